@@ -1,0 +1,121 @@
+package podspec
+
+import (
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func defaultContainer(c *v1.Container) {
+	orSet(&c.ImagePullPolicy, pullPolicy(c.Image))
+	orSet(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	orSet(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		orSet(&c.Ports[i].Protocol, v1.ProtocolTCP)
+	}
+	for i := range c.Env {
+		defaultEnv(c.Env[i].ValueFrom)
+	}
+	RoundResources(c.Resources.Limits)
+	RoundResources(c.Resources.Requests)
+	defaultProbe(c.LivenessProbe)
+	defaultProbe(c.ReadinessProbe)
+	defaultProbe(c.StartupProbe)
+	if c.Lifecycle != nil {
+		defaultHook(c.Lifecycle.PostStart)
+		defaultHook(c.Lifecycle.PreStop)
+	}
+}
+
+func defaultEnv(from *v1.EnvVarSource) {
+	switch {
+	case from == nil:
+	case from.FieldRef != nil:
+		orSet(&from.FieldRef.APIVersion, "v1")
+	case from.FileKeyRef != nil:
+		orPtr(&from.FileKeyRef.Optional, false)
+	}
+}
+
+func defaultProbe(p *v1.Probe) {
+	if p == nil {
+		return
+	}
+	orSet(&p.TimeoutSeconds, 1)
+	orSet(&p.PeriodSeconds, 10)
+	orSet(&p.SuccessThreshold, 1)
+	orSet(&p.FailureThreshold, 3)
+	defaultHTTP(p.HTTPGet)
+	if p.GRPC != nil {
+		orPtr(&p.GRPC.Service, "")
+	}
+}
+
+func defaultHook(h *v1.LifecycleHandler) {
+	if h != nil {
+		defaultHTTP(h.HTTPGet)
+	}
+}
+
+func defaultHTTP(g *v1.HTTPGetAction) {
+	if g != nil {
+		orSet(&g.Path, "/")
+		orSet(&g.Scheme, v1.URISchemeHTTP)
+	}
+}
+
+// imageName takes an image reference apart as container runtimes do: [domain/]path[:tag][@digest].
+var imageName = regexp.MustCompile(`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?` +
+	`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
+	`(?::([\w][\w.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
+
+// pullPolicy is what a container gets that names none: an image whose tag moves is always pulled.
+func pullPolicy(image string) v1.PullPolicy {
+	switch m := imageName.FindStringSubmatch(image); {
+	case m == nil, m[1] == "" && m[2] != "", len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":
+		return v1.PullIfNotPresent
+	case m[1] == "" || m[1] == "latest":
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+// RoundResources rounds amounts up to thousandths, the finest that is accounted for.
+func RoundResources(list v1.ResourceList) {
+	for name, q := range list {
+		q.RoundUp(resource.Milli)
+		list[name] = q
+	}
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// addTo sets an amount that list does not have yet.
+func addTo(list *v1.ResourceList, name v1.ResourceName, q resource.Quantity) {
+	if _, set := (*list)[name]; set {
+		return
+	}
+	if *list == nil {
+		*list = v1.ResourceList{}
+	}
+	(*list)[name] = q.DeepCopy()
+}
+
+// orSet gives a field that has its zero value the value v.
+func orSet[T comparable](field *T, v T) {
+	var zero T
+	if *field == zero {
+		*field = v
+	}
+}
+
+// orPtr points a nil field to v.
+func orPtr[T any](field **T, v T) {
+	if *field == nil {
+		*field = new(v)
+	}
+}
