@@ -1,0 +1,87 @@
+// Package client is what a loop sees of the cluster: reads from an unchanging snapshot, a feed of changes,
+// and writes through the front door. Local calls the server in the same process; Remote speaks HTTP. A loop
+// can't tell them apart.
+package client
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Client acts for one user. Its methods are safe for concurrent use. Objects passed in are not changed and
+// not kept; objects returned are shared: Clone before changing. Errors are *apierrors.StatusError as any
+// client of Kubernetes knows them, or the context's error.
+type Client interface {
+	// Kinds is the set of kinds that the cluster serves. It grows and shrinks with CRDs.
+	Kinds() *resource.Set
+	// Read returns the newest state known here. It costs nothing. The state holds every write that this
+	// client has made itself once the write has returned (Local), or soon after (Remote: compare Revision).
+	Read() resource.Reader
+	// Feed tells what changes in the given kinds (none: in all). Its first batch is a Reset.
+	Feed(kinds ...resource.Kind) Feed
+
+	// Get reads one object linearizably.
+	Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error)
+	// Create stores a new object and returns it as stored.
+	Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error)
+	// Update replaces the object, or only its part that sub names ("status", …). An object that carries a
+	// resourceVersion is replaced only if it is still at that revision.
+	Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error)
+	// Patch changes the object.
+	Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error)
+	// Delete removes the object or asks for its removal. A missing object is a NotFound error.
+	Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) error
+	// Call posts to a subresource that is code: binding, eviction, token. It returns the answer.
+	Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error)
+}
+
+// A Patch is a change in one of the wire's forms.
+type Patch struct {
+	Type  types.PatchType
+	Data  []byte
+	Sub   string
+	Force bool // of an apply patch: take fields that others own
+}
+
+// A Change is what one write did to one object.
+type Change struct {
+	Kind resource.Kind
+	Rev  int64
+	Old  resource.Object // nil: created
+	New  resource.Object // nil: deleted; Old is the last state
+}
+
+// Object returns the newer side of the change.
+func (c Change) Object() resource.Object {
+	if c.New != nil {
+		return c.New
+	}
+	return c.Old
+}
+
+// A Batch is the next piece of a feed. A Reset carries no changes and means: look at everything in Read.
+type Batch struct {
+	Read    resource.Reader
+	Changes []Change
+	Reset   bool
+}
+
+// A Feed is one reader's place in the stream of changes. It is not safe for concurrent use.
+type Feed interface {
+	// Next waits for changes and returns all that there are, within a bound. It fails only with ctx.
+	Next(ctx context.Context) (Batch, error)
+}
+
+// UpdateStatus is Update of the status subresource with the type kept.
+func UpdateStatus[T resource.Object](ctx context.Context, c Client, d *resource.Def[T], obj T) (T, error) {
+	out, err := c.Update(ctx, d, obj, "status")
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return out.(T), nil
+}

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// feed is a Feed over a view, the server's own or one that a Remote fills.
+type feed struct {
+	view  *view.View
+	kinds []resource.Kind
+	at    *view.Cursor // nil: start, or start again, with a Reset
+}
+
+// NewFeed returns a feed of the changes in a view.
+func NewFeed(v *view.View, kinds ...resource.Kind) Feed { return &feed{view: v, kinds: kinds} }
+
+// Next implements Feed.
+func (f *feed) Next(ctx context.Context) (Batch, error) {
+	for f.at != nil {
+		b, err := f.at.Next(ctx)
+		if errors.Is(err, view.ErrExpired) {
+			f.at = nil // fell behind the history: look at everything
+			break
+		}
+		if err != nil {
+			return Batch{}, err
+		}
+		if len(b.Changes) > 0 {
+			return batch(b), nil
+		}
+	}
+	snap := f.view.Snapshot()
+	f.at = f.view.CursorAt(snap, f.kinds...)
+	return Batch{Read: snap, Reset: true}, ctx.Err()
+}
+
+func batch(b view.Batch) Batch {
+	out := Batch{Read: b.Snapshot, Changes: make([]Change, len(b.Changes))}
+	for i, c := range b.Changes {
+		out.Changes[i] = Change{Kind: c.Kind, Rev: c.Rev}
+		if c.Old != nil {
+			out.Changes[i].Old = c.Old.Object
+		}
+		if c.New != nil {
+			out.Changes[i].New = c.New.Object
+		}
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// Local is a Client in the server's own process: its reads are the server's own objects, its writes plain
+// calls. It is trusted: no authorizer is asked.
+type Local struct {
+	Ops     server.Operations
+	View    *view.View
+	Set     *resource.Set
+	User    *auth.User
+	Manager string // field manager of its writes
+}
+
+var _ Client = (*Local)(nil)
+
+// As returns a client that acts for another user.
+func (l *Local) As(user *auth.User, manager string) *Local {
+	other := *l
+	other.User, other.Manager = user, manager
+	return &other
+}
+
+// Kinds implements Client.
+func (l *Local) Kinds() *resource.Set { return l.Set }
+
+// Read implements Client.
+func (l *Local) Read() resource.Reader { return l.View.Snapshot() }
+
+func (l *Local) request(k resource.Kind, ns, name, sub string) *server.Request {
+	return &server.Request{User: l.User, Kind: k, GVK: k.Info().GVK, Namespace: ns, Name: name, Sub: sub,
+		Manager: l.Manager, Warn: func(string) {}}
+}
+
+// Get implements Client.
+func (l *Local) Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
+	return object(l.Ops.Get(ctx, l.request(k, ns, name, ""), &metav1.GetOptions{}))
+}
+
+// Create implements Client.
+func (l *Local) Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error) {
+	r := l.request(k, obj.GetNamespace(), obj.GetName(), "")
+	return object(l.Ops.Create(ctx, r, typedClone(k, obj)))
+}
+
+// Update implements Client.
+func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	e, _, err := l.Ops.Update(ctx, l.request(k, obj.GetNamespace(), obj.GetName(), sub), typedClone(k, obj))
+	return object(e, err)
+}
+
+// Patch implements Client.
+func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
+	e, _, err := l.Ops.Patch(ctx, l.request(k, ns, name, p.Sub), p.Type, p.Data, p.Force)
+	return object(e, err)
+}
+
+// Delete implements Client.
+func (l *Local) Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) error {
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	_, _, err := l.Ops.Delete(ctx, l.request(k, ns, name, ""), opts)
+	return err
+}
+
+// Call implements Client.
+func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
+	return l.Ops.Call(ctx, l.request(k, ns, name, sub), "create", in)
+}
+
+// typedClone gives the server an object of its own that names its type.
+func typedClone(k resource.Kind, obj resource.Object) resource.Object {
+	obj = resource.Clone(obj)
+	obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
+	return obj
+}
+
+func object(e *view.Entry, err error) (resource.Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e.Object, nil
+}
+
+// Feed implements Client.
+func (l *Local) Feed(kinds ...resource.Kind) Feed { return NewFeed(l.View, kinds...) }

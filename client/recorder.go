@@ -1,0 +1,212 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What bounds a Recorder: events waiting to be written, series remembered, and how often one object may
+// speak (a burst, then one per interval).
+const (
+	maxPending  = 4096
+	maxSeries   = 4096
+	spamBurst   = 25
+	spamRefill  = 5 * time.Minute
+	seriesFor   = 10 * time.Minute
+	maxMessage  = 1024
+	eventWriter = 10 * time.Second // longest time that one write may take
+)
+
+// A Recorder writes Events for people to read. Repeats of an event within ten minutes become a count; an
+// object that speaks too much is cut; when the server is slow, events are dropped rather than waited for. A
+// nil *Recorder drops everything. Safe for concurrent use.
+type Recorder struct {
+	client    Client
+	component string // source of the events: "replicaset-controller"
+	host      string
+	now       func() time.Time
+
+	shared *recorderState
+}
+
+type recorderState struct {
+	mu     sync.Mutex
+	series map[seriesKey]*series
+	tokens map[types.UID]*bucket
+	queue  chan pending
+}
+
+type seriesKey struct {
+	uid                         types.UID
+	source, typ, reason, detail string
+	path                        string
+}
+
+type series struct {
+	ns, name string // of the Event
+	count    int32
+	last     time.Time
+}
+
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+type pending struct {
+	rec   *Recorder
+	key   seriesKey
+	event *corev1.Event
+}
+
+// NewRecorder returns a recorder that writes through c once Run runs.
+func NewRecorder(c Client, component string, now func() time.Time) *Recorder {
+	if now == nil {
+		now = time.Now
+	}
+	return &Recorder{client: c, component: component, now: now, shared: &recorderState{
+		series: map[seriesKey]*series{}, tokens: map[types.UID]*bucket{}, queue: make(chan pending, maxPending)}}
+}
+
+// For returns a recorder that speaks for another component (and host, for node agents) through the same queue.
+func (r *Recorder) For(component, host string) *Recorder {
+	if r == nil {
+		return nil
+	}
+	other := *r
+	other.component, other.host = component, host
+	return &other
+}
+
+// Event says what happened to obj. typ is Normal or Warning.
+func (r *Recorder) Event(k resource.Kind, obj resource.Object, typ, reason, format string, args ...any) {
+	if r == nil {
+		return
+	}
+	i := k.Info()
+	ref := corev1.ObjectReference{Kind: i.GVK.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		APIVersion: i.GVK.GroupVersion().String(), ResourceVersion: obj.GetResourceVersion()}
+	r.Ref(ref, typ, reason, format, args...)
+}
+
+// Ref is Event for an object known by reference, which may point at a field.
+func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, args ...any) {
+	if r == nil {
+		return
+	}
+	msg := format
+	if len(args) > 0 {
+		msg = fmt.Sprintf(format, args...)
+	}
+	if len(msg) > maxMessage {
+		msg = msg[:maxMessage-3] + "..."
+	}
+	now := r.now()
+	if !r.shared.allow(ref.UID, now) {
+		return
+	}
+	ns := ref.Namespace
+	if ns == "" {
+		ns = metav1.NamespaceDefault
+	}
+	stamp := metav1.NewTime(now)
+	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
+		InvolvedObject: ref, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
+		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
+	key := seriesKey{ref.UID, r.component, typ, reason, msg, ref.FieldPath}
+	select {
+	case r.shared.queue <- pending{r, key, ev}:
+	default: // an event is never worth a wait
+	}
+}
+
+// allow is a token bucket per object.
+func (s *recorderState) allow(uid types.UID, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.tokens[uid]
+	if b == nil {
+		if len(s.tokens) >= maxSeries {
+			clear(s.tokens) // rare; forgetting only lets a few more events through
+		}
+		b = &bucket{left: spamBurst, at: now}
+		s.tokens[uid] = b
+	}
+	b.left = min(spamBurst, b.left+float64(now.Sub(b.at))/float64(spamRefill))
+	b.at = now
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// Run writes events until ctx ends.
+func (r *Recorder) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-r.shared.queue:
+			wctx, cancel := context.WithTimeout(ctx, eventWriter)
+			err := p.rec.write(wctx, p)
+			cancel()
+			// An event about a namespace that is going away can't be written, and needn't.
+			if err != nil && ctx.Err() == nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+				slog.Debug("event dropped", "object", p.event.InvolvedObject.Name, "err", err)
+			}
+		}
+	}
+}
+
+func (r *Recorder) write(ctx context.Context, p pending) error {
+	if old := r.shared.repeat(p.key, r.now()); old != nil {
+		patch, err := json.Marshal(map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp})
+		if err != nil {
+			return err
+		}
+		_, err = r.client.Patch(ctx, kinds.Events, old.ns, old.name, Patch{Type: types.MergePatchType, Data: patch})
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	_, err := r.client.Create(ctx, kinds.Events, p.event)
+	if err == nil {
+		r.shared.remember(p.key, p.event, r.now())
+	}
+	return err
+}
+
+// repeat counts one more of a known series.
+func (s *recorderState) repeat(key seriesKey, now time.Time) *series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.series[key]
+	if old == nil || now.Sub(old.last) > seriesFor {
+		return nil
+	}
+	old.count++
+	old.last = now
+	return &series{ns: old.ns, name: old.name, count: old.count}
+}
+
+func (s *recorderState) remember(key seriesKey, ev *corev1.Event, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.series) >= maxSeries {
+		clear(s.series)
+	}
+	s.series[key] = &series{ns: ev.Namespace, name: ev.Name, count: 1, last: now}
+}

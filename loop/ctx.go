@@ -1,0 +1,141 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Ctx is one reconcile's hands: an unchanging state to read, and writes that are fenced, recorded and
+// limited to the kinds that the controller declared. Writes may be made concurrently (see Batch).
+type Ctx struct {
+	resource.Reader
+	env    Env
+	loop   string
+	writes []resource.Kind
+
+	mu    sync.Mutex
+	wrote map[resource.Kind]int64
+	did   []string
+	note  string
+}
+
+// Now is the engine's clock.
+func (c *Ctx) Now() time.Time { return c.env.Now() }
+
+// Client is the way to reads and writes that the others here do not cover. Its writes are neither fenced nor recorded.
+func (c *Ctx) Client() client.Client { return c.env.Client }
+
+// Waiting records, for people who ask, what the key waits for. The note is dropped by the next reconcile.
+func (c *Ctx) Waiting(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note = fmt.Sprintf(format, args...)
+}
+
+// Create stores a new object and returns it as stored.
+func (c *Ctx) Create(ctx context.Context, k resource.Kind, obj resource.Object) (resource.Object, error) {
+	return c.do("create", k, obj, func() (resource.Object, error) { return c.env.Client.Create(ctx, k, obj) })
+}
+
+// Update replaces the object if it has not changed since it was read.
+func (c *Ctx) Update(ctx context.Context, k resource.Kind, obj resource.Object) error {
+	_, err := c.do("update", k, obj, func() (resource.Object, error) { return c.env.Client.Update(ctx, k, obj, "") })
+	return err
+}
+
+// UpdateStatus replaces the object's status if the object has not changed since it was read.
+func (c *Ctx) UpdateStatus(ctx context.Context, k resource.Kind, obj resource.Object) error {
+	_, err := c.do("status of", k, obj, func() (resource.Object, error) { return c.env.Client.Update(ctx, k, obj, "status") })
+	return err
+}
+
+// Patch changes the object that obj names.
+func (c *Ctx) Patch(ctx context.Context, k resource.Kind, obj resource.Object, p client.Patch) error {
+	_, err := c.do("patch", k, obj, func() (resource.Object, error) {
+		return c.env.Client.Patch(ctx, k, obj.GetNamespace(), obj.GetName(), p)
+	})
+	return err
+}
+
+// Delete removes exactly the object that was read (its uid is a precondition); one that is already gone, or
+// replaced by a namesake, is fine.
+func (c *Ctx) Delete(ctx context.Context, k resource.Kind, obj resource.Object) error {
+	uid := obj.GetUID()
+	return c.DeleteWith(ctx, k, obj, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+}
+
+// DeleteWith is Delete with options of the caller's.
+func (c *Ctx) DeleteWith(ctx context.Context, k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) error {
+	_, err := c.do("delete", k, obj, func() (resource.Object, error) {
+		return nil, c.env.Client.Delete(ctx, k, obj.GetNamespace(), obj.GetName(), opts)
+	})
+	if apierrors.IsNotFound(err) || (apierrors.IsConflict(err) && opts.Preconditions != nil && opts.Preconditions.UID != nil) {
+		return nil
+	}
+	return err
+}
+
+// Event tells people what happened to obj. It never fails and never waits.
+func (c *Ctx) Event(k resource.Kind, obj resource.Object, typ, reason, format string, args ...any) {
+	c.env.Events.Event(k, obj, typ, reason, format, args...)
+}
+
+func (c *Ctx) do(verb string, k resource.Kind, obj resource.Object, write func() (resource.Object, error)) (resource.Object, error) {
+	if !slices.Contains(c.writes, k) && !slices.Contains(c.writes, nil) {
+		return nil, fmt.Errorf("%s %s: %w", verb, KeyOf(k, obj), errUndeclared)
+	}
+	out, err := write()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := verb + " " + KeyOf(k, obj).String()
+	if err != nil {
+		c.did = keep(c.did, maxWrites, text+": "+err.Error())
+		return nil, err
+	}
+	c.did = keep(c.did, maxWrites, text)
+	if out != nil {
+		if rev, perr := strconv.ParseInt(out.GetResourceVersion(), 10, 64); perr == nil {
+			if c.wrote == nil {
+				c.wrote = map[resource.Kind]int64{}
+			}
+			c.wrote[k] = max(c.wrote[k], rev)
+		}
+	}
+	return out, nil
+}
+
+// Batch calls f for 0 … n-1, more and more of them at once while all goes well (1, 2, 4 … 64): a refusal that
+// would hit all of them is met by few. It stops after the first round with an error and returns how many succeeded.
+func Batch(n int, f func(i int) error) (done int, err error) {
+	for at, size := 0, 1; at < n; size = min(size*2, 64) {
+		size = min(size, n-at)
+		errs := make([]error, size)
+		var wg sync.WaitGroup
+		for i := range size {
+			wg.Go(func() { errs[i] = f(at + i) })
+		}
+		wg.Wait()
+		for _, e := range errs {
+			if e == nil {
+				done++
+			} else if err == nil {
+				err = e
+			}
+		}
+		if err != nil {
+			return done, err
+		}
+		at += size
+	}
+	return done, nil
+}

@@ -1,0 +1,233 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Env is what the engine gives to loops.
+type Env struct {
+	Client client.Client
+	Log    *slog.Logger
+	Events *client.Recorder // nil: events are dropped
+	Now    func() time.Time // nil: time.Now
+	Resync time.Duration    // every key is looked at again after about this; 0: 10 hours
+	Watch  *Watchers        // where loops register to be asked about their records; may be nil
+}
+
+func (env Env) withDefaults() Env {
+	if env.Now == nil {
+		env.Now = time.Now
+	}
+	if env.Log == nil {
+		env.Log = slog.Default()
+	}
+	if env.Resync == 0 {
+		env.Resync = 10 * time.Hour
+	}
+	return env
+}
+
+// LoopName implements Loop.
+func (ct *Controller[T]) LoopName() string { return ct.Name }
+
+// Run implements Loop: one goroutine turns changes into keys, Workers goroutines reconcile them.
+func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
+	env = env.withDefaults()
+	r := &runner[T]{Controller: ct, env: env, q: newQueue(env.Now), log: env.Log.With("loop", ct.Name)}
+	env.Watch.add(ct.Name, r.q)
+	defer env.Watch.remove(ct.Name, r.q)
+
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	workers := ct.Workers
+	if workers == 0 {
+		workers = 4
+	}
+	for range workers {
+		wg.Go(func() { r.work(ctx) })
+	}
+	wg.Go(func() { r.resync(ctx) })
+	return r.dispatch(ctx)
+}
+
+type runner[T resource.Object] struct {
+	*Controller[T]
+	env Env
+	q   *queue
+	log *slog.Logger
+}
+
+// kinds lists what the controller must hear of; none means all.
+func (r *runner[T]) kinds() []resource.Kind {
+	if r.For == nil {
+		return nil
+	}
+	list := []resource.Kind{r.For}
+	for _, w := range r.Wake {
+		if w.Kind == nil {
+			return nil
+		}
+		if !slices.Contains(list, w.Kind) {
+			list = append(list, w.Kind)
+		}
+	}
+	for _, k := range r.Writes { // to see its own writes arrive
+		if k == nil {
+			return nil
+		}
+		if !slices.Contains(list, k) {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// dispatch turns the feed into wakes.
+func (r *runner[T]) dispatch(ctx context.Context) error {
+	feed := r.env.Client.Feed(r.kinds()...)
+	for {
+		batch, err := feed.Next(ctx)
+		if err != nil {
+			return nil // the context ended
+		}
+		if batch.Reset {
+			r.wakeAll(batch.Read, "start")
+		}
+		for _, c := range batch.Changes {
+			r.wakeFor(c, batch.Read)
+		}
+		r.q.caughtUp(batch.Read)
+	}
+}
+
+func (r *runner[T]) wakeFor(c client.Change, read resource.Reader) {
+	cause := Cause{Why: "change", Kind: c.Kind, Rev: c.Rev}
+	obj := c.Object()
+	cause.Namespace, cause.Name = obj.GetNamespace(), obj.GetName()
+	if r.For == nil || c.Kind == resource.Kind(r.For) {
+		if !r.skip(obj) || c.New == nil {
+			r.q.wake(KeyOf(c.Kind, obj), cause)
+		}
+	}
+	for _, w := range r.Wake {
+		switch {
+		case w.Kind != nil && w.Kind != c.Kind:
+		case w.KeysOf != nil:
+			w.KeysOf(c, read, func(k Key) { r.q.wake(k, cause) })
+		default:
+			w.Keys(c, read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, cause) })
+		}
+	}
+}
+
+func (r *runner[T]) skip(obj resource.Object) bool {
+	return r.Skip != nil && r.Skip(obj.(T))
+}
+
+// wakeAll wakes every key that exists, and those that the engine remembers.
+func (r *runner[T]) wakeAll(read resource.Reader, why string) {
+	kinds := []resource.Kind{r.For}
+	if r.For == nil {
+		kinds = r.env.Client.Kinds().All()
+	}
+	for _, k := range kinds {
+		for obj := range read.Each(k, "") {
+			if !r.skip(obj) {
+				r.q.wake(KeyOf(k, obj), Cause{Why: why})
+			}
+		}
+	}
+	for _, rec := range r.q.records() {
+		r.q.wake(rec.Key, Cause{Why: why})
+	}
+}
+
+// resync is a safety net against a lost wake; the loops do not depend on it.
+func (r *runner[T]) resync(ctx context.Context) {
+	for {
+		timer := time.NewTimer(r.env.Resync + rand.N(r.env.Resync/10+1))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			r.wakeAll(r.env.Client.Read(), "resync")
+		}
+	}
+}
+
+func (r *runner[T]) work(ctx context.Context) {
+	for {
+		e := r.q.next(ctx)
+		if e == nil {
+			return
+		}
+		read := r.env.Client.Read()
+		if !passed(e.fence, read) {
+			r.q.hold(e)
+			// The view may have caught up between the look and the hold, and then no batch would come.
+			r.q.caughtUp(r.env.Client.Read())
+			continue
+		}
+		r.step(ctx, e, read)
+	}
+}
+
+// step reconciles one key.
+func (r *runner[T]) step(ctx context.Context, e *entry, read resource.Reader) {
+	c := &Ctx{Reader: read, env: r.env, writes: r.Writes, loop: r.Name}
+	started := r.env.Now()
+	var o outcome
+	o.again, o.gone, o.err = r.reconcile(ctx, c, e.key)
+	o.wrote, o.writes, o.note = c.wrote, c.did, c.note
+	if ctx.Err() != nil && o.err != nil {
+		o.err = nil // the process stops; the next one starts cold
+	}
+	r.q.finish(e, o)
+	switch {
+	case o.err == nil:
+	case apierrors.IsConflict(o.err) || apierrors.IsNotFound(o.err) || apierrors.IsAlreadyExists(o.err):
+		r.log.Debug("raced with another writer", "object", e.key, "took", r.env.Now().Sub(started), "err", o.err)
+	default:
+		r.log.Warn("reconcile failed", "object", e.key, "took", r.env.Now().Sub(started), "err", o.err)
+	}
+}
+
+// reconcile calls the controller and turns a panic into an error: one bad object must not stop the others.
+func (r *runner[T]) reconcile(ctx context.Context, c *Ctx, key Key) (again time.Duration, gone bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reconcile %s: panic: %v\n%s", key, p, debug.Stack())
+		}
+	}()
+	obj := c.Lookup(key.Kind, key.Namespace, key.Name)
+	switch {
+	case obj != nil && r.skip(obj):
+		return 0, false, nil
+	case obj != nil:
+		again, err = r.Reconcile(ctx, c, obj.(T))
+		return again, false, err
+	case r.Gone != nil:
+		again, err = r.Gone(ctx, c, key)
+		return again, true, err
+	}
+	return 0, true, nil
+}
+
+// errUndeclared says that a controller wrote what it did not declare.
+var errUndeclared = errors.New("the controller did not declare that it writes this kind")

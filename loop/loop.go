@@ -1,0 +1,114 @@
+// Package loop runs controllers. A controller looks at one object and the world around it, decides what is
+// missing, and does it. The engine decides when: on every change, after a wait the controller asked for, and
+// again with growing pauses after an error.
+//
+// What the engine promises:
+//
+//   - one key is never reconciled twice at once;
+//   - a reconcile sees one unchanging state of all kinds;
+//   - a key rests until that state holds the key's own last writes;
+//   - an error retries that key with growing, jittered pauses and delays no other key;
+//   - again > 0 means "look again then" and is no error;
+//   - a write to a kind that the controller did not declare is refused;
+//   - after a lost feed, and once in a long while, every key is looked at again.
+//
+// For every key that is not at rest there is a Record of why.
+package loop
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Key names one object to reconcile.
+type Key struct {
+	Kind            resource.Kind
+	Namespace, Name string
+}
+
+// KeyOf returns the key of an object.
+func KeyOf(k resource.Kind, obj metav1.Object) Key {
+	return Key{k, obj.GetNamespace(), obj.GetName()}
+}
+
+func (k Key) String() string {
+	s := k.Kind.Info().Singular + "/"
+	if k.Namespace != "" {
+		s += k.Namespace + "/"
+	}
+	return s + k.Name
+}
+
+// A Controller keeps the objects of one kind converged.
+type Controller[T resource.Object] struct {
+	Name   string
+	For    *resource.Def[T] // one key per object of this kind; nil: of every kind (T is resource.Object)
+	Wake   []Wake           // what else wakes a key
+	Writes []resource.Kind  // what it may change; Anything lifts the limit
+	// Workers bounds how many keys are reconciled at once; 0: 4.
+	Workers int
+	// Skip, if set, says that an object never needs a look.
+	Skip func(T) bool
+
+	// Reconcile makes the world match obj, or says when to look again. obj is shared: Clone before changing.
+	Reconcile func(ctx context.Context, c *Ctx, obj T) (again time.Duration, err error)
+	// Gone, if set, is called instead when the key's object does not exist.
+	Gone func(ctx context.Context, c *Ctx, key Key) (again time.Duration, err error)
+}
+
+// Anything as Writes lets a controller write every kind.
+var Anything = []resource.Kind{nil}
+
+// A Wake maps a change to keys of the controller's kind. It runs on the dispatcher: it must be quick and must not block.
+type Wake struct {
+	Kind resource.Kind // whose changes; nil: all kinds
+	Keys func(c client.Change, read resource.Reader, wake func(ns, name string))
+	// KeysOf is Keys for controllers of every kind.
+	KeysOf func(c client.Change, read resource.Reader, wake func(Key))
+}
+
+// Owner wakes the controlling owner, of the controller's kind, of objects of kind k: the old one too when
+// ownership changed.
+func Owner(k resource.Kind) Wake {
+	return Wake{Kind: k, Keys: func(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+		for _, obj := range []resource.Object{c.Old, c.New} {
+			if obj != nil {
+				if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
+					wake(obj.GetNamespace(), ref.Name)
+				}
+			}
+		}
+	}}
+}
+
+// Same wakes the object of the same namespace and name.
+func Same(k resource.Kind) Wake {
+	return Wake{Kind: k, Keys: func(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+		obj := c.Object()
+		wake(obj.GetNamespace(), obj.GetName())
+	}}
+}
+
+// Each wakes the objects that pick names, for changes of kind k.
+func Each(k resource.Kind, pick func(obj resource.Object, read resource.Reader, wake func(ns, name string))) Wake {
+	return Wake{Kind: k, Keys: func(c client.Change, read resource.Reader, wake func(ns, name string)) {
+		for _, obj := range []resource.Object{c.Old, c.New} {
+			if obj != nil {
+				pick(obj, read, wake)
+			}
+		}
+	}}
+}
+
+// A Loop is anything that the engine runs; *Controller implements it. Loops with a shape of their own (the
+// scheduler, a node agent) only share Name and Run.
+type Loop interface {
+	LoopName() string
+	// Run works until ctx ends. It returns early only when it cannot go on.
+	Run(ctx context.Context, env Env) error
+}

@@ -1,0 +1,244 @@
+package loop
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// state is where a key stands in the queue.
+type state uint8
+
+const (
+	resting state = iota // nothing to do; the entry only remembers its past
+	queued               // in the ready list
+	waiting              // in the timer heap
+	fenced               // waits until the view holds its own last writes
+	running              // a worker has it
+)
+
+// entry is one key's place in the queue, and its record.
+type entry struct {
+	key   Key
+	state state
+	dirty bool      // woken while running: look again when done
+	due   time.Time // when waiting
+	index int       // in the heap when waiting
+	fence map[resource.Kind]int64
+
+	rec Record
+}
+
+// queue orders keys: ready ones first in, first out; the others by due time. One mutex guards it all; nothing
+// blocks under it.
+type queue struct {
+	mu    sync.Mutex
+	keys  map[Key]*entry
+	ready []*entry
+	later timers
+	shut  map[*entry]bool // fenced entries
+	bell  chan struct{}   // wakes workers; buffered by one
+	now   func() time.Time
+
+	done, failed int64 // reconciles that ended, and ended in error
+}
+
+func newQueue(now func() time.Time) *queue {
+	return &queue{keys: map[Key]*entry{}, shut: map[*entry]bool{}, bell: make(chan struct{}, 1), now: now}
+}
+
+func (q *queue) ring() {
+	select {
+	case q.bell <- struct{}{}:
+	default:
+	}
+}
+
+// wake marks a key due now. A key that backs off after an error stays so, unless what woke it is news.
+func (q *queue) wake(key Key, cause Cause) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.keys[key]
+	if e == nil {
+		e = &entry{key: key, index: -1}
+		q.keys[key] = e
+	}
+	e.rec.woken(cause, q.now())
+	switch e.state {
+	case resting:
+		q.push(e)
+	case running:
+		e.dirty = true
+	case waiting:
+		if e.rec.Fails > 0 && e.rec.Fails > newsCures {
+			return // news has not helped lately; its pause runs on
+		}
+		heap.Remove(&q.later, e.index)
+		q.push(e)
+	case queued, fenced:
+	}
+}
+
+// newsCures is after how many failures in a row a change of the world no longer cuts the pause short: a key
+// whose own writes keep waking it must not spin.
+const newsCures = 3
+
+func (q *queue) push(e *entry) {
+	e.state, e.index = queued, -1
+	q.ready = append(q.ready, e)
+	q.ring()
+}
+
+// next hands out the next key that is due, or nil when ctx ends.
+func (q *queue) next(ctx context.Context) *entry {
+	for {
+		e, sleep := q.take()
+		if e != nil {
+			return e
+		}
+		timer := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-q.bell:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// take pops a ready key, or says how long to sleep at most.
+func (q *queue) take() (*entry, time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for len(q.later) > 0 && !q.later[0].due.After(now) {
+		q.push(heap.Pop(&q.later).(*entry))
+	}
+	if len(q.ready) == 0 {
+		sleep := time.Hour
+		if len(q.later) > 0 {
+			sleep = q.later[0].due.Sub(now)
+		}
+		return nil, sleep
+	}
+	e := q.ready[0]
+	q.ready[0] = nil
+	q.ready = q.ready[1:]
+	if len(q.ready) > 0 || len(q.later) > 0 {
+		q.ring() // another worker may have work, or must take over the timer
+	}
+	e.state, e.dirty = running, false
+	e.rec.started(now)
+	return e, 0
+}
+
+// hold parks a key that a worker took until the view has caught up with its writes.
+func (q *queue) hold(e *entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e.state = fenced
+	e.rec.Since, e.rec.Running = e.rec.queuedAt, false
+	q.shut[e] = true
+}
+
+// caughtUp releases the keys whose fence the reader has passed.
+func (q *queue) caughtUp(read resource.Reader) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for e := range q.shut {
+		if passed(e.fence, read) {
+			delete(q.shut, e)
+			q.push(e)
+		}
+	}
+}
+
+func passed(fence map[resource.Kind]int64, read resource.Reader) bool {
+	for k, rev := range fence {
+		if read.Revision(k) < rev {
+			return false
+		}
+	}
+	return true
+}
+
+// outcome is how a reconcile ended.
+type outcome struct {
+	again  time.Duration
+	err    error
+	wrote  map[resource.Kind]int64
+	writes []string
+	note   string
+	gone   bool // the object does not exist
+}
+
+// finish takes a key back from a worker and decides when it is due again.
+func (q *queue) finish(e *entry, o outcome) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	q.done++
+	if o.err != nil {
+		q.failed++
+	}
+	e.rec.ended(o, now)
+	for k, rev := range o.wrote {
+		if e.fence == nil {
+			e.fence = map[resource.Kind]int64{}
+		}
+		e.fence[k] = max(e.fence[k], rev)
+	}
+	switch {
+	case o.err != nil:
+		o.again = pause(e.rec.Fails)
+		e.rec.Next = now.Add(o.again)
+		q.delay(e, e.rec.Next)
+		if e.dirty && e.rec.Fails <= newsCures {
+			heap.Remove(&q.later, e.index)
+			q.push(e)
+		}
+	case e.dirty:
+		q.push(e)
+	case o.again > 0:
+		e.rec.Next = now.Add(o.again)
+		q.delay(e, e.rec.Next)
+	case o.gone:
+		delete(q.keys, e.key)
+	default:
+		e.state = resting
+	}
+}
+
+func (q *queue) delay(e *entry, due time.Time) {
+	e.state, e.due = waiting, due
+	heap.Push(&q.later, e)
+	q.ring()
+}
+
+// pause grows from 20 ms to 5 minutes, spread by a fifth either way so that keys that failed together do not
+// come back together.
+func pause(fails int) time.Duration {
+	d := min(20*time.Millisecond<<min(fails-1, 20), 5*time.Minute)
+	return d*4/5 + rand.N(d*2/5)
+}
+
+// timers is a heap by due time.
+type timers []*entry
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].due.Before(t[j].due) }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i]; t[i].index, t[j].index = i, j }
+func (t *timers) Push(x any)        { e := x.(*entry); e.index = len(*t); *t = append(*t, e) }
+func (t *timers) Pop() any {
+	old := *t
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*t, e.index = old[:len(old)-1], -1
+	return e
+}

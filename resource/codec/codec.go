@@ -1,0 +1,203 @@
+// Package codec turns objects into bytes and back: the wire's JSON, YAML and protobuf, and the store's
+// encoding, which is upstream's (k8s\x00 + runtime.Unknown for built-in kinds, JSON for custom resources).
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The media types of the wire.
+const (
+	JSON     = "application/json"
+	YAML     = "application/yaml"
+	Protobuf = "application/vnd.kubernetes.protobuf"
+)
+
+var magic = []byte("k8s\x00")
+
+// ErrNoProtobuf is returned for objects that have no protobuf form (custom resources).
+var ErrNoProtobuf = errors.New("object has no protobuf encoding")
+
+// Proto is what generated types implement.
+type Proto interface {
+	Size() int
+	MarshalTo([]byte) (int, error)
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
+// object carries them.
+func MarshalJSON(obj any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	if err := enc.Encode(obj); err != nil {
+		return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// MarshalProto encodes an object as an enveloped protobuf message, with its own apiVersion and kind.
+func MarshalProto(obj runtime.Object) ([]byte, error) {
+	raw, err := RawProto(obj)
+	if err != nil {
+		return nil, err
+	}
+	return Envelope(obj.GetObjectKind().GroupVersionKind(), raw)
+}
+
+// RawProto encodes an object as the bare message, without envelope.
+func RawProto(obj any) ([]byte, error) {
+	p, ok := obj.(Proto)
+	if !ok {
+		return nil, fmt.Errorf("encode %T: %w", obj, ErrNoProtobuf)
+	}
+	return p.Marshal()
+}
+
+// Envelope wraps a bare message: magic, type and bytes.
+func Envelope(gvk schema.GroupVersionKind, raw []byte) ([]byte, error) {
+	u := runtime.Unknown{Raw: raw}
+	u.APIVersion, u.Kind = gvk.ToAPIVersionAndKind()
+	b := make([]byte, len(magic)+u.Size())
+	copy(b, magic)
+	n, err := u.MarshalTo(b[len(magic):])
+	return b[:len(magic)+n], err
+}
+
+// OpenEnvelope takes an enveloped message apart.
+func OpenEnvelope(data []byte) (gvk schema.GroupVersionKind, raw []byte, err error) {
+	var u runtime.Unknown
+	body, ok := bytes.CutPrefix(data, magic)
+	if !ok {
+		return gvk, nil, errors.New("decode protobuf: the body does not start with the k8s prefix")
+	}
+	if err := u.Unmarshal(body); err != nil {
+		return gvk, nil, fmt.Errorf("decode protobuf envelope: %w", err)
+	}
+	if u.ContentType != "" && u.ContentType != Protobuf {
+		return gvk, nil, fmt.Errorf("decode protobuf envelope: content type %q is not supported", u.ContentType)
+	}
+	return schema.FromAPIVersionAndKind(u.APIVersion, u.Kind), u.Raw, nil
+}
+
+// UnmarshalProto decodes an enveloped message into obj and sets the type that the envelope names.
+func UnmarshalProto(data []byte, obj runtime.Object) error {
+	gvk, raw, err := OpenEnvelope(data)
+	if err != nil {
+		return err
+	}
+	p, ok := obj.(Proto)
+	if !ok {
+		return fmt.Errorf("decode %T: %w", obj, ErrNoProtobuf)
+	}
+	if err := p.Unmarshal(raw); err != nil {
+		return fmt.Errorf("decode %T from protobuf: %w", obj, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return nil
+}
+
+// UnmarshalJSON decodes JSON into obj, case-sensitively and keeping integers. The strict errors name unknown
+// and duplicate fields; the object is decoded all the same.
+func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
+	return kjson.UnmarshalStrict(data, obj)
+}
+
+// FromYAML turns YAML into JSON. The strict errors name duplicate keys, which JSON could not show.
+func FromYAML(data []byte) (doc []byte, strict []error, err error) {
+	if doc, err = yaml.YAMLToJSONStrict(data); err == nil {
+		return doc, nil, nil
+	}
+	loose, lerr := yaml.YAMLToJSON(data)
+	if lerr != nil {
+		return nil, nil, fmt.Errorf("decode YAML: %w", lerr)
+	}
+	return loose, []error{err}, nil
+}
+
+// Stored encodes an object of the kind's hub version for the store. resourceVersion is left out, as it is
+// the revision of the write itself; obj is not changed.
+func Stored(k resource.Kind, obj resource.Object) ([]byte, error) {
+	if obj.GetResourceVersion() != "" {
+		obj = resource.Clone(obj)
+		obj.SetResourceVersion("")
+	}
+	if k.Info().Custom {
+		return MarshalJSON(obj)
+	}
+	raw, err := RawProto(obj)
+	if err != nil {
+		return nil, err
+	}
+	return Envelope(k.Info().GVK, raw)
+}
+
+// FromStored decodes what Stored made, in whatever served version it was written, into the hub version.
+// resourceVersion stays empty: the caller knows the revision.
+func FromStored(k resource.Kind, data []byte) (resource.Object, error) {
+	if !bytes.HasPrefix(data, magic) {
+		return fromStoredJSON(k, data)
+	}
+	gvk, raw, err := OpenEnvelope(data)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := newStored(k, gvk)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := obj.(Proto)
+	if !ok {
+		return nil, fmt.Errorf("decode stored %s: %w", gvk, ErrNoProtobuf)
+	}
+	if err := p.Unmarshal(raw); err != nil {
+		return nil, fmt.Errorf("decode stored %s: %w", gvk, err)
+	}
+	return toHub(k, obj)
+}
+
+func fromStoredJSON(k resource.Kind, data []byte) (resource.Object, error) {
+	var t struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := json.Unmarshal(data, &t); err != nil {
+		return nil, fmt.Errorf("decode stored %s: %w", k.Info().GR(), err)
+	}
+	obj, err := newStored(k, schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	if err != nil {
+		return nil, err
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, obj); err != nil {
+		return nil, fmt.Errorf("decode stored %s: %w", k.Info().GR(), err)
+	}
+	return toHub(k, obj)
+}
+
+func newStored(k resource.Kind, gvk schema.GroupVersionKind) (resource.Object, error) {
+	i := k.Info()
+	if gvk == i.GVK {
+		return k.New(gvk), nil
+	}
+	for _, also := range i.Also {
+		if also == gvk {
+			return k.New(gvk), nil
+		}
+	}
+	if i.Custom { // a version that is no longer served still decodes
+		obj := k.New(i.GVK)
+		return obj, nil
+	}
+	return nil, fmt.Errorf("stored object of %s has type %s, which is not served", i.GR(), gvk)
+}

@@ -1,0 +1,157 @@
+package resource
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Def declares one built-in kind; T is a pointer to its type in k8s.io/api. The zero value of every optional
+// field is the common case. A Def is a package variable, used by address: *Def implements Kind.
+type Def[T Object] struct {
+	GVK        schema.GroupVersionKind
+	Plural     string
+	Singular   string   // "": the kind in lower case
+	Short      []string // short names of kubectl
+	Categories []string
+	Namespaced bool
+	Storage    string   // key below /registry/; "": the plural
+	Verbs      []string // nil: all eight
+	Virtual    bool     // a review or the like: create only unless Verbs says otherwise, never stored
+
+	Name            func(name string, prefix bool) []string // nil: a DNS subdomain
+	CreateOnUpdate  bool
+	Generation      bool
+	OrphanByDefault bool
+
+	Default  func(T)
+	Prepare  func(obj, old T) // after the generic part: status cleared on create, kept on update
+	Validate func(obj, old T) field.ErrorList
+	Warn     func(obj, old T) []string
+	Grace    func(obj T, asked *int64) int64
+	TTL      func(T) time.Duration
+
+	Deprecated string // warning that comes with every answer; "": none
+
+	Status         bool // has a status subresource
+	KeepStatus     bool // a new object may bring its status
+	PrepareStatus  func(obj, old T)
+	ValidateStatus func(obj, old T) field.ErrorList
+	Parts          []Part[T]  // further subresources that write a part of the object itself
+	Scale          *Scaled[T] // has a scale subresource
+	Connect        []SubInfo  // subresources that the server answers by code of its own: log, exec, token…
+
+	Columns []Column[T] // after NAME, unless one of them is called Name; AGE is a column too
+	Select  []Field[T]  // selectable fields beside metadata.name and metadata.namespace
+	Also    []Version[T]
+
+	once      sync.Once
+	info      Info
+	tableOnce sync.Once
+	table     []Column[T]
+}
+
+// A Part is a subresource through which a part of the object is read and written.
+type Part[T Object] struct {
+	Name     string
+	Verbs    []string         // nil: get, patch, update
+	Take     func(obj, old T) // restores from old all that this path may not change
+	Validate func(obj, old T) field.ErrorList
+}
+
+// Scaled says how a kind is scaled.
+type Scaled[T Object] struct {
+	Get func(T) Scale
+	Set func(T, int32)
+}
+
+// A Field is a selectable field.
+type Field[T Object] struct {
+	Label string
+	Value func(T) string
+	Index bool // keep an index: Reader.ByField answers it
+}
+
+// A Version is another served version of a kind. From and To convert from and to the hub; they may share
+// memory with their argument but must not change it.
+type Version[T Object] struct {
+	GVK  schema.GroupVersionKind
+	New  func() Object
+	From func(T) Object // hub → this version
+	To   func(Object) T // this version → hub
+}
+
+// Info implements Kind.
+func (d *Def[T]) Info() *Info {
+	d.once.Do(d.fill)
+	return &d.info
+}
+
+var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+func (d *Def[T]) fill() {
+	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
+		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
+		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
+		Deprecated: d.Deprecated}
+	if i.Singular == "" {
+		i.Singular = strings.ToLower(d.GVK.Kind)
+	}
+	switch {
+	case i.Verbs != nil:
+	case d.Virtual:
+		i.Verbs = []string{"create"}
+	default:
+		i.Verbs = allVerbs
+	}
+	if !d.Virtual {
+		i.Prefix = "/registry/" + orDefault(d.Storage, d.Plural) + "/"
+	}
+	for _, v := range d.Also {
+		i.Also = append(i.Also, v.GVK)
+	}
+	i.Subs = d.subs()
+	i.Selectable = []string{"metadata.name"}
+	if d.Namespaced {
+		i.Selectable = append(i.Selectable, "metadata.namespace")
+	}
+	for _, f := range d.Select {
+		i.Selectable = append(i.Selectable, f.Label)
+		if f.Index {
+			i.Indexed = append(i.Indexed, f.Label)
+		}
+	}
+	d.info = i
+}
+
+func (d *Def[T]) subs() (subs []SubInfo) {
+	read := []string{"get", "patch", "update"}
+	if d.Status {
+		subs = append(subs, SubInfo{Name: "status", Verbs: read})
+	}
+	if d.Scale != nil {
+		subs = append(subs, SubInfo{Name: "scale", Verbs: read,
+			GVK: schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}})
+	}
+	for _, p := range d.Parts {
+		verbs := p.Verbs
+		if verbs == nil {
+			verbs = read
+		}
+		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs})
+	}
+	subs = append(subs, d.Connect...)
+	slices.SortFunc(subs, func(a, b SubInfo) int { return strings.Compare(a.Name, b.Name) })
+	return subs
+}
+
+func orDefault(s, or string) string {
+	if s == "" {
+		return or
+	}
+	return s
+}

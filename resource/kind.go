@@ -1,0 +1,240 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// New implements Kind.
+func (d *Def[T]) New(gvk schema.GroupVersionKind) Object {
+	for _, v := range d.Also {
+		if v.GVK == gvk {
+			obj := v.New()
+			obj.GetObjectKind().SetGroupVersionKind(gvk)
+			return obj
+		}
+	}
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	obj.GetObjectKind().SetGroupVersionKind(d.GVK)
+	return obj
+}
+
+// ConvertTo implements Kind.
+func (d *Def[T]) ConvertTo(_ context.Context, obj Object, gvk schema.GroupVersionKind) (Object, error) {
+	hub, err := d.hub(obj)
+	if err != nil || gvk == d.GVK {
+		return hub, err
+	}
+	for _, v := range d.Also {
+		if v.GVK == gvk {
+			out := v.From(hub)
+			out.GetObjectKind().SetGroupVersionKind(gvk)
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("convert %s to %s: not served", d.GVK, gvk)
+}
+
+func (d *Def[T]) hub(obj Object) (T, error) {
+	if hub, ok := obj.(T); ok {
+		return hub, nil
+	}
+	from := obj.GetObjectKind().GroupVersionKind()
+	for _, v := range d.Also {
+		if v.GVK == from {
+			hub := v.To(obj)
+			hub.GetObjectKind().SetGroupVersionKind(d.GVK)
+			return hub, nil
+		}
+	}
+	var none T
+	return none, fmt.Errorf("convert %T: not a served version of %s", obj, d.GVK)
+}
+
+// typed returns obj as T; a nil interface becomes a nil T.
+func typed[T Object](obj Object) (t T) {
+	if obj != nil {
+		t = obj.(T)
+	}
+	return t
+}
+
+// SetDefaults implements Kind.
+func (d *Def[T]) SetDefaults(obj Object) {
+	if d.Default != nil {
+		d.Default(obj.(T))
+	}
+}
+
+// Settle implements Kind.
+func (d *Def[T]) Settle(sub string, obj, old Object) {
+	t, was := obj.(T), typed[T](old)
+	switch sub {
+	case "":
+		if d.Status && (old != nil || !d.KeepStatus) {
+			settleStatus(t, old)
+		}
+		if d.Prepare != nil {
+			d.Prepare(t, was)
+		}
+		return
+	case "status":
+		restoreAllBut(t, old, "Status")
+		if d.PrepareStatus != nil {
+			d.PrepareStatus(t, was)
+		}
+		return
+	}
+	for _, p := range d.Parts {
+		if p.Name == sub && p.Take != nil {
+			p.Take(t, was)
+		}
+	}
+}
+
+// settleStatus clears the status of a new object and keeps that of an old one.
+func settleStatus(obj, old Object) {
+	st := reflect.ValueOf(obj).Elem().FieldByName("Status")
+	if !st.IsValid() {
+		return
+	}
+	if old == nil {
+		st.SetZero()
+		return
+	}
+	st.Set(reflect.ValueOf(old).Elem().FieldByName("Status"))
+}
+
+// restoreAllBut copies every top-level field of old into obj, except metadata and the named one.
+func restoreAllBut(obj, old Object, name string) {
+	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
+	for i := range to.NumField() {
+		switch to.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", name:
+		default:
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
+
+// Check implements Kind.
+func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
+	check := d.Validate
+	switch sub {
+	case "", "scale":
+	case "status":
+		check = d.ValidateStatus
+	default:
+		check = nil
+		for _, p := range d.Parts {
+			if p.Name == sub {
+				check = p.Validate
+			}
+		}
+	}
+	if check == nil {
+		return nil
+	}
+	return check(obj.(T), typed[T](old))
+}
+
+// CheckName implements Kind.
+func (d *Def[T]) CheckName(name string, prefix bool) []string {
+	if d.Name != nil {
+		return d.Name(name, prefix)
+	}
+	return apivalidation.NameIsDNSSubdomain(name, prefix)
+}
+
+// Warnings implements Kind.
+func (d *Def[T]) Warnings(obj, old Object) []string {
+	if d.Warn == nil {
+		return nil
+	}
+	return d.Warn(obj.(T), typed[T](old))
+}
+
+// GraceOf implements Kind.
+func (d *Def[T]) GraceOf(obj Object, asked *int64) int64 {
+	if d.Grace == nil {
+		return 0
+	}
+	return d.Grace(obj.(T), asked)
+}
+
+// Expiry implements Kind.
+func (d *Def[T]) Expiry(obj Object) time.Duration {
+	if d.TTL == nil {
+		return 0
+	}
+	return d.TTL(obj.(T))
+}
+
+// ScaleOf implements Kind.
+func (d *Def[T]) ScaleOf(obj Object) (Scale, bool) {
+	if d.Scale == nil {
+		return Scale{}, false
+	}
+	return d.Scale.Get(obj.(T)), true
+}
+
+// SetScale implements Kind.
+func (d *Def[T]) SetScale(obj Object, replicas int32) { d.Scale.Set(obj.(T), replicas) }
+
+// Header implements Kind.
+func (d *Def[T]) Header() []metav1.TableColumnDefinition {
+	var cols []metav1.TableColumnDefinition
+	for _, c := range d.columns() {
+		cols = append(cols, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format,
+			Description: orDefault(c.Description, c.Name), Priority: c.Priority})
+	}
+	return cols
+}
+
+// Row implements Kind.
+func (d *Def[T]) Row(obj Object) []any {
+	cols := d.columns()
+	row := make([]any, 0, len(cols))
+	for _, c := range cols {
+		row = append(row, c.Cell(obj.(T)))
+	}
+	return row
+}
+
+// columns puts NAME first unless the kind has such a column of its own, and falls back to what upstream
+// prints for a kind without a printer.
+func (d *Def[T]) columns() []Column[T] {
+	d.tableOnce.Do(func() {
+		d.table = d.Columns
+		if d.table == nil {
+			d.table = []Column[T]{{Name: "Created At", Type: "date", Cell: func(o T) any {
+				return o.GetCreationTimestamp().UTC().Format(time.RFC3339)
+			}}}
+		}
+		if !slices.ContainsFunc(d.table, func(c Column[T]) bool { return c.Name == "Name" }) {
+			d.table = append([]Column[T]{Name(func(o T) any { return o.GetName() })}, d.table...)
+		}
+	})
+	return d.table
+}
+
+// FieldSet implements Kind.
+func (d *Def[T]) FieldSet(obj Object) fields.Set {
+	set := fields.Set{"metadata.name": obj.GetName()}
+	if d.Namespaced {
+		set["metadata.namespace"] = obj.GetNamespace()
+	}
+	for _, f := range d.Select {
+		set[f.Label] = f.Value(obj.(T))
+	}
+	return set
+}

@@ -1,0 +1,186 @@
+// Package resource says what a kind is. A kind is one Def value: names, scope, defaulting, validation,
+// subresources, columns. Routes, storage, discovery, tables, field ownership and tests all follow from it.
+//
+// The package stands at the foot of the ladder: it knows API machinery and nothing of kloop.
+package resource
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Object is an API object with metadata. Objects handed out by a Reader are shared and must not be changed:
+// Clone first.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Clone returns a deep copy of obj that its owner may change.
+func Clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
+
+// Info holds the facts of a kind that need no code. It never changes once the kind is in a Set.
+type Info struct {
+	GVK        schema.GroupVersionKind // the version that is stored and that Go code works with (the hub)
+	Plural     string
+	Singular   string
+	ListKind   string
+	Short      []string
+	Categories []string
+	Namespaced bool
+	Verbs      []string                  // of get list watch create update patch delete deletecollection
+	Prefix     string                    // storage key prefix with both slashes: /registry/services/specs/
+	Also       []schema.GroupVersionKind // further versions served, also of other groups; Convert changes between them
+	Subs       []SubInfo                 // subresources in the order of discovery
+	Custom     bool                      // defined by a CustomResourceDefinition; stored as JSON, no protobuf
+	Virtual    bool                      // never stored: the server computes the answer
+
+	CreateOnUpdate  bool     // PUT to a missing name creates
+	Generation      bool     // metadata.generation counts changes outside metadata and status
+	OrphanByDefault bool     // deletion leaves dependents unless asked otherwise
+	Deprecated      string   // warning that comes with every answer about the kind; "": none
+	Indexed         []string // field labels that Readers answer by index (see Reader.ByField)
+	Selectable      []string // field labels allowed in field selectors, metadata.name and metadata.namespace included
+}
+
+// SubInfo describes a subresource for discovery and routing.
+type SubInfo struct {
+	Name  string                  // "status", "log", …
+	GVK   schema.GroupVersionKind // of the body; zero: the kind's own
+	Verbs []string                // as in discovery: get, patch, update, create…
+}
+
+// Served returns every group, version and kind under which the kind is served, the hub first.
+func (i *Info) Served() []schema.GroupVersionKind {
+	return append([]schema.GroupVersionKind{i.GVK}, i.Also...)
+}
+
+// GR is the kind's group and resource: its identity.
+func (i *Info) GR() schema.GroupResource {
+	return schema.GroupResource{Group: i.GVK.Group, Resource: i.Plural}
+}
+
+// Key returns the storage key of the named object; ns is empty for cluster-scoped kinds.
+func (i *Info) Key(ns, name string) string {
+	if i.Namespaced {
+		return i.Prefix + ns + "/" + name
+	}
+	return i.Prefix + name
+}
+
+// Sub finds a subresource by name.
+func (i *Info) Sub(name string) (SubInfo, bool) {
+	for _, s := range i.Subs {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return SubInfo{}, false
+}
+
+// Kind is a Def with its Go type erased. Built-in kinds are *Def values; custom resources implement the
+// same interface, so the server has one path for both. All methods are safe for concurrent use; objects
+// passed in are of the kind's hub type unless said otherwise, and old is nil on create.
+type Kind interface {
+	Info() *Info
+
+	// New returns an empty object of the given served version (the hub's or one of Info().Also) with its
+	// apiVersion and kind set.
+	New(gvk schema.GroupVersionKind) Object
+	// ConvertTo returns obj in the given served version: obj itself when it has that version already.
+	ConvertTo(ctx context.Context, obj Object, gvk schema.GroupVersionKind) (Object, error)
+
+	// SetDefaults fills unset fields. It runs on what clients send, before admission and again after it.
+	SetDefaults(obj Object)
+	// Settle makes obj what may be stored through the given subresource ("" is the object itself): on
+	// update it restores from old all that this path may not change, on create it clears what only the
+	// server or other paths set. It leaves metadata alone, except where the kind has rules of its own.
+	Settle(sub string, obj, old Object)
+	// Check returns every violation of the kind's rules; the generic rules of metadata are not its business.
+	Check(sub string, obj, old Object) field.ErrorList
+	// CheckName explains what is wrong with a name; with prefix it judges a generateName.
+	CheckName(name string, prefix bool) []string
+	// Warnings returns the texts of warnings that a write of obj deserves.
+	Warnings(obj, old Object) []string
+	// GraceOf returns for how many seconds a deleted object lingers with a deletionTimestamp for its owner
+	// to clean up, given what the caller asked for (nil: nothing); 0 removes it at once.
+	GraceOf(obj Object, asked *int64) int64
+	// Expiry returns after how long the store forgets the object; 0 means never.
+	Expiry(obj Object) time.Duration
+
+	// ScaleOf returns the scale subresource of obj; ok is false for kinds without one.
+	ScaleOf(obj Object) (s Scale, ok bool)
+	// SetScale writes the wanted replicas into obj.
+	SetScale(obj Object, replicas int32)
+
+	// Header returns the table's columns, NAME first; Row the cells of one object, as many as there are columns.
+	Header() []metav1.TableColumnDefinition
+	Row(obj Object) []any
+	// FieldSet returns the values of the selectable fields.
+	FieldSet(obj Object) fields.Set
+}
+
+// Scale is the content of a scale subresource.
+type Scale struct {
+	Replicas int32  // wanted
+	Current  int32  // observed
+	Selector string // in string form
+}
+
+// Reader answers reads from an unchanging state of the cluster. Everything it returns is shared: Clone
+// before changing. The sequences are ordered by namespace, then name.
+type Reader interface {
+	// Revision is the store revision of the state for the kind; every write of the kind at or below it is
+	// visible. In the server's own process it is the same for all kinds.
+	Revision(k Kind) int64
+	// Lookup returns the object, or nil.
+	Lookup(k Kind, ns, name string) Object
+	// Each yields the objects of the kind in the namespace; "" means in all.
+	Each(k Kind, ns string) iter.Seq[Object]
+	// ByOwner yields the objects of the kind that have an ownerReference to the uid (controller or not).
+	ByOwner(k Kind, uid string) iter.Seq[Object]
+	// ByField yields the objects whose field has the value; the label must be in Info().Indexed.
+	ByField(k Kind, label, value string) iter.Seq[Object]
+	// ByLabel yields the objects in the namespace that carry label=value.
+	ByLabel(k Kind, ns, label, value string) iter.Seq[Object]
+}
+
+// Get returns the named object, or nil.
+func Get[T Object](r Reader, d *Def[T], ns, name string) (obj T) {
+	if o := r.Lookup(d, ns, name); o != nil {
+		return o.(T)
+	}
+	return obj
+}
+
+// List returns the objects of a kind in the namespace; "" means in all.
+func List[T Object](r Reader, d *Def[T], ns string) []T { return collect[T](r.Each(d, ns)) }
+
+// Owned returns the objects of a kind whose controller is owner.
+func Owned[T Object](r Reader, d *Def[T], owner metav1.Object) (list []T) {
+	for o := range r.ByOwner(d, string(owner.GetUID())) {
+		if c := metav1.GetControllerOfNoCopy(o); c != nil && c.UID == owner.GetUID() {
+			list = append(list, o.(T))
+		}
+	}
+	return list
+}
+
+// Where returns the objects whose indexed field has the value.
+func Where[T Object](r Reader, d *Def[T], label, value string) []T {
+	return collect[T](r.ByField(d, label, value))
+}
+
+func collect[T Object](seq iter.Seq[Object]) (list []T) {
+	for o := range seq {
+		list = append(list, o.(T))
+	}
+	return list
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+)
+
+const module = "github.com/kloop-dev/kloop"
+
+// ladder lists the packages from the ground up. A package may import what stands on a lower rung and what
+// lives inside its own folder, nothing else. Peers on one rung never import each other.
+var ladder = [][]string{
+	{"resource"},
+	{"kinds/podspec"},
+	{"kinds/core"},
+	{"kinds/"},
+	{"kinds"},
+	{"store"},
+	{"view"},
+	{"apply", "crd", "auth", "openapi"},
+	{"admission"},
+	{"server"},
+	{"client"},
+	{"loop"},
+	{"controllers/", "scheduler", "node", "proxy", "dns", "lb", "converge", "web"},
+	{"controllers"},
+	{"sim"},
+	{"cluster"},
+	{"cli"},
+	{"cmd", "test"},
+}
+
+// rung returns the height of a package; a name that ends in / stands for every folder below it.
+func rung(path string) int {
+	best, at := -1, -1
+	for i, names := range ladder {
+		for _, n := range names {
+			dir := strings.TrimSuffix(n, "/")
+			below := strings.HasPrefix(path, dir+"/")
+			if (below || path == n) && len(n) > best {
+				best, at = len(n), i
+			}
+		}
+	}
+	return at
+}
+
+type pkg struct {
+	ImportPath, Doc, Dir string
+	Imports, GoFiles     []string
+}
+
+func packages(t *testing.T) (list []pkg) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Doc,Dir,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func TestLadder(t *testing.T) {
+	for _, p := range packages(t) {
+		self := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		if self == "" {
+			continue
+		}
+		if rung(self) < 0 {
+			t.Errorf("%s: stands on no rung of the ladder; add it", self)
+		}
+		if p.Doc == "" {
+			t.Errorf("%s: has no package comment", self)
+		}
+		top, _, _ := strings.Cut(self, "/")
+		for _, imp := range p.Imports {
+			dep, ours := strings.CutPrefix(imp, module+"/")
+			inside := strings.HasPrefix(dep, self+"/") || (top == strings.SplitN(dep, "/", 2)[0] && rung(dep) == rung(self) && top != "controllers")
+			if ours && rung(dep) >= rung(self) && !inside {
+				t.Errorf("%s imports %s, which does not stand below it", self, dep)
+			}
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range p.GoFiles {
+			checkFile(t, filepath.Join(p.Dir, f))
+		}
+	}
+}
+
+func checkFile(t *testing.T, path string) {
+	const maxFile, maxFunc = 600, 80
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ast.IsGenerated(f) {
+		return
+	}
+	line := func(p token.Pos) int { return fset.Position(p).Line }
+	if n := line(f.FileEnd); n > maxFile {
+		t.Errorf("%s: %d lines; split it", path, n)
+	}
+	for _, d := range f.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		switch {
+		case !ok:
+		case fn.Name.Name == "init" && fn.Recv == nil:
+			t.Errorf("%s: init runs before anyone asked", fset.Position(fn.Pos()))
+		case line(fn.End())-line(fn.Pos()) > maxFunc:
+			t.Errorf("%s: %s is too long to see at once", fset.Position(fn.Pos()), fn.Name)
+		}
+	}
+}
+
+func TestModules(t *testing.T) {
+	data, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := modfile.Parse("go.mod", data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range mod.Require {
+		if !r.Indirect && modules[r.Mod.Path] == "" {
+			t.Errorf("module %s has no reason to be here: give it one in modules_test.go or drop it", r.Mod.Path)
+		}
+		delete(modules, r.Mod.Path)
+	}
+	for path := range modules {
+		t.Errorf("module %s is allowed but not used", path)
+	}
+}
