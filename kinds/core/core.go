@@ -1,0 +1,42 @@
+// Package core declares the kinds of the core group ("" version v1): what they are called, how they are
+// stored, defaulted, validated and shown.
+package core
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// All lists the kinds of the group.
+func All() []resource.Kind {
+	return []resource.Kind{Bindings, ComponentStatuses, ConfigMaps, Endpoints, Events, LimitRanges, Namespaces, Nodes,
+		PersistentVolumeClaims, PersistentVolumes, PodTemplates, Pods, ReplicationControllers, ResourceQuotas, Secrets,
+		ServiceAccounts, Services}
+}
+
+var (
+	doAll     = []string{"create", "delete", "get", "patch", "update"}
+	doCreate  = []string{"create"}
+	doStream  = []string{"create", "get"}
+	doGet     = []string{"get"}
+	doGetList = []string{"get", "list"}
+)
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+// orSet gives a field that has its zero value the value v.
+func orSet[T comparable](field *T, v T) {
+	var zero T
+	if *field == zero {
+		*field = v
+	}
+}
+
+// orPtr points a nil field to v.
+func orPtr[T any](field **T, v T) {
+	if *field == nil {
+		*field = new(v)
+	}
+}

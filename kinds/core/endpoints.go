@@ -1,0 +1,52 @@
+package core
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Endpoints declares the kind.
+var Endpoints = &resource.Def[*v1.Endpoints]{
+	GVK: gvk("Endpoints"), Plural: "endpoints", Short: []string{"ep"}, Namespaced: true,
+	Storage: "services/endpoints", CreateOnUpdate: true,
+	Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+	Default:    defaultEndpoints, Validate: validateEndpoints,
+	Columns: []resource.Column[*v1.Endpoints]{
+		resource.Col("Endpoints", "string", func(e *v1.Endpoints) any { return endpointList(e) }),
+		resource.Age[*v1.Endpoints](),
+	},
+}
+
+func defaultEndpoints(e *v1.Endpoints) {
+	for i := range e.Subsets {
+		for j := range e.Subsets[i].Ports {
+			orSet(&e.Subsets[i].Ports[j].Protocol, v1.ProtocolTCP)
+		}
+	}
+}
+
+func endpointList(e *v1.Endpoints) string {
+	if len(e.Subsets) == 0 {
+		return cell.None
+	}
+	var list []string
+	for _, s := range e.Subsets {
+		if len(s.Ports) == 0 {
+			for _, a := range s.Addresses {
+				list = append(list, a.IP)
+			}
+		}
+		for _, p := range s.Ports {
+			for _, a := range s.Addresses {
+				list = append(list, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
+			}
+		}
+	}
+	return cell.Few(list, func(n int) string { return fmt.Sprintf(" + %d more...", n) })
+}

@@ -1,0 +1,93 @@
+package core
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// EventLife is how long events are kept.
+const EventLife = time.Hour
+
+// Events declares the kind. The group events.k8s.io serves the same objects.
+var Events = &resource.Def[*v1.Event]{
+	GVK: gvk("Event"), Plural: "events", Short: []string{"ev"}, Namespaced: true,
+	Name: rule.PathSegment, CreateOnUpdate: true, Validate: validateEvent,
+	TTL: func(*v1.Event) time.Duration { return EventLife },
+	Select: []resource.Field[*v1.Event]{
+		{Label: "involvedObject.kind", Value: func(e *v1.Event) string { return e.InvolvedObject.Kind }},
+		{Label: "involvedObject.namespace", Value: func(e *v1.Event) string { return e.InvolvedObject.Namespace }},
+		{Label: "involvedObject.name", Value: func(e *v1.Event) string { return e.InvolvedObject.Name }},
+		{Label: "involvedObject.uid", Value: func(e *v1.Event) string { return string(e.InvolvedObject.UID) }},
+		{Label: "involvedObject.apiVersion", Value: func(e *v1.Event) string { return e.InvolvedObject.APIVersion }},
+		{Label: "involvedObject.resourceVersion", Value: func(e *v1.Event) string { return e.InvolvedObject.ResourceVersion }},
+		{Label: "involvedObject.fieldPath", Value: func(e *v1.Event) string { return e.InvolvedObject.FieldPath }},
+		{Label: "reason", Value: func(e *v1.Event) string { return e.Reason }},
+		{Label: "reportingComponent", Value: func(e *v1.Event) string { return e.ReportingController }},
+		{Label: "source", Value: func(e *v1.Event) string { return cell.Or(e.Source.Component, e.ReportingController) }},
+		{Label: "type", Value: func(e *v1.Event) string { return e.Type }},
+	},
+	Columns: eventColumns,
+}
+
+var eventColumns = []resource.Column[*v1.Event]{
+	resource.Col("Last Seen", "string", func(e *v1.Event) any { return lastSeen(e) }),
+	resource.Col("Type", "string", func(e *v1.Event) any { return e.Type }),
+	resource.Col("Reason", "string", func(e *v1.Event) any { return e.Reason }),
+	resource.Col("Object", "string", func(e *v1.Event) any { return eventObject(e) }),
+	resource.Wide("Subobject", "string", func(e *v1.Event) any { return e.InvolvedObject.FieldPath }),
+	resource.Wide("Source", "string", func(e *v1.Event) any { return eventSource(e) }),
+	resource.Col("Message", "string", func(e *v1.Event) any { return strings.TrimSpace(e.Message) }),
+	resource.Wide("First Seen", "string", func(e *v1.Event) any { return firstSeen(e) }),
+	resource.Wide("Count", "string", func(e *v1.Event) any { return eventCount(e) }),
+	{Name: "Name", Type: "string", Format: "name", Priority: 1, Cell: func(e *v1.Event) any { return e.Name }},
+}
+
+func firstSeen(e *v1.Event) string {
+	if e.FirstTimestamp.IsZero() {
+		return resource.Since(metav1.Time(e.EventTime))
+	}
+	return resource.Since(e.FirstTimestamp)
+}
+
+func lastSeen(e *v1.Event) string {
+	switch {
+	case e.Series != nil:
+		return resource.Since(metav1.Time(e.Series.LastObservedTime))
+	case e.LastTimestamp.IsZero():
+		return firstSeen(e)
+	}
+	return resource.Since(e.LastTimestamp)
+}
+
+func eventCount(e *v1.Event) int64 {
+	switch {
+	case e.Series != nil:
+		return int64(e.Series.Count)
+	case e.Count == 0:
+		return 1 // newer clients count in series only
+	}
+	return int64(e.Count)
+}
+
+func eventObject(e *v1.Event) string {
+	kind := strings.ToLower(e.InvolvedObject.Kind)
+	if e.InvolvedObject.Name == "" {
+		return kind
+	}
+	return kind + "/" + e.InvolvedObject.Name
+}
+
+func eventSource(e *v1.Event) string {
+	from, at := cell.Or(e.Source.Component, e.ReportingController), cell.Or(e.Source.Host, e.ReportingInstance)
+	if at == "" {
+		return from
+	}
+	return from + ", " + at
+}

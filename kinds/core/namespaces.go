@@ -1,0 +1,53 @@
+package core
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Namespaces declares the kind. Deletion waits for spec.finalizers, which only the finalize subresource empties.
+var Namespaces = &resource.Def[*v1.Namespace]{
+	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
+	Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+	Name:  rule.LabelName, Default: defaultNamespace, Prepare: prepareNamespace,
+	Validate: validateNamespace, ValidateStatus: validateNamespaceStatus,
+	Parts: []resource.Part[*v1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
+		Take: takeFinalize, Validate: validateNamespace}},
+	Select: []resource.Field[*v1.Namespace]{
+		{Label: "status.phase", Value: func(n *v1.Namespace) string { return string(n.Status.Phase) }},
+	},
+	Columns: []resource.Column[*v1.Namespace]{
+		resource.Col("Status", "string", func(n *v1.Namespace) any { return string(n.Status.Phase) }),
+		resource.Age[*v1.Namespace](),
+	},
+}
+
+// defaultNamespace labels a namespace with its name: selectors by name rely on it.
+func defaultNamespace(n *v1.Namespace) {
+	orSet(&n.Status.Phase, v1.NamespaceActive)
+	if n.Name == "" || n.Labels[v1.LabelMetadataName] == n.Name {
+		return
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[v1.LabelMetadataName] = n.Name
+}
+
+func prepareNamespace(n, old *v1.Namespace) {
+	if old != nil {
+		n.Spec.Finalizers = old.Spec.Finalizers
+		return
+	}
+	n.Status.Phase = v1.NamespaceActive
+	if !slices.Contains(n.Spec.Finalizers, v1.FinalizerKubernetes) {
+		n.Spec.Finalizers = append(n.Spec.Finalizers, v1.FinalizerKubernetes)
+	}
+	defaultNamespace(n)
+}
+
+func takeFinalize(n, old *v1.Namespace) { n.Status = old.Status }

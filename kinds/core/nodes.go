@@ -1,0 +1,111 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Nodes declares the kind. A node agent registers its node with the status in place.
+var Nodes = &resource.Def[*v1.Node]{
+	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
+	Status: true, KeepStatus: true,
+	Default: defaultNode, Validate: validateNode, ValidateStatus: validateNode, Warn: warnNode,
+	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
+	Select: []resource.Field[*v1.Node]{
+		{Label: "spec.unschedulable", Value: func(n *v1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
+	},
+	Columns: []resource.Column[*v1.Node]{
+		resource.Col("Status", "string", func(n *v1.Node) any { return nodeStatus(n) }),
+		resource.Col("Roles", "string", func(n *v1.Node) any { return nodeRoles(n) }),
+		resource.Age[*v1.Node](),
+		resource.Col("Version", "string", func(n *v1.Node) any { return n.Status.NodeInfo.KubeletVersion }),
+		resource.Wide("Internal-IP", "string", func(n *v1.Node) any { return nodeAddress(n, v1.NodeInternalIP) }),
+		resource.Wide("External-IP", "string", func(n *v1.Node) any { return nodeAddress(n, v1.NodeExternalIP) }),
+		resource.Wide("OS-Image", "string", func(n *v1.Node) any { return cell.Or(n.Status.NodeInfo.OSImage, unknown) }),
+		resource.Wide("Kernel-Version", "string", func(n *v1.Node) any { return nodeKernel(n) }),
+		resource.Wide("Container-Runtime", "string", func(n *v1.Node) any {
+			return cell.Or(n.Status.NodeInfo.ContainerRuntimeVersion, unknown)
+		}),
+	},
+}
+
+const unknown = "<unknown>"
+
+// defaultNode also keeps the first of the pod ranges and the old single field the same; the latter decides.
+func defaultNode(n *v1.Node) {
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+	podspec.RoundResources(n.Status.Capacity)
+	podspec.RoundResources(n.Status.Allocatable)
+	switch s := &n.Spec; {
+	case s.PodCIDR == "" && len(s.PodCIDRs) > 0:
+		s.PodCIDR = s.PodCIDRs[0]
+	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
+		s.PodCIDRs = []string{s.PodCIDR}
+	}
+}
+
+func nodeStatus(n *v1.Node) string {
+	status := "Unknown"
+	for _, c := range n.Status.Conditions {
+		switch {
+		case c.Type != v1.NodeReady:
+		case c.Status == v1.ConditionTrue:
+			status = "Ready"
+		default:
+			status = "NotReady"
+		}
+	}
+	if n.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	return status
+}
+
+const (
+	rolePrefix = "node-role.kubernetes.io/"
+	roleLabel  = "kubernetes.io/role"
+)
+
+func nodeRoles(n *v1.Node) string {
+	roles := map[string]bool{}
+	for k, v := range n.Labels {
+		if role, ok := strings.CutPrefix(k, rolePrefix); ok && role != "" {
+			roles[role] = true
+		}
+		if k == roleLabel && v != "" {
+			roles[v] = true
+		}
+	}
+	return cell.Or(strings.Join(slices.Sorted(maps.Keys(roles)), ","), cell.None)
+}
+
+func nodeAddress(n *v1.Node, t v1.NodeAddressType) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == t {
+			return a.Address
+		}
+	}
+	return cell.None
+}
+
+func nodeKernel(n *v1.Node) string {
+	switch i := n.Status.NodeInfo; {
+	case i.KernelVersion == "":
+		return unknown
+	case i.Architecture == "":
+		return i.KernelVersion
+	default:
+		return fmt.Sprintf("%s (%s)", i.KernelVersion, i.Architecture)
+	}
+}

@@ -1,0 +1,130 @@
+package core
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Pods declares the kind.
+var Pods = &resource.Def[*v1.Pod]{
+	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+	Generation: true, Status: true,
+	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
+	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
+	Parts: []resource.Part[*v1.Pod]{
+		{Name: "ephemeralcontainers", Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
+		{Name: "resize", Take: takeResize, Validate: validateResize},
+	},
+	Connect: []resource.SubInfo{
+		{Name: "attach", GVK: gvk("PodAttachOptions"), Verbs: doStream},
+		{Name: "binding", GVK: gvk("Binding"), Verbs: doCreate},
+		{Name: "eviction", GVK: schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, Verbs: doCreate},
+		{Name: "exec", GVK: gvk("PodExecOptions"), Verbs: doStream},
+		{Name: "log", Verbs: doGet},
+		{Name: "portforward", GVK: gvk("PodPortForwardOptions"), Verbs: doStream},
+		{Name: "proxy", GVK: gvk("PodProxyOptions"), Verbs: doAll},
+	},
+	Select: []resource.Field[*v1.Pod]{
+		{Label: "spec.nodeName", Value: func(p *v1.Pod) string { return p.Spec.NodeName }, Index: true},
+		{Label: "spec.restartPolicy", Value: func(p *v1.Pod) string { return string(p.Spec.RestartPolicy) }},
+		{Label: "spec.schedulerName", Value: func(p *v1.Pod) string { return p.Spec.SchedulerName }},
+		{Label: "spec.serviceAccountName", Value: func(p *v1.Pod) string { return p.Spec.ServiceAccountName }},
+		{Label: "spec.hostNetwork", Value: func(p *v1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) }},
+		{Label: "status.phase", Value: func(p *v1.Pod) string { return string(p.Status.Phase) }},
+		{Label: "status.podIP", Value: func(p *v1.Pod) string { return firstIP(p) }},
+		{Label: "status.nominatedNodeName", Value: func(p *v1.Pod) string { return p.Status.NominatedNodeName }},
+	},
+	Columns: podColumns,
+}
+
+func firstIP(p *v1.Pod) string {
+	if len(p.Status.PodIPs) > 0 {
+		return p.Status.PodIPs[0].IP
+	}
+	return p.Status.PodIP
+}
+
+func defaultPod(p *v1.Pod) {
+	podspec.DefaultPod(&p.Spec)
+	defaultPodIPs(&p.Status)
+}
+
+// defaultPodIPs keeps the first of the addresses and the old single field the same; the latter decides.
+func defaultPodIPs(s *v1.PodStatus) {
+	switch {
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []v1.PodIP{{IP: s.PodIP}}
+	}
+}
+
+func preparePod(p, old *v1.Pod) {
+	if old != nil {
+		return
+	}
+	p.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse,
+			Reason: v1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
+	}
+	podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
+}
+
+// preparePodStatus keeps what node agents may not touch: who owns the pod, and that it is being deleted.
+func preparePodStatus(p, old *v1.Pod) {
+	p.OwnerReferences = old.OwnerReferences
+	p.DeletionTimestamp = old.DeletionTimestamp
+	orSet(&p.Status.QOSClass, old.Status.QOSClass)
+}
+
+// takeEphemeralContainers lets nothing but the ephemeral containers change.
+func takeEphemeralContainers(p, old *v1.Pod) {
+	list := p.Spec.EphemeralContainers
+	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
+	p.Spec.EphemeralContainers = list
+}
+
+// takeResize lets nothing but resources and resize policies change.
+func takeResize(p, old *v1.Pod) {
+	asked := p.Spec
+	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
+	takeContainerSizes(p.Spec.Containers, asked.Containers)
+	takeContainerSizes(p.Spec.InitContainers, asked.InitContainers)
+	if p.Spec.Resources != nil || asked.Resources != nil {
+		p.Spec.Resources = asked.Resources
+	}
+}
+
+func takeContainerSizes(to, from []v1.Container) {
+	if len(to) != len(from) {
+		return
+	}
+	for i := range to {
+		if to[i].Name == from[i].Name {
+			to[i].Resources, to[i].ResizePolicy = from[i].Resources, from[i].ResizePolicy
+		}
+	}
+}
+
+// podGrace leaves a pod its own time to end, unless no node holds it or it has ended.
+func podGrace(p *v1.Pod, asked *int64) int64 {
+	var period int64
+	switch {
+	case p.Spec.NodeName == "", p.Status.Phase == v1.PodFailed, p.Status.Phase == v1.PodSucceeded:
+		return 0
+	case asked != nil:
+		period = *asked
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		period = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if period < 0 {
+		return 1
+	}
+	return period
+}

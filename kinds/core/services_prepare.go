@@ -1,0 +1,108 @@
+package core
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// prepareService lets clients that do not know of some fields write a service back: what they left out stays as
+// it was allocated, and what the new type has no use for goes, unless they set it anew.
+func prepareService(o, before *v1.Service) {
+	s := &o.Spec
+	if before == nil {
+		if s.ClusterIP != "" && len(s.ClusterIPs) == 0 {
+			s.ClusterIPs = []string{s.ClusterIP}
+		}
+		return
+	}
+	old := &before.Spec
+	keepAllocated(s, old)
+	followClusterIP(s, old)
+	dropUnused(s, old)
+}
+
+func keepAllocated(s, old *v1.ServiceSpec) {
+	if hasClusterIP(s) && hasClusterIP(old) {
+		orSet(&s.ClusterIP, old.ClusterIP)
+		if len(s.ClusterIPs) == 0 && s.ClusterIP == old.ClusterIP {
+			s.ClusterIPs = slices.Clone(old.ClusterIPs)
+		}
+	}
+	if hasNodePorts(s) && hasNodePorts(old) {
+		keepNodePorts(s, old)
+	}
+	if hasHealthPort(s) && hasHealthPort(old) {
+		orSet(&s.HealthCheckNodePort, old.HealthCheckNodePort)
+	}
+}
+
+// keepNodePorts gives ports their old node port, by name, unless another port asks for it.
+func keepNodePorts(s, old *v1.ServiceSpec) {
+	asked, byName := nodePorts(s), map[string]int32{}
+	for _, p := range old.Ports {
+		byName[p.Name] = p.NodePort
+	}
+	for i := range s.Ports {
+		if p := &s.Ports[i]; p.NodePort == 0 && !asked[byName[p.Name]] {
+			p.NodePort = byName[p.Name]
+		}
+	}
+}
+
+func nodePorts(s *v1.ServiceSpec) map[int32]bool {
+	used := map[int32]bool{}
+	for _, p := range s.Ports {
+		if p.NodePort != 0 {
+			used[p.NodePort] = true
+		}
+	}
+	return used
+}
+
+// followClusterIP makes the list follow the single address where only the latter was changed.
+func followClusterIP(s, old *v1.ServiceSpec) {
+	if s.ClusterIP == old.ClusterIP || !slices.Equal(s.ClusterIPs, old.ClusterIPs) {
+		return
+	}
+	s.ClusterIPs = nil
+	if s.ClusterIP != "" {
+		s.ClusterIPs = []string{s.ClusterIP}
+	}
+}
+
+// dropUnused clears what the old type needed, the new one does not, and the writer left as it was.
+func dropUnused(s, old *v1.ServiceSpec) {
+	if hasClusterIP(old) && !hasClusterIP(s) {
+		if s.ClusterIP == old.ClusterIP && slices.Equal(s.ClusterIPs, old.ClusterIPs) {
+			s.ClusterIP, s.ClusterIPs = "", nil
+		}
+		drop(&s.IPFamilies, old.IPFamilies)
+		drop(&s.IPFamilyPolicy, old.IPFamilyPolicy)
+		drop(&s.InternalTrafficPolicy, old.InternalTrafficPolicy)
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && rule.Same(nodePorts(s), nodePorts(old)) {
+		for i := range s.Ports {
+			s.Ports[i].NodePort = 0
+		}
+	}
+	if hasHealthPort(old) && !hasHealthPort(s) {
+		drop(&s.HealthCheckNodePort, old.HealthCheckNodePort)
+	}
+	if old.Type == v1.ServiceTypeLoadBalancer && s.Type != old.Type {
+		drop(&s.AllocateLoadBalancerNodePorts, old.AllocateLoadBalancerNodePorts)
+		drop(&s.LoadBalancerClass, old.LoadBalancerClass)
+	}
+	if external(old) && !external(s) {
+		drop(&s.ExternalTrafficPolicy, old.ExternalTrafficPolicy)
+	}
+}
+
+func drop[T any](field *T, old T) {
+	if rule.Same(*field, old) {
+		var zero T
+		*field = zero
+	}
+}

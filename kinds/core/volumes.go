@@ -1,0 +1,182 @@
+package core
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// PersistentVolumes declares the kind.
+var PersistentVolumes = &resource.Def[*v1.PersistentVolume]{
+	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
+	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
+	Validate: validateVolume, ValidateStatus: validateVolumeStatus, Warn: warnVolume,
+	Columns: []resource.Column[*v1.PersistentVolume]{
+		resource.Col("Capacity", "string", func(v *v1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
+		resource.Col("Access Modes", "string", func(v *v1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),
+		resource.Col("Reclaim Policy", "string", func(v *v1.PersistentVolume) any {
+			return string(v.Spec.PersistentVolumeReclaimPolicy)
+		}),
+		resource.Col("Status", "string", func(v *v1.PersistentVolume) any { return phaseOf(v, string(v.Status.Phase)) }),
+		resource.Col("Claim", "string", func(v *v1.PersistentVolume) any { return claimOf(v) }),
+		resource.Col("StorageClass", "string", func(v *v1.PersistentVolume) any {
+			return storageClass(v, v.Spec.StorageClassName)
+		}),
+		resource.Col("VolumeAttributesClass", "string", func(v *v1.PersistentVolume) any {
+			return orUnset(v.Spec.VolumeAttributesClassName)
+		}),
+		resource.Col("Reason", "string", func(v *v1.PersistentVolume) any { return v.Status.Reason }),
+		resource.Age[*v1.PersistentVolume](),
+		resource.Wide("VolumeMode", "string", func(v *v1.PersistentVolume) any { return orUnset(v.Spec.VolumeMode) }),
+	},
+}
+
+// PersistentVolumeClaims declares the kind.
+var PersistentVolumeClaims = &resource.Def[*v1.PersistentVolumeClaim]{
+	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
+	Default: defaultClaim, Prepare: prepareClaim,
+	Validate: validateClaim, ValidateStatus: validateClaimStatus, Warn: warnClaim,
+	Columns: []resource.Column[*v1.PersistentVolumeClaim]{
+		resource.Col("Status", "string", func(c *v1.PersistentVolumeClaim) any { return phaseOf(c, string(c.Status.Phase)) }),
+		resource.Col("Volume", "string", func(c *v1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),
+		resource.Col("Capacity", "string", func(c *v1.PersistentVolumeClaim) any {
+			if c.Spec.VolumeName == "" {
+				return ""
+			}
+			return storageOf(c.Status.Capacity)
+		}),
+		resource.Col("Access Modes", "string", func(c *v1.PersistentVolumeClaim) any {
+			if c.Spec.VolumeName == "" {
+				return ""
+			}
+			return accessModes(c.Status.AccessModes)
+		}),
+		resource.Col("StorageClass", "string", func(c *v1.PersistentVolumeClaim) any { return claimClass(c) }),
+		resource.Col("VolumeAttributesClass", "string", func(c *v1.PersistentVolumeClaim) any {
+			return orUnset(c.Spec.VolumeAttributesClassName)
+		}),
+		resource.Age[*v1.PersistentVolumeClaim](),
+		resource.Wide("VolumeMode", "string", func(c *v1.PersistentVolumeClaim) any { return orUnset(c.Spec.VolumeMode) }),
+	},
+}
+
+func defaultVolume(v *v1.PersistentVolume) {
+	s := &v.Spec
+	orSet(&v.Status.Phase, v1.VolumePending)
+	orSet(&s.PersistentVolumeReclaimPolicy, v1.PersistentVolumeReclaimRetain)
+	orPtr(&s.VolumeMode, v1.PersistentVolumeFilesystem)
+	podspec.RoundResources(s.Capacity)
+	switch {
+	case s.HostPath != nil:
+		orPtr(&s.HostPath.Type, v1.HostPathUnset)
+	case s.ISCSI != nil:
+		orSet(&s.ISCSI.ISCSIInterface, "default")
+	case s.RBD != nil:
+		orSet(&s.RBD.RBDPool, "rbd")
+		orSet(&s.RBD.RadosUser, "admin")
+		orSet(&s.RBD.Keyring, "/etc/ceph/keyring")
+	case s.ScaleIO != nil:
+		orSet(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		orSet(&s.ScaleIO.FSType, "xfs")
+	case s.AzureDisk != nil:
+		podspec.DefaultAzureDisk(s.AzureDisk)
+	}
+}
+
+func prepareVolume(v, old *v1.PersistentVolume) {
+	if old == nil {
+		v.Status.Phase, v.Status.LastPhaseTransitionTime = v1.VolumePending, new(metav1.Now())
+	}
+}
+
+// prepareVolumeStatus notes when the phase changed, unless the writer says when.
+func prepareVolumeStatus(v, old *v1.PersistentVolume) {
+	was, is := old.Status.LastPhaseTransitionTime, v.Status.LastPhaseTransitionTime
+	switch {
+	case v.Status.Phase == old.Status.Phase:
+		if is == nil {
+			v.Status.LastPhaseTransitionTime = was
+		}
+	case is == nil, was != nil && was.Equal(is):
+		v.Status.LastPhaseTransitionTime = new(metav1.Now())
+	}
+}
+
+func defaultClaim(c *v1.PersistentVolumeClaim) {
+	orSet(&c.Status.Phase, v1.ClaimPending)
+	podspec.DefaultClaim(&c.Spec)
+	podspec.RoundResources(c.Status.Capacity)
+	podspec.RoundResources(c.Status.AllocatedResources)
+}
+
+func prepareClaim(c, old *v1.PersistentVolumeClaim) {
+	if old == nil {
+		c.Status.Phase = v1.ClaimPending
+	}
+	podspec.AlignDataSources(&c.Spec)
+}
+
+func storageOf(list v1.ResourceList) string {
+	q := list[v1.ResourceStorage]
+	return q.String()
+}
+
+var shortModes = []struct {
+	mode  v1.PersistentVolumeAccessMode
+	short string
+}{{v1.ReadWriteOnce, "RWO"}, {v1.ReadOnlyMany, "ROX"}, {v1.ReadWriteMany, "RWX"}, {v1.ReadWriteOncePod, "RWOP"}}
+
+func accessModes(modes []v1.PersistentVolumeAccessMode) string {
+	var list []string
+	for _, s := range shortModes {
+		for _, m := range modes {
+			if m == s.mode {
+				list = append(list, s.short)
+				break
+			}
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+func phaseOf(o metav1.Object, phase string) string {
+	if o.GetDeletionTimestamp() != nil {
+		return "Terminating"
+	}
+	return phase
+}
+
+func claimOf(v *v1.PersistentVolume) string {
+	if r := v.Spec.ClaimRef; r != nil {
+		return r.Namespace + "/" + r.Name
+	}
+	return ""
+}
+
+// storageClass is the class of a volume or claim; the annotation of old times decides.
+func storageClass(o metav1.Object, class string) string {
+	if c, ok := o.GetAnnotations()[v1.BetaStorageClassAnnotation]; ok {
+		return c
+	}
+	return class
+}
+
+func claimClass(c *v1.PersistentVolumeClaim) string {
+	class := ""
+	if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	return storageClass(c, class)
+}
+
+func orUnset[T ~string](p *T) string {
+	if p == nil {
+		return cell.Unset
+	}
+	return string(*p)
+}

@@ -1,0 +1,122 @@
+package podspec
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentresource "k8s.io/component-helpers/resource"
+)
+
+// QOS is the class of service that a pod gets from its requests and limits of processors and memory:
+// Guaranteed when both are set and equal for all, BestEffort when there are none, Burstable else.
+func QOS(s *v1.PodSpec) v1.PodQOSClass {
+	requests, limits := v1.ResourceList{}, v1.ResourceList{}
+	guaranteed := true
+	for _, r := range qosSources(s) {
+		sumUp(requests, r.Requests)
+		if sumUp(limits, r.Limits) != 2 {
+			guaranteed = false
+		}
+	}
+	if len(requests) == 0 && len(limits) == 0 {
+		return v1.PodQOSBestEffort
+	}
+	for name, q := range requests {
+		if l, ok := limits[name]; !ok || l.Cmp(q) != 0 {
+			guaranteed = false
+		}
+	}
+	if guaranteed && len(requests) == len(limits) {
+		return v1.PodQOSGuaranteed
+	}
+	return v1.PodQOSBurstable
+}
+
+func qosSources(s *v1.PodSpec) (list []v1.ResourceRequirements) {
+	if componentresource.IsPodLevelResourcesSet(&v1.Pod{Spec: *s}) {
+		return append(list, *s.Resources)
+	}
+	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
+		for i := range containers {
+			list = append(list, containers[i].Resources)
+		}
+	}
+	return list
+}
+
+// sumUp adds the positive amounts of processors and memory and returns how many of the two there were.
+func sumUp(sum, list v1.ResourceList) (found int) {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		q, ok := list[name]
+		if !ok || q.Cmp(resource.Quantity{}) <= 0 {
+			continue
+		}
+		found++
+		q = q.DeepCopy()
+		q.Add(sum[name])
+		sum[name] = q
+	}
+	return found
+}
+
+// MergeMatchLabelKeys writes the pod's own values of the label keys that affinity terms and spread constraints
+// name into their selectors. Doing it twice is as good as once.
+func MergeMatchLabelKeys(s *v1.PodSpec, labels map[string]string) {
+	for i := range s.TopologySpreadConstraints {
+		c := &s.TopologySpreadConstraints[i]
+		mergeKeys(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+	}
+	if s.Affinity == nil {
+		return
+	}
+	for _, t := range affinityTerms(s.Affinity) {
+		mergeKeys(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+		mergeKeys(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
+	}
+}
+
+func affinityTerms(a *v1.Affinity) (list []*v1.PodAffinityTerm) {
+	add := func(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTerm) {
+		for i := range must {
+			list = append(list, &must[i])
+		}
+		for i := range may {
+			list = append(list, &may[i].PodAffinityTerm)
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		add(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		add(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return list
+}
+
+func mergeKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator, labels map[string]string) {
+	if s == nil {
+		return
+	}
+	for _, key := range keys {
+		v, ok := labels[key]
+		r := metav1.LabelSelectorRequirement{Key: key, Operator: op, Values: []string{v}}
+		if ok && !slices.ContainsFunc(s.MatchExpressions, func(x metav1.LabelSelectorRequirement) bool {
+			return x.Key == key && x.Operator == op && slices.Equal(x.Values, r.Values)
+		}) {
+			s.MatchExpressions = append(s.MatchExpressions, r)
+		}
+	}
+}
+
+// AlignDataSources makes the two fields that name what a claim is filled from say the same.
+func AlignDataSources(s *v1.PersistentVolumeClaimSpec) {
+	from, ref := s.DataSource, s.DataSourceRef
+	switch {
+	case from != nil && ref == nil:
+		s.DataSourceRef = &v1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}
+	case from == nil && ref != nil && (ref.Namespace == nil || *ref.Namespace == ""):
+		s.DataSource = &v1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+	}
+}
