@@ -1,0 +1,180 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A dir reads the files of a directory and collects those to write. With an empty path nothing is read or
+// written.
+type dir struct {
+	path  string
+	fresh []file
+}
+
+type file struct {
+	name string
+	data []byte
+}
+
+// authority loads name.crt and name.key, or makes what is missing. A key without its certificate is what a
+// crash between two renames leaves behind: the certificate is made again. A certificate without its key is
+// of no use, and of somebody else's making: an error.
+func (d *dir) authority(name, common string, now time.Time) (*Authority, error) {
+	key, err := d.key(name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := d.read(name + ".crt")
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case text != nil && key == nil:
+		return nil, fmt.Errorf("%s is there but %s.key is missing: restore the key, or move the certificate away to start anew",
+			filepath.Join(d.path, name+".crt"), name)
+	case text != nil:
+		return d.loaded(name, text, key, now)
+	case key == nil:
+		if key, err = d.makeKey(name); err != nil {
+			return nil, err
+		}
+	}
+	a, err := newAuthority(common, key, now)
+	if err != nil {
+		return nil, err
+	}
+	d.fresh = append(d.fresh, file{name + ".crt", a.PEM})
+	return a, nil
+}
+
+func (d *dir) loaded(name string, text []byte, key crypto.Signer, now time.Time) (*Authority, error) {
+	path := filepath.Join(d.path, name+".crt")
+	certs, err := ParseCerts(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read (%w): restore it from a backup", path, err)
+	}
+	c := certs[0]
+	switch {
+	case !c.IsCA:
+		return nil, fmt.Errorf("%s is not the certificate of an authority", path)
+	case !sameKey(c, key):
+		return nil, fmt.Errorf("%s does not belong to %s.key: restore both from one backup", path, name)
+	case now.After(c.NotAfter):
+		return nil, fmt.Errorf("%s expired at %s", path, c.NotAfter.Format(time.RFC3339))
+	}
+	return &Authority{Cert: c, Key: key, PEM: text}, nil
+}
+
+// signingKey loads name.key or makes it, with the public half beside it in name.pub.
+func (d *dir) signingKey(name string) (crypto.Signer, error) {
+	key, err := d.key(name)
+	if err != nil || key != nil {
+		return key, err
+	}
+	if key, err = d.makeKey(name); err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	d.fresh = append(d.fresh, file{name + ".pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})})
+	return key, nil
+}
+
+// key loads name.key; nil when there is none.
+func (d *dir) key(name string) (crypto.Signer, error) {
+	text, err := d.read(name + ".key")
+	if err != nil || text == nil {
+		return nil, err
+	}
+	key, err := ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read (%w): restore it from a backup",
+			filepath.Join(d.path, name+".key"), err)
+	}
+	return key, nil
+}
+
+func (d *dir) makeKey(name string) (crypto.Signer, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := keyPEM(key)
+	d.fresh = append(d.fresh, file{name + ".key", text})
+	return key, err
+}
+
+func (d *dir) read(name string) ([]byte, error) {
+	if d.path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(filepath.Join(d.path, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's keys: %w", err)
+	}
+	if data == nil {
+		data = []byte{} // an empty file is a damaged one, not a missing one
+	}
+	return data, nil
+}
+
+// flush writes the new files. All are made durable under temporary names first, at the same time, since an
+// fsync is what costs; then they are renamed in order, keys before their certificates.
+func (d *dir) flush() error {
+	if d.path == "" || len(d.fresh) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return fmt.Errorf("keep the cluster's keys: %w", err)
+	}
+	errs := make([]error, len(d.fresh))
+	var wg sync.WaitGroup
+	for i, f := range d.fresh {
+		wg.Go(func() { errs[i] = writeTemp(filepath.Join(d.path, f.name), f.data) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("keep the cluster's keys: %w", err)
+	}
+	for _, f := range d.fresh {
+		path := filepath.Join(d.path, f.name)
+		if err := os.Rename(path+".tmp", path); err != nil {
+			return fmt.Errorf("keep the cluster's keys: %w", err)
+		}
+	}
+	return syncDir(d.path)
+}
+
+func writeTemp(path string, data []byte) error {
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("keep the cluster's keys: %w", err)
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,177 @@
+// Package pki is the cluster's own certificate authority: it makes and keeps the few keys that a cluster
+// cannot lose (the CA, the front-proxy CA, the key that signs service account tokens) and issues everything
+// else from them on demand: the serving certificate, client certificates, the certificates of nodes.
+//
+// Only what must survive a restart is stored, under upstream's file names, so that a directory made by
+// kubeadm can be used as it is. Leaf certificates live in memory and are issued anew before they expire.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Lifetimes. A leaf is replaced when less than a third of its life is left.
+const (
+	authorityLife = 10 * 365 * 24 * time.Hour
+	leafLife      = 365 * 24 * time.Hour
+	clockSkew     = 5 * time.Minute
+)
+
+// FrontProxyUser is the common name of the front-proxy client certificate.
+const FrontProxyUser = "front-proxy-client"
+
+// Config says what to make.
+type Config struct {
+	Dir       string   // where the keys are kept; "": in memory only
+	Hosts     []string // further names and addresses of the API server
+	ServiceIP net.IP   // of the Service default/kubernetes; nil: 10.96.0.1
+	Domain    string   // "": cluster.local
+	Now       func() time.Time
+}
+
+// A PKI holds the cluster's authorities. Its methods are safe for concurrent use.
+type PKI struct {
+	CA         *Authority // signs servers, clients and nodes
+	FrontProxy *Authority // signs the client certificate of the aggregator
+	// ServiceAccount signs service account tokens. It is an *ecdsa.PrivateKey unless the directory held another.
+	ServiceAccount crypto.Signer
+
+	now     func() time.Time
+	mu      sync.Mutex // guards the fields below
+	hosts   []string
+	serving *tls.Certificate
+	renewAt time.Time
+}
+
+// Open loads the keys in cfg.Dir and makes those that are missing. A file that is there but cannot be used is
+// an error: replacing it would lock out everything that trusts it.
+func Open(cfg Config) (*PKI, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	p := &PKI{now: cfg.Now, hosts: serverHosts(cfg)}
+	d := &dir{path: cfg.Dir}
+	var err error
+	if p.CA, err = d.authority("ca", "kubernetes", cfg.Now()); err != nil {
+		return nil, err
+	}
+	if p.FrontProxy, err = d.authority("front-proxy-ca", "front-proxy-ca", cfg.Now()); err != nil {
+		return nil, err
+	}
+	if p.ServiceAccount, err = d.signingKey("sa"); err != nil {
+		return nil, err
+	}
+	if err := d.flush(); err != nil {
+		return nil, err
+	}
+	_, err = p.GetCertificate(nil)
+	return p, err
+}
+
+// serverHosts lists the names under which clients reach the API server.
+func serverHosts(cfg Config) []string {
+	domain, ip := cfg.Domain, cfg.ServiceIP
+	if domain == "" {
+		domain = "cluster.local"
+	}
+	if ip == nil {
+		ip = net.IPv4(10, 96, 0, 1)
+	}
+	hosts := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc." + domain, "localhost", "127.0.0.1", "::1", ip.String()}
+	return merge(hosts, cfg.Hosts)
+}
+
+func merge(hosts, more []string) []string {
+	for _, h := range more {
+		if h != "" && !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// GetCertificate returns the serving certificate; it fits tls.Config.GetCertificate. It issues a new one
+// when the last third of the present one's life has begun.
+func (p *PKI) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.serving != nil && now.Before(p.renewAt) {
+		return p.serving, nil
+	}
+	c, err := p.CA.pair(Leaf{User: "kube-apiserver", Hosts: p.hosts, Server: true}, now)
+	if err != nil {
+		return nil, fmt.Errorf("issue the serving certificate: %w", err)
+	}
+	p.serving, p.renewAt = c, now.Add(leafLife/3*2)
+	return c, nil
+}
+
+// AddHosts makes the serving certificate valid for further names and addresses.
+func (p *PKI) AddHosts(hosts ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if next := merge(slices.Clone(p.hosts), hosts); len(next) != len(p.hosts) {
+		p.hosts, p.serving = next, nil
+	}
+}
+
+// ServerTLS returns the TLS settings of the API server. Client certificates are asked for but checked by the
+// authenticators, so that a bad one is answered with a Status instead of a broken connection.
+func (p *PKI) ServerTLS() *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.CA.Cert)
+	pool.AddCert(p.FrontProxy.Cert)
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: p.GetCertificate, ClientAuth: tls.RequestClientCert, ClientCAs: pool}
+}
+
+// Issue makes a client certificate for a user; ttl 0 means a year.
+func (p *PKI) Issue(user string, groups []string, ttl time.Duration) (cert, key []byte, err error) {
+	return p.CA.Issue(Leaf{User: user, Groups: groups, Client: true, Life: ttl}, p.now())
+}
+
+// FrontProxyClient makes the client certificate with which the aggregator speaks for users.
+func (p *PKI) FrontProxyClient() (cert, key []byte, err error) {
+	return p.FrontProxy.Issue(Leaf{User: FrontProxyUser, Client: true}, p.now())
+}
+
+// KubeletClient makes the client certificate with which the API server speaks to node agents.
+func (p *PKI) KubeletClient() (cert, key []byte, err error) {
+	return p.Issue("kube-apiserver-kubelet-client", []string{"kubeadm:cluster-admins"}, 0)
+}
+
+// NodeClient makes a node agent's client certificate.
+func (p *PKI) NodeClient(node string) (cert, key []byte, err error) {
+	return p.Issue("system:node:"+node, []string{"system:nodes"}, 0)
+}
+
+// NodeServing makes a node agent's serving certificate for the given names and addresses.
+func (p *PKI) NodeServing(node string, hosts ...string) (cert, key []byte, err error) {
+	return p.CA.Issue(Leaf{User: "system:node:" + node, Groups: []string{"system:nodes"},
+		Hosts: merge([]string{node}, hosts), Server: true}, p.now())
+}
+
+// Pool returns the certificates of the authority as a pool to verify against.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.Cert)
+	return pool
+}
+
+// sameKey tells whether the certificate belongs to the key.
+func sameKey(cert *x509.Certificate, key crypto.Signer) bool {
+	pub, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && pub.Equal(cert.PublicKey)
+}
+
+var _ crypto.Signer = (*ecdsa.PrivateKey)(nil)
