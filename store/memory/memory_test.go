@@ -30,6 +30,7 @@ func TestBubble(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour) // simulated
+		synctest.Wait()
 		if gone != time.Hour {
 			t.Errorf("key went after %v", gone)
 		}
