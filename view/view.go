@@ -4,11 +4,16 @@
 // A Snapshot is the state at one revision; taking one copies nothing. A Cursor tells what changed since a
 // revision, from a bounded history: watches and loops both live on it. Encodings of an object are made at
 // most once per revision and shared by every GET, LIST and watcher.
+//
+// A view has one of two feeds. Follow keeps it at the state of a store; then all kinds share one revision.
+// Replace, Update and Advance feed it kind by kind, as a client of a remote server does; then every kind has
+// a revision of its own.
 package view
 
 import (
-	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,50 +23,126 @@ import (
 // ErrExpired says that the history does not reach back to the asked revision: list again.
 var ErrExpired = errors.New("too old resource version")
 
-// An Entry is one object at one revision. It is immutable; its methods are safe for concurrent use.
-type Entry struct {
-	Kind   resource.Kind
-	Rev    int64           // its resourceVersion
-	Object resource.Object // of the hub version, resourceVersion set, shared: never change it
-
-	enc encodings
+// Config bounds what a view keeps beside the state itself. Zero fields mean the defaults.
+type Config struct {
+	Changes   int   // how many changes the history keeps; 100,000
+	Bytes     int64 // how many bytes of replaced objects the history keeps, counted as stored; 32 MiB
+	Encodings int64 // how many bytes of encodings are kept; 64 MiB
+	Offers    int64 // how many bytes of offered values wait for their event; 32 MiB
+	Guard     bool  // hash every object, so that CheckFrozen can find those that were changed; for tests
 }
 
-// A Change is what one write did to one object.
-type Change struct {
-	Kind resource.Kind
-	Rev  int64  // revision of the write
-	Old  *Entry // nil: created
-	New  *Entry // nil: deleted; Old then holds the last state
-}
-
-// A Batch is what a cursor hands out: the changes of whole revisions, in order, and the snapshot after them.
-type Batch struct {
-	Snapshot *Snapshot
-	Changes  []Change
-}
-
-// The shape of the package, for readers of this file; see the files named.
-type (
-	// Viewer is what View implements (view.go).
-	viewer interface {
-		// Follow feeds the view from the store until ctx ends; ready is called once, when the view holds all.
-		Follow(ctx context.Context, ready func()) error
-		// Snapshot returns the newest state.
-		Snapshot() *Snapshot
-		// Wait returns a snapshot at rev or later.
-		Wait(ctx context.Context, rev int64) (*Snapshot, error)
-		// Offer tells the view, before a write, which object the value about to be written decodes to; the
-		// view then takes the object instead of decoding the value again, and owns it from then on.
-		Offer(key string, value []byte, obj resource.Object)
-		// Cursor starts behind revision `after`; kinds limits what it reports (none: all).
-		Cursor(after int64, kinds ...resource.Kind) *Cursor
+func (c Config) filled() Config {
+	if c.Changes == 0 {
+		c.Changes = 100_000
 	}
-	// encoder is what Entry implements (encode.go).
-	encoder interface {
-		// JSON returns the object as JSON in the given served version, with kind and apiVersion.
-		JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, error)
-		// RawProto returns the bare protobuf message in the given served version.
-		RawProto(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, error)
+	if c.Bytes == 0 {
+		c.Bytes = 32 << 20
 	}
-)
+	if c.Encodings == 0 {
+		c.Encodings = 64 << 20
+	}
+	if c.Offers == 0 {
+		c.Offers = 32 << 20
+	}
+	return c
+}
+
+// A View holds the newest state and how it came about. All methods are safe for concurrent use.
+type View struct {
+	cfg     Config
+	source  *resource.Set
+	offers  offers
+	encoded budget
+
+	rev    atomic.Int64             // of the followed store; 0 when fed by kind
+	latest atomic.Pointer[Snapshot] // nil when something changed since it was made
+
+	// feed makes those who change the state take turns; it is held while objects are decoded, mu only while
+	// the trees change. It is taken before mu.
+	feed   sync.Mutex
+	kinds  *resource.Set // the kinds whose keys are decoded; guarded by feed
+	raw    map[string]raw
+	loaded bool // the first list is in
+
+	mu       sync.Mutex
+	slots    map[schema.GroupResource]int // of tables; replaced when it grows, as snapshots share it
+	tables   []*table
+	frozen   []*frozen // what the last snapshot holds; same slots
+	floor    int64     // revision of the last full list: nothing is known about changes before it
+	seq      uint64    // of the last change
+	history  history
+	wakeAll  chan struct{} // closed at the next change; nil when nobody waits
+	waits    []*waiting
+	retained []retained
+	woken    []*table // whose cursors are to be woken
+	moved    bool     // a table moved since the last snapshot
+}
+
+// New returns an empty view of the kinds in the set.
+func New(set *resource.Set) *View { return NewWith(set, Config{}) }
+
+// NewWith is New with other bounds.
+func NewWith(set *resource.Set, c Config) *View {
+	c = c.filled()
+	v := &View{cfg: c, source: set, kinds: resource.NewSet(set.All()...), raw: map[string]raw{},
+		slots: map[schema.GroupResource]int{}}
+	v.offers.limit = c.Offers
+	v.encoded.limit = c.Encodings
+	return v
+}
+
+// Revision returns the revision of the newest state of a followed view.
+func (v *View) Revision() int64 { return v.rev.Load() }
+
+// Snapshot returns the newest state. It costs nothing when nothing changed since the last call, else time in
+// proportion to the number of kinds that changed.
+func (v *View) Snapshot() *Snapshot {
+	if s := v.latest.Load(); s != nil {
+		return s
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.snapshot()
+}
+
+// snapshot needs mu.
+func (v *View) snapshot() *Snapshot {
+	if s := v.latest.Load(); s != nil {
+		return s
+	}
+	if v.moved || len(v.frozen) != len(v.tables) {
+		next := make([]*frozen, len(v.tables))
+		copy(next, v.frozen)
+		for i, t := range v.tables {
+			if t.moved {
+				next[i] = t.freeze()
+			}
+		}
+		v.frozen, v.moved = next, false
+	}
+	s := &Snapshot{rev: v.rev.Load(), seq: v.seq, slots: v.slots, tables: v.frozen}
+	v.latest.Store(s)
+	return s
+}
+
+// table returns the table of a resource, a new one when there is none. k may be nil. It needs mu.
+func (v *View) table(gr schema.GroupResource, k resource.Kind) *table {
+	if i, ok := v.slots[gr]; ok {
+		t := v.tables[i]
+		if t.kind == nil {
+			t.kind = k
+		}
+		return t
+	}
+	slots := make(map[schema.GroupResource]int, len(v.slots)+1)
+	for gr, i := range v.slots {
+		slots[gr] = i
+	}
+	t := newTable(k, len(v.tables))
+	t.log.floor = v.floor
+	slots[gr] = t.slot
+	v.slots, v.tables = slots, append(v.tables, t)
+	v.latest.Store(nil)
+	return t
+}

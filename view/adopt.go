@@ -1,0 +1,105 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/store"
+)
+
+// Adopt makes the view know a kind that joined the set, or a new declaration of one that it knows.
+//
+// Objects of a new kind were held as bytes until now: they appear all at once, as if created at the present
+// revision, though their own revisions are older. Entries of a known kind get the new declaration, which is
+// no change of any object, so nobody is told.
+func (v *View) Adopt(k resource.Kind) error {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	if err := v.kinds.Put(k); err != nil {
+		return fmt.Errorf("adopt %s: %w", k.Info().GR(), err)
+	}
+	i := k.Info()
+	if i.Virtual {
+		return nil
+	}
+	var found []write
+	for _, key := range slices.Sorted(maps.Keys(v.raw)) {
+		if strings.HasPrefix(key, i.Prefix) {
+			r := v.raw[key]
+			found = append(found, v.decode(key, &store.KV{Key: key, Value: r.value}, r.rev))
+		}
+	}
+	v.mu.Lock()
+	now := v.rev.Load()
+	t := v.table(i.GR(), k)
+	if t.kind != k {
+		t.redeclare(k)
+		v.moved = true
+	} else if t.objects.Len() == 0 {
+		t.log.floor = max(t.log.floor, now)
+	}
+	v.seq++
+	for _, w := range found {
+		if w.kind == k {
+			w.rev = now
+			v.apply(w)
+		}
+	}
+	v.finish(now)
+	return nil
+}
+
+// redeclare gives all entries another Kind value. Their objects stay.
+func (t *table) redeclare(k resource.Kind) {
+	old := t.objects
+	fresh := newTable(k, t.slot)
+	old.Ascend(func(e *Entry) bool {
+		n := &Entry{Kind: k, Rev: e.Rev, Object: e.Object, ns: e.ns, name: e.name, size: e.size, sum: e.sum}
+		n.enc.budget = e.enc.budget
+		fresh.put(n)
+		return true
+	})
+	t.kind, t.objects, t.index, t.terms = k, fresh.objects, fresh.index, fresh.terms
+	t.moved, t.changed = true, true
+}
+
+// Drop makes the view forget a kind that left the set. Its objects disappear, as if deleted at the present
+// revision, and are held as bytes again. The error names objects that could not be turned into bytes; they
+// are missing until the next full list.
+func (v *View) Drop(gr schema.GroupResource) error {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	v.kinds.Remove(gr)
+	v.mu.Lock()
+	now := v.rev.Load()
+	t := v.known(gr)
+	if t == nil || t.kind == nil {
+		v.mu.Unlock()
+		return nil
+	}
+	var gone []*Entry
+	t.objects.Ascend(func(e *Entry) bool { gone = append(gone, e); return true })
+	v.seq++
+	var errs []error
+	for _, e := range gone {
+		v.apply(write{key: t.kind.Info().Key(e.ns, e.name), rev: now, kind: t.kind, ns: e.ns, name: e.name})
+		if !v.loaded { // no store stands behind this view
+			continue
+		}
+		value, err := codec.Stored(t.kind, e.Object)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		v.raw[t.kind.Info().Key(e.ns, e.name)] = raw{value: value, rev: e.Rev}
+	}
+	v.finish(now)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,111 @@
+package view
+
+import (
+	"sync"
+	"time"
+)
+
+// sweepEvery is how long an encoding stays that nobody reads.
+const sweepEvery = 2 * time.Minute
+
+// A budget bounds the encodings of a view. It lists them in the order in which they were made and drops the
+// oldest that nobody read since it was last looked at.
+type budget struct {
+	mu    sync.Mutex
+	limit int64
+	used  int64
+	root  encoded // of the ring: next is the oldest
+	swept time.Time
+}
+
+// overhead is what an encoding costs beside its bytes.
+const overhead = 128
+
+func (x *encoded) cost() int64 { return int64(len(x.data)) + overhead }
+
+// add takes x, which is at home, into account, and old, which was there before, out of it.
+func (b *budget) add(x *encoded, home *slot, old *encoded) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.root.next == nil {
+		b.root.next, b.root.prev = &b.root, &b.root
+		b.swept = time.Now()
+	}
+	if old != nil {
+		b.unlink(old)
+	}
+	if home.Load() != x { // forgotten meanwhile
+		return
+	}
+	x.home = home
+	b.link(x)
+	b.used += x.cost()
+	for b.used > b.limit {
+		b.second(b.root.next)
+	}
+	if now := time.Now(); now.Sub(b.swept) > sweepEvery {
+		b.swept = now
+		b.sweep()
+	}
+}
+
+// second gives an encoding that was read a second chance, and drops others.
+func (b *budget) second(x *encoded) {
+	if x.read.Swap(false) {
+		home := x.home
+		b.used -= x.cost()
+		b.unlist(x)
+		x.home = home
+		b.link(x)
+		b.used += x.cost()
+		return
+	}
+	x.home.CompareAndSwap(x, nil)
+	b.unlink(x)
+}
+
+func (b *budget) sweep() {
+	last := b.root.prev
+	for x := b.root.next; x != &b.root; {
+		next := x.next
+		b.second(x)
+		if x == last {
+			return
+		}
+		x = next
+	}
+}
+
+// forget drops all encodings of an entry that is history.
+func (b *budget) forget(e *Entry) {
+	for i := range e.enc.slots {
+		if e.enc.slots[i].Load() == nil {
+			continue
+		}
+		b.mu.Lock()
+		if x := e.enc.slots[i].Swap(nil); x != nil {
+			b.unlink(x)
+		}
+		b.mu.Unlock()
+	}
+}
+
+func (b *budget) link(x *encoded) {
+	x.prev, x.next = b.root.prev, &b.root
+	x.prev.next, b.root.prev = x, x
+}
+
+// unlink takes x off the list, if it is there.
+func (b *budget) unlink(x *encoded) {
+	if x.home == nil {
+		return
+	}
+	b.used -= x.cost()
+	b.unlist(x)
+	x.home = nil
+}
+
+func (b *budget) unlist(x *encoded) {
+	x.prev.next, x.next.prev = x.next, x.prev
+	x.prev, x.next = nil, nil
+}

@@ -1,0 +1,125 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// An Entry is one object at one revision. It is immutable; its methods are safe for concurrent use.
+type Entry struct {
+	Kind   resource.Kind
+	Rev    int64           // its resourceVersion
+	Object resource.Object // of the hub version, resourceVersion set, shared: never change it
+
+	ns, name string
+	size     int     // of the stored value in bytes; 0: unknown
+	terms    []*term // what the index holds it under; guarded by View.mu
+	sum      uint64  // of the object as it was stored; 0: not guarded
+	enc      encodings
+	last     atomic.Pointer[Entry] // see Change.Last
+}
+
+// NewEntry wraps an object that is in no view: an answer to a dry run, a read of the past. The entry owns obj
+// and sets its resourceVersion, apiVersion and kind; rev 0 leaves the resourceVersion alone.
+func NewEntry(k resource.Kind, rev int64, obj resource.Object) *Entry {
+	if rev != 0 {
+		obj.SetResourceVersion(strconv.FormatInt(rev, 10))
+	}
+	if obj.GetObjectKind().GroupVersionKind().Empty() {
+		obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
+	}
+	return &Entry{Kind: k, Rev: rev, Object: obj, ns: obj.GetNamespace(), name: obj.GetName()}
+}
+
+// A Change is what one write did to one object.
+type Change struct {
+	Kind resource.Kind
+	Rev  int64  // revision of the write
+	Old  *Entry // nil: created
+	New  *Entry // nil: deleted; Old then holds the last state
+
+	seq uint64 // changes of one write share it
+}
+
+// Last returns Old with the revision of the change for its resourceVersion, as watchers are told of an object
+// that left their sight. It is made once and shared. Old must not be nil.
+func (c Change) Last() *Entry {
+	if e := c.Old.last.Load(); e != nil && e.Rev == c.Rev {
+		return e
+	}
+	e := NewEntry(c.Old.Kind, c.Rev, resource.Clone(c.Old.Object))
+	e.enc.budget = c.Old.enc.budget
+	c.Old.last.Store(e)
+	return e
+}
+
+// compareEntries orders by storage key. A namespace that is the beginning of another one counts as followed
+// by the slash that ends it in the key, so that the order here is the store's.
+func compareEntries(a, b *Entry) int {
+	if a.ns != b.ns {
+		return compareNamespaces(a.ns, b.ns)
+	}
+	return strings.Compare(a.name, b.name)
+}
+
+func compareNamespaces(a, b string) int {
+	n := min(len(a), len(b))
+	if c := strings.Compare(a[:n], b[:n]); c != 0 {
+		return c
+	}
+	return cmp.Compare(charAt(a, n), charAt(b, n))
+}
+
+func charAt(s string, i int) byte {
+	if i < len(s) {
+		return s[i]
+	}
+	return '/'
+}
+
+// The index has one tree for all that a kind is found by. A term says what: its first letter, then values
+// ended by zero bytes, which occur in none of them.
+func ownerTerm(uid string) string          { return "o" + uid }
+func fieldTerm(label, value string) string { return "f" + label + "\x00" + value }
+func labelTerm(label, value string) string { return "l" + label + "\x00" + value }
+
+// textsOf returns the terms that the object is found by.
+func textsOf(k resource.Kind, obj resource.Object) (texts []string) {
+	for label, value := range obj.GetLabels() {
+		texts = append(texts, labelTerm(label, value))
+	}
+	for _, o := range obj.GetOwnerReferences() {
+		texts = append(texts, ownerTerm(string(o.UID)))
+	}
+	if indexed := k.Info().Indexed; len(indexed) > 0 {
+		set := k.FieldSet(obj)
+		for _, label := range indexed {
+			texts = append(texts, fieldTerm(label, set[label]))
+		}
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// sameTerms says, without making them, that the terms of two objects are the same.
+func sameTerms(k resource.Kind, a, b resource.Object) bool {
+	same := func(x, y metav1.OwnerReference) bool { return x.UID == y.UID }
+	if !maps.Equal(a.GetLabels(), b.GetLabels()) ||
+		!slices.EqualFunc(a.GetOwnerReferences(), b.GetOwnerReferences(), same) {
+		return false
+	}
+	indexed := k.Info().Indexed
+	if len(indexed) == 0 {
+		return true
+	}
+	x, y := k.FieldSet(a), k.FieldSet(b)
+	return !slices.ContainsFunc(indexed, func(label string) bool { return x[label] != y[label] })
+}

@@ -1,0 +1,125 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/kloop-dev/kloop/store"
+)
+
+// prefix is where all objects of a cluster are stored.
+const prefix = "/registry/"
+
+const pageSize = 1000
+
+// How long to wait before asking a store again that could not answer.
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// Follow feeds the view from the store until ctx ends (nil) or the store is closed (an error). It calls ready
+// once, when the view holds all. When the store can't answer it tries again for as long as it takes; when
+// the store's history is gone it lists again and tells cursors of the difference.
+func (v *View) Follow(ctx context.Context, st store.Store, ready func()) error {
+	pause, fresh := firstPause, false
+	for {
+		before := v.rev.Load()
+		err := v.follow(ctx, st, &fresh, &ready)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, store.ErrClosed):
+			return fmt.Errorf("follow the store: %w", err)
+		case errors.Is(err, store.ErrCompacted), errors.Is(err, store.ErrFuture):
+			fresh = false
+		}
+		if v.rev.Load() != before {
+			pause = firstPause
+		}
+		slog.Warn("view lost the store's watch", "rev", v.rev.Load(), "err", err, "again", pause)
+		if !sleep(ctx, pause) {
+			return nil
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (v *View) follow(ctx context.Context, st store.Store, fresh *bool, ready *func()) error {
+	if !*fresh {
+		if err := v.load(ctx, st); err != nil {
+			return fmt.Errorf("list the store: %w", err)
+		}
+		*fresh = true
+		if *ready != nil {
+			(*ready)()
+			*ready = nil
+		}
+	}
+	if err := st.Watch(ctx, prefix, v.rev.Load(), v.ingest); err != nil {
+		return fmt.Errorf("watch the store: %w", err)
+	}
+	return errors.New("watch the store: it ended without an error")
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// load makes the view hold what the store holds now.
+func (v *View) load(ctx context.Context, st store.Store) error {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	for _, k := range v.source.All() {
+		if _, known := v.kinds.GR(k.Info().GR()); known {
+			continue // Adopt replaces declarations
+		}
+		if err := v.kinds.Put(k); err != nil {
+			return err
+		}
+	}
+	var all []write
+	rev, after := int64(0), ""
+	for {
+		page, err := st.List(ctx, prefix, after, pageSize, rev)
+		if err != nil {
+			return err
+		}
+		all = append(all, v.decodeAll(page.KVs)...)
+		rev = page.Rev
+		if !page.More || len(page.KVs) == 0 {
+			break
+		}
+		after = page.KVs[len(page.KVs)-1].Key
+	}
+	v.reset(rev, all)
+	return nil
+}
+
+// decodeAll decodes a page on all processors. It needs feed.
+func (v *View) decodeAll(kvs []store.KV) []write {
+	out := make([]write, len(kvs))
+	n := min(runtime.GOMAXPROCS(0), 1+len(kvs)/64)
+	var wg sync.WaitGroup
+	for part := range n {
+		wg.Go(func() {
+			for i := part; i < len(kvs); i += n {
+				out[i] = v.decode(kvs[i].Key, &kvs[i], kvs[i].ModRev)
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}

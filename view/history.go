@@ -1,0 +1,151 @@
+package view
+
+import (
+	"slices"
+	"sort"
+)
+
+// The history keeps the last changes of all kinds. Each table logs its own; the history knows their common
+// order and drops the oldest when there are too many. So a reader of a quiet kind never falls behind because
+// another kind is busy.
+type history struct {
+	order  []*table // one per change, oldest first, from head on
+	head   int
+	weight int64 // of the replaced objects, in stored bytes
+}
+
+// A log is the history of one kind: chunks that are only ever appended to, so that readers share them.
+type log struct {
+	chunks [][]Change
+	head   int    // of the first chunk: changes before it are dropped
+	lost   uint64 // seq of the last change that was dropped
+	floor  int64  // nothing is known of writes up to this revision
+}
+
+// Chunks start small, as most kinds are quiet.
+const (
+	firstChunk = 8
+	fullChunk  = 256
+)
+
+// push appends a change. Changes of one seq stay in one chunk.
+func (l *log) push(c Change) {
+	n := len(l.chunks)
+	if n == 0 {
+		l.chunks = append(l.chunks, make([]Change, 0, firstChunk))
+		n = 1
+	}
+	tail := l.chunks[n-1]
+	if len(tail) == cap(tail) && len(tail) > 0 && tail[len(tail)-1].seq != c.seq {
+		l.chunks = append(l.chunks, append(make([]Change, 0, min(2*cap(tail), fullChunk)), c))
+		return
+	}
+	l.chunks[n-1] = append(tail, c)
+}
+
+// shift drops the oldest change.
+func (l *log) shift() Change {
+	c := l.chunks[0][l.head]
+	l.head++
+	l.lost, l.floor = c.seq, max(l.floor, c.Rev)
+	if l.head == len(l.chunks[0]) {
+		l.chunks[0], l.chunks, l.head = nil, l.chunks[1:], 0
+	}
+	return c
+}
+
+// after returns the changes behind seq that lie together, and whether there are more.
+func (l *log) after(seq uint64) (run []Change, more bool) {
+	n := len(l.chunks)
+	if n == 0 || l.chunks[n-1][len(l.chunks[n-1])-1].seq <= seq {
+		return nil, false
+	}
+	i := sort.Search(n, func(i int) bool { return l.chunks[i][len(l.chunks[i])-1].seq > seq })
+	run = l.live(i)
+	j := sort.Search(len(run), func(j int) bool { return run[j].seq > seq })
+	return run[j:], i < n-1
+}
+
+// live returns what is not dropped of a chunk, closed for appending.
+func (l *log) live(i int) []Change {
+	c := l.chunks[i]
+	if i == 0 {
+		c = c[l.head:]
+	}
+	return c[:len(c):len(c)]
+}
+
+// behind returns the first change with a revision above rev.
+func (l *log) behind(rev int64) (Change, bool) {
+	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i][len(l.chunks[i])-1].Rev > rev })
+	if i == len(l.chunks) {
+		return Change{}, false
+	}
+	run := l.live(i)
+	j := sort.Search(len(run), func(j int) bool { return run[j].Rev > rev })
+	return run[j], true
+}
+
+// at returns the change that made revision rev.
+func (l *log) at(rev int64) (Change, bool) {
+	c, ok := l.behind(rev - 1)
+	return c, ok && c.Rev == rev
+}
+
+// record logs a change and drops what is too old. It needs mu.
+func (v *View) record(t *table, c Change) {
+	t.log.push(c)
+	v.touch(t)
+	h := &v.history
+	h.order = append(h.order, t)
+	h.weight += c.weight()
+	for len(h.order)-h.head > v.cfg.Changes || h.weight > v.cfg.Bytes && len(h.order)-h.head > 1 {
+		v.dropOldest()
+	}
+}
+
+func (c Change) weight() int64 {
+	if c.Old == nil {
+		return 0
+	}
+	return int64(c.Old.size)
+}
+
+func (v *View) dropOldest() {
+	h := &v.history
+	t := h.order[h.head]
+	h.order[h.head] = nil
+	h.head++
+	if h.head > len(h.order)/2 && h.head > fullChunk {
+		h.order = append([]*table(nil), h.order[h.head:]...)
+		h.head = 0
+	}
+	c := t.log.shift()
+	h.weight -= c.weight()
+	if c.Old != nil {
+		v.encoded.forget(c.Old)
+	}
+}
+
+// forget drops the history of a table: cursors must list again, and so must who knows less than floor. It
+// needs mu.
+func (v *View) forget(t *table, floor int64) {
+	h := &v.history
+	h.order = slices.DeleteFunc(h.order[h.head:], func(x *table) bool { return x == t })
+	h.head = 0
+	for len(t.log.chunks) > 0 {
+		c := t.log.shift()
+		h.weight -= c.weight()
+	}
+	v.seq++
+	t.log.lost, t.log.floor = v.seq, floor
+	v.touch(t)
+}
+
+// touch puts a table on the list of those whose cursors are to be woken. It needs mu.
+func (v *View) touch(t *table) {
+	if !t.woken {
+		t.woken = true
+		v.woken = append(v.woken, t)
+	}
+}

@@ -1,0 +1,226 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/store"
+)
+
+// A write is one change of one key on its way into the view.
+type write struct {
+	key      string
+	rev      int64
+	kind     resource.Kind // nil: of no known kind
+	ns, name string
+	entry    *Entry // nil: deleted, of no known kind, or broken
+	value    []byte // nil: deleted
+	err      error  // why the value could not be decoded
+}
+
+// raw is a value that the view holds but can't show: its kind is not known, or it does not decode.
+type raw struct {
+	value []byte
+	rev   int64
+	err   error // nil: the kind is not known
+}
+
+// Broken is a stored value that does not decode. It is missing from all reads until it is written again.
+type Broken struct {
+	Key string
+	Rev int64
+	Err error
+}
+
+// Broken lists the values that do not decode, by key.
+func (v *View) Broken() (list []Broken) {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	for key, r := range v.raw {
+		if r.err != nil {
+			list = append(list, Broken{Key: key, Rev: r.rev, Err: r.err})
+		}
+	}
+	slices.SortFunc(list, func(a, b Broken) int { return cmp.Compare(a.Key, b.Key) })
+	return list
+}
+
+// decode takes the offered object or decodes the value; kv is nil when the key was deleted. It needs feed.
+func (v *View) decode(key string, kv *store.KV, rev int64) write {
+	w := write{key: key, rev: rev}
+	w.kind, w.ns, w.name, _ = v.kinds.ByKey(key)
+	if kv == nil {
+		return w
+	}
+	w.value = kv.Value
+	if w.kind == nil {
+		return w
+	}
+	obj := v.offers.take(key, kv.Value)
+	if obj == nil {
+		if obj, w.err = codec.FromStored(w.kind, kv.Value); w.err != nil {
+			return w
+		}
+	}
+	w.entry = v.entry(w.kind, w.ns, w.name, rev, obj)
+	w.entry.size = len(kv.Value)
+	return w
+}
+
+func (v *View) entry(k resource.Kind, ns, name string, rev int64, obj resource.Object) *Entry {
+	e := NewEntry(k, rev, obj)
+	if e.ns != ns || e.name != name {
+		e.ns, e.name = ns, name
+	}
+	e.enc.budget = &v.encoded
+	if v.cfg.Guard {
+		e.sum = digest(obj)
+	}
+	return e
+}
+
+// ingest is what the store's watch calls.
+func (v *View) ingest(b store.Batch) error {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	known := v.rev.Load()
+	writes := make([]write, 0, len(b.Events))
+	for _, ev := range b.Events {
+		if ev.Rev > known {
+			writes = append(writes, v.decode(ev.Key, ev.KV, ev.Rev))
+		}
+	}
+	v.mu.Lock()
+	last := int64(0)
+	for _, w := range writes {
+		if w.rev != last {
+			v.seq++
+			last = w.rev
+		}
+		v.apply(w)
+	}
+	v.finish(max(known, b.Rev))
+	return nil
+}
+
+// finish ends a change: it moves the view to rev, releases mu and wakes who waits.
+func (v *View) finish(rev int64) {
+	v.rev.Store(rev)
+	v.latest.Store(nil)
+	v.expireRetained()
+	wakes := v.wakes()
+	v.mu.Unlock()
+	for _, ch := range wakes {
+		close(ch)
+	}
+}
+
+// apply performs one write and records what it changed. It needs feed and mu.
+func (v *View) apply(w write) {
+	if w.entry == nil && w.value != nil {
+		v.raw[w.key] = raw{value: w.value, rev: w.rev, err: w.err}
+	} else if len(v.raw) > 0 {
+		delete(v.raw, w.key)
+	}
+	if w.kind == nil {
+		return
+	}
+	t := v.table(w.kind.Info().GR(), w.kind)
+	c := Change{Kind: w.kind, Rev: w.rev, New: w.entry, seq: v.seq}
+	if w.entry == nil {
+		c.Old = t.remove(w.ns, w.name)
+	} else {
+		c.Old = t.put(w.entry)
+	}
+	v.moved = v.moved || t.moved
+	if c.Old != nil || c.New != nil {
+		v.record(t, c)
+	}
+}
+
+// reset makes the view hold exactly what was listed at rev. The first time there is nobody to tell; later
+// the difference is one change, made of as many as there are objects that differ. It needs feed.
+func (v *View) reset(rev int64, all []write) {
+	v.mu.Lock()
+	v.floor = rev
+	v.raw = map[string]raw{}
+	back := rev < v.rev.Load() // the store was restored from a backup
+	v.seq++
+	listed := map[*table][]*Entry{}
+	for _, w := range all {
+		if w.entry == nil {
+			v.raw[w.key] = raw{value: w.value, rev: w.rev, err: w.err}
+			continue
+		}
+		t := v.table(w.kind.Info().GR(), w.kind)
+		listed[t] = append(listed[t], w.entry)
+	}
+	var changes []Change
+	for _, t := range v.tables {
+		changes = append(changes, v.replace(t, rev, listed[t])...)
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Rev, b.Rev) })
+	for _, c := range changes {
+		if v.loaded && !back {
+			v.record(v.tables[v.slots[c.Kind.Info().GR()]], c)
+		}
+	}
+	for _, t := range v.tables {
+		if t.log.floor = rev; back {
+			v.forget(t, rev)
+		}
+	}
+	v.loaded = true
+	v.finish(rev)
+}
+
+// replace makes a table hold exactly the given entries and returns what that changed. Entries that it holds
+// already stay the same, with their encodings. It needs feed and mu.
+func (v *View) replace(t *table, rev int64, entries []*Entry) (changes []Change) {
+	keep := make(map[*Entry]bool, len(entries))
+	for _, e := range entries {
+		old := t.get(e.ns, e.name)
+		switch {
+		case old != nil && old.Rev == e.Rev:
+			keep[old] = true
+			continue
+		case old != nil && old.Object.GetUID() != e.Object.GetUID():
+			changes = append(changes, Change{Kind: t.kind, Rev: e.Rev, Old: t.remove(e.ns, e.name), seq: v.seq})
+		}
+		keep[e] = true
+		changes = append(changes, Change{Kind: t.kind, Rev: e.Rev, Old: t.put(e), New: e, seq: v.seq})
+	}
+	var gone []*Entry
+	t.objects.Ascend(func(e *Entry) bool {
+		if !keep[e] {
+			gone = append(gone, e)
+		}
+		return true
+	})
+	for _, e := range gone {
+		changes = append(changes, Change{Kind: t.kind, Rev: rev, Old: t.remove(e.ns, e.name), seq: v.seq})
+	}
+	v.moved = v.moved || t.moved
+	return changes
+}
+
+// revisionOf reads an object's resourceVersion; other is for objects without a number there.
+func revisionOf(obj resource.Object, other int64) int64 {
+	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
+		return rev
+	}
+	return other
+}
+
+// known finds the table of a resource, without making one. It needs mu.
+func (v *View) known(gr schema.GroupResource) *table {
+	if i, ok := v.slots[gr]; ok {
+		return v.tables[i]
+	}
+	return nil
+}

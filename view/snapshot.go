@@ -1,0 +1,163 @@
+package view
+
+import (
+	"iter"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Snapshot is the state of all kinds at one moment. It never changes, costs nothing to keep for a short
+// while, and keeps what was deleted since alive for as long as it is held. It implements resource.Reader.
+type Snapshot struct {
+	rev    int64
+	seq    uint64
+	slots  map[schema.GroupResource]int
+	tables []*frozen
+}
+
+var _ resource.Reader = (*Snapshot)(nil)
+
+// Rev returns the revision of the whole state; 0 when the view is fed by kind.
+func (s *Snapshot) Rev() int64 { return s.rev }
+
+// Revision implements resource.Reader.
+func (s *Snapshot) Revision(k resource.Kind) int64 {
+	if f := s.of(k); f != nil {
+		return max(s.rev, f.rev)
+	}
+	return s.rev
+}
+
+func (s *Snapshot) of(k resource.Kind) *frozen {
+	if i, ok := s.slots[k.Info().GR()]; ok && i < len(s.tables) {
+		return s.tables[i]
+	}
+	return nil
+}
+
+// Entry returns the named object's entry, or nil.
+func (s *Snapshot) Entry(k resource.Kind, ns, name string) *Entry {
+	f := s.of(k)
+	if f == nil {
+		return nil
+	}
+	e, _ := f.objects.Get(&Entry{ns: ns, name: name})
+	return e
+}
+
+// Entries yields the entries of the kind in the namespace ("" means all) in the order of their storage keys.
+// It starts behind the key `from`, which is relative to the kind's prefix: "name", or "namespace/name" for
+// namespaced kinds, whether it exists or not. "" starts at the first.
+func (s *Snapshot) Entries(k resource.Kind, ns, from string) iter.Seq[*Entry] {
+	start := &Entry{ns: ns}
+	if from != "" {
+		start.ns, start.name = "", from
+		if k.Info().Namespaced {
+			start.ns, start.name, _ = strings.Cut(from, "/")
+		}
+	}
+	return func(yield func(*Entry) bool) {
+		f := s.of(k)
+		if f == nil {
+			return
+		}
+		f.objects.AscendGreaterOrEqual(start, func(e *Entry) bool {
+			switch {
+			case ns != "" && e.ns != ns:
+				return compareNamespaces(e.ns, ns) < 0
+			case from != "" && e.ns == start.ns && e.name == start.name:
+				return true
+			}
+			return yield(e)
+		})
+	}
+}
+
+// Count returns how many objects of the kind the namespace holds; "" means all. Counting all is free.
+func (s *Snapshot) Count(k resource.Kind, ns string) int {
+	f := s.of(k)
+	switch {
+	case f == nil:
+		return 0
+	case ns == "":
+		return f.objects.Len()
+	}
+	n := 0
+	for range s.Entries(k, ns, "") {
+		n++
+	}
+	return n
+}
+
+// Lookup implements resource.Reader.
+func (s *Snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
+	if e := s.Entry(k, ns, name); e != nil {
+		return e.Object
+	}
+	return nil
+}
+
+// Each implements resource.Reader.
+func (s *Snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
+	return func(yield func(resource.Object) bool) {
+		for e := range s.Entries(k, ns, "") {
+			if !yield(e.Object) {
+				return
+			}
+		}
+	}
+}
+
+// ByOwner implements resource.Reader.
+func (s *Snapshot) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object] {
+	return s.find(k, ownerTerm(uid), "")
+}
+
+// ByField implements resource.Reader. A label that is not in Info().Indexed finds nothing.
+func (s *Snapshot) ByField(k resource.Kind, label, value string) iter.Seq[resource.Object] {
+	return s.find(k, fieldTerm(label, value), "")
+}
+
+// ByLabel implements resource.Reader; "" means all namespaces.
+func (s *Snapshot) ByLabel(k resource.Kind, ns, label, value string) iter.Seq[resource.Object] {
+	return s.find(k, labelTerm(label, value), ns)
+}
+
+func (s *Snapshot) find(k resource.Kind, text, ns string) iter.Seq[resource.Object] {
+	return func(yield func(resource.Object) bool) {
+		for e := range s.postings(k, text, ns) {
+			if !yield(e.Object) {
+				return
+			}
+		}
+	}
+}
+
+// EntriesByField is ByField for entries.
+func (s *Snapshot) EntriesByField(k resource.Kind, label, value string) iter.Seq[*Entry] {
+	return s.postings(k, fieldTerm(label, value), "")
+}
+
+// EntriesByLabel is ByLabel for entries.
+func (s *Snapshot) EntriesByLabel(k resource.Kind, ns, label, value string) iter.Seq[*Entry] {
+	return s.postings(k, labelTerm(label, value), ns)
+}
+
+func (s *Snapshot) postings(k resource.Kind, text, ns string) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		f := s.of(k)
+		if f == nil {
+			return
+		}
+		want := &term{text: text}
+		f.index.AscendGreaterOrEqual(posting{want, &Entry{ns: ns}}, func(p posting) bool {
+			if p.term.text != text || ns != "" && p.entry.ns != ns {
+				return false
+			}
+			return yield(p.entry)
+		})
+	}
+}

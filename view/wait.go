@@ -1,0 +1,91 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// waiting is one call of Wait that had to wait.
+type waiting struct {
+	t    *table // nil: for the revision of the whole view
+	rev  int64
+	done chan struct{}
+}
+
+// Wait returns a snapshot at rev or later, or the context's error. It is for followed views; see WaitFor.
+func (v *View) Wait(ctx context.Context, rev int64) (*Snapshot, error) {
+	if v.rev.Load() >= rev {
+		return v.Snapshot(), nil
+	}
+	return v.await(ctx, nil, rev)
+}
+
+// WaitFor returns a snapshot that shows the kind at rev or later, or the context's error.
+func (v *View) WaitFor(ctx context.Context, k resource.Kind, rev int64) (*Snapshot, error) {
+	return v.await(ctx, k, rev)
+}
+
+// Written waits for the write of the kind that made revision rev and returns it: the answer to who wrote, in
+// the very entry that watchers and readers share. ErrExpired when the history no longer holds it.
+func (v *View) Written(ctx context.Context, k resource.Kind, rev int64) (Change, error) {
+	if _, err := v.await(ctx, k, rev); err != nil {
+		return Change{}, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if c, ok := v.table(k.Info().GR(), k).log.at(rev); ok {
+		return c, nil
+	}
+	return Change{}, ErrExpired
+}
+
+func (v *View) await(ctx context.Context, k resource.Kind, rev int64) (*Snapshot, error) {
+	v.mu.Lock()
+	w := &waiting{rev: rev}
+	if k != nil {
+		w.t = v.table(k.Info().GR(), k)
+	}
+	if v.reached(w) {
+		defer v.mu.Unlock()
+		return v.snapshot(), nil
+	}
+	w.done = make(chan struct{})
+	v.waits = append(v.waits, w)
+	v.mu.Unlock()
+	select {
+	case <-w.done:
+		return v.Snapshot(), nil
+	case <-ctx.Done():
+		v.mu.Lock()
+		v.waits = slices.DeleteFunc(v.waits, func(x *waiting) bool { return x == w })
+		v.mu.Unlock()
+		return nil, fmt.Errorf("wait for revision %d (now %d): %w", rev, v.rev.Load(), ctx.Err())
+	}
+}
+
+// reached needs mu.
+func (v *View) reached(w *waiting) bool {
+	now := v.rev.Load()
+	if w.t != nil {
+		now = max(now, w.t.rev)
+	}
+	return now >= w.rev
+}
+
+// due removes and returns the channels of those whose revision is reached. It needs mu.
+func (v *View) due() (chs []chan struct{}) {
+	if len(v.waits) == 0 {
+		return nil
+	}
+	v.waits = slices.DeleteFunc(v.waits, func(w *waiting) bool {
+		if !v.reached(w) {
+			return false
+		}
+		chs = append(chs, w.done)
+		return true
+	})
+	return chs
+}
