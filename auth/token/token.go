@@ -1,0 +1,146 @@
+// Package token issues and verifies service account tokens: ES256-signed JWTs with upstream's claims, bound to
+// a service account and, if asked, to a pod, secret or node. A token dies with what it is bound to: every
+// verification looks at the present state of the cluster, only the signature check is remembered.
+package token
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Issuer is the default issuer, and the only audience of the API server.
+const Issuer = "https://kubernetes.default.svc.cluster.local"
+
+// Claims are the contents of a bound token.
+type Claims struct {
+	Issuer    string   `json:"iss,omitempty"`
+	Subject   string   `json:"sub,omitempty"`
+	Audience  []string `json:"aud,omitempty"`
+	Expiry    int64    `json:"exp,omitempty"` // seconds since 1970
+	NotBefore int64    `json:"nbf,omitempty"`
+	IssuedAt  int64    `json:"iat,omitempty"`
+	ID        string   `json:"jti,omitempty"`
+	Bound     Bound    `json:"kubernetes.io"`
+}
+
+// Bound says whose token it is, and what it dies with.
+type Bound struct {
+	Namespace      string `json:"namespace,omitempty"`
+	ServiceAccount Ref    `json:"serviceaccount"`
+	Pod            *Ref   `json:"pod,omitempty"`
+	Secret         *Ref   `json:"secret,omitempty"`
+	Node           *Ref   `json:"node,omitempty"`
+	WarnAfter      int64  `json:"warnafter,omitempty"`
+}
+
+// A Ref names an object, this very one.
+type Ref struct {
+	Name string `json:"name,omitempty"`
+	UID  string `json:"uid,omitempty"`
+}
+
+// Config says how tokens are made.
+type Config struct {
+	Key       crypto.Signer      // signs
+	Also      []crypto.PublicKey // further keys that are believed, after a rotation
+	Issuer    string             // "": Issuer
+	Audiences []string           // of the API server; nil: the issuer
+	Now       func() time.Time   // nil: time.Now
+}
+
+// A Signer issues and verifies tokens. Safe for concurrent use.
+type Signer struct {
+	cfg    Config
+	method jwt.SigningMethod
+	kid    string
+	keys   map[string]crypto.PublicKey
+	order  []string // kids, the signing key first
+	parser *jwt.Parser
+	seen   seen
+}
+
+// New returns a signer; the key must be an ECDSA P-256 or an RSA key.
+func New(cfg Config) (*Signer, error) {
+	if cfg.Issuer == "" {
+		cfg.Issuer = Issuer
+	}
+	if cfg.Audiences == nil {
+		cfg.Audiences = []string{cfg.Issuer}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	s := &Signer{cfg: cfg, keys: map[string]crypto.PublicKey{},
+		parser: jwt.NewParser(jwt.WithoutClaimsValidation(), jwt.WithValidMethods([]string{"ES256", "RS256"}))}
+	var err error
+	if s.method, err = methodOf(cfg.Key.Public()); err != nil {
+		return nil, err
+	}
+	for _, pub := range append([]crypto.PublicKey{cfg.Key.Public()}, cfg.Also...) {
+		kid, err := keyID(pub)
+		if err != nil {
+			return nil, err
+		}
+		s.keys[kid] = pub
+		s.order = append(s.order, kid)
+	}
+	s.kid = s.order[0]
+	return s, nil
+}
+
+// Audiences returns the audiences of the API server.
+func (s *Signer) Audiences() []string { return s.cfg.Audiences }
+
+// Sign makes a token of the claims.
+func (s *Signer) Sign(c *Claims) (string, error) { return s.sign(claims{Claims: c}) }
+
+func (s *Signer) sign(c jwt.Claims) (string, error) {
+	t := jwt.NewWithClaims(s.method, c)
+	delete(t.Header, "typ") // upstream's tokens have none
+	t.Header["kid"] = s.kid
+	text, err := t.SignedString(s.cfg.Key)
+	if err != nil {
+		return "", fmt.Errorf("sign a service account token: %w", err)
+	}
+	return text, nil
+}
+
+// claims lets Claims pass for the library's; it validates nothing, verify.go does.
+type claims struct{ *Claims }
+
+func (c claims) GetExpirationTime() (*jwt.NumericDate, error) { return nil, nil }
+func (c claims) GetIssuedAt() (*jwt.NumericDate, error)       { return nil, nil }
+func (c claims) GetNotBefore() (*jwt.NumericDate, error)      { return nil, nil }
+func (c claims) GetIssuer() (string, error)                   { return c.Issuer, nil }
+func (c claims) GetSubject() (string, error)                  { return c.Subject, nil }
+func (c claims) GetAudience() (jwt.ClaimStrings, error)       { return c.Audience, nil }
+
+func methodOf(pub crypto.PublicKey) (jwt.SigningMethod, error) {
+	switch k := pub.(type) {
+	case *ecdsa.PublicKey:
+		if k.Curve.Params().BitSize == 256 {
+			return jwt.SigningMethodES256, nil
+		}
+	case *rsa.PublicKey:
+		return jwt.SigningMethodRS256, nil
+	}
+	return nil, fmt.Errorf("sign service account tokens: a key of type %T is neither ECDSA P-256 nor RSA", pub)
+}
+
+// keyID derives a key's id from its public half, as upstream does.
+func keyID(pub crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(pub)
+	if err != nil {
+		return "", fmt.Errorf("name a service account key: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+}
