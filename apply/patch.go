@@ -1,0 +1,161 @@
+package apply
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+)
+
+// maxOperations bounds a JSON patch: copies in it could blow up a document.
+const maxOperations = 10000
+
+// JSONPatch applies an RFC 6902 patch to a JSON document. A patch that can't be read is a 400, one that
+// does not fit the document (a failing test, a missing path) a 422, one of more than 10,000 operations a 413.
+func JSONPatch(doc, patch []byte) ([]byte, error) {
+	p, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if len(p) > maxOperations {
+		return nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(p)))
+	}
+	out, err := p.Apply(doc)
+	if err != nil {
+		return nil, unprocessable(err)
+	}
+	return out, nil
+}
+
+// MergePatch applies an RFC 7386 patch to a JSON document: null deletes, lists are replaced. A patch that is
+// not a JSON object is a 400.
+func MergePatch(doc, patch []byte) ([]byte, error) {
+	var p map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	out, err := jsonpatch.MergePatch(doc, patch)
+	if err == jsonpatch.ErrBadJSONPatch {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return out, internal(err)
+}
+
+// Strategic applies a strategic merge patch to the JSON document of an object of obj's type, whose patch tags
+// say which lists merge by which key. obj's content does not matter. Custom resources have no such tags:
+// the server answers 415 before.
+func Strategic(doc, patch []byte, obj resource.Object) ([]byte, error) {
+	var d, p map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &d); err != nil {
+		return nil, internal(fmt.Errorf("decode the object to patch: %w", err))
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	out, err := strategicpatch.StrategicMergeMapPatch(d, p, obj)
+	switch err {
+	case nil:
+	case mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat:
+		return nil, apierrors.NewBadRequest(err.Error())
+	case mergepatch.ErrNoListOfLists:
+		return nil, unprocessable(err)
+	default:
+		return nil, internal(err)
+	}
+	b, err := codec.MarshalJSON(out)
+	return b, internal(err)
+}
+
+// Duplicates names the duplicate keys of a patch in JSON, for field validation. It returns nothing for what
+// is not JSON.
+func Duplicates(patch []byte) []error {
+	var v any
+	strict, err := kjson.UnmarshalStrict(patch, &v)
+	if err != nil {
+		return nil
+	}
+	return strict
+}
+
+// Unfit is the answer when a patched document does not decode into its type: a 422 about the patch.
+func Unfit(patch []byte, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "",
+		field.ErrorList{field.Invalid(field.NewPath("patch"), string(patch), err.Error())})
+}
+
+// CheckName says whether a patched object still has the name and namespace of the request; an object that
+// names none is given the request's.
+func CheckName(obj resource.Object, ns, name string) error {
+	if obj.GetName() == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the name of the object (%s based on URL) was undeterminable: name must be provided", name))
+	}
+	if obj.GetName() != name {
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), name))
+	}
+	switch obj.GetNamespace() {
+	case ns:
+	case "":
+		obj.SetNamespace(ns)
+	default:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// decodePatch reads an applied configuration.
+func decodePatch(patch []byte) (map[string]any, error) {
+	doc := patch
+	if !startsObject(patch) {
+		var err error
+		if doc, _, err = codec.FromYAML(patch); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	}
+	var m map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &m); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	if m == nil {
+		m = map[string]any{}
+	}
+	return m, nil
+}
+
+// startsObject tells JSON from YAML, which is dearer to read; YAML in flow style passes for neither.
+func startsObject(b []byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	return len(b) > 1 && b[0] == '{' && json.Valid(b)
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+// internal passes status errors on and turns others into a 500 without a reason, as upstream does with errors
+// that nobody expected.
+func internal(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(apierrors.APIStatus); ok {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
+		Code: http.StatusInternalServerError, Message: err.Error()}}
+}

@@ -1,0 +1,61 @@
+package apply
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestPatches(t *testing.T) {
+	json := func(doc, patch string) ([]byte, error) { return JSONPatch([]byte(doc), []byte(patch)) }
+	merge := func(doc, patch string) ([]byte, error) { return MergePatch([]byte(doc), []byte(patch)) }
+	strategic := func(doc, patch string) ([]byte, error) {
+		return Strategic([]byte(doc), []byte(patch), &apps.Deployment{})
+	}
+	containers := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"j"}]}}}}`
+	inside := func(s string) string { return `{"spec":{"template":{"spec":{"containers":[` + s + `]}}}}` }
+	for _, c := range []struct {
+		name       string
+		f          func(doc, patch string) ([]byte, error)
+		doc, patch string
+		want       string // the result, or the code and reason of the error
+	}{
+		{"add", json, `{"data":{}}`, `[{"op":"add","path":"/data/x","value":"1"}]`, `{"data":{"x":"1"}}`},
+		{"no parent", json, `{}`, `[{"op":"add","path":"/nope/x","value":"1"}]`, "422 Invalid"},
+		{"missing", json, `{"data":{}}`, `[{"op":"remove","path":"/data/zz"}]`, "422 Invalid"},
+		{"test fails", json, `{"k":"v"}`, `[{"op":"test","path":"/k","value":"w"}]`, "422 Invalid"},
+		{"unknown op", json, `{"k":"v"}`, `[{"op":"frob","path":"/k"}]`, "422 Invalid"},
+		{"not a list", json, `{}`, `{"op":"add"}`, "400 BadRequest"},
+		{"too many", json, `{}`, `[` + strings.Repeat(`{"op":"test","path":""},`, 10000) + `{"op":"test","path":""}]`, "413 RequestEntityTooLarge"},
+		{"null deletes", merge, `{"a":{"b":1,"c":2}}`, `{"a":{"b":null}}`, `{"a":{"c":2}}`},
+		{"list replaced", merge, `{"a":[1,2]}`, `{"a":[3]}`, `{"a":[3]}`},
+		{"array body", merge, `{}`, `[]`, "400 BadRequest"},
+		{"string body", merge, `{}`, `"x"`, "400 BadRequest"},
+		{"malformed", merge, `{}`, `{"a":`, "400 BadRequest"},
+		{"by name", strategic, containers, inside(`{"name":"c","image":"k"}`), inside(`{"image":"k","name":"c"},{"image":"j","name":"d"}`)},
+		{"delete", strategic, containers, inside(`{"name":"c","$patch":"delete"}`), inside(`{"image":"j","name":"d"}`)},
+		{"no merge key", strategic, containers, inside(`{"image":"k"}`), "500 "},
+		{"no object", strategic, containers, `"x"`, "400 BadRequest"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := c.f(c.doc, c.patch)
+			got := string(out)
+			if err != nil {
+				st := err.(apierrors.APIStatus).Status()
+				got = fmt.Sprintf("%d %s", st.Code, st.Reason)
+			}
+			if got != c.want {
+				t.Errorf("got %s (%v), want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestDuplicates(t *testing.T) {
+	if got := Duplicates([]byte(`{"data":{"x":"1","x":"2"}}`)); len(got) != 1 || !strings.Contains(got[0].Error(), `"data.x"`) {
+		t.Errorf("got %v", got)
+	}
+}
