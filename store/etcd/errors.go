@@ -1,0 +1,51 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/kloop-dev/kloop/store"
+)
+
+// errLeaseGone says that a write named a lease that etcd doesn't know any more.
+var errLeaseGone = errors.New("lease is gone")
+
+// meanings are etcd's errors in the words of the contract.
+var meanings = []struct{ theirs, ours error }{
+	{rpctypes.ErrCompacted, store.ErrCompacted},
+	{rpctypes.ErrFutureRev, store.ErrFuture},
+	{rpctypes.ErrRequestTooLarge, store.ErrTooLarge},
+	{rpctypes.ErrNoSpace, store.ErrNoSpace},
+	{rpctypes.ErrLeaseNotFound, errLeaseGone},
+	{rpctypes.ErrStopped, store.ErrClosed},
+}
+
+// explain says what was being done when err happened, in the words of the contract.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, store.ErrClosed)
+	}
+	for _, m := range meanings {
+		if errors.Is(err, m.theirs) {
+			err = m.ours
+			break
+		}
+	}
+	if strings.Contains(err.Error(), "message larger than max") { // gRPC's own limit, before the server's
+		err = fmt.Errorf("%w: %v", store.ErrTooLarge, err)
+	}
+	if errors.Is(err, store.ErrNoSpace) {
+		s.makeSpace()
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,276 @@
+// Package etcd keeps the store in etcd: in a member that runs inside this process (Open) or in a cluster
+// elsewhere (Dial). Both run the same code on etcd's client; they differ in who starts and stops the server.
+//
+// Keys are stored exactly as given, one key to a revision, and values untouched, so that a data directory or
+// a cluster can be taken over from upstream and given back.
+//
+//	member.go   the member in this process: no listener, own data directory, every write synced to disk
+//	examine.go  what is looked at before a data directory is trusted
+//	remote.go   the connection to a cluster
+//	watch.go    watches
+//	lease.go    lifetimes: keys of similar expiry share a lease
+//	upkeep.go   compaction, defragmentation, running out of space
+//	snapshot.go backup and restore
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kloop-dev/kloop/store"
+)
+
+// closePatience bounds how long Close waits for the calls in flight before it fails them.
+const closePatience = 5 * time.Second
+
+// Store implements store.Store.
+type Store struct {
+	client *clientv3.Client
+	member *member // the member in this process; nil when the cluster is elsewhere
+	log    *slog.Logger
+	leases leases
+	seen   atomic.Int64  // newest revision that any answer has told of
+	full   chan struct{} // a write found no space
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	upkeep sync.WaitGroup
+
+	mu       sync.RWMutex // orders enter and Close
+	closed   bool
+	inflight sync.WaitGroup
+}
+
+var _ store.Store = (*Store)(nil)
+
+func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
+	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.leases.grant = s.grant
+	return s
+}
+
+// Write implements store.Store.
+func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.inflight.Done()
+	switch {
+	case w.Key == "":
+		return 0, errors.New("write to etcd: key is empty")
+	case w.TTL < 0:
+		return 0, fmt.Errorf("write %s: lifetime of %v is negative", w.Key, w.TTL)
+	case w.Value == nil && w.Expect == 0:
+		return 0, s.deleteMissing(ctx, w.Key)
+	case w.Value == nil:
+		return s.commit(ctx, w, clientv3.OpDelete(w.Key))
+	case w.TTL > 0:
+		return s.writeMortal(ctx, w)
+	}
+	return s.commit(ctx, w, clientv3.OpPut(w.Key, string(w.Value)))
+}
+
+// writeMortal writes a key with a lifetime. The shared lease may be gone, when its keys went or the cluster
+// was restored; then a new one does.
+func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
+	for again := true; ; again = false {
+		lease, err := s.leases.lease(ctx, time.Now(), w.TTL)
+		if err != nil {
+			return 0, s.explain(ctx, "grant a lease for "+w.Key, err)
+		}
+		rev, err := s.commit(ctx, w, clientv3.OpPut(w.Key, string(w.Value), clientv3.WithLease(lease)))
+		if !again || !errors.Is(err, errLeaseGone) {
+			return rev, err
+		}
+		s.leases.forget(ctx, w.TTL, lease)
+	}
+}
+
+// commit does op if the key has the expected revision.
+func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int64, error) {
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).
+		Then(op).
+		Else(clientv3.OpGet(w.Key)).
+		Commit()
+	if err != nil {
+		return 0, s.explain(ctx, "write "+w.Key, err)
+	}
+	s.saw(resp.Header.Revision)
+	if !resp.Succeeded {
+		return 0, conflict(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
+	}
+	return resp.Header.Revision, nil
+}
+
+// deleteMissing answers the delete of a key that is expected to be missing: always a conflict.
+func (s *Store) deleteMissing(ctx context.Context, key string) error {
+	resp, err := s.client.Get(ctx, key)
+	if err != nil {
+		return s.explain(ctx, "delete "+key, err)
+	}
+	return conflict(resp.Kvs, resp.Header.Revision)
+}
+
+func conflict(kvs []*mvccpb.KeyValue, at int64) error {
+	e := &store.ConflictError{At: at}
+	if len(kvs) > 0 {
+		e.Current = toKV(kvs[0])
+	}
+	return e
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (*store.KV, int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer s.inflight.Done()
+	resp, err := s.client.Get(ctx, key, s.fresh()...)
+	if err != nil {
+		return nil, 0, s.explain(ctx, "get "+key, err)
+	}
+	s.saw(resp.Header.Revision)
+	if len(resp.Kvs) == 0 {
+		return nil, resp.Header.Revision, nil
+	}
+	return toKV(resp.Kvs[0]), resp.Header.Revision, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix, after string, limit int, rev int64) (store.Page, error) {
+	if err := s.enter(ctx); err != nil {
+		return store.Page{}, err
+	}
+	defer s.inflight.Done()
+	start, end := span(prefix)
+	if after >= prefix && after != "" {
+		start = after + "\x00"
+	}
+	if end != "\x00" && start >= end {
+		start = end // nothing sorts there; still asked, for the revision's sake
+	}
+	opts := append(s.fresh(), clientv3.WithRange(end), clientv3.WithLimit(int64(limit)), clientv3.WithRev(rev))
+	resp, err := s.client.Get(ctx, start, opts...)
+	if err != nil {
+		return store.Page{}, s.explain(ctx, fmt.Sprintf("list %s at %d", prefix, rev), err)
+	}
+	s.saw(resp.Header.Revision)
+	if rev == 0 {
+		rev = resp.Header.Revision
+	}
+	page := store.Page{Rev: rev, KVs: make([]store.KV, len(resp.Kvs)), More: resp.More, Left: resp.Count - int64(len(resp.Kvs))}
+	for i, kv := range resp.Kvs {
+		page.KVs[i] = *toKV(kv)
+	}
+	return page, nil
+}
+
+// span is the range of the keys with a prefix, as etcd wants it. An end of "\x00" means no end.
+func span(prefix string) (start, end string) {
+	if prefix == "" {
+		return "\x00", "\x00"
+	}
+	return prefix, clientv3.GetPrefixRangeEnd(prefix)
+}
+
+// fresh are the options of a read that sees every acknowledged write. The only member of a cluster that
+// nobody else can reach has applied what was acknowledged: it needs no round of consensus to be sure.
+func (s *Store) fresh() []clientv3.OpOption {
+	if s.member != nil {
+		return []clientv3.OpOption{clientv3.WithSerializable()}
+	}
+	return nil
+}
+
+// Revision implements store.Store. With the member in this process it costs nothing.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.inflight.Done()
+	if s.member != nil {
+		return s.member.server.KV().Rev(), nil
+	}
+	resp, err := s.client.Get(ctx, "/", clientv3.WithCountOnly())
+	if err != nil {
+		return 0, s.explain(ctx, "ask for the revision", err)
+	}
+	s.saw(resp.Header.Revision)
+	return resp.Header.Revision, nil
+}
+
+// Compact implements store.Store. Compacting what is compacted already does nothing.
+func (s *Store) Compact(ctx context.Context, rev int64) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.inflight.Done()
+	_, err := s.client.Compact(ctx, rev)
+	err = s.explain(ctx, fmt.Sprintf("compact up to %d", rev), err)
+	if errors.Is(err, store.ErrCompacted) {
+		return nil
+	}
+	return err
+}
+
+// Close implements store.Store. Calls that are still in flight after five seconds fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return store.ErrClosed
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.upkeep.Wait()
+	settled := make(chan struct{})
+	go func() { s.inflight.Wait(); close(settled) }()
+	select {
+	case <-settled:
+	case <-time.After(closePatience):
+	}
+	err := s.client.Close()
+	if s.member != nil {
+		s.member.server.Stop()
+		return nil // the client has no connection that could fail to close
+	}
+	if err != nil {
+		return fmt.Errorf("close the connection to etcd: %w", err)
+	}
+	return nil
+}
+
+// enter counts a call in, unless the store is closed or the context has ended. The caller counts it out.
+func (s *Store) enter(ctx context.Context) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return store.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.inflight.Add(1)
+	return nil
+}
+
+// saw notes a revision that an answer told of.
+func (s *Store) saw(rev int64) {
+	for old := s.seen.Load(); rev > old && !s.seen.CompareAndSwap(old, rev); old = s.seen.Load() {
+	}
+}
+
+func toKV(kv *mvccpb.KeyValue) *store.KV {
+	return &store.KV{Key: string(kv.Key), Value: kv.Value, CreateRev: kv.CreateRevision, ModRev: kv.ModRevision}
+}

@@ -1,0 +1,87 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapLogger makes etcd's log of warnings and errors part of ours. What etcd would end the process for
+// panics instead, with all that it has to say.
+func zapLogger(log *slog.Logger) *zap.Logger {
+	return zap.New(&zapCore{log: log.With("part", "etcd")})
+}
+
+// zapCore writes zap's entries to slog.
+type zapCore struct {
+	log    *slog.Logger
+	fields []zapcore.Field
+}
+
+func (c *zapCore) Enabled(l zapcore.Level) bool {
+	return l >= zapcore.WarnLevel && (l > zapcore.ErrorLevel || c.log.Enabled(context.Background(), level(l)))
+}
+
+func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
+	return &zapCore{c.log, append(c.fields[:len(c.fields):len(c.fields)], fields...)}
+}
+
+// harmless are parts of messages that etcd thinks worth a warning, but that every start brings.
+var harmless = []string{
+	"cannot campaign",                  // told to before it could; it is told again
+	"Failed to detect schema version",  // of a database that is new, and
+	"failed to update storage version", // tried again later
+}
+
+func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	for _, part := range harmless {
+		if strings.Contains(e.Message, part) {
+			return ce
+		}
+	}
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c *zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	text := zapcore.NewMapObjectEncoder()
+	for _, f := range append(c.fields[:len(c.fields):len(c.fields)], fields...) {
+		f.AddTo(text)
+	}
+	if e.Level > zapcore.ErrorLevel {
+		panic(failure(e.Message, text.Fields["error"]))
+	}
+	args := make([]any, 0, 2*len(text.Fields))
+	for key, value := range text.Fields {
+		if key == "error" {
+			key = "err"
+		}
+		args = append(args, key, value)
+	}
+	c.log.Log(context.Background(), level(e.Level), e.Message, args...)
+	return nil
+}
+
+func (c *zapCore) Sync() error { return nil }
+
+// failure is what a panic of etcd's says. Raft's messages come in several lines.
+func failure(message string, err any) string {
+	message = strings.Join(strings.Fields(message), " ")
+	if err == nil {
+		return "etcd: " + message
+	}
+	return fmt.Sprintf("etcd: %s: %v", message, err)
+}
+
+func level(l zapcore.Level) slog.Level {
+	if l >= zapcore.ErrorLevel {
+		return slog.LevelError
+	}
+	return slog.LevelWarn
+}

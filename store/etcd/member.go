@@ -1,0 +1,170 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/config"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/features"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+)
+
+// Config says where and how a member in this process keeps its data.
+type Config struct {
+	Dir   string        // data directory, in etcd's own layout; made when missing
+	Quota int64         // bytes that the database may take; 0: 8 GiB
+	Keep  time.Duration // history that compaction leaves, up to twice that; 0: 5 minutes
+	Log   *slog.Logger  // nil: the default logger. Etcd's own warnings and errors go there too
+}
+
+// The member's clock. A member without peers elects itself as soon as it is told to (see campaign), and sends
+// no heartbeats: all that the ticks do afterwards is cost processor time.
+const (
+	tick          = 500 * time.Millisecond
+	electionTicks = 2 // a lease can't be shorter than 3/2 of these ticks, in whole seconds
+)
+
+const (
+	defaultQuota = 8 << 30
+	defaultKeep  = 5 * time.Minute
+
+	// startPatience bounds the start of a member. It takes tens of milliseconds, and longer only when there
+	// is a large database to defragment on the way.
+	startPatience = 5 * time.Minute
+
+	// maxRequest is the size in bytes of the largest write, key and value together; etcd's default.
+	maxRequest = 3 << 19
+)
+
+// A member is an etcd server in this process that nobody can reach from outside.
+type member struct {
+	server *etcdserver.EtcdServer
+	dir    string
+	quota  int64
+}
+
+// Open starts an etcd member in this process on its own data directory, and returns when it takes writes.
+// It listens nowhere. A directory that can't be trusted is refused with a *CorruptError and left as it is;
+// one that another process uses with ErrInUse. The context bounds the start only.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	if c.Dir == "" {
+		return nil, errors.New("open etcd: no data directory given")
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	c.Quota = cmp.Or(c.Quota, defaultQuota)
+	c.Keep = cmp.Or(c.Keep, defaultKeep)
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	if err := os.Chmod(c.Dir, 0o700); err != nil { // it holds secrets
+		return nil, fmt.Errorf("protect the data directory: %w", err)
+	}
+	lg := zapLogger(c.Log)
+	found, err := examine(c.Dir, lg)
+	if err != nil {
+		return nil, err
+	}
+	server, err := start(ctx, c, found, lg)
+	if err != nil {
+		return nil, err
+	}
+	s := newStore(v3client.New(server), &member{server: server, dir: c.Dir, quota: c.Quota}, c.Log)
+	s.saw(server.KV().Rev())
+	s.upkeep.Go(func() { s.keepUp(c.Keep) })
+	return s, nil
+}
+
+// start brings the server up. Etcd panics on much that can be wrong with its files.
+func start(ctx context.Context, c Config, found examined, lg *zap.Logger) (server *etcdserver.EtcdServer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			server, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
+		}
+	}()
+	server, err = etcdserver.NewServer(serverConfig(c, found, lg))
+	if err != nil {
+		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
+	}
+	server.Start()
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	campaign(ctx, server)
+	select {
+	case <-server.ReadyNotify():
+		return server, nil
+	case <-server.StopNotify():
+		return nil, fmt.Errorf("start etcd on %s: it stopped", c.Dir)
+	case <-ctx.Done():
+		server.HardStop()
+		return nil, fmt.Errorf("start etcd on %s: not ready: %w", c.Dir, ctx.Err())
+	}
+}
+
+// campaign makes the member elect itself as soon as it can, which is when it has applied its own membership,
+// milliseconds after its start. It would do so by itself after a random time of up to two election timeouts.
+// The message is the one by which a leader hands over to another member.
+func campaign(ctx context.Context, server *etcdserver.EtcdServer) {
+	again := time.NewTicker(2 * time.Millisecond)
+	defer again.Stop()
+	self := uint64(server.MemberID())
+	for server.Lead() == 0 {
+		if server.AppliedIndex() > 0 {
+			server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
+		}
+		select {
+		case <-again.C:
+		case <-server.StopNotify():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func serverConfig(c Config, found examined, lg *zap.Logger) config.ServerConfig {
+	// The addresses are part of a member's identity, but nothing listens there.
+	peer := types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2380"}}
+	return config.ServerConfig{
+		Name:                "kloop",
+		DataDir:             c.Dir,
+		Logger:              lg,
+		ClientURLs:          types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2379"}},
+		PeerURLs:            peer,
+		InitialPeerURLsMap:  types.URLsMap{"kloop": peer},
+		InitialClusterToken: "kloop",
+		NewCluster:          true,
+		ServerFeatureGate:   features.NewDefaultServerFeatureGate("kloop", lg),
+
+		TickMs:        uint(tick.Milliseconds()),
+		ElectionTicks: electionTicks,
+
+		QuotaBackendBytes: c.Quota,
+		MaxRequestBytes:   maxRequest,
+		MaxTxnOps:         128,
+		BcryptCost:        10, // etcd warns without; no passwords are used
+
+		// There are no followers to catch up: raft need not keep entries in memory for them. Old logs go.
+		SnapshotCount:          etcdserver.DefaultSnapshotCount,
+		SnapshotCatchUpEntries: 100,
+		MaxSnapFiles:           2,
+		MaxWALFiles:            2,
+
+		BootstrapDefragThresholdMegabytes: found.defragAbove(),
+
+		WarningApplyDuration:        time.Second,
+		WarningUnaryRequestDuration: 5 * time.Second,
+		WatchProgressNotifyInterval: time.Hour, // watches ask
+	}
+}

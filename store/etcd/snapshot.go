@@ -1,0 +1,180 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"google.golang.org/protobuf/proto"
+)
+
+// Snapshot writes the whole store to w, as it is at one revision, in the format of `etcdctl snapshot save`:
+// the database followed by its checksum. Reads and writes go on meanwhile.
+func (s *Store) Snapshot(ctx context.Context, w io.Writer) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.inflight.Done()
+	r, err := s.client.Snapshot(ctx)
+	if err != nil {
+		return s.explain(ctx, "take a snapshot", err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(w, r); err != nil {
+		return s.explain(ctx, "take a snapshot", err)
+	}
+	return nil
+}
+
+// restoredRevisions is how far a restored store's revision is ahead of the snapshot's: further than the lost
+// store can have come. So no revision is used twice, and clients that hold a lost one are told to read anew.
+const restoredRevisions = 1_000_000_000
+
+// restoredKey tells when a store was restored.
+const restoredKey = "kloop_restored"
+
+// Restore makes a data directory for Open out of a snapshot. The directory must not hold data. A bare database
+// file, as it lies in the data directory of a member that is broken otherwise, will do as well.
+func Restore(snapshot, dir string) error {
+	path := datadir.ToBackendFileName(dir)
+	if _, err := os.Stat(datadir.ToMemberDir(dir)); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("restore to %s: it holds data already", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("restore: make the data directory: %w", err)
+	}
+	// All is made aside, and gets its name when it is complete.
+	aside, err := os.MkdirTemp(dir, "restoring-")
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	defer os.RemoveAll(aside)
+	copied := filepath.Join(aside, "db")
+	if err := unpack(snapshot, copied); err != nil {
+		return fmt.Errorf("restore %s: %w", snapshot, err)
+	}
+	if err := rebase(copied, time.Now()); err != nil {
+		return fmt.Errorf("restore %s: %w", snapshot, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := os.Rename(copied, path); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// unpack copies the database out of a snapshot and compares the checksum. Databases are whole blocks long, so
+// the length tells whether there is one.
+func unpack(snapshot, to string) error {
+	in, err := os.Open(snapshot)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	const block = 512
+	size := info.Size() - info.Size()%block
+	if rest := info.Size() - size; size == 0 || rest != 0 && rest != sha256.Size {
+		return fmt.Errorf("%d bytes are no snapshot, or a part of one", info.Size())
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	sum := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(out, sum), in, size); err != nil {
+		return err
+	}
+	want, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	if len(want) > 0 && !bytes.Equal(want, sum.Sum(nil)) {
+		return errors.New("the checksum is wrong")
+	}
+	return out.Sync()
+}
+
+// rebase takes out of a database what binds it to the cluster it comes from, and moves the revision ahead.
+func rebase(path string, now time.Time) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the database is broken: %v", p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Update(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			return fmt.Errorf("the database is broken: %w", err)
+		}
+		meta, keys := tx.Bucket([]byte("meta")), tx.Bucket([]byte("key"))
+		if meta == nil || keys == nil {
+			return errors.New("the database is not of an etcd member")
+		}
+		for _, name := range []string{"consistent_index", "term", "confState"} {
+			if err := meta.Delete([]byte(name)); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"members", "members_removed", "alarm"} {
+			if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, bolt.ErrBucketNotFound) {
+				return err
+			}
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return moveAhead(meta, keys, now)
+	})
+}
+
+// moveAhead writes one key at a much later revision, and has all before it compacted.
+func moveAhead(meta, keys *bolt.Bucket, now time.Time) error {
+	newest, _ := keys.Cursor().Last()
+	rev := int64(restoredRevisions)
+	if len(newest) >= 8 {
+		rev += int64(binary.BigEndian.Uint64(newest))
+	}
+	kv, err := proto.Marshal(&mvccpb.KeyValue{
+		Key: []byte(restoredKey), Value: now.UTC().AppendFormat(nil, time.RFC3339),
+		CreateRevision: rev, ModRevision: rev, Version: 1,
+	})
+	if err != nil {
+		return err
+	}
+	at := binary.BigEndian.AppendUint64(nil, uint64(rev))
+	at = append(at, "_\x00\x00\x00\x00\x00\x00\x00\x00"...) // the first write of the revision
+	if err := keys.Put(at, kv); err != nil {
+		return err
+	}
+	return meta.Put([]byte("scheduledCompactRev"), at)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
