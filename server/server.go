@@ -32,6 +32,16 @@ type Config struct {
 	Authorize auth.Authorizer // asked by handlers that must check more than the request itself (binding, escalation…)
 	Fields    *apply.Tracker
 	Now       func() time.Time // nil: time.Now
+
+	// Sole says that no other server writes to the store. Then the newest revision is known here, and reads
+	// need not ask the store for it.
+	Sole bool
+	// Network holds the ranges that services get addresses and ports from; the zero value means upstream's.
+	Network Network
+	// Tokens issues and reviews tokens of service accounts; nil: the token subresource and TokenReview fail.
+	Tokens Tokens
+	// Rules tells SelfSubjectRulesReview what a user may do; nil: the answer is incomplete.
+	Rules Rules
 }
 
 // A Request says who asks for what. It belongs to one call.
@@ -75,7 +85,8 @@ type Operations interface {
 	Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error)
 	List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error)
 	// Watch calls f with events in order until ctx ends (nil), the watch times out (nil) or f fails. It returns
-	// an error before the first call of f when the watch can't start. f gets batches to flush together.
+	// an error before the first call of f when the watch can't start. f gets batches to flush together. Once
+	// the watch stands and its initial events are told, f is called with an empty batch.
 	Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error
 	// Create stores obj. The returned entry carries the revision of the write (not for a dry run).
 	Create(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error)
@@ -88,7 +99,7 @@ type Operations interface {
 	// DeleteCollection deletes what the list options select and returns the last states.
 	DeleteCollection(ctx context.Context, r *Request, opts *metav1.DeleteOptions, which *metav1.ListOptions) (*List, error)
 	// Call performs a subresource or virtual kind that is code rather than data: binding, eviction, token,
-	// scale, reviews. in may be nil.
+	// scale, reviews. in may be nil. An answer of nil is a success with nothing to tell (Status, 201).
 	Call(ctx context.Context, r *Request, verb string, in resource.Object) (out resource.Object, err error)
 }
 

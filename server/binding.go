@@ -1,0 +1,128 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// bind puts a pod on a node. It is the scheduler's write, so it does only what it must: no validation of the
+// whole pod, no generation.
+func (s *Server) bind(ctx context.Context, r *Request, in resource.Object) (resource.Object, error) {
+	b, ok := in.(*core.Binding)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", in))
+	}
+	pods, ok := s.Kinds.GR(schema.GroupResource{Resource: "pods"})
+	if !ok {
+		return nil, notFound(r)
+	}
+	one := *r
+	if one.Name == "" {
+		one.Name = b.Name
+	}
+	if b.Name != "" && b.Name != one.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if err := s.admitCall(ctx, &one, b); err != nil {
+		return nil, err
+	}
+	if err := bindable(b); err != nil {
+		return nil, err
+	}
+	one.Kind, one.Sub, one.GVK = pods, "", pods.Info().GVK
+	if _, err := s.edit(ctx, &one, func(obj resource.Object) error { return s.assign(obj.(*core.Pod), b) }); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// bindable validates a binding; the error has no reason, as upstream's has none.
+func bindable(b *core.Binding) error {
+	if k := b.Target.Kind; k != "" && k != "Node" {
+		return plain(fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", k))
+	}
+	if b.Target.Name == "" {
+		return plain("target.name: Required value")
+	}
+	return nil
+}
+
+// assign writes the node into the pod.
+func (s *Server) assign(pod *core.Pod, b *core.Binding) error {
+	refuse := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, fmt.Errorf(format, args...))
+	}
+	if b.UID != "" && b.UID != pod.UID {
+		return refuse("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID)
+	}
+	if b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
+		return refuse("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			b.ResourceVersion, pod.ResourceVersion)
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return refuse("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+	case pod.Spec.NodeName != "":
+		return refuse("pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return refuse("pod %v has non-empty .spec.schedulingGates", pod.Name)
+	}
+	pod.Spec.NodeName = b.Target.Name
+	if len(b.Annotations) > 0 && pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, b.Annotations)
+	for key, value := range b.Labels { // what the user set stays
+		if _, has := pod.Labels[key]; !has {
+			if pod.Labels == nil {
+				pod.Labels = map[string]string{}
+			}
+			pod.Labels[key] = value
+		}
+	}
+	s.setPodCondition(pod, core.PodCondition{Type: core.PodScheduled, Status: core.ConditionTrue})
+	return nil
+}
+
+// setPodCondition sets a condition of a pod; the time of its transition moves only with its status.
+func (s *Server) setPodCondition(pod *core.Pod, c core.PodCondition) {
+	c.LastTransitionTime = s.stamp()
+	c.ObservedGeneration = pod.Generation
+	for i, old := range pod.Status.Conditions {
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		c.LastProbeTime = old.LastProbeTime
+		pod.Status.Conditions[i] = c
+		return
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, c)
+}
+
+// edit changes an object of the server's own accord: no defaults, no admission, no validation, no change of
+// field ownership. f gets a copy and may refuse; it may be called again when others write meanwhile.
+func (s *Server) edit(ctx context.Context, r *Request, f func(obj resource.Object) error) (e *view.Entry, err error) {
+	err = s.repeat(ctx, r, func(cur *view.Entry) error {
+		if cur == nil {
+			return notFound(r)
+		}
+		obj := resource.Clone(cur.Object)
+		if err := f(obj); err != nil {
+			return err
+		}
+		e, err = s.mute(ctx, r, obj, cur)
+		return err
+	})
+	return e, err
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A call is code behind a subresource or a virtual kind.
+type call func(s *Server, ctx context.Context, r *Request, in resource.Object) (resource.Object, error)
+
+type callKey struct {
+	group, plural, sub string
+}
+
+// calls are what POST does where it does not store the body.
+var calls = map[callKey]call{
+	{"", "pods", "binding"}:                                   (*Server).bind,
+	{"", "bindings", ""}:                                      (*Server).bind,
+	{"", "pods", "eviction"}:                                  (*Server).evict,
+	{"", "serviceaccounts", "token"}:                          (*Server).token,
+	{"authentication.k8s.io", "tokenreviews", ""}:             (*Server).reviewToken,
+	{"authentication.k8s.io", "selfsubjectreviews", ""}:       (*Server).reviewSelf,
+	{"authorization.k8s.io", "subjectaccessreviews", ""}:      (*Server).reviewAccess,
+	{"authorization.k8s.io", "localsubjectaccessreviews", ""}: (*Server).reviewLocalAccess,
+	{"authorization.k8s.io", "selfsubjectaccessreviews", ""}:  (*Server).reviewSelfAccess,
+	{"authorization.k8s.io", "selfsubjectrulesreviews", ""}:   (*Server).reviewRules,
+}
+
+// Call implements Operations. The scale subresource answers to get and update, everything else to create.
+func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.Object) (resource.Object, error) {
+	if r.Sub == "scale" {
+		return s.callScale(ctx, r, verb, in)
+	}
+	gr := r.Kind.Info().GR()
+	f, ok := calls[callKey{gr.Group, gr.Resource, r.Sub}]
+	if !ok {
+		return nil, apierrors.NewGenericServerResponse(404, verb, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true)
+	}
+	if verb != "create" {
+		return nil, notAllowed(r, verb)
+	}
+	if in == nil {
+		return nil, apierrors.NewBadRequest("the request needs a body")
+	}
+	if err := placed(r, in); err != nil {
+		return nil, err
+	}
+	return f(s, ctx, r, in)
+}
+
+func (s *Server) callScale(ctx context.Context, r *Request, verb string, in resource.Object) (resource.Object, error) {
+	switch verb {
+	case "get":
+		e, err := s.Get(ctx, r, nil)
+		if err != nil {
+			return nil, err
+		}
+		return e.Object, nil
+	case "update":
+		e, _, err := s.Update(ctx, r, in)
+		if err != nil {
+			return nil, err
+		}
+		return e.Object, nil
+	}
+	return nil, notAllowed(r, verb)
+}
+
+// admitCall runs admission on the body of a call.
+func (s *Server) admitCall(ctx context.Context, r *Request, in resource.Object) error {
+	q := s.asked(r, admission.Create, in, nil, createOptions(r))
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return err
+	}
+	return s.Admission.Validate(ctx, q)
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// retries bounds how often a write starts over because others were faster. With fair luck a hundred
+// writers of one object all get through.
+const retries = 200
+
+// put writes obj under its key, expecting the revision that was read (0: none). The view owns obj from then
+// on. It fails with *store.ConflictError when another writer was faster.
+func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, expect int64, ttl time.Duration) (*view.Entry, error) {
+	obj.SetResourceVersion("")
+	value, err := codec.Stored(k, obj)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	key := k.Info().Key(obj.GetNamespace(), obj.GetName())
+	s.View.Offer(key, value, obj)
+	rev, err := s.Store.Write(ctx, store.Write{Key: key, Value: value, Expect: expect, TTL: ttl})
+	if err != nil {
+		return nil, s.refused(err, "write "+key)
+	}
+	s.ack(rev)
+	c, err := s.View.Written(ctx, k, rev)
+	switch {
+	case err == nil && c.New != nil:
+		return c.New, nil
+	case err == nil || errors.Is(err, view.ErrExpired): // overtaken by far: tell what was written
+		again, err := codec.FromStored(k, value)
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		return view.NewEntry(k, rev, again), nil
+	}
+	return nil, s.storeError(err, "wait for the write of "+key)
+}
+
+// remove deletes the object of the entry. It fails with *store.ConflictError when that is no longer there as read.
+func (s *Server) remove(ctx context.Context, e *view.Entry) (rev int64, err error) {
+	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
+	rev, err = s.Store.Write(ctx, store.Write{Key: key, Expect: e.Rev})
+	if err != nil {
+		return 0, s.refused(err, "delete "+key)
+	}
+	s.ack(rev)
+	if _, err := s.wait(ctx, rev); err != nil {
+		return 0, err
+	}
+	return rev, nil
+}
+
+// refused leaves conflicts as they are and makes answers of all other errors.
+func (s *Server) refused(err error, doing string) error {
+	var c *store.ConflictError
+	if errors.As(err, &c) {
+		return err
+	}
+	return s.storeError(err, doing)
+}
+
+// after returns a snapshot that shows what the conflict told of.
+func (s *Server) after(ctx context.Context, c *store.ConflictError) (*view.Snapshot, error) {
+	rev := c.At
+	if c.Current != nil {
+		rev = c.Current.ModRev
+	}
+	return s.wait(ctx, rev)
+}
+
+// same says whether writing obj would change nothing. If so obj gets the old resourceVersion and managedFields,
+// which may then differ in their times only.
+func same(k resource.Kind, obj, old resource.Object) bool {
+	fields, rev := obj.GetManagedFields(), obj.GetResourceVersion()
+	if !slices.EqualFunc(fields, old.GetManagedFields(), sameOwnership) {
+		return false
+	}
+	obj.SetManagedFields(old.GetManagedFields())
+	obj.SetResourceVersion(old.GetResourceVersion())
+	if equalEncoding(k, obj, old) {
+		return true
+	}
+	obj.SetManagedFields(fields)
+	obj.SetResourceVersion(rev)
+	return false
+}
+
+func sameOwnership(a, b metav1.ManagedFieldsEntry) bool {
+	x, y := a.FieldsV1, b.FieldsV1
+	a.Time, b.Time, a.FieldsV1, b.FieldsV1 = nil, nil, nil, nil
+	if a != b || (x == nil) != (y == nil) {
+		return false
+	}
+	return x == nil || bytes.Equal(x.Raw, y.Raw)
+}
+
+func equalEncoding(k resource.Kind, a, b resource.Object) bool {
+	if m, ok := content(a); ok {
+		n, _ := content(b)
+		return reflect.DeepEqual(m, n)
+	}
+	x, ok := a.(codec.Proto)
+	y, too := b.(codec.Proto)
+	if k.Info().Custom || !ok || !too {
+		m, err1 := codec.MarshalJSON(a)
+		n, err2 := codec.MarshalJSON(b)
+		return err1 == nil && err2 == nil && bytes.Equal(m, n)
+	}
+	if x.Size() != y.Size() {
+		return false
+	}
+	m, err1 := x.Marshal()
+	n, err2 := y.Marshal()
+	return err1 == nil && err2 == nil && bytes.Equal(m, n)
+}

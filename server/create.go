@@ -1,0 +1,147 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// nameTries is how many names are tried for an object with generateName.
+const nameTries = 8
+
+// Create implements Operations.
+func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
+	if r.Kind.Info().Virtual || r.Sub != "" {
+		return nil, notAllowed(r, "create")
+	}
+	hub, err := r.toHub(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	if hub.GetResourceVersion() != "" && !r.DryRun {
+		return nil, plain("resourceVersion should not be set on objects to be created")
+	}
+	hub.SetResourceVersion("")
+	wipe(hub)
+	if err := placed(r, hub); err != nil {
+		return nil, err
+	}
+	singleOwners(r, hub)
+	if hub.GetGenerateName() == "" || hub.GetName() != "" {
+		return s.insert(ctx, r, hub, true)
+	}
+	for try := 1; ; try++ {
+		e, err := s.insert(ctx, r, resource.Clone(hub), true)
+		if err == nil || !apierrors.IsAlreadyExists(err) || try == nameTries {
+			return e, err
+		}
+	}
+}
+
+// insert takes a new object through all checks and stores it. tracked says that ownership of its fields is
+// still to be recorded.
+func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tracked bool) (*view.Entry, error) {
+	k := r.Kind
+	k.SetDefaults(obj)
+	if tracked {
+		if err := s.own(ctx, r, nil, obj); err != nil {
+			return nil, err
+		}
+	}
+	q := s.asked(r, admission.Create, obj, nil, createOptions(r))
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return nil, err
+	}
+	obj = q.Object
+	singleOwners(r, obj)
+	obj.SetUID(newUID())
+	obj.SetCreationTimestamp(s.stamp())
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(generateName(obj.GetGenerateName()))
+	}
+	undo, err := s.begin(ctx, r, obj, nil)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.finishInsert(ctx, r, q, obj)
+	if err != nil || r.DryRun {
+		undo(ctx)
+	}
+	return e, err
+}
+
+func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
+	k := r.Kind
+	k.SetDefaults(obj)
+	if k.Info().Generation {
+		obj.SetGeneration(1)
+	}
+	k.Settle("", obj, nil)
+	if errs := append(checkMeta(k, obj, nil), k.Check("", obj, nil)...); len(errs) > 0 {
+		return nil, invalid(r, obj.GetName(), errs)
+	}
+	for _, text := range k.Warnings(obj, nil) {
+		r.warn(text)
+	}
+	q.Object = obj
+	if err := s.Admission.Validate(ctx, q); err != nil {
+		return nil, err
+	}
+	if r.DryRun {
+		return s.insertDry(ctx, r, obj)
+	}
+	e, err := s.put(ctx, k, obj, 0, k.Expiry(obj))
+	var c *store.ConflictError
+	if errors.As(err, &c) {
+		return nil, s.taken(ctx, r, obj, c)
+	}
+	return e, err
+}
+
+func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
+	snap, err := s.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e := snap.Entry(r.Kind, obj.GetNamespace(), obj.GetName()); e != nil {
+		return nil, exists(r, obj, e.Object)
+	}
+	return view.NewEntry(r.Kind, 0, obj), nil
+}
+
+// taken says that the name is in use, and whether its owner is on the way out.
+func (s *Server) taken(ctx context.Context, r *Request, obj resource.Object, c *store.ConflictError) error {
+	snap, err := s.after(ctx, c)
+	if err != nil {
+		return exists(r, obj, nil)
+	}
+	return exists(r, obj, snap.Lookup(r.Kind, obj.GetNamespace(), obj.GetName()))
+}
+
+func createOptions(r *Request) *metav1.CreateOptions {
+	return &metav1.CreateOptions{TypeMeta: optionsType("CreateOptions"), DryRun: dryRun(r), FieldManager: r.Manager,
+		FieldValidation: string(r.Strict)}
+}
+
+func updateOptions(r *Request) *metav1.UpdateOptions {
+	return &metav1.UpdateOptions{TypeMeta: optionsType("UpdateOptions"), DryRun: dryRun(r), FieldManager: r.Manager,
+		FieldValidation: string(r.Strict)}
+}
+
+func optionsType(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
+}
+
+func dryRun(r *Request) []string {
+	if r.DryRun {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// Delete implements Operations. Finalizers, the grace of pods and the content of namespaces delay the
+// removal: then the object is marked with a deletionTimestamp and gone is false.
+func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOptions) (e *view.Entry, gone bool, err error) {
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	if err := checkDeleteOptions(opts); err != nil {
+		return nil, false, err
+	}
+	if slices.Contains(opts.DryRun, metav1.DryRunAll) && !r.DryRun {
+		dry := *r
+		dry.DryRun, r = true, &dry
+	}
+	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
+		e, gone, err = s.deleteOnce(ctx, r, opts, cur)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return e, gone, nil
+}
+
+func checkDeleteOptions(opts *metav1.DeleteOptions) error {
+	if errs := mvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	return nil
+}
+
+// deleteOnce deletes what is read. It fails with *store.ConflictError when that is out of date.
+func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.DeleteOptions, cur *view.Entry) (*view.Entry, bool, error) {
+	if cur == nil {
+		return nil, false, notFound(r)
+	}
+	if err := expected(r, opts.Preconditions, cur.Object); err != nil {
+		return nil, false, err
+	}
+	if err := s.admitDelete(ctx, r, opts, cur.Object); err != nil {
+		return nil, false, err
+	}
+	obj := resource.Clone(cur.Object)
+	switch {
+	case isNamespaces(r.Kind):
+		return s.deleteNamespace(ctx, r, obj, cur)
+	case lingers(r.Kind):
+		return s.deleteGracefully(ctx, r, opts, obj, cur)
+	}
+	obj.SetFinalizers(collected(r.Kind, obj, opts))
+	if len(obj.GetFinalizers()) == 0 {
+		return s.deleteNow(ctx, r, cur, cur)
+	}
+	s.mark(obj)
+	e, err := s.mute(ctx, r, obj, cur)
+	return e, false, err
+}
+
+// expected checks the preconditions of a deletion.
+func expected(r *Request, p *metav1.Preconditions, obj resource.Object) error {
+	if p == nil {
+		return nil
+	}
+	refuse := func(what, asked, is, why string) error {
+		gr := schema.GroupResource{Group: r.spoken().Group, Resource: r.spoken().Kind} // upstream names the kind here
+		return apierrors.NewConflict(gr, obj.GetName(), fmt.Errorf("the %s in the precondition (%s) does not match the %s in record (%s). "+
+			"The object might have been %s", what, asked, what, is, why))
+	}
+	if p.UID != nil && *p.UID != obj.GetUID() {
+		return refuse("UID", string(*p.UID), string(obj.GetUID()), "deleted and then recreated")
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != obj.GetResourceVersion() {
+		return refuse("ResourceVersion", *p.ResourceVersion, obj.GetResourceVersion(), "modified")
+	}
+	return nil
+}
+
+func (s *Server) admitDelete(ctx context.Context, r *Request, opts *metav1.DeleteOptions, old resource.Object) error {
+	if len(s.Admission) == 0 {
+		return nil
+	}
+	q := s.asked(r, admission.Delete, nil, old, opts)
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return err
+	}
+	return s.Admission.Validate(ctx, q)
+}
+
+// collected returns the finalizers of an object under deletion: with those of the garbage collector that the
+// policy, or what the object carries, or the kind's habit asks for.
+func collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) []string {
+	old := obj.GetFinalizers()
+	orphan := slices.Contains(old, metav1.FinalizerOrphanDependents)
+	foreground := !orphan && slices.Contains(old, metav1.FinalizerDeleteDependents)
+	asked := true
+	switch {
+	case opts.OrphanDependents != nil: //nolint:staticcheck // old clients still send it
+		orphan, foreground = *opts.OrphanDependents, false //nolint:staticcheck // as above
+	case opts.PropagationPolicy != nil:
+		orphan = *opts.PropagationPolicy == metav1.DeletePropagationOrphan
+		foreground = *opts.PropagationPolicy == metav1.DeletePropagationForeground
+	default:
+		asked = orphan || foreground
+	}
+	if !asked {
+		orphan = k.Info().OrphanByDefault
+	}
+	var list []string
+	for _, f := range old {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			list = append(list, f)
+		}
+	}
+	if orphan {
+		list = append(list, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		list = append(list, metav1.FinalizerDeleteDependents)
+	}
+	return list
+}
+
+// mark gives an object the deletionTimestamp of now.
+func (s *Server) mark(obj resource.Object) {
+	now := s.stamp()
+	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	if t := obj.GetDeletionTimestamp(); t == nil || t.After(now.Time) {
+		obj.SetDeletionTimestamp(&now)
+	}
+	obj.SetDeletionGracePeriodSeconds(new(int64))
+}
+
+// mute stores an object that waits for its removal.
+func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
+	if same(r.Kind, obj, cur.Object) {
+		return cur, nil
+	}
+	if r.DryRun {
+		return view.NewEntry(r.Kind, cur.Rev, obj), nil
+	}
+	return s.put(ctx, r.Kind, obj, cur.Rev, 0)
+}
+
+// deleteNow removes the object; told is the state to answer with.
+func (s *Server) deleteNow(ctx context.Context, r *Request, cur, told *view.Entry) (*view.Entry, bool, error) {
+	if r.DryRun {
+		return told, true, nil
+	}
+	if _, err := s.remove(ctx, cur); err != nil {
+		return nil, false, err
+	}
+	s.deleted(ctx, r, cur.Object)
+	return told, true, nil
+}
+
+// lingers says that the kind's objects are given time to end.
+func lingers(k resource.Kind) bool { return is(k, "", "pods") }
+
+// deleteGracefully deletes an object whose owner (of a pod: the node agent) needs time. First it is marked;
+// it goes when the owner deletes it with no grace, or at once if there is nobody to wait for.
+func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.DeleteOptions, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
+	asked := opts.GracePeriodSeconds
+	if asked != nil && *asked < 0 {
+		asked = new(int64)
+		*asked = 1
+	}
+	grace, changed := s.shorten(r.Kind, obj, asked)
+	if !changed && grace > 0 {
+		return cur, false, nil // under way already
+	}
+	obj.SetFinalizers(collected(r.Kind, obj, opts))
+	held := len(obj.GetFinalizers()) > 0
+	if !changed && held {
+		s.mark(obj)
+	}
+	if changed || held {
+		e, err := s.mute(ctx, r, obj, cur)
+		if err != nil || held || grace > 0 {
+			return e, false, err
+		}
+		return s.deleteNow(ctx, r, e, e)
+	}
+	return s.deleteNow(ctx, r, cur, cur)
+}
+
+// shorten sets when the object is to be gone; later deletions may only shorten the time. changed says
+// that it did something; if it did not, grace is what is left to wait for.
+func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (grace int64, changed bool) {
+	was := obj.GetDeletionGracePeriodSeconds()
+	if obj.GetDeletionTimestamp() == nil {
+		grace = k.GraceOf(obj, asked)
+		at := metav1.Time{Time: s.stamp().Add(time.Duration(grace) * time.Second)}
+		obj.SetDeletionTimestamp(&at)
+		obj.SetDeletionGracePeriodSeconds(&grace)
+		if obj.GetGeneration() > 0 {
+			obj.SetGeneration(obj.GetGeneration() + 1)
+		}
+		return grace, true
+	}
+	if was == nil || *was == 0 {
+		return 0, false
+	}
+	if asked == nil || *asked >= *was {
+		return *was, false
+	}
+	grace = *asked
+	at := metav1.Time{Time: obj.GetDeletionTimestamp().Add(time.Duration(grace-*was) * time.Second)}
+	if now := s.stamp(); at.Time.Before(now.Time) {
+		at = now
+		if grace > 0 {
+			grace = 1 // the owner still gets to see it
+		}
+	}
+	obj.SetDeletionTimestamp(&at)
+	obj.SetDeletionGracePeriodSeconds(&grace)
+	return grace, true
+}

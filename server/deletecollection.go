@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// deleters is how many objects of a collection are deleted at a time, so that their writes share an fsync.
+const deleters = 32
+
+// DeleteCollection implements Operations. It is not atomic: after an error some objects are deleted. The
+// list holds the states that were listed, as upstream does.
+func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.DeleteOptions, which *metav1.ListOptions) (*List, error) {
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	if err := checkDeleteOptions(opts); err != nil {
+		return nil, err
+	}
+	all, err := s.List(ctx, r, which)
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	next := make(chan *Request)
+	fails := make(chan error, deleters)
+	for range min(deleters, len(all.Entries)) {
+		wg.Go(func() {
+			for one := range next {
+				if _, _, err := s.Delete(ctx, one, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
+					fails <- err
+					return
+				}
+			}
+		})
+	}
+	err = feed(all, r, next, fails)
+	close(next)
+	wg.Wait()
+	if err == nil && len(fails) > 0 {
+		err = <-fails
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// feed hands the objects of a list out until one fails.
+func feed(all *List, r *Request, next chan<- *Request, fails <-chan error) error {
+	for _, e := range all.Entries {
+		one := *r
+		one.Name, one.Namespace = e.Object.GetName(), e.Object.GetNamespace()
+		select {
+		case next <- &one:
+		case err := <-fails:
+			return err
+		}
+	}
+	return nil
+}

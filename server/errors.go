@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// The sentences that clients and tests match.
+const (
+	modifiedText = "the object has been modified; please apply your changes to the latest version and try again"
+	tooOldText   = "The provided continue parameter is too old to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted " +
+		"between the time the first chunk was returned and now may show up in the list."
+)
+
+// storeError turns what the store or the view could not do into an answer for the caller.
+func (s *Server) storeError(err error, doing string) error {
+	var api apierrors.APIStatus
+	switch {
+	case errors.As(err, &api):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError(fmt.Sprintf("%s: %v", doing, err), 0)
+	case errors.Is(err, store.ErrCompacted), errors.Is(err, view.ErrExpired):
+		return apierrors.NewResourceExpired("The provided resource version is too old.")
+	case errors.Is(err, store.ErrTooLarge):
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s: %v", doing, err))
+	case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrNoSpace):
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("%s: %v", doing, err))
+	}
+	return apierrors.NewInternalError(fmt.Errorf("%s: %w", doing, err))
+}
+
+func notFound(r *Request) error {
+	return apierrors.NewNotFound(r.resource(), r.Name)
+}
+
+func conflict(r *Request) error {
+	return apierrors.NewConflict(r.resource(), r.Name, errors.New(modifiedText))
+}
+
+// resource is the group and resource as the caller names them: an alias of another group keeps its own.
+func (r *Request) resource() schema.GroupResource {
+	return schema.GroupResource{Group: r.spoken().Group, Resource: r.Kind.Info().Plural}
+}
+
+func exists(r *Request, obj resource.Object, current resource.Object) error {
+	if obj.GetGenerateName() != "" && r.Name == "" {
+		return apierrors.NewGenerateNameConflict(r.resource(), obj.GetName(), 1)
+	}
+	err := apierrors.NewAlreadyExists(r.resource(), obj.GetName())
+	if current != nil && current.GetDeletionTimestamp() != nil {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
+}
+
+func invalid(r *Request, name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(r.spoken().GroupKind(), name, errs)
+}
+
+func invalidBody(err error) error { return apierrors.NewBadRequest(err.Error()) }
+
+// badRevision is the answer to a resourceVersion that is no number.
+func badRevision(v string) error {
+	return apierrors.NewBadRequest(field.Invalid(field.NewPath("resourceVersion"), v, "must be a decimal number").Error())
+}
+
+// tooLarge is the answer to a revision that the server has not reached.
+func tooLarge(asked, current int64) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version"}}
+	return err
+}
+
+// forbidden is the answer to a request that the authorizer refuses beyond the first check.
+func forbidden(r *Request, text string) error {
+	return apierrors.NewForbidden(r.resource(), r.Name, errors.New(text))
+}
+
+func notAllowed(r *Request, verb string) error {
+	return apierrors.NewMethodNotSupported(r.resource(), verb)
+}
+
+// plain is an error without a reason, as some old endpoints answer.
+func plain(text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
+		Code: http.StatusInternalServerError, Message: text}}
+}

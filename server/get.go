@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/view"
+)
+
+// patience is how long a read waits for a revision that the caller has seen elsewhere.
+const patience = 3 * time.Second
+
+// Get implements Operations. Without a resourceVersion the answer holds every write acknowledged before the
+// call; with one it is at least that new; with "0" it is whatever is at hand.
+func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
+	if c, ok := computed[r.Kind.Info().GR()]; ok {
+		return c.get(s, r)
+	}
+	var asked string
+	if opts != nil {
+		asked = opts.ResourceVersion
+	}
+	snap, err := s.notOlder(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	e := snap.Entry(r.Kind, r.scope(), r.Name)
+	if e == nil {
+		return nil, notFound(r)
+	}
+	if r.Sub == "scale" {
+		return scaleEntry(r, e.Object)
+	}
+	return e, nil
+}
+
+// scope is the namespace of the request, empty for cluster-scoped kinds.
+func (r *Request) scope() string {
+	if r.Kind.Info().Namespaced {
+		return r.Namespace
+	}
+	return ""
+}
+
+// notOlder returns a snapshot for a resourceVersion that asks for one at least that new.
+func (s *Server) notOlder(ctx context.Context, asked string) (*view.Snapshot, error) {
+	rev, err := parseRevision(asked)
+	switch {
+	case err != nil:
+		return nil, err
+	case asked == "":
+		return s.fresh(ctx)
+	case rev == 0:
+		return s.View.Snapshot(), nil
+	}
+	return s.reach(ctx, rev)
+}
+
+// reach waits a little while for a revision.
+func (s *Server) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
+	if snap := s.View.Snapshot(); snap.Rev() >= rev {
+		return snap, nil
+	}
+	if _, err := s.fresh(ctx); err != nil {
+		return nil, err
+	}
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	snap, err := s.View.Wait(short, rev)
+	if err != nil && ctx.Err() == nil && short.Err() != nil {
+		return nil, tooLarge(rev, s.View.Snapshot().Rev())
+	}
+	if err != nil {
+		return nil, s.storeError(err, "wait for the view")
+	}
+	return snap, nil
+}

@@ -1,0 +1,266 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	ivalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// List implements Operations.
+func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error) {
+	if opts == nil {
+		opts = &metav1.ListOptions{}
+	}
+	if c, ok := computed[r.Kind.Info().GR()]; ok {
+		return c.list(s, r)
+	}
+	if err := checkListOptions(opts, false); err != nil {
+		return nil, err
+	}
+	c, err := choose(r, opts)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Continue != "" {
+		return s.listOn(ctx, c, opts)
+	}
+	rev, err := parseRevision(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		opts.ResourceVersionMatch == "" && rev > 0 && opts.Limit > 0
+	if exact {
+		return s.listAt(ctx, c, rev, "", opts)
+	}
+	snap, err := s.notOlder(ctx, opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	limit := opts.Limit
+	if opts.ResourceVersion == "0" {
+		limit = 0 // as upstream's cache does
+	}
+	return listSnapshot(snap, c, "", limit), nil
+}
+
+func checkListOptions(opts *metav1.ListOptions, watch bool) error {
+	errs := ivalidation.ValidateListOptions(&internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
+		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}, true)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return nil
+}
+
+// listOn goes on where a continue token says.
+func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions) (*List, error) {
+	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	rev, after, err := parseToken(opts.Continue)
+	if err != nil {
+		return nil, err
+	}
+	after = c.absolute(after)
+	if rev != anyRevision {
+		return s.listAt(ctx, c, rev, after, opts)
+	}
+	snap, err := s.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return listSnapshot(snap, c, after, opts.Limit), nil
+}
+
+// listSnapshot picks from a snapshot what comes after the key.
+func listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *List {
+	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
+	if limit <= 0 && c.all() {
+		l.Entries = make([]*view.Entry, 0, snap.Count(c.kind, c.ns))
+	}
+	var last *view.Entry
+	for e := range c.from(snap, after) {
+		if !c.selects(e.Object) || !c.place(e.Object) {
+			continue
+		}
+		if limit > 0 && int64(len(l.Entries)) == limit {
+			l.Continue = token(l.Revision, c.relative(last))
+			if c.all() {
+				left := remaining(snap, c, last)
+				l.Remaining = &left
+			}
+			break
+		}
+		l.Entries, last = append(l.Entries, e), e
+	}
+	return l
+}
+
+// remaining counts what comes after the last entry of a page.
+func remaining(snap *view.Snapshot, c *choice, last *view.Entry) (n int64) {
+	for range snap.Entries(c.kind, c.ns, keyOf(last)) {
+		n++
+	}
+	return n
+}
+
+// from yields the entries of a snapshot that may be chosen, by the cheapest way, in key order.
+func (c *choice) from(snap *view.Snapshot, after string) iter.Seq[*view.Entry] {
+	namespaced := c.kind.Info().Namespaced
+	switch {
+	case c.none:
+		return func(func(*view.Entry) bool) {}
+	case c.name != "" && (c.ns != "" || !namespaced):
+		return func(yield func(*view.Entry) bool) {
+			if e := snap.Entry(c.kind, c.ns, c.name); e != nil && (after == "" || keyOf(e) > after) {
+				yield(e)
+			}
+		}
+	case c.index != nil && after == "":
+		return snap.EntriesByField(c.kind, c.index.Field, c.index.Value)
+	}
+	if key, value, ok := c.label(); ok && after == "" {
+		return snap.EntriesByLabel(c.kind, c.ns, key, value)
+	}
+	return snap.Entries(c.kind, c.ns, after)
+}
+
+// keyOf is the entry's key below the prefix of its kind.
+func keyOf(e *view.Entry) string {
+	if e.Kind.Info().Namespaced {
+		return e.Object.GetNamespace() + "/" + e.Object.GetName()
+	}
+	return e.Object.GetName()
+}
+
+// relative is the key below what the list is about, as continue tokens hold it; absolute is its inverse.
+func (c *choice) relative(e *view.Entry) string {
+	if c.ns != "" {
+		return e.Object.GetName()
+	}
+	return keyOf(e)
+}
+
+func (c *choice) absolute(key string) string {
+	if c.ns != "" {
+		return c.ns + "/" + key
+	}
+	return key
+}
+
+// listAt lists at one very revision: the present one from the view, a past one from the store's history.
+func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
+	snap, err := s.reach(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	if snap.Rev() == rev {
+		return listSnapshot(snap, c, after, opts.Limit), nil
+	}
+	l, err := s.listPast(ctx, c, rev, after, opts.Limit)
+	if err == nil {
+		return l, nil
+	}
+	if errors.Is(err, store.ErrCompacted) && opts.Continue != "" {
+		gone := apierrors.NewResourceExpired(tooOldText)
+		_, key, _ := parseToken(opts.Continue)
+		gone.ErrStatus.ListMeta.Continue = token(anyRevision, key)
+		return nil, gone
+	}
+	return nil, s.storeError(err, "list the past")
+}
+
+// pastPage bounds how much of the past is read from the store at a time.
+const pastPage = 1000
+
+func (s *Server) listPast(ctx context.Context, c *choice, rev int64, after string, limit int64) (*List, error) {
+	info := c.kind.Info()
+	prefix := info.Prefix
+	if c.ns != "" {
+		prefix += c.ns + "/"
+	}
+	l := &List{Revision: rev, Entries: []*view.Entry{}}
+	from := ""
+	if after != "" {
+		from = info.Prefix + after
+	}
+	for {
+		page, err := s.Store.List(ctx, prefix, from, pastPage, rev)
+		if err != nil {
+			return nil, err
+		}
+		for i, kv := range page.KVs {
+			from = kv.Key
+			e, err := c.past(s, kv)
+			if err != nil {
+				return nil, err
+			}
+			if e == nil {
+				continue
+			}
+			if limit > 0 && int64(len(l.Entries)) == limit {
+				l.Continue = token(rev, c.relative(l.Entries[limit-1]))
+				if c.all() {
+					left := int64(len(page.KVs)-i) + page.Left
+					l.Remaining = &left
+				}
+				return l, nil
+			}
+			l.Entries = append(l.Entries, e)
+		}
+		if !page.More {
+			return l, nil
+		}
+	}
+}
+
+// past decodes an old value; nil when it is not chosen.
+func (c *choice) past(s *Server, kv store.KV) (*view.Entry, error) {
+	k, ns, name, ok := s.Kinds.ByKey(kv.Key)
+	if !ok || k.Info().GR() != c.kind.Info().GR() || c.name != "" && c.name != name || c.ns != "" && c.ns != ns {
+		return nil, nil
+	}
+	obj, err := codec.FromStored(c.kind, kv.Value)
+	if err != nil {
+		return nil, err
+	}
+	if !c.holds(obj) {
+		return nil, nil
+	}
+	return view.NewEntry(c.kind, kv.ModRev, obj), nil
+}
+
+// label returns a label that all chosen objects carry.
+func (c *choice) label() (key, value string, ok bool) {
+	if c.labels.Empty() {
+		return "", "", false
+	}
+	reqs, selectable := c.labels.Requirements()
+	if !selectable {
+		return "", "", false
+	}
+	for _, q := range reqs {
+		if v, exact := c.labels.RequiresExactMatch(q.Key()); exact {
+			return q.Key(), v, true
+		}
+	}
+	return "", "", false
+}
+
+// sortEntries puts entries in key order.
+func sortEntries(list []*view.Entry) {
+	slices.SortFunc(list, func(a, b *view.Entry) int { return strings.Compare(keyOf(a), keyOf(b)) })
+}

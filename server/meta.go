@@ -1,0 +1,181 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+const (
+	suffixLetters = "bcdfghjklmnpqrstvwxz2456789" // no vowels: no words
+	suffixLength  = 5
+	maxBase       = 63 - suffixLength
+)
+
+// random holds random bytes read ahead: one system call serves many uids.
+var random = sync.Pool{New: func() any { return new(randomBlock) }}
+
+type randomBlock struct {
+	bytes [1024]byte
+	left  int
+}
+
+func randomBytes(dst []byte) {
+	b := random.Get().(*randomBlock)
+	if b.left < len(dst) {
+		_, _ = rand.Read(b.bytes[:]) // crypto/rand never fails: it crashes the program instead
+		b.left = len(b.bytes)
+	}
+	b.left -= len(dst)
+	copy(dst, b.bytes[b.left:])
+	random.Put(b)
+}
+
+// newUID returns a random UUID of version 4.
+func newUID() types.UID {
+	var u [16]byte
+	randomBytes(u[:])
+	u[6] = u[6]&0x0f | 0x40
+	u[8] = u[8]&0x3f | 0x80
+	var s [36]byte
+	hex.Encode(s[0:8], u[0:4])
+	hex.Encode(s[9:13], u[4:6])
+	hex.Encode(s[14:18], u[6:8])
+	hex.Encode(s[19:23], u[8:10])
+	hex.Encode(s[24:36], u[10:16])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return types.UID(s[:])
+}
+
+// generateName makes a name from a base: cut to leave room, plus five letters.
+func generateName(base string) string {
+	if len(base) > maxBase {
+		base = base[:maxBase]
+	}
+	var suffix [suffixLength]byte
+	for i := 0; i < len(suffix); {
+		var b [1]byte
+		randomBytes(b[:])
+		if int(b[0]) < 256/len(suffixLetters)*len(suffixLetters) { // no letter is likelier than another
+			suffix[i] = suffixLetters[int(b[0])%len(suffixLetters)]
+			i++
+		}
+	}
+	return base + string(suffix[:])
+}
+
+// placed checks that the object agrees with the namespace of the request, or fills it in.
+func placed(r *Request, obj resource.Object) error {
+	want := r.Namespace
+	if !r.Kind.Info().Namespaced {
+		want = ""
+	}
+	switch ns := obj.GetNamespace(); {
+	case ns == want:
+	case ns == "" || want == "":
+		obj.SetNamespace(want)
+	default:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// named checks that the object agrees with the name of the request.
+func named(r *Request, obj resource.Object) error {
+	if name := obj.GetName(); name != "" && name != r.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, r.Name))
+	}
+	return nil
+}
+
+// wipe removes what only the server sets.
+func wipe(obj metav1.Object) {
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetUID("")
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+}
+
+// keep restores of an object's metadata what an update can't change.
+func keep(obj, old metav1.Object) {
+	obj.SetGeneration(old.GetGeneration())
+	obj.SetSelfLink("")
+	if obj.GetUID() == "" {
+		obj.SetUID(old.GetUID())
+	}
+	if t := old.GetCreationTimestamp(); !t.IsZero() {
+		obj.SetCreationTimestamp(t)
+	}
+	if t := old.GetDeletionTimestamp(); !t.IsZero() {
+		obj.SetDeletionTimestamp(t)
+	}
+	if g := old.GetDeletionGracePeriodSeconds(); g != nil && obj.GetDeletionGracePeriodSeconds() == nil {
+		obj.SetDeletionGracePeriodSeconds(g)
+	}
+}
+
+var metadataPath = field.NewPath("metadata")
+
+// checkMeta validates metadata; old is nil for a new object.
+func checkMeta(k resource.Kind, obj, old resource.Object) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(obj, k.Info().Namespaced, k.CheckName, metadataPath)
+	if old != nil {
+		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)...)
+	}
+	return errs
+}
+
+// singleOwners drops repeated owner references, with a warning.
+func singleOwners(r *Request, obj metav1.Object) {
+	refs := obj.GetOwnerReferences()
+	if len(refs) < 2 {
+		return
+	}
+	var twice []string
+	kept := refs[:0:0]
+	for _, ref := range refs {
+		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(k, ref) }) {
+			twice = append(twice, string(ref.UID))
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	if twice == nil {
+		return
+	}
+	obj.SetOwnerReferences(kept)
+	r.warn(".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject " +
+		"such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " + strings.Join(twice, ", "))
+}
+
+// prefixFromUserAgent is the product name that a user agent starts with, printable and of bounded length.
+func prefixFromUserAgent(agent string) string {
+	product, _, _ := strings.Cut(agent, "/")
+	product = strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, product)
+	const longest = 128
+	for i := range product {
+		if i > longest {
+			return product[:i]
+		}
+	}
+	return product
+}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// A change makes a new object of an old one. It may be asked several times, when others write meanwhile.
+type change struct {
+	// next returns what the caller wants, in the hub version, as an object that may be changed. cur is what is
+	// there, nil when nothing is.
+	next   func(ctx context.Context, cur *view.Entry) (resource.Object, error)
+	create bool // a missing object is made
+	owned  bool // next records the ownership of fields itself
+}
+
+// modify performs a change of an object, over again when another writer was faster.
+func (s *Server) modify(ctx context.Context, r *Request, c *change) (e *view.Entry, created bool, err error) {
+	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
+		e, created, err = s.attempt(ctx, r, c, cur)
+		return err
+	})
+	return e, created && err == nil, err
+}
+
+// repeat calls f with the object of the request (nil when there is none) until f no longer fails for want of
+// the newest state. Failures of other kinds count only when the state was the newest.
+func (s *Server) repeat(ctx context.Context, r *Request, f func(cur *view.Entry) error) error {
+	snap, err := s.wait(ctx, s.acked.Load())
+	if err != nil {
+		return err
+	}
+	sure := s.Sole
+	for try := 0; ; {
+		err := f(snap.Entry(r.Kind, r.scope(), r.Name))
+		var lost *store.ConflictError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &lost):
+			if try++; try == retries {
+				return conflict(r)
+			}
+			if snap, err = s.after(ctx, lost); err != nil {
+				return err
+			}
+		case sure:
+			return err
+		default: // perhaps only because the view is behind
+			if snap, err = s.fresh(ctx); err != nil {
+				return err
+			}
+		}
+		sure = true
+	}
+}
+
+// attempt performs a change on what is read. It fails with *store.ConflictError when that is out of date.
+func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.Entry) (*view.Entry, bool, error) {
+	if cur == nil {
+		e, err := s.makeMissing(ctx, r, c)
+		return e, true, err
+	}
+	old := cur.Object
+	obj, err := c.next(ctx, cur)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := agrees(r, obj, cur); err != nil {
+		return nil, false, err
+	}
+	singleOwners(r, obj)
+	r.Kind.SetDefaults(obj)
+	if !c.owned && !s.untouched(r, obj, old) {
+		if err := s.own(ctx, r, old, obj); err != nil {
+			return nil, false, err
+		}
+	}
+	q := s.asked(r, admission.Update, obj, old, updateOptions(r))
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return nil, false, err
+	}
+	obj = q.Object
+	singleOwners(r, obj)
+	undo, err := s.begin(ctx, r, obj, old)
+	if err != nil {
+		return nil, false, err
+	}
+	e, err := s.replace(ctx, r, q, obj, cur)
+	if err != nil || r.DryRun {
+		undo(ctx)
+	}
+	return e, false, err
+}
+
+// makeMissing makes the object that a change of a missing object wants, if it may.
+func (s *Server) makeMissing(ctx context.Context, r *Request, c *change) (*view.Entry, error) {
+	if !c.create {
+		return nil, notFound(r)
+	}
+	obj, err := c.next(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if uid := obj.GetUID(); uid != "" {
+		return nil, apierrors.NewConflict(r.resource(), r.Name, errors.New("uid mismatch: the provided object specified uid "+
+			string(uid)+", and no existing object was found"))
+	}
+	if err := s.may(ctx, r, "create"); err != nil {
+		return nil, err
+	}
+	obj.SetResourceVersion("")
+	wipe(obj)
+	e, err := s.insert(ctx, r, obj, !c.owned)
+	if apierrors.IsAlreadyExists(err) && !r.DryRun { // somebody made it just now: start over with that
+		return nil, &store.ConflictError{At: s.acked.Load()}
+	}
+	return e, err
+}
+
+// may asks whether the caller may also do something else to the object of the request.
+func (s *Server) may(ctx context.Context, r *Request, verb string) error {
+	if s.Authorize == nil {
+		return nil
+	}
+	gvk := r.Kind.Info().GVK
+	a := &auth.Attributes{User: r.User, Verb: verb, Group: gvk.Group, Version: gvk.Version, Resource: r.Kind.Info().Plural,
+		Subresource: r.Sub, Namespace: r.Namespace, Name: r.Name}
+	d, reason, err := s.Authorize.Authorize(ctx, a)
+	if d == auth.Allow {
+		return nil
+	}
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return auth.Forbidden(a, reason)
+}
+
+// agrees checks what the caller knows of the object against what it is.
+func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
+	if err := placed(r, obj); err != nil {
+		return err
+	}
+	if uid := obj.GetUID(); uid != "" && uid != cur.Object.GetUID() {
+		return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(uid)+
+			", UID in object meta: "+string(cur.Object.GetUID())))
+	}
+	rev, err := parseRevision(obj.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	if rev != 0 && rev != cur.Rev {
+		return conflict(r)
+	}
+	return nil
+}
+
+// untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of
+// old if it came without.
+func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
+	if obj.GetManagedFields() == nil {
+		obj.SetManagedFields(old.GetManagedFields())
+	}
+	return same(r.Kind, obj, old)
+}
+
+// replace takes a changed object through the remaining checks and stores it.
+func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
+	k, old := r.Kind, cur.Object
+	k.SetDefaults(obj)
+	s.settle(r, obj, old)
+	if errs := append(checkMeta(k, obj, old), k.Check(r.Sub, obj, old)...); len(errs) > 0 {
+		return nil, invalid(r, obj.GetName(), errs)
+	}
+	for _, text := range k.Warnings(obj, old) {
+		r.warn(text)
+	}
+	q.Object = obj
+	if err := s.Admission.Validate(ctx, q); err != nil {
+		return nil, err
+	}
+	if released(k, obj, old) {
+		return s.release(ctx, r, obj, cur)
+	}
+	if same(k, obj, old) {
+		return cur, nil
+	}
+	if r.DryRun {
+		obj.SetResourceVersion(old.GetResourceVersion())
+		return view.NewEntry(k, cur.Rev, obj), nil
+	}
+	e, err := s.put(ctx, k, obj, cur.Rev, k.Expiry(obj))
+	if err == nil {
+		s.changed(ctx, r, old, e.Object)
+	}
+	return e, err
+}
+
+// settle restores from old what this path may not change, and counts the generation on.
+func (s *Server) settle(r *Request, obj, old resource.Object) {
+	k := r.Kind
+	keep(obj, old)
+	sub := r.Sub
+	if sub == "scale" {
+		sub = ""
+	}
+	k.Settle(sub, obj, old)
+	if k.Info().Generation && sub != "status" && respecified(k, obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// own records in obj who owns its fields. It runs before admission: what admission adds has no owner.
+func (s *Server) own(ctx context.Context, r *Request, old, obj resource.Object) error {
+	if s.Fields == nil {
+		return nil
+	}
+	spoken, err := s.spoken(ctx, r, obj)
+	if err != nil {
+		return err
+	}
+	var before resource.Object
+	if old != nil {
+		if before, err = s.spoken(ctx, r, old); err != nil {
+			return err
+		}
+	}
+	if err := s.Fields.Update(s.write(r), before, spoken); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if spoken != obj {
+		obj.SetManagedFields(spoken.GetManagedFields())
+	}
+	return nil
+}
+
+// spoken is the object in the version that the caller speaks. It may share memory with obj.
+func (s *Server) spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
+	gvk := r.spoken()
+	if gvk == r.Kind.Info().GVK {
+		return obj, nil
+	}
+	out, err := r.Kind.ConvertTo(ctx, obj, gvk)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return out, nil
+}

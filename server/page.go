@@ -1,0 +1,74 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	pageVersion = "meta.k8s.io/v1"
+	anyRevision = -1 // in a token: go on at whatever is newest, as the revision of the first page is gone
+)
+
+// A place is where a list goes on: what a continue token says. The form is upstream's, so that a client may
+// go on with a list after the server was exchanged.
+type place struct {
+	Version string `json:"v"`
+	Rev     int64  `json:"rv"`
+	Start   string `json:"start"` // first key of the next page, without the prefix
+}
+
+// token encodes the place behind the object with the key, relative to the prefix of the list.
+func token(rev int64, key string) string {
+	b, err := json.Marshal(place{Version: pageVersion, Rev: rev, Start: key + "\x00"})
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// parseToken decodes a continue token. The key is the one after which the next page starts.
+func parseToken(s string) (rev int64, after string, err error) {
+	bad := func(why any) (int64, string, error) {
+		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", why))
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return bad(err)
+	}
+	var p place
+	if err := json.Unmarshal(b, &p); err != nil {
+		return bad(err)
+	}
+	switch {
+	case p.Version != pageVersion:
+		return bad("server does not recognize this encoded version " + p.Version)
+	case p.Rev == 0 || p.Rev < anyRevision:
+		return bad("incorrect encoded start resourceVersion (version " + pageVersion + ")")
+	case p.Start == "":
+		return bad("encoded start key empty (version " + pageVersion + ")")
+	case path.Clean("/"+strings.TrimPrefix(p.Start, "/")) != "/"+strings.TrimPrefix(p.Start, "/"):
+		return bad(p.Start)
+	}
+	return p.Rev, strings.TrimSuffix(strings.TrimPrefix(p.Start, "/"), "\x00"), nil
+}
+
+// parseRevision reads a resourceVersion; "" is 0.
+func parseRevision(v string) (int64, error) {
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 63)
+	if err != nil {
+		return 0, badRevision(v)
+	}
+	return int64(n), nil
+}
+
+func formatRevision(rev int64) string { return strconv.FormatInt(rev, 10) }

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// A patching is one patch on its way.
+type patching struct {
+	s     *Server
+	r     *Request
+	kind  types.PatchType
+	data  []byte
+	force bool
+}
+
+// Patch implements Operations. A patch that names no resourceVersion is applied again when the object changed
+// meanwhile; one that does is refused.
+func (s *Server) Patch(ctx context.Context, r *Request, pt types.PatchType, data []byte, force bool) (*view.Entry, bool, error) {
+	p := &patching{s: s, r: r, kind: pt, data: data, force: force}
+	if err := p.check(); err != nil {
+		return nil, false, err
+	}
+	c := &change{next: p.patched}
+	if pt == types.ApplyYAMLPatchType {
+		c.next, c.owned, c.create = p.applied, true, r.Sub == ""
+	}
+	if r.Sub == "scale" {
+		e, err := s.patchScale(ctx, p, c)
+		return e, false, err
+	}
+	return s.modify(ctx, r, c)
+}
+
+func (p *patching) check() error {
+	accepted := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
+	switch p.kind {
+	case types.JSONPatchType, types.MergePatchType:
+		return nil
+	case types.StrategicMergePatchType:
+		if !p.r.Kind.Info().Custom {
+			return nil
+		}
+	case types.ApplyYAMLPatchType:
+		if p.r.Manager != "" {
+			return nil
+		}
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", field.ErrorList{
+			field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+		Reason:  metav1.StatusReasonUnsupportedMediaType,
+		Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %v", accepted)}}
+}
+
+// patched applies a JSON, merge or strategic patch.
+func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Object, error) {
+	doc, err := cur.JSON(ctx, p.r.spoken())
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	obj := p.r.Kind.New(p.r.spoken())
+	if doc, err = p.transform(doc, obj); err != nil {
+		return nil, err
+	}
+	strict, err := codec.UnmarshalJSON(doc, obj)
+	if err != nil {
+		return nil, apply.Unfit(p.data, err)
+	}
+	if err := p.strict(doc, strict); err != nil {
+		return nil, err
+	}
+	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {
+		return nil, err
+	}
+	return p.r.toHub(ctx, obj)
+}
+
+func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
+	switch p.kind {
+	case types.JSONPatchType:
+		return apply.JSONPatch(doc, p.data)
+	case types.MergePatchType:
+		return apply.MergePatch(doc, p.data)
+	}
+	return apply.Strategic(doc, p.data, obj)
+}
+
+// strict treats unknown and duplicate fields as the caller wishes.
+func (p *patching) strict(doc []byte, errs []error) error {
+	if p.r.Strict == FieldsIgnore {
+		return nil
+	}
+	if p.kind != types.JSONPatchType {
+		errs = append(apply.Duplicates(p.data), errs...)
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	if p.r.Strict == FieldsStrict {
+		return apply.Unfit(doc, runtime.NewStrictDecodingError(errs))
+	}
+	for _, err := range errs {
+		p.r.warn(err.Error())
+	}
+	return nil
+}
+
+// applied merges an applied configuration.
+func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Object, error) {
+	var old resource.Object
+	if cur != nil {
+		var err error
+		if old, err = p.s.spoken(ctx, p.r, cur.Object); err != nil {
+			return nil, err
+		}
+	}
+	obj, err := p.s.Fields.Apply(p.s.write(p.r), old, p.data, p.force)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.strict(p.data, nil); err != nil {
+		return nil, err
+	}
+	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {
+		return nil, err
+	}
+	if p.r.Sub == "scale" {
+		return obj, nil
+	}
+	return p.r.toHub(ctx, obj)
+}

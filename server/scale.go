@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	autoscaling "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// scales is the kind of scale subresources: entries of it encode themselves like any other.
+var scales = &resource.Def[*autoscaling.Scale]{GVK: autoscaling.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
+	Namespaced: true, Virtual: true}
+
+// ScaleOf returns the scale subresource of an object; ok is false for kinds without one.
+func ScaleOf(k resource.Kind, obj resource.Object) (sc *autoscaling.Scale, ok bool) {
+	v, ok := k.ScaleOf(obj)
+	if !ok {
+		return nil, false
+	}
+	sc = &autoscaling.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
+			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp()},
+		Spec:   autoscaling.ScaleSpec{Replicas: v.Replicas},
+		Status: autoscaling.ScaleStatus{Replicas: v.Current, Selector: v.Selector},
+	}
+	sc.SetGroupVersionKind(scales.GVK)
+	return sc, true
+}
+
+// scaleEntry is the scale subresource as an entry.
+func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
+	sc, ok := ScaleOf(r.Kind, obj)
+	if !ok {
+		return nil, notFound(r)
+	}
+	rev, _ := parseRevision(obj.GetResourceVersion())
+	return view.NewEntry(scales, rev, sc), nil
+}
+
+// updateScale implements Update of the scale subresource.
+func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
+	sc, ok := obj.(*autoscaling.Scale)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected input object type to be Scale, but %T", obj))
+	}
+	if err := placed(r, sc); err != nil {
+		return nil, err
+	}
+	if err := named(r, sc); err != nil {
+		return nil, err
+	}
+	return s.rescale(ctx, r, func(context.Context, *autoscaling.Scale) (*autoscaling.Scale, error) { return sc, nil })
+}
+
+// patchScale implements Patch of the scale subresource.
+func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.Entry, error) {
+	if c.owned {
+		apply := c.next
+		c.create = false
+		c.next = func(ctx context.Context, cur *view.Entry) (resource.Object, error) {
+			obj, err := apply(ctx, cur)
+			if err == nil {
+				err = checkScale(p.r, obj)
+			}
+			return obj, err
+		}
+		e, _, err := s.modify(ctx, p.r, c)
+		if err != nil {
+			return nil, err
+		}
+		return scaleEntry(p.r, e.Object)
+	}
+	return s.rescale(ctx, p.r, p.patchedScale)
+}
+
+func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*autoscaling.Scale, error) {
+	doc, err := codec.MarshalJSON(sc)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	next := &autoscaling.Scale{}
+	if doc, err = p.transform(doc, next); err != nil {
+		return nil, err
+	}
+	strict, err := codec.UnmarshalJSON(doc, next)
+	if err != nil {
+		return nil, apply.Unfit(p.data, err)
+	}
+	if err := p.strict(doc, strict); err != nil {
+		return nil, err
+	}
+	return next, apply.CheckName(next, p.r.scope(), p.r.Name)
+}
+
+// rescale changes an object through its scale.
+func (s *Server) rescale(ctx context.Context, r *Request,
+	next func(context.Context, *autoscaling.Scale) (*autoscaling.Scale, error)) (*view.Entry, error) {
+	e, _, err := s.modify(ctx, r, &change{next: func(ctx context.Context, cur *view.Entry) (resource.Object, error) {
+		sc, ok := ScaleOf(r.Kind, cur.Object)
+		if !ok {
+			return nil, notFound(r)
+		}
+		want, err := next(ctx, sc)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkReplicas(r, want.Spec.Replicas); err != nil {
+			return nil, err
+		}
+		obj := resource.Clone(cur.Object)
+		obj.SetResourceVersion(want.ResourceVersion)
+		if want.UID != "" {
+			obj.SetUID(want.UID)
+		}
+		r.Kind.SetScale(obj, want.Spec.Replicas)
+		return obj, nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return scaleEntry(r, e.Object)
+}
+
+func checkScale(r *Request, obj resource.Object) error {
+	v, ok := r.Kind.ScaleOf(obj)
+	if !ok {
+		return notFound(r)
+	}
+	return checkReplicas(r, v.Replicas)
+}
+
+func checkReplicas(r *Request, n int32) error {
+	if n >= 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(scales.GVK.GroupKind(), r.Name, field.ErrorList{
+		field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
+}

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"context"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// Update implements Operations. An object with a resourceVersion replaces only that very state; one without
+// replaces whatever is there.
+func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, bool, error) {
+	if r.Sub == "scale" {
+		e, err := s.updateScale(ctx, r, obj)
+		return e, false, err
+	}
+	if err := placed(r, obj); err != nil {
+		return nil, false, err
+	}
+	if err := named(r, obj); err != nil {
+		return nil, false, err
+	}
+	hub, err := r.toHub(ctx, obj)
+	if err != nil {
+		return nil, false, err
+	}
+	singleOwners(r, hub)
+	return s.modify(ctx, r, &change{
+		create: r.Kind.Info().CreateOnUpdate && r.Sub == "",
+		next: func(context.Context, *view.Entry) (resource.Object, error) {
+			return resource.Clone(hub), nil
+		},
+	})
+}

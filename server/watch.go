@@ -1,0 +1,220 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+const (
+	minWatch      = 30 * time.Minute // an unbounded watch ends after this to twice this
+	bookmarkEvery = time.Minute
+	lastBookmark  = 2 * time.Second // before a watch times out
+	initialBatch  = 500             // events of the initial state that are handed over together
+)
+
+// A watch is one call of Watch.
+type watch struct {
+	s         *Server
+	choice    *choice
+	kind      resource.Kind
+	cursor    *view.Cursor
+	bookmarks bool
+	told      int64 // resourceVersion that the caller knows by now
+	f         func([]Event) error
+}
+
+// Watch implements Operations. A watch that the view's history can't serve fails with 410, before the first
+// event or in the middle, when its reader was too slow.
+func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error {
+	if opts == nil {
+		opts = &metav1.ListOptions{}
+	}
+	if err := checkListOptions(opts, true); err != nil {
+		return err
+	}
+	c, err := choose(r, opts)
+	if err != nil {
+		return err
+	}
+	w := &watch{s: s, choice: c, kind: r.Kind, bookmarks: opts.AllowWatchBookmarks, f: f}
+	initial, err := w.start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	if initial != nil {
+		if err := w.replay(initial, opts.SendInitialEvents != nil && w.bookmarks); err != nil {
+			return err
+		}
+	}
+	return w.run(ctx, length(opts))
+}
+
+// length is how long the watch may last.
+func length(opts *metav1.ListOptions) time.Duration {
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
+		return time.Duration(min(*opts.TimeoutSeconds, int64(24*time.Hour/time.Second))) * time.Second
+	}
+	return minWatch + rand.N(minWatch)
+}
+
+// start places the cursor. The snapshot is what to tell as initial events; nil when the caller wants none.
+func (w *watch) start(ctx context.Context, opts *metav1.ListOptions) (*view.Snapshot, error) {
+	rev, err := parseRevision(opts.ResourceVersion)
+	if err != nil {
+		return nil, plain(err.Error()) // upstream answers a watch so
+	}
+	state := rev == 0
+	if opts.SendInitialEvents != nil {
+		state = *opts.SendInitialEvents
+	}
+	if !state && rev > 0 {
+		w.cursor, w.told = w.s.View.Cursor(rev, w.kind), rev
+		return nil, nil
+	}
+	snap, err := w.s.notOlder(ctx, opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	w.cursor, w.told = w.s.View.CursorAt(snap, w.kind), snap.Rev()
+	if !state {
+		return nil, nil
+	}
+	return snap, nil
+}
+
+// replay tells the state of the snapshot as ADDED events.
+func (w *watch) replay(snap *view.Snapshot, end bool) error {
+	var events []Event
+	for e := range w.choice.from(snap, "") {
+		if !w.choice.holds(e.Object) {
+			continue
+		}
+		events = append(events, Event{Type: Added, Entry: e, Rev: e.Rev})
+		if len(events) == initialBatch {
+			if err := w.f(events); err != nil {
+				return err
+			}
+			events = nil
+		}
+	}
+	if end {
+		events = append(events, Event{Type: Bookmark, Rev: snap.Rev(), Initial: true})
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return w.f(events)
+}
+
+// run tells changes until the time is over.
+func (w *watch) run(ctx context.Context, lasts time.Duration) error {
+	end := time.NewTimer(lasts)
+	defer end.Stop()
+	mark := time.NewTimer(nextBookmark(lasts))
+	defer mark.Stop()
+	deadline := time.Now().Add(lasts)
+	if err := w.drain(); err != nil {
+		return err
+	}
+	if err := w.f(nil); err != nil { // the watch stands, even when nothing has happened yet
+		return err
+	}
+	for {
+		select {
+		case <-w.cursor.Changed():
+			if err := w.drain(); err != nil {
+				return err
+			}
+		case <-mark.C:
+			if err := w.bookmark(); err != nil {
+				return err
+			}
+			mark.Reset(nextBookmark(time.Until(deadline)))
+		case <-end.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// nextBookmark is when to send the next one: in about a minute, but once shortly before the end.
+func nextBookmark(left time.Duration) time.Duration {
+	pause := bookmarkEvery - rand.N(bookmarkEvery/4)
+	if last := left - lastBookmark; last > 0 && last < pause {
+		return last
+	}
+	return pause
+}
+
+// drain tells all changes that are there.
+func (w *watch) drain() error {
+	for {
+		b, err := w.cursor.TryNext()
+		if errors.Is(err, view.ErrExpired) {
+			return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+		}
+		if err != nil {
+			return w.s.storeError(err, "watch")
+		}
+		if len(b.Changes) == 0 {
+			return nil
+		}
+		if events := w.events(b.Changes); len(events) > 0 {
+			if err := w.f(events); err != nil {
+				return err
+			}
+			w.told = events[len(events)-1].Rev
+		}
+	}
+}
+
+func (w *watch) events(changes []view.Change) []Event {
+	var events []Event
+	for i := range changes {
+		if e, ok := w.event(&changes[i]); ok {
+			if events == nil {
+				events = make([]Event, 0, len(changes)-i)
+			}
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// event says what a change is to the watcher: an object that comes to be chosen is added, one that no longer
+// is deleted.
+func (w *watch) event(c *view.Change) (Event, bool) {
+	is := c.New != nil && w.choice.holds(c.New.Object)
+	was := c.Old != nil && w.choice.holds(c.Old.Object)
+	switch {
+	case is && was:
+		return Event{Type: Modified, Entry: c.New, Rev: c.Rev}, true
+	case is:
+		return Event{Type: Added, Entry: c.New, Rev: c.Rev}, true
+	case was:
+		return Event{Type: Deleted, Entry: c.Last(), Rev: c.Rev}, true
+	}
+	return Event{}, false
+}
+
+// bookmark tells how far the watch has come, if that is news.
+func (w *watch) bookmark() error {
+	if !w.bookmarks {
+		return nil
+	}
+	rev := w.cursor.Revision()
+	if rev <= w.told {
+		return nil
+	}
+	w.told = rev
+	return w.f([]Event{{Type: Bookmark, Rev: rev}})
+}
