@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// readBody reads the whole body, up to the limit.
+func (s *surface) readBody(r *http.Request) ([]byte, error) {
+	limit := s.cfg.MaxBody
+	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	var b bytes.Buffer
+	if r.ContentLength > 0 {
+		b.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request body: %v", err))
+	}
+	if int64(b.Len()) > limit {
+		return nil, tooLarge
+	}
+	return b.Bytes(), nil
+}
+
+// typeMeta is what a body says it is.
+type typeMeta struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
+// duplicate in it is treated as the validation says.
+func decode(f format, data []byte, obj resource.Object, custom bool, v server.FieldValidation, warn func(string)) error {
+	want := obj.GetObjectKind().GroupVersionKind()
+	if f == asProto {
+		return decodeProto(data, obj, want)
+	}
+	doc, strict, err := data, []error(nil), error(nil)
+	if f == asYAML {
+		if doc, strict, err = codec.FromYAML(data); err != nil {
+			return unrecognized(want, err, data)
+		}
+	}
+	if custom {
+		if err := mustSayKind(doc, want); err != nil {
+			return err
+		}
+	}
+	more, err := codec.UnmarshalJSON(doc, obj)
+	if err != nil {
+		return undecodable(doc, want, err)
+	}
+	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
+		if err := settleKind(obj, got, want); err != nil {
+			return err
+		}
+	}
+	return judge(append(strict, more...), v, warn)
+}
+
+// judge refuses, reports or ignores strict decoding errors.
+func judge(strict []error, v server.FieldValidation, warn func(string)) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	switch v {
+	case server.FieldsIgnore:
+	case server.FieldsStrict:
+		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(strict).Error())
+	default:
+		for _, err := range strict {
+			warn(err.Error())
+		}
+	}
+	return nil
+}
+
+// settleKind accepts an empty apiVersion or kind and refuses a wrong one.
+func settleKind(obj resource.Object, got, want schema.GroupVersionKind) error {
+	if got.Kind == "" {
+		got.Kind = want.Kind
+	}
+	if got.GroupVersion().Empty() {
+		got.Group, got.Version = want.Group, want.Version
+	}
+	if got != want {
+		return wrongKind(got, want)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(want)
+	return nil
+}
+
+func wrongKind(got, want schema.GroupVersionKind) error {
+	if got.Kind != want.Kind {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: no kind %q is registered for version %q as a %s",
+			got.Kind, got.Version, want.Kind, got.Kind, got.GroupVersion(), want.Kind))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+		got.GroupVersion(), want.GroupVersion()))
+}
+
+func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind) error {
+	gvk, _, err := codec.OpenEnvelope(data)
+	if err != nil {
+		return unrecognized(want, err, data)
+	}
+	if gvk != want && !gvk.Empty() {
+		if err := settleKind(obj, gvk, want); err != nil {
+			return err
+		}
+	}
+	if err := codec.UnmarshalProto(data, obj); err != nil {
+		return handledAs(want, want, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(want)
+	return nil
+}
+
+// mustSayKind holds custom resources to naming their type.
+func mustSayKind(doc []byte, want schema.GroupVersionKind) error {
+	var t typeMeta
+	if err := json.Unmarshal(doc, &t); err != nil {
+		return undecodable(doc, want, err)
+	}
+	switch {
+	case t.Kind == "":
+		return unrecognized(want, runtime.NewMissingKindErr(string(doc)), doc)
+	case t.APIVersion == "":
+		return unrecognized(want, runtime.NewMissingVersionErr(string(doc)), doc)
+	}
+	return nil
+}
+
+// undecodable explains JSON that does not fit, by the type that it claims to be.
+func undecodable(doc []byte, want schema.GroupVersionKind, err error) error {
+	var t typeMeta
+	if json.Unmarshal(doc, &t) != nil {
+		return unrecognized(want, fmt.Errorf("couldn't get version/kind; json parse error: %w", err), doc)
+	}
+	got := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
+	if got.Kind == "" {
+		return unrecognized(want, err, doc)
+	}
+	if got != want && !got.GroupVersion().Empty() {
+		return wrongKind(got, want)
+	}
+	return handledAs(got, want, err)
+}
+
+func handledAs(got, want schema.GroupVersionKind, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, want.Version, want.Kind, err))
+}
+
+func unrecognized(want schema.GroupVersionKind, err error, data []byte) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		want.Kind, err, summary(data)))
+}
+
+// summary shows the beginning of a body in hexadecimal.
+func summary(data []byte) string {
+	const shown = 30
+	if len(data) == 0 {
+		return "<empty>"
+	}
+	if len(data) > shown {
+		return hex.EncodeToString(data[:shown]) + " ..."
+	}
+	return hex.EncodeToString(data)
+}
+
+// sameName holds a body to the name and namespace of the URL.
+func sameName(obj resource.Object, ns, name string) error {
+	switch {
+	case obj.GetName() == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: %v",
+			name, errors.New("name must be provided")))
+	case obj.GetName() != name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), name))
+	case ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns:
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", obj.GetNamespace(), ns))
+	}
+	return nil
+}

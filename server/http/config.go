@@ -1,0 +1,130 @@
+// Package httpapi puts the wire in front of server.Operations: URLs, media types, tables, watch streams,
+// discovery, health and the streams to node agents. It decides nothing about objects; whatever is stored,
+// defaulted or refused is the front door's business.
+//
+// A request passes, in this order: panic recovery, request info, limits, authentication, impersonation,
+// authorization, dispatch. Every failure is a metav1.Status in the media type the client asked for.
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// Config holds what the wire needs. Ops, Kinds, Authn and Authz are required; the zero value of the rest is usable.
+type Config struct {
+	Ops   server.Operations
+	Kinds *resource.Set
+	Authn auth.Authenticator
+	Authz auth.Authorizer
+
+	NoAnonymous bool          // refuse requests without credentials instead of treating them as system:anonymous
+	Version     *version.Info // nil: DefaultVersion()
+	OpenAPI     Docs          // nil: the documents are not served
+	Issuer      Issuer        // nil: no service account issuer discovery
+	Nodes       Nodes         // nil: log, exec and the like answer 503
+	Dial        DialFunc      // reaches pods and services for the proxy subresources; nil: the host's network
+	Groups      GroupSource   // aggregated groups that other servers answer; nil: none
+	Delegate    http.Handler  // gets requests that Groups claims; nil: 503
+	// Connect admits a connection to a subresource before it is made (admission CONNECT); nil: all are welcome.
+	Connect func(ctx context.Context, r *server.Request, opts runtime.Object) error
+
+	Address  string                  // host:port told to clients in /api
+	Live     []Check                 // /livez; Ready includes them
+	Ready    []Check                 // /readyz and /healthz
+	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
+	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
+
+	MaxReads   int           // concurrent short reads; 0: 400
+	MaxWrites  int           // concurrent short writes; 0: 200
+	MaxBody    int64         // bytes; 0: 3 MiB
+	Timeout    time.Duration // of requests that are not streams; 0: 60 s
+	WriteStall time.Duration // how long a stream's client may take no bytes; 0: 30 s
+}
+
+// A Check is one named health check. Run returns nil when all is well.
+type Check struct {
+	Name string
+	Run  func(ctx context.Context) error
+}
+
+// Docs serves the OpenAPI documents; package openapi implements it. Documents are shared and must not be changed.
+type Docs interface {
+	// Index is the /openapi/v3 document: path → hash.
+	Index() (map[string]string, error)
+	// V3 is the document of one path ("api/v1", "apis/apps/v1") as JSON; found is false for unknown paths.
+	V3(path string) (doc []byte, found bool, err error)
+	// V3Proto is the same as protobuf.
+	V3Proto(path string) (doc []byte, found bool, err error)
+	// V2JSON is /openapi/v2; V2Proto its protobuf form.
+	V2JSON() ([]byte, error)
+	V2Proto() ([]byte, error)
+}
+
+// Issuer serves the public side of service account tokens.
+type Issuer interface {
+	// Configuration is the OpenID discovery document.
+	Configuration() ([]byte, error)
+	// Keys is the JSON web key set.
+	Keys() ([]byte, error)
+}
+
+// Nodes finds the agents of nodes.
+type Nodes interface {
+	// Endpoint returns the base URL of the node's agent and the transport that trusts and is trusted by it. Dial
+	// opens a connection (TLS included) to the agent, for upgrades.
+	Endpoint(ctx context.Context, node string) (Endpoint, error)
+}
+
+// An Endpoint is where a node agent listens.
+type Endpoint struct {
+	URL       string // https://10.0.0.1:10250
+	Transport http.RoundTripper
+	Dial      func(ctx context.Context) (net.Conn, error)
+}
+
+// DialFunc opens a connection from the server to a pod or service address.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// GroupSource names the API groups that other servers answer (aggregation).
+type GroupSource interface {
+	// Claims says that the group version is answered by another server.
+	Claims(gv schema.GroupVersion) bool
+	// Groups returns the claimed groups for discovery.
+	Groups() []Group
+}
+
+func (c *Config) fill() {
+	if c.Version == nil {
+		c.Version = DefaultVersion()
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	c.MaxReads = orInt(c.MaxReads, 400)
+	c.MaxWrites = orInt(c.MaxWrites, 200)
+	c.MaxBody = orInt(c.MaxBody, 3<<20)
+	c.Timeout = orInt(c.Timeout, time.Minute)
+	c.WriteStall = orInt(c.WriteStall, 30*time.Second)
+}
+
+func orInt[T ~int | ~int64](v, or T) T {
+	if v == 0 {
+		return or
+	}
+	return v
+}

@@ -1,0 +1,172 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// call is one request for a resource on its way through a verb.
+type call struct {
+	*surface
+	w     *recorder
+	r     *http.Request
+	info  *info
+	user  *auth.User
+	kind  resource.Kind
+	facts *resource.Info
+	gvk   schema.GroupVersionKind
+	out   schema.GroupVersionKind // of the bodies: gvk, unless a subresource has its own
+	sub   resource.SubInfo
+	acc   accepted
+	warn  warnings
+}
+
+// dispatch finds the code for an authorized request.
+func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
+	if !i.Resource {
+		s.page(w, r, i)
+		return
+	}
+	kind, gvk, ok := s.cfg.Kinds.Resource(i.gvr())
+	if !ok {
+		s.unknown(w, r, i)
+		return
+	}
+	c := &call{surface: s, w: w, r: r, info: i, user: user, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
+	c.warn.h = w.Header()
+	if text, ok := deprecated[i.gvr()]; ok {
+		c.warn.add(text)
+	}
+	if old, ok := kind.(interface {
+		Deprecation(schema.GroupVersionKind) string
+	}); ok {
+		c.warn.add(old.Deprecation(gvk))
+	}
+	if err := c.route(); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// unknown answers for resources that no kind serves: another server's, or nobody's.
+func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
+	switch {
+	case s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv()):
+		s.delegate(w, r)
+	case i.Group == "" || s.docs.builtin(s.cfg.Kinds, i.Group):
+		s.fail(w, r, generic(http.StatusNotFound))
+	default:
+		notFoundPage(w)
+	}
+}
+
+func (s *surface) delegate(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Delegate == nil {
+		s.fail(w, r, apierrors.NewServiceUnavailable("the API group is served by another server, which is not connected"))
+		return
+	}
+	s.cfg.Delegate.ServeHTTP(w, r)
+}
+
+// route finds the verb's code. A path that exists for other methods only is 405, one that exists for none 404.
+func (c *call) route() error {
+	methods := c.methods()
+	if len(methods) == 0 {
+		return generic(http.StatusNotFound)
+	}
+	if !slices.Contains(methods, c.r.Method) {
+		c.w.Header().Set("Allow", strings.Join(methods, ", "))
+		return generic(http.StatusMethodNotAllowed)
+	}
+	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
+		return apierrors.NewMethodNotSupported(c.gr(), "watch")
+	}
+	if c.info.Sub != "" && c.streamed() {
+		return c.stream()
+	}
+	if !c.sub.GVK.Empty() {
+		c.out = c.sub.GVK
+	}
+	if !c.facts.Custom && !routable(c.r.Header.Get("Accept"), true) {
+		return generic(http.StatusNotAcceptable)
+	}
+	var ok bool
+	c.acc, ok = negotiate(c.r.Header.Get("Accept"), !c.facts.Custom, c.allows)
+	if !ok {
+		return notAcceptable(!c.facts.Custom)
+	}
+	c.acc.pretty = c.acc.pretty || wantsPretty(c.r)
+	return c.perform()
+}
+
+// gr is the resource in the group that the caller named.
+func (c *call) gr() schema.GroupResource { return c.info.gr() }
+
+// methods are those that the path is served for.
+func (c *call) methods() []string {
+	i := c.info
+	across := c.facts.Namespaced && i.Namespace == ""
+	if across && i.Name != "" || !c.facts.Namespaced && i.Namespace != "" && i.Res != "namespaces" {
+		return nil // an object without its namespace, or one with a namespace too many
+	}
+	verbs := c.facts.Verbs
+	if i.Sub != "" {
+		var ok bool
+		if c.sub, ok = c.facts.Sub(i.Sub); !ok || (len(i.Rest) > 0 && i.Sub != "proxy") {
+			return nil
+		}
+		if i.Sub == "proxy" {
+			return anyMethod
+		}
+		return methodsOf(c.sub.Verbs, subMethods)
+	}
+	if i.Name != "" {
+		return methodsOf(verbs, objectMethods)
+	}
+	if across {
+		return methodsOf(verbs, acrossMethods)
+	}
+	return methodsOf(verbs, collectionMethods)
+}
+
+var (
+	objectMethods = []method{{"delete", http.MethodDelete}, {"get", http.MethodGet}, {"patch", http.MethodPatch},
+		{"update", http.MethodPut}}
+	subMethods        = append([]method{{"create", http.MethodPost}}, objectMethods...)
+	collectionMethods = []method{{"deletecollection", http.MethodDelete}, {"list", http.MethodGet}, {"create", http.MethodPost}}
+	acrossMethods     = []method{{"list", http.MethodGet}}
+	anyMethod         = []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch,
+		http.MethodPost, http.MethodPut}
+)
+
+type method struct{ verb, name string }
+
+func methodsOf(verbs []string, table []method) (list []string) {
+	for _, m := range table {
+		if slices.Contains(verbs, m.verb) {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// request is the call as the front door wants it.
+func (c *call) request() *server.Request {
+	return &server.Request{User: c.user, Kind: c.kind, GVK: c.gvk, Namespace: c.namespace(), Name: c.info.Name,
+		Sub: c.info.Sub, Agent: c.r.UserAgent(), Strict: server.FieldsWarn, Warn: c.warn.add}
+}
+
+// namespace is that of the object: the URL of a Namespace names none.
+func (c *call) namespace() string {
+	if !c.facts.Namespaced {
+		return ""
+	}
+	return c.info.Namespace
+}

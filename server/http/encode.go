@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// entry answers with one object, from the encoding that the entry keeps.
+func (c *call) entry(code int, e *view.Entry) error {
+	ctx := c.r.Context()
+	switch {
+	case c.acc.as != "":
+		obj, err := e.Kind.ConvertTo(ctx, e.Object, c.out)
+		if err != nil {
+			return err
+		}
+		return c.shaped(code, e.Kind, obj)
+	case c.acc.format == asProto:
+		raw, err := e.RawProto(ctx, c.out)
+		if err != nil {
+			return err
+		}
+		head, tail := envelope(c.out, len(raw))
+		c.surface.write(c.w, c.r, code, codec.Protobuf, head, raw, tail)
+		return nil
+	}
+	doc, err := e.JSON(ctx, c.out)
+	if err != nil {
+		return err
+	}
+	c.document(c.w, c.r, c.acc, code, doc)
+	return nil
+}
+
+// entries answers with a list.
+func (c *call) entries(l *server.List) error {
+	switch {
+	case c.acc.as != "":
+		return c.shapedList(l)
+	case c.acc.format == asProto:
+		return c.protoList(l)
+	}
+	return c.jsonList(l)
+}
+
+func (l listOf) meta() metav1.ListMeta {
+	m := metav1.ListMeta{Continue: l.Continue, RemainingItemCount: l.Remaining}
+	if l.Revision != 0 {
+		m.ResourceVersion = strconv.FormatInt(l.Revision, 10)
+	}
+	return m
+}
+
+type listOf struct{ *server.List }
+
+func (c *call) listGVK() schema.GroupVersionKind {
+	return c.gvk.GroupVersion().WithKind(c.facts.ListKind)
+}
+
+// jsonList strings the items' encodings together. Those of built-in kinds lose their apiVersion and kind, which
+// the list implies; custom resources keep them, as upstream has it.
+func (c *call) jsonList(l *server.List) error {
+	head, err := c.listHead(l)
+	if err != nil {
+		return err
+	}
+	cut := []byte(`{"kind":"` + c.gvk.Kind + `","apiVersion":"` + c.gvk.GroupVersion().String() + `",`)
+	parts := make([][]byte, 1, 2*len(l.Entries)+2)
+	parts[0] = head
+	open, between := []byte("{"), []byte(",")
+	openNext := []byte(",{")
+	for i, e := range l.Entries {
+		doc, err := e.JSON(c.r.Context(), c.gvk)
+		if err != nil {
+			return err
+		}
+		rest, bare := doc, false
+		if !c.facts.Custom {
+			rest, bare = bytes.CutPrefix(doc, cut)
+		}
+		switch {
+		case bare && i == 0:
+			parts = append(parts, open)
+		case bare:
+			parts = append(parts, openNext)
+		case i > 0:
+			parts = append(parts, between)
+		}
+		parts = append(parts, rest)
+	}
+	parts = append(parts, []byte("]}"))
+	if c.acc.pretty || c.acc.format == asYAML {
+		c.document(c.w, c.r, c.acc, http.StatusOK, bytes.Join(parts, nil))
+		return nil
+	}
+	c.surface.write(c.w, c.r, http.StatusOK, codec.JSON, append(parts, newline)...)
+	return nil
+}
+
+// listHead is the list up to its first item.
+func (c *call) listHead(l *server.List) ([]byte, error) {
+	meta, err := codec.MarshalJSON(listOf{l}.meta())
+	if err != nil {
+		return nil, err
+	}
+	gvk := c.listGVK()
+	head := `{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `","metadata":`
+	return append(append([]byte(head), meta...), `,"items":[`...), nil
+}
+
+// protoList assembles the message by hand: every list type has its metadata in field 1 and the items in field 2.
+func (c *call) protoList(l *server.List) error {
+	meta := listOf{l}.meta()
+	raw, err := meta.Marshal()
+	if err != nil {
+		return err
+	}
+	first := appendVarint([]byte{0x0a}, len(raw))
+	first = append(first, raw...)
+	size := len(first)
+	parts := make([][]byte, 2, 2*len(l.Entries)+3)
+	parts[1] = first
+	tags := make([]byte, 0, 6*len(l.Entries))
+	for _, e := range l.Entries {
+		item, err := e.RawProto(c.r.Context(), c.gvk)
+		if err != nil {
+			return err
+		}
+		from := len(tags)
+		tags = appendVarint(append(tags, 0x12), len(item))
+		size += len(tags) - from + len(item)
+		parts = append(parts, tags[from:len(tags):len(tags)], item)
+	}
+	head, tail := envelope(c.listGVK(), size)
+	parts[0] = head
+	c.surface.write(c.w, c.r, http.StatusOK, codec.Protobuf, append(parts, tail)...)
+	return nil
+}

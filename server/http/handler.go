@@ -1,0 +1,206 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/auth"
+)
+
+// surface is the handler: the configuration and what is derived from it.
+type surface struct {
+	cfg     Config
+	reads   chan struct{}
+	writes  chan struct{}
+	meter   *meter
+	docs    discovery
+	streams streams
+}
+
+// Handler is the HTTP surface. It is safe for concurrent use.
+type Handler struct{ s *surface }
+
+// New returns the handler for the configuration. It starts nothing.
+func New(cfg Config) *Handler {
+	cfg.fill()
+	s := &surface{cfg: cfg}
+	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
+	s.meter = newMeter(cfg.Registry)
+	return &Handler{s: s}
+}
+
+// Close ends all streams (watches, logs, proxied connections); new requests are refused. It may be called twice.
+func (h *Handler) Close() { h.s.streams.close() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := h.s
+	start := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	head := w.Header()
+	head.Set("Audit-Id", auditID(r))
+	head.Set("Cache-Control", "no-cache, private")
+	i, err := parse(r)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(rec, r, p)
+		}
+		s.meter.observe(i, rec, start)
+	}()
+	if err != nil {
+		s.fail(rec, r, err)
+		return
+	}
+	s.admit(rec, r, i)
+}
+
+// panicked turns a panic into an answer if there is still one to give.
+func (s *surface) panicked(rec *recorder, r *http.Request, p any) {
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	slog.Error("request panicked", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if rec.code == 0 {
+		s.fail(rec, r, apierrors.NewInternalError(errors.New("this request caused the server to panic; see its log")))
+		return
+	}
+	panic(http.ErrAbortHandler) // a half answer must not look whole
+}
+
+// admit holds the request to the limits, then finds out who asks and whether it may.
+func (s *surface) admit(w *recorder, r *http.Request, i *info) {
+	if i.Resource && s.streams.closed() {
+		w.Header().Set("Connection", "close")
+		s.fail(w, r, apierrors.NewServiceUnavailable("the server is shutting down"))
+		return
+	}
+	user, ok := s.authenticate(w, r)
+	if !ok {
+		return
+	}
+	if user, ok = s.impersonate(w, r, user); !ok {
+		return
+	}
+	ctx, leave, ok := s.enter(w, r, i, user)
+	if !ok {
+		return
+	}
+	defer leave()
+	r = r.WithContext(ctx)
+	if !s.authorize(w, r, i, user) {
+		return
+	}
+	s.dispatch(w, r, i, user)
+}
+
+func (s *surface) authenticate(w http.ResponseWriter, r *http.Request) (*auth.User, bool) {
+	user, ok, err := s.cfg.Authn.Authenticate(r)
+	switch {
+	case err == nil && ok:
+		r.Header.Del("Authorization") // no part further in may see or pass on the secret
+		return user, true
+	case err == nil && !s.cfg.NoAnonymous:
+		return &auth.User{Name: auth.Anonymous, Groups: []string{auth.GroupUnauthed}}, true
+	case err != nil:
+		slog.Debug("request with wrong credentials", "path", r.URL.Path, "err", err)
+	}
+	s.fail(w, r, apierrors.NewUnauthorized("Unauthorized"))
+	return nil, false
+}
+
+// authorize asks whether the user may do what the URL says.
+func (s *surface) authorize(w http.ResponseWriter, r *http.Request, i *info, user *auth.User) bool {
+	a := attributes(i, user)
+	d, reason, err := s.cfg.Authz.Authorize(r.Context(), a)
+	if d == auth.Allow {
+		return true
+	}
+	if err != nil && d == auth.NoOpinion && reason == "" {
+		slog.Debug("authorization failed", "user", user.Name, "path", r.URL.Path, "err", err)
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	s.fail(w, r, forbidden(a, reason))
+	return false
+}
+
+func attributes(i *info, user *auth.User) *auth.Attributes {
+	a := &auth.Attributes{User: user, Verb: i.Verb, Path: i.Path}
+	if !i.Resource {
+		return a
+	}
+	a.Path = ""
+	a.Group, a.Version, a.Resource, a.Subresource = i.Group, i.Version, i.Res, i.Sub
+	a.Namespace, a.Name = i.Namespace, i.named()
+	a.LabelSelector, a.FieldSelector = i.List.LabelSelector, i.List.FieldSelector
+	return a
+}
+
+// enter takes a place among the requests in flight and sets the time limit. Streams have neither, but end when
+// the server does.
+func (s *surface) enter(w http.ResponseWriter, r *http.Request, i *info, user *auth.User) (context.Context, func(), bool) {
+	if i.longRunning() {
+		ctx, leave := s.streams.join(r.Context())
+		return ctx, leave, true
+	}
+	room := s.writes
+	if i.Verb == "get" || i.Verb == "list" || i.Verb == "head" {
+		room = s.reads
+	}
+	select {
+	case room <- struct{}{}:
+	default:
+		if !exempt(user) {
+			s.fail(w, r, apierrors.NewTooManyRequests("too many requests, please try again later", 1))
+			return nil, nil, false
+		}
+		room = nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.timeout(r))
+	return ctx, func() {
+		cancel()
+		if room != nil {
+			<-room
+		}
+	}, true
+}
+
+// timeout is the limit of a short request; a client may ask for a shorter one.
+func (s *surface) timeout(r *http.Request) time.Duration {
+	if !strings.Contains(r.URL.RawQuery, "timeout=") {
+		return s.cfg.Timeout
+	}
+	if d, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && d > 0 {
+		return min(d, s.cfg.Timeout)
+	}
+	return s.cfg.Timeout
+}
+
+// exempt users are never told to wait: an operator must be able to rescue a busy server.
+func exempt(u *auth.User) bool {
+	for _, g := range u.Groups {
+		if g == auth.GroupMasters {
+			return true
+		}
+	}
+	return false
+}
+
+// auditID is the client's own id of the request if it sent a sane one, else a fresh random one.
+func auditID(r *http.Request) string {
+	if id := r.Header.Get("Audit-ID"); id != "" && len(id) <= 64 {
+		return id
+	}
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

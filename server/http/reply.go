@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+)
+
+// gzipFrom is the size from which answers are compressed when the client asks for it.
+const gzipFrom = 128 << 10
+
+// object answers with an object that carries its own apiVersion and kind.
+func (s *surface) object(w http.ResponseWriter, r *http.Request, acc accepted, code int, obj runtime.Object) {
+	if acc.format == asProto {
+		raw, err := codec.MarshalProto(obj)
+		if err == nil {
+			s.write(w, r, code, codec.Protobuf, raw)
+			return
+		}
+		acc.format = asJSON
+	}
+	doc, err := codec.MarshalJSON(obj)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	s.document(w, r, acc, code, doc)
+}
+
+// document answers with a JSON document, as it is, indented, or as YAML.
+func (s *surface) document(w http.ResponseWriter, r *http.Request, acc accepted, code int, doc []byte) {
+	switch {
+	case acc.format == asYAML:
+		text, err := yaml.JSONToYAML(doc)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		s.write(w, r, code, codec.YAML, text)
+	case acc.pretty:
+		var b bytes.Buffer
+		if err := json.Indent(&b, doc, "", "  "); err != nil {
+			b.Reset()
+			b.Write(doc)
+		}
+		s.write(w, r, code, codec.JSON, b.Bytes())
+	default:
+		s.write(w, r, code, codec.JSON, doc, newline)
+	}
+}
+
+var newline = []byte("\n")
+
+// write sends the parts of a body, which it does not change, compressed if that is wanted and worth it.
+func (s *surface) write(w http.ResponseWriter, r *http.Request, code int, mediaType string, parts ...[]byte) {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	h := w.Header()
+	h.Set("Content-Type", mediaType)
+	if size > gzipFrom && acceptsGzip(r) {
+		writeGzip(w, code, parts)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(size))
+	w.WriteHeader(code)
+	if size > 4096 && len(parts) > 2 {
+		writeBuffered(w, parts)
+		return
+	}
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			return // the client has gone
+		}
+	}
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
+
+// writeBuffered gathers small parts, so that a list of ten thousand items is not ten thousand frames.
+func writeBuffered(w io.Writer, parts [][]byte) {
+	bp := buffers.Get().(*[]byte)
+	defer buffers.Put(bp)
+	b := (*bp)[:0]
+	for _, p := range parts {
+		if len(b)+len(p) > cap(b) {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+			b = b[:0]
+		}
+		if len(p) > cap(b) {
+			if _, err := w.Write(p); err != nil {
+				return
+			}
+			continue
+		}
+		b = append(b, p...)
+	}
+	_, _ = w.Write(b)
+}
+
+var gzips = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is valid
+	return z
+}}
+
+func writeGzip(w http.ResponseWriter, code int, parts [][]byte) {
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Add("Vary", "Accept-Encoding")
+	w.WriteHeader(code)
+	z := gzips.Get().(*gzip.Writer)
+	defer gzips.Put(z)
+	z.Reset(w)
+	for _, p := range parts {
+		if _, err := z.Write(p); err != nil {
+			return
+		}
+	}
+	_ = z.Close()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, _, _ := strings.Cut(part, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+// envelope returns what goes before and after a bare protobuf message of the given size on the wire.
+func envelope(gvk schema.GroupVersionKind, size int) (head, tail []byte) {
+	version, kind := gvk.ToAPIVersionAndKind()
+	typ := 2 + varintLen(len(version)) + len(version) + varintLen(len(kind)) + len(kind)
+	head = make([]byte, 0, 4+2+typ+8)
+	head = append(head, "k8s\x00\x0a"...)
+	head = appendVarint(head, typ)
+	head = append(head, 0x0a)
+	head = appendVarint(head, len(version))
+	head = append(head, version...)
+	head = append(head, 0x12)
+	head = appendVarint(head, len(kind))
+	head = append(head, kind...)
+	head = append(head, 0x12)
+	head = appendVarint(head, size)
+	return head, []byte{0x1a, 0, 0x22, 0}
+}
+
+func appendVarint(b []byte, v int) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}
+
+func varintLen(v int) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+func toYAML(doc []byte) ([]byte, error) { return yaml.JSONToYAML(doc) }

@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// The shapes that an object can be asked for as.
+const (
+	shapeTable    = "Table"
+	shapePartial  = "PartialObjectMetadata"
+	shapePartials = "PartialObjectMetadataList"
+)
+
+// allows judges an Accept clause with `as`.
+func (c *call) allows(a accepted) bool {
+	if a.group != metav1.GroupName || (a.version != "v1" && a.version != "v1beta1") {
+		return false
+	}
+	switch a.as {
+	case shapeTable:
+		return a.format != asProto
+	case shapePartial, shapePartials:
+		return true
+	}
+	return false
+}
+
+func (a accepted) apiVersion() string { return a.group + "/" + a.version }
+
+func misfit(format string, args ...any) error {
+	return plainError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, format, args...)
+}
+
+// shaped answers with one object in the shape that was asked for.
+func (c *call) shaped(code int, k resource.Kind, obj resource.Object) error {
+	out, err := c.shape(k, obj, nil)
+	if err != nil {
+		return err
+	}
+	c.object(c.w, c.r, c.acc, code, out)
+	return nil
+}
+
+// shape makes a table or the bare metadata of one object; opts may be given to save reading them again.
+func (c *call) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
+	switch c.acc.as {
+	case shapePartial:
+		return c.partial(obj), nil
+	case shapePartials:
+		return nil, misfit("you requested %s, but the requested object is not a list (%T)", shapePartials, obj)
+	}
+	if opts == nil {
+		var err error
+		if opts, err = c.tableOptions(); err != nil {
+			return nil, err
+		}
+	}
+	t := c.table(k, opts, 1)
+	t.ResourceVersion = obj.GetResourceVersion()
+	return t, c.addRow(t, k, obj, opts)
+}
+
+// partial is the metadata of an object as an object of its own. It shares memory with obj.
+func (c *call) partial(obj resource.Object) *metav1.PartialObjectMetadata {
+	p := meta.AsPartialObjectMetadata(obj)
+	p.TypeMeta = metav1.TypeMeta{Kind: shapePartial, APIVersion: c.acc.apiVersion()}
+	if c.acc.group == "" || c.acc.as == shapeTable {
+		p.APIVersion = metav1.SchemeGroupVersion.String()
+		if c.acc.version == "v1beta1" {
+			p.APIVersion = metav1beta1.SchemeGroupVersion.String()
+		}
+	}
+	return p
+}
+
+func (c *call) tableOptions() (*metav1.TableOptions, error) {
+	var o metav1.TableOptions
+	if err := decodeQuery(c.r.URL.Query(), &o); err != nil {
+		return nil, err
+	}
+	return &o, invalidOptions("TableOptions", validation.ValidateTableOptions(&o))
+}
+
+// table is an empty table with columns.
+func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
+	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: c.acc.apiVersion()},
+		Rows: make([]metav1.TableRow, 0, rows)}
+	if !o.NoHeaders {
+		t.ColumnDefinitions = k.Header()
+	}
+	return t
+}
+
+// addRow adds the row of an object, which is of the version that the caller speaks.
+func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions) error {
+	hub, err := k.ConvertTo(c.r.Context(), obj, k.Info().GVK)
+	if err != nil {
+		return err
+	}
+	row := metav1.TableRow{Cells: k.Row(hub)}
+	switch o.IncludeObject {
+	case metav1.IncludeObject:
+		row.Object.Object = obj
+	case metav1.IncludeNone:
+	default:
+		row.Object.Object = c.partial(obj)
+	}
+	t.Rows = append(t.Rows, row)
+	return nil
+}
+
+// shapedList answers with a list in the shape that was asked for.
+func (c *call) shapedList(l *server.List) error {
+	var out runtime.Object
+	var err error
+	switch c.acc.as {
+	case shapeTable:
+		out, err = c.tableOf(l)
+	case shapePartials:
+		out = c.partials(l)
+	default:
+		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, c.facts.ListKind)
+	}
+	if err != nil {
+		return err
+	}
+	c.object(c.w, c.r, c.acc, http.StatusOK, out)
+	return nil
+}
+
+func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
+	o, err := c.tableOptions()
+	if err != nil {
+		return nil, err
+	}
+	t := c.table(c.kind, o, len(l.Entries))
+	t.ListMeta = listOf{l}.meta()
+	for _, e := range l.Entries {
+		obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
+		if err != nil {
+			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
+		}
+		if err := c.addRow(t, c.kind, obj, o); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (c *call) partials(l *server.List) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: shapePartials, APIVersion: c.acc.apiVersion()},
+		ListMeta: listOf{l}.meta(), Items: make([]metav1.PartialObjectMetadata, 0, len(l.Entries))}
+	for _, e := range l.Entries {
+		p := c.partial(e.Object)
+		list.Items = append(list.Items, *p)
+	}
+	return list
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/auth"
+)
+
+// statusOf turns any error into a Status. Errors that carry none become 500, with upstream's empty reason.
+func statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	switch {
+	case errors.As(err, &known):
+		st := known.Status()
+		fillStatus(&st)
+		return &st
+	case errors.Is(err, context.DeadlineExceeded):
+		st := apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0).Status()
+		fillStatus(&st)
+		return &st
+	}
+	st := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
+	fillStatus(st)
+	return st
+}
+
+func fillStatus(st *metav1.Status) {
+	st.Kind, st.APIVersion = "Status", "v1"
+	if st.Status == "" {
+		st.Status = metav1.StatusFailure
+	}
+	if st.Code == 0 {
+		st.Code = http.StatusInternalServerError
+		if st.Status == metav1.StatusSuccess {
+			st.Code = http.StatusOK
+		}
+	}
+}
+
+// generic is the error of a path or method that is not served; it says nothing about the resource.
+func generic(code int) error {
+	message := ""
+	if code == http.StatusNotAcceptable {
+		message = "406: Not Acceptable"
+	}
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
+}
+
+// plainError builds a Status error that has no details.
+func plainError(code int32, reason metav1.StatusReason, format string, args ...any) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason,
+		Message: fmt.Sprintf(format, args...)}}
+}
+
+// forbidden is what an authorizer's refusal reads like.
+func forbidden(a *auth.Attributes, reason string) error {
+	message := refusal(a)
+	if reason != "" {
+		message += ": " + reason
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
+}
+
+func refusal(a *auth.Attributes) string {
+	if a.Resource == "" {
+		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
+	}
+	res := a.Resource
+	if a.Subresource != "" {
+		res += "/" + a.Subresource
+	}
+	where := "at the cluster scope"
+	if a.Namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", a.Namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, res, a.Group, where)
+}
+
+// fail answers with the error as a Status, in the media type that the client asked for if it is one for plain
+// objects, else in JSON.
+func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) {
+	st := statusOf(err)
+	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
+	}
+	acc, ok := negotiate(r.Header.Get("Accept"), true, nil)
+	if !ok {
+		acc = accepted{}
+	}
+	acc.pretty = acc.pretty || wantsPretty(r)
+	s.object(w, r, acc, int(st.Code), st)
+}
+
+// notFoundPage answers paths that are no part of the API.
+func notFoundPage(w http.ResponseWriter) { http.Error(w, "404 page not found", http.StatusNotFound) }

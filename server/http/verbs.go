@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"mime"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// perform carries out the verb and answers. An error is answered by the caller.
+func (c *call) perform() error {
+	if c.called() {
+		return c.code()
+	}
+	switch c.info.Verb {
+	case "get":
+		return c.get()
+	case "list":
+		return c.list()
+	case "watch":
+		return c.watch()
+	case "create":
+		return c.create()
+	case "update":
+		return c.update()
+	case "patch":
+		return c.patch()
+	case "delete":
+		return c.delete()
+	case "deletecollection":
+		return c.deleteCollection()
+	}
+	return generic(http.StatusMethodNotAllowed)
+}
+
+func (c *call) get() error {
+	var opts metav1.GetOptions
+	if c.r.URL.RawQuery != "" {
+		if err := decodeQuery(c.r.URL.Query(), &opts); err != nil {
+			return err
+		}
+	}
+	e, err := c.cfg.Ops.Get(c.r.Context(), c.request(), &opts)
+	if err != nil {
+		return err
+	}
+	return c.entry(http.StatusOK, e)
+}
+
+func (c *call) list() error {
+	l, err := c.cfg.Ops.List(c.r.Context(), c.request(), &c.info.List)
+	if err != nil {
+		return err
+	}
+	return c.entries(l)
+}
+
+func (c *call) create() error {
+	req := c.request()
+	opts, err := createOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	obj := c.kind.New(c.gvk)
+	if err := c.body(req, obj, false); err != nil {
+		return err
+	}
+	e, err := c.cfg.Ops.Create(c.r.Context(), req, obj)
+	if err != nil {
+		return err
+	}
+	return c.entry(http.StatusCreated, e)
+}
+
+func (c *call) update() error {
+	req := c.request()
+	opts, err := updateOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	obj, err := c.input()
+	if err != nil {
+		return err
+	}
+	if err := c.body(req, obj, true); err != nil {
+		return err
+	}
+	e, created, err := c.cfg.Ops.Update(c.r.Context(), req, obj)
+	if err != nil {
+		return err
+	}
+	return c.entry(okOrCreated(created), e)
+}
+
+func okOrCreated(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// The media types of patches. Custom resources have no strategic merge.
+var patchTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType,
+	types.ApplyYAMLPatchType}
+
+func (c *call) patch() error {
+	pt, err := c.patchType()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	opts, err := patchOptions(c.r, pt)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	data, err := c.readBody(c.r)
+	if err != nil {
+		return err
+	}
+	e, created, err := c.cfg.Ops.Patch(c.r.Context(), req, pt, data, opts.Force)
+	if err != nil {
+		return err
+	}
+	return c.entry(okOrCreated(created), e)
+}
+
+func (c *call) patchType() (types.PatchType, error) {
+	typ, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err == nil {
+		for _, pt := range patchTypes {
+			if typ == string(pt) && (pt != types.StrategicMergePatchType || !c.facts.Custom) {
+				return pt, nil
+			}
+		}
+	}
+	known := "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+	if c.facts.Custom {
+		known = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+	}
+	return "", plainError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: %s", known)
+}
+
+func (c *call) delete() error {
+	opts, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	req.DryRun = len(opts.DryRun) > 0
+	e, gone, err := c.cfg.Ops.Delete(c.r.Context(), req, opts)
+	if err != nil {
+		return err
+	}
+	if gone && !returnsDeleted[c.facts.GR()] {
+		st := &metav1.Status{Status: metav1.StatusSuccess,
+			Details: &metav1.StatusDetails{Name: c.info.Name, Group: c.gvk.Group, Kind: c.facts.Plural}}
+		if e != nil {
+			st.Details.UID = e.Object.GetUID()
+		}
+		fillStatus(st)
+		st.Code = 0 // upstream leaves it out
+		c.object(c.w, c.r, c.acc.plain(), http.StatusOK, st)
+		return nil
+	}
+	return c.entry(deleteCode(gone, opts), e)
+}
+
+// returnsDeleted are the kinds whose last state is the answer to their deletion; others get a Status.
+var returnsDeleted = map[schema.GroupResource]bool{
+	{Resource: "pods"}: true, {Resource: "podtemplates"}: true, {Resource: "services"}: true,
+	{Resource: "serviceaccounts"}: true, {Resource: "persistentvolumes"}: true,
+	{Resource: "persistentvolumeclaims"}: true, {Resource: "resourcequotas"}: true,
+}
+
+// deleteCode tells a deletion that waits for dependents from one that is done.
+func deleteCode(gone bool, o *metav1.DeleteOptions) int {
+	waits := o.OrphanDependents != nil && !*o.OrphanDependents ||
+		o.PropagationPolicy != nil && *o.PropagationPolicy == metav1.DeletePropagationForeground
+	if !gone && waits {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+func (c *call) deleteCollection() error {
+	if err := decodeQuery(c.r.URL.Query(), &c.info.List); err != nil {
+		return err
+	}
+	opts, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	req.DryRun = len(opts.DryRun) > 0
+	l, err := c.cfg.Ops.DeleteCollection(c.r.Context(), req, opts, &c.info.List)
+	if err != nil {
+		return err
+	}
+	return c.entries(l)
+}
+
+// deleteOptions come in the body or, when there is none, as parameters.
+func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
+	opts := &metav1.DeleteOptions{}
+	data, err := c.readBody(c.r)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		err = decodeQuery(c.r.URL.Query(), opts)
+	} else {
+		err = decodeDeleteOptions(c.r, data, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return opts, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
+}
+
+// decodeDeleteOptions takes DeleteOptions of any group version, as clients send that of the object.
+func decodeDeleteOptions(r *http.Request, data []byte, opts *metav1.DeleteOptions) error {
+	f, err := bodyFormat(r, true)
+	if err != nil {
+		return err
+	}
+	want := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
+	doc := data
+	switch f {
+	case asProto:
+		if err := codec.UnmarshalProto(data, opts); err != nil {
+			return unrecognized(want, err, data)
+		}
+		return kindIs(opts.Kind, want)
+	case asYAML:
+		if doc, _, err = codec.FromYAML(data); err != nil {
+			return unrecognized(want, err, data)
+		}
+	}
+	if _, err := codec.UnmarshalJSON(doc, opts); err != nil {
+		return undecodable(doc, want, err)
+	}
+	return kindIs(opts.Kind, want)
+}
+
+func kindIs(kind string, want schema.GroupVersionKind) error {
+	if kind != "" && kind != want.Kind {
+		return apierrors.NewBadRequest("decoded object cannot be converted to DeleteOptions")
+	}
+	return nil
+}
+
+// body reads and decodes the request body into obj, and for updates holds it to the URL.
+func (c *call) body(req *server.Request, obj resource.Object, named bool) error {
+	f, err := bodyFormat(c.r, !c.facts.Custom)
+	if err != nil {
+		return err
+	}
+	data, err := c.readBody(c.r)
+	if err != nil {
+		return err
+	}
+	if err := decode(f, data, obj, c.facts.Custom, req.Strict, c.warn.add); err != nil {
+		return err
+	}
+	if named {
+		if err := sameName(obj, req.Namespace, req.Name); err != nil {
+			return err
+		}
+	}
+	if req.Namespace != "" && obj.GetNamespace() == "" {
+		obj.SetNamespace(req.Namespace)
+	}
+	return nil
+}

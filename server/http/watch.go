@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// headersAfter is when a watch that neither failed nor told anything counts as started.
+const headersAfter = 20 * time.Millisecond
+
+// watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event.
+func (c *call) watch() error {
+	opts := c.info.List
+	req := c.request()
+	if c.info.Name != "" { // the old path that watches one object
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", c.info.Name).String()
+		req.Name = ""
+	}
+	c.acc.pretty = false
+	if c.acc.format == asYAML {
+		c.acc.format = asJSON
+	}
+	f, err := c.framer()
+	if err != nil {
+		return err
+	}
+	if isWebSocket(c.r) {
+		return c.watchSocket(req, &opts, f)
+	}
+	c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
+	defer c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
+	st := newStream(c.w, c.cfg.WriteStall, f.mediaType())
+	kick := time.AfterFunc(headersAfter, st.start)
+	defer kick.Stop()
+	err = c.cfg.Ops.Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
+		return st.send(c.r.Context(), f, events)
+	})
+	return st.end(c.r.Context(), f, err)
+}
+
+// stream is the body of a watch. Its lock is held while bytes are written; the timer that starts it and the
+// events share it.
+type stream struct {
+	mu        sync.Mutex
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	stall     time.Duration
+	guard     *time.Timer // breaks a write that takes longer than stall
+	mediaType string
+	started   bool
+	broken    bool
+	buf       []byte
+}
+
+func newStream(w http.ResponseWriter, stall time.Duration, mediaType string) *stream {
+	st := &stream{w: w, rc: http.NewResponseController(w), stall: stall, mediaType: mediaType}
+	// A deadline set ahead would end an idle HTTP/2 stream too, so it is set when a write is seen to hang.
+	st.guard = time.AfterFunc(time.Hour, func() { _ = st.rc.SetWriteDeadline(time.Unix(1, 0)) })
+	st.guard.Stop()
+	return st
+}
+
+func (st *stream) start() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.begin()
+}
+
+// begin sends the headers once; the lock is held.
+func (st *stream) begin() {
+	if st.started {
+		return
+	}
+	st.started = true
+	st.w.Header().Set("Content-Type", st.mediaType)
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	st.w.WriteHeader(http.StatusOK)
+	_ = st.rc.Flush()
+}
+
+// send writes a batch of events and flushes once. A client that takes nothing for too long fails it.
+func (st *stream) send(ctx context.Context, f framer, events []server.Event) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.begin()
+	if len(events) == 0 {
+		return nil
+	}
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	for i := range events {
+		var err error
+		if st.buf, err = f.frame(ctx, st.buf, &events[i]); err != nil {
+			return err
+		}
+		if len(st.buf) >= 32<<10 {
+			if err := st.drain(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := st.drain(); err != nil {
+		return err
+	}
+	return st.rc.Flush()
+}
+
+func (st *stream) drain() error {
+	_, err := st.w.Write(st.buf)
+	st.buf = st.buf[:0]
+	if cap(st.buf) > 128<<10 {
+		st.buf = nil // one large event must not stay for the life of the watch
+	}
+	st.broken = err != nil
+	return err
+}
+
+// end turns the outcome of a watch into an answer, an ERROR event, or nothing when the client is not there.
+func (st *stream) end(ctx context.Context, f framer, err error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil && !st.started {
+		st.started = true // the timer must not answer beside the caller
+		return err
+	}
+	st.begin()
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	if err != nil && !st.broken && ctx.Err() == nil {
+		if frame, ferr := f.failure(statusOf(err)); ferr == nil {
+			_, _ = st.w.Write(frame)
+			_ = st.rc.Flush()
+		}
+	}
+	return nil
+}
+
+// framer turns events into bytes on the wire.
+type framer interface {
+	// frame appends the event to b.
+	frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error)
+	// failure is an ERROR event.
+	failure(st *metav1.Status) ([]byte, error)
+	mediaType() string
+}
+
+func (c *call) framer() (framer, error) {
+	shaped := &shaper{c: c}
+	if c.acc.as == shapeTable {
+		o, err := c.tableOptions()
+		if err != nil {
+			return nil, err
+		}
+		shaped.table = o
+	}
+	if c.acc.format == asProto {
+		return &protoFramer{shaped}, nil
+	}
+	return &jsonFramer{shaped}, nil
+}
+
+// shaper makes the objects of events that are not simply the entry's own encoding.
+type shaper struct {
+	c     *call
+	table *metav1.TableOptions
+}
+
+// own says that the entry's shared encoding is what the event carries.
+func (s *shaper) own(e *server.Event) bool {
+	return s.c.acc.as == "" && e.Entry != nil && e.Entry.Rev == e.Rev
+}
+
+// object is the event's object in the version and shape that the client asked for.
+func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, error) {
+	obj, err := s.plain(ctx, e)
+	if err != nil || s.c.acc.as == "" {
+		return obj, err
+	}
+	out, err := s.c.shape(s.c.kind, obj, s.table)
+	if s.table != nil && !s.table.NoHeaders {
+		later := *s.table
+		later.NoHeaders = true // the columns are told once
+		s.table = &later
+	}
+	return out, err
+}
+
+func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, error) {
+	if e.Entry != nil {
+		obj, err := s.c.kind.ConvertTo(ctx, e.Entry.Object, s.c.gvk)
+		if err == nil && e.Entry.Rev != e.Rev {
+			obj = resource.Clone(obj)
+			obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
+		}
+		return obj, err
+	}
+	obj := s.c.kind.New(s.c.gvk)
+	obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
+	if e.Initial {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return obj, nil
+}
+
+type jsonFramer struct{ *shaper }
+
+func (f *jsonFramer) mediaType() string { return codec.JSON }
+
+func (f *jsonFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
+	var doc []byte
+	var err error
+	if f.own(e) {
+		doc, err = e.Entry.JSON(ctx, f.c.gvk)
+	} else {
+		var obj runtime.Object
+		if obj, err = f.object(ctx, e); err == nil {
+			doc, err = codec.MarshalJSON(obj)
+		}
+	}
+	if err != nil {
+		return b, err
+	}
+	return appendJSONEvent(b, e.Type, doc), nil
+}
+
+func appendJSONEvent(b []byte, t server.EventType, doc []byte) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, t...)
+	b = append(b, `","object":`...)
+	b = append(b, doc...)
+	return append(b, "}\n"...)
+}
+
+func (f *jsonFramer) failure(st *metav1.Status) ([]byte, error) {
+	doc, err := codec.MarshalJSON(st)
+	return appendJSONEvent(nil, server.Failed, doc), err
+}
+
+type protoFramer struct{ *shaper }
+
+func (f *protoFramer) mediaType() string { return codec.Protobuf + ";stream=watch" }
+
+func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
+	if !f.own(e) {
+		obj, err := f.object(ctx, e)
+		if err != nil {
+			return b, err
+		}
+		whole, err := codec.MarshalProto(obj)
+		return appendProtoEvent(b, e.Type, whole, nil, nil), err
+	}
+	raw, err := e.Entry.RawProto(ctx, f.c.gvk)
+	if err != nil {
+		return b, err
+	}
+	head, tail := envelope(f.c.gvk, len(raw))
+	return appendProtoEvent(b, e.Type, head, raw, tail), nil
+}
+
+func (f *protoFramer) failure(st *metav1.Status) ([]byte, error) {
+	whole, err := codec.MarshalProto(st)
+	return appendProtoEvent(nil, server.Failed, whole, nil, nil), err
+}
+
+// appendProtoEvent writes a length-delimited WatchEvent: type in field 1, object in field 2, which is a
+// RawExtension with the enveloped bytes, given in three parts, in its field 1.
+func appendProtoEvent(b []byte, t server.EventType, x, y, z []byte) []byte {
+	size := len(x) + len(y) + len(z)
+	ext := 1 + varintLen(size) + size
+	event := 1 + varintLen(len(t)) + len(t) + 1 + varintLen(ext) + ext
+	b = binary.BigEndian.AppendUint32(b, uint32(event))
+	b = appendVarint(append(b, 0x0a), len(t))
+	b = append(b, t...)
+	b = appendVarint(append(b, 0x12), ext)
+	b = appendVarint(append(b, 0x0a), size)
+	b = append(b, x...)
+	b = append(b, y...)
+	return append(b, z...)
+}
