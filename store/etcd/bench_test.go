@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -132,4 +133,25 @@ func first(b *testing.B, dir string) {
 	b.StopTimer()
 	s.Close()
 	b.StartTimer()
+}
+
+// What a store costs that nobody uses, in percent of a core, with a watch like the view's.
+func BenchmarkIdle(b *testing.B) {
+	s := open(b, b.TempDir())
+	go s.Watch(b.Context(), "/registry/", 0, func(store.Batch) error { return nil })
+	s.Write(b.Context(), store.Write{Key: "/registry/a", Value: []byte("x")})
+	for b.Loop() {
+		before, start := cpu(b), time.Now()
+		<-time.After(5 * time.Second)
+		b.ReportMetric(100*float64(cpu(b)-before)/float64(time.Since(start)), "%core")
+	}
+}
+
+// cpu is the processor time that this process has used.
+func cpu(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

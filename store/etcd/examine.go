@@ -10,8 +10,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
-	"go.uber.org/zap"
 )
 
 // ErrInUse is returned by Open for a data directory that another process has open.
@@ -39,11 +37,12 @@ type examined struct {
 	size    int64  // of the database file
 	applied uint64 // last log entry that is in the database; 0: none
 	members int
+	entries int // in the log, after its last snapshot
 }
 
-// examine looks whether etcd can be trusted with a directory, before etcd does: it would end the process, wait for a lock
-// forever, or start anew on half of its data.
-func examine(dir string, lg *zap.Logger) (found examined, err error) {
+// examine looks whether a directory can be trusted, before etcd does: that would wait for a lock forever, end
+// the process, or start anew on half of the data.
+func examine(dir string) (found examined, err error) {
 	corrupt := func(part string, err error) (examined, error) {
 		return found, &CorruptError{Dir: dir, Part: part, Err: err}
 	}
@@ -73,7 +72,7 @@ func examine(dir string, lg *zap.Logger) (found examined, err error) {
 	case !hasLog:
 		return found, nil // restored from a snapshot
 	}
-	if err := found.log(logDir, lg); err != nil {
+	if err := found.log(logDir); err != nil {
 		return corrupt("the log in "+logDir, err)
 	}
 	return found, nil
@@ -113,44 +112,6 @@ func (x *examined) database(path string) (err error) {
 		}
 		return nil
 	})
-}
-
-// log reads the log and compares it with the database: what the database has applied must be in the log, or
-// new entries would take the numbers of old ones and be passed over.
-func (x *examined) log(dir string, lg *zap.Logger) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	snapshots, err := wal.ValidSnapshotEntries(lg, dir)
-	if err != nil {
-		return err
-	}
-	from := &walpb.Snapshot{}
-	if n := len(snapshots); n > 0 {
-		from = snapshots[n-1]
-	}
-	w, err := wal.OpenForRead(lg, dir, from)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	_, state, entries, err := w.ReadAll()
-	if err != nil {
-		return err
-	}
-	last := from.GetIndex()
-	if n := len(entries); n > 0 {
-		last = entries[n-1].GetIndex()
-	}
-	if known := max(x.applied, state.GetCommit()); known > last {
-		return fmt.Errorf("it ends at entry %d, but entry %d was acknowledged", last, known)
-	}
-	if x.applied < from.GetIndex() {
-		return fmt.Errorf("it begins at entry %d, but the database ends at %d", from.GetIndex(), x.applied)
-	}
-	return nil
 }
 
 // defragAbove is how many megabytes of holes make etcd rewrite the database at its start.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -15,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/features"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 )
@@ -46,6 +48,13 @@ const (
 	maxRequest = 3 << 19
 )
 
+// segment is the size in bytes of the files that make up the log. There are two or three of them, made at
+// full size; all are read at the start. Etcd makes them four times as large.
+const segment = 16 << 20
+
+// shortLogs sets it: etcd has one for all members of a process.
+var shortLogs sync.Once
+
 // A member is an etcd server in this process that nobody can reach from outside.
 type member struct {
 	server *etcdserver.EtcdServer
@@ -71,8 +80,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := os.Chmod(c.Dir, 0o700); err != nil { // it holds secrets
 		return nil, fmt.Errorf("protect the data directory: %w", err)
 	}
+	shortLogs.Do(func() { wal.SegmentSizeBytes = segment })
 	lg := zapLogger(c.Log)
-	found, err := examine(c.Dir, lg)
+	found, err := examine(c.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +165,11 @@ func serverConfig(c Config, found examined, lg *zap.Logger) config.ServerConfig 
 		MaxTxnOps:         128,
 		BcryptCost:        10, // etcd warns without; no passwords are used
 
-		// There are no followers to catch up: raft need not keep entries in memory for them. Old logs go.
-		SnapshotCount:          etcdserver.DefaultSnapshotCount,
-		SnapshotCatchUpEntries: 100,
+		// There are no followers for whom raft would have to keep entries in memory. But what it replays at the
+		// start must stay until it has a leader: raft looks at entries again that etcd has applied and dropped,
+		// and panics.
+		SnapshotCount:          5000,
+		SnapshotCatchUpEntries: 100 + uint64(found.entries),
 		MaxSnapFiles:           2,
 		MaxWALFiles:            2,
 
