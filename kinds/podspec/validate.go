@@ -1,0 +1,189 @@
+package podspec
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// A checker knows of the pod what the checks of its parts need.
+type checker struct {
+	spec    *v1.PodSpec
+	meta    *metav1.ObjectMeta // nil in a template
+	volumes map[string]*v1.VolumeSource
+	claims  sets.Set[string] // names in spec.resourceClaims
+}
+
+// ValidatePod checks what a pod says of itself outside of status, except the generic part of metadata.
+func ValidatePod(p *v1.Pod) field.ErrorList {
+	c := &checker{spec: &p.Spec, meta: &p.ObjectMeta}
+	path := field.NewPath("spec")
+	errs := validateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	errs = append(errs, c.check(path)...)
+	if p.Spec.ServiceAccountName == "" {
+		errs = append(errs, refuseTokens(p.Spec.Volumes, path.Child("volumes"))...)
+	}
+	errs = append(errs, validateImages(p.Spec.Containers, path.Child("containers"))...)
+	return append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
+}
+
+// ValidateTemplate checks a pod template.
+func ValidateTemplate(t *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	errs = append(errs, validateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
+	errs = append(errs, Validate(&t.Spec, path.Child("spec"))...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
+}
+
+// Validate checks the spec of pods to be.
+func Validate(s *v1.PodSpec, path *field.Path) field.ErrorList {
+	return (&checker{spec: s}).check(path)
+}
+
+func (c *checker) check(path *field.Path) (errs field.ErrorList) {
+	s := c.spec
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	add(c.checkVolumes(path.Child("volumes")))
+	add(c.checkClaims(path.Child("resourceClaims")))
+	add(c.checkContainers(path.Child("containers")))
+	add(c.checkInitContainers(path.Child("initContainers")))
+	add(c.checkEphemeralContainers(path.Child("ephemeralContainers")))
+	add(c.checkPodResources(path))
+	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever))
+	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone))
+	add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
+	add(c.checkSecurity(path))
+	add(checkAffinity(s.Affinity, path.Child("affinity")))
+	add(checkDNS(s, path.Child("dnsConfig")))
+	add(checkGates(s, path))
+	add(checkSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints")))
+	add(ValidateTolerations(s.Tolerations, path.Child("tolerations")))
+	add(checkNames(s, path))
+	add(checkHostAliases(s.HostAliases, path.Child("hostAliases")))
+	if s.Overhead != nil {
+		add(ValidateOverhead(s.Overhead, path.Child("overhead")))
+	}
+	return append(errs, checkOS(s, path)...)
+}
+
+// checkNames checks the fields that are a name, or a single value.
+func checkNames(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	optional := func(v, name string, check func(string) []string) {
+		if v != "" {
+			add(rule.Format(v, path.Child(name), check))
+		}
+	}
+	optional(s.ServiceAccountName, "serviceAccountName", rule.Subdomain)
+	optional(s.NodeName, "nodeName", rule.Subdomain)
+	optional(s.Hostname, "hostname", rule.Label)
+	optional(s.Subdomain, "subdomain", rule.Label)
+	optional(s.PriorityClassName, "priorityClassName", rule.Subdomain)
+	if s.RuntimeClassName != nil {
+		add(rule.Format(*s.RuntimeClassName, path.Child("runtimeClassName"), rule.Subdomain))
+	}
+	if d := s.ActiveDeadlineSeconds; d != nil {
+		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
+	}
+	add(rule.AmongPtr(s.PreemptionPolicy, path.Child("preemptionPolicy"), v1.PreemptLowerPriority, v1.PreemptNever))
+	if s.HostnameOverride != nil {
+		add(checkHostnameOverride(s, path))
+	}
+	return errs
+}
+
+func checkHostnameOverride(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("hostnameOverride")
+	if len(*s.HostnameOverride) > 64 {
+		errs = append(errs, field.TooLong(at, *s.HostnameOverride, 64))
+	}
+	errs = append(errs, rule.Format(*s.HostnameOverride, at, rule.Subdomain)...)
+	if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+		errs = append(errs, field.Invalid(at, *s.HostnameOverride, "may not be used together with setHostnameAsFQDN"))
+	}
+	if s.HostNetwork {
+		errs = append(errs, field.Invalid(at, *s.HostnameOverride, "may not be used together with hostNetwork"))
+	}
+	return errs
+}
+
+func checkHostAliases(list []v1.HostAlias, path *field.Path) (errs field.ErrorList) {
+	for i, a := range list {
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, true, nil)...)
+		for _, name := range a.Hostnames {
+			errs = append(errs, rule.Format(name, path.Index(i).Child("hostnames"), rule.Subdomain)...)
+		}
+	}
+	return errs
+}
+
+func checkGates(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	for i, g := range s.ReadinessGates {
+		at := path.Child("readinessGates").Index(i).Child("conditionType")
+		errs = append(errs, rule.Format(string(g.ConditionType), at, utilvalidation.IsQualifiedName)...)
+	}
+	seen, path := sets.New[string](), path.Child("schedulingGates")
+	for i, g := range s.SchedulingGates {
+		errs = append(errs, rule.Format(g.Name, path.Index(i), utilvalidation.IsQualifiedName)...)
+		if seen.Has(g.Name) {
+			errs = append(errs, field.Duplicate(path.Index(i), g.Name))
+		}
+		seen.Insert(g.Name)
+	}
+	return errs
+}
+
+// checkClaims checks the claims for devices.
+func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
+	c.claims = sets.New[string]()
+	for i, r := range c.spec.ResourceClaims {
+		at := path.Index(i)
+		switch {
+		case r.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case c.claims.Has(r.Name):
+			errs = append(errs, field.Duplicate(at.Child("name"), r.Name))
+		default:
+			errs = append(errs, rule.Format(r.Name, at.Child("name"), rule.Label)...)
+			c.claims.Insert(r.Name)
+		}
+		if (r.ResourceClaimName == nil) == (r.ResourceClaimTemplateName == nil) {
+			errs = append(errs, field.Invalid(at, r, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+		}
+		if r.ResourceClaimName != nil {
+			errs = append(errs, rule.Format(*r.ResourceClaimName, at.Child("resourceClaimName"), rule.Subdomain)...)
+		}
+		if r.ResourceClaimTemplateName != nil {
+			errs = append(errs, rule.Format(*r.ResourceClaimTemplateName, at.Child("resourceClaimTemplateName"), rule.Subdomain)...)
+		}
+	}
+	return errs
+}
+
+// refuseTokens refuses tokens of a service account that the pod does not have.
+func refuseTokens(volumes []v1.Volume, path *field.Path) (errs field.ErrorList) {
+	for i, v := range volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for j, s := range v.Projected.Sources {
+			if s.ServiceAccountToken != nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+					"must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,248 @@
+package podspec
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+const (
+	required  = "requiredDuringSchedulingIgnoredDuringExecution"
+	preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+)
+
+func checkAffinity(a *v1.Affinity, path *field.Path) (errs field.ErrorList) {
+	if a == nil {
+		return nil
+	}
+	if n, at := a.NodeAffinity, path.Child("nodeAffinity"); n != nil {
+		if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			errs = append(errs, ValidateNodeSelector(n.RequiredDuringSchedulingIgnoredDuringExecution, at.Child(required))...)
+		}
+		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+			at := at.Child(preferred).Index(i)
+			errs = append(errs, rule.Within(t.Weight, 1, 100, at.Child("weight"))...)
+			errs = append(errs, checkNodeTerm(&t.Preference, at.Child("preference"))...)
+		}
+	}
+	if p, at := a.PodAffinity, path.Child("podAffinity"); p != nil {
+		errs = append(errs, checkPodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, at.Child(required))...)
+		errs = append(errs, checkWeightedTerms(p.PreferredDuringSchedulingIgnoredDuringExecution, at.Child(preferred))...)
+	}
+	if p, at := a.PodAntiAffinity, path.Child("podAntiAffinity"); p != nil {
+		errs = append(errs, checkPodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, at.Child(required))...)
+		errs = append(errs, checkWeightedTerms(p.PreferredDuringSchedulingIgnoredDuringExecution, at.Child(preferred))...)
+	}
+	return errs
+}
+
+// ValidateNodeSelector checks which nodes are asked for.
+func ValidateNodeSelector(s *v1.NodeSelector, path *field.Path) (errs field.ErrorList) {
+	path = path.Child("nodeSelectorTerms")
+	if len(s.NodeSelectorTerms) == 0 {
+		return field.ErrorList{field.Required(path, "must have at least one node selector term")}
+	}
+	for i := range s.NodeSelectorTerms {
+		errs = append(errs, checkNodeTerm(&s.NodeSelectorTerms[i], path.Index(i))...)
+	}
+	return errs
+}
+
+func checkNodeTerm(t *v1.NodeSelectorTerm, path *field.Path) (errs field.ErrorList) {
+	for i := range t.MatchExpressions {
+		errs = append(errs, checkNodeLabel(&t.MatchExpressions[i], path.Child("matchExpressions").Index(i))...)
+	}
+	for i := range t.MatchFields {
+		errs = append(errs, checkNodeField(&t.MatchFields[i], path.Child("matchFields").Index(i))...)
+	}
+	return errs
+}
+
+func checkNodeLabel(r *v1.NodeSelectorRequirement, path *field.Path) (errs field.ErrorList) {
+	values := path.Child("values")
+	switch r.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		if len(r.Values) == 0 {
+			errs = append(errs, field.Required(values, "must be specified when `operator` is 'In' or 'NotIn'"))
+		}
+	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
+		if len(r.Values) > 0 {
+			errs = append(errs, field.Forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+		}
+	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+		if len(r.Values) != 1 {
+			errs = append(errs, field.Required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+		}
+	default:
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
+	}
+	errs = append(errs, metavalidation.ValidateLabelName(r.Key, path.Child("key"))...)
+	for i, v := range r.Values {
+		errs = append(errs, rule.Format(v, values.Index(i), utilvalidation.IsValidLabelValue)...)
+	}
+	return errs
+}
+
+// checkNodeField checks a requirement on a field of the node; only its name can be asked for.
+func checkNodeField(r *v1.NodeSelectorRequirement, path *field.Path) (errs field.ErrorList) {
+	switch r.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		if len(r.Values) != 1 {
+			errs = append(errs, field.Required(path.Child("values"),
+				"must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+		}
+	default:
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
+	}
+	if r.Key != metav1.ObjectNameField {
+		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
+	}
+	for i, v := range r.Values {
+		errs = append(errs, rule.Format(v, path.Child("values").Index(i), rule.Subdomain)...)
+	}
+	return errs
+}
+
+func checkPodTerms(terms []v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+	for i := range terms {
+		errs = append(errs, checkPodTerm(&terms[i], path.Index(i))...)
+	}
+	return errs
+}
+
+func checkWeightedTerms(terms []v1.WeightedPodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+	for i := range terms {
+		errs = append(errs, rule.Within(terms[i].Weight, 1, 100, path.Index(i).Child("weight"))...)
+		errs = append(errs, checkPodTerm(&terms[i].PodAffinityTerm, path.Index(i).Child("podAffinityTerm"))...)
+	}
+	return errs
+}
+
+func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	add(checkSelector(t.LabelSelector, path.Child("labelSelector")))
+	add(checkSelector(t.NamespaceSelector, path.Child("namespaceSelector")))
+	for _, ns := range t.Namespaces {
+		add(rule.Format(ns, path.Child("namespace"), rule.Label))
+	}
+	add(checkMatchKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys")))
+	add(checkMatchKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys")))
+	for i, key := range t.MatchLabelKeys {
+		for _, other := range t.MismatchLabelKeys {
+			if key == other {
+				add(field.ErrorList{field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")})
+			}
+		}
+	}
+	add(rule.Needed(t.TopologyKey, path.Child("topologyKey")))
+	add(metavalidation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey")))
+	return errs
+}
+
+func checkSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	return rule.Selector(s, path)
+}
+
+func checkMatchKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (errs field.ErrorList) {
+	if len(keys) == 0 {
+		return nil
+	}
+	if s == nil {
+		return field.ErrorList{field.Forbidden(path, "must not be specified when labelSelector is not set")}
+	}
+	for i, key := range keys {
+		errs = append(errs, metavalidation.ValidateLabelName(key, path.Index(i))...)
+	}
+	return errs
+}
+
+func checkSpread(list []v1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	for i := range list {
+		c, at := &list[i], path.Index(i)
+		add(rule.AtLeast(c.MaxSkew, 1, at.Child("maxSkew"))...)
+		if c.TopologyKey == "" {
+			add(field.Required(at.Child("topologyKey"), "can not be empty"))
+		} else {
+			add(metavalidation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
+		}
+		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), v1.DoNotSchedule, v1.ScheduleAnyway)...)
+		for j := i + 1; j < len(list); j++ {
+			if list[j].TopologyKey == c.TopologyKey && list[j].WhenUnsatisfiable == c.WhenUnsatisfiable {
+				add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
+			}
+		}
+		if m := c.MinDomains; m != nil {
+			add(rule.AtLeast(*m, 1, at.Child("minDomains"))...)
+			if c.WhenUnsatisfiable != v1.DoNotSchedule {
+				add(field.Invalid(at.Child("minDomains"), *m, "can only use minDomains if whenUnsatisfiable=DoNotSchedule"))
+			}
+		}
+		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
+		add(rule.AmongPtr(c.NodeTaintsPolicy, at.Child("nodeTaintsPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
+		add(checkMatchKeys(c.MatchLabelKeys, c.LabelSelector, at.Child("matchLabelKeys"))...)
+		add(checkKeyConflicts(c, at.Child("matchLabelKeys"))...)
+		add(checkSelector(c.LabelSelector, at.Child("labelSelector"))...)
+	}
+	return errs
+}
+
+// checkKeyConflicts refuses keys that the selector uses too, except in the way that the server writes them there.
+func checkKeyConflicts(c *v1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
+	if c.LabelSelector == nil {
+		return nil
+	}
+	for i, key := range c.MatchLabelKeys {
+		_, used := c.LabelSelector.MatchLabels[key]
+		for _, e := range c.LabelSelector.MatchExpressions {
+			used = used || e.Key == key && (e.Operator != metav1.LabelSelectorOpIn || len(e.Values) != 1)
+		}
+		if used {
+			errs = append(errs, field.Invalid(path.Index(i), key, "exists in both matchLabelKeys and labelSelector"))
+		}
+	}
+	return errs
+}
+
+// ValidateTolerations checks which taints are tolerated.
+func ValidateTolerations(list []v1.Toleration, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	for i, t := range list {
+		at := path.Index(i)
+		if t.Key != "" {
+			add(metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
+		} else if t.Operator != v1.TolerationOpExists {
+			add(field.Invalid(at.Child("operator"), t.Operator,
+				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+		}
+		if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
+			add(field.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+		}
+		switch t.Operator {
+		case v1.TolerationOpEqual, "":
+			add(rule.Says(utilvalidation.IsValidLabelValue(t.Value), t.Value, at.Child("operator"))...)
+		case v1.TolerationOpExists:
+			if t.Value != "" {
+				add(field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"))
+			}
+		default:
+			add(field.NotSupported(at.Child("operator"), t.Operator, []v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists}))
+		}
+		if t.Effect != "" {
+			add(ValidateTaintEffect(t.Effect, at.Child("effect"))...)
+		}
+	}
+	return errs
+}
+
+// ValidateTaintEffect checks what a taint does.
+func ValidateTaintEffect(e v1.TaintEffect, path *field.Path) field.ErrorList {
+	return rule.Chosen(e, path, v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
+}

@@ -1,0 +1,55 @@
+package podspec
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// What a resolver's configuration can hold.
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+)
+
+func checkDNS(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	d, servers, searches := s.DNSConfig, path.Child("nameservers"), path.Child("searches")
+	if s.DNSPolicy == v1.DNSNone {
+		switch {
+		case d == nil:
+			add(field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+		case len(d.Nameservers) == 0:
+			add(field.Required(servers, "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+		}
+	}
+	if d == nil {
+		return errs
+	}
+	if len(d.Nameservers) > maxNameservers {
+		add(field.Invalid(servers, d.Nameservers, "must not have more than 3 nameservers"))
+	}
+	for i, n := range d.Nameservers {
+		add(utilvalidation.IsValidIPForLegacyField(servers.Index(i), n, true, nil)...)
+	}
+	if len(d.Searches) > maxSearches {
+		add(field.Invalid(searches, d.Searches, "must not have more than 32 search paths"))
+	}
+	if len(strings.Join(d.Searches, " ")) > maxSearchChars {
+		add(field.Invalid(searches, d.Searches, "must not have more than 2048 characters (including spaces) in the search list"))
+	}
+	for i, n := range d.Searches {
+		if n != "." {
+			add(rule.Format(strings.TrimSuffix(n, "."), searches.Index(i), utilvalidation.IsDNS1123SubdomainWithUnderscore)...)
+		}
+	}
+	for i, o := range d.Options {
+		add(rule.Needed(o.Name, path.Child("options").Index(i))...)
+	}
+	return errs
+}

@@ -1,0 +1,177 @@
+package podspec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// What a pod can tell its containers of itself: by variables, and by files.
+var (
+	envFields = sets.New("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
+	fileFields = sets.New("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations", "metadata.uid")
+	podFields  = envFields.Union(fileFields).Insert("spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host")
+
+	amountFields = sets.New("limits.cpu", "limits.memory", "limits.ephemeral-storage",
+		"requests.cpu", "requests.memory", "requests.ephemeral-storage")
+
+	byteDivisors = sets.New("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+	cpuDivisors  = sets.New("1m", "1")
+)
+
+func checkEnv(vars []v1.EnvVar, path *field.Path) (errs field.ErrorList) {
+	for i := range vars {
+		at := path.Index(i)
+		errs = append(errs, rule.NeededFormat(vars[i].Name, at.Child("name"), utilvalidation.IsRelaxedEnvVarName)...)
+		if vars[i].ValueFrom != nil {
+			errs = append(errs, checkEnvSource(&vars[i], at.Child("valueFrom"))...)
+		}
+	}
+	return errs
+}
+
+func checkEnvSource(e *v1.EnvVar, path *field.Path) (errs field.ErrorList) {
+	n, from := 0, e.ValueFrom
+	if r := from.FieldRef; r != nil {
+		n++
+		errs = append(errs, checkFieldRef(r, envFields, path.Child("fieldRef"))...)
+	}
+	if r := from.ResourceFieldRef; r != nil {
+		n++
+		errs = append(errs, checkAmountRef(r, false, path.Child("resourceFieldRef"))...)
+	}
+	if r := from.ConfigMapKeyRef; r != nil {
+		n++
+		errs = append(errs, checkKeyRef(r.Name, r.Key, path.Child("configMapKeyRef"))...)
+	}
+	if r := from.SecretKeyRef; r != nil {
+		n++
+		errs = append(errs, checkKeyRef(r.Name, r.Key, path.Child("secretKeyRef"))...)
+	}
+	if r := from.FileKeyRef; r != nil {
+		n++
+		errs = append(errs, checkFileRef(r, path.Child("fileKeyRef"))...)
+	}
+	switch {
+	case n == 0:
+		errs = append(errs, field.Invalid(path, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+	case e.Value != "":
+		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
+	case n > 1:
+		errs = append(errs, field.Invalid(path, "", "may not have more than one field specified at a time"))
+	}
+	return errs
+}
+
+func checkKeyRef(name, key string, path *field.Path) field.ErrorList {
+	errs := rule.Needed(name, path.Child("name"))
+	return append(errs, rule.NeededFormat(key, path.Child("key"), utilvalidation.IsConfigMapKey)...)
+}
+
+func checkFileRef(r *v1.FileKeySelector, path *field.Path) field.ErrorList {
+	errs := rule.NeededFormat(r.Key, path.Child("key"), utilvalidation.IsRelaxedEnvVarName)
+	errs = append(errs, rule.NeededFormat(r.VolumeName, path.Child("volumeName"), rule.Label)...)
+	if r.Path == "" {
+		return append(errs, field.Required(path.Child("path"), ""))
+	}
+	return append(errs, checkVisiblePath(r.Path, path.Child("path"))...)
+}
+
+// checkFieldRef checks a reference to a field of the pod.
+func checkFieldRef(r *v1.ObjectFieldSelector, allowed sets.Set[string], path *field.Path) field.ErrorList {
+	at := path.Child("fieldPath")
+	switch {
+	case r.APIVersion == "":
+		return field.ErrorList{field.Required(path.Child("apiVersion"), "")}
+	case r.FieldPath == "":
+		return field.ErrorList{field.Required(at, "")}
+	case r.APIVersion != "v1":
+		return field.ErrorList{field.Invalid(at, r.FieldPath, "error converting fieldPath: unsupported pod version: "+r.APIVersion)}
+	}
+	if base, key, ok := subscripted(r.FieldPath); ok {
+		switch base {
+		case "metadata.annotations":
+			return rule.Says(utilvalidation.IsQualifiedName(strings.ToLower(key)), key, path)
+		case "metadata.labels":
+			return rule.Says(utilvalidation.IsQualifiedName(key), key, path)
+		}
+		return field.ErrorList{field.Invalid(at, r.FieldPath, "error converting fieldPath: field label does not support subscript: "+r.FieldPath)}
+	}
+	switch {
+	case !podFields.Has(r.FieldPath):
+		return field.ErrorList{field.Invalid(at, r.FieldPath, "error converting fieldPath: field label not supported: "+r.FieldPath)}
+	case !allowed.Has(r.FieldPath) && (r.FieldPath != "spec.host" || !allowed.Has("spec.nodeName")):
+		return field.ErrorList{field.NotSupported(at, r.FieldPath, sets.List(allowed))}
+	}
+	return nil
+}
+
+// subscripted takes a path like metadata.labels['key'] apart.
+func subscripted(path string) (base, key string, ok bool) {
+	rest, ok := strings.CutSuffix(path, "']")
+	if !ok {
+		return path, "", false
+	}
+	base, key, ok = strings.Cut(rest, "['")
+	if !ok || base == "" {
+		return path, "", false
+	}
+	return base, key, true
+}
+
+// checkAmountRef checks a reference to a request or limit of a container; a file must say of which.
+func checkAmountRef(r *v1.ResourceFieldSelector, file bool, path *field.Path) (errs field.ErrorList) {
+	pages := strings.HasPrefix(r.Resource, "limits.hugepages-") || strings.HasPrefix(r.Resource, "requests.hugepages-")
+	switch {
+	case file && r.ContainerName == "":
+		errs = append(errs, field.Required(path.Child("containerName"), ""))
+	case r.Resource == "":
+		errs = append(errs, field.Required(path.Child("resource"), ""))
+	case !amountFields.Has(r.Resource) && !pages:
+		errs = append(errs, field.NotSupported(path.Child("resource"), r.Resource, sets.List(amountFields)))
+	}
+	if r.Divisor.Cmp(resource.Quantity{}) == 0 {
+		return errs
+	}
+	divisors := byteDivisors
+	if strings.HasSuffix(r.Resource, ".cpu") {
+		divisors = cpuDivisors
+	}
+	if (amountFields.Has(r.Resource) || pages) && !divisors.Has(r.Divisor.String()) {
+		errs = append(errs, field.Invalid(path.Child("divisor"), r.Resource, "only divisor's values "+
+			strings.Join(slices.Sorted(maps.Keys(divisors)), ", ")+" are supported with the resource"))
+	}
+	return errs
+}
+
+func checkEnvFrom(list []v1.EnvFromSource, path *field.Path) (errs field.ErrorList) {
+	for i, e := range list {
+		at := path.Index(i)
+		if e.Prefix != "" {
+			errs = append(errs, rule.Format(e.Prefix, at.Child("prefix"), utilvalidation.IsRelaxedEnvVarName)...)
+		}
+		if e.ConfigMapRef != nil {
+			errs = append(errs, rule.Needed(e.ConfigMapRef.Name, at.Child("configMapRef", "name"))...)
+		}
+		if e.SecretRef != nil {
+			errs = append(errs, rule.Needed(e.SecretRef.Name, at.Child("secretRef", "name"))...)
+		}
+		switch {
+		case e.ConfigMapRef == nil && e.SecretRef == nil:
+			errs = append(errs, field.Invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+		case e.ConfigMapRef != nil && e.SecretRef != nil:
+			errs = append(errs, field.Invalid(path, "", "may not have more than one field specified at a time"))
+		}
+	}
+	return errs
+}

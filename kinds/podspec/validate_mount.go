@@ -1,0 +1,134 @@
+package podspec
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// checkMounts checks the mounts of a container. Some errors lack the index of the mount: clients know them so.
+func (c *checker) checkMounts(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	places := sets.New[string]()
+	for i := range k.VolumeMounts {
+		m, at := &k.VolumeMounts[i], path.Index(i)
+		add(rule.Needed(m.Name, at.Child("name"))...)
+		if c.volumes[m.Name] == nil {
+			add(field.NotFound(at.Child("name"), m.Name))
+		}
+		add(rule.Needed(m.MountPath, at.Child("mountPath"))...)
+		if places.Has(m.MountPath) {
+			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		places.Insert(m.MountPath)
+		if slices.ContainsFunc(k.VolumeDevices, func(d v1.VolumeDevice) bool { return d.Name == m.Name }) {
+			add(field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
+		}
+		if slices.ContainsFunc(k.VolumeDevices, func(d v1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
+			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
+		}
+		if m.SubPath != "" {
+			add(checkInnerPath(m.SubPath, path.Child("subPath"))...)
+		}
+		if m.SubPathExpr != "" {
+			if m.SubPath != "" {
+				add(field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+			}
+			add(checkInnerPath(m.SubPathExpr, path.Child("subPathExpr"))...)
+		}
+		add(checkPropagation(m, k, path)...)
+	}
+	return errs
+}
+
+func checkPropagation(m *v1.VolumeMount, k *v1.Container, path *field.Path) (errs field.ErrorList) {
+	if p := m.MountPropagation; p != nil {
+		at := path.Child("mountPropagation")
+		errs = append(errs, rule.Among(*p, at, v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationNone)...)
+		privileged := k.SecurityContext != nil && k.SecurityContext.Privileged != nil && *k.SecurityContext.Privileged
+		if *p == v1.MountPropagationBidirectional && !privileged {
+			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+		}
+	}
+	r, at := m.RecursiveReadOnly, path.Child("recursiveReadOnly")
+	if r == nil || *r == v1.RecursiveReadOnlyDisabled {
+		return errs
+	}
+	errs = append(errs, rule.Among(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)...)
+	if !m.ReadOnly {
+		errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
+	}
+	if m.MountPropagation != nil && *m.MountPropagation != v1.MountPropagationNone {
+		errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+	}
+	return errs
+}
+
+func (c *checker) checkDevices(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	names, places := sets.New[string](), sets.New[string]()
+	for i, d := range k.VolumeDevices {
+		at := path.Index(i)
+		add(rule.Needed(d.Name, at.Child("name"))...)
+		if names.Has(d.Name) {
+			add(field.Invalid(at.Child("name"), d.Name, "must be unique"))
+		}
+		switch v := c.volumes[d.Name]; {
+		case v == nil:
+			add(field.NotFound(at.Child("name"), d.Name))
+		case v.PersistentVolumeClaim == nil && v.Ephemeral == nil:
+			add(field.Invalid(at.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+		}
+		add(rule.Needed(d.DevicePath, at.Child("devicePath"))...)
+		switch {
+		case places.Has(d.DevicePath):
+			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
+		case hasBackstep(d.DevicePath):
+			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
+		}
+		if slices.ContainsFunc(k.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == d.Name }) {
+			add(field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
+		}
+		if slices.ContainsFunc(k.VolumeMounts, func(m v1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
+			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+		}
+		names.Insert(d.Name)
+		places.Insert(d.DevicePath)
+	}
+	return errs
+}
+
+func hasBackstep(p string) bool {
+	return slices.Contains(strings.Split(strings.ReplaceAll(p, `\`, "/"), "/"), "..")
+}
+
+// checkBacksteps refuses paths that lead upwards anywhere.
+func checkBacksteps(p string, at *field.Path) field.ErrorList {
+	if hasBackstep(p) {
+		return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
+	}
+	return nil
+}
+
+// checkInnerPath asks for a path inside of a volume.
+func checkInnerPath(p string, at *field.Path) (errs field.ErrorList) {
+	if path.IsAbs(p) {
+		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
+	}
+	return append(errs, checkBacksteps(p, at)...)
+}
+
+// checkVisiblePath asks for a path inside of a volume that does not begin like those that only the node uses.
+func checkVisiblePath(p string, at *field.Path) field.ErrorList {
+	errs := checkInnerPath(p, at)
+	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
+		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
+	}
+	return errs
+}

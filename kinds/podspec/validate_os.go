@@ -1,0 +1,160 @@
+package podspec
+
+import (
+	"strings"
+	"unicode"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// checkOS refuses what the named operating system does not have.
+func checkOS(s *v1.PodSpec, path *field.Path) field.ErrorList {
+	errs := checkHostProcess(s, path)
+	if s.OS == nil {
+		return errs
+	}
+	switch s.OS.Name {
+	case v1.Linux:
+		return append(errs, refuse(path, "windowsOptions", func(p *v1.PodSecurityContext) bool { return p.WindowsOptions != nil },
+			func(c *v1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
+	case v1.Windows:
+		return append(errs, checkOnWindows(s, path)...)
+	case "":
+		return append(errs, field.Required(path.Child("os", "name"), "cannot be empty"))
+	}
+	return append(errs, field.NotSupported(path.Child("os"), s.OS.Name, []v1.OSName{v1.Linux, v1.Windows}))
+}
+
+// refuse forbids a field of the security contexts of the pod and of its containers.
+func refuse(path *field.Path, name string, inPod func(*v1.PodSecurityContext) bool, inContainer func(*v1.SecurityContext) bool,
+	s *v1.PodSpec) (errs field.ErrorList) {
+	says := "cannot be set for this spec.os.name"
+	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
+	}
+	eachContainer(s, path, func(c *v1.Container, at *field.Path) {
+		if inContainer != nil && c.SecurityContext != nil && inContainer(c.SecurityContext) {
+			errs = append(errs, field.Forbidden(at.Child("securityContext", name), says))
+		}
+	})
+	return errs
+}
+
+func eachContainer(s *v1.PodSpec, path *field.Path, f func(*v1.Container, *field.Path)) {
+	for i := range s.InitContainers {
+		f(&s.InitContainers[i], path.Child("initContainers").Index(i))
+	}
+	for i := range s.Containers {
+		f(&s.Containers[i], path.Child("containers").Index(i))
+	}
+	for i := range s.EphemeralContainers {
+		f((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
+	}
+}
+
+// notOnWindows lists the fields of security contexts that mean nothing to Windows.
+var notOnWindows = []struct {
+	name      string
+	pod       func(*v1.PodSecurityContext) bool
+	container func(*v1.SecurityContext) bool
+}{
+	{"appArmorProfile", func(p *v1.PodSecurityContext) bool { return p.AppArmorProfile != nil }, func(c *v1.SecurityContext) bool { return c.AppArmorProfile != nil }},
+	{"seLinuxOptions", func(p *v1.PodSecurityContext) bool { return p.SELinuxOptions != nil }, func(c *v1.SecurityContext) bool { return c.SELinuxOptions != nil }},
+	{"seccompProfile", func(p *v1.PodSecurityContext) bool { return p.SeccompProfile != nil }, func(c *v1.SecurityContext) bool { return c.SeccompProfile != nil }},
+	{"runAsUser", func(p *v1.PodSecurityContext) bool { return p.RunAsUser != nil }, func(c *v1.SecurityContext) bool { return c.RunAsUser != nil }},
+	{"runAsGroup", func(p *v1.PodSecurityContext) bool { return p.RunAsGroup != nil }, func(c *v1.SecurityContext) bool { return c.RunAsGroup != nil }},
+	{"fsGroup", func(p *v1.PodSecurityContext) bool { return p.FSGroup != nil }, nil},
+	{"fsGroupChangePolicy", func(p *v1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }, nil},
+	{"sysctls", func(p *v1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }, nil},
+	{"supplementalGroups", func(p *v1.PodSecurityContext) bool { return p.SupplementalGroups != nil }, nil},
+	{"supplementalGroupsPolicy", func(p *v1.PodSecurityContext) bool { return p.SupplementalGroupsPolicy != nil }, nil},
+	{"seLinuxChangePolicy", func(p *v1.PodSecurityContext) bool { return p.SELinuxChangePolicy != nil }, nil},
+	{"capabilities", nil, func(c *v1.SecurityContext) bool { return c.Capabilities != nil }},
+	{"readOnlyRootFilesystem", nil, func(c *v1.SecurityContext) bool { return c.ReadOnlyRootFilesystem != nil }},
+	{"privileged", nil, func(c *v1.SecurityContext) bool { return c.Privileged != nil }},
+	{"allowPrivilegeEscalation", nil, func(c *v1.SecurityContext) bool { return c.AllowPrivilegeEscalation != nil }},
+	{"procMount", nil, func(c *v1.SecurityContext) bool { return c.ProcMount != nil }},
+}
+
+func checkOnWindows(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"hostUsers", s.HostUsers != nil}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"shareProcessNamespace", s.ShareProcessNamespace != nil}} {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "cannot be set for a windows pod"))
+		}
+	}
+	for _, f := range notOnWindows {
+		errs = append(errs, refuse(path, f.name, f.pod, f.container, s)...)
+	}
+	return errs
+}
+
+// checkHostProcess: if one container is a process of the Windows host, all are, on the host's network.
+func checkHostProcess(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	pod := s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil && isTrue(s.SecurityContext.WindowsOptions.HostProcess)
+	with, without := pod, false
+	eachContainer(s, path, func(c *v1.Container, _ *field.Path) {
+		host := pod
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
+			host = *c.SecurityContext.WindowsOptions.HostProcess
+		}
+		with, without = with || host, without || !host
+	})
+	if !with {
+		return nil
+	}
+	if without {
+		errs = append(errs, field.Invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+	}
+	if !s.HostNetwork {
+		errs = append(errs, field.Invalid(path.Child("hostNetwork"), s.HostNetwork, "hostNetwork must be true if pod contains any hostProcess containers"))
+	}
+	return errs
+}
+
+func checkWindows(w *v1.WindowsSecurityContextOptions, path *field.Path) (errs field.ErrorList) {
+	if w == nil {
+		return nil
+	}
+	if n := w.GMSACredentialSpecName; n != nil {
+		errs = append(errs, rule.Format(*n, path.Child("gmsaCredentialSpecName"), rule.Subdomain)...)
+	}
+	if g, at := w.GMSACredentialSpec, path.Child("gmsaCredentialSpec"); g != nil {
+		switch {
+		case *g == "":
+			errs = append(errs, field.Invalid(at, *g, "gmsaCredentialSpec cannot be an empty string"))
+		case len(*g) > 64<<10:
+			errs = append(errs, field.Invalid(at, "", "gmsaCredentialSpec size must be under 64 KiB"))
+		}
+	}
+	if u := w.RunAsUserName; u != nil {
+		errs = append(errs, checkWindowsUser(*u, path.Child("runAsUserName"))...)
+	}
+	return errs
+}
+
+func checkWindowsUser(u string, path *field.Path) field.ErrorList {
+	bad := func(says string) field.ErrorList { return field.ErrorList{field.Invalid(path, u, says)} }
+	parts := strings.Split(u, `\`)
+	name := parts[len(parts)-1]
+	switch {
+	case u == "":
+		return bad("runAsUserName cannot be an empty string")
+	case strings.ContainsFunc(u, unicode.IsControl):
+		return bad("runAsUserName cannot contain control characters")
+	case len(parts) > 2:
+		return bad("runAsUserName cannot contain more than one backslash")
+	case len(parts) == 2 && (parts[0] == "" || len(parts[0]) >= 256):
+		return bad("runAsUserName's Domain must be a NetBios or DNS name")
+	case name == "" || len(name) > 104:
+		return bad("runAsUserName's User must have from 1 to 104 characters")
+	case strings.Trim(name, ". ") == "" || strings.ContainsAny(name, `"/\:;|=,+*?<>@[]`):
+		return bad("runAsUserName's User cannot contain only periods or spaces, nor the characters \"/\\:;|=,+*?<>@[]")
+	}
+	return nil
+}

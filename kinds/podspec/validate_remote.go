@@ -1,0 +1,140 @@
+package podspec
+
+import (
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// needs asks for values, given as pairs of field name and value.
+func needs(path *field.Path, pairs ...string) (errs field.ErrorList) {
+	for i := 0; i < len(pairs); i += 2 {
+		errs = append(errs, rule.Needed(pairs[i+1], path.Child(pairs[i]))...)
+	}
+	return errs
+}
+
+func needList(list []string, path *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// ValidateRemote checks the sources that have little to check. Those of persistent volumes that differ from
+// those of pods are given as the latter.
+func ValidateRemote(s any, path *field.Path) field.ErrorList {
+	switch s := s.(type) {
+	case *v1.HostPathVolumeSource:
+		return checkHostPath(s, path)
+	case *v1.NFSVolumeSource:
+		return checkNFS(s, path)
+	case *v1.ISCSIVolumeSource:
+		return checkISCSI(s, path)
+	case *v1.FCVolumeSource:
+		return checkFC(s, path)
+	case *v1.AzureDiskVolumeSource:
+		return checkAzureDisk(s, path)
+	case *v1.GCEPersistentDiskVolumeSource:
+		return append(needs(path, "pdName", s.PDName), checkPartition(s.Partition, path)...)
+	case *v1.AWSElasticBlockStoreVolumeSource:
+		return append(needs(path, "volumeID", s.VolumeID), checkPartition(s.Partition, path)...)
+	case *v1.GlusterfsVolumeSource:
+		return needs(path, "endpoints", s.EndpointsName, "path", s.Path)
+	case *v1.RBDVolumeSource:
+		return append(needList(s.CephMonitors, path.Child("monitors")), needs(path, "image", s.RBDImage)...)
+	case *v1.CephFSVolumeSource:
+		return needList(s.Monitors, path.Child("monitors"))
+	case *v1.CinderVolumeSource:
+		return append(needs(path, "volumeID", s.VolumeID), checkRefName(s.SecretRef, path.Child("secretRef"))...)
+	case *v1.FlockerVolumeSource:
+		return checkFlocker(s, path)
+	case *v1.FlexVolumeSource:
+		return needs(path, "driver", s.Driver)
+	case *v1.AzureFileVolumeSource:
+		return needs(path, "secretName", s.SecretName, "shareName", s.ShareName)
+	case *v1.VsphereVirtualDiskVolumeSource:
+		return needs(path, "volumePath", s.VolumePath)
+	case *v1.PhotonPersistentDiskVolumeSource:
+		return needs(path, "pdID", s.PdID)
+	case *v1.PortworxVolumeSource:
+		return needs(path, "volumeID", s.VolumeID)
+	case *v1.QuobyteVolumeSource:
+		return needs(path, "registry", s.Registry, "volume", s.Volume)
+	case *v1.ScaleIOVolumeSource:
+		return needs(path, "gateway", s.Gateway, "system", s.System, "volumeName", s.VolumeName)
+	case *v1.StorageOSVolumeSource:
+		return append(rule.NeededFormat(s.VolumeName, path.Child("volumeName"), rule.Label),
+			checkRefName(s.SecretRef, path.Child("secretRef"))...)
+	}
+	return nil
+}
+
+func checkPartition(n int32, path *field.Path) field.ErrorList {
+	return rule.Within(n, 0, 255, path.Child("partition"))
+}
+
+var (
+	iqnName = regexp.MustCompile(`^iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`)
+	euiName = regexp.MustCompile(`^eui.[[:alnum:]]{16}$`)
+	naaName = regexp.MustCompile(`^naa.[[:alnum:]]{32}$`)
+)
+
+func checkISCSI(s *v1.ISCSIVolumeSource, path *field.Path) field.ErrorList {
+	errs := needs(path, "targetPortal", s.TargetPortal, "iqn", s.IQN)
+	if s.IQN != "" && !iqnName.MatchString(s.IQN) && !euiName.MatchString(s.IQN) && !naaName.MatchString(s.IQN) {
+		errs = append(errs, field.Invalid(path.Child("iqn"), s.IQN, "must be valid format"))
+	}
+	errs = append(errs, rule.Within(s.Lun, 0, 255, path.Child("lun"))...)
+	if (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) && s.SecretRef == nil {
+		errs = append(errs, field.Required(path.Child("secretRef"), ""))
+	}
+	if n := s.InitiatorName; n != nil && !iqnName.MatchString(*n) && !euiName.MatchString(*n) && !naaName.MatchString(*n) {
+		errs = append(errs, field.Invalid(path.Child("initiatorname"), *n, "must be valid format"))
+	}
+	return errs
+}
+
+func checkFC(s *v1.FCVolumeSource, path *field.Path) field.ErrorList {
+	names, ids := len(s.TargetWWNs), len(s.WWIDs)
+	switch {
+	case names == 0 && ids == 0:
+		return field.ErrorList{field.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")}
+	case names > 0 && ids > 0:
+		return field.ErrorList{field.Invalid(path.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")}
+	case names > 0 && s.Lun == nil:
+		return field.ErrorList{field.Required(path.Child("lun"), "lun is required if targetWWNs is specified")}
+	case names > 0:
+		return rule.Within(*s.Lun, 0, 255, path.Child("lun"))
+	}
+	return nil
+}
+
+func checkFlocker(s *v1.FlockerVolumeSource, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case s.DatasetName == "" && s.DatasetUUID == "":
+		errs = append(errs, field.Required(path, "one of datasetName and datasetUUID is required"))
+	case s.DatasetName != "" && s.DatasetUUID != "":
+		errs = append(errs, field.Invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+	}
+	if strings.Contains(s.DatasetName, "/") {
+		errs = append(errs, field.Invalid(path.Child("datasetName"), s.DatasetName, "must not contain '/'"))
+	}
+	return errs
+}
+
+func checkAzureDisk(s *v1.AzureDiskVolumeSource, path *field.Path) field.ErrorList {
+	errs := needs(path, "diskName", s.DiskName, "diskURI", s.DataDiskURI)
+	errs = append(errs, rule.AmongPtr(s.CachingMode, path.Child("cachingMode"), v1.AzureDataDiskCachingNone,
+		v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), v1.AzureSharedBlobDisk, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk)...)
+	managed := strings.HasPrefix(strings.ToLower(s.DataDiskURI), "/subscriptions/")
+	if s.Kind != nil && (*s.Kind == v1.AzureManagedDisk) != managed && s.DataDiskURI != "" {
+		errs = append(errs, field.NotSupported(path.Child("diskURI"), s.DataDiskURI, []string{"/subscriptions/… for Managed, https://… else"}))
+	}
+	return errs
+}

@@ -1,0 +1,208 @@
+package podspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	componentresource "k8s.io/component-helpers/resource"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+var (
+	// counted are the resources that come in whole pieces.
+	counted = sets.New[v1.ResourceName]("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+		"persistentvolumeclaims", "services.nodeports", "services.loadbalancers")
+	// standard are the names that are known without a domain in front.
+	standard = counted.Union(sets.New[v1.ResourceName]("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory",
+		"requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "storage", "requests.storage"))
+	computing = sets.New[v1.ResourceName]("cpu", "memory", "ephemeral-storage")
+)
+
+// IsStandardResource says whether a name means something without a domain in front.
+func IsStandardResource(name v1.ResourceName) bool {
+	return standard.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
+}
+
+// IsNativeResource says whether a name is one of Kubernetes' own.
+func IsNativeResource(name v1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
+
+// IsExtendedResource says whether a name is one of a device's.
+func IsExtendedResource(name v1.ResourceName) bool {
+	return !IsNativeResource(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
+		len(utilvalidation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
+}
+
+// IsOvercommitAllowed says whether a limit may be higher than what is requested.
+func IsOvercommitAllowed(name v1.ResourceName) bool {
+	return IsNativeResource(name) && !isHugePages(name)
+}
+
+// IsCountedResource says whether a resource comes in whole pieces.
+func IsCountedResource(name v1.ResourceName) bool {
+	return counted.Has(name) || IsExtendedResource(name)
+}
+
+// ValidateResourceName checks the name of a resource.
+func ValidateResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+	errs := rule.Says(utilvalidation.IsQualifiedName(string(name)), name, path)
+	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
+		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
+	}
+	return errs
+}
+
+// ValidateContainerResourceName checks the name of a resource that a container asks for.
+func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+	errs := ValidateResourceName(name, path)
+	switch {
+	case !strings.Contains(string(name), "/"):
+		if !computing.Has(name) && !isHugePages(name) {
+			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
+		}
+	case !IsNativeResource(name) && !IsExtendedResource(name):
+		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
+	}
+	return errs
+}
+
+// ValidateQuantity checks an amount of a resource.
+func ValidateQuantity(name v1.ResourceName, q resource.Quantity, path *field.Path) (errs field.ErrorList) {
+	if q.Sign() < 0 {
+		errs = append(errs, field.Invalid(path, q.String(), "must be greater than or equal to 0"))
+	}
+	if IsCountedResource(name) && q.MilliValue()%1000 != 0 {
+		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
+	}
+	return errs
+}
+
+// ValidateOverhead checks what a pod needs beside its containers.
+func ValidateOverhead(list v1.ResourceList, path *field.Path) field.ErrorList {
+	return validateRequirements(&v1.ResourceRequirements{Limits: list}, nil, path, ValidateContainerResourceName)
+}
+
+type nameCheck func(v1.ResourceName, *field.Path) field.ErrorList
+
+func validateRequirements(r *v1.ResourceRequirements, claims sets.Set[string], path *field.Path, named nameCheck) field.ErrorList {
+	if len(r.Limits)+len(r.Requests)+len(r.Claims) == 0 {
+		return nil
+	}
+	limits, requests := path.Child("limits"), path.Child("requests")
+	errs := checkAmounts(r.Limits, limits, named)
+	errs = append(errs, checkAmounts(r.Requests, requests, named)...)
+	for _, name := range sortedNames(r.Requests) {
+		q := r.Requests[name]
+		limit, limited := r.Limits[name]
+		switch {
+		case !limited && !IsOvercommitAllowed(name):
+			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
+		case limited && !IsOvercommitAllowed(name) && q.Cmp(limit) != 0:
+			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+		case limited && q.Cmp(limit) > 0:
+			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		}
+	}
+	if hasAny(r, isHugePages) && !hasAny(r, func(n v1.ResourceName) bool { return n == v1.ResourceCPU || n == v1.ResourceMemory }) {
+		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
+	}
+	return append(errs, checkClaimNames(r.Claims, claims, path.Child("claims"))...)
+}
+
+func checkAmounts(list v1.ResourceList, path *field.Path, named nameCheck) (errs field.ErrorList) {
+	for _, name := range sortedNames(list) {
+		at, q := path.Key(string(name)), list[name]
+		errs = append(errs, named(name, at)...)
+		errs = append(errs, ValidateQuantity(name, q, at)...)
+		if isHugePages(name) {
+			errs = append(errs, checkPages(name, q, at)...)
+		}
+	}
+	return errs
+}
+
+// checkPages asks for a whole number of huge pages.
+func checkPages(name v1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+	if err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
+		return field.ErrorList{field.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))}
+	}
+	return nil
+}
+
+func sortedNames(list v1.ResourceList) []v1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+
+func hasAny(r *v1.ResourceRequirements, is func(v1.ResourceName) bool) bool {
+	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+		for name := range list {
+			if is(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[v1.ResourceClaim]()
+	for i, c := range list {
+		if c.Name == "" {
+			errs = append(errs, field.Required(path.Index(i), ""))
+			continue
+		}
+		if seen.Has(c) || c.Request != "" && seen.Has(v1.ResourceClaim{Name: c.Name}) {
+			errs = append(errs, field.Duplicate(path.Index(i), c.Name))
+		}
+		seen.Insert(c)
+		if !known.Has(c.Name) {
+			e := field.NotFound(path.Index(i), c.Name)
+			e.Detail = "must be one of the names in pod.spec.resourceClaims"
+			errs = append(errs, e)
+		}
+		if c.Request != "" {
+			errs = append(errs, rule.Format(c.Request, path.Index(i).Child("request"), rule.Label)...)
+		}
+	}
+	return errs
+}
+
+// checkPodResources checks resources given for the pod as a whole against those of its containers.
+func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
+	r, path := c.spec.Resources, spec.Child("resources")
+	if r == nil {
+		return nil
+	}
+	errs := validateRequirements(r, c.claims, path, func(name v1.ResourceName, at *field.Path) field.ErrorList {
+		if componentresource.IsSupportedPodLevelResource(name) {
+			return nil
+		}
+		return field.ErrorList{field.NotSupported(at, name, sets.List(componentresource.SupportedPodLevelResources()))}
+	})
+	sum := componentresource.AggregateContainerRequests(&v1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
+	for _, name := range sortedNames(r.Requests) {
+		q, need := r.Requests[name], sum[name]
+		if need.Cmp(q) > 0 {
+			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", need.String())))
+		}
+	}
+	for _, name := range sortedNames(r.Limits) {
+		q := r.Limits[name]
+		for i := range c.spec.Containers {
+			if l, ok := c.spec.Containers[i].Resources.Limits[name]; ok && l.Cmp(q) > 0 {
+				errs = append(errs, field.Invalid(spec.Child("containers").Index(i).Child("resources", "limits").Key(string(name)),
+					l.String(), fmt.Sprintf("must be less than or equal to pod limits of %s", q.String())))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,171 @@
+package podspec
+
+import (
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+func checkUser(id *int64, path *field.Path) field.ErrorList {
+	if id == nil {
+		return nil
+	}
+	return rule.Says(utilvalidation.IsValidUserID(*id), *id, path)
+}
+
+func checkGroup(id *int64, path *field.Path) field.ErrorList {
+	if id == nil {
+		return nil
+	}
+	return rule.Says(utilvalidation.IsValidGroupID(*id), *id, path)
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func isFalse(b *bool) bool { return b != nil && !*b }
+
+// checkSecurity checks the security context of the pod and what goes with it.
+func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
+	s, at := c.spec, path.Child("securityContext")
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	if isFalse(s.HostUsers) {
+		for _, f := range []struct {
+			name string
+			set  bool
+		}{{"hostNetwork", s.HostNetwork}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}} {
+			if f.set {
+				add(field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
+			}
+		}
+	}
+	if isTrue(s.ShareProcessNamespace) && s.HostPID {
+		add(field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
+	}
+	p := s.SecurityContext
+	if p == nil {
+		return errs
+	}
+	add(checkGroup(p.FSGroup, at.Child("fsGroup"))...)
+	add(checkUser(p.RunAsUser, at.Child("runAsUser"))...)
+	add(checkGroup(p.RunAsGroup, at.Child("runAsGroup"))...)
+	for i := range p.SupplementalGroups {
+		add(checkGroup(&p.SupplementalGroups[i], at.Child("supplementalGroups").Index(i))...)
+	}
+	add(c.checkSysctls(p.Sysctls, at.Child("sysctls"))...)
+	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
+	add(checkSeccomp(p.SeccompProfile, at.Child("seccompProfile"))...)
+	add(checkWindows(p.WindowsOptions, at.Child("windowsOptions"))...)
+	add(checkAppArmor(p.AppArmorProfile, at.Child("appArmorProfile"))...)
+	add(rule.AmongPtr(p.SupplementalGroupsPolicy, at.Child("supplementalGroupsPolicy"),
+		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
+	add(rule.AmongPtr(p.SELinuxChangePolicy, at.Child("seLinuxChangePolicy"),
+		v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption)...)
+	return errs
+}
+
+func (c *checker) checkSecurityContext(s *v1.SecurityContext, path *field.Path) (errs field.ErrorList) {
+	if s == nil {
+		return nil
+	}
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	add(checkUser(s.RunAsUser, path.Child("runAsUser"))...)
+	add(checkGroup(s.RunAsGroup, path.Child("runAsGroup"))...)
+	add(rule.AmongPtr(s.ProcMount, path.Child("procMount"), v1.DefaultProcMount, v1.UnmaskedProcMount)...)
+	if s.ProcMount != nil && *s.ProcMount == v1.UnmaskedProcMount && !isFalse(c.spec.HostUsers) {
+		add(field.Invalid(path.Child("procMount"), *s.ProcMount, "`hostUsers` must be false to use `Unmasked`"))
+	}
+	add(checkSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
+	if isFalse(s.AllowPrivilegeEscalation) {
+		if isTrue(s.Privileged) {
+			add(field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+		}
+		if s.Capabilities != nil {
+			for _, k := range s.Capabilities.Add {
+				if k == "CAP_SYS_ADMIN" {
+					add(field.Invalid(path, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+				}
+			}
+		}
+	}
+	add(checkWindows(s.WindowsOptions, path.Child("windowsOptions"))...)
+	add(checkAppArmor(s.AppArmorProfile, path.Child("appArmorProfile"))...)
+	return errs
+}
+
+func checkSeccomp(p *v1.SeccompProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := rule.Chosen(p.Type, path.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	at := path.Child("localhostProfile")
+	switch {
+	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
+		errs = append(errs, field.Required(at, "must be set when seccomp type is Localhost"))
+	case p.Type == v1.SeccompProfileTypeLocalhost:
+		errs = append(errs, checkInnerPath(*p.LocalhostProfile, at)...)
+	case p.LocalhostProfile != nil:
+		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
+	}
+	return errs
+}
+
+func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	errs := rule.Chosen(p.Type, path.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	at := path.Child("localhostProfile")
+	switch name := p.LocalhostProfile; {
+	case p.Type != v1.AppArmorProfileTypeLocalhost:
+		if name != nil {
+			errs = append(errs, field.Invalid(at, *name, "can only be set when AppArmor type is Localhost"))
+		}
+	case name == nil || strings.TrimSpace(*name) == "":
+		errs = append(errs, field.Required(at, "must be set when AppArmor type is Localhost"))
+	case strings.TrimSpace(*name) != *name:
+		errs = append(errs, field.Invalid(at, *name, "must not be padded with whitespace"))
+	case len(*name) > 4095:
+		errs = append(errs, field.TooLong(at, *name, 4095))
+	}
+	return errs
+}
+
+var (
+	sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+	ipcSysctls = []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."}
+)
+
+// IsSysctlName says whether a name can be that of a kernel parameter.
+func IsSysctlName(name string) bool { return len(name) <= 253 && sysctlName.MatchString(name) }
+
+func (c *checker) checkSysctls(list []v1.Sysctl, path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[string]()
+	for i, s := range list {
+		at := path.Index(i).Child("name")
+		name := strings.ReplaceAll(s.Name, "/", ".")
+		switch {
+		case s.Name == "":
+			errs = append(errs, field.Required(at, ""))
+		case !IsSysctlName(s.Name):
+			errs = append(errs, field.Invalid(at, s.Name, "must have at most 253 characters and match regex "+sysctlName.String()))
+		case seen.Has(name):
+			errs = append(errs, field.Duplicate(at, s.Name))
+		}
+		seen.Insert(name)
+		if c.spec.HostNetwork && strings.HasPrefix(name, "net.") {
+			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is set to true"))
+		}
+		for _, p := range ipcSysctls {
+			if c.spec.HostIPC && strings.HasPrefix(name, p) {
+				errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostIPC' is set to true"))
+			}
+		}
+	}
+	return errs
+}
