@@ -66,6 +66,11 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(generateName(obj.GetGenerateName()))
 	}
+	k.SetDefaults(obj)
+	if k.Info().Generation {
+		obj.SetGeneration(1)
+	}
+	k.Settle("", obj, nil)
 	undo, err := s.begin(ctx, r, obj, nil)
 	if err != nil {
 		return nil, err
@@ -79,11 +84,6 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	k.SetDefaults(obj)
-	if k.Info().Generation {
-		obj.SetGeneration(1)
-	}
-	k.Settle("", obj, nil)
 	if errs := append(checkMeta(k, obj, nil), k.Check("", obj, nil)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}

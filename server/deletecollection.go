@@ -25,6 +25,13 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 		return nil, err
 	}
 	var wg sync.WaitGroup
+	var mu sync.Mutex
+	shared := *r
+	shared.Warn = func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.warn(text)
+	}
 	next := make(chan *Request)
 	fails := make(chan error, deleters)
 	for range min(deleters, len(all.Entries)) {
@@ -37,7 +44,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 			}
 		})
 	}
-	err = feed(all, r, next, fails)
+	err = feed(all, &shared, next, fails)
 	close(next)
 	wg.Wait()
 	if err == nil && len(fails) > 0 {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -114,6 +115,7 @@ func wipe(obj metav1.Object) {
 func keep(obj, old metav1.Object) {
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetSelfLink("")
+	obj.SetResourceVersion(old.GetResourceVersion())
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())
 	}
@@ -134,7 +136,43 @@ var metadataPath = field.NewPath("metadata")
 func checkMeta(k resource.Kind, obj, old resource.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(obj, k.Info().Namespaced, k.CheckName, metadataPath)
 	if old != nil {
-		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)...)
+		fixed := validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)
+		if errs = append(errs, fixed...); !checksMetaOnce[k.Info().GR()] {
+			errs = append(errs, fixed...)
+		}
+	}
+	return append(errs, checkFinalizers(k, obj, old)...)
+}
+
+// checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:
+// there both the generic rules and the kind's own look.
+var checksMetaOnce = map[schema.GroupResource]bool{
+	{Resource: "events"}:            true,
+	{Resource: "persistentvolumes"}: true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: true,
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                              true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                     true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:     true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                      true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                             true,
+}
+
+// checkFinalizers demands that the finalizers of built-in kinds name a domain.
+func checkFinalizers(k resource.Kind, obj, old resource.Object) (errs field.ErrorList) {
+	switch i := k.Info(); {
+	case len(obj.GetFinalizers()) == 0, i.Custom, i.Plural == "events", i.GVK.Group == "apiregistration.k8s.io",
+		i.GVK.Group == "apiextensions.k8s.io", i.GVK.Group == "admissionregistration.k8s.io":
+		return nil
+	}
+	for i, f := range obj.GetFinalizers() {
+		switch {
+		case strings.Contains(f, "/"), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents, f == "kubernetes":
+		case old != nil && slices.Contains(old.GetFinalizers(), f):
+		default:
+			errs = append(errs, field.Invalid(metadataPath.Child("finalizers").Index(i), f,
+				"name is neither a standard finalizer name nor is it fully qualified"))
+		}
 	}
 	return errs
 }

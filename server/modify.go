@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
@@ -90,6 +92,8 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	}
 	obj = q.Object
 	singleOwners(r, obj)
+	r.Kind.SetDefaults(obj)
+	s.settle(r, obj, old)
 	undo, err := s.begin(ctx, r, obj, old)
 	if err != nil {
 		return nil, false, err
@@ -149,19 +153,50 @@ func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
 	if err := placed(r, obj); err != nil {
 		return err
 	}
-	if uid := obj.GetUID(); uid != "" && uid != cur.Object.GetUID() {
-		return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(uid)+
-			", UID in object meta: "+string(cur.Object.GetUID())))
-	}
 	rev, err := parseRevision(obj.GetResourceVersion())
 	if err != nil {
 		return err
+	}
+	if rev == 0 && conditional(r.Kind) {
+		gk := schema.GroupKind{Group: r.spoken().Group, Kind: r.Kind.Info().Plural}
+		return apierrors.NewInvalid(gk, r.Name, field.ErrorList{
+			field.Invalid(metadataPath.Child("resourceVersion"), rev, "must be specified for an update")})
 	}
 	if rev != 0 && rev != cur.Rev {
 		return conflict(r)
 	}
 	return nil
 }
+
+// sameUID checks the uid that an update names.
+func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
+	if uid := obj.GetUID(); uid != "" && cur != nil && uid != cur.Object.GetUID() {
+		return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(uid)+
+			", UID in object meta: "+string(cur.Object.GetUID())))
+	}
+	return nil
+}
+
+// conditionals are the kinds whose updates must say which revision they replace.
+var conditionals = map[schema.GroupResource]bool{
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                             true,
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:                 true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   true,
+	{Group: "coordination.k8s.io", Resource: "leases"}:                                     true,
+	{Group: "node.k8s.io", Resource: "runtimeclasses"}:                                     true,
+	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    true,
+	{Group: "storage.k8s.io", Resource: "csidrivers"}:                                      true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                        true,
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:                            true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                               true,
+}
+
+func conditional(k resource.Kind) bool { return k.Info().Custom || conditionals[k.Info().GR()] }
 
 // untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of
 // old if it came without.
@@ -175,8 +210,6 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, cur.Object
-	k.SetDefaults(obj)
-	s.settle(r, obj, old)
 	if errs := append(checkMeta(k, obj, old), k.Check(r.Sub, obj, old)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}

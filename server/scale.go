@@ -115,10 +115,12 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if err := checkReplicas(r, want.Spec.Replicas); err != nil {
 			return nil, err
 		}
+		if err := sameUID(r, want, cur); err != nil {
+			return nil, err
+		}
 		obj := resource.Clone(cur.Object)
-		obj.SetResourceVersion(want.ResourceVersion)
-		if want.UID != "" {
-			obj.SetUID(want.UID)
+		if want.ResourceVersion != "" {
+			obj.SetResourceVersion(want.ResourceVersion)
 		}
 		r.Kind.SetScale(obj, want.Spec.Replicas)
 		return obj, nil

@@ -27,7 +27,10 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	singleOwners(r, hub)
 	return s.modify(ctx, r, &change{
 		create: r.Kind.Info().CreateOnUpdate && r.Sub == "",
-		next: func(context.Context, *view.Entry) (resource.Object, error) {
+		next: func(_ context.Context, cur *view.Entry) (resource.Object, error) {
+			if err := sameUID(r, hub, cur); err != nil {
+				return nil, err
+			}
 			return resource.Clone(hub), nil
 		},
 	})

@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/server"
+)
+
+func TestCreateFillsMetadata(t *testing.T) {
+	w := start(t)
+	c := configMap("a", "k", "v")
+	c.UID, c.DeletionTimestamp, c.SelfLink = "mine", &metav1.Time{}, "/x"
+	got := create(w, configMaps, c)
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(string(got.UID)) {
+		t.Errorf("uid %q", got.UID)
+	}
+	if got.CreationTimestamp.IsZero() || got.ResourceVersion == "" || got.Namespace != "ns" || got.DeletionTimestamp != nil || got.SelfLink != "" {
+		t.Errorf("metadata %+v", got.ObjectMeta)
+	}
+	if len(got.ManagedFields) != 1 || got.ManagedFields[0].Manager != "tester" || got.ManagedFields[0].Operation != "Update" {
+		t.Errorf("managedFields %+v", got.ManagedFields)
+	}
+	if got.Generation != 0 {
+		t.Errorf("generation %d", got.Generation)
+	}
+	if d := create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 7}}); d.Generation != 1 {
+		t.Errorf("generation %d", d.Generation)
+	}
+}
+
+func TestCreateRefusals(t *testing.T) {
+	w := start(t)
+	create(w, configMaps, configMap("taken"))
+	long := configMap("long")
+	long.Labels = map[string]string{"a": strings.Repeat("v", 64)}
+	elsewhere := configMap("b")
+	elsewhere.Namespace = "other"
+	versioned := configMap("b")
+	versioned.ResourceVersion = "5"
+	owned := configMap("b")
+	owned.Finalizers = []string{"no good"}
+	for _, x := range []struct {
+		obj  *core.ConfigMap
+		want string
+	}{
+		{configMap("taken"), "AlreadyExists"},
+		{configMap("Bad_Name"), "Invalid FieldValueInvalid metadata.name"},
+		{configMap(""), "Invalid FieldValueRequired metadata.name"},
+		{configMap("b", "bad", "x"), "Invalid FieldValueInvalid data[bad]"},
+		{long, "Invalid FieldValueInvalid metadata.labels"},
+		{owned, "Invalid FieldValueInvalid metadata.finalizers FieldValueInvalid metadata.finalizers[0]"},
+		{elsewhere, "BadRequest"},
+		{versioned, "500"},
+	} {
+		if _, err := w.Create(t.Context(), w.ask(configMaps, ""), x.obj); reason(err) != x.want {
+			t.Errorf("%s: got %q (%v), want %q", x.obj.Name, reason(err), err, x.want)
+		}
+	}
+}
+
+func TestGenerateName(t *testing.T) {
+	w := start(t)
+	for _, base := range []string{"web-", strings.Repeat("x", 80)} {
+		got := create(w, configMaps, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: base}})
+		cut := base[:min(len(base), 58)]
+		if !regexp.MustCompile("^" + cut + "[bcdfghjklmnpqrstvwxz2456789]{5}$").MatchString(got.Name) {
+			t.Errorf("name %q of base %q", got.Name, base)
+		}
+	}
+}
+
+func TestCreateDryRun(t *testing.T) {
+	w := start(t)
+	r := w.ask(configMaps, "")
+	r.DryRun = true
+	e, err := w.Create(t.Context(), r, configMap("a"))
+	if err != nil || e.Object.GetUID() == "" || e.Object.GetResourceVersion() != "" {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if w.get(configMaps, "a") != nil {
+		t.Error("a dry run wrote")
+	}
+	create(w, configMaps, configMap("a"))
+	if _, err := w.Create(t.Context(), r, configMap("a")); reason(err) != "AlreadyExists" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCreateAdmission(t *testing.T) {
+	var seen []string
+	w := start(t, func(c *server.Config) {
+		c.Admission = plugin(func(r *admission.Request) error {
+			seen = append(seen, string(r.Op)+" "+r.Name)
+			r.Object.(*core.ConfigMap).Data = map[string]string{"added": "yes"}
+			return nil
+		}, func(r *admission.Request) error {
+			if r.Object.GetUID() == "" {
+				t.Error("validated before it was complete")
+			}
+			return nil
+		})
+	})
+	got := create(w, configMaps, configMap("a", "old", "1"))
+	if got.Data["added"] != "yes" || len(seen) != 1 || seen[0] != "CREATE a" {
+		t.Errorf("data %v, seen %q", got.Data, seen)
+	}
+	if f := string(got.ManagedFields[0].FieldsV1.Raw); strings.Contains(f, "added") {
+		t.Errorf("what admission added is owned: %s", f)
+	}
+}
+
+func TestCreateWarns(t *testing.T) {
+	w := start(t)
+	c := configMap("a", "old", "1")
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+	c.OwnerReferences = []metav1.OwnerReference{ref, ref}
+	if got := create(w, configMaps, c); len(got.OwnerReferences) != 1 {
+		t.Errorf("owners %v", got.OwnerReferences)
+	}
+	if len(w.warns) != 2 || !strings.Contains(w.warns[0], "duplicate entries") || w.warns[1] != "old is deprecated" {
+		t.Errorf("warnings %q", w.warns)
+	}
+}

@@ -1,0 +1,303 @@
+package server_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v1"
+	coordination "k8s.io/api/coordination/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+func TestUpdateChecksRevision(t *testing.T) {
+	w := start(t)
+	old := create(w, configMaps, configMap("a", "k", "1"))
+	next := resource.Clone(old)
+	next.Data["k"] = "2"
+	got := update(w, configMaps, next)
+	if got.Data["k"] != "2" || got.ResourceVersion == old.ResourceVersion || got.UID != old.UID {
+		t.Errorf("got %+v", got)
+	}
+	stale := resource.Clone(old)
+	stale.Data["k"] = "3"
+	if _, _, err := w.Update(t.Context(), w.ask(configMaps, "a"), stale); reason(err) != "Conflict" {
+		t.Errorf("a stale update: %v", err)
+	}
+	if got := update(w, configMaps, configMap("a", "k", "4")); got.Data["k"] != "4" || got.CreationTimestamp != old.CreationTimestamp {
+		t.Errorf("an unconditional update: %+v", got)
+	}
+	other := configMap("a")
+	other.UID = "another"
+	for _, x := range []struct {
+		obj  *core.ConfigMap
+		url  string
+		want string
+	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}} {
+		if _, _, err := w.Update(t.Context(), w.ask(configMaps, x.url), x.obj); reason(err) != x.want {
+			t.Errorf("%s at %s: %v", x.obj.Name, x.url, err)
+		}
+	}
+}
+
+func TestNothingToUpdate(t *testing.T) {
+	w := start(t)
+	old := create(w, configMaps, configMap("a", "k", "1"))
+	before := w.view.Revision()
+	same := configMap("a", "k", "1")
+	if got := update(w, configMaps, same); got.ResourceVersion != old.ResourceVersion {
+		t.Errorf("revision %s, was %s", got.ResourceVersion, old.ResourceVersion)
+	}
+	r := w.ask(configMaps, "a")
+	r.Manager = "somebody else"
+	if _, _, err := w.Update(t.Context(), r, configMap("a", "k", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.merge(configMaps, "a", `{"data":{"k":"1"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if w.view.Revision() != before {
+		t.Error("an update of nothing wrote")
+	}
+}
+
+func TestGenerationCountsSpecs(t *testing.T) {
+	w := start(t)
+	d := create(w, deployments, &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	step := func(want int64, do func(d *apps.Deployment), subs ...string) {
+		t.Helper()
+		next := resource.Clone(d)
+		do(next)
+		r := w.ask(deployments, "d")
+		if len(subs) > 0 {
+			r.Sub = subs[0]
+		}
+		e, _, err := w.Update(t.Context(), r, next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d = e.Object.(*apps.Deployment); d.Generation != want {
+			t.Errorf("generation %d, want %d", d.Generation, want)
+		}
+	}
+	step(1, func(d *apps.Deployment) { d.Labels = map[string]string{"a": "b"} })
+	step(2, func(d *apps.Deployment) { d.Spec.Paused = true })
+	step(2, func(d *apps.Deployment) { d.Generation = 9; d.Status.Replicas = 7 })
+	if d.Status.Replicas != 0 {
+		t.Error("an update of the object changed its status")
+	}
+	step(2, func(d *apps.Deployment) { d.Status.Replicas = 7; d.Spec.Paused = false }, "status")
+	if d.Status.Replicas != 7 || !d.Spec.Paused {
+		t.Errorf("status update: %+v", d)
+	}
+}
+
+func TestCreateOnUpdate(t *testing.T) {
+	w := start(t)
+	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l", ResourceVersion: "5"}}
+	e, created, err := w.Update(t.Context(), w.ask(leases, "l"), l)
+	if err != nil || !created || e.Object.GetUID() == "" {
+		t.Fatalf("%v, %v, %v", e, created, err)
+	}
+	next := resource.Clone(e.Object.(*coordination.Lease))
+	if _, created, err = w.Update(t.Context(), w.ask(leases, "l"), next); err != nil || created {
+		t.Errorf("again: %v, %v", created, err)
+	}
+	next.ResourceVersion = ""
+	if _, _, err = w.Update(t.Context(), w.ask(leases, "l"), next); reason(err) != "Invalid FieldValueInvalid metadata.resourceVersion" {
+		t.Errorf("without a revision: %v", err)
+	}
+}
+
+func TestWritersLoseNothing(t *testing.T) {
+	w := start(t)
+	create(w, configMaps, configMap("a"))
+	const writers, rounds = 20, 20
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for n := range rounds {
+				patch := fmt.Sprintf(`{"data":{"w%d":"%d"}}`, i, n+1)
+				if i%2 == 0 {
+					if _, err := w.merge(configMaps, "a", patch); err != nil {
+						t.Errorf("patch: %v", err)
+					}
+					continue
+				}
+				for {
+					c := resource.Clone(w.get(configMaps, "a").(*core.ConfigMap))
+					if c.Data == nil {
+						c.Data = map[string]string{}
+					}
+					c.Data["w"+strconv.Itoa(i)] = strconv.Itoa(n + 1)
+					_, _, err := w.Update(t.Context(), w.ask(configMaps, "a"), c)
+					if err == nil {
+						break
+					}
+					if !apierrors.IsConflict(err) {
+						t.Errorf("update: %v", err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	data := w.get(configMaps, "a").(*core.ConfigMap).Data
+	for i := range writers {
+		if data["w"+strconv.Itoa(i)] != strconv.Itoa(rounds) {
+			t.Errorf("writer %d: %q", i, data["w"+strconv.Itoa(i)])
+		}
+	}
+}
+
+func TestPatches(t *testing.T) {
+	w := start(t)
+	create(w, configMaps, configMap("a", "k", "1"))
+	patch := func(pt types.PatchType, data string, edit ...func(*server.Request)) (*core.ConfigMap, error) {
+		r := w.ask(configMaps, "a")
+		for _, f := range edit {
+			f(r)
+		}
+		e, _, err := w.Patch(t.Context(), r, pt, []byte(data), false)
+		if err != nil {
+			return nil, err
+		}
+		return e.Object.(*core.ConfigMap), nil
+	}
+	strict := func(r *server.Request) { r.Strict = server.FieldsStrict }
+	for _, x := range []struct {
+		pt   types.PatchType
+		data string
+		edit func(*server.Request)
+		want string // reason, or the value of k
+	}{
+		{types.MergePatchType, `{"data":{"k":"2"}}`, nil, "2"},
+		{types.JSONPatchType, `[{"op":"replace","path":"/data/k","value":"3"}]`, nil, "3"},
+		{types.JSONPatchType, `[{"op":"test","path":"/data/k","value":"9"}]`, nil, "Invalid"},
+		{types.StrategicMergePatchType, `{"data":{"k":"4"}}`, nil, "4"},
+		{types.MergePatchType, `{"metadata":{"resourceVersion":"1"}}`, nil, "Conflict"},
+		{types.MergePatchType, `{"metadata":{"name":"b"}}`, nil, "BadRequest"},
+		{types.MergePatchType, `{"data":{"bad":"x"}}`, nil, "Invalid FieldValueInvalid data[bad]"},
+		{types.MergePatchType, `{"bogus":1}`, strict, "Invalid FieldValueInvalid patch"},
+		{types.MergePatchType, `{"bogus":1,"data":{"k":"5"}}`, nil, "5"},
+		{types.MergePatchType, `{"data":7}`, nil, "Invalid FieldValueInvalid patch"},
+		{types.ApplyYAMLPatchType, "data: {k: x}", nil, "Invalid FieldValueRequired fieldManager"},
+	} {
+		edit := x.edit
+		if edit == nil {
+			edit = func(*server.Request) {}
+		}
+		got, err := patch(x.pt, x.data, edit)
+		text := reason(err)
+		if err == nil {
+			text = got.Data["k"]
+		}
+		if text != x.want {
+			t.Errorf("%s: got %q (%v), want %q", x.data, text, err, x.want)
+		}
+	}
+	if len(w.warns) != 1 || !strings.Contains(w.warns[0], `unknown field "bogus"`) {
+		t.Errorf("warnings %q", w.warns)
+	}
+}
+
+func TestApply(t *testing.T) {
+	w := start(t)
+	apply := func(manager, data string, force bool) (*core.ConfigMap, bool, error) {
+		r := w.ask(configMaps, "a")
+		r.Manager = manager
+		e, created, err := w.Patch(t.Context(), r, types.ApplyYAMLPatchType, []byte(data), force)
+		if err != nil {
+			return nil, false, err
+		}
+		return e.Object.(*core.ConfigMap), created, nil
+	}
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	one, created, err := apply("one", head+"data: {k: '1'}", false)
+	if err != nil || !created || one.Data["k"] != "1" {
+		t.Fatalf("%+v, %v, %v", one, created, err)
+	}
+	if again, created, err := apply("one", head+"data: {k: '1'}", false); err != nil || created || again.ResourceVersion != one.ResourceVersion {
+		t.Errorf("again: %v, %v, %v", again.ResourceVersion, created, err)
+	}
+	if _, _, err := apply("two", head+"data: {k: '2'}", false); reason(err) != "Conflict FieldManagerConflict .data.k" {
+		t.Errorf("conflict: %v", err)
+	}
+	if got, _, err := apply("two", head+"data: {k: '2'}", true); err != nil || got.Data["k"] != "2" {
+		t.Errorf("forced: %v, %v", got, err)
+	}
+}
+
+func TestScale(t *testing.T) {
+	w := start(t)
+	create(w, deployments, &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	out, err := w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "get", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := resource.Clone(out.(*autoscaling.Scale))
+	if sc.Spec.Replicas != 1 || sc.Status.Selector != "a=b" || sc.ResourceVersion == "" {
+		t.Errorf("scale %+v", sc)
+	}
+	stale := resource.Clone(sc)
+	sc.Spec.Replicas = 5
+	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil || out.(*autoscaling.Scale).Spec.Replicas != 5 {
+		t.Fatalf("%v, %v", out, err)
+	}
+	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", stale); reason(err) != "Conflict" {
+		t.Errorf("stale: %v", err)
+	}
+	patch := func(data string) (string, error) {
+		e, _, err := w.Patch(t.Context(), sub(w.ask(deployments, "d"), "scale"), types.MergePatchType, []byte(data), false)
+		if err != nil {
+			return "", err
+		}
+		js, err := e.JSON(t.Context(), e.Kind.Info().GVK)
+		return string(js), err
+	}
+	if js, err := patch(`{"spec":{"replicas":2}}`); err != nil || !strings.Contains(js, `"kind":"Scale"`) || !strings.Contains(js, `"replicas":2`) {
+		t.Errorf("%s, %v", js, err)
+	}
+	if _, err := patch(`{"spec":{"replicas":-1}}`); reason(err) != "Invalid FieldValueInvalid spec.replicas" {
+		t.Errorf("negative: %v", err)
+	}
+	if d := w.get(deployments, "d").(*apps.Deployment); *d.Spec.Replicas != 2 || d.Generation != 3 {
+		t.Errorf("deployment %d, generation %d", *d.Spec.Replicas, d.Generation)
+	}
+	if _, err := w.Call(t.Context(), sub(w.ask(configMaps, "a"), "scale"), "get", nil); reason(err) != "NotFound" {
+		t.Errorf("no scale: %v", err)
+	}
+}
+
+func TestBind(t *testing.T) {
+	w := start(t)
+	create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	bind := func(node string) error {
+		_, err := w.Call(t.Context(), sub(w.ask(pods, "p"), "binding"), "create", &core.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: core.ObjectReference{Kind: "Node", Name: node}})
+		return err
+	}
+	if err := bind(""); reason(err) != "500" {
+		t.Errorf("no node: %v", err)
+	}
+	if err := bind("n1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := bind("n2"); reason(err) != "Conflict" {
+		t.Errorf("again: %v", err)
+	}
+	p := w.get(pods, "p").(*core.Pod)
+	if p.Spec.NodeName != "n1" || p.Generation != 1 || p.Annotations["a"] != "b" || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != core.PodScheduled {
+		t.Errorf("pod %+v", p)
+	}
+}
