@@ -8,6 +8,7 @@ import (
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -63,7 +64,14 @@ func (c *call) input() (resource.Object, error) {
 	return in, nil
 }
 
+// answer sends what the call returned; nothing is success.
 func (c *call) answer(out resource.Object) error {
+	if out == nil {
+		st := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
+		fillStatus(st)
+		c.object(c.w, c.r, c.acc.plain(), http.StatusCreated, st)
+		return nil
+	}
 	if c.acc.as != "" {
 		return c.shaped(http.StatusCreated, c.kind, out)
 	}

@@ -82,16 +82,14 @@ type Issuer interface {
 
 // Nodes finds the agents of nodes.
 type Nodes interface {
-	// Endpoint returns the base URL of the node's agent and the transport that trusts and is trusted by it. Dial
-	// opens a connection (TLS included) to the agent, for upgrades.
+	// Endpoint returns where the node's agent listens, or an error that tells the caller why not.
 	Endpoint(ctx context.Context, node string) (Endpoint, error)
 }
 
-// An Endpoint is where a node agent listens.
+// An Endpoint is a node agent: the kubelet's API.
 type Endpoint struct {
-	URL       string // https://10.0.0.1:10250
-	Transport http.RoundTripper
-	Dial      func(ctx context.Context) (net.Conn, error)
+	URL       string            // https://10.0.0.1:10250
+	Transport http.RoundTripper // trusts the agent and is trusted by it; an *http.Transport, as upgrades dial through it
 }
 
 // DialFunc opens a connection from the server to a pod or service address.

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -82,7 +81,6 @@ func (c *call) route() error {
 		return generic(http.StatusNotFound)
 	}
 	if !slices.Contains(methods, c.r.Method) {
-		c.w.Header().Set("Allow", strings.Join(methods, ", "))
 		return generic(http.StatusMethodNotAllowed)
 	}
 	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
 )
 
 // surface is the handler: the configuration and what is derived from it.
@@ -24,6 +25,7 @@ type surface struct {
 	meter   *meter
 	docs    discovery
 	streams streams
+	proxied *http.Transport // to pods and services
 }
 
 // Handler is the HTTP surface. It is safe for concurrent use.
@@ -32,14 +34,17 @@ type Handler struct{ s *surface }
 // New returns the handler for the configuration. It starts nothing.
 func New(cfg Config) *Handler {
 	cfg.fill()
-	s := &surface{cfg: cfg}
+	s := &surface{cfg: cfg, proxied: newProxyTransport(cfg.Dial)}
 	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
 	s.meter = newMeter(cfg.Registry)
 	return &Handler{s: s}
 }
 
 // Close ends all streams (watches, logs, proxied connections); new requests are refused. It may be called twice.
-func (h *Handler) Close() { h.s.streams.close() }
+func (h *Handler) Close() {
+	h.s.streams.close()
+	h.s.proxied.CloseIdleConnections()
+}
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +92,9 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info) {
 	if !ok {
 		return
 	}
-	if user, ok = s.impersonate(w, r, user); !ok {
+	user, err := authn.Impersonate(r.Context(), user, r.Header, s.cfg.Authz)
+	if err != nil {
+		s.fail(w, r, err)
 		return
 	}
 	ctx, leave, ok := s.enter(w, r, i, user)
@@ -128,7 +135,7 @@ func (s *surface) authorize(w http.ResponseWriter, r *http.Request, i *info, use
 		slog.Debug("authorization failed", "user", user.Name, "path", r.URL.Path, "err", err)
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	s.fail(w, r, forbidden(a, reason))
+	s.fail(w, r, auth.Forbidden(a, reason))
 	return false
 }
 

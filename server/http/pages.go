@@ -106,7 +106,6 @@ func (s *surface) discover(w http.ResponseWriter, r *http.Request, parts []strin
 		return
 	}
 	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
 		s.fail(w, r, generic(http.StatusMethodNotAllowed))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -88,15 +89,21 @@ func (c *call) tableOptions() (*metav1.TableOptions, error) {
 	if err := decodeQuery(c.r.URL.Query(), &o); err != nil {
 		return nil, err
 	}
-	return &o, invalidOptions("TableOptions", validation.ValidateTableOptions(&o))
+	if errs := validation.ValidateTableOptions(&o); len(errs) > 0 {
+		return nil, apierrors.NewBadRequest(errs.ToAggregate().Error())
+	}
+	return &o, nil
 }
 
 // table is an empty table with columns.
 func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
-	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: c.acc.apiVersion()},
-		Rows: make([]metav1.TableRow, 0, rows)}
+	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: c.acc.apiVersion()}}
+	header := k.Header()
 	if !o.NoHeaders {
-		t.ColumnDefinitions = k.Header()
+		t.ColumnDefinitions = header
+	}
+	if rows > 0 || len(header) != 2 || header[1].Name != "Created At" { // a kind without columns has null for no rows
+		t.Rows = make([]metav1.TableRow, 0, rows)
 	}
 	return t
 }
@@ -159,7 +166,7 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 
 func (c *call) partials(l *server.List) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: shapePartials, APIVersion: c.acc.apiVersion()},
-		ListMeta: listOf{l}.meta(), Items: make([]metav1.PartialObjectMetadata, 0, len(l.Entries))}
+		ListMeta: listOf{l}.meta()} // no items are null, as upstream has it
 	for _, e := range l.Entries {
 		p := c.partial(e.Object)
 		list.Items = append(list.Items, *p)

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kloop-dev/kloop/auth"
 )
 
 // statusOf turns any error into a Status. Errors that carry none become 500, with upstream's empty reason.
@@ -58,30 +56,6 @@ func generic(code int) error {
 func plainError(code int32, reason metav1.StatusReason, format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason,
 		Message: fmt.Sprintf(format, args...)}}
-}
-
-// forbidden is what an authorizer's refusal reads like.
-func forbidden(a *auth.Attributes, reason string) error {
-	message := refusal(a)
-	if reason != "" {
-		message += ": " + reason
-	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: a.Group, Resource: a.Resource}, a.Name, errors.New(message))
-}
-
-func refusal(a *auth.Attributes) string {
-	if a.Resource == "" {
-		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Verb, a.Path)
-	}
-	res := a.Resource
-	if a.Subresource != "" {
-		res += "/" + a.Subresource
-	}
-	where := "at the cluster scope"
-	if a.Namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", a.Namespace)
-	}
-	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Verb, res, a.Group, where)
 }
 
 // fail answers with the error as a Status, in the media type that the client asked for if it is one for plain

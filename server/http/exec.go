@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+)
+
+// The protocols of exec and attach; and the channels that a WebSocket carries them on.
+const (
+	protocolV4 = "v4.channel.k8s.io"
+	protocolV5 = "v5.channel.k8s.io" // v4 that can close stdin alone
+)
+
+const (
+	chanStdin = iota
+	chanStdout
+	chanStderr
+	chanError
+	chanResize
+)
+
+// exec connects the client to a process in a container. SPDY is tunnelled; WebSocket is translated.
+func (c *call) exec() error {
+	if !isSPDY(c.r) && !isWebSocket(c.r) {
+		return apierrors.NewBadRequest("Upgrade request required")
+	}
+	q := c.r.URL.Query()
+	opts := execOptions(q)
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	name, err := container(pod, opts.Container)
+	if err != nil {
+		return err
+	}
+	if pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed {
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot exec into a container in a completed pod; current phase is %s", pod.Status.Phase))
+	}
+	if pod.Spec.NodeName == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
+	}
+	opts.Container = name
+	if err := c.admittedExec(opts); err != nil {
+		return err
+	}
+	loc, rt, err := c.agent(c.r.Context(), pod.Spec.NodeName, "/"+c.info.Sub+"/"+pod.Namespace+"/"+pod.Name+"/"+name, execParams(opts))
+	if err != nil {
+		return err
+	}
+	if isSPDY(c.r) {
+		c.tunnel(loc, rt)
+		return nil
+	}
+	return c.translate(loc, rt, opts)
+}
+
+func (c *call) admittedExec(o *core.PodExecOptions) error {
+	if c.info.Sub == "exec" {
+		return c.admitted(o)
+	}
+	return c.admitted(&core.PodAttachOptions{TypeMeta: o.TypeMeta, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		TTY: o.TTY, Container: o.Container})
+}
+
+func execOptions(q url.Values) *core.PodExecOptions {
+	stream := func(key string, unset bool) bool {
+		if _, given := q[key]; !given {
+			return unset
+		}
+		return truth(q, key)
+	}
+	return &core.PodExecOptions{Stdin: truth(q, "stdin"), Stdout: stream("stdout", true), Stderr: stream("stderr", true),
+		TTY: truth(q, "tty"), Container: q.Get("container"), Command: q["command"]}
+}
+
+// execParams are the options as the agent takes them.
+func execParams(o *core.PodExecOptions) url.Values {
+	q := url.Values{}
+	for key, on := range map[string]bool{"input": o.Stdin, "output": o.Stdout, "error": o.Stderr && !o.TTY, "tty": o.TTY} {
+		if on {
+			q.Set(key, "1")
+		}
+	}
+	for _, arg := range o.Command {
+		q.Add("command", arg)
+	}
+	return q
+}
+
+// tunnel passes an upgraded connection on, byte for byte.
+func (c *call) tunnel(loc *url.URL, rt http.RoundTripper) {
+	h := proxy.NewUpgradeAwareHandler(loc, rt, false, true, responder{c})
+	h.UseLocationHost = true
+	h.ServeHTTP(c.w, c.r)
+}
+
+// translate speaks WebSocket to the client and SPDY to the agent.
+func (c *call) translate(loc *url.URL, rt http.RoundTripper, o *core.PodExecOptions) error {
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	agent, err := dialAgent(ctx, loc, rt, protocolV4)
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	remote, err := openStreams(agent, o)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("open streams to the node agent: %w", err))
+	}
+	ws := wsstream.NewConn(execProtocols(o))
+	ws.SetIdleTimeout(0)
+	_, local, err := ws.Open(c.w, c.r)
+	if err != nil {
+		return nil // the handshake has been answered
+	}
+	defer ws.Close()
+	pump(ctx, agent, remote, local)
+	return nil
+}
+
+// dialAgent upgrades a connection to the agent to SPDY.
+func dialAgent(ctx context.Context, loc *url.URL, rt http.RoundTripper, protocol string) (httpstream.Connection, error) {
+	up, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: rt})
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, loc.String(), nil)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	req.Header.Set(httpstream.HeaderProtocolVersion, protocol)
+	resp, err := up.RoundTrip(req)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
+	}
+	defer resp.Body.Close()
+	conn, err := up.NewConnection(resp)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("connect to the node agent: %w", err))
+	}
+	return conn, nil
+}
+
+// execProtocols are the WebSocket protocols spoken, with the channels that the options call for.
+func execProtocols(o *core.PodExecOptions) map[string]wsstream.ChannelProtocolConfig {
+	use := func(on bool, t wsstream.ChannelType) wsstream.ChannelType {
+		if on {
+			return t
+		}
+		return wsstream.IgnoreChannel
+	}
+	channels := []wsstream.ChannelType{use(o.Stdin, wsstream.ReadChannel), use(o.Stdout, wsstream.WriteChannel),
+		use(o.Stderr && !o.TTY, wsstream.WriteChannel), wsstream.WriteChannel, wsstream.ReadChannel}
+	all := map[string]wsstream.ChannelProtocolConfig{}
+	for _, p := range []string{"", "channel.k8s.io", protocolV4, protocolV5} {
+		all[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
+	}
+	for _, p := range []string{"base64.channel.k8s.io", "v4.base64.channel.k8s.io"} {
+		all[p] = wsstream.ChannelProtocolConfig{Binary: false, Channels: channels}
+	}
+	return all
+}
+
+// openStreams creates the streams of the exec protocol, in the order that the agent expects. Unused ones are nil.
+func openStreams(conn httpstream.Connection, o *core.PodExecOptions) (list [5]httpstream.Stream, err error) {
+	order := []struct {
+		at   int
+		typ  string
+		want bool
+	}{{chanError, core.StreamTypeError, true}, {chanStdin, core.StreamTypeStdin, o.Stdin},
+		{chanStdout, core.StreamTypeStdout, o.Stdout}, {chanStderr, core.StreamTypeStderr, o.Stderr && !o.TTY},
+		{chanResize, core.StreamTypeResize, o.TTY}}
+	for _, s := range order {
+		if !s.want {
+			continue
+		}
+		h := http.Header{}
+		h.Set(core.StreamType, s.typ)
+		if list[s.at], err = conn.CreateStream(h); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// pump copies until the agent has told how the process ended, or the client is gone.
+func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream.Stream, local []io.ReadWriteCloser) {
+	stop := context.AfterFunc(ctx, func() { _ = agent.Close() })
+	defer stop()
+	in := func(at int) {
+		_, _ = io.Copy(remote[at], local[at])
+		_ = remote[at].Close() // the process sees the end of its input
+	}
+	var out sync.WaitGroup
+	for _, at := range []int{chanStdin, chanResize} {
+		if remote[at] != nil {
+			go in(at)
+		}
+	}
+	for _, at := range []int{chanStdout, chanStderr} {
+		if remote[at] != nil {
+			out.Go(func() { _, _ = io.Copy(local[at], remote[at]) })
+		}
+	}
+	verdict, _ := io.ReadAll(io.LimitReader(remote[chanError], 1<<20))
+	out.Wait()
+	if len(verdict) == 0 {
+		verdict = []byte(`{"metadata":{},"status":"Success"}`)
+	}
+	_, _ = local[chanError].Write(verdict)
+}
+
+// offers says that the client's WebSocket handshake names the protocol.
+func offers(r *http.Request, protocol string) bool {
+	for _, h := range r.Header.Values("Sec-Websocket-Protocol") {
+		for p := range strings.SplitSeq(h, ",") {
+			if strings.TrimSpace(p) == protocol {
+				return true
+			}
+		}
+	}
+	return false
+}

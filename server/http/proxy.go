@@ -1,0 +1,240 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/proxy"
+
+	"github.com/kloop-dev/kloop/server"
+)
+
+// target is what a proxied request names: [scheme:]name[:port].
+type target struct {
+	scheme, name, port string
+}
+
+func parseTarget(s string) (target, error) {
+	parts := strings.Split(s, ":")
+	switch len(parts) {
+	case 1:
+		return target{name: parts[0]}, nil
+	case 2:
+		return target{name: parts[0], port: parts[1]}, nil
+	case 3:
+		if parts[0] == "http" || parts[0] == "https" || parts[0] == "" {
+			return target{parts[0], parts[1], parts[2]}, nil
+		}
+	}
+	return target{}, apierrors.NewBadRequest(fmt.Sprintf("invalid proxy request %q: want [scheme:]name[:port]", s))
+}
+
+// proxy hands the request to a node's agent, a pod or an endpoint of a service.
+func (c *call) proxy() error {
+	t, err := parseTarget(c.info.Name)
+	if err != nil {
+		return err
+	}
+	c.info.Name = t.name
+	rest := c.rest()
+	var opts runtime.Object
+	var find func(context.Context, target) (*url.URL, http.RoundTripper, error)
+	switch c.facts.Plural {
+	case "nodes":
+		opts, find = &core.NodeProxyOptions{Path: rest}, c.nodeTarget
+	case "pods":
+		opts, find = &core.PodProxyOptions{Path: rest}, c.podTarget
+	case "services":
+		opts, find = &core.ServiceProxyOptions{Path: rest}, c.serviceTarget
+	default:
+		return generic(http.StatusNotFound)
+	}
+	if err := c.admitted(opts); err != nil {
+		return err
+	}
+	loc, rt, err := find(c.r.Context(), t)
+	if err != nil {
+		return err
+	}
+	loc.Path, loc.RawQuery = rest, c.r.URL.RawQuery
+	h := proxy.NewUpgradeAwareHandler(loc, rt, true, false, responder{c})
+	h.UseLocationHost = c.facts.Plural == "nodes"
+	h.ServeHTTP(c.w, c.r)
+	return nil
+}
+
+// rest is the path below …/proxy, with its leading slash and a trailing one if it had it; empty when the
+// request ends with "proxy", which is redirected to the slash.
+func (c *call) rest() string {
+	_, rest, _ := strings.Cut(c.r.URL.Path, "/"+c.info.Res+"/")
+	_, rest, _ = strings.Cut(rest, "/proxy")
+	return rest
+}
+
+func (c *call) nodeTarget(ctx context.Context, t target) (*url.URL, http.RoundTripper, error) {
+	req := c.request()
+	req.Sub = ""
+	if _, err := c.cfg.Ops.Get(ctx, req, &metav1.GetOptions{}); err != nil {
+		return nil, nil, err
+	}
+	loc, rt, err := c.agent(ctx, t.name, "", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.port != "" && t.port != loc.Port() {
+		if t.scheme != "" {
+			loc.Scheme = t.scheme
+		}
+		loc.Host = net.JoinHostPort(loc.Hostname(), t.port)
+		return loc, c.transport(), nil
+	}
+	return loc, rt, nil
+}
+
+func (c *call) podTarget(_ context.Context, t target) (*url.URL, http.RoundTripper, error) {
+	pod, err := c.pod()
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.port == "" {
+		for i := range pod.Spec.Containers {
+			if ports := pod.Spec.Containers[i].Ports; len(ports) > 0 {
+				t.port = strconv.Itoa(int(ports[0].ContainerPort))
+				break
+			}
+		}
+	}
+	if pod.Status.PodIP == "" {
+		return nil, nil, apierrors.NewBadRequest("address not allowed")
+	}
+	if err := reachable(pod.Status.PodIP); err != nil {
+		return nil, nil, err
+	}
+	return address(t, pod.Status.PodIP, t.port), c.transport(), nil
+}
+
+func address(t target, host, port string) *url.URL {
+	u := &url.URL{Scheme: "http", Host: host}
+	if t.scheme != "" {
+		u.Scheme = t.scheme
+	}
+	switch {
+	case port != "":
+		u.Host = net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"):
+		u.Host = "[" + host + "]"
+	}
+	return u
+}
+
+// reachable refuses addresses that would lead the server to itself or to its cloud's metadata.
+func reachable(host string) error {
+	ip := net.ParseIP(host)
+	if ip == nil || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast() {
+		return apierrors.NewBadRequest("address not allowed")
+	}
+	return nil
+}
+
+// serviceTarget chooses a ready endpoint of the service.
+func (c *call) serviceTarget(ctx context.Context, t target) (*url.URL, http.RoundTripper, error) {
+	req := c.request()
+	req.Sub = ""
+	e, err := c.cfg.Ops.Get(ctx, req, &metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	svc, ok := e.Object.(*core.Service)
+	if !ok {
+		return nil, nil, apierrors.NewInternalError(fmt.Errorf("expected a service, not a %T", e.Object))
+	}
+	if svc.Spec.Type == core.ServiceTypeExternalName {
+		return nil, nil, apierrors.NewBadRequest("address not allowed")
+	}
+	name, ok := portName(svc, t.port)
+	if !ok {
+		return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %q found for service %q", t.port, t.name))
+	}
+	host, port, err := c.endpoint(ctx, svc, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := reachable(host); err != nil {
+		return nil, nil, err
+	}
+	return address(t, host, strconv.Itoa(int(port))), c.transport(), nil
+}
+
+// portName finds the service's port by name or number; without either a service of one port has that.
+func portName(svc *core.Service, port string) (string, bool) {
+	ports := svc.Spec.Ports
+	if port == "" {
+		for _, p := range ports {
+			if p.Name == "" {
+				return "", true
+			}
+		}
+		if len(ports) == 1 {
+			return ports[0].Name, true
+		}
+		return "", false
+	}
+	for _, p := range ports {
+		if p.Name == port || strconv.Itoa(int(p.Port)) == port {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (host string, number int32, err error) {
+	kind, ok := c.cfg.Kinds.GR(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"})
+	if !ok {
+		return "", 0, apierrors.NewServiceUnavailable("endpoint slices are not served")
+	}
+	req := &server.Request{User: c.user, Kind: kind, GVK: kind.Info().GVK, Namespace: svc.Namespace}
+	l, err := c.cfg.Ops.List(ctx, req, &metav1.ListOptions{ResourceVersion: "0",
+		LabelSelector: discoveryv1.LabelServiceName + "=" + svc.Name})
+	if err != nil {
+		return "", 0, err
+	}
+	for _, e := range l.Entries {
+		slice, ok := e.Object.(*discoveryv1.EndpointSlice)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
+			return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
+		})
+		if at < 0 {
+			continue
+		}
+		for _, ep := range slice.Endpoints {
+			if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
+				return ep.Addresses[0], *slice.Ports[at].Port, nil
+			}
+		}
+	}
+	return "", 0, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
+}
+
+// transport reaches pods and services. Their certificates are nobody's business but theirs, as with upstream.
+func (s *surface) transport() *http.Transport { return s.proxied }
+
+func newProxyTransport(dial DialFunc) *http.Transport {
+	return &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see transport
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: idleConn}
+}
