@@ -39,6 +39,7 @@ func main() {
 
 // artefact is the content of schemas.json.gz.
 type artefact struct {
+	Kinds   map[string]string       `json:"kinds"` // group/version/kind to the name of its schema
 	Schemas map[string]*spec.Schema `json:"schemas"`
 	V2      map[string]*spec.Schema `json:"v2"` // where the old format differs
 }
@@ -48,7 +49,7 @@ func dump(openapi, merge string) error {
 	if err != nil {
 		return err
 	}
-	out := artefact{Schemas: map[string]*spec.Schema{}, V2: map[string]*spec.Schema{}}
+	out := artefact{Kinds: map[string]string{}, Schemas: map[string]*spec.Schema{}, V2: map[string]*spec.Schema{}}
 	ref := func(name string) spec.Ref { return spec.MustCreateRef("#/components/schemas/" + name) }
 	for name, def := range defs.GetOpenAPIDefinitions(ref) {
 		s := def.Schema
@@ -58,6 +59,11 @@ func dump(openapi, merge string) error {
 		}
 		if gvks := names[name]; len(gvks) > 0 {
 			s.AddExtension(gvkExtension, gvks)
+			for _, k := range gvks {
+				if m := k.(gvk); len(gvks) < 3 { // what every group registers is nobody's own
+					out.Kinds[fmt.Sprintf("%s/%s/%s", m["group"], m["version"], m["kind"])] = name
+				}
+			}
 		}
 		out.Schemas[name] = util.WrapRefs(&s)
 	}

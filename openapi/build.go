@@ -1,0 +1,212 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// builder makes documents from kinds and schemas.
+type builder struct {
+	lib    *library
+	custom map[schema.GroupVersionKind]json.RawMessage
+	lists  map[string]json.RawMessage // of custom resources
+}
+
+// routes returns all routes of a group version.
+func (b *builder) routes(gv schema.GroupVersion, kinds []resource.Kind) []route {
+	prefix := "/" + GroupPath(gv)
+	group, tag := friendly(gv)
+	var list []route
+	if !slices.ContainsFunc(kinds, func(k resource.Kind) bool { return k.Info().Custom }) {
+		list = append(list, route{path: prefix + "/", ops: []operation{{method: "get", id: "get" + group + "APIResources", tag: tag,
+			doc: "get available resources", produces: mediaTypes, out: resourceName, codes: []string{"200", "401"}}}})
+	}
+	for _, k := range kinds {
+		i := k.Info()
+		m := &maker{info: i, gvk: gv.WithKind(kindIn(i, gv)), model: b.model, prefix: prefix, group: group, tag: tag}
+		list = append(list, m.make()...)
+		if i.Custom {
+			b.addList(i, m.gvk)
+		}
+	}
+	return list
+}
+
+// kindIn is the kind's name in the version.
+func kindIn(i *resource.Info, gv schema.GroupVersion) string {
+	for _, gvk := range i.Also {
+		if gvk.GroupVersion() == gv {
+			return gvk.Kind
+		}
+	}
+	return i.GVK.Kind
+}
+
+// friendly names a group version in ids and tags: RbacAuthorizationV1, rbacAuthorization_v1.
+func friendly(gv schema.GroupVersion) (id, tag string) {
+	group := strings.TrimSuffix(gv.Group, ".k8s.io")
+	if group == "" {
+		group = "core"
+	}
+	for i, part := range strings.Split(group, ".") {
+		id += title(part)
+		if i == 0 {
+			tag += part
+		} else {
+			tag += title(part)
+		}
+	}
+	return id + title(gv.Version), tag + "_" + gv.Version
+}
+
+func title(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func upper(s string) string { return strings.ToUpper(s) }
+
+// model names the schema of a kind.
+func (b *builder) model(gvk schema.GroupVersionKind) string {
+	if name, ok := b.lib.Kinds[kindKey(gvk)]; ok {
+		return name
+	}
+	return customName(gvk)
+}
+
+// customName is the group backwards, the version and the kind: com.example.v1.CronTab.
+func customName(gvk schema.GroupVersionKind) string {
+	parts := strings.Split(gvk.Group, ".")
+	slices.Reverse(parts)
+	return strings.Join(append(parts, gvk.Version, gvk.Kind), ".")
+}
+
+// find returns the text of a schema.
+func (b *builder) find(name string) (json.RawMessage, bool) {
+	if raw, ok := b.lib.Schemas[name]; ok {
+		return raw, true
+	}
+	if raw, ok := b.lists[name]; ok {
+		return raw, true
+	}
+	for gvk, raw := range b.custom {
+		if customName(gvk) == name {
+			return raw, true
+		}
+	}
+	return nil, false
+}
+
+// used returns all schemas that the routes need.
+func (b *builder) used(routes []route) map[string]json.RawMessage {
+	set := map[string]json.RawMessage{}
+	for i := range routes {
+		for j := range routes[i].ops {
+			o := &routes[i].ops[j]
+			closure(b.find, set, o.out, o.body)
+			if o.action == "list" {
+				closure(b.find, set, eventName) // a list may be a watch
+			}
+		}
+	}
+	return set
+}
+
+// schemas are those of a group version's document, in which types that all groups share name only its own group.
+func (b *builder) schemas(gv schema.GroupVersion, routes []route) map[string]json.RawMessage {
+	set := b.used(routes)
+	for _, name := range []string{deleteName, eventName, statusName} {
+		if raw, ok := set[name]; ok {
+			set[name] = narrowed(raw, gv)
+		}
+	}
+	return set
+}
+
+// narrowed drops the kinds of other groups from a schema's list of kinds.
+func narrowed(raw json.RawMessage, gv schema.GroupVersion) json.RawMessage {
+	var s map[string]json.RawMessage
+	var kinds []map[string]string
+	if json.Unmarshal(raw, &s) != nil || json.Unmarshal(s[gvkExtension], &kinds) != nil {
+		return raw
+	}
+	kinds = slices.DeleteFunc(kinds, func(k map[string]string) bool {
+		core := k["group"] == "" && k["version"] == "v1"
+		return !core && (k["group"] != gv.Group || k["version"] != gv.Version)
+	})
+	s[gvkExtension], _ = json.Marshal(kinds)
+	out, err := json.Marshal(s)
+	if err != nil {
+		return raw
+	}
+	return out
+}
+
+// addList makes the schema of a custom resource's list, and of the resource itself if nobody told it.
+func (b *builder) addList(i *resource.Info, gvk schema.GroupVersionKind) {
+	if b.lists == nil {
+		b.lists = map[string]json.RawMessage{}
+	}
+	list := listOf(i, gvk)
+	name := customName(gvk)
+	props := typeProps()
+	props["metadata"] = refWith(meta+"ListMeta", "Standard list metadata.")
+	props["items"] = object{"type": "array", "description": "List of " + i.Plural + ".", "items": ref(name)}
+	b.lists[customName(list)], _ = json.Marshal(object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
+		"required": []string{"items"}, "properties": props, gvkExtension: []any{gvkObject(list)}})
+	if _, ok := b.custom[gvk]; !ok {
+		b.lists[name], _ = customSchema(gvk, nil)
+	}
+}
+
+func refWith(name, doc string) object {
+	return object{"allOf": []any{ref(name)}, "description": doc}
+}
+
+func typeProps() object {
+	return object{
+		"apiVersion": object{"type": "string", "description": "APIVersion defines the versioned schema of this representation of an object."},
+		"kind":       object{"type": "string", "description": "Kind is a string value representing the REST resource this object represents."},
+	}
+}
+
+// customSchema completes the schema of a custom resource: type, metadata and what kind it is.
+func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (json.RawMessage, error) {
+	doc := object{}
+	if s != nil {
+		raw, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("encode the schema of %s: %w", gvk, err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		if err := dec.Decode(&doc); err != nil {
+			return nil, fmt.Errorf("read the schema of %s: %w", gvk, err)
+		}
+	}
+	doc["type"], doc[gvkExtension] = "object", []any{gvkObject(gvk)}
+	props, _ := doc["properties"].(object)
+	if props != nil || s == nil {
+		if props == nil {
+			props = object{}
+		}
+		for k, v := range typeProps() {
+			props[k] = v
+		}
+		props["metadata"] = refWith(meta+"ObjectMeta", "Standard object's metadata.")
+		if s != nil {
+			doc["properties"] = props
+		}
+	}
+	return json.Marshal(doc)
+}
