@@ -42,15 +42,16 @@ func (v *View) Adopt(k resource.Kind) error {
 	if t.kind != k {
 		t.redeclare(k)
 		v.moved = true
-	} else if t.objects.Len() == 0 {
+	}
+	if t.objects.Len() == 0 { // what became of it before is not known
 		t.log.floor = max(t.log.floor, now)
 	}
 	v.seq++
 	for _, w := range found {
-		if w.kind == k {
+		if w.entry != nil {
 			w.rev = now
-			v.apply(w)
 		}
+		v.apply(w)
 	}
 	v.finish(now)
 	return nil
@@ -79,11 +80,7 @@ func (v *View) Drop(gr schema.GroupResource) error {
 	v.kinds.Remove(gr)
 	v.mu.Lock()
 	now := v.rev.Load()
-	t := v.known(gr)
-	if t == nil || t.kind == nil {
-		v.mu.Unlock()
-		return nil
-	}
+	t := v.table(gr, nil)
 	var gone []*Entry
 	t.objects.Ascend(func(e *Entry) bool { gone = append(gone, e); return true })
 	v.seq++
@@ -100,6 +97,7 @@ func (v *View) Drop(gr schema.GroupResource) error {
 		}
 		v.raw[t.kind.Info().Key(e.ns, e.name)] = raw{value: value, rev: e.Rev}
 	}
+	t.kind = nil
 	v.finish(now)
 	return errors.Join(errs...)
 }

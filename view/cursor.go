@@ -79,8 +79,8 @@ func (v *View) cursor(kinds []resource.Kind) *Cursor {
 	return c
 }
 
-// Next waits until there are changes of the cursor's kinds and returns them, at most about a thousand at a
-// time. It fails with ErrExpired when changes were lost since the last call, and with the context's error.
+// Next waits until there are changes of the cursor's kinds and returns them: as many as lie together, which may
+// not be all, and at most about a thousand. It fails with ErrExpired when changes were lost since the last call, and with the context's error.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, wake, err := c.read(true)
@@ -95,7 +95,7 @@ func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// TryNext is Next without waiting: a batch without changes says that there are none now.
+// TryNext is Next without waiting: only a batch without changes says that there are no more now.
 func (c *Cursor) TryNext() (Batch, error) {
 	b, _, err := c.read(false)
 	return b, err

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/store"
@@ -53,7 +51,9 @@ func (v *View) Broken() (list []Broken) {
 // decode takes the offered object or decodes the value; kv is nil when the key was deleted. It needs feed.
 func (v *View) decode(key string, kv *store.KV, rev int64) write {
 	w := write{key: key, rev: rev}
-	w.kind, w.ns, w.name, _ = v.kinds.ByKey(key)
+	if k, ns, name, ok := v.kinds.ByKey(key); ok {
+		w.kind, w.ns, w.name = k, ns, name
+	}
 	if kv == nil {
 		return w
 	}
@@ -215,12 +215,4 @@ func revisionOf(obj resource.Object, other int64) int64 {
 		return rev
 	}
 	return other
-}
-
-// known finds the table of a resource, without making one. It needs mu.
-func (v *View) known(gr schema.GroupResource) *table {
-	if i, ok := v.slots[gr]; ok {
-		return v.tables[i]
-	}
-	return nil
 }
