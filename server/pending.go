@@ -6,18 +6,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type Network struct{}
 type Tokens interface{}
 type Rules interface{}
-type allocator struct{}
-
-func (a *allocator) init(Network) {}
-
-func (s *Server) begin(ctx context.Context, r *Request, obj, old resource.Object) (undo func(context.Context), err error) {
-	return func(context.Context) {}, nil
-}
-func (s *Server) changed(ctx context.Context, r *Request, old, obj resource.Object) {}
-func (s *Server) deleted(ctx context.Context, r *Request, obj resource.Object)      {}
 
 func (s *Server) evict(ctx context.Context, r *Request, in resource.Object) (resource.Object, error) {
 	return nil, nil

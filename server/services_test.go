@@ -1,0 +1,206 @@
+package server_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/server"
+)
+
+func service(name string, spec core.ServiceSpec) *core.Service {
+	if spec.Type == "" {
+		spec.Type = core.ServiceTypeClusterIP
+	}
+	return &core.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+}
+
+func ports(list ...int32) (out []core.ServicePort) {
+	for i := 0; i+1 < len(list); i += 2 {
+		out = append(out, core.ServicePort{Name: fmt.Sprint("p", i), Port: list[i], NodePort: list[i+1], Protocol: core.ProtocolTCP})
+	}
+	return out
+}
+
+func TestServiceAddresses(t *testing.T) {
+	w := start(t)
+	got := create(w, services, service("a", core.ServiceSpec{})).Spec
+	ip, err := netip.ParseAddr(got.ClusterIP)
+	if err != nil || len(got.ClusterIPs) != 1 || got.ClusterIPs[0] != got.ClusterIP || len(got.IPFamilies) != 1 || got.IPFamilies[0] != "IPv4" ||
+		*got.IPFamilyPolicy != core.IPFamilyPolicySingleStack {
+		t.Fatalf("%+v", got)
+	}
+	if b := ip.As4(); b[2] == 0 {
+		t.Errorf("%v is of the part for fixed addresses", ip)
+	}
+	owner := w.get(ipAddresses, got.ClusterIP).(*networking.IPAddress)
+	if p := owner.Spec.ParentRef; p == nil || p.Name != "a" || p.Namespace != "ns" || p.Resource != "services" ||
+		owner.Labels[networking.LabelManagedBy] != "ipallocator.k8s.io" {
+		t.Errorf("address %+v", owner)
+	}
+	for _, x := range []struct{ ip, want string }{
+		{got.ClusterIP, "Invalid FieldValueInvalid spec.clusterIPs"}, {"10.97.0.1", "Invalid FieldValueInvalid spec.clusterIPs"},
+		{"10.96.0.0", "Invalid FieldValueInvalid spec.clusterIPs"}, {"10.96.255.255", "Invalid FieldValueInvalid spec.clusterIPs"},
+		{"10.96.0.10", ""},
+	} {
+		_, err := w.Create(t.Context(), w.ask(services, ""), service("b", core.ServiceSpec{ClusterIP: x.ip, ClusterIPs: []string{x.ip}}))
+		if reason(err) != x.want {
+			t.Errorf("%s: %v", x.ip, err)
+		}
+	}
+	if _, _, err := w.delete(services, "a", nil); err != nil || w.get(ipAddresses, got.ClusterIP) != nil {
+		t.Errorf("the address of a deleted service stays: %v", err)
+	}
+}
+
+func TestServiceFamilies(t *testing.T) {
+	w := start(t)
+	policy := func(p core.IPFamilyPolicy) *core.IPFamilyPolicy { return &p }
+	none := []string{"None"}
+	for i, x := range []struct {
+		spec core.ServiceSpec
+		want string
+	}{
+		{core.ServiceSpec{ClusterIP: "None", ClusterIPs: none}, "[None] [IPv4 IPv6] RequireDualStack"},
+		{core.ServiceSpec{ClusterIP: "None", ClusterIPs: none, Selector: map[string]string{"a": "b"}}, "[None] [IPv4] SingleStack"},
+		{core.ServiceSpec{Type: core.ServiceTypeExternalName, ExternalName: "a.b"}, "[] [] "},
+		{core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyPreferDualStack)}, "[ip] [IPv4] PreferDualStack"},
+		{core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyRequireDualStack)}, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{core.ServiceSpec{IPFamilies: []core.IPFamily{"IPv6"}}, "Invalid FieldValueInvalid spec.ipFamilies[0]"},
+	} {
+		e, err := w.Create(t.Context(), w.ask(services, ""), service(fmt.Sprint("s", i), x.spec))
+		got := reason(err)
+		if err == nil {
+			s := e.Object.(*core.Service).Spec
+			p := ""
+			if s.IPFamilyPolicy != nil {
+				p = string(*s.IPFamilyPolicy)
+			}
+			got = strings.ReplaceAll(fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p), s.ClusterIP, "ip")
+			if s.ClusterIP == "None" || s.ClusterIP == "" {
+				got = fmt.Sprint(s.ClusterIPs, " ", s.IPFamilies, " ", p)
+			}
+		}
+		if got != x.want {
+			t.Errorf("%+v: got %q (%v), want %q", x.spec, got, err, x.want)
+		}
+	}
+	dual := start(t, func(c *server.Config) {
+		c.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")}
+	})
+	s := create(dual, services, service("s", core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyRequireDualStack)})).Spec
+	if len(s.ClusterIPs) != 2 || !strings.HasPrefix(s.ClusterIPs[1], "fd00::") || len(s.IPFamilies) != 2 {
+		t.Errorf("dual: %+v", s)
+	}
+}
+
+func TestNodePorts(t *testing.T) {
+	w := start(t)
+	nodePort := func(name string, p []core.ServicePort) (*core.Service, error) {
+		e, err := w.Create(t.Context(), w.ask(services, ""), service(name, core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: p}))
+		if err != nil {
+			return nil, err
+		}
+		return e.Object.(*core.Service), nil
+	}
+	a, err := nodePort("a", ports(80, 31888, 81, 0))
+	if err != nil || a.Spec.Ports[0].NodePort != 31888 || a.Spec.Ports[1].NodePort < 30086 || a.Spec.Ports[1].NodePort > 32767 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for _, x := range []struct {
+		p    []core.ServicePort
+		want string
+	}{
+		{ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"}, {ports(80, 29999), "Invalid FieldValueInvalid spec.ports[0].nodePort"},
+		{ports(80, 31889, 81, 31889), "Invalid FieldValueInvalid spec.ports[1].nodePort"}, {ports(80, 31889), ""},
+	} {
+		if _, err := nodePort("b", x.p); reason(err) != x.want {
+			t.Errorf("%v: %v", x.p, err)
+		}
+	}
+	udp := ports(53, 0, 53, 0)
+	udp[1].Protocol = core.ProtocolUDP
+	if c, err := nodePort("c", udp); err != nil || c.Spec.Ports[0].NodePort == 0 || c.Spec.Ports[0].NodePort != c.Spec.Ports[1].NodePort {
+		t.Errorf("two protocols: %+v, %v", c, err)
+	}
+	patch := func(data string) error {
+		_, _, err := w.Patch(t.Context(), w.ask(services, "a"), types.MergePatchType, []byte(data), false)
+		return err
+	}
+	if err := patch(`{"spec":{"ports":[{"port":80,"nodePort":31900}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodePort("d", ports(80, 31888)); err != nil {
+		t.Errorf("a port that was given up: %v", err)
+	}
+	if err := patch(`{"spec":{"ports":[{"port":80,"nodePort":31888}]}}`); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
+		t.Errorf("a change to a taken port: %v", err)
+	}
+	if _, _, err := w.delete(services, "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodePort("e", ports(80, 31900)); err != nil {
+		t.Errorf("a port of a deleted service: %v", err)
+	}
+}
+
+func TestFailedServiceLeavesNothing(t *testing.T) {
+	w := start(t)
+	create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31001)}))
+	before := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries)
+	if _, err := w.Create(t.Context(), w.ask(services, ""), service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)})); reason(err) != "AlreadyExists" {
+		t.Fatal(err)
+	}
+	dry := w.ask(services, "")
+	dry.DryRun = true
+	if _, err := w.Create(t.Context(), dry, service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)})); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries); n != before {
+		t.Errorf("%d addresses, were %d", n, before)
+	}
+	create(w, services, service("c", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)}))
+}
+
+func TestManyServicesAtOnce(t *testing.T) {
+	w := start(t, func(c *server.Config) {
+		c.Network = server.Network{Services: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}, PortLow: 30000, PortHigh: 30061}
+	})
+	const count = 62 // all there are
+	var wg sync.WaitGroup
+	for i := range count {
+		wg.Go(func() {
+			s := service(fmt.Sprint("s", i), core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 0)})
+			if _, err := w.Create(t.Context(), w.ask(services, ""), s); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	ips, nodePorts := map[string]bool{}, map[int32]bool{}
+	for _, e := range must(w.list(services, metav1.ListOptions{})).Entries {
+		s := e.Object.(*core.Service).Spec
+		ips[s.ClusterIP], nodePorts[s.Ports[0].NodePort] = true, true
+	}
+	if len(ips) != count || len(nodePorts) != count {
+		t.Errorf("%d addresses, %d ports", len(ips), len(nodePorts))
+	}
+	_, err := w.Create(t.Context(), w.ask(services, ""), service("more", core.ServiceSpec{}))
+	if reason(err)[:13] != "InternalError" {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
