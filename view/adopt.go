@@ -86,7 +86,8 @@ func (v *View) Drop(gr schema.GroupResource) error {
 	v.seq++
 	var errs []error
 	for _, e := range gone {
-		v.apply(write{key: t.kind.Info().Key(e.ns, e.name), rev: now, kind: t.kind, ns: e.ns, name: e.name})
+		key := t.kind.Info().Key(e.ns, e.name)
+		v.apply(write{key: key, rev: now, kind: t.kind, ns: e.ns, name: e.name, gone: true})
 		if !v.loaded { // no store stands behind this view
 			continue
 		}
@@ -95,7 +96,7 @@ func (v *View) Drop(gr schema.GroupResource) error {
 			errs = append(errs, err)
 			continue
 		}
-		v.raw[t.kind.Info().Key(e.ns, e.name)] = raw{value: value, rev: e.Rev}
+		v.raw[key] = raw{value: value, rev: e.Rev}
 	}
 	t.kind = nil
 	v.finish(now)

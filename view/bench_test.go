@@ -276,3 +276,32 @@ func BenchmarkCursors(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWrite writes ConfigMaps to a store in memory, offers them and waits until the view has them.
+func BenchmarkWrite(b *testing.B) {
+	r := start(b, view.Config{})
+	var n atomic.Int64
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m := cm("default", fmt.Sprint("m", n.Add(1)), "value")
+			value, err := codec.Stored(maps, m)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			key := maps.Info().Key(m.Namespace, m.Name)
+			r.v.Offer(key, value, m)
+			rev, err := r.st.Write(b.Context(), store.Write{Key: key, Value: value})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if x, err := r.v.Written(b.Context(), maps, rev); err != nil || x.New.Object != kloop.Object(m) {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

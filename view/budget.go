@@ -88,6 +88,9 @@ func (b *budget) forget(e *Entry) {
 		}
 		b.mu.Unlock()
 	}
+	if last := e.last.Load(); last != nil {
+		b.forget(last)
+	}
 }
 
 func (b *budget) link(x *encoded) {

@@ -88,6 +88,11 @@ func TestCursorsUnderLoad(t *testing.T) {
 	watch("pods", s, r.v.Cursor(s.Rev(), pods), pods)
 	watch("maps", s, r.v.Cursor(s.Rev(), maps), maps)
 	for n := range writers {
+		reading.Go(func() {
+			for rev := s.Rev(); rev < s.Rev()+writers*each; rev++ {
+				r.wait(rev)
+			}
+		})
 		writing.Go(func() {
 			for i := range each {
 				r.step(fmt.Sprint("w", n), i)
@@ -163,6 +168,27 @@ func TestExpiryByBytes(t *testing.T) {
 	if b, err := r.v.Cursor(last-4, maps).TryNext(); err != nil || len(b.Changes) != 4 {
 		t.Errorf("%d changes, %v", len(b.Changes), err)
 	}
+}
+
+func TestExpiryByAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, view.Config{Age: 3 * time.Minute})
+		first := r.v.Revision()
+		for range 10 {
+			r.wait(r.put(pods, pod("a", "x")))
+			time.Sleep(time.Minute)
+		}
+		last := r.wait(r.put(maps, cm("a", "x", ""))).Rev()
+		if n := r.v.Stats().Changes; n < 4 || n > 6 {
+			t.Errorf("%d changes are kept", n)
+		}
+		if _, err := r.v.Cursor(first+1, pods).TryNext(); !errors.Is(err, view.ErrExpired) {
+			t.Errorf("an old cursor: %v", err)
+		}
+		if b, err := r.v.Cursor(last-3, pods).TryNext(); err != nil || len(b.Changes) != 2 {
+			t.Errorf("a young cursor: %d changes, %v", len(b.Changes), err)
+		}
+	})
 }
 
 // TestBatches reads more than a batch holds, from several kinds.

@@ -39,6 +39,14 @@ func NewEntry(k resource.Kind, rev int64, obj resource.Object) *Entry {
 	return &Entry{Kind: k, Rev: rev, Object: obj, ns: obj.GetNamespace(), name: obj.GetName()}
 }
 
+// Key returns the object's storage key, relative to the kind's prefix: name, or namespace/name.
+func (e *Entry) Key() string {
+	if e.ns == "" {
+		return e.name
+	}
+	return e.ns + "/" + e.name
+}
+
 // A Change is what one write did to one object.
 type Change struct {
 	Kind resource.Kind

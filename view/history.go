@@ -3,6 +3,7 @@ package view
 import (
 	"slices"
 	"sort"
+	"time"
 )
 
 // The history keeps the last changes of all kinds. Each table logs its own; the history knows their common
@@ -12,6 +13,14 @@ type history struct {
 	order  []*table // one per change, oldest first, from head on
 	head   int
 	weight int64 // of the replaced objects, in stored bytes
+	pushed int64 // changes ever recorded
+	marks  []mark
+}
+
+// A mark says how many changes had been recorded at a time.
+type mark struct {
+	at     time.Time
+	pushed int64
 }
 
 // A log is the history of one kind: chunks that are only ever appended to, so that readers share them.
@@ -98,9 +107,25 @@ func (v *View) record(t *table, c Change) {
 	v.touch(t)
 	h := &v.history
 	h.order = append(h.order, t)
+	h.pushed++
 	h.weight += c.weight()
 	for len(h.order)-h.head > v.cfg.Changes || h.weight > v.cfg.Bytes && len(h.order)-h.head > 1 {
 		v.dropOldest()
+	}
+}
+
+// dropAged drops what is older than the history shall be, so that a burst of changes does not stay in memory
+// for as long as the cluster is quiet. It needs mu.
+func (v *View) dropAged() {
+	h, now := &v.history, time.Now()
+	if n := len(h.marks); n == 0 || now.Sub(h.marks[n-1].at) >= time.Minute {
+		h.marks = append(h.marks, mark{now, h.pushed})
+	}
+	for len(h.marks) > 0 && now.Sub(h.marks[0].at) > v.cfg.Age {
+		for h.pushed-int64(len(h.order)-h.head) < h.marks[0].pushed && len(h.order) > h.head {
+			v.dropOldest()
+		}
+		h.marks = h.marks[1:]
 	}
 }
 

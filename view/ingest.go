@@ -17,7 +17,8 @@ type write struct {
 	kind     resource.Kind // nil: of no known kind
 	ns, name string
 	entry    *Entry // nil: deleted, of no known kind, or broken
-	value    []byte // nil: deleted
+	gone     bool
+	value    []byte // when there is no entry
 	err      error  // why the value could not be decoded
 }
 
@@ -55,15 +56,17 @@ func (v *View) decode(key string, kv *store.KV, rev int64) write {
 		w.kind, w.ns, w.name = k, ns, name
 	}
 	if kv == nil {
+		w.gone = true
 		return w
 	}
-	w.value = kv.Value
 	if w.kind == nil {
+		w.value = kv.Value
 		return w
 	}
 	obj := v.offers.take(key, kv.Value)
 	if obj == nil {
 		if obj, w.err = codec.FromStored(w.kind, kv.Value); w.err != nil {
+			w.value = kv.Value
 			return w
 		}
 	}
@@ -110,9 +113,10 @@ func (v *View) ingest(b store.Batch) error {
 
 // finish ends a change: it moves the view to rev, releases mu and wakes who waits.
 func (v *View) finish(rev int64) {
+	v.latest.Store(nil) // first: who sees the new revision must not find the old snapshot
 	v.rev.Store(rev)
-	v.latest.Store(nil)
 	v.expireRetained()
+	v.dropAged()
 	wakes := v.wakes()
 	v.mu.Unlock()
 	for _, ch := range wakes {
@@ -122,7 +126,7 @@ func (v *View) finish(rev int64) {
 
 // apply performs one write and records what it changed. It needs feed and mu.
 func (v *View) apply(w write) {
-	if w.entry == nil && w.value != nil {
+	if w.entry == nil && !w.gone {
 		v.raw[w.key] = raw{value: w.value, rev: w.rev, err: w.err}
 	} else if len(v.raw) > 0 {
 		delete(v.raw, w.key)

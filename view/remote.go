@@ -48,7 +48,7 @@ func (v *View) Update(k resource.Kind, rev int64, obj resource.Object, deleted b
 		return
 	}
 	v.seq++
-	v.apply(write{rev: rev, kind: k, ns: ns, name: name, entry: e})
+	v.apply(write{rev: rev, kind: k, ns: ns, name: name, entry: e, gone: deleted})
 	t.rev = rev
 	v.moveOn(t)
 }

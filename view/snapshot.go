@@ -54,9 +54,12 @@ func (s *Snapshot) Entry(k resource.Kind, ns, name string) *Entry {
 func (s *Snapshot) Entries(k resource.Kind, ns, from string) iter.Seq[*Entry] {
 	start := &Entry{ns: ns}
 	if from != "" {
-		start.ns, start.name = "", from
+		at := &Entry{name: from}
 		if k.Info().Namespaced {
-			start.ns, start.name, _ = strings.Cut(from, "/")
+			at.ns, at.name, _ = strings.Cut(from, "/")
+		}
+		if start = at; ns != "" && compareNamespaces(at.ns, ns) < 0 {
+			start = &Entry{ns: ns}
 		}
 	}
 	return func(yield func(*Entry) bool) {
@@ -65,10 +68,10 @@ func (s *Snapshot) Entries(k resource.Kind, ns, from string) iter.Seq[*Entry] {
 			return
 		}
 		f.objects.AscendGreaterOrEqual(start, func(e *Entry) bool {
-			switch {
-			case ns != "" && e.ns != ns:
-				return compareNamespaces(e.ns, ns) < 0
-			case from != "" && e.ns == start.ns && e.name == start.name:
+			if ns != "" && e.ns != ns {
+				return false
+			}
+			if from != "" && e.ns == start.ns && e.name == start.name {
 				return true
 			}
 			return yield(e)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,16 +26,20 @@ var ErrExpired = errors.New("too old resource version")
 
 // Config bounds what a view keeps beside the state itself. Zero fields mean the defaults.
 type Config struct {
-	Changes   int   // how many changes the history keeps; 100,000
-	Bytes     int64 // how many bytes of replaced objects the history keeps, counted as stored; 32 MiB
-	Encodings int64 // how many bytes of encodings are kept; 64 MiB
-	Offers    int64 // how many bytes of offered values wait for their event; 32 MiB
-	Guard     bool  // hash every object, so that CheckFrozen can find those that were changed; for tests
+	Changes   int           // how many changes the history keeps; 100,000
+	Age       time.Duration // how long it keeps them, to the minute; 10 minutes
+	Bytes     int64         // how many bytes of replaced objects the history keeps, counted as stored; 32 MiB
+	Encodings int64         // how many bytes of encodings are kept; 64 MiB
+	Offers    int64         // how many bytes of offered values wait for their event; 32 MiB
+	Guard     bool          // hash every object, so that CheckFrozen can find those that were changed; for tests
 }
 
 func (c Config) filled() Config {
 	if c.Changes == 0 {
 		c.Changes = 100_000
+	}
+	if c.Age == 0 {
+		c.Age = 10 * time.Minute
 	}
 	if c.Bytes == 0 {
 		c.Bytes = 32 << 20

@@ -95,6 +95,9 @@ func (r *rig) wait(rev int64) *view.Snapshot {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if s.Rev() < rev {
+		r.t.Errorf("waited for revision %d, got %d", rev, s.Rev())
+	}
 	return s
 }
 
