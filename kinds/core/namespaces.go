@@ -14,9 +14,9 @@ var Namespaces = &resource.Def[*v1.Namespace]{
 	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
 	Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 	Name:  rule.LabelName, Default: defaultNamespace, Prepare: prepareNamespace,
-	Validate: validateNamespace, ValidateStatus: validateNamespaceStatus,
+	ValidateStatus: validateNamespaceStatus,
 	Parts: []resource.Part[*v1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
-		Take: takeFinalize, Validate: validateNamespace}},
+		Take: takeFinalize, Validate: validateFinalize}},
 	Select: []resource.Field[*v1.Namespace]{
 		{Label: "status.phase", Value: func(n *v1.Namespace) string { return string(n.Status.Phase) }},
 	},

@@ -115,10 +115,12 @@ func defaultClaim(c *v1.PersistentVolumeClaim) {
 }
 
 func prepareClaim(c, old *v1.PersistentVolumeClaim) {
-	if old == nil {
-		c.Status.Phase = v1.ClaimPending
+	if old != nil {
+		podspec.AlignDataSources(&c.Spec)
+		return
 	}
-	podspec.AlignDataSources(&c.Spec)
+	c.Status.Phase = v1.ClaimPending
+	podspec.PrepareClaim(&c.Spec)
 }
 
 func storageOf(list v1.ResourceList) string {

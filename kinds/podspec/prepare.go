@@ -110,6 +110,22 @@ func mergeKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOp
 	}
 }
 
+// PrepareClaim forgets a data source that is neither a claim nor a snapshot - dataSourceRef is for the others -
+// and makes the two fields say the same.
+func PrepareClaim(s *v1.PersistentVolumeClaimSpec) {
+	if d := s.DataSource; d != nil {
+		group := ""
+		if d.APIGroup != nil {
+			group = *d.APIGroup
+		}
+		claim := group == "" && d.Kind == "PersistentVolumeClaim"
+		if !claim && (group != "snapshot.storage.k8s.io" || d.Kind != "VolumeSnapshot") {
+			s.DataSource = nil
+		}
+	}
+	AlignDataSources(s)
+}
+
 // AlignDataSources makes the two fields that name what a claim is filled from say the same.
 func AlignDataSources(s *v1.PersistentVolumeClaimSpec) {
 	from, ref := s.DataSource, s.DataSourceRef

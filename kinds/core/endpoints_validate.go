@@ -1,0 +1,55 @@
+package core
+
+import (
+	v1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+func validateEndpoints(e, _ *v1.Endpoints) (errs field.ErrorList) {
+	path := field.NewPath("subsets")
+	for i := range e.Subsets {
+		s, at := &e.Subsets[i], path.Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j := range s.Addresses {
+			errs = append(errs, validateAddress(&s.Addresses[j], at.Child("addresses").Index(j))...)
+		}
+		for j := range s.NotReadyAddresses {
+			errs = append(errs, validateAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))...)
+		}
+		for j := range s.Ports {
+			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
+		}
+	}
+	return errs
+}
+
+func validateAddress(a *v1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := validIP(a.IP, path.Child("ip"))
+	if a.Hostname != "" {
+		errs = append(errs, rule.Format(a.Hostname, path.Child("hostname"), rule.Label)...)
+	}
+	if a.NodeName != nil {
+		errs = append(errs, rule.Format(*a.NodeName, path.Child("nodeName"), rule.Subdomain)...)
+	}
+	return append(errs, reachable(a.IP, path.Child("ip"))...)
+}
+
+func validateEndpointPort(p *v1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case p.Name != "":
+		errs = append(errs, rule.Format(p.Name, path.Child("name"), rule.Label)...)
+	case named:
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(p.Port)), p.Port, path.Child("port"))...)
+	errs = append(errs, rule.Chosen(p.Protocol, path.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+	if p.AppProtocol != nil {
+		errs = append(errs, rule.Format(*p.AppProtocol, path.Child("appProtocol"), utilvalidation.IsQualifiedName)...)
+	}
+	return errs
+}

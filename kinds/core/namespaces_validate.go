@@ -1,0 +1,38 @@
+package core
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// validateFinalize checks who has to agree before a namespace goes.
+func validateFinalize(n, _ *v1.Namespace) (errs field.ErrorList) {
+	for i, f := range n.Spec.Finalizers {
+		at := specPath.Child("finalizers").Index(i)
+		bad := rule.Format(string(f), at, utilvalidation.IsQualifiedName)
+		known := f == v1.FinalizerKubernetes || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+		if len(bad) == 0 && !known && !strings.Contains(string(f), "/") {
+			bad = append(bad, field.Invalid(at, f, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+		errs = append(errs, bad...)
+	}
+	return errs
+}
+
+func validateNamespaceStatus(n, _ *v1.Namespace) field.ErrorList {
+	want, when := v1.NamespaceActive, "empty"
+	if n.DeletionTimestamp != nil {
+		want, when = v1.NamespaceTerminating, "not empty"
+	}
+	if n.Status.Phase != want {
+		return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase,
+			"may only be '"+string(want)+"' if `deletionTimestamp` is "+when)}
+	}
+	return nil
+}

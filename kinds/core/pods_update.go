@@ -1,0 +1,217 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// fixed is what a refused change of a pod is answered.
+const fixed = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`," +
+	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// validatePodUpdate lets only a few fields change, and these only in ways that a running pod can follow.
+func validatePodUpdate(p, old *v1.Pod) field.ErrorList {
+	errs, stop := imagesOnly(p.Spec.Containers, old.Spec.Containers, specPath.Child("containers"))
+	if stop {
+		return errs
+	}
+	list, stop := imagesOnly(p.Spec.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))
+	if errs = append(errs, list...); stop {
+		return errs
+	}
+	list, stop = deadlineShorter(p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds, specPath.Child("activeDeadlineSeconds"))
+	if errs = append(errs, list...); stop {
+		return errs
+	}
+	errs = append(errs, tolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, specPath.Child("tolerations"))...)
+	errs = append(errs, gatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, specPath.Child("schedulingGates"))...)
+	if rule.Same(p.Spec, old.Spec) {
+		return errs
+	}
+	s := p.Spec.DeepCopy()
+	undo(s, &old.Spec)
+	if len(old.Spec.SchedulingGates) > 0 {
+		errs = append(errs, narrowed(s, &old.Spec)...)
+	}
+	if !rule.Same(*s, old.Spec) {
+		errs = append(errs, field.Forbidden(specPath, fixed))
+	}
+	return errs
+}
+
+// undo takes the allowed changes back.
+func undo(s, old *v1.PodSpec) {
+	for i := range s.Containers {
+		s.Containers[i].Image = old.Containers[i].Image
+	}
+	for i := range s.InitContainers {
+		s.InitContainers[i].Image = old.InitContainers[i].Image
+	}
+	s.ActiveDeadlineSeconds = old.ActiveDeadlineSeconds
+	s.Tolerations, s.SchedulingGates = old.Tolerations, old.SchedulingGates
+	is, was := s.TerminationGracePeriodSeconds, old.TerminationGracePeriodSeconds
+	if is != nil && was != nil && *was < 0 && *is == 1 {
+		s.TerminationGracePeriodSeconds = was
+	}
+}
+
+func imagesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList, stop bool) {
+	if len(list) != len(old) {
+		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}, true
+	}
+	return nil, false
+}
+
+func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, stop bool) {
+	switch {
+	case is == nil && was == nil:
+	case is == nil:
+		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}, false
+	case *is < 0 || *is > math.MaxInt32:
+		return field.ErrorList{field.Invalid(path, *is, fmt.Sprintf("must be between 0 and %d, inclusive", math.MaxInt32))}, true
+	case was != nil && *was < *is:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}, true
+	}
+	return nil, false
+}
+
+// tolerationsAdded: of those that are there only the time may change.
+func tolerationsAdded(list, old []v1.Toleration, path *field.Path) field.ErrorList {
+	for _, was := range old {
+		if !slices.ContainsFunc(list, func(t v1.Toleration) bool {
+			t.TolerationSeconds = was.TolerationSeconds
+			return equality.Semantic.DeepEqual(t, was)
+		}) {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+func gatesRemoved(list, old []v1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
+	for i, g := range list {
+		if !slices.Contains(old, g) {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
+		}
+	}
+	return errs
+}
+
+// narrowed lets a pod that is not yet to be scheduled be restricted to fewer nodes, and takes the change back.
+func narrowed(s, old *v1.PodSpec) (errs field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(old.NodeSelector)) {
+		if v, ok := s.NodeSelector[key]; !ok || v != old.NodeSelector[key] {
+			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), s.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	s.NodeSelector = old.NodeSelector
+	is, was := nodeAffinity(s), nodeAffinity(old)
+	if rule.Same(is, was) {
+		return errs
+	}
+	errs = append(errs, affinityNarrowed(is, was, specPath.Child("affinity", "nodeAffinity"))...)
+	switch {
+	case s.Affinity == nil:
+		s.Affinity = old.Affinity
+	case old.Affinity == nil && s.Affinity.PodAffinity == nil && s.Affinity.PodAntiAffinity == nil:
+		s.Affinity = nil
+	default:
+		s.Affinity.NodeAffinity = was
+	}
+	return errs
+}
+
+func nodeAffinity(s *v1.PodSpec) *v1.NodeAffinity {
+	if s.Affinity == nil {
+		return nil
+	}
+	return s.Affinity.NodeAffinity
+}
+
+func affinityNarrowed(is, was *v1.NodeAffinity, path *field.Path) (errs field.ErrorList) {
+	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution")
+	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
+		return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+	}
+	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if !longer(t.MatchExpressions, old[i].MatchExpressions) || !longer(t.MatchFields, old[i].MatchFields) {
+			errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms").Index(i), t, "only additions are allowed (no mutations or deletions)"))
+		}
+	}
+	return errs
+}
+
+// longer says whether list begins with old.
+func longer(list, old []v1.NodeSelectorRequirement) bool {
+	return len(list) >= len(old) && (len(old) == 0 || rule.Same(list[:len(old)], old))
+}
+
+// validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
+func validateResize(p, old *v1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(p)
+	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
+		return append(errs, field.Forbidden(field.NewPath(""), "static pods cannot be resized"))
+	}
+	if p.Spec.OS != nil && p.Spec.OS.Name == v1.Windows {
+		return append(errs, field.Forbidden(field.NewPath(""), "windows pods cannot be resized"))
+	}
+	if podspec.QOS(&p.Spec) != podspec.QOS(&old.Spec) {
+		errs = append(errs, field.Invalid(specPath, podspec.QOS(&p.Spec), "Pod QOS Class may not change as a result of resizing"))
+	}
+	errs = append(errs, sizesOnly(p.Spec.Containers, old.Spec.Containers, specPath.Child("containers"))...)
+	return append(errs, sizesOnly(p.Spec.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))...)
+}
+
+func sizesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList) {
+	for i := range min(len(list), len(old)) {
+		at := path.Index(i).Child("resources")
+		for _, f := range []struct {
+			name    string
+			is, was v1.ResourceList
+		}{{"requests", list[i].Resources.Requests, old[i].Resources.Requests}, {"limits", list[i].Resources.Limits, old[i].Resources.Limits}} {
+			errs = append(errs, sizeChange(f.is, f.was, at.Child(f.name))...)
+		}
+		side := list[i].RestartPolicy != nil && *list[i].RestartPolicy == v1.ContainerRestartPolicyAlways
+		if path.String() == "spec.initContainers" && !side && !rule.Same(list[i].Resources, old[i].Resources) {
+			errs = append(errs, field.Forbidden(at, "resources of non-sidecar init containers may not be changed"))
+		}
+	}
+	return errs
+}
+
+func sizeChange(is, was v1.ResourceList, path *field.Path) (errs field.ErrorList) {
+	names := map[v1.ResourceName]bool{}
+	for _, l := range []v1.ResourceList{is, was} {
+		for n := range l {
+			names[n] = true
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(names)) {
+		a, kept := is[n]
+		b, had := was[n]
+		switch {
+		case kept && had && a.Cmp(b) == 0:
+		case n != v1.ResourceCPU && n != v1.ResourceMemory:
+			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
+		case had && !kept:
+			errs = append(errs, field.Forbidden(path, string(n)+" may not be removed"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,127 @@
+package core
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// What a scope can narrow.
+var (
+	podCounts  = sets.New[v1.ResourceName]("pods")
+	podAmounts = sets.New[v1.ResourceName]("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+	claims     = sets.New[v1.ResourceName]("persistentvolumeclaims", "requests.storage")
+)
+
+// scopes tells for each scope which of the standard resources it can narrow.
+var scopes = map[v1.ResourceQuotaScope]sets.Set[v1.ResourceName]{
+	v1.ResourceQuotaScopeTerminating:               podCounts.Union(podAmounts),
+	v1.ResourceQuotaScopeNotTerminating:            podCounts.Union(podAmounts),
+	v1.ResourceQuotaScopeNotBestEffort:             podCounts.Union(podAmounts),
+	v1.ResourceQuotaScopePriorityClass:             podCounts.Union(podAmounts),
+	v1.ResourceQuotaScopeCrossNamespacePodAffinity: podCounts.Union(podAmounts),
+	v1.ResourceQuotaScopeBestEffort:                podCounts,
+	v1.ResourceQuotaScopeVolumeAttributesClass:     claims,
+}
+
+var opposites = [][2]v1.ResourceQuotaScope{{v1.ResourceQuotaScopeBestEffort, v1.ResourceQuotaScopeNotBestEffort},
+	{v1.ResourceQuotaScopeTerminating, v1.ResourceQuotaScopeNotTerminating}}
+
+func isQuotaResource(n v1.ResourceName) bool {
+	return podspec.IsStandardResource(n) && n != v1.ResourceStorage
+}
+
+func validateQuota(q, old *v1.ResourceQuota) field.ErrorList {
+	errs := validateHard(q.Spec.Hard, specPath.Child("hard"))
+	errs = append(errs, validateScopes(q, specPath.Child("scopes"))...)
+	if q.Spec.ScopeSelector != nil {
+		errs = append(errs, validateScopeSelector(q, specPath.Child("scopeSelector", "matchExpressions"))...)
+	}
+	if old == nil {
+		return errs
+	}
+	is, was := sets.New(q.Spec.Scopes...), sets.New(old.Spec.Scopes...)
+	if !is.Equal(was) {
+		errs = append(errs, field.Invalid(specPath.Child("scopes"), q.Spec.Scopes, "field is immutable"))
+	}
+	return errs
+}
+
+func validateQuotaStatus(q, _ *v1.ResourceQuota) field.ErrorList {
+	return append(validateHard(q.Status.Hard, statusPath.Child("hard")), validateHard(q.Status.Used, statusPath.Child("used"))...)
+}
+
+func validateHard(list v1.ResourceList, path *field.Path) (errs field.ErrorList) {
+	for _, n := range slices.Sorted(maps.Keys(list)) {
+		at := path.Key(string(n))
+		errs = append(errs, podspec.ValidateResourceName(n, at)...)
+		if !strings.Contains(string(n), "/") && !isQuotaResource(n) {
+			errs = append(errs, field.Invalid(at, n, "must be a standard resource for quota"))
+		}
+		errs = append(errs, podspec.ValidateQuantity(n, list[n], at)...)
+	}
+	return errs
+}
+
+func validateScopes(q *v1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
+	for _, s := range q.Spec.Scopes {
+		errs = append(errs, validateScope(s, q, path, path)...)
+	}
+	return append(errs, opposed(q.Spec.Scopes, path)...)
+}
+
+// validateScope checks that a scope exists and means something for everything that is limited.
+func validateScope(s v1.ResourceQuotaScope, q *v1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
+	narrows, known := scopes[s]
+	if !known {
+		return field.ErrorList{field.Invalid(name, s, "unsupported scope")}
+	}
+	for _, n := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
+		if isQuotaResource(n) && !narrows.Has(n) {
+			errs = append(errs, field.Invalid(path, s, "unsupported scope applied to resource"))
+		}
+	}
+	return errs
+}
+
+func opposed(list []v1.ResourceQuotaScope, path *field.Path) (errs field.ErrorList) {
+	for _, p := range opposites {
+		if slices.Contains(list, p[0]) && slices.Contains(list, p[1]) {
+			errs = append(errs, field.Invalid(path, list, "conflicting scopes"))
+		}
+	}
+	return errs
+}
+
+// validateScopeSelector checks requirements; their errors lack the index, clients know them so.
+func validateScopeSelector(q *v1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
+	var list []v1.ResourceQuotaScope
+	for _, r := range q.Spec.ScopeSelector.MatchExpressions {
+		list = append(list, r.ScopeName)
+		errs = append(errs, validateScope(r.ScopeName, q, path.Child("scopeName"), path)...)
+		valued := r.ScopeName == v1.ResourceQuotaScopePriorityClass || r.ScopeName == v1.ResourceQuotaScopeVolumeAttributesClass
+		if _, known := scopes[r.ScopeName]; known && !valued && r.Operator != v1.ScopeSelectorOpExists {
+			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exist' for this scope"))
+		}
+		switch r.Operator {
+		case v1.ScopeSelectorOpIn, v1.ScopeSelectorOpNotIn:
+			if len(r.Values) == 0 {
+				errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn'"))
+			}
+		case v1.ScopeSelectorOpExists, v1.ScopeSelectorOpDoesNotExist:
+			if len(r.Values) > 0 {
+				errs = append(errs, field.Invalid(path.Child("values"), r.Values, "must be no value when `operator` is 'Exists' or 'DoesNotExist'"))
+			}
+		default:
+			errs = append(errs, rule.Says([]string{"not a valid selector operator"}, r.Operator, path.Child("operator"))...)
+		}
+	}
+	return append(errs, opposed(list, path)...)
+}

@@ -1,0 +1,313 @@
+package core
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// agentPort is where node agents listen; some clouds open for all nodes what a balancer exposes.
+const agentPort = 10250
+
+func headless(s *v1.ServiceSpec) bool {
+	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == v1.ClusterIPNone
+}
+
+func validateService(o, old *v1.Service) (errs field.ErrorList) {
+	s := &o.Spec
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	if old != nil {
+		add(validateServiceUpdate(s, &old.Spec))
+	}
+	add(validateServiceType(s))
+	add(validateServicePorts(s, specPath.Child("ports")))
+	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
+	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), v1.ServiceAffinityClientIP, v1.ServiceAffinityNone))
+	add(validateAffinityConfig(s, specPath.Child("sessionAffinityConfig")))
+	if hasClusterIP(s) {
+		add(validateClusterIPs(s))
+	}
+	for i, ip := range s.ExternalIPs {
+		at := specPath.Child("externalIPs").Index(i)
+		if bad := validIP(ip, at); len(bad) > 0 {
+			add(bad)
+		} else {
+			add(reachable(ip, at))
+		}
+	}
+	add(rule.Chosen(s.Type, specPath.Child("type"), v1.ServiceTypeClusterIP, v1.ServiceTypeNodePort,
+		v1.ServiceTypeLoadBalancer, v1.ServiceTypeExternalName))
+	add(validateBalancer(s))
+	add(validateTraffic(s))
+	return errs
+}
+
+func validateServiceType(s *v1.ServiceSpec) (errs field.ErrorList) {
+	if len(s.Ports) == 0 && !headless(s) && s.Type != v1.ServiceTypeExternalName {
+		errs = append(errs, field.Required(specPath.Child("ports"), ""))
+	}
+	if hasNodePorts(s) && headless(s) {
+		errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(0), s.ClusterIPs[0],
+			"may not be set to 'None' for "+string(s.Type)+" services"))
+	}
+	if s.Type != v1.ServiceTypeExternalName {
+		return errs
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"clusterIPs", len(s.ClusterIPs) > 0}, {"ipFamilies", len(s.IPFamilies) > 0}, {"ipFamilyPolicy", s.IPFamilyPolicy != nil}} {
+		if f.set {
+			errs = append(errs, field.Forbidden(specPath.Child(f.name), "may not be set for ExternalName services"))
+		}
+	}
+	return append(errs, rule.NeededFormat(strings.TrimSuffix(s.ExternalName, "."), specPath.Child("externalName"), rule.Subdomain)...)
+}
+
+type portKey struct {
+	protocol v1.Protocol
+	port     int32
+}
+
+func validateServicePorts(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	names, onNodes, ports := sets.New[string](), sets.New[portKey](), sets.New[portKey]()
+	for i := range s.Ports {
+		p, at := &s.Ports[i], path.Index(i)
+		add(validateServicePort(p, len(s.Ports) > 1, names, at)...)
+		if s.Type == v1.ServiceTypeLoadBalancer && p.Port == agentPort {
+			add(field.Invalid(at, p.Port, "may not expose port 10250 externally since it is used by kubelet"))
+		}
+		if s.Type == v1.ServiceTypeClusterIP && p.NodePort != 0 {
+			add(field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+		}
+		if k := (portKey{p.Protocol, p.NodePort}); p.NodePort != 0 {
+			if onNodes.Has(k) {
+				add(field.Duplicate(at.Child("nodePort"), p.NodePort))
+			}
+			onNodes.Insert(k)
+		}
+		k := portKey{p.Protocol, p.Port}
+		if ports.Has(k) {
+			add(field.Duplicate(at, v1.ServicePort{Protocol: p.Protocol, Port: p.Port}))
+		}
+		ports.Insert(k)
+	}
+	return errs
+}
+
+func validateServicePort(p *v1.ServicePort, named bool, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	switch {
+	case p.Name != "":
+		add(rule.Format(p.Name, path.Child("name"), rule.Label)...)
+		if names.Has(p.Name) {
+			add(field.Duplicate(path.Child("name"), p.Name))
+		}
+		names.Insert(p.Name)
+	case named:
+		add(field.Required(path.Child("name"), ""))
+	}
+	add(rule.Says(utilvalidation.IsValidPortNum(int(p.Port)), p.Port, path.Child("port"))...)
+	add(rule.Chosen(p.Protocol, path.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+	add(podspec.ValidatePort(p.TargetPort, path.Child("targetPort"))...)
+	if p.AppProtocol != nil {
+		add(rule.Format(*p.AppProtocol, path.Child("appProtocol"), utilvalidation.IsQualifiedName)...)
+	}
+	return errs
+}
+
+func validateAffinityConfig(s *v1.ServiceSpec, path *field.Path) field.ErrorList {
+	c := s.SessionAffinityConfig
+	at := path.Child("clientIP")
+	switch {
+	case s.SessionAffinity == v1.ServiceAffinityNone && c != nil:
+		return field.ErrorList{field.Forbidden(path, "must not be set when session affinity is None")}
+	case s.SessionAffinity != v1.ServiceAffinityClientIP:
+		return nil
+	case c == nil:
+		return field.ErrorList{field.Required(path, "when session affinity type is ClientIP")}
+	case c.ClientIP == nil:
+		return field.ErrorList{field.Required(at, "when session affinity type is ClientIP")}
+	case c.ClientIP.TimeoutSeconds == nil:
+		return field.ErrorList{field.Required(at.Child("timeoutSeconds"), "when session affinity type is ClientIP")}
+	}
+	return rule.Within(*c.ClientIP.TimeoutSeconds, 1, 86400, at.Child("timeoutSeconds"))
+}
+
+func validateClusterIPs(s *v1.ServiceSpec) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	path := specPath.Child("clusterIPs")
+	switch {
+	case s.ClusterIP == "" && len(s.ClusterIPs) > 0:
+		add(field.Invalid(path, s.ClusterIPs, "must be empty when `clusterIP` is not specified"))
+	case s.ClusterIP != "" && len(s.ClusterIPs) == 0:
+		add(field.Required(path, ""))
+	case s.ClusterIP != "" && s.ClusterIPs[0] != s.ClusterIP:
+		add(field.Invalid(path, s.ClusterIPs, "first value must match `clusterIP`"))
+	}
+	seen := sets.New[v1.IPFamily]()
+	for i, f := range s.IPFamilies {
+		at := specPath.Child("ipFamilies").Index(i)
+		add(rule.Among(f, at, v1.IPv4Protocol, v1.IPv6Protocol)...)
+		if seen.Has(f) {
+			add(field.Duplicate(at, f))
+		}
+		seen.Insert(f)
+	}
+	add(rule.AmongPtr(s.IPFamilyPolicy, specPath.Child("ipFamilyPolicy"), v1.IPFamilyPolicySingleStack,
+		v1.IPFamilyPolicyPreferDualStack, v1.IPFamilyPolicyRequireDualStack)...)
+	return append(errs, validateAddresses(s, path)...)
+}
+
+func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+	for i, ip := range s.ClusterIPs {
+		switch {
+		case i > 0 || ip != v1.ClusterIPNone:
+			errs = append(errs, validIP(ip, path.Index(i))...)
+		case len(s.ClusterIPs) > 1:
+			errs = append(errs, field.Invalid(path, s.ClusterIPs, "'None' must be the first and only value"))
+		}
+	}
+	if len(s.ClusterIPs) > 2 {
+		errs = append(errs, field.Invalid(path, s.ClusterIPs, "may only hold up to 2 values"))
+	}
+	if len(errs) > 0 || headless(s) {
+		return errs
+	}
+	if len(s.ClusterIPs) == 2 && isIPv6(s.ClusterIPs[0]) == isIPv6(s.ClusterIPs[1]) {
+		errs = append(errs, field.Invalid(path, s.ClusterIPs, "may specify no more than one IP for each IP family"))
+	}
+	for i := range min(len(s.ClusterIPs), len(s.IPFamilies)) {
+		if (s.IPFamilies[i] == v1.IPv6Protocol) != isIPv6(s.ClusterIPs[i]) {
+			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i], "expected an "+string(s.IPFamilies[i])+" value as indicated by `ipFamilies`"))
+		}
+	}
+	return errs
+}
+
+// validateBalancer checks what only a balancer has. One path begins with a capital letter: clients know it so.
+func validateBalancer(s *v1.ServiceSpec) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	balanced, only := s.Type == v1.ServiceTypeLoadBalancer, "may only be used when `type` is 'LoadBalancer'"
+	if at := specPath.Child("LoadBalancerSourceRanges"); len(s.LoadBalancerSourceRanges) > 0 {
+		if !balanced {
+			add(field.Forbidden(at, only))
+		}
+		for i, r := range s.LoadBalancerSourceRanges {
+			add(utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(r), true, nil)...)
+		}
+	}
+	if s.AllocateLoadBalancerNodePorts != nil && !balanced {
+		add(field.Forbidden(specPath.Child("allocateLoadBalancerNodePorts"), only))
+	}
+	if c, at := s.LoadBalancerClass, specPath.Child("loadBalancerClass"); c != nil {
+		if !balanced {
+			add(field.Forbidden(at, only))
+		}
+		add(rule.Format(*c, at, utilvalidation.IsQualifiedName)...)
+	}
+	return errs
+}
+
+// validateTraffic checks who gets traffic, and from where. A missing port for health checks is the server's to fill.
+func validateTraffic(s *v1.ServiceSpec) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	at := specPath.Child("externalTrafficPolicy")
+	switch {
+	case external(s):
+		add(rule.Chosen(s.ExternalTrafficPolicy, at, v1.ServiceExternalTrafficPolicyCluster, v1.ServiceExternalTrafficPolicyLocal)...)
+	case s.ExternalTrafficPolicy != "":
+		add(field.Invalid(at, s.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
+	}
+	if p, at := s.HealthCheckNodePort, specPath.Child("healthCheckNodePort"); p != 0 {
+		if hasHealthPort(s) {
+			add(rule.Says(utilvalidation.IsValidPortNum(int(p)), p, at)...)
+		} else {
+			add(field.Invalid(at, p, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		}
+	}
+	add(rule.AmongPtr(s.InternalTrafficPolicy, specPath.Child("internalTrafficPolicy"),
+		v1.ServiceInternalTrafficPolicyCluster, v1.ServiceInternalTrafficPolicyLocal)...)
+	add(rule.AmongPtr(s.TrafficDistribution, specPath.Child("trafficDistribution"), v1.ServiceTrafficDistributionPreferClose,
+		v1.ServiceTrafficDistributionPreferSameZone, v1.ServiceTrafficDistributionPreferSameNode)...)
+	return errs
+}
+
+func validateServiceUpdate(s, old *v1.ServiceSpec) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	if hasClusterIP(s) && hasClusterIP(old) && !(headless(s) && headless(old)) {
+		add(clusterIPsKept(s, old)...)
+	}
+	if s.Type == v1.ServiceTypeLoadBalancer && old.Type == s.Type {
+		add(validation.ValidateImmutableField(s.LoadBalancerClass, old.LoadBalancerClass, specPath.Child("loadBalancerClass"))...)
+	}
+	if hasHealthPort(s) && hasHealthPort(old) && old.HealthCheckNodePort != 0 && s.HealthCheckNodePort != old.HealthCheckNodePort {
+		add(field.Forbidden(specPath.Child("healthCheckNodePort"), "field is immutable"))
+	}
+	return errs
+}
+
+// clusterIPsKept: the first address stays as long as the service; a second one may come and go, by the policy.
+func clusterIPsKept(s, old *v1.ServiceSpec) (errs field.ErrorList) {
+	path := specPath.Child("clusterIPs")
+	is, was := s.ClusterIPs, old.ClusterIPs
+	for i := range min(len(is), len(was)) {
+		if is[i] != was[i] {
+			errs = append(errs, field.Invalid(path.Index(i), is, "may not change once set"))
+		}
+	}
+	single := s.IPFamilyPolicy == nil || *s.IPFamilyPolicy == v1.IPFamilyPolicySingleStack
+	at := specPath.Child("ipFamilyPolicy")
+	switch {
+	case len(is) == 0 && len(was) > 0:
+		errs = append(errs, field.Invalid(path.Index(0), is, "primary clusterIP can not be unset"))
+	case len(is) == 1 && len(was) == 2 && (!single || s.IPFamilyPolicy == nil):
+		errs = append(errs, field.Invalid(at, s.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+	case len(is) == 2 && len(was) == 1 && single:
+		errs = append(errs, field.Invalid(at, s.IPFamilyPolicy, "must be set to 'PreferDualStack' or 'RequireDualStack' when adding a secondary clusterIP"))
+	}
+	return errs
+}
+
+func validateServiceStatus(o, _ *v1.Service) field.ErrorList {
+	return ValidateBalancerStatus(o.Status.LoadBalancer.Ingress, o.Spec.Type == v1.ServiceTypeLoadBalancer, statusPath.Child("loadBalancer", "ingress"))
+}
+
+// ValidateBalancerStatus checks where a balancer answers.
+func ValidateBalancerStatus(list []v1.LoadBalancerIngress, balanced bool, path *field.Path) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	if !balanced && len(list) > 0 {
+		add(field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"))
+		return errs
+	}
+	for i, in := range list {
+		at := path.Index(i)
+		if in.IP != "" {
+			add(validIP(in.IP, at.Child("ip"))...)
+		}
+		switch {
+		case in.IP != "" && in.IPMode == nil:
+			add(field.Required(at.Child("ipMode"), "must be specified when `ip` is set"))
+		case in.IP == "" && in.IPMode != nil:
+			add(field.Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set"))
+		default:
+			add(rule.AmongPtr(in.IPMode, at.Child("ipMode"), v1.LoadBalancerIPModeVIP, v1.LoadBalancerIPModeProxy)...)
+		}
+		if in.Hostname != "" {
+			add(rule.Format(in.Hostname, at.Child("hostname"), rule.Subdomain)...)
+			if len(validIP(in.Hostname, at)) == 0 {
+				add(field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
+			}
+		}
+	}
+	return errs
+}
