@@ -59,17 +59,16 @@ type Check struct {
 	Run  func(ctx context.Context) error
 }
 
-// Docs serves the OpenAPI documents; package openapi implements it. Documents are shared and must not be changed.
+// Docs makes the OpenAPI documents; package openapi implements it. Documents are shared and must not be changed.
 type Docs interface {
-	// Index is the /openapi/v3 document: path → hash.
-	Index() (map[string]string, error)
-	// V3 is the document of one path ("api/v1", "apis/apps/v1") as JSON; found is false for unknown paths.
-	V3(path string) (doc []byte, found bool, err error)
-	// V3Proto is the same as protobuf.
-	V3Proto(path string) (doc []byte, found bool, err error)
-	// V2JSON is /openapi/v2; V2Proto its protobuf form.
-	V2JSON() ([]byte, error)
-	V2Proto() ([]byte, error)
+	// Index returns the hash of each v3 document by its path: api/v1, apis/apps/v1.
+	Index() map[string]string
+	// V3 returns the document of one group version as JSON, and its hash; V3Proto the same as protobuf.
+	V3(gv schema.GroupVersion) (doc []byte, hash string, err error)
+	V3Proto(gv schema.GroupVersion) (doc []byte, hash string, err error)
+	// V2JSON returns the document of everything; V2Proto the same as protobuf.
+	V2JSON() (doc []byte, hash string, err error)
+	V2Proto() (doc []byte, hash string, err error)
 }
 
 // Issuer serves the public side of service account tokens.

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -37,17 +40,17 @@ func (s *surface) openapiV2(w http.ResponseWriter, r *http.Request) {
 	if proto {
 		get, typ = s.cfg.OpenAPI.V2Proto, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 	}
-	doc, err := get()
+	doc, hash, err := get()
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, typ, doc)
+	s.tagged(w, r, typ, doc, hash)
 }
 
 // tagged answers with a document unless the client has it already.
-func (s *surface) tagged(w http.ResponseWriter, r *http.Request, typ string, doc []byte) {
-	tag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512_256(doc)))
+func (s *surface) tagged(w http.ResponseWriter, r *http.Request, typ string, doc []byte, hash string) {
+	tag := strconv.Quote(hash)
 	w.Header().Set("ETag", tag)
 	w.Header().Add("Vary", "Accept")
 	if r.Header.Get("If-None-Match") == tag {
@@ -58,11 +61,7 @@ func (s *surface) tagged(w http.ResponseWriter, r *http.Request, typ string, doc
 }
 
 func (s *surface) openapiIndex(w http.ResponseWriter, r *http.Request) {
-	index, err := s.cfg.OpenAPI.Index()
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
+	index := s.cfg.OpenAPI.Index()
 	type link struct {
 		URL string `json:"serverRelativeURL"`
 	}
@@ -75,7 +74,7 @@ func (s *surface) openapiIndex(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, codec.JSON, doc)
+	s.tagged(w, r, codec.JSON, doc, fmt.Sprintf("%X", sha512.Sum512_256(doc)))
 }
 
 // openapiV3 answers with the document of one group version. One asked for by its right hash may be kept for
@@ -86,12 +85,7 @@ func (s *surface) openapiV3(w http.ResponseWriter, r *http.Request, path string)
 		s.fail(w, r, generic(http.StatusNotAcceptable))
 		return
 	}
-	index, err := s.cfg.OpenAPI.Index()
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	hash, known := index[path]
+	hash, known := s.cfg.OpenAPI.Index()[path]
 	if !known {
 		notFoundPage(w)
 		return
@@ -108,15 +102,22 @@ func (s *surface) openapiV3(w http.ResponseWriter, r *http.Request, path string)
 	if proto {
 		get, typ = s.cfg.OpenAPI.V3Proto, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 	}
-	doc, found, err := get(path)
-	switch {
-	case err != nil:
+	doc, hash, err := get(groupVersion(path))
+	if err != nil {
 		s.fail(w, r, err)
-	case !found:
-		notFoundPage(w)
-	default:
-		s.tagged(w, r, typ, doc)
+		return
 	}
+	s.tagged(w, r, typ, doc, hash)
+}
+
+// groupVersion is the group version of a path below /openapi/v3.
+func groupVersion(path string) schema.GroupVersion {
+	root, rest, _ := strings.Cut(path, "/")
+	if root == "api" {
+		return schema.GroupVersion{Version: rest}
+	}
+	group, version, _ := strings.Cut(rest, "/")
+	return schema.GroupVersion{Group: group, Version: version}
 }
 
 // wantsProtoDoc reads the Accept header of a request for an OpenAPI document.
