@@ -1,0 +1,258 @@
+// Package review answers the kinds by which callers ask about themselves and others: TokenReview,
+// SelfSubjectReview, the SubjectAccessReview family and SelfSubjectRulesReview. Nothing is stored.
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Desk answers reviews. Safe for concurrent use.
+type Desk struct {
+	Tokens    authn.Tokens
+	Audiences []string // the API server's
+	Authorize auth.Authorizer
+	// Rules returns the rules that hold for a user in a namespace; see rbac.Authorizer.Rules.
+	Rules func(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)
+}
+
+// Answer returns a copy of the review with its status filled in. namespace is that of the request. ok is
+// false for objects that are no reviews. Errors are those of the API.
+func (d *Desk) Answer(ctx context.Context, u *auth.User, namespace string, in resource.Object) (out resource.Object, ok bool, err error) {
+	switch r := in.(type) {
+	case *authenticationv1.TokenReview:
+		out, err = d.token(ctx, r.DeepCopy())
+	case *authenticationv1.SelfSubjectReview:
+		out = self(u, r.DeepCopy())
+	case *authorizationv1.SubjectAccessReview:
+		out, err = d.subject(ctx, r.DeepCopy())
+	case *authorizationv1.LocalSubjectAccessReview:
+		out, err = d.local(ctx, namespace, r.DeepCopy())
+	case *authorizationv1.SelfSubjectAccessReview:
+		out, err = d.selfAccess(ctx, u, r.DeepCopy())
+	case *authorizationv1.SelfSubjectRulesReview:
+		out, err = d.rules(u, r.DeepCopy())
+	default:
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	return out, true, nil
+}
+
+func (d *Desk) token(ctx context.Context, r *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
+	if r.Spec.Token == "" {
+		return nil, apierrors.NewBadRequest("token is required for TokenReview in authentication")
+	}
+	wanted := r.Spec.Audiences
+	if len(wanted) == 0 {
+		wanted = d.Audiences
+	}
+	u, granted, ok, err := d.Tokens.Token(ctx, r.Spec.Token, wanted)
+	r.Status = authenticationv1.TokenReviewStatus{Authenticated: ok && err == nil}
+	switch {
+	case err != nil:
+		r.Status.Error = err.Error()
+	case ok:
+		r.Status.User, r.Status.Audiences = infoOf(authn.Authenticated(u)), granted
+	default:
+		r.Status.Error = "[invalid bearer token]"
+	}
+	return r, nil
+}
+
+func self(u *auth.User, r *authenticationv1.SelfSubjectReview) *authenticationv1.SelfSubjectReview {
+	r.Status = authenticationv1.SelfSubjectReviewStatus{UserInfo: infoOf(u)}
+	return r
+}
+
+func infoOf(u *auth.User) authenticationv1.UserInfo {
+	i := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	for k, v := range u.Extra {
+		if i.Extra == nil {
+			i.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		i.Extra[k] = v
+	}
+	return i
+}
+
+func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
+	errs := checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)
+	if r.Spec.User == "" && len(r.Spec.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), r.Spec.User, `at least one of user or group must be specified`))
+	}
+	if err := invalid(errs); err != nil {
+		return nil, err
+	}
+	r.Status = d.judge(ctx, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return r, nil
+}
+
+func (d *Desk) local(ctx context.Context, ns string, r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
+	errs := checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)
+	if r.Spec.User == "" && len(r.Spec.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), r.Spec.User, `at least one of user or group must be specified`))
+	}
+	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"),
+			r.Spec.ResourceAttributes.Namespace, "must match metadata.namespace"))
+	}
+	if r.Spec.NonResourceAttributes != nil {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"),
+			r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+	}
+	if err := invalid(errs); err != nil {
+		return nil, err
+	}
+	if ns != r.Namespace {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("namespace on request (%q) does not match the review's (%q)", ns, r.Namespace))
+	}
+	r.Status = d.judge(ctx, userOf(&r.Spec), r.Spec.ResourceAttributes, nil)
+	return r, nil
+}
+
+func (d *Desk) selfAccess(ctx context.Context, u *auth.User, r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
+	if err := invalid(checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)); err != nil {
+		return nil, err
+	}
+	r.Status = d.judge(ctx, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return r, nil
+}
+
+func (d *Desk) judge(ctx context.Context, u *auth.User, res *authorizationv1.ResourceAttributes, non *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+	a := &auth.Attributes{User: u}
+	if res != nil {
+		a.Verb, a.Group, a.Version, a.Resource = res.Verb, res.Group, res.Version, res.Resource
+		a.Subresource, a.Namespace, a.Name = res.Subresource, res.Namespace, res.Name
+		a.LabelSelector, a.FieldSelector = labelText(res.LabelSelector), fieldText(res.FieldSelector)
+	} else {
+		a.Verb, a.Path = non.Verb, non.Path
+	}
+	decision, reason, err := d.Authorize.Authorize(ctx, a)
+	s := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == auth.Allow, Denied: decision == auth.Deny, Reason: reason}
+	if err != nil {
+		s.EvaluationError = err.Error()
+	}
+	return s
+}
+
+func userOf(spec *authorizationv1.SubjectAccessReviewSpec) *auth.User {
+	u := &auth.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
+	for k, v := range spec.Extra {
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
+		}
+		u.Extra[strings.ToLower(k)] = v
+	}
+	return u
+}
+
+func (d *Desk) rules(u *auth.User, r *authorizationv1.SelfSubjectRulesReview) (*authorizationv1.SelfSubjectRulesReview, error) {
+	if r.Spec.Namespace == "" {
+		return nil, apierrors.NewBadRequest("no namespace on request")
+	}
+	rules, err := d.Rules(u, r.Spec.Namespace)
+	r.Status = authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{},
+		NonResourceRules: []authorizationv1.NonResourceRule{}}
+	if err != nil {
+		r.Status.EvaluationError = err.Error()
+	}
+	for _, p := range rules {
+		if len(p.Resources) > 0 {
+			r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: p.Verbs,
+				APIGroups: p.APIGroups, Resources: p.Resources, ResourceNames: p.ResourceNames})
+		}
+		if len(p.NonResourceURLs) > 0 {
+			r.Status.NonResourceRules = append(r.Status.NonResourceRules,
+				authorizationv1.NonResourceRule{Verbs: p.Verbs, NonResourceURLs: p.NonResourceURLs})
+		}
+	}
+	return r, nil
+}
+
+// invalid wraps field errors as upstream does for reviews: without a kind.
+func invalid(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
+}
+
+var errBoth = errors.New("cannot be specified in combination with resourceAttributes")
+
+func checkAccess(res **authorizationv1.ResourceAttributes, non **authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	switch {
+	case *res != nil && *non != nil:
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), *non, errBoth.Error()))
+	case *res == nil && *non == nil:
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), *res, `exactly one of nonResourceAttributes or resourceAttributes must be specified`))
+	}
+	if *res != nil {
+		errs = append(errs, checkSelectors(*res, spec.Child("resourceAttributes"))...)
+	}
+	return errs
+}
+
+func checkSelectors(a *authorizationv1.ResourceAttributes, p *field.Path) (errs field.ErrorList) {
+	if s := a.FieldSelector; s != nil {
+		errs = append(errs, checkRaw(s.RawSelector, len(s.Requirements), p.Child("fieldSelector"))...)
+		for i, r := range s.Requirements {
+			errs = append(errs, checkRequirement(r.Key, string(r.Operator), r.Values, p.Child("fieldSelector", "requirements").Index(i))...)
+		}
+	}
+	if s := a.LabelSelector; s != nil {
+		errs = append(errs, checkRaw(s.RawSelector, len(s.Requirements), p.Child("labelSelector"))...)
+		for i, r := range s.Requirements {
+			errs = append(errs, checkRequirement(r.Key, string(r.Operator), r.Values, p.Child("labelSelector", "requirements").Index(i))...)
+		}
+	}
+	return errs
+}
+
+func checkRaw(raw string, requirements int, p *field.Path) field.ErrorList {
+	switch {
+	case raw != "" && requirements > 0:
+		return field.ErrorList{field.Invalid(p.Child("rawSelector"), raw, "may not specified at the same time as requirements")}
+	case raw == "" && requirements == 0:
+		return field.ErrorList{field.Required(p.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", p))}
+	}
+	return nil
+}
+
+var operators = []string{"In", "NotIn", "Exists", "DoesNotExist"}
+
+func checkRequirement(key, op string, values []string, p *field.Path) (errs field.ErrorList) {
+	if key == "" {
+		errs = append(errs, field.Required(p.Child("key"), "must be specified"))
+	}
+	switch op {
+	case "In", "NotIn":
+		if len(values) == 0 {
+			errs = append(errs, field.Required(p.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+		}
+	case "Exists", "DoesNotExist":
+		if len(values) > 0 {
+			errs = append(errs, field.Forbidden(p.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(p.Child("operator"), op, slices.Clone(operators)))
+	}
+	return errs
+}

@@ -1,0 +1,160 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// gate allows members of system:masters and remembers what it was asked.
+type gate struct{ asked *auth.Attributes }
+
+func (g *gate) Authorize(_ context.Context, a *auth.Attributes) (auth.Decision, string, error) {
+	g.asked = a
+	if a.User.In(auth.GroupMasters) {
+		return auth.Allow, "", nil
+	}
+	return auth.NoOpinion, "no", nil
+}
+
+// some knows the token "good", for the audience "api".
+type some struct{}
+
+func (some) Token(_ context.Context, token string, wanted []string) (*auth.User, []string, bool, error) {
+	switch {
+	case token != "good":
+		return nil, nil, false, nil
+	case wanted[0] != "api":
+		return nil, nil, false, errors.New("not for you")
+	}
+	return &auth.User{Name: "eve"}, []string{"api"}, true, nil
+}
+
+func desk(g *gate) *Desk {
+	return &Desk{Tokens: authn.TokenUnion{some{}}, Audiences: []string{"api"}, Authorize: g,
+		Rules: func(*auth.User, string) ([]rbacv1.PolicyRule, error) {
+			return []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+				{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}, errors.New("role is missing")
+		}}
+}
+
+func answer[T resource.Object](t *testing.T, d *Desk, in T) (T, error) {
+	t.Helper()
+	out, ok, err := d.Answer(context.Background(), &auth.User{Name: "me", Groups: []string{"g"}}, "ns", in)
+	if !ok {
+		t.Fatalf("%T is not answered", in)
+	}
+	if err != nil {
+		return in, err
+	}
+	return out.(T), nil
+}
+
+func TestTokenReview(t *testing.T) {
+	d := desk(&gate{})
+	for _, c := range []struct {
+		token string
+		auds  []string
+		ok    bool
+	}{{"good", nil, true}, {"good", []string{"vault"}, false}, {"bad", nil, false}} {
+		r, err := answer(t, d, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: c.token, Audiences: c.auds}})
+		if err != nil || r.Status.Authenticated != c.ok || (r.Status.Error == "") != c.ok || (len(r.Status.Audiences) == 1) != c.ok {
+			t.Errorf("%+v: %+v %v", c, r.Status, err)
+		}
+		if c.ok && (r.Status.User.Username != "eve" || len(r.Status.User.Groups) != 1) {
+			t.Errorf("user %+v", r.Status.User)
+		}
+	}
+	if _, err := answer(t, d, &authenticationv1.TokenReview{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("no token: %v", err)
+	}
+}
+
+func TestAccess(t *testing.T) {
+	res := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: "ns"}
+	non := &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"}
+	bad := res.DeepCopy()
+	bad.FieldSelector = &authorizationv1.FieldSelectorAttributes{RawSelector: "a=b",
+		Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In", Values: []string{"b"}}}}
+	for _, c := range []struct {
+		name  string
+		spec  authorizationv1.SubjectAccessReviewSpec
+		field string // of the error
+	}{
+		{"resource", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res}, ""},
+		{"path", authorizationv1.SubjectAccessReviewSpec{User: "x", NonResourceAttributes: non}, ""},
+		{"no user", authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: res}, "spec.user"},
+		{"both", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: res, NonResourceAttributes: non}, "spec.nonResourceAttributes"},
+		{"neither", authorizationv1.SubjectAccessReviewSpec{User: "x"}, "spec.resourceAttributes"},
+		{"selector", authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: bad}, "spec.resourceAttributes.fieldSelector.rawSelector"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := answer(t, desk(&gate{}), &authorizationv1.SubjectAccessReview{Spec: c.spec})
+			if c.field == "" {
+				if err != nil || r.Status.Allowed || r.Status.Reason != "no" {
+					t.Errorf("%+v %v", r.Status, err)
+				}
+				return
+			}
+			var s apierrors.APIStatus
+			if !errors.As(err, &s) || s.Status().Reason != metav1.StatusReasonInvalid || len(s.Status().Details.Causes) != 1 ||
+				s.Status().Details.Causes[0].Field != c.field || s.Status().Details.Kind != "" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	r, err := answer(t, desk(&gate{}), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "x", Groups: []string{auth.GroupMasters}, ResourceAttributes: res}})
+	if err != nil || !r.Status.Allowed {
+		t.Errorf("master: %+v %v", r.Status, err)
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	g := &gate{}
+	a := &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods",
+		FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
+			{Key: "spec.nodeName", Operator: "In", Values: []string{"n"}}, {Key: "x", Operator: "NotIn", Values: []string{"y"}},
+			{Key: "z", Operator: "Exists"}}},
+		LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a=b"}}
+	if _, err := answer(t, desk(g), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a}}); err != nil {
+		t.Fatal(err)
+	}
+	if g.asked.FieldSelector != "spec.nodeName=n,x!=y" || g.asked.LabelSelector != "a=b" || g.asked.User.Name != "me" {
+		t.Errorf("%+v", g.asked)
+	}
+}
+
+func TestLocalAndSelf(t *testing.T) {
+	d := desk(&gate{})
+	local := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: "x", ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "ns", Verb: "get", Resource: "pods"}}}
+	if _, err := answer(t, d, local); err != nil {
+		t.Error(err)
+	}
+	local.Spec.ResourceAttributes.Namespace = "other"
+	if _, err := answer(t, d, local); !apierrors.IsInvalid(err) {
+		t.Errorf("other namespace: %v", err)
+	}
+	who, err := answer(t, d, &authenticationv1.SelfSubjectReview{})
+	if err != nil || who.Status.UserInfo.Username != "me" {
+		t.Errorf("%+v %v", who, err)
+	}
+	rules, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
+	if err != nil || len(rules.Status.ResourceRules) != 1 || len(rules.Status.NonResourceRules) != 1 || rules.Status.EvaluationError != "role is missing" {
+		t.Errorf("%+v %v", rules, err)
+	}
+	if _, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{}); !apierrors.IsBadRequest(err) {
+		t.Errorf("no namespace: %v", err)
+	}
+}

@@ -1,0 +1,53 @@
+package review
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// fieldText turns field requirements into selector text. What cannot be written so is left out: a selector
+// with less in it selects more, so no authorizer can allow more because of it.
+func fieldText(s *authorizationv1.FieldSelectorAttributes) string {
+	if s == nil {
+		return ""
+	}
+	if s.RawSelector != "" {
+		return s.RawSelector
+	}
+	var all []fields.Selector
+	for _, r := range s.Requirements {
+		switch {
+		case len(r.Values) != 1:
+		case r.Operator == metav1.FieldSelectorOpIn:
+			all = append(all, fields.OneTermEqualSelector(r.Key, r.Values[0]))
+		case r.Operator == metav1.FieldSelectorOpNotIn:
+			all = append(all, fields.OneTermNotEqualSelector(r.Key, r.Values[0]))
+		}
+	}
+	return fields.AndSelectors(all...).String()
+}
+
+var labelOperators = map[metav1.LabelSelectorOperator]selection.Operator{
+	metav1.LabelSelectorOpIn: selection.In, metav1.LabelSelectorOpNotIn: selection.NotIn,
+	metav1.LabelSelectorOpExists: selection.Exists, metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
+}
+
+// labelText is fieldText for labels.
+func labelText(s *authorizationv1.LabelSelectorAttributes) string {
+	if s == nil {
+		return ""
+	}
+	if s.RawSelector != "" {
+		return s.RawSelector
+	}
+	sel := labels.NewSelector()
+	for _, r := range s.Requirements {
+		if req, err := labels.NewRequirement(r.Key, labelOperators[r.Operator], r.Values); err == nil {
+			sel = sel.Add(*req)
+		}
+	}
+	return sel.String()
+}
