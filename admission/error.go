@@ -1,0 +1,57 @@
+package admission
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// gr is the group and resource that the request is about.
+func (r *Request) gr() schema.GroupResource { return r.Kind.Info().GR() }
+
+// name is what error messages call the object: a name that is still to be generated is not known yet.
+func (r *Request) name() string {
+	switch {
+	case r.Name != "":
+		return r.Name
+	case r.Object == nil:
+		return "Unknown"
+	case r.Object.GetName() != "":
+		return r.Object.GetName()
+	case r.Object.GetGenerateName() != "":
+		return r.Object.GetGenerateName()
+	}
+	return "Unknown"
+}
+
+// forbidden refuses the request.
+func (r *Request) forbidden(format string, args ...any) error {
+	return apierrors.NewForbidden(r.gr(), r.name(), fmt.Errorf(format, args...))
+}
+
+// on tells whether the request is about the resource itself, not a subresource, and one of the operations.
+func (r *Request) on(group, resource string, ops ...Op) bool {
+	return r.Sub == "" && r.of(group, resource, ops...)
+}
+
+// of is on with any subresource.
+func (r *Request) of(group, resource string, ops ...Op) bool {
+	i := r.Kind.Info()
+	if i.Plural != resource || i.GVK.Group != group {
+		return false
+	}
+	for _, op := range ops {
+		if op == r.Op {
+			return true
+		}
+	}
+	return len(ops) == 0
+}
+
+// warn passes a warning on to the caller, if it listens.
+func (r *Request) warn(format string, args ...any) {
+	if r.Warn != nil {
+		r.Warn(fmt.Sprintf(format, args...))
+	}
+}
