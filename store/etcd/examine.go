@@ -1,13 +1,16 @@
 package etcd
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
@@ -29,78 +32,52 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// fullCheck is the size in bytes up to which every page of a database is looked at.
-const fullCheck = 64 << 20
-
 // examined is what a look at a data directory shows.
 type examined struct {
 	size    int64  // of the database file
 	applied uint64 // last log entry that is in the database; 0: none
 	members int
-	entries int // in the log, after its last snapshot
+
+	snapshot uint64 // entry of the log's last snapshot; 0: none
+	entries  int    // in the log after that, to be replayed
 }
 
 // examine looks whether a directory can be trusted, before etcd does: that would wait for a lock forever, end
 // the process, or start anew on half of the data.
-func examine(dir string) (found examined, err error) {
+func examine(dir string) (seen examined, err error) {
 	corrupt := func(part string, err error) (examined, error) {
-		return found, &CorruptError{Dir: dir, Part: part, Err: err}
+		return seen, &CorruptError{Dir: dir, Part: part, Err: err}
 	}
 	db, logDir := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
-	hasLog := wal.Exist(logDir)
 	info, err := os.Stat(db)
 	switch {
-	case errors.Is(err, os.ErrNotExist) && hasLog:
-		return corrupt("the database", fmt.Errorf("%s is missing, though there is a log", db))
 	case errors.Is(err, os.ErrNotExist):
-		return found, nil
+		return corrupt("the database", fmt.Errorf("%s is missing", db))
 	case err != nil:
-		return found, fmt.Errorf("look at the database: %w", err)
+		return seen, fmt.Errorf("look at the database: %w", err)
+	case !wal.Exist(logDir):
+		return corrupt("the log", fmt.Errorf("there is none in %s", logDir))
 	}
-	if found.size = info.Size(); found.size == 0 && !hasLog {
-		return found, os.Remove(db) // ended while the file was made
-	}
-	switch err := found.database(db); {
+	seen.size = info.Size()
+	switch err := seen.database(db); {
 	case errors.Is(err, ErrInUse):
-		return found, fmt.Errorf("open %s: %w", dir, err)
+		return seen, fmt.Errorf("open %s: %w", dir, err)
 	case err != nil:
 		return corrupt("the database "+db, err)
-	case found.members > 1:
-		return found, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: restore a snapshot of it instead", dir, found.members)
-	case !hasLog && found.applied > 0:
-		return corrupt("the log", fmt.Errorf("%s is missing, though the database has %d entries of it", logDir, found.applied))
-	case !hasLog:
-		return found, nil // restored from a snapshot
+	case seen.members > 1:
+		return seen, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: restore a snapshot of it instead", dir, seen.members)
 	}
-	if err := found.log(logDir); err != nil {
+	if err := seen.log(logDir); err != nil {
 		return corrupt("the log in "+logDir, err)
 	}
-	return found, nil
+	return seen, nil
 }
 
-// database reads what is needed from the database file, and checks its structure.
-func (x *examined) database(path string) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second, PreLoadFreelist: x.size <= fullCheck})
-	if err != nil {
-		if errors.Is(err, bolt.ErrTimeout) {
-			return ErrInUse
-		}
-		return err
-	}
-	defer db.Close()
-	return db.View(func(tx *bolt.Tx) error {
+// database reads what is needed from the database file, and every page of it.
+func (x *examined) database(path string) error {
+	return readDatabase(path, func(tx *bolt.Tx) error {
 		if tx.Size() > x.size {
 			return fmt.Errorf("it has %d bytes, %d are missing", x.size, tx.Size()-x.size)
-		}
-		if x.size <= fullCheck {
-			for err := range tx.Check() {
-				return err
-			}
 		}
 		if meta := tx.Bucket([]byte("meta")); meta != nil {
 			if v := meta.Get([]byte("consistent_index")); len(v) == 8 {
@@ -110,7 +87,41 @@ func (x *examined) database(path string) (err error) {
 		if members := tx.Bucket([]byte("members")); members != nil {
 			x.members = members.Stats().KeyN
 		}
-		return nil
+		return walk(tx)
+	})
+}
+
+// readDatabase opens a database that may be broken. That makes bolt panic, or touch memory that is not there.
+// (Its own check does so on another goroutine, where nobody can catch it, and so does opening for writing.)
+func readDatabase(path string, f func(*bolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return ErrInUse
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(f)
+}
+
+// walk visits every page that is in use, and every key: they must be in order.
+func walk(tx *bolt.Tx) error {
+	return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+		var last []byte
+		return b.ForEach(func(key, _ []byte) error {
+			if last != nil && bytes.Compare(last, key) >= 0 {
+				return fmt.Errorf("keys in %s are out of order", name)
+			}
+			last = key
+			return nil
+		})
 	})
 }
 

@@ -33,6 +33,7 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 // harmless are parts of messages that etcd thinks worth a warning, but that every start brings.
 var harmless = []string{
 	"cannot campaign",                  // told to before it could; it is told again
+	"Failed to detect storage schema",  // of a database that is new, and
 	"Failed to detect schema version",  // of a database that is new, and
 	"failed to update storage version", // tried again later
 }

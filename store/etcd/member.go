@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
-	"sync"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/features"
-	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 )
@@ -36,6 +33,9 @@ const (
 	electionTicks = 2 // a lease can't be shorter than 3/2 of these ticks, in whole seconds
 )
 
+// keptEntries is how many entries etcd keeps in memory besides those of the replay. It would be for followers.
+const keptEntries = 100
+
 const (
 	defaultQuota = 8 << 30
 	defaultKeep  = 5 * time.Minute
@@ -47,13 +47,6 @@ const (
 	// maxRequest is the size in bytes of the largest write, key and value together; etcd's default.
 	maxRequest = 3 << 19
 )
-
-// segment is the size in bytes of the files that make up the log. There are two or three of them, made at
-// full size; all are read at the start. Etcd makes them four times as large.
-const segment = 16 << 20
-
-// shortLogs sets it: etcd has one for all members of a process.
-var shortLogs sync.Once
 
 // A member is an etcd server in this process that nobody can reach from outside.
 type member struct {
@@ -80,13 +73,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err := os.Chmod(c.Dir, 0o700); err != nil { // it holds secrets
 		return nil, fmt.Errorf("protect the data directory: %w", err)
 	}
-	shortLogs.Do(func() { wal.SegmentSizeBytes = segment })
+	shortLogs()
 	lg := zapLogger(c.Log)
-	found, err := examine(c.Dir)
+	if _, err := os.Stat(datadir.ToMemberDir(c.Dir)); errors.Is(err, os.ErrNotExist) {
+		if err := found(c.Dir, lg, func(string) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	seen, err := examine(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	server, err := start(ctx, c, found, lg)
+	server, err := start(ctx, c, seen, lg)
 	if err != nil {
 		return nil, err
 	}
@@ -97,20 +95,22 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 }
 
 // start brings the server up. Etcd panics on much that can be wrong with its files.
-func start(ctx context.Context, c Config, found examined, lg *zap.Logger) (server *etcdserver.EtcdServer, err error) {
+func start(ctx context.Context, c Config, seen examined, lg *zap.Logger) (server *etcdserver.EtcdServer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			server, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
 		}
 	}()
-	server, err = etcdserver.NewServer(serverConfig(c, found, lg))
+	server, err = etcdserver.NewServer(serverConfig(c, seen, lg))
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
 	server.Start()
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	campaign(ctx, server)
+	if seen.snapshot > 0 {
+		campaign(ctx, server)
+	}
 	select {
 	case <-server.ReadyNotify():
 		return server, nil
@@ -122,17 +122,19 @@ func start(ctx context.Context, c Config, found examined, lg *zap.Logger) (serve
 	}
 }
 
-// campaign makes the member elect itself as soon as it can, which is when it has applied its own membership,
-// milliseconds after its start. It would do so by itself after a random time of up to two election timeouts.
+// campaign makes the member elect itself as soon as it can, which is at once, or when it has applied changes
+// of membership that it replays. It would do so by itself after a random time of up to two election timeouts.
 // The message is the one by which a leader hands over to another member.
+//
+// Raft looks through the entries that are being replayed when it gets the message, and panics when etcd has
+// applied and dropped one of them. So etcd is told to keep that many (see serverConfig). Without a snapshot it
+// drops the very first nevertheless: such a log, which is not of our making, is left to elect in its own time.
 func campaign(ctx context.Context, server *etcdserver.EtcdServer) {
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
 	self := uint64(server.MemberID())
 	for server.Lead() == 0 {
-		if server.AppliedIndex() > 0 {
-			server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
-		}
+		server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), To: &self, From: &self})
 		select {
 		case <-again.C:
 		case <-server.StopNotify():
@@ -143,19 +145,14 @@ func campaign(ctx context.Context, server *etcdserver.EtcdServer) {
 	}
 }
 
-func serverConfig(c Config, found examined, lg *zap.Logger) config.ServerConfig {
-	// The addresses are part of a member's identity, but nothing listens there.
-	peer := types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2380"}}
+func serverConfig(c Config, seen examined, lg *zap.Logger) config.ServerConfig {
 	return config.ServerConfig{
-		Name:                "kloop",
-		DataDir:             c.Dir,
-		Logger:              lg,
-		ClientURLs:          types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2379"}},
-		PeerURLs:            peer,
-		InitialPeerURLsMap:  types.URLsMap{"kloop": peer},
-		InitialClusterToken: "kloop",
-		NewCluster:          true,
-		ServerFeatureGate:   features.NewDefaultServerFeatureGate("kloop", lg),
+		Name:              name,
+		DataDir:           c.Dir,
+		Logger:            lg,
+		ClientURLs:        clientURLs(),
+		PeerURLs:          peerURLs(),
+		ServerFeatureGate: features.NewDefaultServerFeatureGate(name, lg),
 
 		TickMs:        uint(tick.Milliseconds()),
 		ElectionTicks: electionTicks,
@@ -165,15 +162,12 @@ func serverConfig(c Config, found examined, lg *zap.Logger) config.ServerConfig 
 		MaxTxnOps:         128,
 		BcryptCost:        10, // etcd warns without; no passwords are used
 
-		// There are no followers for whom raft would have to keep entries in memory. But what it replays at the
-		// start must stay until it has a leader: raft looks at entries again that etcd has applied and dropped,
-		// and panics.
 		SnapshotCount:          5000,
-		SnapshotCatchUpEntries: 100 + uint64(found.entries),
+		SnapshotCatchUpEntries: keptEntries + uint64(seen.entries),
 		MaxSnapFiles:           2,
 		MaxWALFiles:            2,
 
-		BootstrapDefragThresholdMegabytes: found.defragAbove(),
+		BootstrapDefragThresholdMegabytes: seen.defragAbove(),
 
 		WarningApplyDuration:        time.Second,
 		WarningUnaryRequestDuration: 5 * time.Second,

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"google.golang.org/protobuf/proto"
@@ -46,33 +47,22 @@ const restoredKey = "kloop_restored"
 // Restore makes a data directory for Open out of a snapshot. The directory must not hold data. A bare database
 // file, as it lies in the data directory of a member that is broken otherwise, will do as well.
 func Restore(snapshot, dir string) error {
-	path := datadir.ToBackendFileName(dir)
 	if _, err := os.Stat(datadir.ToMemberDir(dir)); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("restore to %s: it holds data already", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("restore: make the data directory: %w", err)
 	}
-	// All is made aside, and gets its name when it is complete.
-	aside, err := os.MkdirTemp(dir, "restoring-")
+	err := found(dir, zapLogger(slog.Default()), func(db string) error {
+		if err := unpack(snapshot, db); err != nil {
+			return err
+		}
+		return rebase(db, time.Now())
+	})
 	if err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	defer os.RemoveAll(aside)
-	copied := filepath.Join(aside, "db")
-	if err := unpack(snapshot, copied); err != nil {
 		return fmt.Errorf("restore %s: %w", snapshot, err)
 	}
-	if err := rebase(copied, time.Now()); err != nil {
-		return fmt.Errorf("restore %s: %w", snapshot, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	if err := os.Rename(copied, path); err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	return syncDir(filepath.Dir(path))
+	return nil
 }
 
 // unpack copies the database out of a snapshot and compares the checksum. Databases are whole blocks long, so
@@ -112,21 +102,16 @@ func unpack(snapshot, to string) error {
 }
 
 // rebase takes out of a database what binds it to the cluster it comes from, and moves the revision ahead.
-func rebase(path string, now time.Time) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the database is broken: %v", p)
-		}
-	}()
+func rebase(path string, now time.Time) error {
+	if err := readDatabase(path, walk); err != nil {
+		return fmt.Errorf("the database is broken: %w", err)
+	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	return db.Update(func(tx *bolt.Tx) error {
-		for err := range tx.Check() {
-			return fmt.Errorf("the database is broken: %w", err)
-		}
 		meta, keys := tx.Bucket([]byte("meta")), tx.Bucket([]byte("key"))
 		if meta == nil || keys == nil {
 			return errors.New("the database is not of an etcd member")
@@ -137,10 +122,7 @@ func rebase(path string, now time.Time) (err error) {
 			}
 		}
 		for _, name := range []string{"members", "members_removed", "alarm"} {
-			if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, bolt.ErrBucketNotFound) {
-				return err
-			}
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+			if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
 				return err
 			}
 		}
@@ -168,13 +150,4 @@ func moveAhead(meta, keys *bolt.Bucket, now time.Time) error {
 		return err
 	}
 	return meta.Put([]byte("scheduledCompactRev"), at)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -17,6 +17,7 @@ import (
 
 // A logEnd is how far a log goes.
 type logEnd struct {
+	first     uint64 // entry that the first file begins with
 	snapshot  uint64 // entry of the last snapshot that counts: one that is known to be acknowledged
 	last      uint64 // last entry
 	committed uint64 // last entry that is known to be acknowledged
@@ -43,7 +44,10 @@ func (x *examined) log(dir string) (err error) {
 	if x.applied < end.snapshot {
 		return fmt.Errorf("it needs a database that goes to entry %d at least, this one goes to %d", end.snapshot, x.applied)
 	}
-	x.entries = int(end.last - end.snapshot)
+	if end.first > end.snapshot+1 {
+		return fmt.Errorf("it begins at entry %d, the entries after %d are missing", end.first, end.snapshot)
+	}
+	x.snapshot, x.entries = end.snapshot, int(end.last-end.snapshot)
 	return nil
 }
 
@@ -60,7 +64,9 @@ func readLog(dir string) (end logEnd, err error) {
 		if _, err := fmt.Sscanf(filepath.Base(name), "%016x-%016x.wal", &seq, &first); err != nil {
 			return end, fmt.Errorf("%s has a strange name: %w", name, err)
 		}
-		if i > 0 {
+		if i == 0 {
+			end.first = first
+		} else {
 			fmt.Sscanf(filepath.Base(names[i-1]), "%016x-", &before)
 			if before+1 != seq {
 				return end, fmt.Errorf("files are missing between %s and %s", names[i-1], name)

@@ -57,7 +57,7 @@ var lifetimes = map[string]func(*probe){
 		due := map[string]time.Time{}
 		for i := range n {
 			wg.Go(func() {
-				key, ttl := fmt.Sprint("/e/", i), time.Second+time.Duration(i)*10*time.Millisecond
+				key, ttl := fmt.Sprint("/e/", i), 500*time.Millisecond+time.Duration(i)*10*time.Millisecond
 				if _, err := p.Write(p.ctx, store.Write{Key: key, Value: []byte("1"), TTL: ttl}); err != nil {
 					p.Error(err)
 				}
