@@ -11,11 +11,17 @@ const sweepEvery = 2 * time.Minute
 // A budget bounds the encodings of a view. It lists them in the order in which they were made and drops the
 // oldest that nobody read since it was last looked at.
 type budget struct {
-	mu    sync.Mutex
-	limit int64
-	used  int64
-	root  encoded // of the ring: next is the oldest
-	swept time.Time
+	mu       sync.Mutex
+	limit    int64
+	used     int64
+	root     encoded // of the ring: next is the oldest
+	sweeping bool    // sweep comes by
+}
+
+func newBudget(limit int64) *budget {
+	b := &budget{limit: limit}
+	b.root.next, b.root.prev = &b.root, &b.root
+	return b
 }
 
 // overhead is what an encoding costs beside its bytes.
@@ -27,10 +33,6 @@ func (x *encoded) cost() int64 { return int64(len(x.data)) + overhead }
 func (b *budget) add(x *encoded, home *slot, old *encoded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.root.next == nil {
-		b.root.next, b.root.prev = &b.root, &b.root
-		b.swept = time.Now()
-	}
 	if old != nil {
 		b.unlink(old)
 	}
@@ -43,9 +45,9 @@ func (b *budget) add(x *encoded, home *slot, old *encoded) {
 	for b.used > b.limit {
 		b.second(b.root.next)
 	}
-	if now := time.Now(); now.Sub(b.swept) > sweepEvery {
-		b.swept = now
-		b.sweep()
+	if !b.sweeping {
+		b.sweeping = true
+		later(sweepEvery, b, (*budget).sweep)
 	}
 }
 
@@ -64,16 +66,21 @@ func (b *budget) second(x *encoded) {
 	b.unlink(x)
 }
 
-func (b *budget) sweep() {
+// sweep drops what nobody read since it last came by. It reports whether it has to come again.
+func (b *budget) sweep() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	last := b.root.prev
 	for x := b.root.next; x != &b.root; {
 		next := x.next
 		b.second(x)
 		if x == last {
-			return
+			break
 		}
 		x = next
 	}
+	b.sweeping = b.root.next != &b.root
+	return b.sweeping
 }
 
 // forget drops all encodings of an entry that is history.

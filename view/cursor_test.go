@@ -179,14 +179,18 @@ func TestExpiryByAge(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		last := r.wait(r.put(maps, cm("a", "x", ""))).Rev()
-		if n := r.v.Stats().Changes; n < 4 || n > 6 {
+		if n := r.v.Stats().Changes; n < 3 || n > 5 {
 			t.Errorf("%d changes are kept", n)
 		}
 		if _, err := r.v.Cursor(first+1, pods).TryNext(); !errors.Is(err, view.ErrExpired) {
 			t.Errorf("an old cursor: %v", err)
 		}
-		if b, err := r.v.Cursor(last-3, pods).TryNext(); err != nil || len(b.Changes) != 2 {
+		if b, err := r.v.Cursor(last-2, pods).TryNext(); err != nil || len(b.Changes) != 1 {
 			t.Errorf("a young cursor: %d changes, %v", len(b.Changes), err)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := r.v.Stats().Changes; n != 0 {
+			t.Errorf("%d changes are kept in silence", n)
 		}
 	})
 }

@@ -143,13 +143,19 @@ func TestUnreadEncodingsGo(t *testing.T) {
 		s := r.wait(r.put(maps, cm("a", "two", "")))
 		one, two := s.Entry(maps, "a", "one"), s.Entry(maps, "a", "two")
 		before, _ := one.JSON(t.Context(), maps.GVK)
-		for range 3 {
-			time.Sleep(3 * time.Minute)
-			_, _ = two.JSON(t.Context(), maps.GVK)
-			r.wait(r.put(maps, cm("a", "three", "")))
+		kept, _ := two.JSON(t.Context(), maps.GVK)
+		for range 5 {
+			time.Sleep(time.Minute)
+			if again, _ := two.JSON(t.Context(), maps.GVK); &again[0] != &kept[0] {
+				t.Error("an encoding in use was dropped")
+			}
 		}
 		if after, _ := one.JSON(t.Context(), maps.GVK); &after[0] == &before[0] {
 			t.Error("an encoding outlived its use")
+		}
+		time.Sleep(10 * time.Minute)
+		if n := r.v.Stats().Encodings; n != 0 {
+			t.Errorf("%d bytes of encodings are kept for nobody", n)
 		}
 	})
 }

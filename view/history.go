@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"time"
+	"weak"
 )
 
 // The history keeps the last changes of all kinds. Each table logs its own; the history knows their common
@@ -109,25 +110,51 @@ func (v *View) record(t *table, c Change) {
 	h.order = append(h.order, t)
 	h.pushed++
 	h.weight += c.weight()
-	for len(h.order)-h.head > v.cfg.Changes || h.weight > v.cfg.Bytes && len(h.order)-h.head > 1 {
+	for h.len() > v.cfg.Changes || h.weight > v.cfg.Bytes && h.len() > 1 {
 		v.dropOldest()
 	}
 }
 
-// dropAged drops what is older than the history shall be, so that a burst of changes does not stay in memory
-// for as long as the cluster is quiet. It needs mu.
-func (v *View) dropAged() {
+// age drops what is older than the history shall be, so that a burst of changes does not stay in memory for as
+// long as the cluster is quiet. It reports whether it has to come again.
+func (v *View) age() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	h, now := &v.history, time.Now()
-	if n := len(h.marks); n == 0 || now.Sub(h.marks[n-1].at) >= time.Minute {
-		h.marks = append(h.marks, mark{now, h.pushed})
-	}
-	for len(h.marks) > 0 && now.Sub(h.marks[0].at) > v.cfg.Age {
-		for h.pushed-int64(len(h.order)-h.head) < h.marks[0].pushed && len(h.order) > h.head {
+	h.marks = append(h.marks, mark{now, h.pushed})
+	for len(h.marks) > 0 && now.Sub(h.marks[0].at) >= v.cfg.Age {
+		for h.pushed-int64(h.len()) < h.marks[0].pushed && h.len() > 0 {
 			v.dropOldest()
 		}
 		h.marks = h.marks[1:]
 	}
+	v.expireRetained()
+	v.aging = h.len() > 0 || len(v.retained) > 0
+	if !v.aging {
+		h.marks = nil
+	}
+	return v.aging
 }
+
+// startAging needs mu.
+func (v *View) startAging() {
+	if !v.aging && (v.history.len() > 0 || len(v.retained) > 0) {
+		v.aging = true
+		later(time.Minute, v, (*View).age)
+	}
+}
+
+// later calls tick every d until it returns false. It does not keep p alive.
+func later[T any](d time.Duration, p *T, tick func(*T) bool) {
+	w := weak.Make(p)
+	time.AfterFunc(d, func() {
+		if p := w.Value(); p != nil && tick(p) {
+			later(d, p, tick)
+		}
+	})
+}
+
+func (h *history) len() int { return len(h.order) - h.head }
 
 func (c Change) weight() int64 {
 	if c.Old == nil {

@@ -80,7 +80,7 @@ func (v *View) entry(k resource.Kind, ns, name string, rev int64, obj resource.O
 	if e.ns != ns || e.name != name {
 		e.ns, e.name = ns, name
 	}
-	e.enc.budget = &v.encoded
+	e.enc.budget = v.encoded
 	if v.cfg.Guard {
 		e.sum = digest(obj)
 	}
@@ -116,7 +116,7 @@ func (v *View) finish(rev int64) {
 	v.latest.Store(nil) // first: who sees the new revision must not find the old snapshot
 	v.rev.Store(rev)
 	v.expireRetained()
-	v.dropAged()
+	v.startAging()
 	wakes := v.wakes()
 	v.mu.Unlock()
 	for _, ch := range wakes {

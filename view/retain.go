@@ -18,6 +18,7 @@ func (v *View) Retain(s *Snapshot) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.expireRetained()
+	defer v.startAging()
 	until := time.Now().Add(retainFor)
 	for i := range v.retained {
 		if v.retained[i].s == s {

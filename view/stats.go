@@ -27,7 +27,7 @@ func (v *View) Stats() (s Stats) {
 	for _, t := range v.tables {
 		s.Objects += t.objects.Len()
 	}
-	s.Changes, s.Replaced = len(v.history.order)-v.history.head, v.history.weight
+	s.Changes, s.Replaced = v.history.len(), v.history.weight
 	s.Retained = len(v.retained)
 	v.mu.Unlock()
 	v.encoded.mu.Lock()

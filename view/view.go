@@ -58,7 +58,7 @@ type View struct {
 	cfg     Config
 	source  *resource.Set
 	offers  offers
-	encoded budget
+	encoded *budget
 
 	rev    atomic.Int64             // of the followed store; 0 when fed by kind
 	latest atomic.Pointer[Snapshot] // nil when something changed since it was made
@@ -80,6 +80,7 @@ type View struct {
 	wakeAll  chan struct{} // closed at the next change; nil when nobody waits
 	waits    []*waiting
 	retained []retained
+	aging    bool     // age comes by
 	woken    []*table // whose cursors are to be woken
 	moved    bool     // a table moved since the last snapshot
 }
@@ -93,7 +94,7 @@ func NewWith(set *resource.Set, c Config) *View {
 	v := &View{cfg: c, source: set, kinds: resource.NewSet(set.All()...), raw: map[string]raw{},
 		slots: map[schema.GroupResource]int{}}
 	v.offers.limit = c.Offers
-	v.encoded.limit = c.Encodings
+	v.encoded = newBudget(c.Encodings)
 	return v
 }
 

@@ -62,7 +62,8 @@ func (r *rig) put(k resource.Kind, obj resource.Object) int64 {
 	r.t.Helper()
 	value, err := codec.Stored(k, obj)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
+		return 0
 	}
 	return r.write(k.Info().Key(obj.GetNamespace(), obj.GetName()), value)
 }
@@ -76,7 +77,8 @@ func (r *rig) write(key string, value []byte) int64 {
 	r.t.Helper()
 	kv, _, err := r.st.Get(r.t.Context(), key)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
+		return 0
 	}
 	w := store.Write{Key: key, Value: value}
 	if kv != nil {
@@ -84,7 +86,7 @@ func (r *rig) write(key string, value []byte) int64 {
 	}
 	rev, err := r.st.Write(r.t.Context(), w)
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Error(err)
 	}
 	return rev
 }
@@ -92,11 +94,8 @@ func (r *rig) write(key string, value []byte) int64 {
 func (r *rig) wait(rev int64) *view.Snapshot {
 	r.t.Helper()
 	s, err := r.v.Wait(r.t.Context(), rev)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if s.Rev() < rev {
-		r.t.Errorf("waited for revision %d, got %d", rev, s.Rev())
+	if err != nil || s.Rev() < rev {
+		r.t.Errorf("waited for revision %d, got %v, %v", rev, s, err)
 	}
 	return s
 }
