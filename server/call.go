@@ -23,12 +23,12 @@ var calls = map[callKey]call{
 	{"", "bindings", ""}:                                      (*Server).bind,
 	{"", "pods", "eviction"}:                                  (*Server).evict,
 	{"", "serviceaccounts", "token"}:                          (*Server).token,
-	{"authentication.k8s.io", "tokenreviews", ""}:             (*Server).reviewToken,
-	{"authentication.k8s.io", "selfsubjectreviews", ""}:       (*Server).reviewSelf,
-	{"authorization.k8s.io", "subjectaccessreviews", ""}:      (*Server).reviewAccess,
-	{"authorization.k8s.io", "localsubjectaccessreviews", ""}: (*Server).reviewLocalAccess,
-	{"authorization.k8s.io", "selfsubjectaccessreviews", ""}:  (*Server).reviewSelfAccess,
-	{"authorization.k8s.io", "selfsubjectrulesreviews", ""}:   (*Server).reviewRules,
+	{"authentication.k8s.io", "tokenreviews", ""}:             (*Server).review,
+	{"authentication.k8s.io", "selfsubjectreviews", ""}:       (*Server).review,
+	{"authorization.k8s.io", "subjectaccessreviews", ""}:      (*Server).review,
+	{"authorization.k8s.io", "localsubjectaccessreviews", ""}: (*Server).review,
+	{"authorization.k8s.io", "selfsubjectaccessreviews", ""}:  (*Server).review,
+	{"authorization.k8s.io", "selfsubjectrulesreviews", ""}:   (*Server).review,
 }
 
 // Call implements Operations. The scale subresource answers to get and update, everything else to create.

@@ -56,7 +56,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 		}
 	}
 	q := s.asked(r, admission.Create, obj, nil, createOptions(r))
-	if err := s.Admission.Mutate(ctx, q); err != nil {
+	if err := s.mutate(ctx, r, q); err != nil {
 		return nil, err
 	}
 	obj = q.Object
@@ -91,7 +91,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 		r.warn(text)
 	}
 	q.Object = obj
-	if err := s.Admission.Validate(ctx, q); err != nil {
+	if err := s.validate(ctx, r, q); err != nil {
 		return nil, err
 	}
 	if r.DryRun {

@@ -94,6 +94,27 @@ func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, op
 	return q
 }
 
+// mutate runs the plugins that may change the object of a write.
+func (s *Server) mutate(ctx context.Context, r *Request, q *admission.Request) error {
+	if r.direct {
+		return nil
+	}
+	return s.Admission.Mutate(ctx, q)
+}
+
+// validate runs the plugins that may refuse a write.
+func (s *Server) validate(ctx context.Context, r *Request, q *admission.Request) error {
+	if r.direct {
+		return nil
+	}
+	if s.Grants != nil && q.Kind.Info().GVK.Group == "rbac.authorization.k8s.io" {
+		if err := s.Grants.CheckWrite(ctx, s.Authorize, r.User, q.Object, q.Old); err != nil {
+			return err
+		}
+	}
+	return s.Admission.Validate(ctx, q)
+}
+
 // write describes the request for the bookkeeping of field ownership.
 func (s *Server) write(r *Request) apply.Write {
 	return apply.Write{Kind: r.Kind, GVK: r.spoken(), Manager: r.manager(), Sub: r.Sub, Now: s.now()}

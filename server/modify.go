@@ -87,7 +87,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		}
 	}
 	q := s.asked(r, admission.Update, obj, old, updateOptions(r))
-	if err := s.Admission.Mutate(ctx, q); err != nil {
+	if err := s.mutate(ctx, r, q); err != nil {
 		return nil, false, err
 	}
 	obj = q.Object
@@ -217,7 +217,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 		r.warn(text)
 	}
 	q.Object = obj
-	if err := s.Admission.Validate(ctx, q); err != nil {
+	if err := s.validate(ctx, r, q); err != nil {
 		return nil, err
 	}
 	if released(k, obj, old) {

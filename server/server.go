@@ -38,10 +38,18 @@ type Config struct {
 	Sole bool
 	// Network holds the ranges that services get addresses and ports from; the zero value means upstream's.
 	Network Network
-	// Tokens issues and reviews tokens of service accounts; nil: the token subresource and TokenReview fail.
-	Tokens Tokens
-	// Rules tells SelfSubjectRulesReview what a user may do; nil: the answer is incomplete.
-	Rules Rules
+	// Tokens issues tokens of service accounts, Reviews answers TokenReview and the access reviews; without
+	// them these calls fail with 503.
+	Tokens  Tokens
+	Reviews Reviews
+	// Grants refuses roles and bindings that would give more than their writer holds; nil refuses none.
+	Grants Grants
+}
+
+// Grants is what guards the writes of roles and bindings; auth/rbac has one.
+type Grants interface {
+	// CheckWrite judges a write; old is nil for a create. all is asked for the verbs escalate and bind.
+	CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, obj, old resource.Object) error
 }
 
 // A Request says who asks for what. It belongs to one call.
@@ -58,6 +66,8 @@ type Request struct {
 	Agent   string          // user agent
 	Strict  FieldValidation // what to do with unknown and duplicate fields
 	Warn    func(text string)
+
+	direct bool // the server's own write: no admission
 }
 
 // FieldValidation is the fieldValidation query parameter.

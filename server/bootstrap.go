@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/bootstrap"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+const (
+	serverUser = "system:apiserver"
+	serverName = "kube-apiserver" // as field manager
+)
+
+// planters is how many objects are written at a time when the server starts, so that they share an fsync.
+const planters = 64
+
+// Bootstrap writes the objects that every cluster has, in the order given where namespaces are concerned, and
+// brings up to date those that exist. Admission is not asked. Kinds that the server does not serve are left out.
+func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error {
+	var rest []resource.Object
+	var first []resource.Object
+	for _, obj := range objects {
+		if _, ok := obj.(*core.Namespace); ok {
+			first = append(first, obj)
+			continue
+		}
+		rest = append(rest, obj)
+	}
+	if err := s.plantAll(ctx, first); err != nil {
+		return err
+	}
+	return s.plantAll(ctx, rest)
+}
+
+func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, planters)
+	fails := make([]error, len(objects))
+	for i, obj := range objects {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			fails[i] = s.plant(ctx, obj)
+		})
+	}
+	wg.Wait()
+	return errors.Join(fails...)
+}
+
+// plant makes one object, or brings it up to date.
+func (s *Server) plant(ctx context.Context, obj resource.Object) error {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	k, ok := s.Kinds.Kind(gvk)
+	if !ok {
+		return nil
+	}
+	r := s.myself(k, obj.GetNamespace(), obj.GetName())
+	r.GVK = gvk
+	snap, err := s.fresh(ctx)
+	if err != nil {
+		return err
+	}
+	old := snap.Lookup(k, r.scope(), r.Name)
+	if old == nil {
+		_, err = s.Create(ctx, r, resource.Clone(obj))
+		if err == nil || !apierrors.IsAlreadyExists(err) {
+			return planting(obj, err)
+		}
+		if old, err = s.live(ctx, k, r.scope(), r.Name); err != nil || old == nil {
+			return err
+		}
+	}
+	next, replace := bootstrap.Reconcile(old, obj)
+	switch {
+	case next == nil:
+		return nil
+	case replace:
+		if _, _, err := s.Delete(ctx, r, nil); err != nil && !apierrors.IsNotFound(err) {
+			return planting(obj, err)
+		}
+		_, err = s.Create(ctx, r, resource.Clone(obj))
+	default:
+		_, _, err = s.Update(ctx, r, next)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another server does the same
+		return nil
+	}
+	return planting(obj, err)
+}
+
+func planting(obj resource.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("bootstrap %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
+}
+
+// myself is a request of the server itself.
+func (s *Server) myself(k resource.Kind, ns, name string) *Request {
+	return &Request{User: &auth.User{Name: serverUser, Groups: []string{auth.GroupMasters}}, Kind: k, GVK: k.Info().GVK,
+		Namespace: ns, Name: name, Manager: serverName, direct: true}
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	authentication "k8s.io/api/authentication/v1"
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Tokens issues tokens of service accounts; auth/token has one.
+type Tokens interface {
+	// Request answers a request for a token of the account with a copy that carries it.
+	Request(read resource.Reader, sa *core.ServiceAccount, tr *authentication.TokenRequest) (*authentication.TokenRequest, error)
+}
+
+// token issues a token of the service account of the request.
+func (s *Server) token(ctx context.Context, r *Request, in resource.Object) (resource.Object, error) {
+	tr, ok := in.(*authentication.TokenRequest)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a TokenRequest object: %T", in))
+	}
+	if s.Tokens == nil {
+		return nil, apierrors.NewServiceUnavailable("this server issues no tokens")
+	}
+	snap, err := s.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sa, ok := snap.Lookup(r.Kind, r.Namespace, r.Name).(*core.ServiceAccount)
+	if !ok {
+		return nil, notFound(r)
+	}
+	if tr.Name == "" {
+		tr.Name = r.Name
+	}
+	if tr.Name != r.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", tr.Name, r.Name))
+	}
+	tr.CreationTimestamp = s.stamp()
+	if err := s.admitCall(ctx, r, tr); err != nil {
+		return nil, err
+	}
+	return answered(s.Tokens.Request(snap, sa, tr))
+}
+
+// answered keeps a typed nil from passing for an answer.
+func answered[T resource.Object](out T, err error) (resource.Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
