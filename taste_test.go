@@ -31,6 +31,7 @@ var ladder = [][]string{
 	{"server"},
 	{"client"},
 	{"loop"},
+	{"controllers/internal"},
 	{"controllers/", "scheduler", "node", "proxy", "dns", "lb", "converge", "web"},
 	{"controllers"},
 	{"sim"},

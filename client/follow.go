@@ -1,0 +1,237 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+)
+
+// maxFrame bounds one watch event.
+const maxFrame = 16 << 20
+
+// errStale says that the server no longer has the history a watch asked for.
+var errStale = errors.New("the watch's place in the history is gone")
+
+// Run keeps the copies of the sources up to date until ctx ends; ready is called once, when all are complete.
+func (r *Remote) Run(ctx context.Context, ready func()) error {
+	var all, done sync.WaitGroup
+	for _, s := range r.sources {
+		all.Add(1)
+		done.Go(func() {
+			first := sync.OnceFunc(all.Done)
+			defer first()
+			r.follow(ctx, s, first)
+		})
+	}
+	synced := make(chan struct{})
+	done.Go(func() { all.Wait(); close(synced) })
+	select {
+	case <-ctx.Done():
+	case <-synced:
+		ready()
+	}
+	done.Wait()
+	return nil
+}
+
+// follow watches one source, again and again: from where the last watch ended, or from the start when that
+// place is gone. Pauses grow to half a minute while the server can't be reached.
+func (r *Remote) follow(ctx context.Context, s Source, synced func()) {
+	w := &watch{remote: r, src: s, synced: synced}
+	for fails := 0; ctx.Err() == nil; {
+		before := w.rev
+		err := w.run(ctx)
+		switch {
+		case errors.Is(err, errStale):
+			w.rev = 0
+		case err == nil || w.rev > before:
+			fails = 0
+		default:
+			fails++
+			slog.Warn("watch failed", "kind", s.Kind.Info().GR(), "err", err)
+		}
+		if fails == 0 && err == nil {
+			continue
+		}
+		pause := min(100*time.Millisecond<<min(fails, 10), 30*time.Second)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+	}
+}
+
+// watch is one source's stream.
+type watch struct {
+	remote  *Remote
+	src     Source
+	synced  func()
+	rev     int64             // complete up to here; 0: nothing yet
+	initial []resource.Object // collected until the initial events end
+}
+
+func (w *watch) query() url.Values {
+	q := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"},
+		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}
+	if w.src.Fields != "" {
+		q.Set("fieldSelector", w.src.Fields)
+	}
+	if w.src.Labels != "" {
+		q.Set("labelSelector", w.src.Labels)
+	}
+	if w.rev > 0 {
+		q.Set("resourceVersion", strconv.FormatInt(w.rev, 10))
+		return q
+	}
+	q.Set("sendInitialEvents", "true")
+	q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	return q
+}
+
+// run opens the stream and applies its events until it ends.
+func (w *watch) run(ctx context.Context) error {
+	r, k := w.remote, w.src.Kind
+	accept := codec.Protobuf + ";stream=watch," + codec.JSON
+	if k.Info().Custom {
+		accept = codec.JSON
+	}
+	req, err := r.request(ctx, http.MethodGet, r.path(k, w.src.Namespace, "", ""), w.query(), accept, "", nil)
+	if err != nil {
+		return err
+	}
+	res, err := r.stream.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	typ := mediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(io.LimitReader(res.Body, maxFrame)) // a cut-off error is still an error
+		if res.StatusCode == http.StatusGone {
+			return errStale
+		}
+		return statusError(res, typ, data)
+	}
+	w.initial = nil
+	frames := frameReader(bufio.NewReader(res.Body), typ)
+	for {
+		ev, err := frames()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.apply(ev, typ); err != nil {
+			return err
+		}
+	}
+}
+
+// frameReader cuts a stream into events.
+func frameReader(in *bufio.Reader, typ string) func() (*metav1.WatchEvent, error) {
+	if typ != codec.Protobuf {
+		dec := json.NewDecoder(in)
+		return func() (*metav1.WatchEvent, error) {
+			ev := &metav1.WatchEvent{}
+			return ev, dec.Decode(ev)
+		}
+	}
+	return func() (*metav1.WatchEvent, error) {
+		var size [4]byte
+		if _, err := io.ReadFull(in, size[:]); err != nil {
+			return nil, err
+		}
+		n := binary.BigEndian.Uint32(size[:])
+		if n > maxFrame {
+			return nil, fmt.Errorf("watch event of %d bytes is larger than %d", n, maxFrame)
+		}
+		data := make([]byte, n)
+		if _, err := io.ReadFull(in, data); err != nil {
+			return nil, err
+		}
+		ev := &metav1.WatchEvent{}
+		return ev, ev.Unmarshal(data)
+	}
+}
+
+// apply brings the view up to date with one event.
+func (w *watch) apply(ev *metav1.WatchEvent, typ string) error {
+	k, v := w.src.Kind, w.remote.view
+	if ev.Type == "ERROR" {
+		return w.failure(ev, typ)
+	}
+	obj, err := decode(k, typ, ev.Object.Raw)
+	if err != nil {
+		return err
+	}
+	rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return fmt.Errorf("watch event of %s without a revision: %w", k.Info().GR(), err)
+	}
+	switch {
+	case ev.Type == "BOOKMARK" && w.rev == 0:
+		if obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
+			return nil
+		}
+		v.Replace(k, rev, w.initial)
+		w.rev, w.initial = rev, nil
+		w.synced()
+		return nil
+	case ev.Type == "BOOKMARK":
+		v.Advance(k, rev)
+	case w.rev == 0:
+		w.initial = append(w.initial, obj)
+		return nil
+	default:
+		v.Update(k, rev, obj, ev.Type == "DELETED")
+	}
+	w.rev = max(w.rev, rev)
+	return nil
+}
+
+func (w *watch) failure(ev *metav1.WatchEvent, typ string) error {
+	st := &metav1.Status{}
+	var err error
+	if typ == codec.Protobuf {
+		var raw []byte
+		if _, raw, err = codec.OpenEnvelope(ev.Object.Raw); err == nil {
+			err = st.Unmarshal(raw)
+		}
+	} else {
+		_, err = codec.UnmarshalJSON(ev.Object.Raw, st)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("decode the watch's error: %w", err)
+	case st.Code == http.StatusGone:
+		return errStale
+	}
+	return errors.New(st.Message)
+}
+
+// mediaType strips the parameters.
+func mediaType(header string) string {
+	typ, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return header
+	}
+	return typ
+}

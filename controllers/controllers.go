@@ -1,0 +1,42 @@
+// Package controllers is the table of the loops that keep a cluster converged. One folder each; every one
+// starts with what it reads, what it writes, and its rule.
+package controllers
+
+import (
+	"time"
+
+	"github.com/kloop-dev/kloop/controllers/deployment"
+	"github.com/kloop-dev/kloop/controllers/garbage"
+	"github.com/kloop-dev/kloop/controllers/namespace"
+	"github.com/kloop-dev/kloop/controllers/replicaset"
+	"github.com/kloop-dev/kloop/controllers/rootca"
+	"github.com/kloop-dev/kloop/controllers/serviceaccount"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Config is what the loops need to know of their cluster.
+type Config struct {
+	Kinds     *resource.Set
+	RootCA    []byte        // certificate of the cluster's CA, in PEM
+	NodeGrace time.Duration // silence after which a node counts as lost; 0: 50 s
+}
+
+// An Entry is a loop with the names that upstream knows it by.
+type Entry struct {
+	loop.Loop
+	Account   string // service account in kube-system that it acts as
+	Component string // source of its events
+}
+
+// All returns the loops in the order in which they start. The order does not matter to them.
+func All(c Config) []Entry {
+	return []Entry{
+		{serviceaccount.Controller, "service-account-controller", "serviceaccount-controller"},
+		{rootca.Controller(c.RootCA), "root-ca-cert-publisher", "root-ca-cert-publisher"},
+		{namespace.Controller, "namespace-controller", "namespace-controller"},
+		{garbage.Controller(c.Kinds), "generic-garbage-collector", "garbage-collector"},
+		{deployment.Controller, "deployment-controller", "deployment-controller"},
+		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
+	}
+}

@@ -1,0 +1,191 @@
+// Package deployment moves every Deployment from its old template to its new one without dropping below what
+// its strategy promises.
+//
+//	reads   Deployment, the ReplicaSets it owns, ReplicaSets without an owner that its selector matches, their Pods
+//	writes  ReplicaSet: create, update, delete; Deployment: status, revision annotation
+//	rule    one ReplicaSet has the current template and all replicas; on the way at most replicas + maxSurge pods
+//	        exist and at least replicas - maxUnavailable are available
+package deployment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Controller is the loop: wake on a Deployment, its ReplicaSets, and the end of their pods (Recreate waits for it).
+var Controller = &loop.Controller[*appsv1.Deployment]{
+	Name: "deployment",
+	For:  kinds.Deployments,
+	Wake: []loop.Wake{loop.Owner(kinds.ReplicaSets), loop.Each(kinds.ReplicaSets, adopters),
+		{Kind: kinds.Pods, Keys: podGone}},
+	Writes:    []resource.Kind{kinds.ReplicaSets, kinds.Deployments},
+	Reconcile: reconcile,
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again time.Duration, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return 0, nil // nothing that it could own
+	}
+	sets, err := claim(ctx, c, d, selector) // observe
+	if err != nil {
+		return 0, err
+	}
+	if d.DeletionTimestamp != nil {
+		return 0, writeStatus(ctx, c, d, sets, nil)
+	}
+	w := look(c, d, sets)
+	if again, err := prepare(ctx, c, &w); again || err != nil {
+		return time.Millisecond, err // go on from the state that holds what was written
+	}
+	todo := plan(w, c.Now())   // decide
+	err = act(ctx, c, d, todo) // act
+	if serr := writeStatus(ctx, c, d, sets, &w); serr != nil {
+		return 0, errors.Join(err, serr)
+	}
+	return untilDeadline(d, sets, c.Now()), err
+}
+
+// A world is what one pass knows.
+type world struct {
+	d       *appsv1.Deployment
+	new     *appsv1.ReplicaSet   // has the current template; nil: to be made
+	old     []*appsv1.ReplicaSet // the others, oldest first
+	running bool                 // pods of old sets still exist
+}
+
+// all returns every set, the new one last.
+func (w world) all() []*appsv1.ReplicaSet {
+	if w.new == nil {
+		return w.old
+	}
+	return append(w.old[:len(w.old):len(w.old)], w.new)
+}
+
+func look(c *loop.Ctx, d *appsv1.Deployment, sets []*appsv1.ReplicaSet) world {
+	w := world{d: d}
+	w.new, w.old = split(d, sets)
+	for _, rs := range w.old {
+		for _, p := range resource.Owned(c, kinds.Pods, rs) {
+			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				w.running = true
+			}
+		}
+	}
+	return w
+}
+
+func act(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, t todo) error {
+	var errs []error
+	for _, s := range t.scale {
+		errs = append(errs, scale(ctx, c, d, s))
+	}
+	for _, rs := range t.remove {
+		errs = append(errs, c.Delete(ctx, kinds.ReplicaSets, rs))
+	}
+	return errors.Join(errs...)
+}
+
+func scale(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, s scaling) error {
+	from := *s.set.Spec.Replicas
+	next := resource.Clone(s.set)
+	next.Spec.Replicas = &s.to
+	annotateSize(d, next)
+	if err := c.Update(ctx, kinds.ReplicaSets, next); err != nil || from == s.to {
+		return err
+	}
+	way := "up"
+	if s.to < from {
+		way = "down"
+	}
+	c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, s.set.Name, from, s.to)
+	return nil
+}
+
+// claim returns the sets that d controls, after adopting those that match and nobody controls, and releasing
+// those that no longer match.
+func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, err error) {
+	for _, rs := range resource.List(c, kinds.ReplicaSets, d.Namespace) {
+		ref := metav1.GetControllerOfNoCopy(rs)
+		matches := selector.Matches(labels.Set(rs.Labels))
+		switch {
+		case ref != nil && ref.UID == d.UID && (matches || d.DeletionTimestamp != nil):
+			mine = append(mine, rs)
+		case ref != nil && ref.UID == d.UID:
+			err = errors.Join(err, setOwner(ctx, c, rs, nil))
+		case ref == nil && matches && d.DeletionTimestamp == nil && rs.DeletionTimestamp == nil:
+			if aerr := adopt(ctx, c, d, rs); aerr != nil {
+				err = errors.Join(err, aerr)
+			}
+		}
+	}
+	return mine, err
+}
+
+func adopt(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
+	live, err := c.Client().Get(ctx, kinds.Deployments, d.Namespace, d.Name)
+	if err != nil || live.GetUID() != d.UID || live.GetDeletionTimestamp() != nil {
+		return err
+	}
+	return setOwner(ctx, c, rs, metav1.NewControllerRef(d, kinds.Deployments.GVK)) // its change wakes us again
+}
+
+func setOwner(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, ref *metav1.OwnerReference) error {
+	next := resource.Clone(rs)
+	next.OwnerReferences = nil
+	for _, r := range rs.OwnerReferences {
+		if r.Controller == nil || !*r.Controller {
+			next.OwnerReferences = append(next.OwnerReferences, r)
+		}
+	}
+	if ref != nil {
+		next.OwnerReferences = append(next.OwnerReferences, *ref)
+	}
+	return c.Update(ctx, kinds.ReplicaSets, next)
+}
+
+// adopters wakes the deployments whose selector matches a set that nobody controls.
+func adopters(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
+		return
+	}
+	for _, d := range resource.List(read, kinds.Deployments, obj.GetNamespace()) {
+		s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+		if err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
+			wake(d.Namespace, d.Name)
+		}
+	}
+}
+
+// podGone wakes a deployment of the strategy Recreate when a pod of its sets is gone or has ended.
+func podGone(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	pod := c.Object().(*corev1.Pod)
+	if c.New != nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		return
+	}
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || ref.Kind != "ReplicaSet" {
+		return
+	}
+	rs := resource.Get(read, kinds.ReplicaSets, pod.Namespace, ref.Name)
+	if rs == nil {
+		return
+	}
+	if owner := metav1.GetControllerOfNoCopy(rs); owner != nil {
+		d := resource.Get(read, kinds.Deployments, pod.Namespace, owner.Name)
+		if d != nil && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			wake(d.Namespace, d.Name)
+		}
+	}
+}

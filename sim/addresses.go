@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// addresses hands out pod addresses from 10.128.0.0/9. It is derived: at the first use it learns what pods have.
+type addresses struct {
+	mu   sync.Mutex
+	used map[uint32]string // by offset: namespace/name
+	of   map[string]uint32
+	next uint32
+}
+
+const span = 1 << 23
+
+var first = binary.BigEndian.Uint32([]byte{10, 128, 0, 0})
+
+// take returns the pod's address, a new one if it has none.
+func (a *addresses) take(read resource.Reader, p *corev1.Pod) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used == nil {
+		a.learn(read)
+	}
+	key := p.Namespace + "/" + p.Name
+	at, ok := a.of[key]
+	if !ok {
+		at = a.unused()
+		a.used[at], a.of[key] = key, at
+	}
+	var ip [4]byte
+	binary.BigEndian.PutUint32(ip[:], first+at)
+	return netip.AddrFrom4(ip).String()
+}
+
+// unused finds a free offset. Eight million are more than any simulation has pods.
+func (a *addresses) unused() uint32 {
+	for range span {
+		a.next = a.next%(span-2) + 1 // neither the first nor the last
+		if _, taken := a.used[a.next]; !taken {
+			break
+		}
+	}
+	return a.next
+}
+
+func (a *addresses) learn(read resource.Reader) {
+	a.used, a.of = map[uint32]string{}, map[string]uint32{}
+	for obj := range read.Each(kinds.Pods, "") {
+		p := obj.(*corev1.Pod)
+		ip, err := netip.ParseAddr(p.Status.PodIP)
+		if err != nil || !ip.Is4() {
+			continue
+		}
+		b := ip.As4()
+		if at := binary.BigEndian.Uint32(b[:]) - first; at < span {
+			key := p.Namespace + "/" + p.Name
+			a.used[at], a.of[key] = key, at
+		}
+	}
+}
+
+func (a *addresses) free(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at, ok := a.of[key]; ok {
+		delete(a.of, key)
+		delete(a.used, at)
+	}
+}
