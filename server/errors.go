@@ -57,7 +57,7 @@ func (r *Request) resource() schema.GroupResource {
 }
 
 func exists(r *Request, obj resource.Object, current resource.Object) error {
-	if obj.GetGenerateName() != "" && r.Name == "" {
+	if obj.GetGenerateName() != "" {
 		return apierrors.NewGenerateNameConflict(r.resource(), obj.GetName(), 1)
 	}
 	err := apierrors.NewAlreadyExists(r.resource(), obj.GetName())

@@ -83,7 +83,7 @@ func (s *Server) live(ctx context.Context, k resource.Kind, ns, name string) (re
 // asked is the request as admission plugins see it.
 func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
 	q := &admission.Request{Op: op, Kind: r.Kind, GVK: r.GVK, Namespace: r.Namespace, Name: r.Name, Sub: r.Sub,
-		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: s.View.Snapshot(),
+		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: &newest{view: s.View},
 		Warn: r.warn, Live: s.live}
 	if q.Name == "" && obj != nil {
 		q.Name = obj.GetName()

@@ -25,13 +25,18 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 		return nil, false, err
 	}
 	singleOwners(r, hub)
+	rev := hub.GetResourceVersion()
 	return s.modify(ctx, r, &change{
 		create: r.Kind.Info().CreateOnUpdate && r.Sub == "",
 		next: func(_ context.Context, cur *view.Entry) (resource.Object, error) {
 			if err := sameUID(r, hub, cur); err != nil {
 				return nil, err
 			}
-			return resource.Clone(hub), nil
+			if rev == "" || cur == nil {
+				return resource.Clone(hub), nil
+			}
+			hub.SetResourceVersion(rev) // a second try finds another state, and fails, before it does anything to hub
+			return hub, nil
 		},
 	})
 }

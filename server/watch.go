@@ -133,7 +133,13 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 			if err := w.drain(); err != nil {
 				return err
 			}
+			if _, served := w.s.Kinds.GR(w.kind.Info().GR()); !served {
+				return nil
+			}
 		case <-mark.C:
+			if _, served := w.s.Kinds.GR(w.kind.Info().GR()); !served {
+				return nil
+			}
 			if err := w.bookmark(); err != nil {
 				return err
 			}

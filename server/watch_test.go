@@ -199,8 +199,8 @@ func TestBookmarks(t *testing.T) {
 			ended = time.Since(begin)
 			done <- err
 		}()
-		for range 19 {
-			time.Sleep(10 * time.Second) // simulated
+		for range 199 {
+			time.Sleep(time.Second) // simulated
 			create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p"}})
 		}
 		if err := <-done; err != nil || ended != 200*time.Second {

@@ -1,0 +1,127 @@
+package server_test
+
+import (
+	"net/netip"
+	"testing"
+
+	authentication "k8s.io/api/authentication/v1"
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/store"
+)
+
+var (
+	endpointsKind = &resource.Def[*core.Endpoints]{GVK: core.SchemeGroupVersion.WithKind("Endpoints"), Plural: "endpoints",
+		Storage: "services/endpoints", Namespaced: true}
+	endpointSlices = &resource.Def[*discovery.EndpointSlice]{GVK: discovery.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices",
+		Namespaced: true}
+	accounts = &resource.Def[*core.ServiceAccount]{GVK: core.SchemeGroupVersion.WithKind("ServiceAccount"), Plural: "serviceaccounts", Namespaced: true,
+		Connect: []resource.SubInfo{{Name: "token", Verbs: []string{"create"}}}}
+)
+
+func TestBootstrap(t *testing.T) {
+	w := start(t, func(c *server.Config) {
+		c.Admission = plugin(func(r *admission.Request) error { t.Errorf("asked admission for %s", r.Name); return nil }, nil)
+	})
+	settings := configMap("settings", "k", "1")
+	settings.Namespace = "kube-system"
+	settings.SetGroupVersionKind(configMaps.GVK)
+	ns := &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+	ns.SetGroupVersionKind(namespaces.GVK)
+	unknown := &core.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
+	unknown.SetGroupVersionKind(core.SchemeGroupVersion.WithKind("Secret"))
+	list := []resource.Object{settings, ns, unknown}
+	if err := w.Bootstrap(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	rev := w.view.Revision()
+	if err := w.Bootstrap(t.Context(), list); err != nil || w.view.Revision() != rev {
+		t.Errorf("again: %v, wrote %v", err, w.view.Revision() != rev)
+	}
+	settings.Data["k"] = "2"
+	if err := w.Bootstrap(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	got := w.view.Snapshot().Lookup(configMaps, "kube-system", "settings").(*core.ConfigMap)
+	if got.Data["k"] != "2" || got.ManagedFields[0].Manager != "kube-apiserver" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	w := start(t, func(c *server.Config) { c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) })
+	for _, addr := range []string{"192.0.2.1:6443", "192.0.2.2:7443", "192.0.2.2:7443"} {
+		at := netip.MustParseAddrPort(addr)
+		if err := w.Publish(t.Context(), []netip.AddrPort{at}); err != nil {
+			t.Fatal(err)
+		}
+		snap := w.view.Snapshot()
+		svc := snap.Lookup(services, "default", "kubernetes").(*core.Service)
+		if svc.Spec.ClusterIP != "10.96.0.1" || svc.Spec.Ports[0].TargetPort.IntValue() != int(at.Port()) {
+			t.Errorf("service %+v", svc.Spec)
+		}
+		ep := snap.Lookup(endpointsKind, "default", "kubernetes").(*core.Endpoints)
+		sl := snap.Lookup(endpointSlices, "default", "kubernetes").(*discovery.EndpointSlice)
+		if ep.Subsets[0].Addresses[0].IP != at.Addr().String() || sl.Endpoints[0].Addresses[0] != at.Addr().String() ||
+			*sl.Ports[0].Port != int32(at.Port()) || sl.Labels[discovery.LabelServiceName] != "kubernetes" {
+			t.Errorf("%s: %+v, %+v", addr, ep.Subsets, sl)
+		}
+	}
+}
+
+func TestRepair(t *testing.T) {
+	w := start(t)
+	a := create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31000)}))
+	orphan := &networking.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.96.9.9", Labels: map[string]string{networking.LabelManagedBy: "ipallocator.k8s.io"}},
+		Spec: networking.IPAddressSpec{ParentRef: &networking.ParentReference{Resource: "services", Namespace: "ns", Name: "gone"}}}
+	create(w, ipAddresses, orphan)
+	if _, _, err := w.delete(ipAddresses, a.Spec.ClusterIP, nil); err != nil {
+		t.Fatal(err)
+	}
+	kv, _, err := w.store.Get(t.Context(), "/registry/ranges/servicenodeports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Write(t.Context(), store.Write{Key: kv.Key, Expect: kv.ModRev}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.get(ipAddresses, "10.96.9.9") != nil || w.get(ipAddresses, a.Spec.ClusterIP) == nil {
+		t.Error("addresses are not repaired")
+	}
+	b := service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31000)})
+	if _, err := w.Create(t.Context(), w.ask(services, ""), b); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
+		t.Errorf("ports are not repaired: %v", err)
+	}
+}
+
+type issuer struct{}
+
+func (issuer) Request(_ resource.Reader, sa *core.ServiceAccount, tr *authentication.TokenRequest) (*authentication.TokenRequest, error) {
+	out := tr.DeepCopy()
+	out.Status.Token = string(sa.UID)
+	return out, nil
+}
+
+func TestToken(t *testing.T) {
+	w := start(t, func(c *server.Config) { c.Kinds.Put(accounts); c.Tokens = issuer{} })
+	sa := create(w, accounts, &core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
+	out, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "create", &authentication.TokenRequest{})
+	if err != nil || out.(*authentication.TokenRequest).Status.Token != string(sa.UID) || out.GetName() != "robot" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "none"), "token"), "create", &authentication.TokenRequest{}); reason(err) != "NotFound" {
+		t.Errorf("no account: %v", err)
+	}
+	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "get", nil); reason(err) != "MethodNotAllowed" {
+		t.Errorf("get: %v", err)
+	}
+}
