@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/events"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -32,8 +33,15 @@ var Events = &resource.Def[*v1.Event]{
 		{Label: "reportingComponent", Value: func(e *v1.Event) string { return e.ReportingController }},
 		{Label: "source", Value: func(e *v1.Event) string { return cell.Or(e.Source.Component, e.ReportingController) }},
 		{Label: "type", Value: func(e *v1.Event) string { return e.Type }},
+		// The same by the names that events.k8s.io has for them.
+		{Label: "regarding.kind", Value: func(e *v1.Event) string { return e.InvolvedObject.Kind }},
+		{Label: "regarding.namespace", Value: func(e *v1.Event) string { return e.InvolvedObject.Namespace }},
+		{Label: "regarding.name", Value: func(e *v1.Event) string { return e.InvolvedObject.Name }},
+		{Label: "regarding.uid", Value: func(e *v1.Event) string { return string(e.InvolvedObject.UID) }},
+		{Label: "reportingController", Value: func(e *v1.Event) string { return e.ReportingController }},
 	},
 	Columns: eventColumns,
+	Also:    []resource.Version[*v1.Event]{events.V1()},
 }
 
 var eventColumns = []resource.Column[*v1.Event]{

@@ -1,0 +1,96 @@
+package admissionregistration
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// What an expression may evaluate to.
+var (
+	wantBool         = []*cel.Type{cel.BoolType}
+	wantString       = []*cel.Type{cel.StringType}
+	wantStringOrNull = []*cel.Type{cel.StringType, cel.NullType}
+	wantObject       = []*cel.Type{cel.ObjectType("Object")}
+	wantPatch        = []*cel.Type{cel.ListType(cel.ObjectType("JSONPatch"))}
+	wantAnything     = []*cel.Type{cel.AnyType, cel.DynType}
+)
+
+var baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+})
+
+// A compiler checks the expressions of one policy. Building the environment of CEL takes milliseconds, so it
+// waits until there is an expression. It is not safe for concurrent use.
+type compiler struct {
+	params bool
+	cel    *plugincel.CompositedCompiler
+}
+
+func newCompiler(params bool) *compiler { return &compiler{params: params} }
+
+// An expression is what the library compiles: a text, the types it may have, and a name if it is a variable.
+type expression struct {
+	name, text string
+	types      []*cel.Type
+}
+
+func (e expression) GetName() string          { return e.name }
+func (e expression) GetExpression() string    { return e.text }
+func (e expression) ReturnTypes() []*cel.Type { return e.types }
+
+func (c *compiler) start() error {
+	if c.cel != nil {
+		return nil
+	}
+	made, err := plugincel.NewCompositedCompiler(baseEnvironment())
+	c.cel = made
+	return err
+}
+
+func (c *compiler) declared(types []*cel.Type) plugincel.OptionalVariableDeclarations {
+	patches := len(types) == 1 && (types[0] == wantObject[0] || types[0] == wantPatch[0])
+	return plugincel.OptionalVariableDeclarations{HasParams: c.params, HasAuthorizer: true, HasPatchTypes: patches}
+}
+
+// expression checks that a text is there, compiles, and has one of the types.
+func (c *compiler) expression(text string, path *field.Path, types []*cel.Type) field.ErrorList {
+	if strings.TrimSpace(text) == "" {
+		return field.ErrorList{field.Required(path, "expression is not specified")}
+	}
+	if err := c.start(); err != nil {
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	r := c.cel.CompileCELExpression(expression{text: strings.TrimSpace(text), types: types}, c.declared(types), environment.NewExpressions)
+	return complaint(r.Error, text, path)
+}
+
+// variable checks an expression and makes it known to those that follow.
+func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList {
+	if strings.TrimSpace(text) == "" {
+		return field.ErrorList{field.Required(path, "expression is not specified")}
+	}
+	if err := c.start(); err != nil {
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	r := c.cel.CompileAndStoreVariable(expression{name: name, text: strings.TrimSpace(text), types: wantAnything},
+		c.declared(nil), environment.NewExpressions)
+	return complaint(r.Error, text, path)
+}
+
+func complaint(err *apiservercel.Error, text string, path *field.Path) field.ErrorList {
+	switch {
+	case err == nil:
+		return nil
+	case err.Type == apiservercel.ErrorTypeRequired:
+		return field.ErrorList{field.Required(path, err.Detail)}
+	case err.Type == apiservercel.ErrorTypeInternal:
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	return field.ErrorList{field.Invalid(path, text, err.Detail)}
+}

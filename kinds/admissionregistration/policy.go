@@ -1,0 +1,128 @@
+package admissionregistration
+
+import (
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// ValidatingAdmissionPolicies declares the kind.
+var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
+	GVK: gvk("ValidatingAdmissionPolicy"), Plural: "validatingadmissionpolicies", Categories: categories, Generation: true, Status: true,
+	Default: func(p *v1.ValidatingAdmissionPolicy) {
+		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
+		defaultMatch(p.Spec.MatchConstraints)
+	},
+	Validate: func(p, old *v1.ValidatingAdmissionPolicy) field.ErrorList {
+		if old != nil && rule.Same(p.Spec, old.Spec) {
+			return nil
+		}
+		return validatingSpec(&p.Spec, field.NewPath("spec"))
+	},
+	ValidateStatus: func(p, _ *v1.ValidatingAdmissionPolicy) field.ErrorList {
+		return metavalidation.ValidateConditions(p.Status.Conditions, field.NewPath("status", "conditions"))
+	},
+	Columns: []resource.Column[*v1.ValidatingAdmissionPolicy]{
+		resource.Col("Validations", "integer", func(p *v1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
+		resource.Col("ParamKind", "string", func(p *v1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Age[*v1.ValidatingAdmissionPolicy](),
+	},
+}
+
+// MutatingAdmissionPolicies declares the kind.
+var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
+	GVK: gvk("MutatingAdmissionPolicy"), Plural: "mutatingadmissionpolicies", Categories: categories, Generation: true,
+	Default: func(p *v1.MutatingAdmissionPolicy) {
+		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
+		defaultMatch(p.Spec.MatchConstraints)
+	},
+	Validate: func(p, old *v1.MutatingAdmissionPolicy) field.ErrorList {
+		if old != nil && rule.Same(p.Spec, old.Spec) {
+			return nil
+		}
+		return mutatingSpec(&p.Spec, field.NewPath("spec"))
+	},
+	Columns: []resource.Column[*v1.MutatingAdmissionPolicy]{
+		resource.Col("Mutations", "integer", func(p *v1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
+		resource.Col("ParamKind", "string", func(p *v1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Age[*v1.MutatingAdmissionPolicy](),
+	},
+}
+
+// ValidatingAdmissionPolicyBindings declares the kind.
+var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPolicyBinding]{
+	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
+	Default: func(b *v1.ValidatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
+	Validate: func(b, _ *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+		spec := field.NewPath("spec")
+		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
+		return append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
+	},
+	Columns: []resource.Column[*v1.ValidatingAdmissionPolicyBinding]{
+		resource.Col("PolicyName", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
+		resource.Col("ParamRef", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
+		resource.Age[*v1.ValidatingAdmissionPolicyBinding](),
+	},
+}
+
+// MutatingAdmissionPolicyBindings declares the kind.
+var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyBinding]{
+	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
+	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
+	Validate: func(b, _ *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
+		return binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, field.NewPath("spec"))
+	},
+	Columns: []resource.Column[*v1.MutatingAdmissionPolicyBinding]{
+		resource.Col("PolicyName", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
+		resource.Col("ParamRef", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
+		resource.Age[*v1.MutatingAdmissionPolicyBinding](),
+	},
+}
+
+func paramKindText(k *v1.ParamKind) string {
+	if k == nil {
+		return cell.Unset
+	}
+	return k.APIVersion + "/" + k.Kind
+}
+
+func paramRefText(r *v1.ParamRef) string {
+	switch {
+	case r == nil:
+		return cell.Unset
+	case r.Name != "" && r.Namespace != "":
+		return r.Namespace + "/" + r.Name
+	case r.Name != "":
+		return "*/" + r.Name
+	case r.Selector != nil:
+		return r.Selector.String()
+	}
+	return cell.Unset
+}
+
+func defaultBinding(m *v1.MatchResources, r *v1.ParamRef) {
+	defaultMatch(m)
+	if r != nil {
+		rule.Fill(&r.ParameterNotFoundAction, v1.DenyAction)
+	}
+}
+
+func defaultMatch(m *v1.MatchResources) {
+	if m == nil {
+		return
+	}
+	rule.Fill(&m.MatchPolicy, v1.Equivalent)
+	rule.Fill(&m.NamespaceSelector, metav1.LabelSelector{})
+	rule.Fill(&m.ObjectSelector, metav1.LabelSelector{})
+	for i := range m.ResourceRules {
+		rule.Fill(&m.ResourceRules[i].Scope, v1.AllScopes)
+	}
+	for i := range m.ExcludeResourceRules {
+		rule.Fill(&m.ExcludeResourceRules[i].Scope, v1.AllScopes)
+	}
+}

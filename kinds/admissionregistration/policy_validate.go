@@ -1,0 +1,278 @@
+package admissionregistration
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// The limits of a policy.
+const (
+	maxConditions      = 64
+	maxAnnotations     = 20
+	maxAnnotationValue = 5 << 10
+)
+
+var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// celReserved are the words that cannot name a variable.
+var celReserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}
+
+func validatingSpec(s *v1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	c := newCompiler(s.ParamKind != nil)
+	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
+	add(matchConditions(c, s.MatchConditions, spec.Child("matchConditions")))
+	add(variables(c, s.Variables, spec.Child("variables")))
+	if len(s.Validations)+len(s.AuditAnnotations) == 0 {
+		says := "validations or auditAnnotations must contain at least one item"
+		add(field.ErrorList{field.Required(spec.Child("validations"), says), field.Required(spec.Child("auditAnnotations"), says)})
+		return errs
+	}
+	for i, v := range s.Validations {
+		add(validationRule(c, v, spec.Child("validations").Index(i)))
+	}
+	return append(errs, annotations(c, s.AuditAnnotations, spec.Child("auditAnnotations"))...)
+}
+
+func mutatingSpec(s *v1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	c := newCompiler(s.ParamKind != nil)
+	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
+	add(matchConditions(c, s.MatchConditions, spec.Child("matchConditions")))
+	add(variables(c, s.Variables, spec.Child("variables")))
+	if len(s.Mutations) == 0 {
+		add(field.ErrorList{field.Required(spec.Child("mutations"), "mutations must contain at least one item")})
+	}
+	for i, m := range s.Mutations {
+		add(mutation(c, m, spec.Child("mutations").Index(i)))
+	}
+	return append(errs, rule.Chosen(s.ReinvocationPolicy, spec.Child("reinvocationPolicy"),
+		v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
+}
+
+// policyStart checks what both kinds of policies begin with.
+func policyStart(failure *v1.FailurePolicyType, kind *v1.ParamKind, match *v1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+	if failure == nil {
+		errs = append(errs, field.Required(spec.Child("failurePolicy"), ""))
+	}
+	errs = append(errs, rule.AmongPtr(failure, spec.Child("failurePolicy"), v1.Fail, v1.Ignore)...)
+	if kind != nil {
+		errs = append(errs, paramKind(kind, spec.Child("paramKind"))...)
+	}
+	if match == nil {
+		return append(errs, field.Required(spec.Child("matchConstraints"), ""))
+	}
+	at := spec.Child("matchConstraints")
+	errs = append(errs, matchResources(match, at)...)
+	if len(match.ResourceRules) == 0 {
+		errs = append(errs, field.Required(at.Child("resourceRules"), ""))
+	}
+	return errs
+}
+
+func paramKind(k *v1.ParamKind, path *field.Path) (errs field.ErrorList) {
+	version := path.Child("apiVersion")
+	if k.APIVersion == "" {
+		errs = append(errs, field.Required(version, ""))
+	} else if gv, err := schema.ParseGroupVersion(k.APIVersion); err != nil {
+		errs = append(errs, field.Invalid(version, k.APIVersion, err.Error()))
+	} else {
+		if gv.Group != "" {
+			errs = append(errs, rule.Says(validation.IsDNS1123Subdomain(gv.Group), k.APIVersion, version)...)
+		}
+		errs = append(errs, rule.Says(validation.IsDNS1035Label(gv.Version), k.APIVersion, version)...)
+	}
+	return append(errs, rule.NeededFormat(k.Kind, path.Child("kind"), func(s string) []string {
+		return validation.IsDNS1035Label(strings.ToLower(s))
+	})...)
+}
+
+func matchResources(m *v1.MatchResources, path *field.Path) (errs field.ErrorList) {
+	if m.MatchPolicy == nil {
+		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
+	}
+	errs = append(errs, rule.AmongPtr(m.MatchPolicy, path.Child("matchPolicy"), v1.Exact, v1.Equivalent)...)
+	if m.NamespaceSelector == nil {
+		errs = append(errs, field.Required(path.Child("namespaceSelector"), ""))
+	}
+	errs = append(errs, rule.Selector(m.NamespaceSelector, path.Child("namespaceSelector"))...)
+	if m.ObjectSelector == nil {
+		errs = append(errs, field.Required(path.Child("objectSelector"), ""))
+	}
+	errs = append(errs, rule.Selector(m.ObjectSelector, path.Child("objectSelector"))...)
+	errs = append(errs, namedRules(m.ResourceRules, path.Child("resourceRules"))...)
+	return append(errs, namedRules(m.ExcludeResourceRules, path.Child("excludeResourceRules"))...)
+}
+
+func namedRules(list []v1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
+	for i, r := range list {
+		at := path.Index(i)
+		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
+		for k, n := range r.ResourceNames {
+			name := at.Child("resourceNames").Index(k)
+			errs = append(errs, rule.Format(n, name, func(s string) []string { return rule.PathSegment(s, false) })...)
+			if slices.Contains(r.ResourceNames[:k], n) {
+				errs = append(errs, field.Duplicate(name, n))
+			}
+		}
+	}
+	return errs
+}
+
+// matchConditions checks the conditions of webhooks and policies alike.
+func matchConditions(c *compiler, list []v1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+	if len(list) > maxConditions {
+		errs = append(errs, field.TooMany(path, len(list), maxConditions))
+	}
+	seen := map[string]bool{}
+	for i, m := range list {
+		at := path.Index(i)
+		errs = append(errs, c.expression(m.Expression, at.Child("expression"), wantBool)...)
+		errs = append(errs, rule.NeededFormat(m.Name, at.Child("name"), validation.IsQualifiedName)...)
+		if m.Name != "" && seen[m.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), m.Name))
+		}
+		seen[m.Name] = true
+	}
+	return errs
+}
+
+func variables(c *compiler, list []v1.Variable, path *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, v := range list {
+		at := path.Index(i)
+		switch {
+		case v.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
+		case !celIdentifier.MatchString(v.Name) || slices.Contains(celReserved, v.Name):
+			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "name is not a valid CEL identifier"))
+		case seen[v.Name]:
+			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
+		}
+		seen[v.Name] = true
+		errs = append(errs, c.variable(v.Name, v.Expression, at.Child("expression"))...)
+	}
+	return errs
+}
+
+var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
+	metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized}
+
+func validationRule(c *compiler, v v1.Validation, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, c.expression(v.Expression, path.Child("expression"), wantBool)...)
+	text := strings.TrimSpace(v.Message)
+	switch message := path.Child("message"); {
+	case v.Message != "" && text == "":
+		errs = append(errs, field.Invalid(message, v.Message, "message must be non-empty if specified"))
+	case strings.ContainsAny(text, "\n\r"):
+		errs = append(errs, field.Invalid(message, v.Message, "message must not contain line breaks"))
+	case text == "" && strings.ContainsAny(strings.TrimSpace(v.Expression), "\n\r"):
+		errs = append(errs, field.Required(message, "message must be specified if expression contains line breaks"))
+	}
+	if v.MessageExpression != "" {
+		errs = append(errs, c.expression(v.MessageExpression, path.Child("messageExpression"), wantString)...)
+	}
+	return append(errs, rule.AmongPtr(v.Reason, path.Child("reason"), reasons...)...)
+}
+
+func annotations(c *compiler, list []v1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
+	if len(list) > maxAnnotations {
+		errs = append(errs, field.Invalid(path, list, "must not have more than 20 auditAnnotations"))
+	}
+	seen := map[string]bool{}
+	for i, a := range list {
+		key := path.Index(i).Child("key")
+		errs = append(errs, rule.NeededFormat(a.Key, key, validation.IsQualifiedName)...)
+		if a.Key != "" && seen[a.Key] {
+			errs = append(errs, field.Duplicate(key, a.Key))
+		}
+		seen[a.Key] = true
+		value := path.Index(i).Child("valueExpression")
+		if len(strings.TrimSpace(a.ValueExpression)) > maxAnnotationValue {
+			errs = append(errs, field.TooLong(value, "", maxAnnotationValue))
+			continue
+		}
+		errs = append(errs, c.expression(a.ValueExpression, value, wantStringOrNull)...)
+	}
+	return errs
+}
+
+func mutation(c *compiler, m v1.Mutation, path *field.Path) (errs field.ErrorList) {
+	conf, patch := path.Child("applyConfiguration"), path.Child("jsonPatch")
+	switch m.PatchType {
+	case "":
+		errs = append(errs, field.Required(path.Child("patchType"), ""))
+	case v1.PatchTypeApplyConfiguration:
+		if m.JSONPatch != nil {
+			errs = append(errs, field.Invalid(patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
+		}
+		if m.ApplyConfiguration == nil {
+			return append(errs, field.Required(conf, "must be specified when patchType is ApplyConfiguration"))
+		}
+		errs = append(errs, c.expression(m.ApplyConfiguration.Expression, conf.Child("expression"), wantObject)...)
+	case v1.PatchTypeJSONPatch:
+		if m.ApplyConfiguration != nil {
+			errs = append(errs, field.Invalid(conf, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
+		}
+		if m.JSONPatch == nil {
+			return append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
+		}
+		errs = append(errs, c.expression(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
+	default:
+		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), v1.PatchTypeApplyConfiguration, v1.PatchTypeJSONPatch)...)
+	}
+	return errs
+}
+
+func binding(policy string, r *v1.ParamRef, m *v1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+	errs = append(errs, rule.NeededFormat(policy, spec.Child("policyName"), rule.Subdomain)...)
+	if r != nil {
+		errs = append(errs, paramRef(r, spec.Child("paramRef"))...)
+	}
+	if m != nil {
+		errs = append(errs, matchResources(m, spec.Child("matchResources"))...)
+	}
+	return errs
+}
+
+func paramRef(r *v1.ParamRef, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case r.Name != "" && r.Selector != nil:
+		errs = append(errs, field.Forbidden(path.Child("name"), "name and selector are mutually exclusive"),
+			field.Forbidden(path.Child("selector"), "name and selector are mutually exclusive"))
+	case r.Name != "":
+		errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Subdomain)...)
+	case r.Selector == nil:
+		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
+	default:
+		errs = append(errs, rule.Selector(r.Selector, path.Child("selector"))...)
+	}
+	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
+		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
+	}
+	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"), v1.AllowAction, v1.DenyAction)...)
+}
+
+func actions(list []v1.ValidationAction, path *field.Path) (errs field.ErrorList) {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(path, "at least one validation action is required")}
+	}
+	for i, a := range list {
+		errs = append(errs, rule.Among(a, path.Index(i), v1.Deny, v1.Warn, v1.Audit)...)
+	}
+	errs = append(errs, rule.Duplicates(list, path.Index)...)
+	if slices.Contains(list, v1.Deny) && slices.Contains(list, v1.Warn) {
+		errs = append(errs, field.Invalid(path, list, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+	}
+	return errs
+}

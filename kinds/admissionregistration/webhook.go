@@ -1,0 +1,102 @@
+// Package admissionregistration declares the kinds that extend admission: webhooks and CEL policies.
+package admissionregistration
+
+import (
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+var categories = []string{"api-extensions"}
+
+// ValidatingWebhookConfigurations declares the kind.
+var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfiguration]{
+	GVK: gvk("ValidatingWebhookConfiguration"), Plural: "validatingwebhookconfigurations", Categories: categories, Generation: true,
+	Default: func(c *v1.ValidatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			defaultHook(hook{failure: &w.FailurePolicy, match: &w.MatchPolicy, timeout: &w.TimeoutSeconds,
+				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
+		}
+	},
+	Validate: func(c, old *v1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
+		var names []string
+		for i, w := range c.Webhooks {
+			names = append(names, w.Name)
+			errs = append(errs, checkHook(w, old != nil, field.NewPath("webhooks").Index(i))...)
+		}
+		return append(errs, rule.Duplicates(names, hookName)...)
+	},
+	Columns: []resource.Column[*v1.ValidatingWebhookConfiguration]{
+		resource.Col("Webhooks", "integer", func(c *v1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
+		resource.Age[*v1.ValidatingWebhookConfiguration](),
+	},
+}
+
+// MutatingWebhookConfigurations declares the kind.
+var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfiguration]{
+	GVK: gvk("MutatingWebhookConfiguration"), Plural: "mutatingwebhookconfigurations", Categories: categories, Generation: true,
+	Default: func(c *v1.MutatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			rule.Fill(&w.ReinvocationPolicy, v1.NeverReinvocationPolicy)
+			defaultHook(hook{failure: &w.FailurePolicy, match: &w.MatchPolicy, timeout: &w.TimeoutSeconds,
+				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
+		}
+	},
+	Validate: func(c, old *v1.MutatingWebhookConfiguration) (errs field.ErrorList) {
+		var names []string
+		for i, w := range c.Webhooks {
+			at := field.NewPath("webhooks").Index(i)
+			names = append(names, w.Name)
+			errs = append(errs, checkHook(asValidating(w), old != nil, at)...)
+			errs = append(errs, rule.AmongPtr(w.ReinvocationPolicy, at.Child("reinvocationPolicy"),
+				v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
+		}
+		return append(errs, rule.Duplicates(names, hookName)...)
+	},
+	Columns: []resource.Column[*v1.MutatingWebhookConfiguration]{
+		resource.Col("Webhooks", "integer", func(c *v1.MutatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
+		resource.Age[*v1.MutatingWebhookConfiguration](),
+	},
+}
+
+func hookName(i int) *field.Path { return field.NewPath("webhooks").Index(i).Child("name") }
+
+// asValidating returns what both kinds of webhooks have in common.
+func asValidating(w v1.MutatingWebhook) v1.ValidatingWebhook {
+	return v1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+		MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+		SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
+		MatchConditions: w.MatchConditions}
+}
+
+// A hook points at the fields of a webhook that have defaults.
+type hook struct {
+	failure             **v1.FailurePolicyType
+	match               **v1.MatchPolicyType
+	timeout             **int32
+	namespaces, objects **metav1.LabelSelector
+	client              *v1.WebhookClientConfig
+	rules               []v1.RuleWithOperations
+}
+
+func defaultHook(h hook) {
+	rule.Fill(h.failure, v1.Fail)
+	rule.Fill(h.match, v1.Equivalent)
+	rule.Fill(h.timeout, 10)
+	rule.Fill(h.namespaces, metav1.LabelSelector{})
+	rule.Fill(h.objects, metav1.LabelSelector{})
+	if h.client.Service != nil {
+		rule.Fill(&h.client.Service.Port, 443)
+	}
+	for i := range h.rules {
+		rule.Fill(&h.rules[i].Scope, v1.AllScopes)
+	}
+}

@@ -1,0 +1,97 @@
+package admissionregistration
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// checkHook checks a webhook. What is stored already may speak review versions unknown here.
+func checkHook(w v1.ValidatingWebhook, stored bool, path *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	add(validation.IsFullyQualifiedName(path.Child("name"), w.Name))
+	add(rule.Selector(w.NamespaceSelector, path.Child("namespaceSelector")))
+	add(rule.Selector(w.ObjectSelector, path.Child("objectSelector")))
+	if w.SideEffects == nil {
+		add(field.ErrorList{field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun")})
+	}
+	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), v1.SideEffectClassNone, v1.SideEffectClassNoneOnDryRun))
+	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), v1.Fail, v1.Ignore))
+	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), v1.Exact, v1.Equivalent))
+	if w.TimeoutSeconds != nil && (*w.TimeoutSeconds > 30 || *w.TimeoutSeconds < 1) {
+		add(field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *w.TimeoutSeconds, "the timeout value must be between 1 and 30 seconds")})
+	}
+	add(clientConfig(w.ClientConfig, path.Child("clientConfig")))
+	for i, r := range w.Rules {
+		add(ruleWithOperations(r, path.Child("rules").Index(i)))
+	}
+	add(reviewVersions(w.AdmissionReviewVersions, stored, path.Child("admissionReviewVersions")))
+	add(matchConditions(newCompiler(false), w.MatchConditions, path.Child("matchConditions")))
+	return errs
+}
+
+func clientConfig(c v1.WebhookClientConfig, path *field.Path) field.ErrorList {
+	switch {
+	case (c.URL == nil) == (c.Service == nil):
+		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
+	case c.URL != nil:
+		return rule.WebhookURL(*c.URL, path.Child("url"))
+	}
+	return rule.WebhookService(c.Service.Namespace, c.Service.Name, c.Service.Path, c.Service.Port, path.Child("service"))
+}
+
+func reviewVersions(list []string, stored bool, path *field.Path) (errs field.ErrorList) {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(path, "must specify one of v1, v1beta1")}
+	}
+	for i, v := range list {
+		if slices.Contains(list[:i], v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+		}
+		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
+	}
+	if !stored && !slices.Contains(list, "v1") && !slices.Contains(list, "v1beta1") {
+		errs = append(errs, field.Invalid(path, list, "must include at least one of v1, v1beta1"))
+	}
+	return errs
+}
+
+func ruleWithOperations(r v1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
+	ops := path.Child("operations")
+	switch {
+	case len(r.Operations) == 0:
+		errs = append(errs, field.Required(ops, ""))
+	case len(r.Operations) > 1 && slices.Contains(r.Operations, v1.OperationAll):
+		errs = append(errs, field.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations"))
+	}
+	for i, o := range r.Operations {
+		errs = append(errs, rule.Among(o, ops.Index(i), v1.OperationAll, v1.Create, v1.Update, v1.Delete, v1.Connect)...)
+	}
+	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), false)...)
+	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), true)...)
+	if len(r.Resources) == 0 {
+		errs = append(errs, field.Required(path.Child("resources"), ""))
+	}
+	errs = append(errs, resources(r.Resources, path.Child("resources"))...)
+	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), v1.ClusterScope, v1.NamespacedScope, v1.AllScopes)...)
+}
+
+// wildcards checks a list in which * stands alone.
+func wildcards(list []string, path *field.Path, named bool) (errs field.ErrorList) {
+	switch {
+	case len(list) == 0:
+		errs = append(errs, field.Required(path, ""))
+	case len(list) > 1 && slices.Contains(list, "*"):
+		errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify others"))
+	}
+	for i, v := range list {
+		if named && v == "" {
+			errs = append(errs, field.Required(path.Index(i), ""))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,44 @@
+// Package apiextensions declares the kind by which users declare kinds.
+package apiextensions
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+type crd = *v1.CustomResourceDefinition
+
+// CustomResourceDefinitions declares the kind.
+var CustomResourceDefinitions = &resource.Def[crd]{
+	GVK: v1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
+	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
+	Storage: "apiextensions.k8s.io/customresourcedefinitions",
+	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
+	ValidateStatus: validateDefinitionStatus,
+}
+
+func defaultDefinition(c crd) {
+	names := &c.Spec.Names
+	rule.FillZero(&names.Singular, strings.ToLower(names.Kind))
+	if names.Kind != "" {
+		rule.FillZero(&names.ListKind, names.Kind+"List")
+	}
+	rule.Fill(&c.Spec.Conversion, v1.CustomResourceConversion{Strategy: v1.NoneConverter})
+	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
+		rule.Fill(&w.ClientConfig.Service.Port, 443)
+	}
+}
+
+// prepareDefinition notes in which version objects may be stored from now on.
+func prepareDefinition(c, _ crd) {
+	for _, v := range c.Spec.Versions {
+		if v.Storage && !slices.Contains(c.Status.StoredVersions, v.Name) {
+			c.Status.StoredVersions = append(slices.Clone(c.Status.StoredVersions), v.Name)
+		}
+	}
+}

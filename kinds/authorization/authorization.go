@@ -1,0 +1,119 @@
+// Package authorization declares the reviews that say who may do what. None is ever stored.
+package authorization
+
+import (
+	v1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// SubjectAccessReviews declares the kind: may this user do that?
+var SubjectAccessReviews = &resource.Def[*v1.SubjectAccessReview]{
+	GVK: v1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
+	Validate: func(r, _ *v1.SubjectAccessReview) field.ErrorList { return subject(r.Spec) },
+}
+
+// LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
+var LocalSubjectAccessReviews = &resource.Def[*v1.LocalSubjectAccessReview]{
+	GVK: v1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"), Plural: "localsubjectaccessreviews", Virtual: true,
+	Namespaced: true, Validate: validateLocal,
+}
+
+// SelfSubjectAccessReviews declares the kind: may I do that?
+var SelfSubjectAccessReviews = &resource.Def[*v1.SelfSubjectAccessReview]{
+	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
+	Validate: func(r, _ *v1.SelfSubjectAccessReview) field.ErrorList {
+		return attributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	},
+}
+
+// SelfSubjectRulesReviews declares the kind: what may I do here?
+var SelfSubjectRulesReviews = &resource.Def[*v1.SelfSubjectRulesReview]{
+	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"), Plural: "selfsubjectrulesreviews", Virtual: true,
+}
+
+func validateLocal(r, _ *v1.LocalSubjectAccessReview) field.ErrorList {
+	errs, spec := subject(r.Spec), field.NewPath("spec")
+	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Spec.ResourceAttributes.Namespace, "must match metadata.namespace"))
+	}
+	if r.Spec.NonResourceAttributes != nil {
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+	}
+	return errs
+}
+
+func subject(s v1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := attributes(s.ResourceAttributes, s.NonResourceAttributes)
+	if s.User == "" && len(s.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
+	}
+	return errs
+}
+
+func attributes(r *v1.ResourceAttributes, n *v1.NonResourceAttributes) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	switch {
+	case r != nil && n != nil:
+		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes"))
+	case r == nil && n == nil:
+		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), r, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+	}
+	if r != nil {
+		errs = append(errs, selectors(r, spec.Child("resourceAttributes"))...)
+	}
+	return errs
+}
+
+// selectors checks that a restriction is given either as text or as requirements, and that these make sense.
+func selectors(r *v1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
+	both := "may not be specified together with rawSelector"
+	if s := r.FieldSelector; s != nil {
+		at := path.Child("fieldSelector")
+		switch {
+		case s.RawSelector != "" && len(s.Requirements) > 0:
+			errs = append(errs, field.Invalid(at.Child("rawSelector"), s.RawSelector, both))
+		case s.RawSelector == "" && len(s.Requirements) == 0:
+			errs = append(errs, field.Required(at.Child("requirements"), "when fieldSelector is specified, requirements or rawSelector is required"))
+		}
+		for i, q := range s.Requirements {
+			errs = append(errs, requirement(q.Key, q.Operator, q.Values, at.Child("requirements").Index(i))...)
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		at := path.Child("labelSelector")
+		switch {
+		case s.RawSelector != "" && len(s.Requirements) > 0:
+			errs = append(errs, field.Invalid(at.Child("rawSelector"), s.RawSelector, both))
+		case s.RawSelector == "" && len(s.Requirements) == 0:
+			errs = append(errs, field.Required(at.Child("requirements"), "when labelSelector is specified, requirements or rawSelector is required"))
+		}
+		for i, q := range s.Requirements {
+			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(q,
+				metavalidation.LabelSelectorValidationOptions{}, at.Child("requirements").Index(i))...)
+		}
+	}
+	return errs
+}
+
+func requirement(key string, op metav1.FieldSelectorOperator, values []string, path *field.Path) (errs field.ErrorList) {
+	if key == "" {
+		errs = append(errs, field.Required(path.Child("key"), "must be specified"))
+	}
+	switch op {
+	case metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn:
+		if len(values) == 0 {
+			errs = append(errs, field.Required(path.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
+		}
+	case metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist:
+		if len(values) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+		}
+	default:
+		errs = append(errs, field.Invalid(path.Child("operator"), op, "not a valid selector operator"))
+	}
+	return errs
+}

@@ -1,0 +1,100 @@
+// Package certificates declares the kinds by which certificates are asked for, approved, issued and trusted.
+package certificates
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+type csr = *v1.CertificateSigningRequest
+
+// CertificateSigningRequests declares the kind. Who asks (username, uid, groups, extra) is for the front door
+// to fill in.
+var CertificateSigningRequests = &resource.Def[csr]{
+	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
+	Prepare: prepareRequest, Validate: validateRequest,
+	PrepareStatus: stampConditions, ValidateStatus: validateRequestStatus,
+	Parts: []resource.Part[csr]{{Name: "approval", Take: takeApproval, Validate: validateApproval}},
+	Columns: []resource.Column[csr]{
+		resource.Age[csr](),
+		resource.Col("SignerName", "string", func(r csr) any { return cell.Or(r.Spec.SignerName, cell.None) }),
+		resource.Col("Requestor", "string", func(r csr) any { return r.Spec.Username }),
+		resource.Col("RequestedDuration", "string", func(r csr) any {
+			if r.Spec.ExpirationSeconds == nil {
+				return cell.None
+			}
+			return duration.HumanDuration(time.Duration(*r.Spec.ExpirationSeconds) * time.Second)
+		}),
+		resource.Col("Condition", "string", func(r csr) any { return state(r) }),
+	},
+	Select: []resource.Field[csr]{{Label: "spec.signerName", Value: func(r csr) string { return r.Spec.SignerName }}},
+}
+
+func has(r csr, t v1.RequestConditionType) bool {
+	for _, c := range r.Status.Conditions {
+		if c.Type == t {
+			return true
+		}
+	}
+	return false
+}
+
+func state(r csr) string {
+	words := []string{"Pending"}
+	switch {
+	case has(r, v1.CertificateDenied):
+		words[0] = "Denied"
+	case has(r, v1.CertificateApproved):
+		words[0] = "Approved"
+	}
+	if has(r, v1.CertificateFailed) {
+		words = append(words, "Failed")
+	}
+	if len(r.Status.Certificate) > 0 {
+		words = append(words, "Issued")
+	}
+	return strings.Join(words, ",")
+}
+
+// prepareRequest keeps the spec: a request that changed would not be what was approved.
+func prepareRequest(r, old csr) {
+	if old != nil {
+		r.Spec = old.Spec
+	}
+}
+
+// takeApproval restores all but the conditions.
+func takeApproval(r, old csr) {
+	r.Spec, r.Status.Certificate = old.Spec, old.Status.Certificate
+	stampConditions(r, old)
+}
+
+// stampConditions says of new conditions when they came, and keeps the times of old ones that did not change.
+func stampConditions(r, old csr) {
+	now := metav1.Now().Rfc3339Copy()
+	for i := range r.Status.Conditions {
+		c := &r.Status.Conditions[i]
+		if c.LastUpdateTime.IsZero() {
+			c.LastUpdateTime = now
+		}
+		if !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = now
+		for _, o := range old.Status.Conditions {
+			if o.Type == c.Type && o.Status == c.Status {
+				c.LastTransitionTime = o.LastTransitionTime
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package certificates
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// minExpiration is the shortest life of a certificate that may be asked for, in seconds.
+const minExpiration = 600
+
+// longestSigner is the longest name of a signer: a namespaced resource of a group, and a path.
+const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 4
+
+var usages = []v1.KeyUsage{v1.UsageSigning, v1.UsageDigitalSignature, v1.UsageContentCommitment, v1.UsageKeyEncipherment,
+	v1.UsageKeyAgreement, v1.UsageDataEncipherment, v1.UsageCertSign, v1.UsageCRLSign, v1.UsageEncipherOnly,
+	v1.UsageDecipherOnly, v1.UsageAny, v1.UsageServerAuth, v1.UsageClientAuth, v1.UsageCodeSigning,
+	v1.UsageEmailProtection, v1.UsageSMIME, v1.UsageIPsecEndSystem, v1.UsageIPsecTunnel, v1.UsageIPsecUser,
+	v1.UsageTimestamping, v1.UsageOCSPSigning, v1.UsageMicrosoftSGC, v1.UsageNetscapeSGC}
+
+func validateRequest(r, old csr) (errs field.ErrorList) {
+	if old != nil {
+		return conditions(r, old, true)
+	}
+	s, spec := &r.Spec, field.NewPath("spec")
+	if err := parseRequest(s.Request); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("request"), s.Request, err.Error()))
+	}
+	if len(s.Usages) == 0 {
+		errs = append(errs, field.Required(spec.Child("usages"), ""))
+	}
+	for i, u := range s.Usages {
+		errs = append(errs, rule.Among(u, spec.Child("usages").Index(i), usages...)...)
+	}
+	errs = append(errs, rule.Duplicates(s.Usages, spec.Child("usages").Index)...)
+	if s.SignerName == "kubernetes.io/legacy-unknown" {
+		errs = append(errs, field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, signer(s.SignerName, spec.Child("signerName"))...)
+	}
+	if e := s.ExpirationSeconds; e != nil && *e < minExpiration {
+		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *e, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	return append(errs, conditions(r, nil, false)...)
+}
+
+func parseRequest(b []byte) error {
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	_, err := x509.ParseCertificateRequest(block.Bytes)
+	return err
+}
+
+// signer checks a name like example.com/path.
+func signer(name string, path *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	domain, rest, ok := strings.Cut(name, "/")
+	if !ok || strings.Contains(rest, "/") {
+		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	errs = append(errs, rule.Says(validation.IsDNS1123Subdomain(domain), name, path)...)
+	if len(errs) == 0 && !strings.Contains(domain, ".") {
+		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+	}
+	for _, segment := range strings.Split(rest, ".") {
+		errs = append(errs, rule.Says(validation.IsDNS1123Label(segment), name, path)...)
+	}
+	if len(name) > longestSigner {
+		errs = append(errs, field.TooLong(path, name, longestSigner))
+	}
+	return errs
+}
+
+func validateRequestStatus(r, old csr) field.ErrorList {
+	errs := conditions(r, old, false)
+	for _, t := range []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied} {
+		if find(r, t) != find(old, t) {
+			errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), "updates may not add, change or remove a condition of type \""+string(t)+"\""))
+		}
+	}
+	return append(errs, issued(r, old)...)
+}
+
+// find returns the condition without its times.
+func find(r csr, t v1.RequestConditionType) (c v1.CertificateSigningRequestCondition) {
+	for _, c = range r.Status.Conditions {
+		if c.Type == t {
+			return v1.CertificateSigningRequestCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return v1.CertificateSigningRequestCondition{}
+}
+
+// issued checks a certificate: once there, it stays.
+func issued(r, old csr) field.ErrorList {
+	path, cert := field.NewPath("status", "certificate"), r.Status.Certificate
+	switch {
+	case bytes.Equal(cert, old.Status.Certificate):
+		return nil
+	case len(old.Status.Certificate) > 0:
+		return field.ErrorList{field.Forbidden(path, "updates may not change a certificate")}
+	}
+	if _, err := parseCertificates(cert); err != nil {
+		return field.ErrorList{field.Invalid(path, "<certificate data>", err.Error())}
+	}
+	return nil
+}
+
+func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, errors.New("only CERTIFICATE PEM blocks are allowed, found \"" + block.Type + "\"")
+		}
+		if len(block.Headers) != 0 {
+			return nil, errors.New("no PEM block headers are permitted")
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, cert)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return list, nil
+}
+
+func validateApproval(r, old csr) field.ErrorList {
+	errs := conditions(r, old, false)
+	if has(r, v1.CertificateFailed) != has(old, v1.CertificateFailed) {
+		errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), "updates may not add or remove a condition of type \"Failed\""))
+	}
+	return errs
+}
+
+// conditions checks each condition, that no two contradict, and that none was taken back.
+func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
+	path, seen := field.NewPath("status", "conditions"), []v1.RequestConditionType{}
+	for i, c := range r.Status.Conditions {
+		at := path.Index(i)
+		if c.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), ""))
+		}
+		lasting := c.Type == v1.CertificateApproved || c.Type == v1.CertificateDenied || c.Type == v1.CertificateFailed
+		if lasting {
+			errs = append(errs, rule.Chosen(c.Status, at.Child("status"), corev1.ConditionTrue)...)
+		} else {
+			errs = append(errs, rule.Chosen(c.Status, at.Child("status"), corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
+		}
+		if slices.Contains(seen, c.Type) && (old == nil || !repeats(old)) {
+			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
+		}
+		seen = append(seen, c.Type)
+	}
+	if has(r, v1.CertificateApproved) && has(r, v1.CertificateDenied) && !unchanged {
+		errs = append(errs, field.Invalid(path, v1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
+	}
+	if old == nil {
+		return errs
+	}
+	for _, t := range []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied, v1.CertificateFailed} {
+		if has(old, t) && !has(r, t) {
+			errs = append(errs, field.Forbidden(path, "updates may not remove a condition of type \""+string(t)+"\""))
+		}
+	}
+	return errs
+}
+
+func repeats(r csr) bool {
+	for i, c := range r.Status.Conditions {
+		for _, b := range r.Status.Conditions[:i] {
+			if b.Type == c.Type {
+				return true
+			}
+		}
+	}
+	return false
+}

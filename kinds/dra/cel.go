@@ -1,0 +1,52 @@
+package dra
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/dynamic-resource-allocation/cel"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// selectors checks that expressions compile, are true or false of a device, and come to an end.
+func selectors(list []v1.DeviceSelector, path *field.Path) (errs field.ErrorList) {
+	errs = few(len(list), v1.DeviceSelectorsMaxSize, path)
+	for i, s := range list {
+		if s.CEL == nil {
+			errs = append(errs, field.Required(path.Index(i).Child("cel"), ""))
+			continue
+		}
+		errs = append(errs, expression(s.CEL.Expression, path.Index(i).Child("cel", "expression"))...)
+	}
+	return errs
+}
+
+func expression(text string, path *field.Path) field.ErrorList {
+	if len(text) > v1.CELSelectorExpressionMaxLength {
+		return field.ErrorList{field.TooLong(path, "", v1.CELSelectorExpressionMaxLength)}
+	}
+	envType := environment.NewExpressions
+	r := cel.GetCompiler(cel.Features{}).CompileCELExpression(text, cel.Options{EnvType: &envType})
+	switch {
+	case r.Error != nil:
+		return field.ErrorList{field.Invalid(path, text, r.Error.Detail)}
+	case r.MaxCost > v1.CELSelectorExpressionMaxCost:
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("too complex, exceeds cost limit: %d of %d", r.MaxCost, uint64(v1.CELSelectorExpressionMaxCost)))}
+	}
+	return nil
+}
+
+func validateClass(c, old *v1.DeviceClass) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if old == nil || !rule.Same(c.Spec.Selectors, old.Spec.Selectors) {
+		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)
+	}
+	errs = append(errs, few(len(c.Spec.Config), v1.DeviceConfigMaxSize, spec.Child("config"))...)
+	for i, k := range c.Spec.Config {
+		errs = append(errs, configuration(k.DeviceConfiguration, spec.Child("config").Index(i))...)
+	}
+	return errs
+}

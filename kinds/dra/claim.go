@@ -1,0 +1,221 @@
+package dra
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// claim checks what a claim asks for.
+func claim(c *v1.DeviceClaim, path *field.Path) (errs field.ErrorList) {
+	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	requests := path.Child("requests")
+	add(few(len(c.Requests), v1.DeviceRequestsMaxSize, requests))
+	names := map[string]bool{} // requests, and subrequests as request/sub
+	for i, r := range c.Requests {
+		at := requests.Index(i)
+		if names[r.Name] {
+			add(field.ErrorList{field.Duplicate(at, r.Name)})
+		}
+		names[r.Name] = true
+		for _, s := range r.FirstAvailable {
+			names[r.Name+"/"+s.Name] = true
+		}
+		add(request(r, at))
+	}
+	add(few(len(c.Constraints), v1.DeviceConstraintsMaxSize, path.Child("constraints")))
+	for i, k := range c.Constraints {
+		add(constraint(k, names, path.Child("constraints").Index(i)))
+	}
+	add(few(len(c.Config), v1.DeviceConfigMaxSize, path.Child("config")))
+	for i, k := range c.Config {
+		at := path.Child("config").Index(i)
+		add(requestNames(k.Requests, names, at.Child("requests")))
+		add(configuration(k.DeviceConfiguration, at))
+	}
+	return errs
+}
+
+func few(n, max int, path *field.Path) field.ErrorList {
+	if n <= max {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path, n, max)}
+}
+
+func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, rule.NeededFormat(r.Name, path.Child("name"), rule.Label)...)
+	switch {
+	case r.Exactly != nil && len(r.FirstAvailable) > 0:
+		errs = append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+	case r.Exactly == nil && len(r.FirstAvailable) == 0:
+		errs = append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
+	}
+	if e := r.Exactly; e != nil {
+		errs = append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
+	}
+	first, seen := path.Child("firstAvailable"), map[string]bool{}
+	errs = append(errs, few(len(r.FirstAvailable), v1.FirstAvailableDeviceRequestMaxSize, first)...)
+	for i, f := range r.FirstAvailable {
+		at := first.Index(i)
+		errs = append(errs, rule.NeededFormat(f.Name, at.Child("name"), rule.Label)...)
+		if seen[f.Name] {
+			errs = append(errs, field.Duplicate(at, f.Name))
+		}
+		seen[f.Name] = true
+		errs = append(errs, wish(wanted{f.DeviceClassName, f.Selectors, f.AllocationMode, f.Count, f.Tolerations}, at)...)
+	}
+	return errs
+}
+
+// wanted is what a request and its alternatives have in common.
+type wanted struct {
+	class       string
+	selectors   []v1.DeviceSelector
+	mode        v1.DeviceAllocationMode
+	count       int64
+	tolerations []v1.DeviceToleration
+}
+
+func wish(w wanted, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, rule.NeededFormat(w.class, path.Child("deviceClassName"), rule.Subdomain)...)
+	errs = append(errs, selectors(w.selectors, path.Child("selectors"))...)
+	switch w.mode {
+	case v1.DeviceAllocationModeAll:
+		if w.count != 0 {
+			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must not be specified when allocationMode is 'All'"))
+		}
+	case v1.DeviceAllocationModeExactCount:
+		if w.count <= 0 {
+			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must be greater than zero"))
+		}
+	default:
+		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), v1.DeviceAllocationModeAll, v1.DeviceAllocationModeExactCount)...)
+	}
+	errs = append(errs, few(len(w.tolerations), v1.DeviceTolerationsMaxLength, path.Child("tolerations"))...)
+	for i, t := range w.tolerations {
+		errs = append(errs, toleration(t, path.Child("tolerations").Index(i))...)
+	}
+	return errs
+}
+
+func toleration(t v1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
+	if t.Key != "" {
+		errs = append(errs, rule.Format(t.Key, path.Child("key"), validation.IsQualifiedName)...)
+	}
+	switch t.Operator {
+	case v1.DeviceTolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be empty for operator `Exists`"))
+		}
+	case v1.DeviceTolerationOpEqual:
+		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
+		if t.Key == "" {
+			errs = append(errs, field.Required(path.Child("key"), ""))
+		}
+	default:
+		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), v1.DeviceTolerationOpEqual, v1.DeviceTolerationOpExists)...)
+	}
+	if t.Effect != "" {
+		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), v1.DeviceTaintEffectNoSchedule, v1.DeviceTaintEffectNoExecute, v1.DeviceTaintEffectNone)...)
+	}
+	return errs
+}
+
+func constraint(c v1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, requestNames(c.Requests, names, path.Child("requests"))...)
+	switch {
+	case c.MatchAttribute != nil:
+		errs = append(errs, fullName(string(*c.MatchAttribute), path.Child("matchAttribute"))...)
+	case c.DistinctAttribute != nil:
+		errs = append(errs, fullName(string(*c.DistinctAttribute), path.Child("distinctAttribute"))...)
+	default:
+		errs = append(errs, field.Required(path, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
+	}
+	return errs
+}
+
+func requestNames(list []string, known map[string]bool, path *field.Path) (errs field.ErrorList) {
+	errs = few(len(list), v1.DeviceRequestsMaxSize, path)
+	for i, n := range list {
+		switch {
+		case slices.Contains(list[:i], n):
+			errs = append(errs, field.Duplicate(path.Index(i), n))
+		case !known[n]:
+			errs = append(errs, field.Invalid(path.Index(i), n, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
+		}
+	}
+	return errs
+}
+
+func configuration(c v1.DeviceConfiguration, path *field.Path) (errs field.ErrorList) {
+	opaque := path.Child("opaque")
+	if c.Opaque == nil {
+		return field.ErrorList{field.Required(opaque, "exactly one of the fields is required")}
+	}
+	errs = append(errs, driver(c.Opaque.Driver, opaque.Child("driver"))...)
+	return append(errs, object(c.Opaque.Parameters, opaque.Child("parameters"))...)
+}
+
+// object checks that raw JSON is an object and not too large.
+func object(raw runtime.RawExtension, path *field.Path) field.ErrorList {
+	var v any
+	switch {
+	case len(raw.Raw) == 0:
+		return field.ErrorList{field.Required(path, "")}
+	case len(raw.Raw) > v1.OpaqueParametersMaxLength:
+		return field.ErrorList{field.TooLong(path, "", v1.OpaqueParametersMaxLength)}
+	}
+	if err := json.Unmarshal(raw.Raw, &v); err != nil {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", "error parsing data as JSON: "+err.Error())}
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
+	}
+	return nil
+}
+
+func driver(name string, path *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if len(name) > v1.DriverNameMaxLength {
+		errs = append(errs, field.TooLong(path, name, v1.DriverNameMaxLength))
+	}
+	return append(errs, rule.Says(validation.IsDNS1123Subdomain(strings.ToLower(name)), name, path)...)
+}
+
+// fullName checks the name of an attribute with its domain: dra.example.com/model.
+func fullName(name string, path *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if !strings.Contains(name, "/") {
+		return field.ErrorList{field.Invalid(path, name, "must include a domain")}
+	}
+	return qualified(name, path)
+}
+
+// qualified checks a C identifier, perhaps after a domain and a slash.
+func qualified(name string, path *field.Path) (errs field.ErrorList) {
+	domain, id, ok := strings.Cut(name, "/")
+	if !ok {
+		domain, id = "", name
+	} else {
+		if len(domain) > v1.DeviceMaxDomainLength {
+			errs = append(errs, field.TooLong(path, domain, v1.DeviceMaxDomainLength))
+		}
+		errs = append(errs, rule.Says(validation.IsDNS1123Subdomain(domain), name, path)...)
+	}
+	if len(id) > v1.DeviceMaxIDLength {
+		errs = append(errs, field.TooLong(path, id, v1.DeviceMaxIDLength))
+	}
+	return append(errs, rule.Says(validation.IsCIdentifier(id), name, path)...)
+}

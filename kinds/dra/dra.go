@@ -1,0 +1,156 @@
+// Package dra declares the kinds of the group resource.k8s.io: devices, who offers them, and who claims them.
+package dra
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+// DeviceClasses declares the kind.
+var DeviceClasses = &resource.Def[*v1.DeviceClass]{
+	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true, Validate: validateClass,
+	Columns: []resource.Column[*v1.DeviceClass]{resource.Age[*v1.DeviceClass]()},
+}
+
+// ResourceClaims declares the kind.
+var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
+	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
+	Default: func(c *v1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
+	Validate: func(c, old *v1.ResourceClaim) field.ErrorList {
+		if old != nil {
+			return rule.Frozen(c.Spec, old.Spec, field.NewPath("spec"))
+		}
+		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
+	},
+	ValidateStatus: validateClaimStatus,
+	Columns: []resource.Column[*v1.ResourceClaim]{
+		resource.Col("State", "string", func(c *v1.ResourceClaim) any { return state(c) }),
+		resource.Age[*v1.ResourceClaim](),
+	},
+}
+
+// ResourceClaimTemplates declares the kind.
+var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
+	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
+	Default: func(t *v1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
+	Validate: func(t, old *v1.ResourceClaimTemplate) field.ErrorList {
+		spec := field.NewPath("spec")
+		if old != nil {
+			return rule.Frozen(t.Spec, old.Spec, spec)
+		}
+		errs := metavalidation.ValidateLabels(t.Spec.Labels, spec.Child("metadata", "labels"))
+		return append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
+	},
+	Columns: []resource.Column[*v1.ResourceClaimTemplate]{resource.Age[*v1.ResourceClaimTemplate]()},
+}
+
+// ResourceSlices declares the kind.
+var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
+	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
+	Default: func(s *v1.ResourceSlice) {
+		for i := range s.Spec.Devices {
+			defaultTaints(s.Spec.Devices[i].Taints)
+		}
+	},
+	Validate: validateSlice,
+	Columns: []resource.Column[*v1.ResourceSlice]{
+		resource.Col("Node", "string", func(s *v1.ResourceSlice) any { return nodeName(s) }),
+		resource.Col("Driver", "string", func(s *v1.ResourceSlice) any { return s.Spec.Driver }),
+		resource.Col("Pool", "string", func(s *v1.ResourceSlice) any { return s.Spec.Pool.Name }),
+		resource.Age[*v1.ResourceSlice](),
+	},
+	Select: []resource.Field[*v1.ResourceSlice]{
+		{Label: v1.ResourceSliceSelectorNodeName, Value: nodeName, Index: true},
+		{Label: v1.ResourceSliceSelectorDriver, Value: func(s *v1.ResourceSlice) string { return s.Spec.Driver }},
+	},
+}
+
+// DeviceTaintRules declares the kind.
+var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
+	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
+	Default:  func(r *v1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
+	Validate: validateTaintRule,
+	ValidateStatus: func(r, _ *v1.DeviceTaintRule) field.ErrorList {
+		path := field.NewPath("status", "conditions")
+		errs := metavalidation.ValidateConditions(r.Status.Conditions, path)
+		if n := len(r.Status.Conditions); n > v1.DeviceTaintRuleStatusMaxConditions {
+			errs = append(errs, field.TooMany(path, n, v1.DeviceTaintRuleStatusMaxConditions))
+		}
+		return errs
+	},
+	Columns: []resource.Column[*v1.DeviceTaintRule]{resource.Age[*v1.DeviceTaintRule]()},
+}
+
+func nodeName(s *v1.ResourceSlice) string {
+	if s.Spec.NodeName == nil {
+		return ""
+	}
+	return *s.Spec.NodeName
+}
+
+func state(c *v1.ResourceClaim) string {
+	var words []string
+	if c.DeletionTimestamp != nil {
+		words = append(words, "deleted")
+	}
+	switch {
+	case c.Status.Allocation != nil:
+		words = append(words, "allocated")
+		if len(c.Status.ReservedFor) > 0 {
+			words = append(words, "reserved")
+		}
+	case c.DeletionTimestamp == nil:
+		words = append(words, "pending")
+	}
+	return strings.Join(words, ",")
+}
+
+func defaultClaim(s *v1.ResourceClaimSpec, status *v1.ResourceClaimStatus) {
+	for i := range s.Devices.Requests {
+		r := &s.Devices.Requests[i]
+		if r.Exactly != nil {
+			defaultMode(&r.Exactly.AllocationMode, &r.Exactly.Count, r.Exactly.Tolerations)
+		}
+		for k := range r.FirstAvailable {
+			f := &r.FirstAvailable[k]
+			defaultMode(&f.AllocationMode, &f.Count, f.Tolerations)
+		}
+	}
+	if status != nil && status.Allocation != nil {
+		for i := range status.Allocation.Devices.Results {
+			defaultTolerations(status.Allocation.Devices.Results[i].Tolerations)
+		}
+	}
+}
+
+func defaultMode(mode *v1.DeviceAllocationMode, count *int64, tolerations []v1.DeviceToleration) {
+	rule.FillZero(mode, v1.DeviceAllocationModeExactCount)
+	if *mode == v1.DeviceAllocationModeExactCount {
+		rule.FillZero(count, 1)
+	}
+	defaultTolerations(tolerations)
+}
+
+func defaultTolerations(list []v1.DeviceToleration) {
+	for i := range list {
+		rule.FillZero(&list[i].Operator, v1.DeviceTolerationOpEqual)
+	}
+}
+
+func defaultTaints(list []v1.DeviceTaint) {
+	for i := range list {
+		defaultTaint(&list[i])
+	}
+}
+
+func defaultTaint(t *v1.DeviceTaint) { rule.Fill(&t.TimeAdded, metav1.Now().Rfc3339Copy()) }

@@ -1,0 +1,124 @@
+// Package flowcontrol declares the kinds that say which requests wait when the API server is busy.
+package flowcontrol
+
+import (
+	v1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+// What upstream fills in.
+const (
+	defaultPrecedence = 1000
+	defaultShares     = 30
+)
+
+// exempt names the schema and the level of requests that never wait.
+const exempt = v1.PriorityLevelConfigurationNameExempt
+
+// FlowSchemas declares the kind.
+var FlowSchemas = &resource.Def[*v1.FlowSchema]{
+	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
+	Default:  func(s *v1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
+	Validate: func(s, _ *v1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
+	ValidateStatus: func(s, _ *v1.FlowSchema) (errs field.ErrorList) {
+		path, seen := field.NewPath("status", "conditions"), map[v1.FlowSchemaConditionType]bool{}
+		for i, c := range s.Status.Conditions {
+			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
+		}
+		return errs
+	},
+	Columns: []resource.Column[*v1.FlowSchema]{
+		resource.Col("PriorityLevel", "string", func(s *v1.FlowSchema) any { return cell.Or(s.Spec.PriorityLevelConfiguration.Name, cell.None) }),
+		resource.Col("MatchingPrecedence", "string", func(s *v1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }),
+		resource.Col("DistinguisherMethod", "string", func(s *v1.FlowSchema) any {
+			if s.Spec.DistinguisherMethod == nil {
+				return cell.None
+			}
+			return string(s.Spec.DistinguisherMethod.Type)
+		}),
+		resource.Age[*v1.FlowSchema](),
+		resource.Col("MissingPL", "string", func(s *v1.FlowSchema) any {
+			for _, c := range s.Status.Conditions {
+				if c.Type == v1.FlowSchemaConditionDangling {
+					return string(c.Status)
+				}
+			}
+			return "?"
+		}),
+	},
+}
+
+// PriorityLevelConfigurations declares the kind.
+var PriorityLevelConfigurations = &resource.Def[*v1.PriorityLevelConfiguration]{
+	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
+	Default: defaultLevel,
+	Validate: func(l, _ *v1.PriorityLevelConfiguration) field.ErrorList {
+		return validateLevel(l, field.NewPath("spec"))
+	},
+	ValidateStatus: func(l, _ *v1.PriorityLevelConfiguration) (errs field.ErrorList) {
+		path, seen := field.NewPath("status", "conditions"), map[v1.PriorityLevelConfigurationConditionType]bool{}
+		for i, c := range l.Status.Conditions {
+			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
+		}
+		return errs
+	},
+	Columns: []resource.Column[*v1.PriorityLevelConfiguration]{
+		resource.Col("Type", "string", func(l *v1.PriorityLevelConfiguration) any { return string(l.Spec.Type) }),
+		resource.Col("NominalConcurrencyShares", "string", func(l *v1.PriorityLevelConfiguration) any {
+			if l.Spec.Limited == nil || l.Spec.Limited.NominalConcurrencyShares == nil {
+				return cell.None
+			}
+			return int64(*l.Spec.Limited.NominalConcurrencyShares)
+		}),
+		queue("Queues", func(q *v1.QueuingConfiguration) int32 { return q.Queues }),
+		queue("HandSize", func(q *v1.QueuingConfiguration) int32 { return q.HandSize }),
+		queue("QueueLengthLimit", func(q *v1.QueuingConfiguration) int32 { return q.QueueLengthLimit }),
+		resource.Age[*v1.PriorityLevelConfiguration](),
+	},
+}
+
+func queue(name string, of func(*v1.QueuingConfiguration) int32) resource.Column[*v1.PriorityLevelConfiguration] {
+	return resource.Col(name, "string", func(l *v1.PriorityLevelConfiguration) any {
+		if l.Spec.Limited == nil || l.Spec.Limited.LimitResponse.Queuing == nil {
+			return cell.None
+		}
+		return int64(of(l.Spec.Limited.LimitResponse.Queuing))
+	})
+}
+
+func once[T ~string](seen map[T]bool, t T, path *field.Path) (errs field.ErrorList) {
+	errs = rule.Needed(t, path)
+	if seen[t] {
+		errs = append(errs, field.Duplicate(path, t))
+	}
+	seen[t] = true
+	return errs
+}
+
+func defaultLevel(l *v1.PriorityLevelConfiguration) {
+	if l.Spec.Type == v1.PriorityLevelEnablementExempt {
+		rule.Fill(&l.Spec.Exempt, v1.ExemptPriorityLevelConfiguration{})
+	}
+	if e := l.Spec.Exempt; e != nil {
+		rule.Fill(&e.NominalConcurrencyShares, 0)
+		rule.Fill(&e.LendablePercent, 0)
+	}
+	c := l.Spec.Limited
+	if c == nil {
+		return
+	}
+	rule.Fill(&c.NominalConcurrencyShares, defaultShares)
+	rule.Fill(&c.LendablePercent, 0)
+	if q := c.LimitResponse.Queuing; q != nil {
+		rule.FillZero(&q.Queues, 64)
+		rule.FillZero(&q.HandSize, 8)
+		rule.FillZero(&q.QueueLengthLimit, 50)
+	}
+}

@@ -1,0 +1,255 @@
+package flowcontrol
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// The limits of queues: how many there are, and how many bits of a request's hash dealing hands may take.
+const (
+	maxQueues   = 10_000_000
+	maxHashBits = 60
+)
+
+var verbs = []string{"get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"}
+
+func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
+	for _, m := range bootstrap.MandatoryFlowSchemas {
+		if m.Name == s.Name && !rule.Same(m.Spec, s.Spec) {
+			errs = append(errs, field.Invalid(spec, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
+		}
+	}
+	precedence := spec.Child("matchingPrecedence")
+	switch p := s.Spec.MatchingPrecedence; {
+	case p <= 0:
+		errs = append(errs, field.Invalid(precedence, p, "must be a positive value"))
+	case p > v1.FlowSchemaMaxMatchingPrecedence:
+		errs = append(errs, field.Invalid(precedence, p, fmt.Sprintf("must not be greater than %v", v1.FlowSchemaMaxMatchingPrecedence)))
+	case p == 1 && s.Name != v1.FlowSchemaNameExempt:
+		errs = append(errs, field.Invalid(precedence, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
+	}
+	if d := s.Spec.DistinguisherMethod; d != nil {
+		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod"),
+			v1.FlowDistinguisherMethodByUserType, v1.FlowDistinguisherMethodByNamespaceType)...)
+	}
+	errs = append(errs, rule.NeededFormat(s.Spec.PriorityLevelConfiguration.Name, spec.Child("priorityLevelConfiguration", "name"), rule.Subdomain)...)
+	for i, r := range s.Spec.Rules {
+		errs = append(errs, rules(r, spec.Child("rules").Index(i))...)
+	}
+	return errs
+}
+
+func rules(r v1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
+	if len(r.Subjects) == 0 {
+		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
+	}
+	for i, s := range r.Subjects {
+		errs = append(errs, subject(s, path.Child("subjects").Index(i))...)
+	}
+	if len(r.ResourceRules)+len(r.NonResourceRules) == 0 {
+		errs = append(errs, field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+	}
+	for i, p := range r.ResourceRules {
+		errs = append(errs, resourceRule(p, path.Child("resourceRules").Index(i))...)
+	}
+	for i, p := range r.NonResourceRules {
+		at := path.Child("nonResourceRules").Index(i)
+		errs = append(errs, list(p.Verbs, "*", at.Child("verbs"), verb)...)
+		errs = append(errs, list(p.NonResourceURLs, "*", at.Child("nonResourceURLs"), url)...)
+	}
+	return errs
+}
+
+func resourceRule(p v1.ResourcePolicyRule, at *field.Path) (errs field.ErrorList) {
+	errs = append(errs, list(p.Verbs, "*", at.Child("verbs"), verb)...)
+	errs = append(errs, list(p.APIGroups, "*", at.Child("apiGroups"), nil)...)
+	errs = append(errs, list(p.Resources, "*", at.Child("resources"), nil)...)
+	if len(p.Namespaces) == 0 && p.ClusterScope {
+		return errs
+	}
+	return append(errs, list(p.Namespaces, "*", at.Child("namespaces"), func(n string, at *field.Path) field.ErrorList {
+		return rule.Says(validation.ValidateNamespaceName(n, false), n, at)
+	})...)
+}
+
+// list checks that there is something, that "all" stands alone, and each of the others.
+func list(values []string, all string, path *field.Path, check func(string, *field.Path) field.ErrorList) (errs field.ErrorList) {
+	if len(values) == 0 {
+		return field.ErrorList{field.Required(path, "must contain at least one value")}
+	}
+	if slices.Contains(values, all) {
+		if len(values) > 1 {
+			errs = append(errs, field.Invalid(path, values, "if '*' is present, must not specify others"))
+		}
+		return errs
+	}
+	for i, v := range values {
+		if check != nil {
+			errs = append(errs, check(v, path.Index(i))...)
+		}
+	}
+	return errs
+}
+
+func verb(v string, path *field.Path) field.ErrorList { return rule.Among(v, path, verbs...) }
+
+func url(u string, path *field.Path) field.ErrorList {
+	trimmed := strings.TrimSuffix(u, "/*")
+	switch {
+	case u == "":
+		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not be empty")}
+	case u == "/":
+		return nil
+	case !strings.HasPrefix(u, "/"):
+		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must start with slash")}
+	case strings.Contains(u, " "):
+		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not contain white-space")}
+	case strings.Contains(u, "//"):
+		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not contain double slash")}
+	case strings.Contains(trimmed, "*"):
+		return field.ErrorList{field.Invalid(path, u, "wildcard can only do suffix matching")}
+	}
+	return nil
+}
+
+func subject(s v1.Subject, path *field.Path) (errs field.ErrorList) {
+	parts := map[v1.SubjectKind]struct {
+		name string
+		set  bool
+	}{
+		v1.SubjectKindServiceAccount: {"serviceAccount", s.ServiceAccount != nil},
+		v1.SubjectKindUser:           {"user", s.User != nil},
+		v1.SubjectKindGroup:          {"group", s.Group != nil},
+	}
+	if _, known := parts[s.Kind]; !known {
+		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind,
+			[]v1.SubjectKind{v1.SubjectKindGroup, v1.SubjectKindServiceAccount, v1.SubjectKindUser})}
+	}
+	for kind, p := range parts {
+		switch {
+		case kind == s.Kind && !p.set:
+			errs = append(errs, field.Required(path.Child(p.name), p.name+" is required when subject kind is '"+string(kind)+"'"))
+		case kind != s.Kind && p.set:
+			errs = append(errs, field.Forbidden(path.Child(p.name), p.name+" is forbidden when subject kind is not '"+string(kind)+"'"))
+		}
+	}
+	switch {
+	case s.Kind == v1.SubjectKindServiceAccount && s.ServiceAccount != nil:
+		errs = append(errs, serviceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
+	case s.Kind == v1.SubjectKindUser && s.User != nil:
+		errs = append(errs, rule.Needed(s.User.Name, path.Child("user", "name"))...)
+	case s.Kind == v1.SubjectKindGroup && s.Group != nil:
+		errs = append(errs, rule.Needed(s.Group.Name, path.Child("group", "name"))...)
+	}
+	return errs
+}
+
+func serviceAccount(s *v1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
+	if s.Name != "*" {
+		errs = append(errs, rule.NeededFormat(s.Name, path.Child("name"), rule.Subdomain)...)
+	}
+	return append(errs, rule.NeededFormat(s.Namespace, path.Child("namespace"), rule.Label)...)
+}
+
+func validateLevel(l *v1.PriorityLevelConfiguration, spec *field.Path) (errs field.ErrorList) {
+	for _, m := range bootstrap.MandatoryPriorityLevelConfigurations {
+		want := m.Spec.DeepCopy()
+		if want.Type == v1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {
+			want.Exempt = l.Spec.Exempt // its shares may be tuned
+		}
+		if m.Name == l.Name && !rule.Same(*want, l.Spec) {
+			errs = append(errs, field.Invalid(spec, l.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", l.Name)))
+		}
+	}
+	typ := spec.Child("type")
+	if (l.Name == exempt) != (l.Spec.Type == v1.PriorityLevelEnablementExempt) && (l.Name == exempt || l.Spec.Type == v1.PriorityLevelEnablementExempt) {
+		errs = append(errs, field.Invalid(typ, l.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
+	}
+	switch l.Spec.Type {
+	case v1.PriorityLevelEnablementExempt:
+		if l.Spec.Limited != nil {
+			errs = append(errs, field.Forbidden(spec.Child("limited"), "must be nil if the type is not Limited"))
+		}
+		if e := l.Spec.Exempt; e != nil {
+			errs = append(errs, shares(e.NominalConcurrencyShares, e.LendablePercent, spec.Child("exempt"))...)
+		}
+	case v1.PriorityLevelEnablementLimited:
+		if l.Spec.Exempt != nil {
+			errs = append(errs, field.Forbidden(spec.Child("exempt"), "must be nil if the type is Limited"))
+		}
+		if l.Spec.Limited == nil {
+			return append(errs, field.Required(spec.Child("limited"), "must not be empty when type is Limited"))
+		}
+		errs = append(errs, limited(l.Spec.Limited, spec.Child("limited"))...)
+	default:
+		errs = append(errs, rule.Chosen(l.Spec.Type, typ, v1.PriorityLevelEnablementExempt, v1.PriorityLevelEnablementLimited)...)
+	}
+	return errs
+}
+
+func shares(nominal, lendable *int32, path *field.Path) field.ErrorList {
+	errs := rule.AtLeastPtr(nominal, 0, path.Child("nominalConcurrencyShares"))
+	if lendable != nil {
+		errs = append(errs, rule.Within(*lendable, 0, 100, path.Child("lendablePercent"))...)
+	}
+	return errs
+}
+
+func limited(l *v1.LimitedPriorityLevelConfiguration, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, shares(l.NominalConcurrencyShares, l.LendablePercent, path)...)
+	errs = append(errs, rule.AtLeastPtr(l.BorrowingLimitPercent, 0, path.Child("borrowingLimitPercent"))...)
+	r, at := l.LimitResponse, path.Child("limitResponse")
+	switch r.Type {
+	case v1.LimitResponseTypeReject:
+		if r.Queuing != nil {
+			errs = append(errs, field.Forbidden(at.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"))
+		}
+	case v1.LimitResponseTypeQueue:
+		if r.Queuing == nil {
+			return append(errs, field.Required(at.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"))
+		}
+		errs = append(errs, queuing(r.Queuing, at.Child("queuing"))...)
+	default:
+		errs = append(errs, rule.Chosen(r.Type, at.Child("type"), v1.LimitResponseTypeReject, v1.LimitResponseTypeQueue)...)
+	}
+	return errs
+}
+
+func queuing(q *v1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {
+	if q.QueueLengthLimit <= 0 {
+		errs = append(errs, field.Invalid(path.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive"))
+	}
+	switch {
+	case q.Queues <= 0:
+		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must be positive"))
+	case q.Queues > maxQueues:
+		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must not be greater than 10000000"))
+	}
+	hand := path.Child("handSize")
+	switch {
+	case q.HandSize <= 0:
+		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
+	case q.HandSize > q.Queues:
+		errs = append(errs, field.Invalid(hand, q.HandSize, "should not be greater than queues"))
+	case math.Ceil(hashBits(q.Queues, q.HandSize)) > maxHashBits:
+		errs = append(errs, field.Invalid(hand, q.HandSize, "required entropy bits of deckSize and handSize should not be greater than 60"))
+	}
+	return errs
+}
+
+// hashBits is how many bits it takes to deal a hand of queues.
+func hashBits(deck, hand int32) (bits float64) {
+	for i := range hand {
+		bits += math.Log2(float64(deck - i))
+	}
+	return bits
+}

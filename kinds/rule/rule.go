@@ -1,0 +1,215 @@
+// Package rule holds the small rules of which validation and defaulting of most kinds are made.
+// Every check returns upstream's error types and leaves the field path to its caller.
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Fill sets *p to v when it is nil.
+func Fill[T any](p **T, v T) {
+	if *p == nil {
+		*p = &v
+	}
+}
+
+// FillZero sets *p to v when it is the zero value.
+func FillZero[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// Frozen says that a field may not change.
+func Frozen(obj, old any, path *field.Path) field.ErrorList {
+	return validation.ValidateImmutableField(obj, old, path)
+}
+
+// Same compares like the API does: nil and empty are equal, quantities by value.
+func Same(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// Needed asks for a value.
+func Needed[T comparable](v T, path *field.Path) field.ErrorList {
+	var zero T
+	if v == zero {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// AtLeast sets a lower bound.
+func AtLeast[T cmp.Ordered](v, low T, path *field.Path) field.ErrorList {
+	if v < low {
+		return field.ErrorList{field.Invalid(path, v, fmt.Sprintf("must be greater than or equal to %v", low))}
+	}
+	return nil
+}
+
+// AtLeastPtr sets a lower bound for a value that may be unset.
+func AtLeastPtr[T cmp.Ordered](v *T, low T, path *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	return AtLeast(*v, low, path)
+}
+
+// Within sets both bounds.
+func Within[T cmp.Ordered](v, low, high T, path *field.Path) field.ErrorList {
+	if v < low || v > high {
+		return field.ErrorList{field.Invalid(path, v, fmt.Sprintf("must be between %v and %v, inclusive", low, high))}
+	}
+	return nil
+}
+
+// Among asks for one of the allowed values; an empty value is one of the wrong ones.
+func Among[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, v) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, v, slices.Sorted(slices.Values(allowed)))}
+}
+
+// Chosen asks for one of the allowed values and says "required" of an empty one.
+func Chosen[T ~string](v T, path *field.Path, allowed ...T) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return Among(v, path, allowed...)
+}
+
+// AmongPtr asks for one of the allowed values, or none.
+func AmongPtr[T ~string](v *T, path *field.Path, allowed ...T) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	return Among(*v, path, allowed...)
+}
+
+// Says turns the complaints of a format check into errors.
+func Says(complaints []string, v any, path *field.Path) (errs field.ErrorList) {
+	for _, c := range complaints {
+		errs = append(errs, field.Invalid(path, v, c))
+	}
+	return errs
+}
+
+// Format applies a format check to a string.
+func Format(v string, path *field.Path, check func(string) []string) field.ErrorList {
+	return Says(check(v), v, path)
+}
+
+// NeededFormat applies a format check to a string and says "required" of an empty one.
+func NeededFormat(v string, path *field.Path, check func(string) []string) field.ErrorList {
+	if v == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return Format(v, path, check)
+}
+
+// Subdomain is the format of most object names.
+func Subdomain(v string) []string { return utilvalidation.IsDNS1123Subdomain(v) }
+
+// Label is the format of namespace names.
+func Label(v string) []string { return utilvalidation.IsDNS1123Label(v) }
+
+// PathSegment is the format of names that only have to fit into a URL: those of RBAC.
+func PathSegment(v string, _ bool) []string {
+	switch {
+	case v == "." || v == "..":
+		return []string{"may not be '" + v + "'"}
+	default:
+		return noPathSeparators(v)
+	}
+}
+
+func noPathSeparators(v string) (says []string) {
+	for _, bad := range []rune{'/', '%'} {
+		if slices.Contains([]rune(v), bad) {
+			says = append(says, fmt.Sprintf("may not contain '%c'", bad))
+		}
+	}
+	return says
+}
+
+// LabelName judges object names that must be DNS labels.
+func LabelName(v string, prefix bool) []string { return validation.NameIsDNSLabel(v, prefix) }
+
+// Selector checks a label selector as current kinds do.
+func Selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path)
+}
+
+// SelectorAsBefore checks a label selector, forgiving bad values when the stored one had bad values too.
+func SelectorAsBefore(s, old *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	o := metavalidation.LabelSelectorValidationOptions{}
+	if old != nil {
+		o.AllowInvalidLabelValueInSelector = len(metavalidation.ValidateLabelSelector(old, o, path)) > 0
+	}
+	return metavalidation.ValidateLabelSelector(s, o, path)
+}
+
+// EmptySelector reports whether a selector names nothing.
+func EmptySelector(s *metav1.LabelSelector) bool {
+	return len(s.MatchLabels)+len(s.MatchExpressions) == 0
+}
+
+// Duplicates reports each value that occurred before in the list.
+func Duplicates[T comparable](list []T, at func(i int) *field.Path) (errs field.ErrorList) {
+	seen := sets.New[T]()
+	for i, v := range list {
+		if seen.Has(v) {
+			errs = append(errs, field.Duplicate(at(i), v))
+		}
+		seen.Insert(v)
+	}
+	return errs
+}
+
+// CountOrPercent checks a number of pods, given absolutely or as a percentage.
+func CountOrPercent(v intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
+	switch v.Type {
+	case intstr.String:
+		return Says(utilvalidation.IsValidPercent(v.StrVal), v, path)
+	case intstr.Int:
+		return AtLeast(v.IntVal, 0, path)
+	}
+	return field.ErrorList{field.Invalid(path, v, "must be an integer or percentage (e.g '5%')")}
+}
+
+// AtMostAll refuses percentages over 100.
+func AtMostAll(v intstr.IntOrString, path *field.Path) field.ErrorList {
+	if p, ok := Percent(v); ok && p > 100 {
+		return field.ErrorList{field.Invalid(path, v, "must not be greater than 100%")}
+	}
+	return nil
+}
+
+// Percent reads a percentage.
+func Percent(v intstr.IntOrString) (int, bool) {
+	if v.Type != intstr.String || len(utilvalidation.IsValidPercent(v.StrVal)) > 0 {
+		return 0, false
+	}
+	var n int
+	_, err := fmt.Sscanf(v.StrVal, "%d%%", &n)
+	return n, err == nil
+}
+
+// Number returns the value as a number, a percentage as its points.
+func Number(v intstr.IntOrString) int {
+	if p, ok := Percent(v); ok {
+		return p
+	}
+	return v.IntValue()
+}

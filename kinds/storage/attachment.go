@@ -1,0 +1,61 @@
+package storage
+
+import (
+	v1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// VolumeAttachments declares the kind.
+var VolumeAttachments = &resource.Def[*v1.VolumeAttachment]{
+	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
+	Validate: validateAttachment, ValidateStatus: validateAttachmentStatus,
+	Columns: []resource.Column[*v1.VolumeAttachment]{
+		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *v1.VolumeAttachment) any { return a.Spec.Attacher }},
+		resource.Col("PV", "string", func(a *v1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),
+		resource.Col("Node", "string", func(a *v1.VolumeAttachment) any { return a.Spec.NodeName }),
+		resource.Col("Attached", "boolean", func(a *v1.VolumeAttachment) any { return a.Status.Attached }),
+		resource.Age[*v1.VolumeAttachment](),
+	},
+}
+
+func validateAttachment(a, old *v1.VolumeAttachment) (errs field.ErrorList) {
+	s, spec := &a.Spec, field.NewPath("spec")
+	if old != nil {
+		errs = append(errs, rule.Frozen(*s, old.Spec, spec)...)
+	}
+	errs = append(errs, driverName(s.Attacher, spec.Child("attacher"))...)
+	pv, inline := s.Source.PersistentVolumeName, s.Source.InlineVolumeSpec
+	switch source := spec.Child("source"); {
+	case pv == nil && inline == nil:
+		errs = append(errs, field.Required(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case pv != nil && inline != nil:
+		errs = append(errs, field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+	case pv != nil:
+		errs = append(errs, rule.NeededFormat(*pv, source.Child("persistentVolumeName"), rule.Subdomain)...)
+	case inline.CSI == nil:
+		errs = append(errs, field.Required(source.Child("inlineVolumeSpec", "csi"), ""))
+	}
+	return append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
+}
+
+func validateAttachmentStatus(a, _ *v1.VolumeAttachment) (errs field.ErrorList) {
+	path, size := field.NewPath("status"), 0
+	for k, v := range a.Status.AttachmentMetadata {
+		size += len(k) + len(v)
+	}
+	if size > maxParametersSize {
+		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxParametersSize))
+	}
+	for name, e := range map[string]*v1.VolumeError{"attachError": a.Status.AttachError, "detachError": a.Status.DetachError} {
+		if e != nil && len(e.Message) > maxErrorMessage {
+			errs = append(errs, field.TooLong(path.Child(name, "message"), "", maxErrorMessage))
+		}
+		if e != nil {
+			errs = append(errs, rule.AtLeastPtr(e.ErrorCode, 0, path.Child(name, "errorCode"))...)
+		}
+	}
+	return errs
+}

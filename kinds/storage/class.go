@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/storage/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The annotations that make a class the default one, now and before.
+const (
+	defaultClass     = "storageclass.kubernetes.io/is-default-class"
+	defaultClassBeta = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// StorageClasses declares the kind.
+var StorageClasses = &resource.Def[*v1.StorageClass]{
+	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
+	Default: func(c *v1.StorageClass) {
+		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+		rule.Fill(&c.VolumeBindingMode, v1.VolumeBindingImmediate)
+	},
+	Validate: validateClass,
+	Columns: []resource.Column[*v1.StorageClass]{
+		resource.Name(func(c *v1.StorageClass) any {
+			if c.Annotations[defaultClass] == "true" || c.Annotations[defaultClassBeta] == "true" {
+				return c.Name + " (default)"
+			}
+			return c.Name
+		}),
+		resource.Col("Provisioner", "string", func(c *v1.StorageClass) any { return c.Provisioner }),
+		resource.Col("ReclaimPolicy", "string", func(c *v1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),
+		resource.Col("VolumeBindingMode", "string", func(c *v1.StorageClass) any { return orDefault(c.VolumeBindingMode, cell.Unset) }),
+		resource.Col("AllowVolumeExpansion", "string", func(c *v1.StorageClass) any {
+			return c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
+		}),
+		resource.Age[*v1.StorageClass](),
+	},
+}
+
+func orDefault[T ~string](p *T, or string) string {
+	if p == nil {
+		return or
+	}
+	return string(*p)
+}
+
+func validateClass(c, old *v1.StorageClass) (errs field.ErrorList) {
+	errs = append(errs, rule.NeededFormat(c.Provisioner, field.NewPath("provisioner"), func(s string) []string {
+		return validation.IsQualifiedName(strings.ToLower(s))
+	})...)
+	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
+	errs = append(errs, rule.AmongPtr(c.ReclaimPolicy, field.NewPath("reclaimPolicy"),
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)...)
+	if c.VolumeBindingMode == nil {
+		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), ""))
+	}
+	errs = append(errs, rule.AmongPtr(c.VolumeBindingMode, field.NewPath("volumeBindingMode"),
+		v1.VolumeBindingImmediate, v1.VolumeBindingWaitForFirstConsumer)...)
+	errs = append(errs, topologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
+	if old == nil {
+		return errs
+	}
+	errs = append(errs, rule.Frozen(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
+	errs = append(errs, rule.Frozen(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
+	errs = append(errs, rule.Frozen(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
+	return append(errs, rule.Frozen(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+}
+
+func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
+	var seen []map[string][]string
+	for i, term := range list {
+		at, keys := path.Index(i).Child("matchLabelExpressions"), map[string][]string{}
+		for k, e := range term.MatchLabelExpressions {
+			expr := at.Index(k)
+			if len(e.Values) == 0 {
+				errs = append(errs, field.Required(expr.Child("values"), ""))
+			}
+			errs = append(errs, rule.Duplicates(e.Values, expr.Child("values").Index)...)
+			errs = append(errs, metavalidation.ValidateLabelName(e.Key, expr.Child("key"))...)
+			if _, dup := keys[e.Key]; dup {
+				errs = append(errs, field.Duplicate(expr.Child("key"), e.Key))
+			}
+			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
+		}
+		if slices.ContainsFunc(seen, func(s map[string][]string) bool { return reflect.DeepEqual(s, keys) }) {
+			errs = append(errs, field.Duplicate(at, ""))
+		}
+		seen = append(seen, keys)
+	}
+	return errs
+}
+
+// VolumeAttributesClasses declares the kind.
+var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
+	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
+	Validate: func(c, old *v1.VolumeAttributesClass) field.ErrorList {
+		errs := driverName(c.DriverName, field.NewPath("driverName"))
+		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
+		if old != nil && c.DriverName != old.DriverName {
+			errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+		}
+		if old != nil && !rule.Same(c.Parameters, old.Parameters) {
+			errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+		}
+		return errs
+	},
+	Columns: []resource.Column[*v1.VolumeAttributesClass]{
+		resource.Col("DriverName", "string", func(c *v1.VolumeAttributesClass) any { return c.DriverName }),
+		resource.Age[*v1.VolumeAttributesClass](),
+	},
+}

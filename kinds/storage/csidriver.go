@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The bounds of token lifetimes and of the period of capacity updates, in seconds.
+const (
+	minTokenLife    = 10 * 60
+	maxTokenLife    = 1 << 32
+	minUpdatePeriod = 10
+)
+
+// CSIDrivers declares the kind.
+var CSIDrivers = &resource.Def[*v1.CSIDriver]{
+	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
+	Columns: []resource.Column[*v1.CSIDriver]{
+		resource.Col("AttachRequired", "boolean", func(d *v1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
+		resource.Col("PodInfoOnMount", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
+		resource.Col("StorageCapacity", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.StorageCapacity) }),
+		resource.Col("TokenRequests", "string", func(d *v1.CSIDriver) any {
+			var list []string
+			for _, t := range d.Spec.TokenRequests {
+				list = append(list, t.Audience)
+			}
+			if list == nil {
+				return cell.Unset
+			}
+			return strings.Join(list, ",")
+		}),
+		resource.Col("RequiresRepublish", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.RequiresRepublish) }),
+		resource.Col("Modes", "string", func(d *v1.CSIDriver) any {
+			var list []string
+			for _, m := range d.Spec.VolumeLifecycleModes {
+				list = append(list, string(m))
+			}
+			return cell.Or(strings.Join(list, ","), cell.None)
+		}),
+		resource.Age[*v1.CSIDriver](),
+	},
+}
+
+func is(b *bool) bool { return b != nil && *b }
+
+func defaultDriver(d *v1.CSIDriver) {
+	s := &d.Spec
+	rule.Fill(&s.AttachRequired, true)
+	rule.Fill(&s.PodInfoOnMount, false)
+	rule.Fill(&s.StorageCapacity, false)
+	rule.Fill(&s.FSGroupPolicy, v1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	if len(s.VolumeLifecycleModes) == 0 {
+		s.VolumeLifecycleModes = []v1.VolumeLifecycleMode{v1.VolumeLifecyclePersistent}
+	}
+	rule.Fill(&s.RequiresRepublish, false)
+	rule.Fill(&s.SELinuxMount, false)
+}
+
+// prepareDriver counts the changes that node agents act on.
+func prepareDriver(d, old *v1.CSIDriver) {
+	if old == nil {
+		return
+	}
+	if !rule.Same(d.Spec.TokenRequests, old.Spec.TokenRequests) || !rule.Same(d.Spec.RequiresRepublish, old.Spec.RequiresRepublish) ||
+		!rule.Same(d.Spec.SELinuxMount, old.Spec.SELinuxMount) {
+		d.Generation = old.Generation + 1
+	}
+}
+
+func validateDriver(d, old *v1.CSIDriver) (errs field.ErrorList) {
+	s, spec := &d.Spec, field.NewPath("spec")
+	if old != nil {
+		errs = append(errs, rule.Frozen(s.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
+		errs = append(errs, rule.Frozen(s.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
+	}
+	for _, f := range []struct {
+		name  string
+		unset bool
+	}{{"attachedRequired", s.AttachRequired == nil}, {"podInfoOnMount", s.PodInfoOnMount == nil},
+		{"storageCapacity", s.StorageCapacity == nil}, {"fsGroupPolicy", s.FSGroupPolicy == nil},
+		{"seLinuxMount", s.SELinuxMount == nil}} {
+		if f.unset {
+			errs = append(errs, field.Required(spec.Child(f.name), ""))
+		}
+	}
+	errs = append(errs, rule.AmongPtr(s.FSGroupPolicy, spec.Child("fsGroupPolicy"),
+		v1.ReadWriteOnceWithFSTypeFSGroupPolicy, v1.FileFSGroupPolicy, v1.NoneFSGroupPolicy)...)
+	for _, m := range s.VolumeLifecycleModes {
+		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), v1.VolumeLifecyclePersistent, v1.VolumeLifecycleEphemeral)...)
+	}
+	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
+	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod, spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
+}
+
+func tokens(list []v1.TokenRequest, path *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, t := range list {
+		if seen[t.Audience] {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("audience"), t.Audience))
+		}
+		seen[t.Audience] = true
+		if e := t.ExpirationSeconds; e != nil {
+			errs = append(errs, rule.Within(*e, minTokenLife, maxTokenLife, path.Index(i).Child("expirationSeconds"))...)
+		}
+	}
+	return errs
+}

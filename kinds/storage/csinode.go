@@ -1,0 +1,105 @@
+package storage
+
+import (
+	v1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// CSINodes declares the kind.
+var CSINodes = &resource.Def[*v1.CSINode]{
+	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: prepareNode, Validate: validateNode,
+	Columns: []resource.Column[*v1.CSINode]{
+		resource.Col("Drivers", "integer", func(n *v1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
+		resource.Age[*v1.CSINode](),
+	},
+}
+
+// prepareNode drops the status, whose feature is off by default upstream too.
+func prepareNode(n, _ *v1.CSINode) { n.Status = v1.CSINodeStatus{} }
+
+func validateNode(n, old *v1.CSINode) (errs field.ErrorList) {
+	path, seen := field.NewPath("spec", "drivers"), map[string]bool{}
+	for i, d := range n.Spec.Drivers {
+		at := path.Index(i)
+		errs = append(errs, driverName(d.Name, at.Child("name"))...)
+		if seen[d.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
+		}
+		seen[d.Name] = true
+		errs = append(errs, driverOnNode(d, at)...)
+	}
+	if old != nil {
+		errs = append(errs, driversKept(n.Spec.Drivers, old.Spec.Drivers)...)
+	}
+	return errs
+}
+
+func driverOnNode(d v1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
+	switch {
+	case d.NodeID == "":
+		errs = append(errs, field.Required(at.Child("nodeID"), ""))
+	case len(d.NodeID) > maxNodeID:
+		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, "must be 192 characters or less"))
+	}
+	for _, k := range d.TopologyKeys {
+		if k == "" {
+			errs = append(errs, field.Required(at, ""))
+			continue
+		}
+		errs = append(errs, rule.Format(k, at.Child("topologyKeys"), validation.IsQualifiedName)...)
+	}
+	for i, k := range d.TopologyKeys {
+		for _, before := range d.TopologyKeys[:i] {
+			if k == before {
+				errs = append(errs, field.Duplicate(at.Child("topologyKeys"), k))
+			}
+		}
+	}
+	if d.Allocatable != nil {
+		errs = append(errs, rule.AtLeastPtr(d.Allocatable.Count, 0, at.Child("allocatable", "count"))...)
+	}
+	return errs
+}
+
+// driversKept lets drivers come and go but not change; what is allocatable may.
+func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
+	for _, o := range old {
+		for _, n := range list {
+			if n.Name != o.Name {
+				continue
+			}
+			was := o
+			was.Allocatable = n.Allocatable
+			if !rule.Same(n, was) {
+				errs = append(errs, field.Invalid(field.NewPath("CSINodeDrivers"), n.Name, "field is immutable"))
+			}
+		}
+	}
+	return errs
+}
+
+// CSIStorageCapacities declares the kind.
+var CSIStorageCapacities = &resource.Def[*v1.CSIStorageCapacity]{
+	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity,
+}
+
+func validateCapacity(c, old *v1.CSIStorageCapacity) (errs field.ErrorList) {
+	class, topology := field.NewPath("storageClassName"), field.NewPath("nodeTopology")
+	errs = append(errs, rule.Format(c.StorageClassName, class, rule.Subdomain)...)
+	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)
+	if c.Capacity != nil && c.Capacity.Sign() < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), "must be greater than or equal to 0"))
+	}
+	if c.MaximumVolumeSize != nil && c.MaximumVolumeSize.Sign() < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("maximumVolumeSize"), c.MaximumVolumeSize.String(), "must be greater than or equal to 0"))
+	}
+	if old != nil {
+		errs = append(errs, rule.Frozen(c.NodeTopology, old.NodeTopology, topology)...)
+		errs = append(errs, rule.Frozen(c.StorageClassName, old.StorageClassName, class)...)
+	}
+	return errs
+}

@@ -1,0 +1,47 @@
+// Package storagemigration declares the kind that asks for stored objects to be written anew.
+package storagemigration
+
+import (
+	v1 "k8s.io/api/storagemigration/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// StorageVersionMigrations declares the kind.
+var StorageVersionMigrations = &resource.Def[*v1.StorageVersionMigration]{
+	GVK: v1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
+	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
+}
+
+func validateMigration(m, old *v1.StorageVersionMigration) (errs field.ErrorList) {
+	path, r := field.NewPath("spec", "resource"), m.Spec.Resource
+	if old != nil {
+		errs = append(errs, rule.Frozen(r, old.Spec.Resource, path)...)
+	}
+	if r.Group != "" {
+		errs = append(errs, rule.Format(r.Group, path.Child("group"), rule.Subdomain)...)
+	}
+	return append(errs, rule.NeededFormat(r.Resource, path.Child("resource"), validation.IsDNS1035Label)...)
+}
+
+func validateMigrationStatus(m, old *v1.StorageVersionMigration) field.ErrorList {
+	path := field.NewPath("status")
+	errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
+	if was := old.Status.ResourceVersion; was != "" && was != m.Status.ResourceVersion {
+		errs = append(errs, field.Invalid(path.Child("resourceVersion"), m.Status.ResourceVersion, "field is immutable"))
+	}
+	finished := map[string]bool{}
+	for i, c := range m.Status.Conditions {
+		if c.Status == "True" && (c.Type == "Succeeded" || c.Type == "Failed") {
+			finished[c.Type] = true
+			if len(finished) > 1 {
+				errs = append(errs, field.Invalid(path.Child("conditions").Index(i), c.Type, "Succeeded and Failed are mutually exclusive"))
+			}
+		}
+	}
+	return errs
+}
