@@ -1,0 +1,106 @@
+// Package runtime finds a container runtime for a node, or starts and supervises one of its own: containerd with
+// its own directories, sockets, networks and cgroups, so that several nodes live side by side on one machine,
+// each in a network namespace.
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Config says where a node's runtime lives.
+type Config struct {
+	Socket  string       // of a running CRI runtime to use as it is; "": start containerd
+	Dir     string       // everything that the own containerd keeps: images, state, sockets, networks
+	PodCIDR netip.Prefix // addresses of pods; the zero value: 10.88.0.0/16
+	Log     *slog.Logger
+}
+
+// errNone says that this machine has no runtime, and what to do.
+var errNone = errors.New("no container runtime: install containerd, runc and the CNI plugins (scripts/runtime does on Debian and Ubuntu), " +
+	"or run with --sim-nodes N for simulated nodes")
+
+// Available says whether a runtime can be started here, and if not, why and what to do.
+func Available(cfg Config) error {
+	if cfg.Socket != "" {
+		if _, err := os.Stat(cfg.Socket); err != nil {
+			return fmt.Errorf("use the runtime at %s: %w", cfg.Socket, err)
+		}
+		return nil
+	}
+	if os.Getuid() != 0 {
+		return errors.New("a node runs containers, and that needs root; run with --sim-nodes N for simulated nodes")
+	}
+	for _, program := range []string{"containerd", "runc", "ctr"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s: %w", program, errNone)
+		}
+	}
+	if _, err := cniPlugins(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// cniPlugins is the directory of the network plugins.
+func cniPlugins() (string, error) {
+	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
+		if _, err := os.Stat(filepath.Join(dir, "bridge")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("no CNI plugins in /usr/lib/cni or /opt/cni/bin: %w", errNone)
+}
+
+// A Runtime is a connection to a CRI runtime. Safe for concurrent use.
+type Runtime struct {
+	Containers cri.RuntimeServiceClient
+	Images     cri.ImageServiceClient
+	PauseImage string
+
+	socket string
+	conn   *grpc.ClientConn
+}
+
+// maxMessage bounds one CRI answer; a list of a few thousand containers is a few megabytes.
+const maxMessage = 32 << 20
+
+// Connect opens a connection to the CRI socket and waits until the runtime answers.
+func Connect(ctx context.Context, socket string) (*Runtime, error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}))
+	if err != nil {
+		return nil, fmt.Errorf("connect to the runtime at %s: %w", socket, err)
+	}
+	r := &Runtime{Containers: cri.NewRuntimeServiceClient(conn), Images: cri.NewImageServiceClient(conn), socket: socket, conn: conn}
+	if _, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true)); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask the runtime at %s for its version: %w", socket, err), conn.Close())
+	}
+	return r, nil
+}
+
+// Close closes the connection; containers run on.
+func (r *Runtime) Close() error { return r.conn.Close() }
+
+// Load imports an image archive, so that pods can use it without a registry.
+func Load(ctx context.Context, socket, archive string) error {
+	out, err := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("import %s: %w: %s", archive, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package runtime
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func TestConfigs(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		modern  bool
+		version string
+		has     []string
+	}{
+		{"containerd 1", false, "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1",
+			[]string{"version = 2", "sandbox_image = 'kloop.dev/pause:1'", "restrict_oom_score_adj = true"}},
+		{"containerd 2", true, "containerd github.com/containerd/containerd/v2 v2.4.2 abc",
+			[]string{"version = 4", "sandbox = 'kloop.dev/pause:1'", "address = '/d/run/containerd.sock'"}},
+	} {
+		if got := modern(tt.version); got != tt.modern {
+			t.Errorf("%s: modern = %v", tt.name, got)
+		}
+		conf, err := containerdConfig("/d", "/usr/lib/cni", tt.modern, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.has {
+			if !strings.Contains(string(conf), want) {
+				t.Errorf("%s: the configuration lacks %q", tt.name, want)
+			}
+		}
+	}
+	conf, err := cniConfig("/d", netip.MustParsePrefix("10.99.0.0/24"))
+	if err != nil || !strings.Contains(string(conf), `"subnet": "10.99.0.0/24"`) {
+		t.Errorf("network configuration: %v\n%s", err, conf)
+	}
+}
+
+// TestContainerd runs a real sandbox, in the host's network so that it changes none. It needs root.
+func TestContainerd(t *testing.T) {
+	dir, err := os.MkdirTemp("", "kloop") // short: socket paths have a limit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	cfg := Config{Dir: dir}
+	if err := Available(cfg); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := New(cfg)
+	ready, done := make(chan struct{}), make(chan error, 1)
+	run, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { done <- c.Run(run, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	r, err := Connect(ctx, c.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	runSandbox(t, ctx, r)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func runSandbox(t *testing.T, ctx context.Context, r *Runtime) {
+	t.Helper()
+	sandbox, err := r.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
+		Metadata: &cri.PodSandboxMetadata{Name: "p", Uid: "u", Namespace: "n"}, LogDirectory: t.TempDir(),
+		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+			NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := sandbox.PodSandboxId
+	began := time.Now()
+	if _, err := r.Containers.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("stopped after %v", time.Since(began))
+	if _, err := r.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		t.Error(err)
+	}
+}
