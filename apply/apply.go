@@ -31,6 +31,7 @@ type Write struct {
 type Tracker struct {
 	types  types
 	stocks stocks
+	plans  plans
 }
 
 // NewTracker returns a tracker that knows the built-in types. It does no work: schemas are read at the first
@@ -60,6 +61,10 @@ func (t *Tracker) SetSchema(gvk schema.GroupVersionKind, s *spec.Schema) error {
 func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
+	}
+	if w.Sub != "scale" && t.quickUpdate(&w, old, obj) {
+		KeepTimes(old, obj)
+		return nil
 	}
 	m, err := t.stock(&w)
 	if err != nil {

@@ -65,8 +65,16 @@ func (t *Tracker) stock(w *Write) (*stock, error) {
 	return s, nil
 }
 
+// caught turns a panic of the library, which embedded objects that are no JSON can cause, into an error.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the object can't be read: %v", p)
+	}
+}
+
 // update sets managedFields on obj.
-func (s *stock) update(w *Write, old, obj resource.Object) error {
+func (s *stock) update(w *Write, old, obj resource.Object) (err error) {
+	defer caught(&err)
 	live := old
 	if live == nil {
 		live = s.kind.New(s.gvk)
@@ -86,7 +94,8 @@ func (s *stock) update(w *Write, old, obj resource.Object) error {
 }
 
 // apply merges an applied configuration into old.
-func (s *stock) apply(w *Write, old resource.Object, doc map[string]any, force bool) (resource.Object, error) {
+func (s *stock) apply(w *Write, old resource.Object, doc map[string]any, force bool) (_ resource.Object, err error) {
+	defer caught(&err)
 	live := old
 	if live == nil {
 		live = s.kind.New(s.gvk)

@@ -1,0 +1,180 @@
+package apply
+
+import (
+	"bytes"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// An equal compares two values of a type the way their JSON would compare. Pointers are followed by equalOf.
+type equal func(a, b reflect.Value) bool
+
+// equals remembers the comparisons of types. Recursive types refer to themselves through it.
+var equals sync.Map
+
+// equalOf returns the comparison of a type.
+func equalOf(t reflect.Type) equal {
+	if f, ok := equals.Load(t); ok {
+		return f.(equal)
+	}
+	var f equal
+	var once sync.Once
+	equals.Store(t, equal(func(a, b reflect.Value) bool { // for the time being, and for recursion
+		once.Do(func() { f = makeEqual(t) })
+		return f(a, b)
+	}))
+	made := makeEqual(t)
+	equals.Store(t, made)
+	return made
+}
+
+func makeEqual(t reflect.Type) equal {
+	if f, ok := scalarTypes[t]; ok {
+		return f
+	}
+	if value.TypeReflectEntryOf(t).CanConvertToUnstructured() && t.Kind() != reflect.Pointer {
+		return equalConverted
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		elem := equalOf(t.Elem())
+		return func(a, b reflect.Value) bool {
+			if a.IsNil() || b.IsNil() {
+				return a.IsNil() == b.IsNil()
+			}
+			return elem(a.Elem(), b.Elem())
+		}
+	case reflect.Struct:
+		return equalStruct(t)
+	case reflect.Map:
+		return equalMap(t)
+	case reflect.Slice:
+		return equalSlice(t)
+	case reflect.String:
+		return func(a, b reflect.Value) bool { return a.String() == b.String() }
+	case reflect.Bool:
+		return func(a, b reflect.Value) bool { return a.Bool() == b.Bool() }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return func(a, b reflect.Value) bool { return a.Int() == b.Int() }
+	}
+	return func(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+}
+
+func equalStruct(t reflect.Type) equal {
+	type fieldEqual struct {
+		jsonField
+		eq equal
+	}
+	var list []fieldEqual
+	for _, f := range jsonFields(t, nil) {
+		list = append(list, fieldEqual{f, equalOf(f.t)})
+	}
+	return func(a, b reflect.Value) bool {
+		for i := range list {
+			f := &list[i]
+			x, y := fieldAt(a, f.index), fieldAt(b, f.index)
+			if f.omit != nil {
+				if out := f.omit(x); out != f.omit(y) {
+					return false
+				} else if out {
+					continue
+				}
+			}
+			if !f.eq(x, y) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func equalMap(t reflect.Type) equal {
+	elem := equalOf(t.Elem())
+	return func(a, b reflect.Value) bool {
+		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+			return false
+		}
+		for it := a.MapRange(); it.Next(); {
+			other := b.MapIndex(it.Key())
+			if !other.IsValid() || !elem(it.Value(), other) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func equalSlice(t reflect.Type) equal {
+	if t.Elem().Kind() == reflect.Uint8 {
+		return func(a, b reflect.Value) bool {
+			return a.IsNil() == b.IsNil() && bytes.Equal(a.Bytes(), b.Bytes())
+		}
+	}
+	elem := equalOf(t.Elem())
+	return func(a, b reflect.Value) bool {
+		if a.IsNil() != b.IsNil() || a.Len() != b.Len() {
+			return false
+		}
+		for i := range a.Len() {
+			if !elem(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// equalConverted compares by what the values write.
+func equalConverted(a, b reflect.Value) bool {
+	e := value.TypeReflectEntryOf(a.Type())
+	x, err := e.ToUnstructured(addressable(a))
+	y, err2 := e.ToUnstructured(addressable(b))
+	return err == nil && err2 == nil && value.Equals(value.NewValueInterface(x), value.NewValueInterface(y))
+}
+
+// addressable makes methods of pointers callable.
+func addressable(v reflect.Value) reflect.Value {
+	if v.CanAddr() {
+		return v
+	}
+	p := reflect.New(v.Type()).Elem()
+	p.Set(v)
+	return p
+}
+
+func equalTime(a, b reflect.Value) bool {
+	x, y := a.Interface().(metav1.Time), b.Interface().(metav1.Time)
+	return x.IsZero() == y.IsZero() && x.Unix() == y.Unix()
+}
+
+func equalMicroTime(a, b reflect.Value) bool {
+	x, y := a.Interface().(metav1.MicroTime), b.Interface().(metav1.MicroTime)
+	return x.IsZero() == y.IsZero() && x.Truncate(time.Microsecond).Equal(y.Truncate(time.Microsecond))
+}
+
+func equalQuantity(a, b reflect.Value) bool {
+	x, y := a.Interface().(resource.Quantity), b.Interface().(resource.Quantity)
+	return x == y || x.String() == y.String()
+}
+
+func equalIntOrString(a, b reflect.Value) bool {
+	x, y := a.Interface().(intstr.IntOrString), b.Interface().(intstr.IntOrString)
+	if x.Type != y.Type {
+		return false
+	}
+	return x.Type == intstr.Int && x.IntVal == y.IntVal || x.Type == intstr.String && x.StrVal == y.StrVal
+}
+
+// fieldAt is FieldByIndex for the common short paths.
+func fieldAt(v reflect.Value, index []int) reflect.Value {
+	for _, i := range index {
+		v = v.Field(i)
+	}
+	return v
+}

@@ -1,0 +1,312 @@
+package apply
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gvks "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// A node is the plan for one Go type in one place of the schema: what to do with its fields, worked out once.
+type node struct {
+	op     op
+	eq     equal
+	fields []fieldNode // of a struct, by name
+	elem   *node       // of maps and lists
+	keys   []keyNode   // of keyed lists, by name
+}
+
+// An op says how a value is owned.
+type op uint8
+
+const (
+	opLeaf    op = iota // as a whole: a scalar or an atom
+	opStruct            // field by field
+	opMap               // key by key
+	opSet               // a list of scalars, value by value
+	opKeyed             // a list of structs, by their keys
+	opUnknown           // the library knows
+)
+
+// A fieldNode is a field of a struct.
+type fieldNode struct {
+	name  string
+	text  string // as a step: f:name
+	index []int
+	omit  func(reflect.Value) bool // nil: never left out
+	node  *node
+}
+
+// A keyNode is a field that identifies the items of a list.
+type keyNode struct {
+	name  string
+	field *fieldNode
+	def   string // when the field is left out
+	isDef bool
+}
+
+// plans remembers the plan of each Go type of a kind.
+type plans struct{ m sync.Map }
+
+type planKey struct {
+	t   reflect.Type
+	gvk gvks.GroupVersionKind
+}
+
+// of returns the plan for objects of the type.
+func (p *plans) of(t reflect.Type, gvk gvks.GroupVersionKind, known typed.ParseableType) *node {
+	k := planKey{t, gvk}
+	if n, ok := p.m.Load(k); ok {
+		return n.(*node)
+	}
+	c := compiler{schema: known.Schema, done: map[compiled]*node{}}
+	n := c.node(t, known.TypeRef)
+	c.skipMeta(n)
+	got, _ := p.m.LoadOrStore(k, n)
+	return got.(*node)
+}
+
+type compiled struct {
+	t    reflect.Type
+	name string // of the schema
+	rel  schema.ElementRelationship
+}
+
+type compiler struct {
+	schema *schema.Schema
+	done   map[compiled]*node
+}
+
+// ours are the fields that nobody owns.
+var ours = []string{"apiVersion", "kind"}
+var oursMeta = []string{"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion"}
+
+// skipMeta takes the fields that nobody owns out of a plan.
+func (c *compiler) skipMeta(n *node) {
+	if n.op != opStruct {
+		return
+	}
+	n.fields = slices.DeleteFunc(slices.Clone(n.fields), func(f fieldNode) bool { return slices.Contains(ours, f.name) })
+	for i := range n.fields {
+		if f := &n.fields[i]; f.name == "metadata" && f.node.op == opStruct {
+			meta := *f.node
+			meta.eq = func(_, _ reflect.Value) bool { return true } // nobody owns it as a whole
+			meta.fields = slices.DeleteFunc(slices.Clone(meta.fields), func(f fieldNode) bool { return slices.Contains(oursMeta, f.name) })
+			f.node = &meta
+		}
+	}
+}
+
+// node plans a type. Types may be recursive.
+func (c *compiler) node(t reflect.Type, tr schema.TypeRef) *node {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if eq, ok := scalarTypes[t]; ok {
+		return &node{op: opLeaf, eq: eq}
+	}
+	if value.TypeReflectEntryOf(t).CanConvertToUnstructured() { // it may write anything
+		return &node{op: opUnknown, eq: equalOf(t)}
+	}
+	id := compiled{t: t}
+	if tr.NamedType != nil {
+		id.name = *tr.NamedType
+		if tr.ElementRelationship != nil {
+			id.rel = *tr.ElementRelationship
+		}
+		if n := c.done[id]; n != nil {
+			return n
+		}
+	}
+	n := &node{eq: equalOf(t)}
+	if id.name != "" {
+		c.done[id] = n
+	}
+	atom, ok := c.schema.Resolve(tr)
+	if !ok {
+		n.op = opUnknown
+		return n
+	}
+	c.fill(n, t, atom)
+	return n
+}
+
+func (c *compiler) fill(n *node, t reflect.Type, atom schema.Atom) {
+	n.op = opUnknown
+	switch t.Kind() {
+	case reflect.Struct:
+		if atom.Map == nil {
+			return
+		}
+		if n.op = opLeaf; atom.Map.ElementRelationship != schema.Atomic {
+			n.op, n.fields = opStruct, c.fields(t, atom.Map)
+		}
+	case reflect.Map:
+		if atom.Map == nil || t.Key().Kind() != reflect.String {
+			return
+		}
+		if n.op = opLeaf; atom.Map.ElementRelationship != schema.Atomic {
+			n.op, n.elem = opMap, c.node(t.Elem(), atom.Map.ElementType)
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			n.op = opLeaf
+		} else if atom.List != nil {
+			c.list(n, t, atom.List)
+		}
+	case reflect.String, reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Float32, reflect.Float64:
+		if atom.Scalar != nil {
+			n.op = opLeaf
+		}
+	}
+}
+
+func (c *compiler) list(n *node, t reflect.Type, l *schema.List) {
+	if l.ElementRelationship != schema.Associative {
+		n.op = opLeaf
+		return
+	}
+	n.elem = c.node(t.Elem(), l.ElementType)
+	if len(l.Keys) == 0 {
+		if n.elem.op == opLeaf && isScalarKind(t.Elem()) {
+			n.op = opSet
+		}
+		return
+	}
+	atom, ok := c.schema.Resolve(l.ElementType)
+	if !ok || atom.Map == nil || n.elem.op != opStruct {
+		return
+	}
+	for _, name := range slices.Sorted(slices.Values(l.Keys)) {
+		k := keyNode{name: name}
+		for i := range n.elem.fields {
+			if n.elem.fields[i].name == name {
+				k.field = &n.elem.fields[i]
+			}
+		}
+		if k.field == nil || k.field.node.op != opLeaf {
+			return
+		}
+		if sf, ok := atom.Map.FindField(name); ok && sf.Default != nil {
+			if k.def, k.isDef = sf.Default.(string); !k.isDef || !isPlain(k.def) {
+				return
+			}
+		}
+		n.keys = append(n.keys, k)
+	}
+	n.op = opKeyed
+}
+
+func isScalarKind(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String, reflect.Int32, reflect.Int64:
+		return true
+	}
+	return false
+}
+
+// fields plans the fields of a struct, those of embedded structs among them.
+func (c *compiler) fields(t reflect.Type, m *schema.Map) (list []fieldNode) {
+	for _, f := range jsonFields(t, nil) {
+		tr := m.ElementType
+		if sf, ok := m.FindField(f.name); ok {
+			tr = sf.Type
+		}
+		list = append(list, fieldNode{name: f.name, text: "f:" + f.name, index: f.index, omit: f.omit, node: c.node(f.t, tr)})
+	}
+	return list
+}
+
+// A jsonField is a field as JSON sees it.
+type jsonField struct {
+	name  string
+	t     reflect.Type
+	index []int
+	omit  func(reflect.Value) bool
+}
+
+// jsonFields returns the fields of a struct by name.
+func jsonFields(t reflect.Type, at []int) (list []jsonField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag := f.Tag.Get("json")
+		if tag == "-" || f.PkgPath != "" && !f.Anonymous {
+			continue
+		}
+		name, opts, _ := strings.Cut(tag, ",")
+		index := append(slices.Clone(at), i)
+		if f.Anonymous && name == "" {
+			if f.Type.Kind() == reflect.Struct {
+				list = append(list, jsonFields(f.Type, index)...)
+			}
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		list = append(list, jsonField{name, f.Type, index, omitter(f.Type, strings.Split(opts, ","))})
+	}
+	slices.SortFunc(list, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
+	return list
+}
+
+// omitter tells when a field is left out of JSON.
+func omitter(t reflect.Type, opts []string) func(reflect.Value) bool {
+	var zero func(reflect.Value) bool
+	if slices.Contains(opts, "omitzero") {
+		zero = value.OmitZeroFunc(t)
+	}
+	if !slices.Contains(opts, "omitempty") {
+		return zero
+	}
+	empty := emptier(t)
+	if zero == nil {
+		return empty
+	}
+	if empty == nil {
+		return zero
+	}
+	return func(v reflect.Value) bool { return empty(v) || zero(v) }
+}
+
+func emptier(t reflect.Type) func(reflect.Value) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return reflect.Value.IsNil
+	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
+		return func(v reflect.Value) bool { return v.Len() == 0 }
+	case reflect.Struct:
+		return nil
+	}
+	return reflect.Value.IsZero
+}
+
+// scalarTypes are types that write themselves as a scalar, and when two are equal.
+var scalarTypes = map[reflect.Type]equal{
+	reflect.TypeFor[metav1.Time]():        equalTime,
+	reflect.TypeFor[metav1.MicroTime]():   equalMicroTime,
+	reflect.TypeFor[metav1.Duration]():    func(a, b reflect.Value) bool { return a.Interface() == b.Interface() },
+	reflect.TypeFor[resource.Quantity]():  equalQuantity,
+	reflect.TypeFor[intstr.IntOrString](): equalIntOrString,
+}
+
+// zeroers are the types among them whose zero value is null.
+var zeroers = map[reflect.Type]func(reflect.Value) bool{
+	reflect.TypeFor[metav1.Time](): func(v reflect.Value) bool {
+		t := v.Interface().(metav1.Time)
+		return t.IsZero()
+	},
+	reflect.TypeFor[metav1.MicroTime](): func(v reflect.Value) bool {
+		t := v.Interface().(metav1.MicroTime)
+		return t.IsZero()
+	},
+}

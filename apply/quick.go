@@ -1,0 +1,190 @@
+package apply
+
+import (
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// maxUpdaters is how many managers may have updated an object before the oldest are merged.
+const maxUpdaters = 10
+
+// quickUpdate does what stock.update does, 10 to 50 times as fast, for the objects and books that it knows: those
+// of built-in types whose owners all speak the same version. It returns false, having changed nothing, when
+// it does not: the library decides then. A test holds the two together.
+func (t *Tracker) quickUpdate(w *Write, old, obj resource.Object) bool {
+	plan := t.planOf(w, old, obj)
+	if plan == nil {
+		return false
+	}
+	list, ok := startingFields(w, old, obj)
+	if !ok || !wellKept(w, list) {
+		return false
+	}
+	if len(list) == 0 && old != nil && old.GetUID() != "" {
+		obj.SetManagedFields(nil) // an object without books stays without
+		return true
+	}
+	live := old
+	if live == nil {
+		live = w.Kind.New(w.GVK)
+	}
+	var walk walk
+	_, diff := walk.diff(plan, reflect.ValueOf(live), reflect.ValueOf(obj))
+	if walk.lost {
+		return false
+	}
+	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
+		diff = diff.without(resetSteps(p))
+	}
+	if out, ok := rebook(w, plan, list, diff); ok {
+		obj.SetManagedFields(out)
+		return true
+	}
+	return false
+}
+
+// planOf returns the plan for the objects, or nil if they are not for the quick way.
+func (t *Tracker) planOf(w *Write, old, obj resource.Object) *node {
+	i := w.Kind.Info()
+	typ := reflect.TypeOf(obj)
+	if i.Custom || partOwns[i.Plural+"/"+w.Sub] != nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct ||
+		old != nil && reflect.TypeOf(old) != typ {
+		return nil
+	}
+	known := t.types.of(w.GVK)
+	if known.Schema == typed.DeducedParseableType.Schema {
+		return nil
+	}
+	plan := t.plans.of(typ.Elem(), w.GVK, known)
+	if plan.op != opStruct {
+		return nil
+	}
+	return plan
+}
+
+// startingFields are the books before the write: those of old, unless the client sent others.
+func startingFields(w *Write, old, obj resource.Object) (list []metav1.ManagedFieldsEntry, ok bool) {
+	given := obj.GetManagedFields()
+	if old != nil {
+		list = old.GetManagedFields()
+	}
+	switch {
+	case w.Sub != "" || given == nil:
+		return list, true
+	case len(given) == 0 || len(given) == 1 && reflect.DeepEqual(given[0], metav1.ManagedFieldsEntry{}):
+		return nil, true
+	}
+	return list, len(list) == len(given) && sameOwners(list, given) && sameTimes(list, given)
+}
+
+// wellKept says whether the entries are valid, of the writer's version and each of another owner.
+func wellKept(w *Write, list []metav1.ManagedFieldsEntry) bool {
+	gv := w.GVK.GroupVersion().String()
+	for i := range list {
+		e := &list[i]
+		if e.APIVersion != gv || e.FieldsType != "FieldsV1" || e.FieldsV1 == nil ||
+			e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate {
+			return false
+		}
+		for j := range i {
+			if sameOwner(e, &list[j]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
+}
+
+// rebook moves what differs to the writer. ok is false when the library has to do it.
+func rebook(w *Write, plan *node, list []metav1.ManagedFieldsEntry, diff set) (out []metav1.ManagedFieldsEntry, ok bool) {
+	gained := diff.only(changes)
+	self := metav1.ManagedFieldsEntry{Manager: w.Manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: w.Sub,
+		APIVersion: w.GVK.GroupVersion().String(), FieldsType: "FieldsV1"}
+	if self.Manager == "" {
+		self.Manager = "unknown"
+	}
+	updaters := 0
+	out = make([]metav1.ManagedFieldsEntry, 0, len(list)+1)
+	for i := range list {
+		e := list[i]
+		had, ok := parseSet(rawFields(&e))
+		if !ok || !fits(had, plan) {
+			return nil, false
+		}
+		left, same := had.minus(diff, changes|removed)
+		if sameOwner(&e, &self) && len(gained) > 0 {
+			gained = left.union(gained)
+			continue // it comes back below, with a new time
+		}
+		if len(left) == 0 {
+			continue
+		}
+		if !same {
+			e.FieldsV1 = fieldsOf(left)
+		}
+		if out = append(out, e); e.Operation == metav1.ManagedFieldsOperationUpdate {
+			updaters++
+		}
+	}
+	if len(gained) > 0 {
+		now := stamp(w.Now)
+		self.Time, self.FieldsV1 = &now, fieldsOf(gained)
+		out, updaters = append(out, self), updaters+1
+	}
+	if updaters > maxUpdaters {
+		return nil, false
+	}
+	if len(out) == 0 {
+		return nil, true
+	}
+	order(out)
+	return out, true
+}
+
+func fieldsOf(s set) *metav1.FieldsV1 {
+	f := &metav1.FieldsV1{}
+	f.SetRawBytes(s.appendJSON(make([]byte, 0, 512)))
+	return f
+}
+
+// fits says whether a set speaks of places that the plan has, and looks into none that are owned as a whole now.
+func fits(s set, n *node) bool {
+	at := 0
+	for i := range s {
+		child := n.elem
+		if n.op == opStruct {
+			for at < len(n.fields) && n.fields[at].text != s[i].step.text {
+				at++
+			}
+			if at == len(n.fields) {
+				return false
+			}
+			child = n.fields[at].node
+		}
+		if child == nil || (s[i].step.text[0] == 'k') != (n.op == opKeyed) || (s[i].step.text[0] == 'v') != (n.op == opSet) {
+			return false
+		}
+		if len(s[i].sub) > 0 && !fits(s[i].sub, child) {
+			return false
+		}
+	}
+	return true
+}
+
+// resetSteps turns a path of names into steps.
+func resetSteps(path string) []string {
+	parts := strings.Split(path, ".")
+	for i := range parts {
+		parts[i] = "f:" + parts[i]
+	}
+	return parts
+}

@@ -1,0 +1,395 @@
+package apply
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+)
+
+// A set is a set of field paths as a tree, in the order in which upstream writes it. Sets are never changed
+// once they are made, so they share their parts.
+type set []item
+
+// An item is one step of paths.
+type item struct {
+	step   step
+	marked bits // what ends here
+	sub    set
+}
+
+// bits say what a path is a member of. A plain set uses only the first; a difference has three.
+type bits uint8
+
+const (
+	member  bits = 1 << iota // of the set; or: it is new
+	changed                  // in both objects, with another value
+	removed
+	changes = member | changed
+)
+
+// A step is one path element. The text is as it stands in FieldsV1, without quotes but with escapes: f:name,
+// k:{\"name\":\"c\"} or v:\"x\".
+type step struct {
+	text string
+	keys []key // of k: and v:, for the order
+}
+
+// A key is one field of a list item that identifies it, or the item itself.
+type key struct {
+	name string
+	val  scalar
+}
+
+// A scalar is a value of a key. Numbers order before strings, strings before booleans.
+type scalar struct {
+	kind scalarKind
+	n    int64
+	s    string
+}
+
+type scalarKind uint8
+
+const (
+	number scalarKind = iota
+	str
+	boolean
+)
+
+func (a scalar) compare(b scalar) int {
+	if c := cmp.Compare(a.kind, b.kind); c != 0 {
+		return c
+	}
+	if a.kind == str {
+		return strings.Compare(a.s, b.s)
+	}
+	return cmp.Compare(a.n, b.n)
+}
+
+func compareKeys(a, b []key) int {
+	for i := range min(len(a), len(b)) {
+		if c := strings.Compare(a[i].name, b[i].name); c != 0 {
+			return c
+		}
+		if c := a[i].val.compare(b[i].val); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func (s *step) compare(o *step) int {
+	if s.text[0] != o.text[0] { // f before k before v is the order of the alphabet too
+		return cmp.Compare(s.text[0], o.text[0])
+	}
+	if s.text[0] == 'f' {
+		return strings.Compare(s.text, o.text)
+	}
+	return compareKeys(s.keys, o.keys)
+}
+
+// minus returns s without the members that d marks with any of the bits. When nothing is taken away the result
+// is s itself and same is true.
+func (s set) minus(d set, with bits) (out set, same bool) {
+	copied := false
+	i, j := 0, 0
+	for i < len(s) {
+		c := -1
+		if j < len(d) {
+			c = s[i].step.compare(&d[j].step)
+		}
+		if c > 0 {
+			j++
+			continue
+		}
+		it, keep := s[i], true
+		if c == 0 {
+			sub, subSame := it.sub.minus(d[j].sub, with)
+			hit := it.marked != 0 && d[j].marked&with != 0
+			if hit || !subSame {
+				if !copied {
+					out, copied = append(make(set, 0, len(s)), s[:i]...), true
+				}
+				it.sub = sub
+				if hit {
+					it.marked = 0
+				}
+				keep = it.marked != 0 || len(it.sub) > 0
+			}
+			j++
+		}
+		if copied && keep {
+			out = append(out, it)
+		}
+		i++
+	}
+	if !copied {
+		return s, true
+	}
+	return out, false
+}
+
+// union returns the members of both.
+func (s set) union(o set) set {
+	if len(s) == 0 {
+		return o
+	}
+	if len(o) == 0 {
+		return s
+	}
+	out := make(set, 0, len(s)+len(o))
+	i, j := 0, 0
+	for i < len(s) && j < len(o) {
+		switch c := s[i].step.compare(&o[j].step); {
+		case c < 0:
+			out = append(out, s[i])
+			i++
+		case c > 0:
+			out = append(out, o[j])
+			j++
+		default:
+			out = append(out, item{s[i].step, s[i].marked | o[j].marked, s[i].sub.union(o[j].sub)})
+			i++
+			j++
+		}
+	}
+	return append(append(out, s[i:]...), o[j:]...)
+}
+
+// only returns what d marks with any of the bits, as a plain set.
+func (s set) only(with bits) set {
+	plain := true
+	for i := range s {
+		if s[i].marked&^member != 0 || len(s[i].sub) > 0 {
+			plain = false
+			break
+		}
+	}
+	if plain && with&member != 0 {
+		return s
+	}
+	out := make(set, 0, len(s))
+	for i := range s {
+		sub := s[i].sub.only(with)
+		if s[i].marked&with != 0 {
+			out = append(out, item{s[i].step, member, sub})
+		} else if len(sub) > 0 {
+			out = append(out, item{s[i].step, 0, sub})
+		}
+	}
+	return out
+}
+
+// without drops a path with all below it.
+func (s set) without(path []string) set {
+	for i := range s {
+		if s[i].step.text != path[0] {
+			continue
+		}
+		out := append(make(set, 0, len(s)), s[:i]...)
+		if len(path) > 1 {
+			it := s[i]
+			it.sub = it.sub.without(path[1:])
+			if it.marked != 0 || len(it.sub) > 0 {
+				out = append(out, it)
+			}
+		}
+		return append(out, s[i+1:]...)
+	}
+	return s
+}
+
+// appendJSON writes the set as FieldsV1.
+func (s set) appendJSON(b []byte) []byte {
+	b = append(b, '{')
+	return append(s.appendItems(b), '}')
+}
+
+func (s set) appendItems(b []byte) []byte {
+	for i := range s {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), s[i].step.text...), '"', ':', '{')
+		if len(s[i].sub) > 0 {
+			if s[i].marked != 0 {
+				b = append(b, `".":{},`...)
+			}
+			b = s[i].sub.appendItems(b)
+		}
+		b = append(b, '}')
+	}
+	return b
+}
+
+// parseSet reads what appendJSON writes. ok is false for anything else that FieldsV1 may be: another order,
+// spaces, escapes in names.
+func parseSet(b []byte) (s set, ok bool) {
+	p := parser{text: string(b)}
+	if !p.take("{") {
+		return nil, false
+	}
+	s, ok = p.items(0)
+	return s, ok && p.at == len(p.text)
+}
+
+type parser struct {
+	text string
+	at   int
+}
+
+func (p *parser) take(s string) bool {
+	if strings.HasPrefix(p.text[p.at:], s) {
+		p.at += len(s)
+		return true
+	}
+	return false
+}
+
+// maxDepth bounds the recursion; no type nests as deep.
+const maxDepth = 100
+
+// items reads up to the closing brace.
+func (p *parser) items(depth int) (s set, ok bool) {
+	if p.take("}") {
+		return nil, true
+	}
+	for depth < maxDepth {
+		var it item
+		if it.step, ok = p.step(); !ok || !p.take(":{") {
+			return nil, false
+		}
+		if len(s) > 0 && s[len(s)-1].step.compare(&it.step) >= 0 {
+			return nil, false
+		}
+		if p.take(`".":{},`) {
+			it.marked = member
+		}
+		if it.sub, ok = p.items(depth + 1); !ok || it.marked != 0 && it.sub == nil {
+			return nil, false
+		}
+		if it.sub == nil {
+			it.marked = member
+		}
+		s = append(s, it)
+		if p.take("}") {
+			return s, true
+		}
+		if !p.take(",") {
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+func (p *parser) step() (s step, ok bool) {
+	if !p.take(`"`) {
+		return s, false
+	}
+	rest := p.text[p.at:]
+	if strings.HasPrefix(rest, "f:") {
+		end := strings.IndexByte(rest, '"')
+		if end < 0 || strings.IndexByte(rest[:end], '\\') >= 0 {
+			return s, false
+		}
+		p.at += end + 1
+		return step{text: rest[:end]}, true
+	}
+	end := 0
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		if rest[end] == '\\' {
+			end++
+		}
+	}
+	if end >= len(rest) || len(rest) < 2 {
+		return s, false
+	}
+	s.text = rest[:end]
+	p.at += end + 1
+	switch s.text[:min(2, len(s.text))] {
+	case "k:":
+		s.keys, ok = parseKeys(s.text[2:])
+	case "v:":
+		var v scalar
+		v, rest, ok = parseScalar(s.text[2:])
+		s.keys, ok = []key{{val: v}}, ok && rest == ""
+	}
+	return s, ok
+}
+
+// parseKeys reads {\"name\":\"c\"}.
+func parseKeys(t string) (keys []key, ok bool) {
+	if t, ok = strings.CutPrefix(t, "{"); !ok {
+		return nil, false
+	}
+	for {
+		var k key
+		if t, ok = strings.CutPrefix(t, `\"`); !ok {
+			return nil, false
+		}
+		if k.name, t, ok = strings.Cut(t, `\":`); !ok || strings.IndexByte(k.name, '\\') >= 0 {
+			return nil, false
+		}
+		if k.val, t, ok = parseScalar(t); !ok {
+			return nil, false
+		}
+		keys = append(keys, k)
+		if t == "}" {
+			return keys, true
+		}
+		if t, ok = strings.CutPrefix(t, ","); !ok {
+			return nil, false
+		}
+	}
+}
+
+// parseScalar reads a number, a boolean or a string without escapes.
+func parseScalar(t string) (v scalar, rest string, ok bool) {
+	if after, ok := strings.CutPrefix(t, `\"`); ok {
+		v.kind = str
+		v.s, rest, ok = strings.Cut(after, `\"`)
+		return v, rest, ok && strings.IndexByte(v.s, '\\') < 0
+	}
+	end := strings.IndexAny(t, ",}")
+	if end < 0 {
+		end = len(t)
+	}
+	word := t[:end]
+	switch word {
+	case "true", "false":
+		v.kind = boolean
+		if word == "true" {
+			v.n = 1
+		}
+		return v, t[end:], true
+	}
+	v.n, ok = parseInt(word)
+	return v, t[end:], ok
+}
+
+// parseInt accepts an integer in its shortest form.
+func parseInt(s string) (n int64, ok bool) {
+	digits := strings.TrimPrefix(s, "-")
+	if digits == "" || len(digits) > 18 || digits[0] == '0' && s != "0" {
+		return 0, false
+	}
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(digits[i]-'0')
+	}
+	if len(digits) < len(s) {
+		n = -n
+	}
+	return n, true
+}
+
+// isPlain says whether a string stands in FieldsV1 as it is, even inside a key.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || bytes.IndexByte([]byte(`"\<>&`), c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
