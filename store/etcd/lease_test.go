@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kloop-dev/kloop/store"
 )
 
 func TestLeasesAreShared(t *testing.T) {
@@ -109,4 +111,21 @@ func counted() (*leases, map[clientv3.LeaseID]time.Duration) {
 		granted[id] = ttl
 		return id, nil
 	}}, granted
+}
+
+// A key whose shared lease was taken away gets a new one.
+func TestWriteAfterLeaseIsGone(t *testing.T) {
+	s := openWith(t, Config{Dir: t.TempDir()})
+	write(t, s, store.Write{Key: "/e/1", Value: []byte("x"), TTL: time.Hour})
+	leases, err := s.client.Leases(t.Context())
+	if err != nil || len(leases.Leases) != 1 {
+		t.Fatalf("leases %v, %v", leases, err)
+	}
+	if _, err := s.client.Revoke(t.Context(), leases.Leases[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, store.Write{Key: "/e/2", Value: []byte("x"), TTL: time.Hour})
+	if page, err := s.List(t.Context(), "/e/", "", 0, 0); err != nil || len(page.KVs) != 1 {
+		t.Errorf("%d keys, %v", len(page.KVs), err)
+	}
 }

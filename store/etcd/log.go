@@ -36,6 +36,7 @@ var harmless = []string{
 	"Failed to detect storage schema",  // of a database that is new, and
 	"Failed to detect schema version",  // of a database that is new, and
 	"failed to update storage version", // tried again later
+	"failed to publish local member",   // before the log was replayed; tried again
 }
 
 func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {

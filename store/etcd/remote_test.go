@@ -13,7 +13,7 @@ import (
 
 // The same suite over the network, against etcd as it comes.
 func TestRemote(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return dial(t, etcd.Serve(t)) })
+	storetest.Run(t, func(t *testing.T) store.Store { return dial(t, etcd.Upstream(t, t.TempDir())) })
 }
 
 func TestDialNobody(t *testing.T) {

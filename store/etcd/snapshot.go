@@ -26,6 +26,8 @@ func (s *Store) Snapshot(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := context.WithCancel(ctx) // ends the server's part when w fails
+	defer cancel()
 	r, err := s.client.Snapshot(ctx)
 	if err != nil {
 		return s.explain(ctx, "take a snapshot", err)

@@ -3,18 +3,14 @@ package etcd
 import (
 	"errors"
 	"log/slog"
-	"net/url"
 	"testing"
-	"time"
-
-	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/kloop-dev/kloop/store"
 )
 
 // Servers that share a cluster take turns: of two, only one compacts in each round.
 func TestServersTakeTurns(t *testing.T) {
-	endpoint := Serve(t)
+	endpoint := upstream(t, t.TempDir())
 	var servers []*compaction
 	for range 2 {
 		s, err := Dial(t.Context(), Remote{Endpoints: []string{endpoint}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -50,27 +46,4 @@ func TestServersTakeTurns(t *testing.T) {
 	if _, err := servers[0].store.List(t.Context(), "/registry/", "", 0, old); !errors.Is(err, store.ErrCompacted) {
 		t.Errorf("history after all rounds: %v", err)
 	}
-}
-
-// Serve runs an etcd server that listens on the loopback.
-func Serve(t *testing.T) string {
-	t.Helper()
-	c := embed.NewConfig()
-	c.Dir = t.TempDir()
-	c.LogLevel = "error"
-	c.TickMs, c.ElectionMs = 10, 50
-	c.UnsafeNoFsync = true
-	c.ListenPeerUrls = nil
-	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	e, err := embed.StartEtcd(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-time.After(30 * time.Second):
-		t.Fatal("etcd does not start")
-	}
-	return "http://" + e.Clients[0].Addr().String()
 }

@@ -1,0 +1,4 @@
+package etcd
+
+// Upstream is for the black-box tests.
+var Upstream = upstream
