@@ -100,6 +100,9 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
+	if t.appliesNothing(&w, old, doc) {
+		return resource.Clone(old), nil
+	}
 	m, err := t.stock(&w)
 	if err != nil {
 		return nil, internal(err)

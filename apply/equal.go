@@ -148,23 +148,32 @@ func addressable(v reflect.Value) reflect.Value {
 	return p
 }
 
+// at returns the value as its Go type, without a copy on the heap where that can be had.
+func at[T any](v reflect.Value) *T {
+	if v.CanAddr() {
+		return v.Addr().Interface().(*T)
+	}
+	t := v.Interface().(T)
+	return &t
+}
+
 func equalTime(a, b reflect.Value) bool {
-	x, y := a.Interface().(metav1.Time), b.Interface().(metav1.Time)
+	x, y := at[metav1.Time](a), at[metav1.Time](b)
 	return x.IsZero() == y.IsZero() && x.Unix() == y.Unix()
 }
 
 func equalMicroTime(a, b reflect.Value) bool {
-	x, y := a.Interface().(metav1.MicroTime), b.Interface().(metav1.MicroTime)
+	x, y := at[metav1.MicroTime](a), at[metav1.MicroTime](b)
 	return x.IsZero() == y.IsZero() && x.Truncate(time.Microsecond).Equal(y.Truncate(time.Microsecond))
 }
 
 func equalQuantity(a, b reflect.Value) bool {
-	x, y := a.Interface().(resource.Quantity), b.Interface().(resource.Quantity)
+	x, y := *at[resource.Quantity](a), *at[resource.Quantity](b) // copies: String remembers what it made
 	return x == y || x.String() == y.String()
 }
 
 func equalIntOrString(a, b reflect.Value) bool {
-	x, y := a.Interface().(intstr.IntOrString), b.Interface().(intstr.IntOrString)
+	x, y := at[intstr.IntOrString](a), at[intstr.IntOrString](b)
 	if x.Type != y.Type {
 		return false
 	}

@@ -48,8 +48,9 @@ type fieldNode struct {
 // A keyNode is a field that identifies the items of a list.
 type keyNode struct {
 	name  string
-	field *fieldNode
-	def   string // when the field is left out
+	index []int
+	omit  func(reflect.Value) bool
+	def   scalar // when the field is left out
 	isDef bool
 }
 
@@ -182,28 +183,41 @@ func (c *compiler) list(n *node, t reflect.Type, l *schema.List) {
 		}
 		return
 	}
-	atom, ok := c.schema.Resolve(l.ElementType)
-	if !ok || atom.Map == nil || n.elem.op != opStruct {
+	if n.elem.op != opStruct && n.elem.op != opLeaf {
 		return
 	}
-	for _, name := range slices.Sorted(slices.Values(l.Keys)) {
-		k := keyNode{name: name}
-		for i := range n.elem.fields {
-			if n.elem.fields[i].name == name {
-				k.field = &n.elem.fields[i]
-			}
-		}
-		if k.field == nil || k.field.node.op != opLeaf {
-			return
-		}
-		if sf, ok := atom.Map.FindField(name); ok && sf.Default != nil {
-			if k.def, k.isDef = sf.Default.(string); !k.isDef || !isPlain(k.def) {
-				return
-			}
-		}
-		n.keys = append(n.keys, k)
+	if n.keys = c.keys(t.Elem(), l); n.keys != nil {
+		n.op = opKeyed
 	}
-	n.op = opKeyed
+}
+
+// keys plans what identifies the items of a list; nil is more than a walk can tell.
+func (c *compiler) keys(t reflect.Type, l *schema.List) (keys []keyNode) {
+	atom, ok := c.schema.Resolve(l.ElementType)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if !ok || atom.Map == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	fields := jsonFields(t, nil)
+	for _, name := range slices.Sorted(slices.Values(l.Keys)) {
+		at := slices.IndexFunc(fields, func(f jsonField) bool { return f.name == name })
+		sf, ok := atom.Map.FindField(name)
+		if at < 0 || !ok {
+			return nil
+		}
+		k := keyNode{name: name, index: fields[at].index, omit: fields[at].omit}
+		if k.omit != nil && sf.Default != nil {
+			var text string
+			if text, k.isDef = sf.Default.(string); !k.isDef || !isPlain(text) {
+				return nil
+			}
+			k.def = scalar{kind: str, s: text}
+		}
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 func isScalarKind(t reflect.Type) bool {
@@ -301,12 +315,6 @@ var scalarTypes = map[reflect.Type]equal{
 
 // zeroers are the types among them whose zero value is null.
 var zeroers = map[reflect.Type]func(reflect.Value) bool{
-	reflect.TypeFor[metav1.Time](): func(v reflect.Value) bool {
-		t := v.Interface().(metav1.Time)
-		return t.IsZero()
-	},
-	reflect.TypeFor[metav1.MicroTime](): func(v reflect.Value) bool {
-		t := v.Interface().(metav1.MicroTime)
-		return t.IsZero()
-	},
+	reflect.TypeFor[metav1.Time]():      func(v reflect.Value) bool { return at[metav1.Time](v).IsZero() },
+	reflect.TypeFor[metav1.MicroTime](): func(v reflect.Value) bool { return at[metav1.MicroTime](v).IsZero() },
 }

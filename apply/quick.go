@@ -2,6 +2,7 @@ package apply
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,10 @@ func (t *Tracker) quickUpdate(w *Write, old, obj resource.Object) bool {
 	}
 	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
 		diff = diff.without(resetSteps(p))
+	}
+	if len(diff) == 0 {
+		obj.SetManagedFields(slices.Clone(list))
+		return true
 	}
 	if out, ok := rebook(w, plan, list, diff); ok {
 		obj.SetManagedFields(out)

@@ -29,6 +29,9 @@ func (w *walk) diff(n *node, l, r reflect.Value) (marked bits, sub set) {
 	if isEmpty(n, l) && isEmpty(n, r) { // nothing to look into, but null and empty are not the same
 		return leaf(n, l, r), nil
 	}
+	if n.op != opStruct && l.IsValid() && r.IsValid() && n.eq(l, r) {
+		return 0, nil // the common case, without keys and orders
+	}
 	switch n.op {
 	case opStruct:
 		sub = w.structs(n, l, r)
@@ -178,8 +181,9 @@ func entry(m reflect.Value, name string) reflect.Value {
 
 // An element is an item of a list with what identifies it.
 type element struct {
-	keys []key
-	v    reflect.Value
+	keys  []key
+	v     reflect.Value
+	index int
 }
 
 func (w *walk) lists(n *node, l, r reflect.Value) (out set) {
@@ -221,7 +225,7 @@ func (w *walk) elements(n *node, v reflect.Value) []element {
 	room := make([]key, 0, v.Len()*max(1, len(n.keys)))
 	for i := range list {
 		start := len(room)
-		list[i].v = v.Index(i)
+		list[i].v, list[i].index = v.Index(i), i
 		room = w.keys(room, n, deref(list[i].v))
 		if list[i].keys = room[start:len(room):len(room)]; len(list[i].keys) == 0 {
 			w.lost = true
@@ -247,12 +251,12 @@ func (w *walk) keys(room []key, n *node, v reflect.Value) []key {
 	}
 	for i := range n.keys {
 		k := &n.keys[i]
-		f := fieldAt(v, k.field.index)
+		f := fieldAt(v, k.index)
 		switch {
-		case k.field.omit == nil || !k.field.omit(f):
+		case k.omit == nil || !k.omit(f):
 			room = append(room, key{k.name, w.scalar(deref(f))})
 		case k.isDef:
-			room = append(room, key{k.name, scalar{kind: str, s: k.def}})
+			room = append(room, key{k.name, k.def})
 		}
 	}
 	return room
