@@ -70,7 +70,7 @@ func (f *feed) Watch(ctx context.Context, _ string, _ int64, fn func(store.Batch
 	}
 }
 
-func startFeed(b *testing.B) (*view.View, *feed) {
+func startFeed(b testing.TB) (*view.View, *feed) {
 	f := &feed{events: make(chan store.Batch)}
 	r := &rig{t: b, st: f, v: view.New(kloop.NewSet(pods, maps, nodes))}
 	r.follow()

@@ -25,14 +25,17 @@ import (
 // scalers has two versions.
 var scalers = &resource.Def[*autoscaling.HorizontalPodAutoscaler]{
 	GVK: autoscaling.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers", Namespaced: true,
-	Also: []resource.Version[*autoscaling.HorizontalPodAutoscaler]{{
-		GVK: autoscaling1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+	Also: []resource.Version[*autoscaling.HorizontalPodAutoscaler]{older("v1"), older("v1alpha1")}}
+
+func older(version string) resource.Version[*autoscaling.HorizontalPodAutoscaler] {
+	return resource.Version[*autoscaling.HorizontalPodAutoscaler]{
+		GVK: schema.GroupVersionKind{Group: "autoscaling", Version: version, Kind: "HorizontalPodAutoscaler"},
 		New: func() resource.Object { return &autoscaling1.HorizontalPodAutoscaler{} },
 		From: func(h *autoscaling.HorizontalPodAutoscaler) resource.Object {
 			return &autoscaling1.HorizontalPodAutoscaler{ObjectMeta: h.ObjectMeta,
 				Spec: autoscaling1.HorizontalPodAutoscalerSpec{MaxReplicas: h.Spec.MaxReplicas}}
-		},
-	}}}
+		}}
+}
 
 func hpa() *autoscaling.HorizontalPodAutoscaler {
 	return &autoscaling.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "h"},
@@ -51,6 +54,7 @@ func TestEncodings(t *testing.T) {
 		{pods, pods.GVK, s.Entry(pods, "a", "x")},
 		{scalers, scalers.GVK, s.Entry(scalers, "a", "h")},
 		{scalers, scalers.Also[0].GVK, s.Entry(scalers, "a", "h")},
+		{scalers, scalers.Also[1].GVK, s.Entry(scalers, "a", "h")},
 	} {
 		obj, err := c.k.ConvertTo(t.Context(), c.e.Object, c.gvk)
 		if err != nil {
@@ -133,6 +137,20 @@ func TestBudget(t *testing.T) {
 	wg.Wait()
 	if used := r.v.Stats().Encodings; used > 64<<10 || used < 32<<10 {
 		t.Errorf("encodings take %d bytes", used)
+	}
+}
+
+// TestHistoryTakesEncodings: what falls out of the history takes its encodings along.
+func TestHistoryTakesEncodings(t *testing.T) {
+	r := start(t, view.Config{Changes: 5})
+	for i := range 50 {
+		s := r.wait(r.put(maps, cm("a", "x", fmt.Sprint(i))))
+		if _, err := s.Entry(maps, "a", "x").JSON(t.Context(), maps.GVK); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.v.Stats().Encodings; n > 7*500 {
+		t.Errorf("%d bytes of encodings are kept", n)
 	}
 }
 

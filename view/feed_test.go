@@ -265,6 +265,7 @@ func TestFedByKind(t *testing.T) {
 	c, both := v.CursorAt(s, pods), v.CursorAt(s, maps, pods)
 	v.Update(pods, 12, numbered(pod("a", "x"), 12), false)
 	v.Update(pods, 11, numbered(pod("a", "x"), 11), false) // late
+	v.Update(pods, 11, numbered(pod("a", "w"), 11), false) // and gone since
 	v.Update(maps, 21, numbered(cm("a", "m", ""), 21), false)
 	v.Update(pods, 13, numbered(pod("a", "y"), 13), true)
 	v.Advance(pods, 15)
@@ -284,6 +285,45 @@ func TestFedByKind(t *testing.T) {
 	v.Replace(pods, 5, nil) // another cluster, or an old backup
 	if _, err := c.TryNext(); !errors.Is(err, view.ErrExpired) || v.Snapshot().Revision(pods) != 5 {
 		t.Errorf("back in time: %v", err)
+	}
+}
+
+// TestOneWrite: what one write changed is told at once, however much it is.
+func TestOneWrite(t *testing.T) {
+	v := view.New(resource.NewSet(pods, maps))
+	one, both := v.CursorAt(v.Snapshot(), pods), v.CursorAt(v.Snapshot(), pods, maps)
+	for i := range 5 {
+		v.Update(maps, int64(i+1), cm("a", fmt.Sprint("m", i), ""), false)
+	}
+	var list []resource.Object
+	for i := range 3000 {
+		list = append(list, pod("a", fmt.Sprint("p", i)))
+	}
+	v.Replace(pods, 9, list)
+	if b, err := one.TryNext(); err != nil || len(b.Changes) != 3000 {
+		t.Errorf("one kind: %d changes, %v", len(b.Changes), err)
+	}
+	if b, err := both.TryNext(); err != nil || len(b.Changes) != 3005 {
+		t.Errorf("both kinds: %d changes, %v", len(b.Changes), err)
+	}
+}
+
+// TestTwice delivers everything twice.
+func TestTwice(t *testing.T) {
+	v, f := startFeed(t)
+	c := v.Cursor(v.Revision())
+	value, err := codec.Stored(pods, pod("a", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rev := range []int64{2, 3, 2, 3, 4} {
+		f.send(rev, "/registry/pods/a/x", value)
+	}
+	if s, err := v.Wait(t.Context(), 4); err != nil || s.Rev() != 4 || s.Entry(pods, "a", "x").Rev != 4 {
+		t.Errorf("got %v, %v", s, err)
+	}
+	if b, err := c.TryNext(); err != nil || len(b.Changes) != 3 {
+		t.Errorf("told %v, %v", b.Changes, err)
 	}
 }
 

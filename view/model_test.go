@@ -60,13 +60,15 @@ func TestAgainstModel(t *testing.T) {
 		var moments []moment
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			rev++
-			switch p := somePod(t); rapid.IntRange(0, 9).Draw(t, "step") {
+			p := somePod(t)
+			p.ResourceVersion = fmt.Sprint(rev)
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
 			default:
 				now[keyOf(p)] = p
-				v.Update(pods, rev, numbered(p, rev), false)
+				v.Update(pods, rev, p.DeepCopy(), false)
 			case 1, 2:
 				delete(now, keyOf(p))
-				v.Update(pods, rev, numbered(p, rev), true)
+				v.Update(pods, rev, p.DeepCopy(), true)
 			case 3:
 				replaceSome(t, v, now, p, rev)
 			case 4:
@@ -94,12 +96,6 @@ func TestAgainstModel(t *testing.T) {
 
 func all(*core.Pod) bool { return true }
 
-func numbered(p *core.Pod, rev int64) *core.Pod {
-	p = p.DeepCopy()
-	p.ResourceVersion = fmt.Sprint(rev)
-	return p
-}
-
 // replaceSome lists anew: most objects as they are, p in or out.
 func replaceSome(t *rapid.T, v *view.View, now model, p *core.Pod, rev int64) {
 	if rapid.Bool().Draw(t, "gone") {
@@ -109,7 +105,7 @@ func replaceSome(t *rapid.T, v *view.View, now model, p *core.Pod, rev int64) {
 	}
 	var list []resource.Object
 	for _, key := range now.where(all) {
-		list = append(list, numbered(now[key], rev))
+		list = append(list, now[key].DeepCopy())
 	}
 	v.Replace(pods, rev, list)
 }
@@ -143,6 +139,9 @@ func compare(t *rapid.T, s *view.Snapshot, m model) {
 		var keys []string
 		for o := range got {
 			keys = append(keys, keyOf(o))
+			if rev := o.GetResourceVersion(); m[keyOf(o)] == nil || m[keyOf(o)].ResourceVersion != rev {
+				t.Fatalf("%s: %s at %s", what, keyOf(o), rev)
+			}
 		}
 		if !slices.Equal(keys, want) {
 			t.Fatalf("%s: %v, want %v", what, keys, want)
