@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -265,6 +266,10 @@ func sameSpecial(v any, live reflect.Value) bool {
 			return v == int64(x.IntVal)
 		}
 		return v == x.StrVal
+	case metav1.Time:
+		return v == x.UTC().Format(time.RFC3339)
+	case metav1.MicroTime:
+		return v == x.UTC().Format(metav1.RFC3339Micro)
 	}
 	return false
 }

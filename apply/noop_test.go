@@ -1,0 +1,138 @@
+package apply
+
+import (
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+)
+
+// TestNothingIsNothing applies random configurations again, some of them changed, and checks with the library that
+// what is said to change nothing does change nothing.
+func TestNothingIsNothing(t *testing.T) {
+	tr := NewTracker()
+	hits, total := 0, 0
+	for i, k := range allKinds(t) {
+		for seed := range rounds {
+			h, n := applyAgain(t, tr, k, int64(i*rounds+seed))
+			hits, total = hits+h, total+n
+		}
+	}
+	t.Logf("%d of %d applies were seen to change nothing", hits, total)
+	if hits*20 < total {
+		t.Errorf("only %d of %d applies were seen to change nothing", hits, total)
+	}
+}
+
+func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total int) {
+	r := rand.New(rand.NewSource(seed))
+	obj := k.New(k.info.GVK)
+	filler(seed).Fill(obj)
+	clearMeta(obj)
+	obj.GetObjectKind().SetGroupVersionKind(k.info.GVK)
+	doc, err := content(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutNulls(doc)
+	w := Write{Kind: k, GVK: k.info.GVK, Manager: "m", Now: time.Unix(1000, 0)}
+	m, err := tr.stock(&w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := m.apply(&w, nil, runtime.DeepCopyJSON(doc), false)
+	if err != nil {
+		return 0, 0 // a list item twice, or without a key
+	}
+	old.SetUID("u")
+	before, _ := codec.MarshalJSON(old)
+	for range 8 {
+		total++
+		w.Now = w.Now.Add(time.Minute)
+		if r.Intn(4) == 0 {
+			disturb(r, doc)
+		}
+		if !tr.appliesNothing(&w, old, doc) {
+			continue
+		}
+		hits++
+		out, err := m.apply(&w, old, runtime.DeepCopyJSON(doc), false)
+		if err != nil {
+			t.Fatalf("%s: nothing to change, but %v", w.GVK, err)
+		}
+		if after, _ := codec.MarshalJSON(out); string(after) != string(before) {
+			t.Fatalf("%s: nothing to change, but it did:\n%s\n%s\n%v", w.GVK, before, after, doc)
+		}
+	}
+	return hits, total
+}
+
+// clearMeta leaves a name and what a user may set.
+func clearMeta(obj resource.Object) {
+	labels, notes := obj.GetLabels(), obj.GetAnnotations()
+	obj.SetManagedFields(nil)
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetUID("")
+	obj.SetResourceVersion("")
+	obj.SetSelfLink("")
+	obj.SetGeneration(0)
+	obj.SetNamespace("")
+	obj.SetName("a")
+	obj.SetLabels(labels)
+	obj.SetAnnotations(notes)
+}
+
+// withoutNulls drops what a user would not write.
+func withoutNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if e == nil {
+				delete(v, k)
+			}
+			withoutNulls(e)
+		}
+	case []any:
+		for _, e := range v {
+			withoutNulls(e)
+		}
+	}
+}
+
+// disturb changes something somewhere.
+func disturb(r *rand.Rand, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for k := range v {
+			if k != "apiVersion" && k != "kind" && k != "name" {
+				names = append(names, k)
+			}
+		}
+		if len(names) == 0 {
+			return
+		}
+		slices.Sort(names)
+		k := names[r.Intn(len(names))]
+		switch r.Intn(8) {
+		case 0:
+			delete(v, k)
+		case 1:
+			v[k] = "b"
+		default:
+			disturb(r, v[k])
+		}
+	case []any:
+		if len(v) > 1 && r.Intn(2) == 0 {
+			v[0], v[1] = v[1], v[0]
+		} else if len(v) > 0 {
+			disturb(r, v[r.Intn(len(v))])
+		}
+	}
+}
