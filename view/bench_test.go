@@ -3,6 +3,7 @@ package view_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	kloop "github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -304,4 +306,30 @@ func BenchmarkWrite(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkLoad starts a view on a store of 10,000 pods, and says how much memory a pod takes in it.
+func BenchmarkLoad(b *testing.B) {
+	const n = 10_000
+	r := &rig{t: b, st: memory.New()}
+	for i := range n {
+		r.put(pods, bigPod(i))
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, per := heap(), 0.0
+	for b.Loop() {
+		r.v = view.New(kloop.NewSet(pods, maps, nodes))
+		r.follow()
+		if per == 0 {
+			b.StopTimer()
+			per = float64(heap()-before) / n
+			b.StartTimer()
+		}
+	}
+	b.ReportMetric(per, "bytes/pod")
 }
