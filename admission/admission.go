@@ -37,6 +37,8 @@ type Request struct {
 	DryRun    bool
 	Read      resource.Reader // newest state
 	Warn      func(text string)
+	// Annotate adds an annotation to the request's audit event; may be nil.
+	Annotate func(key, value string)
 	// Live reads one object linearizably, for rules that a stale view would break.
 	Live func(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error)
 }

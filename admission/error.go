@@ -55,3 +55,10 @@ func (r *Request) warn(format string, args ...any) {
 		r.Warn(fmt.Sprintf(format, args...))
 	}
 }
+
+// annotate adds to the audit event, if there is one.
+func (r *Request) annotate(key, value string) {
+	if r.Annotate != nil {
+		r.Annotate(key, value)
+	}
+}

@@ -1,0 +1,102 @@
+package admission
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"slices"
+	"strings"
+
+	certv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kloop-dev/kloop/auth"
+)
+
+// signers asks whether callers may act for the signers of certificates.
+type signers struct{ authorize auth.Authorizer }
+
+// may asks for the signer itself, then for all of its domain.
+func (s signers) may(ctx context.Context, r *Request, verb, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: verb, Group: certv1.GroupName,
+			Version: "*", Resource: "signers", Name: name})
+		if err == nil && d == auth.Allow {
+			return true
+		}
+	}
+	return false
+}
+
+// approval lets only those approve requests who may for the signer.
+func (s signers) approval(ctx context.Context, r *Request) error {
+	old, ok := r.Old.(*certv1.CertificateSigningRequest)
+	if !ok || r.Op != Update || r.Sub != "approval" || s.may(ctx, r, "approve", old.Spec.SignerName) {
+		return nil
+	}
+	return r.forbidden("user not permitted to approve requests with signerName %q", old.Spec.SignerName)
+}
+
+// signing lets only those issue certificates who may for the signer.
+func (s signers) signing(ctx context.Context, r *Request) error {
+	if r.Op != Update || r.Sub != "status" {
+		return nil
+	}
+	switch n := r.Object.(type) {
+	case *certv1.CertificateSigningRequest:
+		old, ok := r.Old.(*certv1.CertificateSigningRequest)
+		if !ok || slices.Equal(n.Status.Certificate, old.Status.Certificate) &&
+			equality.Semantic.DeepEqual(n.Status.Conditions, old.Status.Conditions) || s.may(ctx, r, "sign", old.Spec.SignerName) {
+			return nil
+		}
+		return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+	case *certv1.PodCertificateRequest:
+		old, ok := r.Old.(*certv1.PodCertificateRequest)
+		if !ok || s.may(ctx, r, "sign", old.Spec.SignerName) {
+			return nil
+		}
+		return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+	}
+	return nil
+}
+
+// attest lets only those publish a signer's trust bundle who may speak for the signer.
+func (s signers) attest(ctx context.Context, r *Request) error {
+	b, ok := r.Object.(*certv1.ClusterTrustBundle)
+	if !ok || !r.on(certv1.GroupName, "clustertrustbundles", Create, Update) || b.Spec.SignerName == "" {
+		return nil
+	}
+	if old, ok := r.Old.(*certv1.ClusterTrustBundle); ok && equality.Semantic.DeepEqual(old.Spec, b.Spec) {
+		return nil
+	}
+	if s.may(ctx, r, "attest", b.Spec.SignerName) {
+		return nil
+	}
+	return r.forbidden("user not permitted to attest for signerName %q", b.Spec.SignerName)
+}
+
+// restrictSubject keeps client certificates from making anybody a member of system:masters.
+func restrictSubject(_ context.Context, r *Request) error {
+	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
+	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) || csr.Spec.SignerName != certv1.KubeAPIServerClientSignerName {
+		return nil
+	}
+	req, err := parseRequest(csr.Spec.Request)
+	if err != nil {
+		return r.forbidden("failed to parse CSR: %w", err)
+	}
+	if slices.Contains(req.Subject.Organization, auth.GroupMasters) {
+		return r.forbidden("use of %s signer with %s group is not allowed", csr.Spec.SignerName, auth.GroupMasters)
+	}
+	return nil
+}
+
+func parseRequest(text []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}

@@ -1,0 +1,186 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	certv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// nodeRestriction keeps node agents to their own node, the pods on it, and what belongs to both. Whether they
+// may touch a kind of object at all is the node authorizer's to say.
+type nodeRestriction struct{ authorize auth.Authorizer }
+
+func (n nodeRestriction) admit(ctx context.Context, r *Request) error {
+	node, ok := r.User.NodeName()
+	if !ok {
+		return nil
+	}
+	switch r.gr().String() {
+	case "pods":
+		return nodePods(ctx, r, node)
+	case "nodes":
+		return nodeNodes(r, node)
+	case "persistentvolumeclaims":
+		return nodeClaims(r, node)
+	case "serviceaccounts":
+		return n.nodeTokens(ctx, r, node)
+	case "leases.coordination.k8s.io":
+		return nodeLeases(r, node)
+	case "csinodes.storage.k8s.io":
+		return nodeCSINodes(r, node)
+	case "resourceslices.resource.k8s.io":
+		return nodeSlices(r, node)
+	case "certificatesigningrequests.certificates.k8s.io":
+		return nodeRequests(r, node)
+	case "podcertificaterequests.certificates.k8s.io":
+		return nodePodRequests(ctx, r, node)
+	}
+	return nil
+}
+
+// nodeNodes lets an agent change its own node, but neither what keeps pods off it nor labels that others rely on.
+func nodeNodes(r *Request, node string) error {
+	name := r.Name
+	if name == "" && r.Object != nil {
+		name = r.Object.GetName()
+	}
+	if name != node {
+		return r.forbidden("node %q is not allowed to modify node %q", node, name)
+	}
+	obj, ok := r.Object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	old, ok := r.Old.(*corev1.Node)
+	if !ok || r.Op == Create {
+		if bad := forbiddenLabels(obj.Labels, nil); len(bad) > 0 {
+			return r.forbidden("is not allowed to set the following labels: %s", strings.Join(bad, ", "))
+		}
+		return nil
+	}
+	if !equality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
+		return r.forbidden("node %q is not allowed to modify taints", node)
+	}
+	if bad := forbiddenLabels(obj.Labels, old.Labels); len(bad) > 0 {
+		return r.forbidden("is not allowed to modify labels: %s", strings.Join(bad, ", "))
+	}
+	if !equality.Semantic.DeepEqual(obj.OwnerReferences, old.OwnerReferences) {
+		return r.forbidden("node %q is not allowed to modify ownerReferences", node)
+	}
+	return nil
+}
+
+// nodeClaims lets an agent report the size of volumes.
+func nodeClaims(r *Request, node string) error {
+	if r.Sub != "status" || r.Op != Update {
+		return r.forbidden("may only update PVC status")
+	}
+	obj, ok := r.Object.(*corev1.PersistentVolumeClaim)
+	old, was := r.Old.(*corev1.PersistentVolumeClaim)
+	if !ok || !was {
+		return nil
+	}
+	a, b := reported(obj), reported(old)
+	if !equality.Semantic.DeepEqual(a, b) {
+		return r.forbidden("node %q is not allowed to update fields other than status.quantity and status.conditions", node)
+	}
+	return nil
+}
+
+// reported is the claim without what an agent may report.
+func reported(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	c = c.DeepCopy()
+	c.ManagedFields, c.Status.Capacity, c.Status.Conditions = nil, nil, nil
+	c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil
+	return c
+}
+
+// nodeLeases lets an agent renew its own lease.
+func nodeLeases(r *Request, node string) error {
+	if r.Namespace != corev1.NamespaceNodeLease {
+		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
+	}
+	if r.name() != node {
+		return r.forbidden("can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+func nodeCSINodes(r *Request, node string) error {
+	if _, ok := r.Object.(*storagev1.CSINode); ok && r.Op == Create && r.Object.GetName() != node || r.Op != Create && r.Name != node {
+		return r.forbidden("can only access CSINode with the same name as the requesting node")
+	}
+	return nil
+}
+
+// nodeSlices lets drivers on a node publish the devices of this node.
+func nodeSlices(r *Request, node string) error {
+	verb, obj := "create", r.Object
+	switch r.Op {
+	case Update:
+		verb = "update"
+	case Delete:
+		verb, obj = "delete", r.Old
+	}
+	s, ok := obj.(*resourcev1.ResourceSlice)
+	if ok && (s.Spec.NodeName == nil || *s.Spec.NodeName != node) {
+		return r.forbidden("can only %s ResourceSlice with the same NodeName as the requesting node", verb)
+	}
+	return nil
+}
+
+// nodeRequests lets an agent ask for certificates of its own node.
+func nodeRequests(r *Request, node string) error {
+	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
+	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) ||
+		csr.Spec.SignerName != certv1.KubeletServingSignerName && csr.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName {
+		return nil
+	}
+	req, err := parseRequest(csr.Spec.Request)
+	if err != nil {
+		return r.forbidden("unable to parse csr: %w", err)
+	}
+	if req.Subject.CommonName != r.User.Name {
+		return r.forbidden("can only create a node CSR with CN=%s", r.User.Name)
+	}
+	return nil
+}
+
+// nodePodRequests lets an agent ask for certificates of the pods on its node.
+func nodePodRequests(ctx context.Context, r *Request, node string) error {
+	req, ok := r.Object.(*certv1.PodCertificateRequest)
+	if !ok || !r.on(certv1.GroupName, "podcertificaterequests", Create) {
+		return nil
+	}
+	if string(req.Spec.NodeName) != node {
+		return r.forbidden("PodCertificateRequest.Spec.NodeName=%q, which is not the requesting node %q", req.Spec.NodeName, node)
+	}
+	pod := resource.Get(r.Read, core.Pods, r.Namespace, req.Spec.PodName)
+	if pod == nil {
+		var err error
+		if pod, err = live(ctx, r, core.Pods, r.Namespace, req.Spec.PodName); err != nil {
+			return r.forbidden("while retrieving pod %q: %w", req.Spec.PodName, err)
+		}
+	}
+	switch {
+	case isMirror(pod):
+		return r.forbidden("pod %q is a mirror pod", pod.Name)
+	case pod.UID != req.Spec.PodUID:
+		return r.forbidden("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod (%q)", pod.Name, req.Spec.PodUID, pod.UID)
+	case pod.Spec.NodeName != node:
+		return r.forbidden("pod %q is not running on the requesting node %q", pod.Name, node)
+	case pod.Spec.ServiceAccountName != req.Spec.ServiceAccountName:
+		return r.forbidden("PodCertificateRequest for pod %q contains serviceAccountName (%q) that differs from running pod (%q)",
+			pod.Name, req.Spec.ServiceAccountName, pod.Spec.ServiceAccountName)
+	}
+	return nil
+}

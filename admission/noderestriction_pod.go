@@ -1,0 +1,300 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/storage"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// nodePods lets an agent show its static pods, remove pods of its node, report on them and evict them.
+func nodePods(ctx context.Context, r *Request, node string) error {
+	switch {
+	case r.Sub == "" && r.Op == Create:
+		return nodeMirror(r, node)
+	case r.Sub == "" && r.Op == Delete:
+		return ownPod(ctx, r, node, "node %q can only delete pods with spec.nodeName set to itself")
+	case r.Sub == "":
+		return r.forbidden("unexpected operation %q, node %q can only create and delete mirror pods", r.Op, node)
+	case r.Sub == "status" && r.Op == Update:
+		return nodePodStatus(r, node)
+	case r.Sub == "status":
+		return r.forbidden("unexpected operation %q", r.Op)
+	case r.Sub == "eviction" && r.Op == Create:
+		return ownPod(ctx, r, node, "node %s can only evict pods with spec.nodeName set to itself")
+	case r.Sub == "eviction":
+		return r.forbidden("unexpected operation %s", r.Op)
+	}
+	return r.forbidden("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", r.Sub)
+}
+
+func ownPod(ctx context.Context, r *Request, node, refusal string) error {
+	pod := resource.Get(r.Read, core.Pods, r.Namespace, r.Name)
+	if pod == nil {
+		var err error
+		if pod, err = live(ctx, r, core.Pods, r.Namespace, r.Name); err != nil {
+			return err
+		}
+	}
+	if pod.Spec.NodeName != node {
+		return r.forbidden(refusal, node)
+	}
+	return nil
+}
+
+func nodePodStatus(r *Request, node string) error {
+	pod, ok := r.Object.(*corev1.Pod)
+	old, was := r.Old.(*corev1.Pod)
+	switch {
+	case !ok || !was:
+		return nil
+	case old.Spec.NodeName != node:
+		return r.forbidden("node %q can only update pod status for pods with spec.nodeName set to itself", node)
+	case !maps.Equal(pod.Labels, old.Labels):
+		return r.forbidden("node %q cannot update labels through pod status", node)
+	case !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses):
+		return r.forbidden("node %q cannot update resource claim statuses", node)
+	}
+	return nil
+}
+
+// nodeMirror lets an agent create nothing but the image of a static pod of its own, which gives it no access
+// to anything.
+func nodeMirror(r *Request, node string) error {
+	pod, ok := r.Object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	if !isMirror(pod) {
+		return r.forbidden("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+	}
+	if pod.Spec.NodeName != node {
+		return r.forbidden("node %q can only create pods with spec.nodeName set to itself", node)
+	}
+	if err := nodeOwner(r, pod, node); err != nil {
+		return err
+	}
+	if pod.Spec.ServiceAccountName != "" {
+		return r.forbidden("node %q can not create pods that reference a service account", node)
+	}
+	if what := referenced(pod); what != "" {
+		return r.forbidden("node %q can not create pods that reference %s", node, what)
+	}
+	return nil
+}
+
+// nodeOwner demands that a mirror pod is owned by its node, and goes with it.
+func nodeOwner(r *Request, pod *corev1.Pod, node string) error {
+	switch len(pod.OwnerReferences) {
+	case 0:
+		return r.forbidden("node %q can only create pods with an owner reference set to itself", node)
+	case 1:
+	default:
+		return r.forbidden("node %q can only create pods with a single owner reference set to itself", node)
+	}
+	o := pod.OwnerReferences[0]
+	switch {
+	case o.APIVersion != "v1" || o.Kind != "Node" || o.Name != node:
+		return r.forbidden("node %q can only create pods with an owner reference set to itself", node)
+	case o.Controller == nil || !*o.Controller:
+		return r.forbidden("node %q can only create pods with a controller owner reference set to itself", node)
+	case o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion:
+		return r.forbidden("node %q must not set blockOwnerDeletion on an owner reference", node)
+	}
+	n := resource.Get(r.Read, core.Nodes, "", node)
+	if n == nil {
+		return r.forbidden("node %q not found", node)
+	}
+	if n.UID != o.UID {
+		return r.forbidden("node %s UID mismatch: expected %s got %s", node, o.UID, n.UID)
+	}
+	return nil
+}
+
+// referenced names the first kind of object that the pod refers to; "" if there is none.
+func referenced(pod *corev1.Pod) string {
+	if len(secretsOf(pod)) > 0 || len(pod.Spec.ImagePullSecrets) > 0 {
+		return "secrets"
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, e := range c.Env {
+			if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+				return "configmaps"
+			}
+		}
+		for _, f := range c.EnvFrom {
+			if f.ConfigMapRef != nil {
+				return "configmaps"
+			}
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.ConfigMap != nil:
+			return "configmaps"
+		case v.PersistentVolumeClaim != nil || v.Ephemeral != nil:
+			return "persistentvolumeclaims"
+		case v.Projected == nil:
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			switch {
+			case s.Secret != nil:
+				return "secrets"
+			case s.ConfigMap != nil:
+				return "configmaps"
+			case s.ServiceAccountToken != nil:
+				return "a service account"
+			case s.ClusterTrustBundle != nil:
+				return "clustertrustbundles"
+			case s.PodCertificate != nil:
+				return "pod certificates"
+			}
+		}
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return "resourceclaims"
+	}
+	return ""
+}
+
+// nodeTokens lets an agent ask for tokens of the pods on its node, for the audiences that those pods ask for.
+func (n nodeRestriction) nodeTokens(ctx context.Context, r *Request, node string) error {
+	tr, ok := r.Object.(*authenticationv1.TokenRequest)
+	if !ok || r.Op != Create || r.Sub != "token" {
+		return nil
+	}
+	ref := tr.Spec.BoundObjectRef
+	switch {
+	case ref == nil || ref.APIVersion != "v1" || ref.Kind != "Pod" || ref.Name == "":
+		return r.forbidden("node requested token not bound to a pod")
+	case ref.UID == "":
+		return r.forbidden("node requested token with a pod binding without a uid")
+	}
+	pod := resource.Get(r.Read, core.Pods, r.Namespace, ref.Name)
+	if pod == nil {
+		var err error
+		if pod, err = live(ctx, r, core.Pods, r.Namespace, ref.Name); err != nil {
+			return err
+		}
+	}
+	switch {
+	case pod.UID != ref.UID:
+		return r.forbidden("the UID in the bound object reference (%s) does not match the UID in record. "+
+			"The object might have been deleted and then recreated", ref.UID)
+	case pod.Spec.NodeName != node:
+		return r.forbidden("node requested token bound to a pod scheduled on a different node")
+	}
+	if len(tr.Spec.Audiences) > 1 {
+		return r.forbidden("node may only request 0 or 1 audiences")
+	}
+	audience := strings.Join(tr.Spec.Audiences, "")
+	if !asksFor(r.Read, pod, audience) && !n.mayRequest(ctx, r, audience) {
+		return r.forbidden("audience %q not found in pod spec volume", audience)
+	}
+	return nil
+}
+
+// asksFor tells whether a volume of the pod needs a token for the audience.
+func asksFor(read resource.Reader, pod *corev1.Pod, audience string) bool {
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected != nil {
+			for _, s := range v.Projected.Sources {
+				if s.ServiceAccountToken != nil && s.ServiceAccountToken.Audience == audience {
+					return true
+				}
+			}
+		}
+		driver := driverOf(read, pod, v)
+		if driver == "" {
+			continue
+		}
+		if d := resource.Get(read, storage.CSIDrivers, "", driver); d != nil {
+			for _, t := range d.Spec.TokenRequests {
+				if t.Audience == audience {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// driverOf names the CSI driver behind a volume.
+func driverOf(read resource.Reader, pod *corev1.Pod, v corev1.Volume) string {
+	claim := ""
+	switch {
+	case v.CSI != nil:
+		return v.CSI.Driver
+	case v.PersistentVolumeClaim != nil:
+		claim = v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		claim = pod.Name + "-" + v.Name
+	default:
+		return ""
+	}
+	c := resource.Get(read, core.PersistentVolumeClaims, pod.Namespace, claim)
+	if c == nil {
+		return ""
+	}
+	pv := resource.Get(read, core.PersistentVolumes, "", c.Spec.VolumeName)
+	if pv == nil || pv.Spec.CSI == nil {
+		return ""
+	}
+	return pv.Spec.CSI.Driver
+}
+
+func (n nodeRestriction) mayRequest(ctx context.Context, r *Request, audience string) bool {
+	d, _, err := n.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: "request-serviceaccounts-token-audience",
+		Version: "*", Resource: audience, Namespace: r.Namespace, Name: r.Name})
+	return err == nil && d == auth.Allow
+}
+
+// ownLabels are the labels below kubernetes.io and k8s.io that agents set on their node.
+var ownLabels = []string{corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType,
+	corev1.LabelInstanceTypeStable, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch"}
+
+// forbiddenLabels lists the labels that differ and are not an agent's to set.
+func forbiddenLabels(now, was map[string]string) (bad []string) {
+	differs := func(key string) bool {
+		a, x := now[key]
+		b, y := was[key]
+		return x != y || a != b
+	}
+	for _, m := range []map[string]string{now, was} {
+		for key := range m {
+			if differs(key) && !agentLabel(key) && !slices.Contains(bad, key) {
+				bad = append(bad, key)
+			}
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func agentLabel(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return true
+	}
+	under := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
+	switch {
+	case under("node-restriction.kubernetes.io"):
+		return false
+	case !under("kubernetes.io") && !under("k8s.io"):
+		return true
+	case slices.Contains(ownLabels, key):
+		return true
+	}
+	return under("kubelet.kubernetes.io") || under("node.kubernetes.io")
+}

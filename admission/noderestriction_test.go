@@ -1,0 +1,102 @@
+package admission
+
+import (
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authtest"
+	"github.com/kloop-dev/kloop/kinds/coordination"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func TestNodeRestriction(t *testing.T) {
+	yes := true
+	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+	change := func(f func(n *corev1.Node)) *corev1.Node { n := self.DeepCopy(); f(n); return n }
+	mine, other := simplePod(), simplePod()
+	mine.Spec.NodeName, mine.UID = "n", "1"
+	mine.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault"}}}}}}}
+	other.Name, other.Spec.NodeName, other.UID = "other", "m", "2"
+	mirror := simplePod()
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	mirror.Spec.NodeName = "n"
+	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u", Controller: &yes}}
+	withMirror := func(f func(p *corev1.Pod)) *corev1.Pod { p := mirror.DeepCopy(); f(p); return p }
+	relabelled := mine.DeepCopy()
+	relabelled.Labels = map[string]string{"a": "b"}
+	lease := func(ns, name string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	}
+	request := func(pod, uid string, audiences ...string) *authenticationv1.TokenRequest {
+		return &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID(uid)}}}
+	}
+	read := authtest.Of(core.Nodes, self)
+	authtest.Put(read, core.Pods, mine, other)
+	c := Chain{{Name: "NodeRestriction", Mutate: nodeRestriction{signerGate{}}.admit}}
+	for _, x := range []struct {
+		name string
+		r    Request
+		obj  resource.Object
+		text string
+	}{
+		{"own label", Request{Op: Update, Kind: core.Nodes, Old: self}, change(func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), ""},
+		{"own role label", Request{Op: Update, Kind: core.Nodes, Old: self},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"node.kubernetes.io/x": "y"} }), ""},
+		{"restricted label", Request{Op: Update, Kind: core.Nodes, Old: self},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"node-restriction.kubernetes.io/z": "y"} }),
+			`nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/z`},
+		{"restricted label on create", Request{Op: Create, Kind: core.Nodes},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }), "is not allowed to set the following labels: foo.k8s.io/z"},
+		{"taints", Request{Op: Update, Kind: core.Nodes, Old: self},
+			change(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), `node "n" is not allowed to modify taints`},
+		{"other node", Request{Op: Update, Kind: core.Nodes, Old: self, Name: "m"}, change(func(n *corev1.Node) { n.Name = "m" }),
+			`node "n" is not allowed to modify node "m"`},
+		{"ordinary pod", Request{Op: Create, Kind: core.Pods}, mine, `pod does not have "kubernetes.io/config.mirror" annotation, node "n" can only create mirror pods`},
+		{"mirror pod", Request{Op: Create, Kind: core.Pods}, mirror, ""},
+		{"mirror pod elsewhere", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), "spec.nodeName set to itself"},
+		{"mirror pod, no owner", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences = nil }), "owner reference set to itself"},
+		{"mirror pod, other node's", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "v" }), "UID mismatch"},
+		{"mirror pod with a secret", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
+		}), `node "n" can not create pods that reference secrets`},
+		{"mirror pod with an account", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), "reference a service account"},
+		{"status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, mine, ""},
+		{"status of another's", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: other}, other, "can only update pod status for pods with spec.nodeName set to itself"},
+		{"labels by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled, "cannot update labels through pod status"},
+		{"evict another's", Request{Op: Create, Kind: core.Pods, Sub: "eviction", Name: "other"}, other, "can only evict pods"},
+		{"spec", Request{Op: Update, Kind: core.Pods, Old: mine}, mine, `unexpected operation "UPDATE"`},
+		{"lease", Request{Op: Create, Kind: coordination.Leases}, lease("kube-node-lease", "n"), ""},
+		{"other lease", Request{Op: Update, Kind: coordination.Leases}, lease("kube-node-lease", "m"), "same name as the requesting node"},
+		{"lock", Request{Op: Update, Kind: coordination.Leases}, lease("kube-system", "n"), `can only access leases in the "kube-node-lease" system namespace`},
+		{"token", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1"), ""},
+		{"token for an audience", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "vault"), ""},
+		{"token for nobody", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "x"), `audience "x" not found in pod spec volume`},
+		{"token of another's", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("other", "2"), "scheduled on a different node"},
+		{"token, no uid", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", ""), "without a uid"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			r := x.r
+			r.Read, r.User = read, &auth.User{Name: "system:node:n", Groups: []string{auth.GroupNodes}}
+			_, err := admit(c, &r, x.obj)
+			if x.text == "" && err != nil {
+				t.Error(err)
+			} else if x.text != "" {
+				refused(t, err, metav1.StatusReasonForbidden, x.text)
+			}
+			r.User = &auth.User{Name: "somebody"}
+			if _, err := admit(c, &r, x.obj); err != nil {
+				t.Errorf("held against others: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// How many existing pods, and for how long, are checked when a namespace becomes stricter.
+const (
+	strictPods = 3000
+	strictTime = time.Second
+)
+
+// podSecurity holds pods to the level that their namespace's labels name. Of objects that contain a pod
+// template it only warns.
+type podSecurity struct{ checks policy.Evaluator }
+
+func newPodSecurity() podSecurity {
+	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic(fmt.Sprintf("the library's own pod security checks are wrong: %v", err))
+	}
+	return podSecurity{e}
+}
+
+func privileged() api.Policy {
+	free := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
+	return api.Policy{Enforce: free, Audit: free, Warn: free}
+}
+
+func (p podSecurity) validate(ctx context.Context, r *Request) error {
+	switch o := r.Object.(type) {
+	case *corev1.Namespace:
+		if r.on("", "namespaces", Create, Update) {
+			return p.namespace(ctx, r, o)
+		}
+	case *corev1.Pod:
+		if r.on("", "pods", Create, Update) || r.of("", "pods", Update) && (r.Sub == "ephemeralcontainers" || r.Sub == "resize") {
+			return p.pod(ctx, r, o)
+		}
+	default:
+		if r.Sub == "" && (r.Op == Create || r.Op == Update) {
+			if t := templateOf(r.Object); t != nil {
+				return p.judge(ctx, r, &t.ObjectMeta, &t.Spec, false)
+			}
+		}
+	}
+	return nil
+}
+
+func (p podSecurity) pod(ctx context.Context, r *Request, pod *corev1.Pod) error {
+	if old, ok := r.Old.(*corev1.Pod); ok && r.Op == Update && sameImages(&pod.Spec, &old.Spec) {
+		return nil
+	}
+	return p.judge(ctx, r, &pod.ObjectMeta, &pod.Spec, true)
+}
+
+// sameImages tells whether nothing changed that a pod could break the rules with.
+func sameImages(a, b *corev1.PodSpec) bool {
+	same := func(x, y []corev1.Container) bool {
+		return slices.EqualFunc(x, y, func(p, q corev1.Container) bool { return p.Image == q.Image })
+	}
+	if !same(a.Containers, b.Containers) || !same(a.InitContainers, b.InitContainers) {
+		return false
+	}
+	for _, c := range a.EphemeralContainers {
+		if !slices.ContainsFunc(b.EphemeralContainers, func(o corev1.EphemeralContainer) bool { return o.Name == c.Name && o.Image == c.Image }) {
+			return false
+		}
+	}
+	return true
+}
+
+func templateOf(o resource.Object) *corev1.PodTemplateSpec {
+	switch w := o.(type) {
+	case *corev1.PodTemplate:
+		return &w.Template
+	case *corev1.ReplicationController:
+		return w.Spec.Template
+	case *appsv1.ReplicaSet:
+		return &w.Spec.Template
+	case *appsv1.Deployment:
+		return &w.Spec.Template
+	case *appsv1.DaemonSet:
+		return &w.Spec.Template
+	case *appsv1.StatefulSet:
+		return &w.Spec.Template
+	case *batchv1.Job:
+		return &w.Spec.Template
+	case *batchv1.CronJob:
+		return &w.Spec.JobTemplate.Spec.Template
+	}
+	return nil
+}
+
+func (p podSecurity) judge(ctx context.Context, r *Request, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool) error {
+	ns, err := namespaceOf(ctx, r)
+	if err != nil {
+		if enforce {
+			return apierrors.NewInternalError(fmt.Errorf("failed to lookup namespace %q", r.Namespace))
+		}
+		return nil
+	}
+	levels, errs := api.PolicyToEvaluate(ns.Labels, privileged())
+	if len(errs) == 0 && levels.FullyPrivileged() {
+		return nil
+	}
+	if len(errs) > 0 {
+		r.annotate("pod-security.kubernetes.io/error", fmt.Sprintf("Failed to parse policy: %v", errs.ToAggregate()))
+	}
+	check := func(lv api.LevelVersion) (string, bool) {
+		res := policy.AggregateCheckResults(p.checks.EvaluatePod(lv, meta, spec))
+		return fmt.Sprintf("violate PodSecurity %q: %s", lv.String(), res.ForbiddenDetail()), res.Allowed
+	}
+	if text, ok := check(levels.Audit); !ok {
+		r.annotate("pod-security.kubernetes.io/"+api.AuditViolationsAnnotationKey, "would "+text)
+	}
+	if enforce {
+		r.annotate("pod-security.kubernetes.io/"+api.EnforcedPolicyAnnotationKey, levels.Enforce.String())
+		res := policy.AggregateCheckResults(p.checks.EvaluatePod(levels.Enforce, meta, spec))
+		if !res.Allowed {
+			return r.forbidden("violates PodSecurity %q: %s", levels.Enforce.String(), res.ForbiddenDetail())
+		}
+	}
+	if text, ok := check(levels.Warn); !ok {
+		r.warn("would %s", text)
+	}
+	return nil
+}
+
+// namespace refuses labels that make no sense, and warns of pods that a stricter level would not let in.
+func (p podSecurity) namespace(ctx context.Context, r *Request, ns *corev1.Namespace) error {
+	levels, errs := api.PolicyToEvaluate(ns.Labels, privileged())
+	old, ok := r.Old.(*corev1.Namespace)
+	if !ok || r.Op == Create {
+		if len(errs) > 0 {
+			return apierrors.NewInvalid(core.Namespaces.Info().GVK.GroupKind(), ns.Name, errs)
+		}
+		return nil
+	}
+	before, oldErrs := api.PolicyToEvaluate(old.Labels, privileged())
+	if len(errs) > 0 && !reflect.DeepEqual(errs, oldErrs) {
+		return apierrors.NewInvalid(core.Namespaces.Info().GVK.GroupKind(), ns.Name, errs)
+	}
+	now, was := levels.Enforce, before.Enforce
+	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
+		return nil
+	}
+	p.warnOfPods(ctx, r, ns.Name, now)
+	return nil
+}
+
+// warnOfPods names the existing pods that break the level, one warning for each way to break it.
+func (p podSecurity) warnOfPods(ctx context.Context, r *Request, ns string, lv api.LevelVersion) {
+	ctx, cancel := context.WithTimeout(ctx, strictTime)
+	defer cancel()
+	pods := resource.List(r.Read, core.Pods, ns)
+	total, checked := len(pods), 0
+	type found struct {
+		first string
+		count int
+	}
+	broken := map[string]*found{}
+	for _, pod := range pods[:min(total, strictPods)] {
+		if ctx.Err() != nil {
+			break
+		}
+		checked++
+		res := policy.AggregateCheckResults(p.checks.EvaluatePod(lv, &pod.ObjectMeta, &pod.Spec))
+		if res.Allowed {
+			continue
+		}
+		if f := broken[res.ForbiddenReason()]; f != nil {
+			f.count++
+			continue
+		}
+		broken[res.ForbiddenReason()] = &found{pod.Name, 1}
+	}
+	if checked < total {
+		r.warn("new PodSecurity enforce level only checked against the first %d of %d existing pods", checked, total)
+	}
+	if len(broken) == 0 {
+		return
+	}
+	r.warn("existing pods in namespace %q violate the new PodSecurity enforce level %q", ns, lv.String())
+	var lines []string
+	for why, f := range broken {
+		switch f.count {
+		case 1:
+			lines = append(lines, fmt.Sprintf("%s: %s", f.first, why))
+		case 2:
+			lines = append(lines, fmt.Sprintf("%s (and 1 other pod): %s", f.first, why))
+		default:
+			lines = append(lines, fmt.Sprintf("%s (and %d other pods): %s", f.first, f.count-1, why))
+		}
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		r.warn("%s", line)
+	}
+}

@@ -1,0 +1,93 @@
+package admission
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/kinds/node"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+const overheadDiffers = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+// mutateRuntimeClass adds to a pod what its runtime class costs, and where it can run.
+func mutateRuntimeClass(ctx context.Context, r *Request) error {
+	pod, ok := r.Object.(*corev1.Pod)
+	if !ok || !r.on("", "pods", Create) {
+		return nil
+	}
+	class, err := runtimeOf(ctx, r, pod)
+	if class == nil || err != nil {
+		return err
+	}
+	if class.Overhead != nil {
+		if pod.Spec.Overhead != nil && !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
+			return r.forbidden(overheadDiffers)
+		}
+		pod.Spec.Overhead = class.Overhead.DeepCopy().PodFixed
+	}
+	if class.Scheduling != nil {
+		return schedule(r, pod, class.Scheduling)
+	}
+	return nil
+}
+
+func schedule(r *Request, pod *corev1.Pod, s *nodev1.Scheduling) error {
+	for _, key := range slices.Sorted(maps.Keys(s.NodeSelector)) {
+		want := s.NodeSelector[key]
+		if have, ok := pod.Spec.NodeSelector[key]; ok && have != want {
+			return r.forbidden("conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, want, key, have)
+		}
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = want
+	}
+	for _, t := range s.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(have corev1.Toleration) bool { return equality.Semantic.DeepEqual(have, t) }) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, *t.DeepCopy())
+		}
+	}
+	return nil
+}
+
+// validateRuntimeClass makes sure that what a pod costs is what its class says.
+func validateRuntimeClass(ctx context.Context, r *Request) error {
+	pod, ok := r.Object.(*corev1.Pod)
+	if !ok || !r.on("", "pods", Create) {
+		return nil
+	}
+	class, err := runtimeOf(ctx, r, pod)
+	switch {
+	case err != nil:
+		return err
+	case class != nil && class.Overhead != nil:
+		if !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
+			return r.forbidden(overheadDiffers)
+		}
+	case pod.Spec.Overhead != nil:
+		return r.forbidden("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+	}
+	return nil
+}
+
+func runtimeOf(ctx context.Context, r *Request, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
+		return nil, nil
+	}
+	name := *pod.Spec.RuntimeClassName
+	if c := resource.Get(r.Read, node.RuntimeClasses, "", name); c != nil {
+		return c, nil
+	}
+	c, err := live(ctx, r, node.RuntimeClasses, "", name)
+	if apierrors.IsNotFound(err) {
+		return nil, r.forbidden("pod rejected: RuntimeClass %q not found", name)
+	}
+	return c, err
+}
