@@ -34,7 +34,8 @@ func validateEvent(e, _ *v1.Event) (errs field.ErrorList) {
 }
 
 func validateNewEvent(e *v1.Event) (errs field.ErrorList) {
-	errs = rule.NeededFormat(e.ReportingController, field.NewPath("reportingController"), utilvalidation.IsQualifiedName)
+	at := field.NewPath("reportingController")
+	errs = append(rule.Needed(e.ReportingController, at), rule.Format(e.ReportingController, at, utilvalidation.IsQualifiedName)...)
 	for _, f := range []struct{ name, v string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {
 		at := field.NewPath(f.name)
 		errs = append(errs, rule.Needed(f.v, at)...)

@@ -18,7 +18,7 @@ import (
 var Nodes = &resource.Def[*v1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
 	Status: true, KeepStatus: true,
-	Default: defaultNode, Validate: validateNode, ValidateStatus: validateNode, Warn: warnNode,
+	Default: defaultNode, Prepare: prepareNode, Validate: validateNode, ValidateStatus: validateNode, Warn: warnNode,
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
 	Select: []resource.Field[*v1.Node]{
 		{Label: "spec.unschedulable", Value: func(n *v1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
@@ -52,6 +52,13 @@ func defaultNode(n *v1.Node) {
 		s.PodCIDR = s.PodCIDRs[0]
 	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
 		s.PodCIDRs = []string{s.PodCIDR}
+	}
+}
+
+// prepareNode forgets a source of configuration: node agents no longer know the feature.
+func prepareNode(n, old *v1.Node) {
+	if old == nil || old.Spec.ConfigSource == nil {
+		n.Spec.ConfigSource = nil
 	}
 }
 
