@@ -101,7 +101,8 @@ func TestLast(t *testing.T) {
 	r.wait(rev)
 	b, _ := c.TryNext()
 	x := b.Changes[len(b.Changes)-1]
-	if x.New != nil || x.Last().Object.GetResourceVersion() != fmt.Sprint(rev) || x.Last() != x.Last() {
+	again := x.Last()
+	if x.New != nil || x.Last().Object.GetResourceVersion() != fmt.Sprint(rev) || again != x.Last() {
 		t.Errorf("the last state is at %s, want %d", x.Last().Object.GetResourceVersion(), rev)
 	}
 	if x.Old.Object.GetResourceVersion() == fmt.Sprint(rev) {

@@ -407,7 +407,7 @@ func TestTakesOverAStore(t *testing.T) {
 	if _, err := r.v.Cursor(rev-1, pods).TryNext(); !errors.Is(err, view.ErrExpired) {
 		t.Errorf("what was before the list: %v", err)
 	}
-	if r.v.Snapshot() != r.v.Snapshot() {
+	if s := r.v.Snapshot(); s != r.v.Snapshot() {
 		t.Error("a snapshot of nothing new was made")
 	}
 }
