@@ -95,7 +95,9 @@ func (s *Server) assign(pod *core.Pod, b *core.Binding) error {
 // setPodCondition sets a condition of a pod; the time of its transition moves only with its status.
 func (s *Server) setPodCondition(pod *core.Pod, c core.PodCondition) {
 	c.LastTransitionTime = s.stamp()
-	c.ObservedGeneration = pod.Generation
+	if pod.Status.ObservedGeneration != 0 { // the node agent tells generations, so others may
+		c.ObservedGeneration = pod.Generation
+	}
 	for i, old := range pod.Status.Conditions {
 		if old.Type != c.Type {
 			continue

@@ -50,18 +50,23 @@ func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, 
 	return nil, s.storeError(err, "wait for the write of "+key)
 }
 
-// remove deletes the object of the entry. It fails with *store.ConflictError when that is no longer there as read.
-func (s *Server) remove(ctx context.Context, e *view.Entry) (rev int64, err error) {
+// remove deletes the object of the entry and returns its last state, with the revision of the deletion. It fails
+// with *store.ConflictError when the object is no longer there as read.
+func (s *Server) remove(ctx context.Context, e *view.Entry) (*view.Entry, error) {
 	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
-	rev, err = s.Store.Write(ctx, store.Write{Key: key, Expect: e.Rev})
+	rev, err := s.Store.Write(ctx, store.Write{Key: key, Expect: e.Rev})
 	if err != nil {
-		return 0, s.refused(err, "delete "+key)
+		return nil, s.refused(err, "delete "+key)
 	}
 	s.ack(rev)
-	if _, err := s.wait(ctx, rev); err != nil {
-		return 0, err
+	c, err := s.View.Written(ctx, e.Kind, rev)
+	switch {
+	case err == nil && c.Old != nil:
+		return c.Last(), nil
+	case err == nil || errors.Is(err, view.ErrExpired):
+		return view.NewEntry(e.Kind, rev, resource.Clone(e.Object)), nil
 	}
-	return rev, nil
+	return nil, s.storeError(err, "wait for the deletion of "+key)
 }
 
 // refused leaves conflicts as they are and makes answers of all other errors.

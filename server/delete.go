@@ -66,7 +66,7 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	}
 	obj.SetFinalizers(collected(r.Kind, obj, opts))
 	if len(obj.GetFinalizers()) == 0 {
-		return s.deleteNow(ctx, r, cur, cur)
+		return s.deleteNow(ctx, r, cur)
 	}
 	s.mark(obj)
 	e, err := s.mute(ctx, r, obj, cur)
@@ -160,16 +160,17 @@ func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur 
 	return s.put(ctx, r.Kind, obj, cur.Rev, 0)
 }
 
-// deleteNow removes the object; told is the state to answer with.
-func (s *Server) deleteNow(ctx context.Context, r *Request, cur, told *view.Entry) (*view.Entry, bool, error) {
+// deleteNow removes the object and returns its last state.
+func (s *Server) deleteNow(ctx context.Context, r *Request, cur *view.Entry) (*view.Entry, bool, error) {
 	if r.DryRun {
-		return told, true, nil
+		return cur, true, nil
 	}
-	if _, err := s.remove(ctx, cur); err != nil {
+	last, err := s.remove(ctx, cur)
+	if err != nil {
 		return nil, false, err
 	}
 	s.deleted(ctx, r, cur.Object)
-	return told, true, nil
+	return last, true, nil
 }
 
 // lingers says that the kind's objects are given time to end.
@@ -197,9 +198,12 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 		if err != nil || held || grace > 0 {
 			return e, false, err
 		}
-		return s.deleteNow(ctx, r, e, e)
+		if r.DryRun {
+			return e, true, nil
+		}
+		return s.deleteNow(ctx, r, e)
 	}
-	return s.deleteNow(ctx, r, cur, cur)
+	return s.deleteNow(ctx, r, cur)
 }
 
 // shorten sets when the object is to be gone; later deletions may only shorten the time. changed says

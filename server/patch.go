@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -92,7 +93,12 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
 	switch p.kind {
 	case types.JSONPatchType:
-		return apply.JSONPatch(doc, p.data)
+		out, err := apply.JSONPatch(doc, p.data)
+		var status *apierrors.StatusError
+		if errors.As(err, &status) && status.ErrStatus.Code == http.StatusUnprocessableEntity && status.ErrStatus.Details == nil {
+			status.ErrStatus.Details = &metav1.StatusDetails{} // as upstream's generic answers have
+		}
+		return out, err
 	case types.MergePatchType:
 		return apply.MergePatch(doc, p.data)
 	}

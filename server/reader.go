@@ -27,10 +27,14 @@ func (n *newest) read() *view.Snapshot {
 func (n *newest) Revision(k resource.Kind) int64 { return n.read().Revision(k) }
 
 // Lookup implements resource.Reader.
-func (n *newest) Lookup(k resource.Kind, ns, name string) resource.Object { return n.read().Lookup(k, ns, name) }
+func (n *newest) Lookup(k resource.Kind, ns, name string) resource.Object {
+	return n.read().Lookup(k, ns, name)
+}
 
 // Each implements resource.Reader.
-func (n *newest) Each(k resource.Kind, ns string) iter.Seq[resource.Object] { return n.read().Each(k, ns) }
+func (n *newest) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
+	return n.read().Each(k, ns)
+}
 
 // ByOwner implements resource.Reader.
 func (n *newest) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object] {

@@ -26,15 +26,17 @@ func released(k resource.Kind, obj, old resource.Object) bool {
 // release removes such an object. The answer is the object as the caller wanted it.
 func (s *Server) release(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	obj.SetResourceVersion(cur.Object.GetResourceVersion())
-	e, _, err := s.deleteNow(ctx, r, cur, view.NewEntry(r.Kind, cur.Rev, obj))
-	return e, err
+	if _, _, err := s.deleteNow(ctx, r, cur); err != nil {
+		return nil, err
+	}
+	return view.NewEntry(r.Kind, cur.Rev, obj), nil
 }
 
 // deleteNamespace marks a namespace as terminating; it goes when its content and finalizers are gone.
 func (s *Server) deleteNamespace(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	ns, ok := obj.(*core.Namespace)
 	if !ok {
-		return s.deleteNow(ctx, r, cur, cur)
+		return s.deleteNow(ctx, r, cur)
 	}
 	if ns.DeletionTimestamp == nil || ns.Status.Phase != core.NamespaceTerminating {
 		if ns.DeletionTimestamp == nil {
@@ -46,12 +48,12 @@ func (s *Server) deleteNamespace(ctx context.Context, r *Request, obj resource.O
 		if err != nil || len(ns.Spec.Finalizers) > 0 || len(ns.Finalizers) > 0 {
 			return e, false, err
 		}
-		return s.deleteNow(ctx, r, e, e)
+		return s.deleteNow(ctx, r, e)
 	}
 	if len(ns.Spec.Finalizers) > 0 || len(ns.Finalizers) > 0 {
 		return cur, false, nil
 	}
-	return s.deleteNow(ctx, r, cur, cur)
+	return s.deleteNow(ctx, r, cur)
 }
 
 func isNamespaces(k resource.Kind) bool { return is(k, "", "namespaces") }

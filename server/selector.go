@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -43,8 +42,9 @@ func choose(r *Request, opts *metav1.ListOptions) (*choice, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	for _, q := range sel.Requirements() {
-		if q.Field = hubField(r, q.Field); !slices.Contains(r.Kind.Info().Selectable, q.Field) {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", q.Field))
+		label := q.Field
+		if q.Field = hubField(r, label); !slices.Contains(r.Kind.Info().Selectable, q.Field) {
+			return nil, apierrors.NewBadRequest("field label not supported: " + label)
 		}
 		c.require(q)
 	}
@@ -69,16 +69,18 @@ func (c *choice) require(q fields.Requirement) {
 	}
 }
 
-// hubField translates the field labels of a kind's other versions.
+// hubField translates the field labels of a kind's other versions; "" is for those that they lack.
 func hubField(r *Request, label string) string {
 	if r.GVK.Group != "events.k8s.io" || r.Kind.Info().GVK.Group == "events.k8s.io" {
 		return label
 	}
-	if rest, ok := strings.CutPrefix(label, "regarding."); ok {
+	switch rest, ok := strings.CutPrefix(label, "regarding."); {
+	case ok:
 		return "involvedObject." + rest
-	}
-	if label == "reportingController" {
+	case label == "reportingController":
 		return "reportingComponent"
+	case label == "reportingComponent", label == "source", strings.HasPrefix(label, "involvedObject."):
+		return ""
 	}
 	return label
 }
