@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -29,7 +30,7 @@ var Secrets = &resource.Def[*v1.Secret]{
 
 // defaultSecret also moves what was written as text to where it is kept.
 func defaultSecret(s *v1.Secret) {
-	orSet(&s.Type, v1.SecretTypeOpaque)
+	rule.FillZero(&s.Type, v1.SecretTypeOpaque)
 	for k, v := range s.StringData {
 		if s.Data == nil {
 			s.Data = map[string][]byte{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -56,7 +57,7 @@ func templateOf(c *v1.ReplicationController) *v1.PodTemplateSpec {
 
 // defaultController takes selector and labels from the template's labels.
 func defaultController(c *v1.ReplicationController) {
-	orPtr(&c.Spec.Replicas, 1)
+	rule.Fill(&c.Spec.Replicas, 1)
 	if c.Spec.Template == nil {
 		return
 	}

@@ -5,11 +5,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 )
 
-func validateController(c, _ *v1.ReplicationController) field.ErrorList {
+func validateController(c, old *v1.ReplicationController) field.ErrorList {
 	s := &c.Spec
 	errs := rule.AtLeast(s.MinReadySeconds, 0, specPath.Child("minReadySeconds"))
 	if len(s.Selector) == 0 {
@@ -26,8 +26,12 @@ func validateController(c, _ *v1.ReplicationController) field.ErrorList {
 	if len(s.Selector) > 0 && !labels.SelectorFromSet(s.Selector).Matches(labels.Set(t.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, podspec.ValidateTemplate(t, at)...)
-	return append(errs, podspec.ValidateLasting(&t.Spec, at.Child("spec"))...)
+	var was *v1.PodTemplateSpec
+	if old != nil {
+		was = old.Spec.Template
+	}
+	errs = append(errs, template.Validate(t, was, at)...)
+	return append(errs, template.AlwaysRestart(t, at)...)
 }
 
 func validateControllerStatus(c, _ *v1.ReplicationController) (errs field.ErrorList) {
@@ -50,5 +54,5 @@ func validateControllerStatus(c, _ *v1.ReplicationController) (errs field.ErrorL
 }
 
 func validatePodTemplate(t, _ *v1.PodTemplate) field.ErrorList {
-	return podspec.ValidateTemplate(&t.Template, field.NewPath("template"))
+	return template.Validate(&t.Template, nil, field.NewPath("template"))
 }

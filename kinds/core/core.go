@@ -25,18 +25,3 @@ var (
 )
 
 func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
-
-// orSet gives a field that has its zero value the value v.
-func orSet[T comparable](field *T, v T) {
-	var zero T
-	if *field == zero {
-		*field = v
-	}
-}
-
-// orPtr points a nil field to v.
-func orPtr[T any](field **T, v T) {
-	if *field == nil {
-		*field = new(v)
-	}
-}

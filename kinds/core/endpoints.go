@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,7 +27,7 @@ var Endpoints = &resource.Def[*v1.Endpoints]{
 func defaultEndpoints(e *v1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {
-			orSet(&e.Subsets[i].Ports[j].Protocol, v1.ProtocolTCP)
+			rule.FillZero(&e.Subsets[i].Ports[j].Protocol, v1.ProtocolTCP)
 		}
 	}
 }

@@ -28,7 +28,7 @@ var Namespaces = &resource.Def[*v1.Namespace]{
 
 // defaultNamespace labels a namespace with its name: selectors by name rely on it.
 func defaultNamespace(n *v1.Namespace) {
-	orSet(&n.Status.Phase, v1.NamespaceActive)
+	rule.FillZero(&n.Status.Phase, v1.NamespaceActive)
 	if n.Name == "" || n.Labels[v1.LabelMetadataName] == n.Name {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -80,7 +81,7 @@ func preparePod(p, old *v1.Pod) {
 func preparePodStatus(p, old *v1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
 	p.DeletionTimestamp = old.DeletionTimestamp
-	orSet(&p.Status.QOSClass, old.Status.QOSClass)
+	rule.FillZero(&p.Status.QOSClass, old.Status.QOSClass)
 }
 
 // takeEphemeralContainers lets nothing but the ephemeral containers change.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -36,33 +37,33 @@ var Services = &resource.Def[*v1.Service]{
 
 func defaultService(o *v1.Service) {
 	s := &o.Spec
-	orSet(&s.Type, v1.ServiceTypeClusterIP)
+	rule.FillZero(&s.Type, v1.ServiceTypeClusterIP)
 	defaultAffinity(s)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		orSet(&p.Protocol, v1.ProtocolTCP)
+		rule.FillZero(&p.Protocol, v1.ProtocolTCP)
 		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
 			p.TargetPort = intstr.FromInt32(p.Port)
 		}
 	}
 	if external(s) {
-		orSet(&s.ExternalTrafficPolicy, v1.ServiceExternalTrafficPolicyCluster)
+		rule.FillZero(&s.ExternalTrafficPolicy, v1.ServiceExternalTrafficPolicyCluster)
 	}
 	if hasClusterIP(s) {
-		orPtr(&s.InternalTrafficPolicy, v1.ServiceInternalTrafficPolicyCluster)
+		rule.Fill(&s.InternalTrafficPolicy, v1.ServiceInternalTrafficPolicyCluster)
 	}
 	if s.Type == v1.ServiceTypeLoadBalancer {
-		orPtr(&s.AllocateLoadBalancerNodePorts, true)
+		rule.Fill(&s.AllocateLoadBalancerNodePorts, true)
 		for i := range o.Status.LoadBalancer.Ingress {
 			if in := &o.Status.LoadBalancer.Ingress[i]; in.IP != "" {
-				orPtr(&in.IPMode, v1.LoadBalancerIPModeVIP)
+				rule.Fill(&in.IPMode, v1.LoadBalancerIPModeVIP)
 			}
 		}
 	}
 }
 
 func defaultAffinity(s *v1.ServiceSpec) {
-	orSet(&s.SessionAffinity, v1.ServiceAffinityNone)
+	rule.FillZero(&s.SessionAffinity, v1.ServiceAffinityNone)
 	switch c := s.SessionAffinityConfig; {
 	case s.SessionAffinity == v1.ServiceAffinityNone:
 		s.SessionAffinityConfig = nil

@@ -26,7 +26,7 @@ func prepareService(o, before *v1.Service) {
 
 func keepAllocated(s, old *v1.ServiceSpec) {
 	if hasClusterIP(s) && hasClusterIP(old) {
-		orSet(&s.ClusterIP, old.ClusterIP)
+		rule.FillZero(&s.ClusterIP, old.ClusterIP)
 		if len(s.ClusterIPs) == 0 && s.ClusterIP == old.ClusterIP {
 			s.ClusterIPs = slices.Clone(old.ClusterIPs)
 		}
@@ -35,7 +35,7 @@ func keepAllocated(s, old *v1.ServiceSpec) {
 		keepNodePorts(s, old)
 	}
 	if hasHealthPort(s) && hasHealthPort(old) {
-		orSet(&s.HealthCheckNodePort, old.HealthCheckNodePort)
+		rule.FillZero(&s.HealthCheckNodePort, old.HealthCheckNodePort)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -67,22 +68,22 @@ var PersistentVolumeClaims = &resource.Def[*v1.PersistentVolumeClaim]{
 
 func defaultVolume(v *v1.PersistentVolume) {
 	s := &v.Spec
-	orSet(&v.Status.Phase, v1.VolumePending)
-	orSet(&s.PersistentVolumeReclaimPolicy, v1.PersistentVolumeReclaimRetain)
-	orPtr(&s.VolumeMode, v1.PersistentVolumeFilesystem)
+	rule.FillZero(&v.Status.Phase, v1.VolumePending)
+	rule.FillZero(&s.PersistentVolumeReclaimPolicy, v1.PersistentVolumeReclaimRetain)
+	rule.Fill(&s.VolumeMode, v1.PersistentVolumeFilesystem)
 	podspec.RoundResources(s.Capacity)
 	switch {
 	case s.HostPath != nil:
-		orPtr(&s.HostPath.Type, v1.HostPathUnset)
+		rule.Fill(&s.HostPath.Type, v1.HostPathUnset)
 	case s.ISCSI != nil:
-		orSet(&s.ISCSI.ISCSIInterface, "default")
+		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
 	case s.RBD != nil:
-		orSet(&s.RBD.RBDPool, "rbd")
-		orSet(&s.RBD.RadosUser, "admin")
-		orSet(&s.RBD.Keyring, "/etc/ceph/keyring")
+		rule.FillZero(&s.RBD.RBDPool, "rbd")
+		rule.FillZero(&s.RBD.RadosUser, "admin")
+		rule.FillZero(&s.RBD.Keyring, "/etc/ceph/keyring")
 	case s.ScaleIO != nil:
-		orSet(&s.ScaleIO.StorageMode, "ThinProvisioned")
-		orSet(&s.ScaleIO.FSType, "xfs")
+		rule.FillZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		rule.FillZero(&s.ScaleIO.FSType, "xfs")
 	case s.AzureDisk != nil:
 		podspec.DefaultAzureDisk(s.AzureDisk)
 	}
@@ -108,7 +109,7 @@ func prepareVolumeStatus(v, old *v1.PersistentVolume) {
 }
 
 func defaultClaim(c *v1.PersistentVolumeClaim) {
-	orSet(&c.Status.Phase, v1.ClaimPending)
+	rule.FillZero(&c.Status.Phase, v1.ClaimPending)
 	podspec.DefaultClaim(&c.Spec)
 	podspec.RoundResources(c.Status.Capacity)
 	podspec.RoundResources(c.Status.AllocatedResources)

@@ -54,6 +54,9 @@ func warnService(s, old *v1.Service) (list []string) {
 	if len(s.Spec.ExternalIPs) > 0 && (old == nil || !slices.Equal(s.Spec.ExternalIPs, old.Spec.ExternalIPs)) {
 		list = append(list, "spec.externalIPs: this field is deprecated since v1.36 and will be ignored in a future Kubernetes release")
 	}
+	if s.Spec.Type == v1.ServiceTypeExternalName && len(s.Spec.ExternalIPs) > 0 {
+		list = append(list, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	}
 	if headless(&s.Spec) && s.Spec.SessionAffinity == v1.ServiceAffinityClientIP {
 		list = append(list, "spec.SessionAffinity is ignored for headless services")
 	}

@@ -5,6 +5,8 @@ package podspec
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // DefaultTemplate fills the unset fields of a pod template.
@@ -12,12 +14,12 @@ func DefaultTemplate(t *v1.PodTemplateSpec) { Default(&t.Spec) }
 
 // Default fills the unset fields of a pod spec, in a pod as in a template.
 func Default(s *v1.PodSpec) {
-	orSet(&s.DNSPolicy, v1.DNSClusterFirst)
-	orSet(&s.RestartPolicy, v1.RestartPolicyAlways)
-	orSet(&s.SchedulerName, v1.DefaultSchedulerName)
-	orPtr(&s.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
-	orPtr(&s.SecurityContext, v1.PodSecurityContext{})
-	orSet(&s.ServiceAccountName, s.DeprecatedServiceAccount)
+	rule.FillZero(&s.DNSPolicy, v1.DNSClusterFirst)
+	rule.FillZero(&s.RestartPolicy, v1.RestartPolicyAlways)
+	rule.FillZero(&s.SchedulerName, v1.DefaultSchedulerName)
+	rule.Fill(&s.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
+	rule.Fill(&s.SecurityContext, v1.PodSecurityContext{})
+	rule.FillZero(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName
 	for i := range s.Volumes {
 		defaultVolume(&s.Volumes[i].VolumeSource)
@@ -42,7 +44,7 @@ func Default(s *v1.PodSpec) {
 // open what admission may still change in the pods made of it.
 func DefaultPod(s *v1.PodSpec) {
 	Default(s)
-	orPtr(&s.EnableServiceLinks, v1.DefaultEnableServiceLinks)
+	rule.Fill(&s.EnableServiceLinks, v1.DefaultEnableServiceLinks)
 	for _, list := range [][]v1.Container{s.Containers, s.InitContainers} {
 		for i := range list {
 			requestLimits(&list[i].Resources)
@@ -65,7 +67,7 @@ func requestLimits(r *v1.ResourceRequirements) {
 
 func hostPorts(ports []v1.ContainerPort) {
 	for i := range ports {
-		orSet(&ports[i].HostPort, ports[i].ContainerPort)
+		rule.FillZero(&ports[i].HostPort, ports[i].ContainerPort)
 	}
 }
 

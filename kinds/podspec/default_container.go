@@ -6,14 +6,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 func defaultContainer(c *v1.Container) {
-	orSet(&c.ImagePullPolicy, pullPolicy(c.Image))
-	orSet(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
-	orSet(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	rule.FillZero(&c.ImagePullPolicy, pullPolicy(c.Image))
+	rule.FillZero(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	rule.FillZero(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		orSet(&c.Ports[i].Protocol, v1.ProtocolTCP)
+		rule.FillZero(&c.Ports[i].Protocol, v1.ProtocolTCP)
 	}
 	for i := range c.Env {
 		defaultEnv(c.Env[i].ValueFrom)
@@ -33,9 +35,9 @@ func defaultEnv(from *v1.EnvVarSource) {
 	switch {
 	case from == nil:
 	case from.FieldRef != nil:
-		orSet(&from.FieldRef.APIVersion, "v1")
+		rule.FillZero(&from.FieldRef.APIVersion, "v1")
 	case from.FileKeyRef != nil:
-		orPtr(&from.FileKeyRef.Optional, false)
+		rule.Fill(&from.FileKeyRef.Optional, false)
 	}
 }
 
@@ -43,13 +45,13 @@ func defaultProbe(p *v1.Probe) {
 	if p == nil {
 		return
 	}
-	orSet(&p.TimeoutSeconds, 1)
-	orSet(&p.PeriodSeconds, 10)
-	orSet(&p.SuccessThreshold, 1)
-	orSet(&p.FailureThreshold, 3)
+	rule.FillZero(&p.TimeoutSeconds, 1)
+	rule.FillZero(&p.PeriodSeconds, 10)
+	rule.FillZero(&p.SuccessThreshold, 1)
+	rule.FillZero(&p.FailureThreshold, 3)
 	defaultHTTP(p.HTTPGet)
 	if p.GRPC != nil {
-		orPtr(&p.GRPC.Service, "")
+		rule.Fill(&p.GRPC.Service, "")
 	}
 }
 
@@ -61,8 +63,8 @@ func defaultHook(h *v1.LifecycleHandler) {
 
 func defaultHTTP(g *v1.HTTPGetAction) {
 	if g != nil {
-		orSet(&g.Path, "/")
-		orSet(&g.Scheme, v1.URISchemeHTTP)
+		rule.FillZero(&g.Path, "/")
+		rule.FillZero(&g.Scheme, v1.URISchemeHTTP)
 	}
 }
 
@@ -103,19 +105,4 @@ func addTo(list *v1.ResourceList, name v1.ResourceName, q resource.Quantity) {
 		*list = v1.ResourceList{}
 	}
 	(*list)[name] = q.DeepCopy()
-}
-
-// orSet gives a field that has its zero value the value v.
-func orSet[T comparable](field *T, v T) {
-	var zero T
-	if *field == zero {
-		*field = v
-	}
-}
-
-// orPtr points a nil field to v.
-func orPtr[T any](field **T, v T) {
-	if *field == nil {
-		*field = new(v)
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 const (
@@ -16,22 +18,22 @@ const (
 func defaultVolume(s *v1.VolumeSource) {
 	switch {
 	case s.Secret != nil:
-		orPtr(&s.Secret.DefaultMode, fileMode)
+		rule.Fill(&s.Secret.DefaultMode, fileMode)
 	case s.ConfigMap != nil:
-		orPtr(&s.ConfigMap.DefaultMode, fileMode)
+		rule.Fill(&s.ConfigMap.DefaultMode, fileMode)
 	case s.DownwardAPI != nil:
-		orPtr(&s.DownwardAPI.DefaultMode, fileMode)
+		rule.Fill(&s.DownwardAPI.DefaultMode, fileMode)
 		defaultFiles(s.DownwardAPI.Items)
 	case s.Projected != nil:
 		defaultProjected(s.Projected)
 	case s.HostPath != nil:
-		orPtr(&s.HostPath.Type, v1.HostPathUnset)
+		rule.Fill(&s.HostPath.Type, v1.HostPathUnset)
 	case s.Ephemeral != nil:
 		if t := s.Ephemeral.VolumeClaimTemplate; t != nil {
 			DefaultClaim(&t.Spec)
 		}
 	case s.Image != nil:
-		orSet(&s.Image.PullPolicy, pullPolicy(s.Image.Reference))
+		rule.FillZero(&s.Image.PullPolicy, pullPolicy(s.Image.Reference))
 	case reflect.ValueOf(*s).IsZero():
 		s.EmptyDir = &v1.EmptyDirVolumeSource{}
 	default:
@@ -42,14 +44,14 @@ func defaultVolume(s *v1.VolumeSource) {
 func defaultNetworkVolume(s *v1.VolumeSource) {
 	switch {
 	case s.ISCSI != nil:
-		orSet(&s.ISCSI.ISCSIInterface, "default")
+		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
 	case s.RBD != nil:
-		orSet(&s.RBD.RBDPool, "rbd")
-		orSet(&s.RBD.RadosUser, "admin")
-		orSet(&s.RBD.Keyring, "/etc/ceph/keyring")
+		rule.FillZero(&s.RBD.RBDPool, "rbd")
+		rule.FillZero(&s.RBD.RadosUser, "admin")
+		rule.FillZero(&s.RBD.Keyring, "/etc/ceph/keyring")
 	case s.ScaleIO != nil:
-		orSet(&s.ScaleIO.StorageMode, "ThinProvisioned")
-		orSet(&s.ScaleIO.FSType, "xfs")
+		rule.FillZero(&s.ScaleIO.StorageMode, "ThinProvisioned")
+		rule.FillZero(&s.ScaleIO.FSType, "xfs")
 	case s.AzureDisk != nil:
 		DefaultAzureDisk(s.AzureDisk)
 	}
@@ -57,23 +59,23 @@ func defaultNetworkVolume(s *v1.VolumeSource) {
 
 // DefaultAzureDisk completes a source that pods and persistent volumes share.
 func DefaultAzureDisk(d *v1.AzureDiskVolumeSource) {
-	orPtr(&d.CachingMode, v1.AzureDataDiskCachingReadWrite)
-	orPtr(&d.Kind, v1.AzureSharedBlobDisk)
-	orPtr(&d.FSType, "ext4")
-	orPtr(&d.ReadOnly, false)
+	rule.Fill(&d.CachingMode, v1.AzureDataDiskCachingReadWrite)
+	rule.Fill(&d.Kind, v1.AzureSharedBlobDisk)
+	rule.Fill(&d.FSType, "ext4")
+	rule.Fill(&d.ReadOnly, false)
 }
 
 func defaultProjected(p *v1.ProjectedVolumeSource) {
-	orPtr(&p.DefaultMode, fileMode)
+	rule.Fill(&p.DefaultMode, fileMode)
 	for i := range p.Sources {
 		if d := p.Sources[i].DownwardAPI; d != nil {
 			defaultFiles(d.Items)
 		}
 		if t := p.Sources[i].ServiceAccountToken; t != nil {
-			orPtr(&t.ExpirationSeconds, tokenSeconds)
+			rule.Fill(&t.ExpirationSeconds, tokenSeconds)
 		}
 		if c := p.Sources[i].PodCertificate; c != nil {
-			orPtr(&c.MaxExpirationSeconds, certificateSeconds)
+			rule.Fill(&c.MaxExpirationSeconds, certificateSeconds)
 		}
 	}
 }
@@ -81,14 +83,14 @@ func defaultProjected(p *v1.ProjectedVolumeSource) {
 func defaultFiles(items []v1.DownwardAPIVolumeFile) {
 	for i := range items {
 		if ref := items[i].FieldRef; ref != nil {
-			orSet(&ref.APIVersion, "v1")
+			rule.FillZero(&ref.APIVersion, "v1")
 		}
 	}
 }
 
 // DefaultClaim fills the unset fields of a claim for storage, of its own or in a template.
 func DefaultClaim(s *v1.PersistentVolumeClaimSpec) {
-	orPtr(&s.VolumeMode, v1.PersistentVolumeFilesystem)
+	rule.Fill(&s.VolumeMode, v1.PersistentVolumeFilesystem)
 	RoundResources(s.Resources.Limits)
 	RoundResources(s.Resources.Requests)
 }

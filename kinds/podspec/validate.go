@@ -187,14 +187,3 @@ func refuseTokens(volumes []v1.Volume, path *field.Path) (errs field.ErrorList) 
 	}
 	return errs
 }
-
-// ValidateLasting refuses pods that end by themselves, where a controller would replace them for ever.
-func ValidateLasting(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	if s.RestartPolicy != v1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), s.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
-	}
-	if s.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in a template whose pods are replaced is not Supported"))
-	}
-	return errs
-}

@@ -219,14 +219,6 @@ spec:
 	}
 }
 
-func TestLasting(t *testing.T) {
-	p := pod(t, "restartPolicy: Never\nactiveDeadlineSeconds: 5")
-	want := []string{"spec.activeDeadlineSeconds Forbidden", "spec.restartPolicy NotSupported"}
-	if got := causes(podspec.ValidateLasting(&p.Spec, field.NewPath("spec"))); !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestWarnings(t *testing.T) {
 	p := pod(t, `
 nodeSelector: {beta.kubernetes.io/os: linux}
