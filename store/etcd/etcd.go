@@ -7,7 +7,8 @@
 //	member.go   the member in this process: no listener, own data directory, every write synced to disk
 //	examine.go  what is looked at before a data directory is trusted
 //	remote.go   the connection to a cluster
-//	watch.go    watches
+//	tail.go     watches of the member in this process
+//	watch.go    watches of a cluster
 //	lease.go    lifetimes: keys of similar expiry share a lease
 //	upkeep.go   compaction, defragmentation, running out of space
 //	snapshot.go backup and restore
@@ -37,8 +38,10 @@ type Store struct {
 	member *member // the member in this process; nil when the cluster is elsewhere
 	log    *slog.Logger
 	leases leases
-	seen   atomic.Int64  // newest revision that any answer has told of
+	head   head          // newest revision that any answer has told of
 	full   chan struct{} // a write found no space
+
+	compacted atomic.Int64 // history before this is gone, or about to be; with a member in this process only
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -105,7 +108,7 @@ func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int6
 	if err != nil {
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}
-	s.saw(resp.Header.Revision)
+	s.head.raise(resp.Header.Revision)
 	if !resp.Succeeded {
 		return 0, conflict(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 	}
@@ -139,7 +142,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, int64, error) {
 	if err != nil {
 		return nil, 0, s.explain(ctx, "get "+key, err)
 	}
-	s.saw(resp.Header.Revision)
+	s.head.raise(resp.Header.Revision)
 	if len(resp.Kvs) == 0 {
 		return nil, resp.Header.Revision, nil
 	}
@@ -164,7 +167,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int, rev i
 	if err != nil {
 		return store.Page{}, s.explain(ctx, fmt.Sprintf("list %s at %d", prefix, rev), err)
 	}
-	s.saw(resp.Header.Revision)
+	s.head.raise(resp.Header.Revision)
 	if rev == 0 {
 		rev = resp.Header.Revision
 	}
@@ -192,20 +195,21 @@ func (s *Store) fresh() []clientv3.OpOption {
 	return nil
 }
 
-// Revision implements store.Store. With the member in this process it costs nothing.
+// Revision implements store.Store. With the member in this process it costs nothing: every write that is
+// acknowledged is known here.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}
 	defer s.inflight.Done()
 	if s.member != nil {
-		return s.member.server.KV().Rev(), nil
+		return s.head.now(), nil
 	}
 	resp, err := s.client.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, s.explain(ctx, "ask for the revision", err)
 	}
-	s.saw(resp.Header.Revision)
+	s.head.raise(resp.Header.Revision)
 	return resp.Header.Revision, nil
 }
 
@@ -215,8 +219,20 @@ func (s *Store) Compact(ctx context.Context, rev int64) error {
 		return err
 	}
 	defer s.inflight.Done()
-	_, err := s.client.Compact(ctx, rev)
-	err = s.explain(ctx, fmt.Sprintf("compact up to %d", rev), err)
+	return s.compact(ctx, rev)
+}
+
+func (s *Store) compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) error {
+	what := fmt.Sprintf("compact up to %d", rev)
+	if s.member != nil {
+		if newest := s.head.now(); rev > newest {
+			return fmt.Errorf("%s: %w: it is %d", what, store.ErrFuture, newest)
+		}
+		for old := s.compacted.Load(); rev > old && !s.compacted.CompareAndSwap(old, rev); old = s.compacted.Load() {
+		}
+	}
+	_, err := s.client.Compact(ctx, rev, opts...)
+	err = s.explain(ctx, what, err)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil
 	}
@@ -263,12 +279,6 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.inflight.Add(1)
 	return nil
-}
-
-// saw notes a revision that an answer told of.
-func (s *Store) saw(rev int64) {
-	for old := s.seen.Load(); rev > old && !s.seen.CompareAndSwap(old, rev); old = s.seen.Load() {
-	}
 }
 
 func toKV(kv *mvccpb.KeyValue) *store.KV {

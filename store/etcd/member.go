@@ -89,8 +89,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := newStore(v3client.New(server), &member{server: server, dir: c.Dir, quota: c.Quota}, c.Log)
-	s.saw(server.KV().Rev())
+	s.head.raise(server.KV().Rev())
+	s.compacted.Store(server.KV().FirstRev())
 	s.upkeep.Go(func() { s.keepUp(c.Keep) })
+	s.upkeep.Go(s.hearExpiry)
 	return s, nil
 }
 

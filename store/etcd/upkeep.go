@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -76,7 +75,7 @@ func (c *compaction) round(ctx context.Context) error {
 		}
 		return c.store.Compact(ctx, old)
 	}
-	c.rev = c.store.member.server.KV().Rev()
+	c.rev = c.store.head.now()
 	if old == 0 || old == c.rev {
 		return nil
 	}
@@ -140,8 +139,7 @@ func (s *Store) emergency(ctx context.Context) error {
 		return nil // those who run the cluster decide
 	}
 	server := s.member.server
-	_, err := s.client.Compact(ctx, server.KV().Rev(), clientv3.WithCompactPhysical())
-	if err := s.explain(ctx, "compact", err); err != nil && !errors.Is(err, store.ErrCompacted) {
+	if err := s.compact(ctx, s.head.now(), clientv3.WithCompactPhysical()); err != nil {
 		return err
 	}
 	if err := server.Defragment(); err != nil {

@@ -30,8 +30,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	w := &watch{store: s, ctx: clientv3.WithRequireLeader(inner), prefix: prefix, rev: after, f: f}
-	err := w.run()
+	err := s.watch(inner, prefix, after, f)
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -41,7 +40,15 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(st
 	return err
 }
 
-// A watch is complete up to rev.
+func (s *Store) watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {
+	if s.member != nil {
+		return s.follow(ctx, prefix, after, f)
+	}
+	w := &watch{store: s, ctx: clientv3.WithRequireLeader(ctx), prefix: prefix, rev: after, f: f}
+	return w.run()
+}
+
+// A watch of a cluster is complete up to rev. What f has not taken yet waits in etcd's client.
 type watch struct {
 	store  *Store
 	ctx    context.Context
@@ -80,10 +87,7 @@ func (w *watch) run() error {
 // behind reports whether the revision has, or may have, moved for other keys' sake. A watch of the whole
 // registry sees every write there is, so that it need not ask a cluster that other servers write to as well.
 func (w *watch) behind() bool {
-	if w.store.seen.Load() > w.rev {
-		return true
-	}
-	return w.store.member == nil && !strings.HasPrefix(registry, w.prefix)
+	return w.store.head.now() > w.rev || !strings.HasPrefix(registry, w.prefix)
 }
 
 // deliver hands an answer to f, together with those that have arrived behind it. Etcd never splits a
@@ -130,5 +134,5 @@ func (w *watch) add(batch *store.Batch, answer clientv3.WatchResponse) {
 		batch.Events = append(batch.Events, event)
 		batch.Rev = event.Rev
 	}
-	w.store.saw(batch.Rev)
+	w.store.head.raise(batch.Rev)
 }
