@@ -67,7 +67,7 @@ func (z *Authorizer) Authorize(_ context.Context, a *auth.Attributes) (auth.Deci
 			missing = append(missing, g.err)
 		}
 		for i := range g.rules {
-			if allows(&g.rules[i], a) {
+			if Allows(&g.rules[i], a) {
 				reason, ok = g.reason, true
 				return false
 			}

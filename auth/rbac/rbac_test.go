@@ -105,7 +105,7 @@ func TestPaths(t *testing.T) {
 	}{{"/healthz", "/healthz", true}, {"/healthz", "/healthz/etcd", false}, {"/api/*", "/api/v1", true}, {"/api/*", "/api", false},
 		{"*", "/x", true}, {"/a*", "/ab/c", true}} {
 		r := parseRule("get url " + c.url)
-		if got := allows(&r, ask(alice, "get "+c.path)); got != c.want {
+		if got := Allows(&r, ask(alice, "get "+c.path)); got != c.want {
 			t.Errorf("%s %s: %v", c.url, c.path, got)
 		}
 	}

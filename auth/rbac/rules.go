@@ -10,8 +10,8 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 )
 
-// allows tells whether the rule permits what is asked.
-func allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
+// Allows tells whether the rule permits what is asked.
+func Allows(r *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	if !has(r.Verbs, a.Verb) {
 		return false
 	}
