@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -63,7 +62,7 @@ func (p *patching) check() error {
 			field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
-		Reason:  metav1.StatusReasonUnsupportedMediaType,
+		Reason: metav1.StatusReasonUnsupportedMediaType, Details: &metav1.StatusDetails{},
 		Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %v", accepted)}}
 }
 
@@ -93,12 +92,7 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
 	switch p.kind {
 	case types.JSONPatchType:
-		out, err := apply.JSONPatch(doc, p.data)
-		var status *apierrors.StatusError
-		if errors.As(err, &status) && status.ErrStatus.Code == http.StatusUnprocessableEntity && status.ErrStatus.Details == nil {
-			status.ErrStatus.Details = &metav1.StatusDetails{} // as upstream's generic answers have
-		}
-		return out, err
+		return apply.JSONPatch(doc, p.data)
 	case types.MergePatchType:
 		return apply.MergePatch(doc, p.data)
 	}
