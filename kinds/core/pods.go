@@ -75,6 +75,7 @@ func preparePod(p, old *v1.Pod) {
 			Reason: v1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
 	}
 	podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
+	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
 }
 
 // preparePodStatus keeps what node agents may not touch: who owns the pod, and that it is being deleted.

@@ -19,7 +19,7 @@ func validateAnnotations(a map[string]string, s *v1.PodSpec, path *field.Path) (
 	if v, ok := a[deletionCost]; ok && !isCost(v) {
 		errs = append(errs, field.Invalid(path.Key(deletionCost), v, "must be a 32bit integer"))
 	}
-	return errs
+	return append(errs, checkConfinement(a, s, path)...)
 }
 
 // isCost says whether v is a number without a leading plus sign or zeros.

@@ -200,6 +200,24 @@ func TestPodOnly(t *testing.T) {
 	}
 }
 
+func TestConfinement(t *testing.T) {
+	const key = "container.apparmor.security.beta.kubernetes.io/"
+	p := pod(t, `containers: [{name: a, image: i}, {name: b, image: i}, {name: c, image: i, securityContext: {appArmorProfile: {type: Unconfined}}}]`)
+	p.Annotations = map[string]string{key + "a": "localhost/x", key + "c": "unconfined"}
+	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
+	if got := p.Spec.Containers[0].SecurityContext.AppArmorProfile; got.Type != v1.AppArmorProfileTypeLocalhost || *got.LocalhostProfile != "x" {
+		t.Errorf("got %v", got)
+	}
+	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(p)) > 0 {
+		t.Errorf("got %v", podspec.ValidatePod(p))
+	}
+	p.Annotations = map[string]string{key + "a": "odd", key + "c": "runtime/default", key + "d": "unconfined"}
+	want := []string{"metadata.annotations[" + key + "a] Invalid", "metadata.annotations[" + key + "c] Forbidden", "metadata.annotations[" + key + "d] Invalid"}
+	if got := causes(podspec.ValidatePod(p)); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestTemplate: a template leaves host ports and the service account to the pods made of it.
 func TestTemplate(t *testing.T) {
 	tmpl := &v1.PodTemplateSpec{}

@@ -24,7 +24,6 @@ var oldLabels = map[string]string{
 const (
 	seccompPod   = "seccomp.security.alpha.kubernetes.io/pod"
 	seccompOne   = "container.seccomp.security.alpha.kubernetes.io/"
-	apparmorOne  = "container.apparmor.security.beta.kubernetes.io/"
 	nonFunction  = "non-functional in v1.27+; use the \"seccompProfile\" field instead"
 	apparmorText = "deprecated since v1.30; use the \"appArmorProfile\" field instead"
 )

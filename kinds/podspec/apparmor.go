@@ -1,0 +1,84 @@
+package podspec
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// apparmorOne begins the annotations that said, before there was a field, how a container is confined.
+const apparmorOne = "container.apparmor.security.beta.kubernetes.io/"
+
+// confinement reads the value of such an annotation; nil means that it says nothing known.
+func confinement(v string) *v1.AppArmorProfile {
+	switch name, local := strings.CutPrefix(v, "localhost/"); {
+	case v == "runtime/default":
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
+	case v == "unconfined":
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
+	case local && name != "":
+		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+	}
+	return nil
+}
+
+// ConfineByAnnotation sets the profile of containers that only an annotation gives one.
+func ConfineByAnnotation(annotations map[string]string, s *v1.PodSpec) {
+	if len(annotations) == 0 || s.OS != nil && s.OS.Name == v1.Windows {
+		return
+	}
+	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+		v, ok := annotations[apparmorOne+c.Name]
+		p := confinement(v)
+		if !ok || p == nil || profileOf(c, s) != nil && rule.Same(profileOf(c, s), p) {
+			return
+		}
+		if c.SecurityContext == nil {
+			c.SecurityContext = &v1.SecurityContext{}
+		}
+		rule.Fill(&c.SecurityContext.AppArmorProfile, *p)
+	})
+}
+
+// profileOf is the profile that confines a container: its own, else its pod's.
+func profileOf(c *v1.Container, s *v1.PodSpec) *v1.AppArmorProfile {
+	switch {
+	case c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil:
+		return c.SecurityContext.AppArmorProfile
+	case s.SecurityContext != nil:
+		return s.SecurityContext.AppArmorProfile
+	}
+	return nil
+}
+
+func containerNamed(s *v1.PodSpec, name string) (found *v1.Container) {
+	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+		if c.Name == name {
+			found = c
+		}
+	})
+	return found
+}
+
+// checkConfinement checks annotations: that there is such a container, such a profile, and no other one in the field.
+func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	for key, v := range annotations {
+		name, ok := strings.CutPrefix(key, apparmorOne)
+		if !ok {
+			continue
+		}
+		c, p := containerNamed(s, name), confinement(v)
+		switch {
+		case c == nil:
+			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
+		case p == nil && v != "":
+			errs = append(errs, field.Invalid(path.Key(key), v, "invalid AppArmor profile name"))
+		case p != nil && c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil && !rule.Same(c.SecurityContext.AppArmorProfile, p):
+			errs = append(errs, field.Forbidden(path.Key(key), "AppArmor type in annotation and field must match"))
+		}
+	}
+	return errs
+}
