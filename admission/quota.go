@@ -61,7 +61,7 @@ func newQuotas(cfg Config) *quotas {
 }
 
 func (s *quotas) validate(ctx context.Context, r *Request) error {
-	if s.charge == nil || r.Namespace == "" || !charged(r) {
+	if s.charge == nil || r.Namespace == "" || !r.Kind.Info().Namespaced || !charged(r) {
 		return nil
 	}
 	list := resource.List(r.Read, core.ResourceQuotas, r.Namespace)

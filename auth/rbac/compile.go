@@ -25,9 +25,32 @@ type subjects struct{ users, groups map[string][]*grant }
 
 // A grant is what one binding gives to one subject.
 type grant struct {
-	rules  []rbacv1.PolicyRule
-	reason string
-	err    error // the role does not exist
+	rules []rbacv1.PolicyRule
+	err   error // the role does not exist
+	from  *source
+	to    rbacv1.Subject // with its namespace filled in
+
+	reason atomic.Pointer[string] // made when first asked for
+}
+
+// A source is a binding.
+type source struct {
+	kind, name string // RoleBinding, "name/namespace"
+	ref        rbacv1.RoleRef
+}
+
+// why says on what grounds the grant allows something.
+func (g *grant) why() string {
+	if s := g.reason.Load(); s != nil {
+		return *s
+	}
+	name := g.to.Name
+	if g.to.Kind == rbacv1.ServiceAccountKind {
+		name += "/" + g.to.Namespace
+	}
+	s := fmt.Sprintf("RBAC: allowed by %s %q of %s %q to %s %q", g.from.kind, g.from.name, g.from.ref.Kind, g.from.ref.Name, g.to.Kind, name)
+	g.reason.Store(&s)
+	return s
 }
 
 // A Reader may implement versioned to tell cheaply whether a kind has changed: the answers of two readers are
@@ -90,12 +113,11 @@ func compile(r resource.Reader, kinds sources) *policy {
 			s = &n
 			p.spaces[b.Namespace] = s
 		}
-		name := fmt.Sprintf("RoleBinding %q", b.Name+"/"+b.Namespace)
-		s.add(name, b.RoleRef, b.Subjects, b.Namespace, known)
+		s.add(&source{"RoleBinding", b.Name + "/" + b.Namespace, b.RoleRef}, b.Subjects, b.Namespace, known)
 	}
 	for _, o := range p.objs[clusterRoleBindings] {
 		b := o.(*rbacv1.ClusterRoleBinding)
-		p.cluster.add(fmt.Sprintf("ClusterRoleBinding %q", b.Name), b.RoleRef, b.Subjects, "", known)
+		p.cluster.add(&source{"ClusterRoleBinding", b.Name, b.RoleRef}, b.Subjects, "", known)
 	}
 	return p
 }
@@ -105,37 +127,30 @@ func newSubjects() subjects {
 }
 
 // add enters one binding.
-func (s *subjects) add(binding string, ref rbacv1.RoleRef, to []rbacv1.Subject, ns string, known map[string][]rbacv1.PolicyRule) {
-	key, kind := ref.Name, "clusterrole"
-	if ref.Kind == "Role" {
-		key, kind = ns+"/"+ref.Name, "role"
+func (s *subjects) add(from *source, to []rbacv1.Subject, ns string, known map[string][]rbacv1.PolicyRule) {
+	key, kind := from.ref.Name, "clusterrole"
+	if from.ref.Kind == "Role" {
+		key, kind = ns+"/"+from.ref.Name, "role"
 	}
 	rules, ok := known[key]
 	var err error
 	if !ok {
-		err = fmt.Errorf("%s.%s %q not found", kind, rbacv1.GroupName, ref.Name)
+		err = fmt.Errorf("%s.%s %q not found", kind, rbacv1.GroupName, from.ref.Name)
 	}
 	for _, sub := range to {
-		g := &grant{rules: rules, err: err}
-		who := fmt.Sprintf("%s %q", sub.Kind, sub.Name)
-		space := sub.Namespace
-		if space == "" {
-			space = ns
+		if sub.Namespace == "" {
+			sub.Namespace = ns
 		}
-		switch sub.Kind {
-		case rbacv1.UserKind:
+		g := &grant{rules: rules, err: err, from: from, to: sub}
+		switch {
+		case sub.Kind == rbacv1.UserKind:
 			s.users[sub.Name] = append(s.users[sub.Name], g)
-		case rbacv1.GroupKind:
+		case sub.Kind == rbacv1.GroupKind:
 			s.groups[sub.Name] = append(s.groups[sub.Name], g)
-		case rbacv1.ServiceAccountKind:
-			if space == "" {
-				continue
-			}
-			who = fmt.Sprintf("ServiceAccount %q", sub.Name+"/"+space)
-			user := auth.ServiceAccountName(space, sub.Name)
+		case sub.Kind == rbacv1.ServiceAccountKind && sub.Namespace != "":
+			user := auth.ServiceAccountName(sub.Namespace, sub.Name)
 			s.users[user] = append(s.users[user], g)
 		}
-		g.reason = fmt.Sprintf("RBAC: allowed by %s of %s %q to %s", binding, ref.Kind, ref.Name, who)
 	}
 }
 

@@ -68,7 +68,7 @@ func (z *Authorizer) Authorize(_ context.Context, a *auth.Attributes) (auth.Deci
 		}
 		for i := range g.rules {
 			if Allows(&g.rules[i], a) {
-				reason, ok = g.reason, true
+				reason, ok = g.why(), true
 				return false
 			}
 		}
