@@ -31,7 +31,6 @@ type Write struct {
 type Tracker struct {
 	types  types
 	stocks stocks
-	plans  plans
 }
 
 // NewTracker returns a tracker that knows the built-in types. It does no work: schemas are read at the first
@@ -62,7 +61,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
 	}
-	if w.Sub != "scale" && t.quickUpdate(&w, old, obj) {
+	if w.Sub != "scale" && quickUpdate(&w, old, obj) {
 		KeepTimes(old, obj)
 		return nil
 	}
@@ -100,7 +99,7 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
-	if t.appliesNothing(&w, old, doc) {
+	if appliesNothing(&w, old, doc) {
 		return resource.Clone(old), nil
 	}
 	m, err := t.stock(&w)

@@ -11,7 +11,6 @@ import (
 	gvks "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
@@ -54,24 +53,40 @@ type keyNode struct {
 	isDef bool
 }
 
-// plans remembers the plan of each Go type of a kind.
-type plans struct{ m sync.Map }
+// planned remembers the plans of built-in types. They follow from the binary alone, so all trackers of a process
+// share them, and kinds share what they have in common: a pod's plan is a part of a deployment's.
+var planned plans
+
+type plans struct {
+	m    sync.Map // planKey to *node
+	mu   sync.Mutex
+	made *compiler
+}
 
 type planKey struct {
 	t   reflect.Type
 	gvk gvks.GroupVersionKind
 }
 
-// of returns the plan for objects of the type.
-func (p *plans) of(t reflect.Type, gvk gvks.GroupVersionKind, known typed.ParseableType) *node {
+// of returns the plan for objects of a Go type, or nil if the kind is none of the built-in ones.
+func (p *plans) of(t reflect.Type, gvk gvks.GroupVersionKind) *node {
 	k := planKey{t, gvk}
 	if n, ok := p.m.Load(k); ok {
 		return n.(*node)
 	}
-	c := compiler{schema: known.Schema, done: map[compiled]*node{}}
-	n := c.node(t, known.TypeRef)
-	c.skipMeta(n)
-	got, _ := p.m.LoadOrStore(k, n)
+	kinds, known := builtin()
+	typ, ok := kinds[gvk]
+	if !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.made == nil {
+		p.made = &compiler{schema: known, done: map[compiled]*node{}}
+	}
+	n := *p.made.node(t, typ.TypeRef)
+	p.made.skipMeta(&n)
+	got, _ := p.m.LoadOrStore(k, &n)
 	return got.(*node)
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,8 +16,8 @@ const maxUpdaters = 10
 // quickUpdate does what stock.update does, 10 to 50 times as fast, for the objects and books that it knows: those
 // of built-in types whose owners all speak the same version. It returns false, having changed nothing, when
 // it does not: the library decides then. A test holds the two together.
-func (t *Tracker) quickUpdate(w *Write, old, obj resource.Object) bool {
-	plan := t.planOf(w, old, obj)
+func quickUpdate(w *Write, old, obj resource.Object) bool {
+	plan := planOf(w, old, obj)
 	if plan == nil {
 		return false
 	}
@@ -54,22 +53,17 @@ func (t *Tracker) quickUpdate(w *Write, old, obj resource.Object) bool {
 }
 
 // planOf returns the plan for the objects, or nil if they are not for the quick way.
-func (t *Tracker) planOf(w *Write, old, obj resource.Object) *node {
+func planOf(w *Write, old, obj resource.Object) *node {
 	i := w.Kind.Info()
 	typ := reflect.TypeOf(obj)
 	if i.Custom || partOwns[i.Plural+"/"+w.Sub] != nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct ||
 		old != nil && reflect.TypeOf(old) != typ {
 		return nil
 	}
-	known := t.types.of(w.GVK)
-	if known.Schema == typed.DeducedParseableType.Schema {
-		return nil
+	if plan := planned.of(typ.Elem(), w.GVK); plan != nil && plan.op == opStruct {
+		return plan
 	}
-	plan := t.plans.of(typ.Elem(), w.GVK, known)
-	if plan.op != opStruct {
-		return nil
-	}
-	return plan
+	return nil
 }
 
 // startingFields are the books before the write: those of old, unless the client sent others.
