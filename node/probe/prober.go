@@ -1,0 +1,156 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+type kind string
+
+const (
+	startup   kind = "Startup"
+	liveness  kind = "Liveness"
+	readiness kind = "Readiness"
+)
+
+// A prober is one probe of one container.
+type prober struct {
+	*watched
+	kind   kind
+	probe  *corev1.Probe
+	period time.Duration
+	row    int    // answers of the same sort in a row
+	last   answer // that sort
+}
+
+func newProber(w *watched, k kind, p *corev1.Probe) *prober {
+	return &prober{watched: w, kind: k, probe: p, period: seconds(p.PeriodSeconds, 10)}
+}
+
+func seconds(n, or int32) time.Duration {
+	if n <= 0 {
+		n = or
+	}
+	return time.Duration(n) * time.Second
+}
+
+// run asks until ctx ends or there is nothing more to learn.
+func (p *prober) run(ctx context.Context) {
+	if p.kind != startup {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.up:
+		}
+	}
+	if !sleep(ctx, p.first()) {
+		return
+	}
+	tick := time.NewTicker(p.period)
+	defer tick.Stop()
+	for p.once(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// first is how long to wait before the first question. Containers that have been running for long, which an agent
+// meets when it starts, are spread over a period.
+func (p *prober) first() time.Duration {
+	age := time.Since(p.started)
+	if left := time.Duration(p.probe.InitialDelaySeconds)*time.Second - age; left > 0 {
+		return left
+	}
+	if age > p.period+time.Duration(p.probe.InitialDelaySeconds)*time.Second && p.kind != startup && p.spec.StartupProbe == nil {
+		return rand.N(p.period)
+	}
+	return 0
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// once asks once. more says that the probe goes on.
+func (p *prober) once(ctx context.Context) (more bool) {
+	pod, ip := p.now()
+	a, text := p.ask(ctx, pod, ip)
+	if ctx.Err() != nil {
+		return false
+	}
+	p.tell(pod, a, text)
+	if a == unknown {
+		return true
+	}
+	if a == p.last {
+		p.row++
+	} else {
+		p.last, p.row = a, 1
+	}
+	if a == passed {
+		return p.passed()
+	}
+	return p.failed()
+}
+
+func (p *prober) tell(pod *corev1.Pod, a answer, text string) {
+	switch {
+	case a == passed && text != "" && p.set.Warning != nil:
+		p.set.Warning(pod, p.spec.Name, fmt.Sprintf("%s probe warning: %s", p.kind, text))
+	case a == failed && p.set.Event != nil:
+		p.set.Event(pod, p.spec.Name, fmt.Sprintf("%s probe failed: %s", p.kind, text))
+	case a == unknown && p.set.Event != nil:
+		p.set.Event(pod, p.spec.Name, fmt.Sprintf("%s probe errored and resulted in unknown state: %s", p.kind, text))
+	}
+}
+
+func (p *prober) passed() (more bool) {
+	if p.row < int(max(p.probe.SuccessThreshold, 1)) {
+		return true
+	}
+	switch p.kind {
+	case startup:
+		p.begun()
+		return false
+	case readiness:
+		p.put(func(r *Result) { r.Ready = true })
+	}
+	return true
+}
+
+func (p *prober) failed() (more bool) {
+	limit := int(p.probe.FailureThreshold)
+	if limit <= 0 {
+		limit = 3
+	}
+	if p.row < limit {
+		return true
+	}
+	if p.kind == readiness {
+		p.put(func(r *Result) { r.Ready = false })
+		return true
+	}
+	name := map[kind]string{startup: "startup", liveness: "liveness"}[p.kind]
+	p.put(func(r *Result) {
+		r.Sick, r.Grace = true, p.probe.TerminationGracePeriodSeconds
+		r.Why = fmt.Sprintf("Container %s failed %s probe, will be restarted", p.spec.Name, name)
+	})
+	return false // the next container is asked anew
+}

@@ -1,0 +1,91 @@
+package probe
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A watched is one container with its answers.
+type watched struct {
+	set     *Set
+	uid     types.UID
+	spec    *corev1.Container
+	id      string
+	started time.Time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	up      chan struct{} // closed when it has started up
+
+	mu     sync.Mutex
+	pod    *corev1.Pod
+	ip     string
+	result Result
+}
+
+func newWatched(s *Set, pod *corev1.Pod, c *corev1.Container, id, ip string, started time.Time) *watched {
+	w := &watched{set: s, uid: pod.UID, spec: c, id: id, started: started, up: make(chan struct{}), pod: pod, ip: ip}
+	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	w.result.Started = c.StartupProbe == nil
+	w.result.Ready = w.result.Started && c.ReadinessProbe == nil
+	if w.result.Started {
+		close(w.up)
+	}
+	return w
+}
+
+func (w *watched) probers() (list []*prober) {
+	add := func(k kind, p *corev1.Probe) {
+		if p != nil {
+			list = append(list, newProber(w, k, p))
+		}
+	}
+	add(startup, w.spec.StartupProbe)
+	add(liveness, w.spec.LivenessProbe)
+	add(readiness, w.spec.ReadinessProbe)
+	return list
+}
+
+func (w *watched) renew(pod *corev1.Pod, ip string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pod, w.ip = pod, ip
+}
+
+func (w *watched) now() (*corev1.Pod, string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pod, w.ip
+}
+
+func (w *watched) get() Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.result
+}
+
+// put changes the result, and tells if that made a difference.
+func (w *watched) put(change func(r *Result)) {
+	w.mu.Lock()
+	was := w.result
+	if w.ctx.Err() == nil { // an answer that came too late is no answer
+		change(&w.result)
+	}
+	same, pod := was == w.result, w.pod
+	w.mu.Unlock()
+	if !same && w.set.changed != nil {
+		w.set.changed(pod.Namespace, pod.Name)
+	}
+}
+
+// begun notes that the container has started up.
+func (w *watched) begun() {
+	w.put(func(r *Result) {
+		r.Started = true
+		r.Ready = w.spec.ReadinessProbe == nil
+	})
+	close(w.up)
+}
