@@ -101,6 +101,8 @@ func TestUpdates(t *testing.T) {
 		{aClaim, "", `spec: {volumeMode: Block}`, []string{"spec Forbidden", "spec.volumeMode Invalid"}},
 		{aPV, "", `spec: {capacity: {storage: 2Gi}, persistentVolumeReclaimPolicy: Delete}`, nil},
 		{aPV, "", `spec: {hostPath: {path: /tmp/y}}`, []string{"spec.persistentvolumesource Forbidden"}},
+		{`ResourceQuota: {}`, "status", `status: {hard: {bogus: 1}, used: {pods: -1}}`, []string{"status.hard[bogus] Invalid", "status.hard[bogus] Invalid", "status.used[pods] Invalid"}},
+		{aClaim, "status", `status: {capacity: {storage: -1}}`, []string{"status.capacity[storage] Invalid"}},
 		{aPV, "status", `status: {phase: Odd}`, []string{"status.phase NotSupported"}},
 		{`ReplicationController: {spec: {selector: {a: b}}}`, "status", `status: {replicas: 1, readyReplicas: 2, availableReplicas: 3}`,
 			[]string{"status.availableReplicas Invalid", "status.availableReplicas Invalid", "status.readyReplicas Invalid"}},
@@ -175,6 +177,23 @@ func TestPaths(t *testing.T) {
 	}
 	if n := update(t, k, ns, "finalize", `{spec: {finalizers: []}, status: {phase: Terminating}}`).(*v1.Namespace); len(n.Spec.Finalizers) != 0 || n.Status.Phase != v1.NamespaceActive {
 		t.Errorf("finalize: %v", n)
+	}
+}
+
+// TestRestarts: a container that ended for good does not live again.
+func TestRestarts(t *testing.T) {
+	const ended, running = `status: {containerStatuses: [{name: c, state: {terminated: {exitCode: 1}}}]}`, `status: {containerStatuses: [{name: c, state: {running: {}}}]}`
+	for policy, want := range map[string][]string{
+		"restartPolicy: Never":     {"status.containerStatuses[0].state Forbidden"},
+		"restartPolicy: OnFailure": {},
+		"restartPolicy: Always":    {},
+		"restartPolicy: Never, initContainers: [{name: c, image: i, restartPolicy: Always}]": {},
+	} {
+		k, o := create(t, `Pod: {spec: {`+policy+`, containers: [{name: c, image: i}]}}`)
+		old := update(t, k, o, "status", ended)
+		if got := causes(k.Check("status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q", policy, got)
+		}
 	}
 }
 

@@ -84,6 +84,10 @@ var invalid = []struct {
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, csi: {nodePublishSecretRef: {}}}}`,
 		[]string{"spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required", "spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
 
+	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, iscsi: {targetPortal: p, iqn: bad, lun: 0, chapAuthSession: true}}}`, []string{"spec.iscsi.iqn Invalid", "spec.iscsi.secretRef Required"}},
+	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, rbd: {}}}`, []string{"spec.rbd.image Required", "spec.rbd.monitors Required"}},
+	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, local: {path: a/../b}, nodeAffinity: {}}}`, []string{"spec.local.path Invalid", "spec.nodeAffinity.required Required"}},
+	{`Service: {spec: {ports: [{port: 1}], sessionAffinityConfig: {}, sessionAffinity: ClientIP}}`, nil},
 	{`Pod: {spec: {containers: [{name: c, image: i}], ephemeralContainers: [{name: e, image: i}], schedulingGates: [{name: g}], nodeName: nd}}`,
 		[]string{"spec.ephemeralContainers Forbidden", "spec.nodeName Forbidden"}},
 	{`Binding: {target: {kind: Pod}}`, []string{"target.kind NotSupported", "target.name Required"}},

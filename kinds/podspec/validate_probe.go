@@ -2,7 +2,7 @@ package podspec
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -58,6 +58,9 @@ func (c *checker) checkHook(h *v1.LifecycleHandler, path *field.Path) field.Erro
 	return c.checkHandler(handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, path)
 }
 
+var signal = regexp.MustCompile(`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` +
+	`TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)$`)
+
 func (c *checker) checkStopSignal(s *v1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case s == nil:
@@ -66,7 +69,7 @@ func (c *checker) checkStopSignal(s *v1.Signal, path *field.Path) field.ErrorLis
 		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
 	case c.spec.OS.Name == v1.Windows:
 		return rule.Among(*s, path, v1.SIGTERM, v1.SIGKILL)
-	case !strings.HasPrefix(string(*s), "SIG"):
+	case !signal.MatchString(string(*s)):
 		return field.ErrorList{field.NotSupported(path, *s, []v1.Signal{v1.SIGTERM, v1.SIGKILL})}
 	}
 	return nil

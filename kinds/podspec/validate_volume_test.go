@@ -1,0 +1,139 @@
+package podspec_test
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+)
+
+// TestVolumeSources: one volume each.
+func TestVolumeSources(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		want   []string
+	}{
+		{`gcePersistentDisk: {partition: 256}`, []string{"gcePersistentDisk.partition Invalid", "gcePersistentDisk.pdName Required"}},
+		{`awsElasticBlockStore: {partition: -1, volumeID: vol}`, []string{"awsElasticBlockStore.partition Invalid"}},
+		{`glusterfs: {}`, []string{"glusterfs.endpoints Required", "glusterfs.path Required"}},
+		{`rbd: {}`, []string{"rbd.image Required", "rbd.monitors Required"}},
+		{`cephfs: {}`, []string{"cephfs.monitors Required"}},
+		{`cinder: {secretRef: {}}`, []string{"cinder.secretRef.name Required", "cinder.volumeID Required"}},
+		{`flocker: {}`, []string{"flocker Required"}},
+		{`flocker: {datasetName: a/b, datasetUUID: u}`, []string{"flocker Invalid", "flocker.datasetName Invalid"}},
+		{`flexVolume: {}`, []string{"flexVolume.driver Required"}},
+		{`azureFile: {}`, []string{"azureFile.secretName Required", "azureFile.shareName Required"}},
+		{`azureDisk: {diskName: dd, diskURI: 'https://x', kind: Managed}`, []string{"azureDisk.diskURI NotSupported"}},
+		{`azureDisk: {diskName: dd, diskURI: 'https://x', cachingMode: Odd}`, []string{"azureDisk.cachingMode NotSupported"}},
+		{`vsphereVolume: {}`, []string{"vsphereVolume.volumePath Required"}},
+		{`photonPersistentDisk: {}`, []string{"photonPersistentDisk.pdID Required"}},
+		{`portworxVolume: {}`, []string{"portworxVolume.volumeID Required"}},
+		{`quobyte: {}`, []string{"quobyte.registry Required", "quobyte.volume Required"}},
+		{`scaleIO: {}`, []string{"scaleIO.gateway Required", "scaleIO.system Required", "scaleIO.volumeName Required"}},
+		{`storageos: {volumeName: A_b}`, []string{"storageos.volumeName Invalid"}},
+		{`fc: {}`, []string{"fc.targetWWNs Required"}},
+		{`fc: {targetWWNs: [a], wwids: [b]}`, []string{"fc.targetWWNs Invalid"}},
+		{`fc: {targetWWNs: [a]}`, []string{"fc.lun Required"}},
+		{`fc: {targetWWNs: [a], lun: 300}`, []string{"fc.lun Invalid"}},
+		{`gitRepo: {directory: ../x}`, []string{"gitRepo.directory Invalid", "gitRepo.repository Required"}},
+		{`persistentVolumeClaim: {claimName: ''}`, []string{"persistentVolumeClaim.claimName Required"}},
+		{`projected: {sources: [{}, {secret: {name: s}, configMap: {name: c}}]}`, []string{"projected.sources[0] Required", "projected.sources[1].configMap Forbidden"}},
+		{`projected: {sources: [{clusterTrustBundle: {path: a}}, {clusterTrustBundle: {name: n1, signerName: s, path: b}}, {clusterTrustBundle: {name: '', labelSelector: {}, path: c}}, {clusterTrustBundle: {signerName: '', path: a}}]}`,
+			[]string{"projected.sources[0].clusterTrustBundle Required", "projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
+				"projected.sources[2].clusterTrustBundle.name Required", "projected.sources[3].clusterTrustBundle Invalid", "projected.sources[3].clusterTrustBundle.signerName Required"}},
+		{`projected: {sources: [{podCertificate: {signerName: nope, keyType: DSA, maxExpirationSeconds: 5}}, {podCertificate: {signerName: a.example/b, keyType: ED25519, credentialBundlePath: /x}}]}`,
+			[]string{"projected.sources[0].podCertificate Required", "projected.sources[0].podCertificate.keyType NotSupported", "projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
+				"projected.sources[0].podCertificate.signerName Invalid", "projected.sources[1].podCertificate.credentialBundlePath Invalid"}},
+	} {
+		var want []string
+		for _, w := range c.want {
+			want = append(want, "spec.volumes[0]."+w)
+		}
+		got := causes(podspec.ValidatePod(pod(t, "volumes: [{name: v, "+c.source+"}]")))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s\ngot  %q\nwant %q", c.source, got, want)
+		}
+	}
+}
+
+func TestClaimSpec(t *testing.T) {
+	group, space, class := "", "A_b", "A_b"
+	s := &v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		DataSource:                &v1.TypedLocalObjectReference{APIGroup: &group, Kind: "Pod"},
+		DataSourceRef:             &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x"},
+		VolumeAttributesClassName: &class}
+	want := []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
+	if got := causes(podspec.ValidateClaimSpec(s, field.NewPath("spec"))); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	s.DataSourceRef.Namespace = &space
+	want = []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.dataSourceRef.namespace Invalid", "spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
+	if got := causes(podspec.ValidateClaimSpec(s, field.NewPath("spec"))); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNodeFields(t *testing.T) {
+	s := &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"A_b"}},
+		{Key: "metadata.name", Operator: v1.NodeSelectorOpExists},
+		{Key: "metadata.name", Operator: v1.NodeSelectorOpNotIn, Values: []string{"a", "b"}},
+		{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"a"}}}}}}
+	want := []string{"x.nodeSelectorTerms[0].matchFields[0].values[0] Invalid", "x.nodeSelectorTerms[0].matchFields[1].operator Invalid", "x.nodeSelectorTerms[0].matchFields[2].values Required"}
+	if got := causes(podspec.ValidateNodeSelector(s, field.NewPath("x"))); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if got := causes(podspec.ValidateNodeSelector(&v1.NodeSelector{}, field.NewPath("x"))); !slices.Equal(got, []string{"x.nodeSelectorTerms Required"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWindowsUser(t *testing.T) {
+	for user, ok := range map[string]bool{"Administrator": true, `dom\user`: true, "": false, `a\b\c`: false, `\b`: false, `a\`: false, "..": false, "a:b": false, "a\x01": false} {
+		p := pod(t, "")
+		p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &user}
+		if got := len(podspec.ValidatePod(p)) == 0; got != ok {
+			t.Errorf("%q: %v", user, got)
+		}
+	}
+}
+
+func TestStopSignal(t *testing.T) {
+	for _, c := range []struct {
+		os     v1.OSName
+		signal v1.Signal
+		ok     bool
+	}{{v1.Linux, "SIGUSR1", true}, {v1.Linux, "SIGRTMIN+15", true}, {v1.Linux, "SIGRTMIN+16", false}, {v1.Linux, "TERM", false},
+		{v1.Windows, "SIGTERM", true}, {v1.Windows, "SIGUSR1", false}} {
+		p := pod(t, "")
+		p.Spec.OS, p.Spec.SecurityContext = &v1.PodOS{Name: c.os}, nil
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{StopSignal: &c.signal}
+		if got := len(podspec.ValidatePod(p)) == 0; got != c.ok {
+			t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(p))
+		}
+	}
+}
+
+func TestFileKey(t *testing.T) {
+	got := causes(podspec.ValidatePod(pod(t, inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
+	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"),
+		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"), c0("env[1].valueFrom.fileKeyRef.volumeName Required")}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTemplateWarnings(t *testing.T) {
+	old := &v1.PodTemplateSpec{Spec: *spec(t, "imagePullSecrets: [{}]")}
+	for _, c := range []struct {
+		t, old *v1.PodTemplateSpec
+		want   int
+	}{{nil, nil, 0}, {old, nil, 1}, {old, old.DeepCopy(), 0}, {old, &v1.PodTemplateSpec{}, 1}} {
+		if got := podspec.TemplateWarnings(c.t, c.old, field.NewPath("template")); len(got) != c.want {
+			t.Errorf("got %q, want %d", got, c.want)
+		}
+	}
+}
