@@ -2,7 +2,9 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -82,6 +84,55 @@ func BenchmarkWriteToWatch(b *testing.B) {
 		for <-told < rev {
 		}
 	}
+}
+
+// How far a watch is behind the acknowledgements of 64 writers that write as fast as they can.
+func BenchmarkWatchUnderLoad(b *testing.B) {
+	s := open(b, b.TempDir())
+	start, err := s.Revision(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	last := start + int64(b.N)
+	acked, told := make([]time.Time, b.N+1), make([]time.Time, b.N+1)
+	done := make(chan error, 1)
+	complete := errors.New("complete")
+	go func() {
+		done <- s.Watch(b.Context(), "/registry/", start, func(batch store.Batch) error {
+			for _, e := range batch.Events {
+				told[e.Rev-start] = time.Now()
+			}
+			if batch.Rev >= last {
+				return complete
+			}
+			return nil
+		})
+	}()
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range 64 {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				rev, err := s.Write(b.Context(), store.Write{Key: fmt.Sprint("/registry/pods/", n), Value: make([]byte, valueSize)})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				acked[rev-start] = time.Now()
+			}
+		})
+	}
+	wg.Wait()
+	if err := <-done; err != complete {
+		b.Fatal(err)
+	}
+	lags := make([]float64, 0, b.N)
+	for i := 1; i <= b.N; i++ {
+		lags = append(lags, told[i].Sub(acked[i]).Seconds()*1000)
+	}
+	slices.Sort(lags)
+	b.ReportMetric(lags[len(lags)/2], "ms-p50")
+	b.ReportMetric(lags[len(lags)*99/100], "ms-p99")
 }
 
 func BenchmarkGet(b *testing.B) {

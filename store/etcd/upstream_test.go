@@ -1,9 +1,11 @@
 package etcd
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -23,7 +25,7 @@ func upstream(t *testing.T, dir string) string {
 	return "http://" + e.Clients[0].Addr().String()
 }
 
-func startUpstream(t *testing.T, dir string) *embed.Etcd {
+func startUpstream(t *testing.T, dir string, change ...func(*embed.Config)) *embed.Etcd {
 	t.Helper()
 	c := embed.NewConfig()
 	c.Dir = dir
@@ -32,6 +34,9 @@ func startUpstream(t *testing.T, dir string) *embed.Etcd {
 	c.UnsafeNoFsync = true
 	c.ListenPeerUrls = nil
 	c.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	for _, f := range change {
+		f(c)
+	}
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		t.Fatal(err)
@@ -92,5 +97,33 @@ func TestGiveAway(t *testing.T) {
 	resp, err := v3client.New(theirs.Server).Get(t.Context(), "/registry/a")
 	if err != nil || len(resp.Kvs) != 1 {
 		t.Fatalf("%v, %v", resp, err)
+	}
+}
+
+func TestDialWithTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := startUpstream(t, dir, func(c *embed.Config) {
+		c.ClientAutoTLS = true
+		c.ListenClientUrls[0].Scheme = "https"
+	})
+	defer e.Close()
+	r := Remote{
+		Endpoints: []string{"https://" + e.Clients[0].Addr().String()},
+		CAFile:    filepath.Join(dir, "fixtures", "client", "cert.pem"),
+		Log:       slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	s, err := Dial(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	write(t, s, store.Write{Key: "/a", Value: []byte("x")})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	r.CAFile = ""
+	if s, err := Dial(ctx, r); err == nil {
+		s.Close()
+		t.Error("trusts a server that no authority vouches for")
 	}
 }
