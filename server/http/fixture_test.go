@@ -187,4 +187,3 @@ func (w *world) serve() *httptest.Server {
 	})
 	return srv
 }
-

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 // log streams the log of a container from the agent of its node.
@@ -60,9 +59,7 @@ func (c *call) copyLog(loc *url.URL, rt http.RoundTripper, follow bool) error {
 		return err
 	}
 	if isWebSocket(c.r) {
-		rd := wsstream.NewReader(resp.Body, true, wsstream.NewDefaultReaderProtocols())
-		rd.SetIdleTimeout(0)
-		_ = rd.Copy(c.w, c.r) // the client has gone
+		c.logSocket(resp.Body)
 		return nil
 	}
 	c.w.Header().Set("Content-Type", "text/plain")

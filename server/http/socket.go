@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -79,4 +81,42 @@ func discardMessages(conn *websocket.Conn, gone func()) {
 			return
 		}
 	}
+}
+
+// The protocols of logs over WebSocket.
+const (
+	protocolBinary = "binary.k8s.io"
+	protocolBase64 = "base64." + protocolBinary
+)
+
+// logSocket streams a log as messages, after an empty one that says that the stream has begun.
+func (c *call) logSocket(from io.Reader) {
+	conn, err := upgrader(protocolBinary, protocolBase64).Upgrade(c.w, c.r, nil)
+	if err != nil {
+		return // the upgrader has answered
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	go discardMessages(conn, cancel)
+	b := make([]byte, 4096)
+	n := 0
+	for err == nil {
+		if err = c.sayLog(conn, b[:n]); err == nil {
+			n, err = from.Read(b)
+		}
+	}
+	if errors.Is(err, io.EOF) && (n == 0 || c.sayLog(conn, b[:n]) == nil) {
+		bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+		_ = conn.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+	}
+}
+
+func (c *call) sayLog(conn *websocket.Conn, b []byte) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(c.cfg.WriteStall))
+	if conn.Subprotocol() == protocolBase64 {
+		return conn.WriteMessage(websocket.TextMessage, []byte(base64.StdEncoding.EncodeToString(b)))
+	}
+	return conn.WriteMessage(websocket.BinaryMessage, b)
 }
