@@ -61,7 +61,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
 	}
-	if w.Sub != "scale" && quickUpdate(&w, old, obj) {
+	if w.Sub != "scale" && t.quickUpdate(&w, old, obj) {
 		KeepTimes(old, obj)
 		return nil
 	}

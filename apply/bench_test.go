@@ -8,6 +8,8 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kloop-dev/kloop/apply/schemafile"
 	"github.com/kloop-dev/kloop/resource"
@@ -70,13 +72,44 @@ func loads(b *testing.B, tr *Tracker) []load {
 	}
 	restarted := resource.Clone(running)
 	restarted.Status.ContainerStatuses[0].RestartCount, restarted.Status.Phase = 1, "Failed"
+	widget, grown := customLoad(b, tr, now)
+	fresh := resource.Clone(widget.obj)
+	fresh.SetManagedFields(nil)
+	fresh.SetUID("")
 	return []load{
+		{"Custom/create", Write{Kind: widget.kind, GVK: widget.kind.info.GVK, Manager: "m", Now: now}, nil, fresh},
+		{"Custom/status", Write{Kind: widget.kind, GVK: widget.kind.info.GVK, Manager: "m", Sub: "status", Now: now}, widget.obj, grown},
 		{"ConfigMap/create", Write{Kind: configMaps, GVK: configMaps.GVK, Manager: "m", Now: now}, nil, cm},
 		{"Pod/create", w, nil, pod},
 		{"Pod/first-status", node, bound, resource.Clone(running)},
 		{"Pod/status", node, running, restarted},
 		{"Pod/unchanged", node, running, resource.Clone(running)},
 	}
+}
+
+type customObject struct {
+	kind *customKind
+	obj  resource.Object
+}
+
+func customLoad(b *testing.B, tr *Tracker, now time.Time) (customObject, resource.Object) {
+	k := widgets()
+	s := &spec.Schema{}
+	if err := s.UnmarshalJSON([]byte(widgetSchema)); err != nil {
+		b.Fatal(err)
+	}
+	if err := tr.SetSchema(k.info.GVK, s); err != nil {
+		b.Fatal(err)
+	}
+	obj := decode(b, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","labels":{"a":"b"}},"spec":{"n":1,"s":"x",
+		"set":["a","b"],"rows":[{"name":"a","v":1},{"name":"b","v":2}],"map":{"a":"1","b":"2"}}}`, &unstructured.Unstructured{})
+	if err := tr.Update(Write{Kind: k, GVK: k.info.GVK, Manager: "kubectl", Now: now}, nil, obj); err != nil {
+		b.Fatal(err)
+	}
+	obj.SetUID("u")
+	grown := obj.DeepCopy()
+	grown.Object["status"] = map[string]any{"n": int64(1), "s": "ready"}
+	return customObject{k, obj}, grown
 }
 
 func BenchmarkUpdate(b *testing.B) {

@@ -204,7 +204,7 @@ func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (quick, total
 		}
 		total++
 		err = m.update(&w, old, stock)
-		if quickUpdate(&w, old, obj) {
+		if tr.quickUpdate(&w, old, obj) {
 			quick++
 			if err != nil {
 				t.Errorf("%s: the library fails: %v", w.GVK, err)

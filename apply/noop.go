@@ -147,7 +147,7 @@ func (d *docWalk) items(n *node, l []any, live reflect.Value) set {
 		}
 		before = have[at].index
 		_, sub := d.value(n.elem, v, have[at].v)
-		out = append(out, item{step{text: keyText(n, keys), keys: keys}, member, sub})
+		out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, member, sub})
 	}
 	slices.SortFunc(out, func(a, b item) int { return a.step.compare(&b.step) })
 	return out

@@ -210,7 +210,7 @@ func (w *walk) lists(n *node, l, r reflect.Value) (out set) {
 			j++
 		}
 		if marked, sub := w.diff(n.elem, x, y); marked != 0 || len(sub) > 0 {
-			out = append(out, item{step{text: keyText(n, keys), keys: keys}, marked, sub})
+			out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked, sub})
 		}
 	}
 	return out
@@ -280,10 +280,10 @@ func (w *walk) scalar(v reflect.Value) scalar {
 	return scalar{}
 }
 
-// keyText writes a step to a list item.
-func keyText(n *node, keys []key) string {
+// keyText writes a step to a list item, named by its value or its keys.
+func keyText(value bool, keys []key) string {
 	var b strings.Builder
-	if n.op == opSet {
+	if value {
 		b.WriteString("v:")
 		keys[0].val.write(&b)
 		return b.String()
