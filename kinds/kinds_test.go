@@ -99,7 +99,7 @@ func TestStorageKeys(t *testing.T) {
 
 func TestCreateOnUpdate(t *testing.T) {
 	want := []string{"clusterrolebindings", "clusterroles", "endpoints", "events", "leases", "limitranges",
-		"rolebindings", "roles", "services"}
+		"rolebindings", "roles", "runtimeclasses", "services"}
 	var got []string
 	for _, k := range kinds.All() {
 		if k.Info().CreateOnUpdate {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,9 +20,7 @@ const approvedAnnotation = "api-approved.kubernetes.io"
 func validateDefinition(c, old crd) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	spec := field.NewPath("spec")
-	if want := c.Spec.Names.Plural + "." + c.Spec.Group; c.Name != want {
-		add(field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name, `must be spec.names.plural+"."+spec.group`)})
-	}
+	add(rule.FixedName(c, c.Spec.Names.Plural+"."+c.Spec.Group, apivalidation.NameIsDNSSubdomain))
 	add(approval(c, old))
 	if c.Spec.PreserveUnknownFields && (old == nil || !old.Spec.PreserveUnknownFields) {
 		add(field.ErrorList{field.Invalid(spec.Child("preserveUnknownFields"), true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead")})

@@ -65,9 +65,7 @@ func prepareService(a, old *v1.APIService) {
 
 func validateService(a, _ *v1.APIService) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
-	if want := s.Version + "." + s.Group; a.Name != want {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), a.Name, fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", want)))
-	}
+	errs = append(errs, rule.FixedName(a, s.Version+"."+s.Group, rule.PathSegment)...)
 	switch {
 	case s.Group == "" && s.Version != "v1":
 		errs = append(errs, field.Required(spec.Child("group"), "only v1 may have an empty group and it better be legacy kube"))

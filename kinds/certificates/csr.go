@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -22,7 +23,7 @@ type csr = *v1.CertificateSigningRequest
 // to fill in.
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
-	Prepare: prepareRequest, Validate: validateRequest,
+	Name: rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
 	PrepareStatus: stampConditions, ValidateStatus: validateRequestStatus,
 	Parts: []resource.Part[csr]{{Name: "approval", Take: takeApproval, Validate: validateApproval}},
 	Columns: []resource.Column[csr]{

@@ -20,7 +20,7 @@ import (
 // Fill sets *p to v when it is nil.
 func Fill[T any](p **T, v T) {
 	if *p == nil {
-		*p = &v
+		*p = new(v)
 	}
 }
 
@@ -30,6 +30,14 @@ func FillZero[T comparable](p *T, v T) {
 	if *p == zero {
 		*p = v
 	}
+}
+
+// NoneIfEmpty returns nil for an empty list: what is stored as protobuf cannot tell the two apart.
+func NoneIfEmpty[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // Frozen says that a field may not change.

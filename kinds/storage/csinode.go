@@ -19,7 +19,9 @@ var CSINodes = &resource.Def[*v1.CSINode]{
 }
 
 // prepareNode drops the status, whose feature is off by default upstream too.
-func prepareNode(n, _ *v1.CSINode) { n.Status = v1.CSINodeStatus{} }
+func prepareNode(n, _ *v1.CSINode) {
+	n.Status, n.Spec.Drivers = v1.CSINodeStatus{}, rule.NoneIfEmpty(n.Spec.Drivers)
+}
 
 func validateNode(n, old *v1.CSINode) (errs field.ErrorList) {
 	path, seen := field.NewPath("spec", "drivers"), map[string]bool{}

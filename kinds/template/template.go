@@ -3,8 +3,11 @@
 package template
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -32,4 +35,16 @@ func AlwaysRestart(t *v1.PodTemplateSpec, path *field.Path) (errs field.ErrorLis
 		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "may not be set here"))
 	}
 	return errs
+}
+
+// Warnings says what is allowed but will surprise: in the template, and, of a new workload, in the name that
+// its pods will have as part of theirs.
+func Warnings(name string, t, old *v1.PodTemplateSpec, path *field.Path) (list []string) {
+	if old == nil && name != "" {
+		if says := validation.IsDNS1123Label(name); len(says) > 0 {
+			list = append(list, "metadata.name: this is used in Pod names and hostnames, which can result in surprising "+
+				"behavior; a DNS label is recommended: ["+strings.Join(says, " ")+"]")
+		}
+	}
+	return append(list, podspec.TemplateWarnings(t, old, path)...)
 }

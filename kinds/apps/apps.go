@@ -1,0 +1,37 @@
+// Package apps declares the kinds of the group apps: those that keep sets of pods running.
+package apps
+
+import (
+	v1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+var all = []string{"all"}
+
+func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+
+// scaleOf reads a scale subresource; a selector that does not parse reads as empty.
+func scaleOf(wanted *int32, current int32, selector *metav1.LabelSelector) resource.Scale {
+	s := resource.Scale{Current: current}
+	if wanted != nil {
+		s.Replicas = *wanted
+	}
+	if sel, err := metav1.LabelSelectorAsSelector(selector); err == nil && !sel.Empty() && selector != nil {
+		s.Selector = selectorText(sel)
+	}
+	return s
+}
+
+func selectorText(s labels.Selector) string { return s.String() }
+
+// number reads a count that defaulting has set.
+func number(p *int32) int64 {
+	if p == nil {
+		return 0
+	}
+	return int64(*p)
+}

@@ -1,0 +1,50 @@
+package apps
+
+import (
+	"bytes"
+	"strings"
+
+	v1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// ControllerRevisions declares the kind.
+var ControllerRevisions = &resource.Def[*v1.ControllerRevision]{
+	GVK: gvk("ControllerRevision"), Plural: "controllerrevisions", Namespaced: true,
+	Validate: validateControllerRevision,
+	Columns: []resource.Column[*v1.ControllerRevision]{
+		resource.Col("Controller", "string", func(r *v1.ControllerRevision) any { return controller(r) }),
+		resource.Col("Revision", "integer", func(r *v1.ControllerRevision) any { return r.Revision }),
+		resource.Age[*v1.ControllerRevision](),
+	},
+}
+
+// controller prints the owner that a revision belongs to: statefulset.apps/web.
+func controller(r *v1.ControllerRevision) string {
+	c := metav1.GetControllerOfNoCopy(r)
+	if c == nil {
+		return cell.None
+	}
+	gv, err := schema.ParseGroupVersion(c.APIVersion)
+	if err != nil {
+		return cell.None
+	}
+	return strings.ToLower(schema.GroupKind{Group: gv.Group, Kind: c.Kind}.String()) + "/" + c.Name
+}
+
+func validateControllerRevision(r, old *v1.ControllerRevision) (errs field.ErrorList) {
+	if len(r.Data.Raw) == 0 || bytes.Equal(r.Data.Raw, []byte("null")) {
+		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
+	}
+	errs = append(errs, rule.AtLeast(r.Revision, 0, field.NewPath("revision"))...)
+	if old != nil && !bytes.Equal(r.Data.Raw, old.Data.Raw) {
+		errs = append(errs, field.Invalid(field.NewPath("data"), string(r.Data.Raw), "field is immutable"))
+	}
+	return errs
+}

@@ -1,0 +1,134 @@
+package apps
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// DaemonSets declares the kind.
+var DaemonSets = &resource.Def[*v1.DaemonSet]{
+	GVK: gvk("DaemonSet"), Plural: "daemonsets", Short: []string{"ds"}, Categories: all, Namespaced: true,
+	Generation: true, Status: true,
+	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
+	ValidateStatus: validateDaemonSetStatus,
+	Warn:           templateWarnings(false, func(o *v1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Columns: append([]resource.Column[*v1.DaemonSet]{
+		count("Desired", func(s v1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),
+		count("Current", func(s v1.DaemonSetStatus) int32 { return s.CurrentNumberScheduled }),
+		count("Ready", func(s v1.DaemonSetStatus) int32 { return s.NumberReady }),
+		count("Up-to-date", func(s v1.DaemonSetStatus) int32 { return s.UpdatedNumberScheduled }),
+		count("Available", func(s v1.DaemonSetStatus) int32 { return s.NumberAvailable }),
+		resource.Col("Node Selector", "string", func(d *v1.DaemonSet) any {
+			return cell.Labels(d.Spec.Template.Spec.NodeSelector)
+		}),
+		resource.Age[*v1.DaemonSet](),
+	}, podColumns(func(d *v1.DaemonSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		return &d.Spec.Template, d.Spec.Selector
+	})...),
+}
+
+func count(name string, of func(v1.DaemonSetStatus) int32) resource.Column[*v1.DaemonSet] {
+	return resource.Col(name, "integer", func(d *v1.DaemonSet) any { return int64(of(d.Status)) })
+}
+
+func defaultDaemonSet(d *v1.DaemonSet) {
+	s := &d.Spec
+	rule.Fill(&s.RevisionHistoryLimit, 10)
+	rule.FillZero(&s.UpdateStrategy.Type, v1.RollingUpdateDaemonSetStrategyType)
+	if s.UpdateStrategy.Type == v1.RollingUpdateDaemonSetStrategyType {
+		rule.Fill(&s.UpdateStrategy.RollingUpdate, v1.RollingUpdateDaemonSet{})
+		rule.Fill(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		rule.Fill(&s.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	podspec.DefaultTemplate(&s.Template)
+	if _, set := d.Annotations[v1.DeprecatedTemplateGeneration]; !set {
+		setTemplateGeneration(d, 1)
+	}
+}
+
+// prepareDaemonSet counts the versions of the template in an annotation, which older controllers and kubectl
+// read as the template generation.
+func prepareDaemonSet(d, old *v1.DaemonSet) {
+	generation := int64(1)
+	if old != nil {
+		generation = templateGeneration(old)
+		if !rule.Same(d.Spec.Template, old.Spec.Template) {
+			generation++
+		}
+	}
+	setTemplateGeneration(d, generation)
+}
+
+func setTemplateGeneration(d *v1.DaemonSet, n int64) {
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[v1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
+}
+
+func templateGeneration(d *v1.DaemonSet) int64 {
+	n, err := strconv.ParseInt(d.Annotations[v1.DeprecatedTemplateGeneration], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func validateDaemonSet(d, old *v1.DaemonSet) (errs field.ErrorList) {
+	s, spec := &d.Spec, field.NewPath("spec")
+	w := workload{selector: s.Selector, template: &s.Template, lenient: true}
+	if old != nil {
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	}
+	errs = append(errs, w.validate(spec)...)
+	errs = append(errs, rule.AtLeast(s.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
+	errs = append(errs, daemonSetStrategy(s.UpdateStrategy, spec.Child("updateStrategy"))...)
+	return append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
+}
+
+func daemonSetStrategy(s v1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
+	switch s.Type {
+	case v1.OnDeleteDaemonSetStrategyType:
+		return nil
+	case v1.RollingUpdateDaemonSetStrategyType:
+		if s.RollingUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "")}
+		}
+		return daemonSetRolling(s.RollingUpdate, path.Child("rollingUpdate"))
+	}
+	return rule.Among(s.Type, path, v1.RollingUpdateDaemonSetStrategyType, v1.OnDeleteDaemonSetStrategyType)
+}
+
+func daemonSetRolling(r *v1.RollingUpdateDaemonSet, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, countOrPercent(r.MaxUnavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, countOrPercent(r.MaxSurge, path.Child("maxSurge"))...)
+	unavailable, surge := !zero(r.MaxUnavailable), !zero(r.MaxSurge)
+	switch {
+	case unavailable && surge:
+		errs = append(errs, field.Invalid(path.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+	case !unavailable && !surge:
+		errs = append(errs, field.Required(path.Child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
+	}
+	return errs
+}
+
+func validateDaemonSetStatus(d, old *v1.DaemonSet) (errs field.ErrorList) {
+	s, path := d.Status, field.NewPath("status")
+	errs = nonNegative(path, map[string]int32{"currentNumberScheduled": s.CurrentNumberScheduled,
+		"numberMisscheduled": s.NumberMisscheduled, "desiredNumberScheduled": s.DesiredNumberScheduled,
+		"numberReady": s.NumberReady, "updatedNumberScheduled": s.UpdatedNumberScheduled,
+		"numberAvailable": s.NumberAvailable, "numberUnavailable": s.NumberUnavailable})
+	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)
+	return append(errs, sinks(s.CollisionCount, old.Status.CollisionCount, path.Child("collisionCount"))...)
+}

@@ -1,0 +1,128 @@
+package apps
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Deployments declares the kind.
+var Deployments = &resource.Def[*v1.Deployment]{
+	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
+	Generation: true, Status: true,
+	Scale: &resource.Scaled[*v1.Deployment]{
+		Get: func(d *v1.Deployment) resource.Scale {
+			return scaleOf(d.Spec.Replicas, d.Status.Replicas, d.Spec.Selector)
+		},
+		Set: func(d *v1.Deployment, n int32) { d.Spec.Replicas = &n },
+	},
+	Default: defaultDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
+	Warn: templateWarnings(true, func(o *v1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Columns: append([]resource.Column[*v1.Deployment]{
+		resource.Col("Ready", "string", func(d *v1.Deployment) any {
+			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas))
+		}),
+		resource.Col("Up-to-date", "string", func(d *v1.Deployment) any { return int64(d.Status.UpdatedReplicas) }),
+		resource.Col("Available", "string", func(d *v1.Deployment) any { return int64(d.Status.AvailableReplicas) }),
+		resource.Age[*v1.Deployment](),
+	}, podColumns(func(d *v1.Deployment) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		return &d.Spec.Template, d.Spec.Selector
+	})...),
+}
+
+func defaultDeployment(d *v1.Deployment) {
+	s := &d.Spec
+	rule.Fill(&s.Replicas, 1)
+	rule.Fill(&s.RevisionHistoryLimit, 10)
+	rule.Fill(&s.ProgressDeadlineSeconds, 600)
+	rule.FillZero(&s.Strategy.Type, v1.RollingUpdateDeploymentStrategyType)
+	if s.Strategy.Type == v1.RollingUpdateDeploymentStrategyType {
+		rule.Fill(&s.Strategy.RollingUpdate, v1.RollingUpdateDeployment{})
+		rule.Fill(&s.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		rule.Fill(&s.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	podspec.DefaultTemplate(&s.Template)
+}
+
+func validateDeployment(d, old *v1.Deployment) (errs field.ErrorList) {
+	s, spec := &d.Spec, field.NewPath("spec")
+	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
+	w := workload{selector: s.Selector, template: &s.Template}
+	if old != nil {
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	}
+	errs = append(errs, w.validate(spec)...)
+	errs = append(errs, deploymentStrategy(s.Strategy, spec.Child("strategy"))...)
+	errs = append(errs, rule.AtLeast(s.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
+	errs = append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
+	if p := s.ProgressDeadlineSeconds; p != nil {
+		path := spec.Child("progressDeadlineSeconds")
+		errs = append(errs, rule.AtLeast(*p, 0, path)...)
+		if *p <= s.MinReadySeconds {
+			errs = append(errs, field.Invalid(path, *p, "must be greater than minReadySeconds"))
+		}
+	}
+	return errs
+}
+
+func deploymentStrategy(s v1.DeploymentStrategy, path *field.Path) (errs field.ErrorList) {
+	switch s.Type {
+	case v1.RecreateDeploymentStrategyType:
+		if s.RollingUpdate != nil {
+			errs = append(errs, field.Forbidden(path.Child("rollingUpdate"),
+				"may not be specified when strategy `type` is '"+string(s.Type)+"'"))
+		}
+	case v1.RollingUpdateDeploymentStrategyType:
+		if s.RollingUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "should not be nil")}
+		}
+		errs = rolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, path.Child("rollingUpdate"))
+	default:
+		errs = rule.Among(s.Type, path, v1.RecreateDeploymentStrategyType, v1.RollingUpdateDeploymentStrategyType)
+	}
+	return errs
+}
+
+func rolling(unavailable, surge *intstr.IntOrString, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, onlyValid(unavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, onlyValid(surge, path.Child("maxSurge"))...)
+	if zero(unavailable) && zero(surge) {
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
+	}
+	if unavailable != nil {
+		errs = append(errs, rule.AtMostAll(*unavailable, path.Child("maxUnavailable"))...)
+	}
+	return errs
+}
+
+func onlyValid(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	return rule.CountOrPercent(*v, path)
+}
+
+func validateDeploymentStatus(d, old *v1.Deployment) (errs field.ErrorList) {
+	s, path := d.Status, field.NewPath("status")
+	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)
+	errs = append(errs, nonNegative(path, map[string]int32{"replicas": s.Replicas, "updatedReplicas": s.UpdatedReplicas,
+		"readyReplicas": s.ReadyReplicas, "availableReplicas": s.AvailableReplicas,
+		"unavailableReplicas": s.UnavailableReplicas})...)
+	errs = append(errs, rule.AtLeastPtr(s.TerminatingReplicas, 0, path.Child("terminatingReplicas"))...)
+	errs = append(errs, notMore(path, []bound{
+		{"updatedReplicas", s.UpdatedReplicas, s.Replicas, "status.replicas"},
+		{"readyReplicas", s.ReadyReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "readyReplicas"},
+	})...)
+	return append(errs, sinks(s.CollisionCount, old.Status.CollisionCount, path.Child("collisionCount"))...)
+}

@@ -1,0 +1,75 @@
+package apps
+
+import (
+	v1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// ReplicaSets declares the kind.
+var ReplicaSets = &resource.Def[*v1.ReplicaSet]{
+	GVK: gvk("ReplicaSet"), Plural: "replicasets", Short: []string{"rs"}, Categories: all, Namespaced: true,
+	Generation: true, Status: true,
+	Scale: &resource.Scaled[*v1.ReplicaSet]{
+		Get: func(r *v1.ReplicaSet) resource.Scale {
+			return scaleOf(r.Spec.Replicas, r.Status.Replicas, r.Spec.Selector)
+		},
+		Set: func(r *v1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
+	},
+	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
+	Warn: templateWarnings(true, func(o *v1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Columns: append([]resource.Column[*v1.ReplicaSet]{
+		resource.Col("Desired", "integer", func(r *v1.ReplicaSet) any { return number(r.Spec.Replicas) }),
+		resource.Col("Current", "integer", func(r *v1.ReplicaSet) any { return int64(r.Status.Replicas) }),
+		resource.Col("Ready", "integer", func(r *v1.ReplicaSet) any { return int64(r.Status.ReadyReplicas) }),
+		resource.Age[*v1.ReplicaSet](),
+	}, podColumns(func(r *v1.ReplicaSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		return &r.Spec.Template, r.Spec.Selector
+	})...),
+	Select: []resource.Field[*v1.ReplicaSet]{
+		{Label: "status.replicas", Value: func(r *v1.ReplicaSet) string { return decimal(r.Status.Replicas) }}},
+}
+
+// podColumns returns the wide columns of a workload.
+func podColumns[T resource.Object](of func(T) (*corev1.PodTemplateSpec, *metav1.LabelSelector)) []resource.Column[T] {
+	template := func(o T) *corev1.PodTemplateSpec { t, _ := of(o); return t }
+	selector := func(o T) *metav1.LabelSelector { _, s := of(o); return s }
+	return append(cell.Pods(template), cell.Selecting(selector))
+}
+
+func defaultReplicaSet(r *v1.ReplicaSet) {
+	rule.Fill(&r.Spec.Replicas, 1)
+	podspec.DefaultTemplate(&r.Spec.Template)
+}
+
+func validateReplicaSet(r, old *v1.ReplicaSet) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
+	errs = append(errs, rule.AtLeast(r.Spec.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
+	w := workload{selector: r.Spec.Selector, template: &r.Spec.Template}
+	if old != nil {
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+		errs = append(errs, rule.Frozen(r.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	}
+	return append(errs, w.validate(spec)...)
+}
+
+func validateReplicaSetStatus(r, old *v1.ReplicaSet) (errs field.ErrorList) {
+	s, path := r.Status, field.NewPath("status")
+	errs = nonNegative(path, map[string]int32{"replicas": s.Replicas, "fullyLabeledReplicas": s.FullyLabeledReplicas,
+		"readyReplicas": s.ReadyReplicas, "availableReplicas": s.AvailableReplicas})
+	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)
+	errs = append(errs, rule.AtLeastPtr(s.TerminatingReplicas, 0, path.Child("terminatingReplicas"))...)
+	return append(errs, notMore(path, []bound{
+		{"fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, "status.replicas"},
+		{"readyReplicas", s.ReadyReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "readyReplicas"},
+	})...)
+}

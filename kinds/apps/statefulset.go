@@ -1,0 +1,153 @@
+package apps
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// StatefulSets declares the kind.
+var StatefulSets = &resource.Def[*v1.StatefulSet]{
+	GVK: gvk("StatefulSet"), Plural: "statefulsets", Short: []string{"sts"}, Categories: all, Namespaced: true,
+	Generation: true, Status: true, Name: rule.LabelName,
+	Scale: &resource.Scaled[*v1.StatefulSet]{
+		Get: func(s *v1.StatefulSet) resource.Scale {
+			return scaleOf(s.Spec.Replicas, s.Status.Replicas, s.Spec.Selector)
+		},
+		Set: func(s *v1.StatefulSet, n int32) { s.Spec.Replicas = &n },
+	},
+	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
+	Warn: templateWarnings(false, func(o *v1.StatefulSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Columns: append([]resource.Column[*v1.StatefulSet]{
+		resource.Col("Ready", "string", func(s *v1.StatefulSet) any {
+			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))
+		}),
+		resource.Age[*v1.StatefulSet](),
+	}, cell.Pods(func(s *v1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })...),
+}
+
+func defaultStatefulSet(set *v1.StatefulSet) {
+	s := &set.Spec
+	rule.FillZero(&s.PodManagementPolicy, v1.OrderedReadyPodManagement)
+	rule.FillZero(&s.UpdateStrategy.Type, v1.RollingUpdateStatefulSetStrategyType)
+	if s.UpdateStrategy.Type == v1.RollingUpdateStatefulSetStrategyType {
+		rule.Fill(&s.UpdateStrategy.RollingUpdate, v1.RollingUpdateStatefulSetStrategy{})
+		rule.Fill(&s.UpdateStrategy.RollingUpdate.Partition, 0)
+	}
+	rule.Fill(&s.PersistentVolumeClaimRetentionPolicy, v1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, v1.RetainPersistentVolumeClaimRetentionPolicyType)
+	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenScaled, v1.RetainPersistentVolumeClaimRetentionPolicyType)
+	rule.Fill(&s.Replicas, 1)
+	rule.Fill(&s.RevisionHistoryLimit, 10)
+	podspec.DefaultTemplate(&s.Template)
+	for i := range s.VolumeClaimTemplates {
+		c := &s.VolumeClaimTemplates[i]
+		podspec.DefaultClaim(&c.Spec)
+		rule.FillZero(&c.Status.Phase, corev1.ClaimPending)
+	}
+}
+
+func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
+	s, spec := &set.Spec, field.NewPath("spec")
+	w := workload{selector: s.Selector, template: &s.Template}
+	if old != nil {
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+		errs = append(errs, statefulSetUpdate(set, old, spec)...)
+	}
+	if p := s.PodManagementPolicy; p != v1.OrderedReadyPodManagement && p != v1.ParallelPodManagement {
+		errs = append(errs, field.Invalid(spec.Child("podManagementPolicy"), p, "must be 'OrderedReady' or 'Parallel'"))
+	}
+	if s.ServiceName != "" && (old == nil || s.ServiceName != old.Spec.ServiceName) {
+		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), rule.Label)...)
+	}
+	errs = append(errs, statefulSetStrategy(s.UpdateStrategy, spec.Child("updateStrategy"))...)
+	errs = append(errs, retention(s.PersistentVolumeClaimRetentionPolicy, spec.Child("persistentVolumeClaimRetentionPolicy"))...)
+	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
+	errs = append(errs, rule.AtLeast(s.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
+	errs = append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
+	if s.Ordinals != nil {
+		errs = append(errs, rule.AtLeast(s.Ordinals.Start, 0, spec.Child("ordinals", "start"))...)
+	}
+	return append(errs, w.validate(spec)...)
+}
+
+// statefulSetUpdate refuses changes of all but the fields that the controller can roll out.
+func statefulSetUpdate(set, old *v1.StatefulSet, spec *field.Path) field.ErrorList {
+	merged := *set.Spec.DeepCopy()
+	o := old.Spec
+	merged.Replicas, merged.Ordinals, merged.Template = o.Replicas, o.Ordinals, o.Template
+	merged.UpdateStrategy, merged.MinReadySeconds = o.UpdateStrategy, o.MinReadySeconds
+	merged.PersistentVolumeClaimRetentionPolicy = o.PersistentVolumeClaimRetentionPolicy
+	merged.RevisionHistoryLimit = o.RevisionHistoryLimit
+	if rule.Same(merged, o) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(spec, "updates to statefulset spec for fields other than 'replicas', "+
+		"'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' "+
+		"and 'minReadySeconds' are forbidden")}
+}
+
+func statefulSetStrategy(s v1.StatefulSetUpdateStrategy, path *field.Path) (errs field.ErrorList) {
+	rolling := path.Child("rollingUpdate")
+	switch s.Type {
+	case "":
+		return field.ErrorList{field.Required(path, "")}
+	case v1.OnDeleteStatefulSetStrategyType:
+		if s.RollingUpdate != nil {
+			errs = append(errs, field.Invalid(rolling, s.RollingUpdate, "only allowed for updateStrategy 'RollingUpdate'"))
+		}
+	case v1.RollingUpdateStatefulSetStrategyType:
+		if s.RollingUpdate == nil {
+			return nil
+		}
+		errs = append(errs, rule.AtLeastPtr(s.RollingUpdate.Partition, 0, rolling.Child("partition"))...)
+		errs = append(errs, statefulSetUnavailable(s.RollingUpdate.MaxUnavailable, rolling.Child("maxUnavailable"))...)
+	default:
+		errs = append(errs, field.Invalid(path, s, "must be 'RollingUpdate' or 'OnDelete'"))
+	}
+	return errs
+}
+
+func statefulSetUnavailable(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	errs := rule.CountOrPercent(*v, path)
+	if rule.Number(*v) == 0 {
+		errs = append(errs, field.Invalid(path, *v, "cannot be 0"))
+	}
+	return append(errs, rule.AtMostAll(*v, path)...)
+}
+
+func retention(p *v1.StatefulSetPersistentVolumeClaimRetentionPolicy, path *field.Path) (errs field.ErrorList) {
+	if p == nil {
+		return nil
+	}
+	keep, drop := v1.RetainPersistentVolumeClaimRetentionPolicyType, v1.DeletePersistentVolumeClaimRetentionPolicyType
+	errs = append(errs, rule.Among(p.WhenDeleted, path.Child("whenDeleted"), keep, drop)...)
+	return append(errs, rule.Among(p.WhenScaled, path.Child("whenScaled"), keep, drop)...)
+}
+
+func validateStatefulSetStatus(set, old *v1.StatefulSet) (errs field.ErrorList) {
+	s, path := set.Status, field.NewPath("status")
+	errs = nonNegative(path, map[string]int32{"replicas": s.Replicas, "readyReplicas": s.ReadyReplicas,
+		"currentReplicas": s.CurrentReplicas, "updatedReplicas": s.UpdatedReplicas,
+		"availableReplicas": s.AvailableReplicas})
+	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)
+	errs = append(errs, sinks(s.CollisionCount, old.Status.CollisionCount, path.Child("collisionCount"))...)
+	return append(errs, notMore(path, []bound{
+		{"readyReplicas", s.ReadyReplicas, s.Replicas, "status.replicas"},
+		{"currentReplicas", s.CurrentReplicas, s.Replicas, "status.replicas"},
+		{"updatedReplicas", s.UpdatedReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.Replicas, "status.replicas"},
+		{"availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "status.readyReplicas"},
+	})...)
+}

@@ -1,0 +1,115 @@
+package apps
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A workload is what the kinds of this group have in common: a selector and a template that it must match.
+type workload struct {
+	selector, oldSelector *metav1.LabelSelector
+	template, oldTemplate *v1.PodTemplateSpec
+	lenient               bool // a missing selector is reported only as not matching: DaemonSets
+}
+
+func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
+	selector, at := spec.Child("selector"), spec.Child("template")
+	if w.selector == nil {
+		if !w.lenient {
+			errs = append(errs, field.Required(selector, ""))
+		}
+	} else {
+		errs = append(errs, rule.SelectorAsBefore(w.selector, w.oldSelector, selector)...)
+		if rule.EmptySelector(w.selector) {
+			errs = append(errs, field.Invalid(selector, w.selector, "empty selector is invalid"))
+		}
+	}
+	sel, err := metav1.LabelSelectorAsSelector(w.selector)
+	switch {
+	case err != nil:
+		errs = append(errs, field.Invalid(selector, w.selector, "invalid label selector"))
+	case !sel.Empty() && !sel.Matches(labels.Set(w.template.Labels)):
+		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), w.template.Labels,
+			"`selector` does not match template `labels`"))
+	}
+	errs = append(errs, template.Validate(w.template, w.oldTemplate, at)...)
+	return append(errs, template.AlwaysRestart(w.template, at)...)
+}
+
+// templateWarnings returns what to warn of a kind whose template is at spec.template; names says that the pods
+// are named after it.
+func templateWarnings[T resource.Object](names bool, of func(T) *v1.PodTemplateSpec) func(obj, old T) []string {
+	return func(obj, old T) []string {
+		var was *v1.PodTemplateSpec
+		if any(old) != nil && !reflect.ValueOf(old).IsNil() {
+			was = of(old)
+		}
+		name := ""
+		if names {
+			name = obj.GetName()
+		}
+		return template.Warnings(name, of(obj), was, field.NewPath("spec", "template"))
+	}
+}
+
+// nonNegative checks the counters of a status.
+func nonNegative(path *field.Path, counters map[string]int32) (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		errs = append(errs, rule.AtLeast(counters[name], 0, path.Child(name))...)
+	}
+	return errs
+}
+
+// A bound says that one counter of a status must not exceed another.
+type bound struct {
+	field     string
+	value     int32
+	max       int32
+	otherName string
+}
+
+func notMore(path *field.Path, bounds []bound) (errs field.ErrorList) {
+	for _, b := range bounds {
+		if b.value > b.max {
+			errs = append(errs, field.Invalid(path.Child(b.field), b.value, "cannot be greater than "+b.otherName))
+		}
+	}
+	return errs
+}
+
+// countOrPercent checks a number of pods of a rolling update.
+func countOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	return append(rule.CountOrPercent(*v, path), rule.AtMostAll(*v, path)...)
+}
+
+// zero reports whether a count of a rolling update comes to nothing.
+func zero(v *intstr.IntOrString) bool { return v == nil || rule.Number(*v) == 0 }
+
+// sinks refuses a collision count that goes down: revisions named by it would collide again.
+func sinks(count, old *int32, path *field.Path) (errs field.ErrorList) {
+	errs = rule.AtLeastPtr(count, 0, path)
+	if old == nil {
+		return errs
+	}
+	if count == nil || *count < *old {
+		errs = append(errs, field.Invalid(path, number(count), "cannot be decremented"))
+	}
+	return errs
+}
+
+func decimal(n int32) string { return strconv.Itoa(int(n)) }

@@ -1,0 +1,97 @@
+package autoscaling
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	v2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+)
+
+const unknown = "<unknown>"
+
+// shownMetrics is how many metrics the column Targets shows.
+const shownMetrics = 2
+
+// targets prints current and wanted value of the metrics: cpu: 30%/80%, 5/10 (avg) + 1 more...
+func targets(specs []v2.MetricSpec, statuses []v2.MetricStatus) string {
+	if len(specs) == 0 {
+		return cell.None
+	}
+	var list []string
+	for i, s := range specs[:min(len(specs), shownMetrics)] {
+		var now v2.MetricStatus
+		if i < len(statuses) {
+			now = statuses[i]
+		}
+		list = append(list, metric(s, now))
+	}
+	text := strings.Join(list, ", ")
+	if more := len(specs) - shownMetrics; more > 0 {
+		text += fmt.Sprintf(" + %d more...", more)
+	}
+	return text
+}
+
+func metric(s v2.MetricSpec, now v2.MetricStatus) string {
+	var current v2.MetricValueStatus
+	switch {
+	case s.Type == v2.ExternalMetricSourceType && s.External != nil:
+		if now.External != nil {
+			current = now.External.Current
+		}
+		return valueOrAverage(s.External.Target, current)
+	case s.Type == v2.ObjectMetricSourceType && s.Object != nil:
+		if now.Object != nil {
+			current = now.Object.Current
+		}
+		return valueOrAverage(s.Object.Target, current)
+	case s.Type == v2.PodsMetricSourceType && s.Pods != nil:
+		if now.Pods != nil {
+			current = now.Pods.Current
+		}
+		return quantity(current.AverageValue) + "/" + quantity(s.Pods.Target.AverageValue)
+	case s.Type == v2.ResourceMetricSourceType && s.Resource != nil:
+		if now.Resource != nil {
+			current = now.Resource.Current
+		}
+		return string(s.Resource.Name) + ": " + usage(s.Resource.Target, current)
+	case s.Type == v2.ContainerResourceMetricSourceType && s.ContainerResource != nil:
+		if now.ContainerResource != nil {
+			current = now.ContainerResource.Current
+		}
+		return string(s.ContainerResource.Name) + ": " + usage(s.ContainerResource.Target, current)
+	}
+	return "<unknown type>"
+}
+
+func valueOrAverage(t v2.MetricTarget, now v2.MetricValueStatus) string {
+	if t.AverageValue != nil {
+		return quantity(now.AverageValue) + "/" + t.AverageValue.String() + " (avg)"
+	}
+	return quantity(now.Value) + "/" + quantity(t.Value)
+}
+
+func usage(t v2.MetricTarget, now v2.MetricValueStatus) string {
+	if t.AverageValue != nil {
+		return quantity(now.AverageValue) + "/" + t.AverageValue.String()
+	}
+	return percent(now.AverageUtilization, unknown) + "/" + percent(t.AverageUtilization, "<auto>")
+}
+
+func percent(n *int32, none string) string {
+	if n == nil {
+		return none
+	}
+	return strconv.Itoa(int(*n)) + "%"
+}
+
+func quantity(q *resource.Quantity) string {
+	if q == nil {
+		return unknown
+	}
+	return q.String()
+}

@@ -1,0 +1,78 @@
+// Package autoscaling declares the kind that scales other kinds. It is stored and worked with as v2; v1 is
+// the same object with what v1 cannot say kept in annotations.
+package autoscaling
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/autoscaling/v1"
+	v2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+type hpa = *v2.HorizontalPodAutoscaler
+
+// HorizontalPodAutoscalers declares the kind.
+var HorizontalPodAutoscalers = &resource.Def[hpa]{
+	GVK: v2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
+	Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
+	Default: defaultAutoscaler, Validate: validateAutoscaler, ValidateStatus: validateAutoscalerStatus,
+	Columns: []resource.Column[hpa]{
+		resource.Col("Reference", "string", func(h hpa) any {
+			return h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name
+		}),
+		resource.Col("Targets", "string", func(h hpa) any { return targets(h.Spec.Metrics, h.Status.CurrentMetrics) }),
+		resource.Col("MinPods", "string", func(h hpa) any {
+			if h.Spec.MinReplicas == nil {
+				return cell.Unset
+			}
+			return strconv.Itoa(int(*h.Spec.MinReplicas))
+		}),
+		resource.Col("MaxPods", "string", func(h hpa) any { return int64(h.Spec.MaxReplicas) }),
+		resource.Col("Replicas", "string", func(h hpa) any { return int64(h.Status.CurrentReplicas) }),
+		resource.Age[hpa](),
+	},
+	Also: []resource.Version[hpa]{{
+		GVK:  v1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+		New:  func() resource.Object { return &v1.HorizontalPodAutoscaler{} },
+		From: func(h hpa) resource.Object { return toV1(h) },
+		To:   func(o resource.Object) hpa { return fromV1(o.(*v1.HorizontalPodAutoscaler)) },
+	}},
+}
+
+func defaultAutoscaler(h hpa) {
+	rule.Fill(&h.Spec.MinReplicas, 1)
+	if len(h.Spec.Metrics) == 0 {
+		h.Spec.Metrics = []v2.MetricSpec{cpu(80)}
+	}
+	if b := h.Spec.Behavior; b != nil {
+		fillRules(&b.ScaleUp, v2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0)),
+			SelectPolicy: new(v2.MaxChangePolicySelect), Policies: []v2.HPAScalingPolicy{
+				{Type: v2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+				{Type: v2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
+		fillRules(&b.ScaleDown, v2.HPAScalingRules{SelectPolicy: new(v2.MaxChangePolicySelect),
+			Policies: []v2.HPAScalingPolicy{{Type: v2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
+	}
+}
+
+func fillRules(r **v2.HPAScalingRules, def v2.HPAScalingRules) {
+	rule.Fill(r, def)
+	if (*r).StabilizationWindowSeconds == nil {
+		(*r).StabilizationWindowSeconds = def.StabilizationWindowSeconds
+	}
+	if (*r).SelectPolicy == nil {
+		(*r).SelectPolicy = def.SelectPolicy
+	}
+	if (*r).Policies == nil {
+		(*r).Policies = def.Policies
+	}
+}
+
+func cpu(percent int32) v2.MetricSpec {
+	return v2.MetricSpec{Type: v2.ResourceMetricSourceType, Resource: &v2.ResourceMetricSource{Name: corev1.ResourceCPU,
+		Target: v2.MetricTarget{Type: v2.UtilizationMetricType, AverageUtilization: &percent}}}
+}

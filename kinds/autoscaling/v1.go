@@ -1,0 +1,201 @@
+package autoscaling
+
+import (
+	"encoding/json"
+	"maps"
+
+	v1 "k8s.io/api/autoscaling/v1"
+	v2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The annotations in which v1 keeps what it has no fields for.
+const (
+	metricsKey    = "autoscaling.alpha.kubernetes.io/metrics"
+	statusesKey   = "autoscaling.alpha.kubernetes.io/current-metrics"
+	conditionsKey = "autoscaling.alpha.kubernetes.io/conditions"
+	behaviorKey   = "autoscaling.alpha.kubernetes.io/behavior"
+)
+
+// toV1 converts from the hub. The one metric that v1 knows is a target for the utilization of CPU.
+func toV1(h hpa) *v1.HorizontalPodAutoscaler {
+	out := &v1.HorizontalPodAutoscaler{ObjectMeta: *h.ObjectMeta.DeepCopy()}
+	dropKept(&out.Annotations)
+	keep := keeper{&out.Annotations}
+	out.Spec.ScaleTargetRef = v1.CrossVersionObjectReference(h.Spec.ScaleTargetRef)
+	out.Spec.MinReplicas, out.Spec.MaxReplicas = h.Spec.MinReplicas, h.Spec.MaxReplicas
+	var others []v1.MetricSpec
+	for _, m := range h.Spec.Metrics {
+		if u := cpuTarget(m); u != nil && out.Spec.TargetCPUUtilizationPercentage == nil {
+			out.Spec.TargetCPUUtilizationPercentage = u
+			continue
+		}
+		others = append(others, metricToV1(m))
+	}
+	s := h.Status
+	out.Status = v1.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
+		CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas}
+	var current []v1.MetricStatus
+	for _, m := range s.CurrentMetrics {
+		if m.Type == v2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
+			if m.Resource.Current.AverageValue == nil || m.Resource.Current.AverageValue.IsZero() {
+				continue
+			}
+		}
+		current = append(current, statusToV1(m))
+	}
+	keep.list(metricsKey, others, len(others))
+	keep.list(statusesKey, current, len(current))
+	keep.list(conditionsKey, conditionsToV1(s.Conditions), len(s.Conditions))
+	if h.Spec.Behavior != nil {
+		keep.list(behaviorKey, behaviorOf(h.Spec.Behavior), 1)
+	}
+	return out
+}
+
+func cpuTarget(m v2.MetricSpec) *int32 {
+	if m.Type != v2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
+		return nil
+	}
+	return m.Resource.Target.AverageUtilization
+}
+
+// fromV1 converts to the hub. Annotations that do not parse are dropped, as upstream drops them.
+func fromV1(in *v1.HorizontalPodAutoscaler) hpa {
+	out := &v2.HorizontalPodAutoscaler{ObjectMeta: *in.ObjectMeta.DeepCopy()}
+	kept := in.Annotations
+	out.Spec.ScaleTargetRef = v2.CrossVersionObjectReference(in.Spec.ScaleTargetRef)
+	out.Spec.MinReplicas, out.Spec.MaxReplicas = in.Spec.MinReplicas, in.Spec.MaxReplicas
+	for _, m := range read[[]v1.MetricSpec](kept, metricsKey) {
+		out.Spec.Metrics = append(out.Spec.Metrics, metricFromV1(m))
+	}
+	if p := in.Spec.TargetCPUUtilizationPercentage; p != nil {
+		out.Spec.Metrics = append(out.Spec.Metrics, cpu(*p))
+	}
+	if b := read[*behavior](kept, behaviorKey); b != nil {
+		out.Spec.Behavior = b.hub()
+	}
+	s := in.Status
+	out.Status = v2.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
+		CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas}
+	seen := false
+	for _, m := range read[[]v1.MetricStatus](kept, statusesKey) {
+		hub := statusFromV1(m)
+		if m.Type == v1.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+			seen = true
+		}
+		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, hub)
+	}
+	if p := s.CurrentCPUUtilizationPercentage; p != nil && !seen {
+		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, v2.MetricStatus{Type: v2.ResourceMetricSourceType,
+			Resource: &v2.ResourceMetricStatus{Name: corev1.ResourceCPU, Current: v2.MetricValueStatus{AverageUtilization: p}}})
+	}
+	out.Status.Conditions = conditionsFromV1(read[[]v1.HorizontalPodAutoscalerCondition](kept, conditionsKey))
+	dropKept(&out.Annotations)
+	return out
+}
+
+// A keeper writes annotations.
+type keeper struct{ to *map[string]string }
+
+func (k keeper) list(key string, v any, n int) {
+	if n == 0 {
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return // the API types always marshal
+	}
+	if *k.to == nil {
+		*k.to = map[string]string{}
+	}
+	(*k.to)[key] = string(b)
+}
+
+func read[T any](from map[string]string, key string) (v T) {
+	text, ok := from[key]
+	if !ok {
+		return v
+	}
+	var parsed T
+	if json.Unmarshal([]byte(text), &parsed) != nil {
+		return v
+	}
+	return parsed
+}
+
+func dropKept(annotations *map[string]string) {
+	m := maps.Clone(*annotations)
+	for _, k := range []string{metricsKey, statusesKey, conditionsKey, behaviorKey} {
+		delete(m, k)
+	}
+	if len(m) == 0 && len(*annotations) > 0 {
+		m = nil
+	}
+	*annotations = m
+}
+
+func conditionsToV1(list []v2.HorizontalPodAutoscalerCondition) (out []v1.HorizontalPodAutoscalerCondition) {
+	for _, c := range list {
+		out = append(out, v1.HorizontalPodAutoscalerCondition{Type: v1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
+	}
+	return out
+}
+
+func conditionsFromV1(list []v1.HorizontalPodAutoscalerCondition) (out []v2.HorizontalPodAutoscalerCondition) {
+	for _, c := range list {
+		out = append(out, v2.HorizontalPodAutoscalerCondition{Type: v2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
+	}
+	return out
+}
+
+// A behavior is the form of the annotation: upstream writes its internal type there, whose fields have no
+// JSON names of their own.
+type behavior struct{ ScaleUp, ScaleDown *scalingRules }
+
+type scalingRules struct {
+	StabilizationWindowSeconds *int32
+	SelectPolicy               *v2.ScalingPolicySelect
+	Policies                   []scalingPolicy
+	Tolerance                  *apiresource.Quantity
+}
+
+type scalingPolicy struct {
+	Type          v2.HPAScalingPolicyType
+	Value         int32
+	PeriodSeconds int32
+}
+
+func behaviorOf(b *v2.HorizontalPodAutoscalerBehavior) *behavior {
+	return &behavior{rulesOf(b.ScaleUp), rulesOf(b.ScaleDown)}
+}
+
+func rulesOf(r *v2.HPAScalingRules) *scalingRules {
+	if r == nil {
+		return nil
+	}
+	out := &scalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	for _, p := range r.Policies {
+		out.Policies = append(out.Policies, scalingPolicy(p))
+	}
+	return out
+}
+
+func (b *behavior) hub() *v2.HorizontalPodAutoscalerBehavior {
+	return &v2.HorizontalPodAutoscalerBehavior{ScaleUp: b.ScaleUp.hub(), ScaleDown: b.ScaleDown.hub()}
+}
+
+func (r *scalingRules) hub() *v2.HPAScalingRules {
+	if r == nil {
+		return nil
+	}
+	out := &v2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	for _, p := range r.Policies {
+		out.Policies = append(out.Policies, v2.HPAScalingPolicy(p))
+	}
+	return out
+}

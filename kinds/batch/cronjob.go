@@ -1,0 +1,124 @@
+package batch
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// longestCronJob is the longest name that leaves room for the suffix of its jobs.
+const longestCronJob = 52
+
+// CronJobs declares the kind.
+var CronJobs = &resource.Def[*v1.CronJob]{
+	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
+	Generation: true, Status: true, Default: defaultCronJob, Validate: validateCronJob,
+	Warn: warnCronJob,
+	Columns: append([]resource.Column[*v1.CronJob]{
+		resource.Col("Schedule", "string", func(c *v1.CronJob) any { return c.Spec.Schedule }),
+		resource.Col("Timezone", "string", func(c *v1.CronJob) any {
+			if c.Spec.TimeZone == nil {
+				return cell.None
+			}
+			return *c.Spec.TimeZone
+		}),
+		resource.Col("Suspend", "boolean", func(c *v1.CronJob) any { return cell.Bool(c.Spec.Suspend) }),
+		resource.Col("Active", "integer", func(c *v1.CronJob) any { return int64(len(c.Status.Active)) }),
+		resource.Col("Last Schedule", "string", func(c *v1.CronJob) any {
+			if c.Status.LastScheduleTime == nil {
+				return cell.None
+			}
+			return resource.Since(*c.Status.LastScheduleTime)
+		}),
+		resource.Age[*v1.CronJob](),
+	}, append(cell.Pods(func(c *v1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
+		cell.Selecting(func(c *v1.CronJob) *metav1.LabelSelector { return c.Spec.JobTemplate.Spec.Selector }))...),
+}
+
+func defaultCronJob(c *v1.CronJob) {
+	rule.FillZero(&c.Spec.ConcurrencyPolicy, v1.AllowConcurrent)
+	rule.Fill(&c.Spec.Suspend, false)
+	rule.Fill(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	rule.Fill(&c.Spec.FailedJobsHistoryLimit, 1)
+	defaultJobSpec(&c.Spec.JobTemplate.Spec)
+}
+
+func warnCronJob(c, old *v1.CronJob) []string {
+	var was *corev1.PodTemplateSpec
+	if old != nil {
+		was = &old.Spec.JobTemplate.Spec.Template
+	}
+	return template.Warnings(c.Name, &c.Spec.JobTemplate.Spec.Template, was, field.NewPath("spec", "jobTemplate", "spec", "template"))
+}
+
+func validateCronJob(c, old *v1.CronJob) (errs field.ErrorList) {
+	s, spec := &c.Spec, field.NewPath("spec")
+	if len(c.Name) > longestCronJob {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
+	}
+	errs = append(errs, schedule(c, old, spec)...)
+	errs = append(errs, rule.AtLeastPtr(s.StartingDeadlineSeconds, 0, spec.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, rule.Chosen(s.ConcurrencyPolicy, spec.Child("concurrencyPolicy"),
+		v1.AllowConcurrent, v1.ForbidConcurrent, v1.ReplaceConcurrent)...)
+	errs = append(errs, rule.AtLeastPtr(s.SuccessfulJobsHistoryLimit, 0, spec.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, rule.AtLeastPtr(s.FailedJobsHistoryLimit, 0, spec.Child("failedJobsHistoryLimit"))...)
+	var was *v1.JobSpec
+	if old != nil {
+		was = &old.Spec.JobTemplate.Spec
+	}
+	return append(errs, validateJobTemplate(&s.JobTemplate, was, spec.Child("jobTemplate"))...)
+}
+
+func schedule(c, old *v1.CronJob, spec *field.Path) (errs field.ErrorList) {
+	s, path := &c.Spec, spec.Child("schedule")
+	switch {
+	case s.Schedule == "":
+		errs = append(errs, field.Required(path, ""))
+	case old == nil || s.Schedule != old.Spec.Schedule:
+		if err := checkSchedule(s.Schedule); err != nil {
+			errs = append(errs, field.Invalid(path, s.Schedule, err.Error()))
+		}
+		if strings.Contains(s.Schedule, "TZ") {
+			errs = append(errs, field.Invalid(path, s.Schedule,
+				"cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+		}
+	}
+	if s.TimeZone != nil && (old == nil || !rule.Same(s.TimeZone, old.Spec.TimeZone)) {
+		errs = append(errs, timeZone(*s.TimeZone, spec.Child("timeZone"))...)
+	}
+	return errs
+}
+
+func timeZone(zone string, path *field.Path) field.ErrorList {
+	switch {
+	case zone == "":
+		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
+	case strings.EqualFold(zone, "local"):
+		return field.ErrorList{field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in "+
+			"https://www.iana.org/time-zones")}
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		return field.ErrorList{field.Invalid(path, zone, err.Error())}
+	}
+	return nil
+}
+
+func validateJobTemplate(t *v1.JobTemplateSpec, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	meta := path.Child("metadata")
+	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	spec := path.Child("spec")
+	if is(t.Spec.ManualSelector) {
+		errs = append(errs, field.NotSupported(spec.Child("manualSelector"), *t.Spec.ManualSelector, []string{"nil", "false"}))
+	}
+	return append(errs, validateJobSpec(&t.Spec, old, spec)...)
+}

@@ -1,0 +1,137 @@
+package batch
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+
+	v1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Jobs declares the kind.
+var Jobs = &resource.Def[*v1.Job]{
+	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
+	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
+	Default:         defaultJob, Prepare: prepareJob, Validate: validateJob,
+	ValidateStatus: validateJobStatus, Warn: warnJob,
+	Columns: append([]resource.Column[*v1.Job]{
+		resource.Col("Status", "string", func(j *v1.Job) any { return jobState(j) }),
+		resource.Col("Completions", "string", func(j *v1.Job) any { return completions(j) }),
+		resource.Col("Duration", "string", func(j *v1.Job) any { return cell.Took(j.Status.StartTime, j.Status.CompletionTime) }),
+		resource.Age[*v1.Job](),
+	}, append(cell.Pods(func(j *v1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
+		cell.Selecting(func(j *v1.Job) *metav1.LabelSelector { return j.Spec.Selector }))...),
+	Select: []resource.Field[*v1.Job]{
+		{Label: "status.successful", Value: func(j *v1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) }}},
+}
+
+func jobState(j *v1.Job) string {
+	switch {
+	case has(j, v1.JobComplete):
+		return "Complete"
+	case has(j, v1.JobFailed):
+		return "Failed"
+	case j.DeletionTimestamp != nil:
+		return "Terminating"
+	}
+	for _, c := range []v1.JobConditionType{v1.JobSuspended, v1.JobFailureTarget, v1.JobSuccessCriteriaMet} {
+		if has(j, c) {
+			return string(c)
+		}
+	}
+	return "Running"
+}
+
+func has(j *v1.Job, t v1.JobConditionType) bool {
+	for _, c := range j.Status.Conditions {
+		if c.Type == t {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func completions(j *v1.Job) string {
+	switch parallel := value(j.Spec.Parallelism); {
+	case j.Spec.Completions != nil:
+		return fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
+	case parallel > 1:
+		return fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, parallel)
+	}
+	return fmt.Sprintf("%d/1", j.Status.Succeeded)
+}
+
+func defaultJob(j *v1.Job) {
+	s := &j.Spec
+	if s.Completions == nil && s.Parallelism == nil {
+		rule.Fill(&s.Completions, 1)
+	}
+	rule.Fill(&s.Parallelism, 1)
+	backoff, replace := int32(6), v1.TerminatingOrFailed
+	if s.BackoffLimitPerIndex != nil {
+		backoff = math.MaxInt32
+	}
+	if s.PodFailurePolicy != nil {
+		replace = v1.Failed
+	}
+	rule.Fill(&s.BackoffLimit, backoff)
+	rule.Fill(&s.PodReplacementPolicy, replace)
+	rule.Fill(&s.CompletionMode, v1.NonIndexedCompletion)
+	rule.Fill(&s.Suspend, false)
+	rule.Fill(&s.ManualSelector, false)
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(s.Template.Labels)
+	}
+	defaultJobSpec(s)
+}
+
+// defaultJobSpec fills what is filled in the templates of cron jobs too.
+func defaultJobSpec(s *v1.JobSpec) {
+	if s.PodFailurePolicy != nil {
+		for i := range s.PodFailurePolicy.Rules {
+			for k := range s.PodFailurePolicy.Rules[i].OnPodConditions {
+				rule.FillZero(&s.PodFailurePolicy.Rules[i].OnPodConditions[k].Status, corev1.ConditionTrue)
+			}
+		}
+	}
+	podspec.DefaultTemplate(&s.Template)
+}
+
+// legacyUID and legacyName are the labels from before those of batch.kubernetes.io; both pairs are set.
+const (
+	legacyUID  = "controller-uid"
+	legacyName = "job-name"
+)
+
+// prepareJob gives a new job the selector by which it finds its pods: its own UID.
+func prepareJob(j, old *v1.Job) {
+	if old != nil || is(j.Spec.ManualSelector) {
+		return
+	}
+	t := &j.Spec.Template
+	labels := make(map[string]string, len(t.Labels)+4)
+	maps.Copy(labels, t.Labels)
+	labels[legacyUID], labels[v1.ControllerUidLabel] = string(j.UID), string(j.UID)
+	labels[legacyName], labels[v1.JobNameLabel] = j.Name, j.Name
+	if len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) { // defaulting copied them
+		j.Labels = maps.Clone(labels)
+	}
+	t.Labels = labels
+	if j.Spec.Selector == nil {
+		j.Spec.Selector = &metav1.LabelSelector{}
+	}
+	if j.Spec.Selector.MatchLabels == nil {
+		j.Spec.Selector.MatchLabels = map[string]string{}
+	}
+	if _, set := j.Spec.Selector.MatchLabels[v1.ControllerUidLabel]; !set {
+		j.Spec.Selector.MatchLabels[v1.ControllerUidLabel] = string(j.UID)
+	}
+}

@@ -1,0 +1,164 @@
+package batch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+func failurePolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	if s.PodFailurePolicy == nil {
+		return nil
+	}
+	rules, path := s.PodFailurePolicy.Rules, path.Child("rules")
+	if len(rules) > maxFailureRules {
+		errs = append(errs, field.TooMany(path, len(rules), maxFailureRules))
+	}
+	names := sets.New[string]()
+	for _, c := range append(s.Template.Spec.InitContainers, s.Template.Spec.Containers...) {
+		names.Insert(c.Name)
+	}
+	for i, r := range rules {
+		errs = append(errs, failureRule(s, r, names, path.Index(i))...)
+	}
+	return errs
+}
+
+func failureRule(s *v1.JobSpec, r v1.PodFailurePolicyRule, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+	switch {
+	case r.Action == "":
+		errs = append(errs, field.Required(path.Child("action"), "valid values: Count, FailIndex, FailJob, Ignore"))
+	case r.Action == v1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil:
+		errs = append(errs, field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"))
+	default:
+		errs = append(errs, rule.Among(r.Action, path.Child("action"), v1.PodFailurePolicyActionFailJob,
+			v1.PodFailurePolicyActionFailIndex, v1.PodFailurePolicyActionIgnore, v1.PodFailurePolicyActionCount)...)
+	}
+	if r.OnExitCodes != nil {
+		errs = append(errs, exitCodes(r.OnExitCodes, names, path.Child("onExitCodes"))...)
+	}
+	if len(r.OnPodConditions) > maxConditionPattern {
+		errs = append(errs, field.TooMany(path.Child("onPodConditions"), len(r.OnPodConditions), maxConditionPattern))
+	}
+	for i, c := range r.OnPodConditions {
+		errs = append(errs, podCondition(c, path.Child("onPodConditions").Index(i))...)
+	}
+	switch {
+	case r.OnExitCodes != nil && len(r.OnPodConditions) > 0:
+		errs = append(errs, field.Invalid(path, field.OmitValueType{},
+			"specifying both OnExitCodes and OnPodConditions is not supported"))
+	case r.OnExitCodes == nil && len(r.OnPodConditions) == 0:
+		errs = append(errs, field.Invalid(path, field.OmitValueType{},
+			"specifying one of OnExitCodes and OnPodConditions is required"))
+	}
+	return errs
+}
+
+func podCondition(c v1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabelName(string(c.Type), path.Child("type"))
+	return append(errs, rule.Chosen(c.Status, path.Child("status"),
+		corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
+}
+
+func exitCodes(r *v1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, rule.Chosen(r.Operator, path.Child("operator"),
+		v1.PodFailurePolicyOnExitCodesOpIn, v1.PodFailurePolicyOnExitCodesOpNotIn)...)
+	if r.ContainerName != nil && !names.Has(*r.ContainerName) {
+		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName,
+			"must be one of the container or initContainer names in the pod template"))
+	}
+	values := path.Child("values")
+	switch {
+	case len(r.Values) == 0:
+		return append(errs, field.Invalid(values, r.Values, "at least one value is required"))
+	case len(r.Values) > maxExitCodes:
+		errs = append(errs, field.TooMany(values, len(r.Values), maxExitCodes))
+	}
+	errs = append(errs, rule.Duplicates(r.Values, values.Index)...)
+	for i, v := range r.Values {
+		switch {
+		case r.Operator == v1.PodFailurePolicyOnExitCodesOpIn && v == 0:
+			errs = append(errs, field.Invalid(values.Index(i), v, "must not be 0 for the In operator"))
+		case i > 0 && r.Values[i-1] > v:
+			return append(errs, field.Invalid(values, r.Values, "must be ordered"))
+		}
+	}
+	return errs
+}
+
+func successPolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	p := s.SuccessPolicy
+	switch {
+	case p == nil:
+		return nil
+	case value(s.CompletionMode) != v1.IndexedCompletion:
+		return field.ErrorList{field.Invalid(path, *p, "requires indexed completion mode")}
+	case len(p.Rules) == 0:
+		errs = append(errs, field.Required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified"))
+	case len(p.Rules) > maxFailureRules:
+		errs = append(errs, field.TooMany(path.Child("rules"), len(p.Rules), maxFailureRules))
+	}
+	for i, r := range p.Rules {
+		errs = append(errs, successRule(s, r, path.Child("rules").Index(i))...)
+	}
+	return errs
+}
+
+func successRule(s *v1.JobSpec, r v1.SuccessPolicyRule, path *field.Path) (errs field.ErrorList) {
+	if r.SucceededCount == nil && r.SucceededIndexes == nil {
+		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
+	}
+	total := value(s.Completions)
+	if r.SucceededIndexes != nil {
+		n, err := parseIndexes(*r.SucceededIndexes, total)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Child("succeededIndexes"), *r.SucceededIndexes, err.Error()))
+		} else {
+			total = n
+		}
+	}
+	if c := r.SucceededCount; c != nil {
+		errs = append(errs, rule.AtLeast(*c, 0, path.Child("succeededCount"))...)
+		if *c > total {
+			errs = append(errs, field.Invalid(path.Child("succeededCount"), *c, fmt.Sprintf("must be less than or equal to %d", total)))
+		}
+	}
+	return errs
+}
+
+// parseIndexes reads a list of indexes like 1,3-5 below the number of completions and counts them.
+func parseIndexes(list string, completions int32) (count int32, err error) {
+	if list == "" {
+		return 0, nil
+	}
+	last := int64(-1)
+	for _, part := range strings.Split(list, ",") {
+		low, high, ranged := strings.Cut(part, "-")
+		from, err := strconv.ParseInt(low, 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("cannot convert string to integer for index: %q", low)
+		}
+		to := from
+		if ranged {
+			if to, err = strconv.ParseInt(high, 10, 32); err != nil {
+				return 0, fmt.Errorf("cannot convert string to integer for index: %q", high)
+			}
+		}
+		switch {
+		case from <= last || ranged && to <= from:
+			return 0, fmt.Errorf("non-increasing order in %q", part)
+		case to >= int64(completions):
+			return 0, fmt.Errorf("too large index: %d", to)
+		}
+		last, count = to, count+int32(to-from)+1
+	}
+	return count, nil
+}

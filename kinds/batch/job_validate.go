@@ -1,0 +1,178 @@
+package batch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
+)
+
+// The limits of indexed jobs.
+const (
+	maxParallelIndexed  = 100_000
+	maxFailedIndexed    = 100_000
+	manyCompletions     = 100_000 // from here on, failures must be limited
+	maxParallelOfMany   = 10_000
+	maxFailedOfMany     = 10_000
+	longestManagedBy    = 63
+	maxFailureRules     = 20
+	maxConditionPattern = 20
+	maxExitCodes        = 255
+)
+
+func validateJob(j, old *v1.Job) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if old == nil {
+		errs = append(errs, generatedSelector(j)...)
+	}
+	errs = append(errs, jobName(j, old)...)
+	var was *v1.JobSpec
+	if old != nil {
+		was = &old.Spec
+		errs = append(errs, validateJobUpdate(j, old)...)
+	}
+	errs = append(errs, validateJobSpec(&j.Spec, was, spec)...)
+	return append(errs, jobSelector(&j.Spec, was, spec)...)
+}
+
+// jobName keeps the names of indexed jobs short enough for the host names of their pods.
+func jobName(j, old *v1.Job) field.ErrorList {
+	if old != nil || value(j.Spec.CompletionMode) != v1.IndexedCompletion || value(j.Spec.Completions) < 1 {
+		return nil
+	}
+	host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
+	return rule.Says(validation.IsDNS1123Label(host), j.Name, field.NewPath("metadata", "name"))
+}
+
+// jobSelector checks that the job would find its own pods.
+func jobSelector(s, old *v1.JobSpec, spec *field.Path) (errs field.ErrorList) {
+	if s.Selector == nil {
+		errs = append(errs, field.Required(spec.Child("selector"), ""))
+	} else {
+		var was *metav1.LabelSelector
+		if old != nil {
+			was = old.Selector
+		}
+		errs = append(errs, rule.SelectorAsBefore(s.Selector, was, spec.Child("selector"))...)
+	}
+	if sel, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !sel.Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), s.Template.Labels,
+			"`selector` does not match template `labels`"))
+	}
+	return errs
+}
+
+// generatedSelector checks that a job without a manual selector has the generated one and nothing else.
+func generatedSelector(j *v1.Job) (errs field.ErrorList) {
+	if is(j.Spec.ManualSelector) || j.Spec.Selector == nil {
+		return nil
+	}
+	meta, uid := field.NewPath("metadata"), string(j.UID)
+	if uid == "" {
+		errs = append(errs, field.Required(meta.Child("uid"), ""))
+	}
+	want := map[string]string{legacyUID: uid, v1.ControllerUidLabel: uid, legacyName: j.Name, v1.JobNameLabel: j.Name}
+	at := field.NewPath("spec", "template", "metadata", "labels")
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if j.Spec.Template.Labels[k] != want[k] {
+			errs = append(errs, field.Invalid(at, j.Spec.Template.Labels, "must have "+k+"="+want[k]))
+		}
+	}
+	made := &metav1.LabelSelector{MatchLabels: map[string]string{v1.ControllerUidLabel: uid}}
+	if !rule.Same(made, j.Spec.Selector) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	}
+	return errs
+}
+
+// validateJobSpec checks what jobs and the templates of cron jobs have in common.
+func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	for name, n := range map[string]*int32{"parallelism": s.Parallelism, "completions": s.Completions,
+		"backoffLimit": s.BackoffLimit, "ttlSecondsAfterFinished": s.TTLSecondsAfterFinished,
+		"backoffLimitPerIndex": s.BackoffLimitPerIndex, "maxFailedIndexes": s.MaxFailedIndexes} {
+		errs = append(errs, rule.AtLeastPtr(n, 0, path.Child(name))...)
+	}
+	errs = append(errs, rule.AtLeastPtr(s.ActiveDeadlineSeconds, 0, path.Child("activeDeadlineSeconds"))...)
+	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+	}
+	if m := s.ManagedBy; m != nil {
+		errs = append(errs, validation.IsDomainPrefixedPath(path.Child("managedBy"), *m)...)
+		if len(*m) > longestManagedBy {
+			errs = append(errs, field.TooLong(path.Child("managedBy"), *m, longestManagedBy))
+		}
+	}
+	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), v1.NonIndexedCompletion, v1.IndexedCompletion)...)
+	errs = append(errs, indexed(s, path)...)
+	errs = append(errs, failurePolicy(s, path.Child("podFailurePolicy"))...)
+	errs = append(errs, successPolicy(s, path.Child("successPolicy"))...)
+	errs = append(errs, replacement(s, path.Child("podReplacementPolicy"))...)
+	var was *corev1.PodTemplateSpec
+	if old != nil {
+		was = &old.Template
+	}
+	errs = append(errs, template.Validate(&s.Template, was, path.Child("template"))...)
+	return append(errs, restart(s, path.Child("template", "spec", "restartPolicy"))...)
+}
+
+func restart(s *v1.JobSpec, path *field.Path) field.ErrorList {
+	p := s.Template.Spec.RestartPolicy
+	switch {
+	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+		return field.ErrorList{field.Required(path, `valid values: "OnFailure", "Never"`)}
+	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
+		return field.ErrorList{field.Invalid(path, p, `only "Never" is supported when podFailurePolicy is specified`)}
+	}
+	return nil
+}
+
+func indexed(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	if value(s.CompletionMode) != v1.IndexedCompletion {
+		if s.BackoffLimitPerIndex != nil {
+			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
+		}
+		if s.MaxFailedIndexes != nil {
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "requires indexed completion mode"))
+		}
+		return errs
+	}
+	if s.Completions == nil {
+		errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
+	}
+	errs = append(errs, atMost(s.Parallelism, maxParallelIndexed, path.Child("parallelism"))...)
+	errs = append(errs, atMost(s.MaxFailedIndexes, maxFailedIndexed, path.Child("maxFailedIndexes"))...)
+	if s.Completions != nil && s.MaxFailedIndexes != nil && *s.MaxFailedIndexes > *s.Completions {
+		errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "must be less than or equal to completions"))
+	}
+	if value(s.Completions) <= manyCompletions || s.BackoffLimitPerIndex == nil {
+		return errs
+	}
+	if s.MaxFailedIndexes == nil {
+		errs = append(errs, field.Required(path.Child("maxFailedIndexes"), "must be specified when completions is above 100000"))
+	}
+	errs = append(errs, atMost(s.Parallelism, maxParallelOfMany, path.Child("parallelism"))...)
+	return append(errs, atMost(s.MaxFailedIndexes, maxFailedOfMany, path.Child("maxFailedIndexes"))...)
+}
+
+func atMost(n *int32, max int32, path *field.Path) field.ErrorList {
+	if n == nil || *n <= max {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *n, fmt.Sprintf("must be less than or equal to %d", max))}
+}
+
+func replacement(s *v1.JobSpec, path *field.Path) field.ErrorList {
+	if s.PodFailurePolicy != nil {
+		return rule.AmongPtr(s.PodReplacementPolicy, path, v1.Failed)
+	}
+	return rule.AmongPtr(s.PodReplacementPolicy, path, v1.Failed, v1.TerminatingOrFailed)
+}

@@ -1,0 +1,74 @@
+// Package discovery declares the kind that says where the pods of a service answer.
+package discovery
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/discovery/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// EndpointSlices declares the kind.
+var EndpointSlices = &resource.Def[*v1.EndpointSlice]{
+	GVK: v1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
+	Default: defaultSlice, Prepare: prepareSlice, Validate: validateSlice, Warn: warnSlice,
+	Columns: []resource.Column[*v1.EndpointSlice]{
+		resource.Col("AddressType", "string", func(s *v1.EndpointSlice) any { return string(s.AddressType) }),
+		resource.Col("Ports", "string", func(s *v1.EndpointSlice) any { return few(ports(s.Ports)) }),
+		resource.Col("Endpoints", "string", func(s *v1.EndpointSlice) any { return few(addresses(s.Endpoints)) }),
+		resource.Age[*v1.EndpointSlice](),
+	},
+}
+
+func few(list []string) string {
+	text := cell.Few(list, func(n int) string { return " + " + strconv.Itoa(n) + " more..." })
+	return cell.Or(text, cell.Unset)
+}
+
+func ports(list []v1.EndpointPort) (out []string) {
+	for _, p := range list {
+		switch {
+		case p.Port != nil:
+			out = append(out, strconv.Itoa(int(*p.Port)))
+		case p.Name != nil:
+			out = append(out, *p.Name)
+		default:
+			out = append(out, "*")
+		}
+	}
+	return out
+}
+
+func addresses(list []v1.Endpoint) (out []string) {
+	for _, e := range list {
+		out = append(out, e.Addresses...)
+	}
+	return out
+}
+
+func defaultSlice(s *v1.EndpointSlice) {
+	for i := range s.Ports {
+		rule.Fill(&s.Ports[i].Name, "")
+		rule.Fill(&s.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+}
+
+// prepareSlice counts changes of labels as changes, too: they say whose the slice is. Empty lists are stored as none.
+func prepareSlice(s, old *v1.EndpointSlice) {
+	if old != nil && !rule.Same(s.Labels, old.Labels) {
+		s.Generation = old.Generation + 1
+	}
+	s.Endpoints, s.Ports = rule.NoneIfEmpty(s.Endpoints), rule.NoneIfEmpty(s.Ports)
+}
+
+func warnSlice(s, _ *v1.EndpointSlice) []string {
+	if s.AddressType == v1.AddressTypeFQDN {
+		return []string{"addressType: FQDN endpoints are deprecated"}
+	}
+	return nil
+}

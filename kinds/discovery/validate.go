@@ -1,0 +1,165 @@
+package discovery
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// The limits of a slice.
+const (
+	maxEndpoints = 1000
+	maxAddresses = 100
+	maxPorts     = 20000
+	maxTopology  = 16
+	maxHints     = 8
+)
+
+func validateSlice(s, old *v1.EndpointSlice) (errs field.ErrorList) {
+	path := field.NewPath("addressType")
+	errs = append(errs, rule.Chosen(s.AddressType, path, v1.AddressTypeIPv4, v1.AddressTypeIPv6, v1.AddressTypeFQDN)...)
+	if old != nil {
+		errs = append(errs, rule.Frozen(s.AddressType, old.AddressType, path)...)
+	}
+	if len(s.Endpoints) > maxEndpoints {
+		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), maxEndpoints))
+		return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+	}
+	for i, e := range s.Endpoints {
+		errs = append(errs, endpoint(e, s.AddressType, field.NewPath("endpoints").Index(i))...)
+	}
+	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+}
+
+func endpoint(e v1.Endpoint, typ v1.AddressType, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("addresses")
+	switch {
+	case len(e.Addresses) == 0:
+		errs = append(errs, field.Required(at, "must contain at least 1 address"))
+	case len(e.Addresses) > maxAddresses:
+		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
+	}
+	for i, a := range e.Addresses {
+		errs = append(errs, address(a, typ, at, at.Index(i))...)
+	}
+	if e.NodeName != nil {
+		errs = append(errs, rule.Says(validation.NameIsDNSSubdomain(*e.NodeName, false), *e.NodeName, path.Child("nodeName"))...)
+	}
+	errs = append(errs, topology(e.DeprecatedTopology, path.Child("deprecatedTopology"))...)
+	if e.Hostname != nil {
+		errs = append(errs, rule.Format(*e.Hostname, path.Child("hostname"), rule.Label)...)
+	}
+	if e.Hints != nil {
+		errs = append(errs, hints(e.Hints, path.Child("hints"))...)
+	}
+	return errs
+}
+
+func address(a string, typ v1.AddressType, list, at *field.Path) field.ErrorList {
+	switch typ {
+	case v1.AddressTypeFQDN:
+		return utilvalidation.IsFullyQualifiedDomainName(at, a)
+	case v1.AddressTypeIPv4, v1.AddressTypeIPv6:
+	default:
+		return nil
+	}
+	if errs := utilvalidation.IsValidIPForLegacyField(at, a, false, nil); len(errs) > 0 {
+		return errs
+	}
+	switch {
+	case typ == v1.AddressTypeIPv4 && !netutils.IsIPv4String(a):
+		return field.ErrorList{field.Invalid(list, a, "must be an IPv4 address")}
+	case typ == v1.AddressTypeIPv6 && !netutils.IsIPv6String(a):
+		return field.ErrorList{field.Invalid(list, a, "must be an IPv6 address")}
+	}
+	return special(a, at)
+}
+
+// special refuses addresses that are not those of another machine.
+func special(a string, at *field.Path) (errs field.ErrorList) {
+	ip := netutils.ParseIPSloppy(a)
+	for _, bad := range []struct {
+		is   bool
+		says string
+	}{
+		{ip.IsUnspecified(), "may not be unspecified"}, {ip.IsLoopback(), "may not be in the loopback range"},
+		{ip.IsLinkLocalUnicast(), "may not be in the link-local range"},
+		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range"},
+	} {
+		if bad.is {
+			errs = append(errs, field.Invalid(at, a, bad.says))
+		}
+	}
+	return errs
+}
+
+func topology(t map[string]string, path *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(t, path)
+	if len(t) > maxTopology {
+		errs = append(errs, field.TooMany(path, len(t), maxTopology))
+	}
+	for key, instead := range map[string]string{corev1.LabelTopologyZone: "zone", corev1.LabelHostname: "nodeName"} {
+		if v, set := t[key]; set {
+			errs = append(errs, field.Invalid(path.Key(key), v, "use "+instead))
+		}
+	}
+	return errs
+}
+
+func hints(h *v1.EndpointHints, path *field.Path) (errs field.ErrorList) {
+	zones, nodes := path.Child("forZones"), path.Child("forNodes")
+	if len(h.ForZones) > maxHints {
+		return field.ErrorList{field.TooMany(zones, len(h.ForZones), maxHints)}
+	}
+	errs = append(errs, rule.Duplicates(h.ForZones, zones.Index)...)
+	for i, z := range h.ForZones {
+		errs = append(errs, rule.Format(z.Name, zones.Index(i).Child("name"), utilvalidation.IsValidLabelValue)...)
+	}
+	if len(h.ForNodes) > maxHints {
+		return append(errs, field.TooMany(nodes, len(h.ForNodes), maxHints))
+	}
+	errs = append(errs, rule.Duplicates(h.ForNodes, nodes.Index)...)
+	for i, n := range h.ForNodes {
+		errs = append(errs, rule.Format(n.Name, nodes.Index(i).Child("name"), rule.Subdomain)...)
+	}
+	return errs
+}
+
+func validatePorts(list []v1.EndpointPort, path *field.Path) (errs field.ErrorList) {
+	if len(list) > maxPorts {
+		return field.ErrorList{field.TooMany(path, len(list), maxPorts)}
+	}
+	seen := map[string]bool{}
+	for i, p := range list {
+		at := path.Index(i)
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if name != "" {
+			errs = append(errs, rule.Format(name, at.Child("name"), rule.Label)...)
+		}
+		if seen[name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
+		}
+		seen[name] = true
+		if p.Port != nil {
+			errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(*p.Port)), *p.Port, at.Child("port"))...)
+		}
+		if p.Protocol == nil {
+			errs = append(errs, field.Required(at.Child("protocol"), ""))
+		} else {
+			errs = append(errs, rule.Among(*p.Protocol, at.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		}
+		if p.AppProtocol != nil {
+			errs = append(errs, rule.Format(*p.AppProtocol, at.Child("appProtocol"), utilvalidation.IsQualifiedName)...)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,137 @@
+package networking
+
+import (
+	"net/netip"
+	"strings"
+
+	v1 "k8s.io/api/networking/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// IPAddresses declares the kind. The name is the address in its canonical form.
+var IPAddresses = &resource.Def[*v1.IPAddress]{
+	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName, Validate: validateAddress,
+	Columns: []resource.Column[*v1.IPAddress]{
+		resource.Col("ParentRef", "string", func(a *v1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
+		resource.Age[*v1.IPAddress](),
+	},
+	Select: []resource.Field[*v1.IPAddress]{
+		parentField("group", func(r v1.ParentReference) string { return r.Group }),
+		parentField("resource", func(r v1.ParentReference) string { return r.Resource }),
+		parentField("namespace", func(r v1.ParentReference) string { return r.Namespace }),
+		parentField("name", func(r v1.ParentReference) string { return r.Name }),
+	},
+}
+
+func parentField(name string, of func(v1.ParentReference) string) resource.Field[*v1.IPAddress] {
+	return resource.Field[*v1.IPAddress]{Label: "spec.parentRef." + name, Value: func(a *v1.IPAddress) string {
+		if a.Spec.ParentRef == nil {
+			return ""
+		}
+		return of(*a.Spec.ParentRef)
+	}}
+}
+
+func parentText(r *v1.ParentReference) string {
+	if r == nil {
+		return cell.None
+	}
+	text := strings.ToLower(schema.GroupResource{Group: r.Group, Resource: r.Resource}.String())
+	if r.Namespace != "" {
+		text += "/" + r.Namespace
+	}
+	return text + "/" + r.Name
+}
+
+func addressName(name string, _ bool) []string {
+	ip, err := netip.ParseAddr(name)
+	if err != nil {
+		return []string{"must be a valid IP address"}
+	}
+	if ip.Zone() != "" || ip.String() != name {
+		return []string{"must be a valid IP address in canonical form"}
+	}
+	return nil
+}
+
+func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
+	path := field.NewPath("spec", "parentRef")
+	if old != nil {
+		return rule.Frozen(a.Spec.ParentRef, old.Spec.ParentRef, path)
+	}
+	r := a.Spec.ParentRef
+	if r == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if r.Group != "" {
+		errs = append(errs, rule.Format(r.Group, path.Child("group"), rule.Subdomain)...)
+	}
+	errs = append(errs, segment(r.Resource, path.Child("resource"))...)
+	errs = append(errs, segment(r.Name, path.Child("name"))...)
+	if r.Namespace != "" {
+		errs = append(errs, segment(r.Namespace, path.Child("namespace"))...)
+	}
+	return errs
+}
+
+// ServiceCIDRs declares the kind.
+var ServiceCIDRs = &resource.Def[*v1.ServiceCIDR]{
+	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
+	ValidateStatus: func(c, _ *v1.ServiceCIDR) field.ErrorList {
+		return metavalidation.ValidateConditions(c.Status.Conditions, field.NewPath("status", "conditions"))
+	},
+	Columns: []resource.Column[*v1.ServiceCIDR]{
+		resource.Col("CIDRs", "string", func(c *v1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
+		resource.Age[*v1.ServiceCIDR](),
+	},
+}
+
+func validateServiceCIDR(c, old *v1.ServiceCIDR) (errs field.ErrorList) {
+	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
+	if old != nil {
+		return cidrUpdate(list, old.Spec.CIDRs, path)
+	}
+	switch n := len(list); {
+	case n == 0:
+		return field.ErrorList{field.Required(path, "at least one CIDR required")}
+	case n > 2:
+		return field.ErrorList{field.Invalid(path, list, "may only hold up to 2 values")}
+	case n == 2 && sameFamily(list):
+		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96"))
+	}
+	for i, s := range list {
+		errs = append(errs, validation.IsValidCIDR(path.Index(i), s)...)
+	}
+	return errs
+}
+
+func sameFamily(list []string) bool {
+	a, errA := netip.ParsePrefix(list[0])
+	b, errB := netip.ParsePrefix(list[1])
+	return errA == nil && errB == nil && a.Addr().Is4() == b.Addr().Is4()
+}
+
+// cidrUpdate lets a single-stack range become dual-stack, nothing else.
+func cidrUpdate(list, old []string, path *field.Path) (errs field.ErrorList) {
+	grown := len(old) == 1 && len(list) == 2
+	if !grown && len(list) != len(old) {
+		return field.ErrorList{field.Invalid(path, list, "field is immutable, only a second CIDR may be added")}
+	}
+	for i := range old {
+		errs = append(errs, rule.Frozen(list[i], old[i], path.Index(i))...)
+	}
+	if grown {
+		errs = append(errs, validation.IsValidCIDR(path.Index(1), list[1])...)
+		if sameFamily(list) {
+			errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family"))
+		}
+	}
+	return errs
+}

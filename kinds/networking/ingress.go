@@ -1,0 +1,113 @@
+package networking
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// classAnnotation named the class before there was a field for it.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// Ingresses declares the kind.
+var Ingresses = &resource.Def[*v1.Ingress]{
+	GVK: gvk("Ingress"), Plural: "ingresses", Short: []string{"ing"}, Namespaced: true, Storage: "ingress",
+	Generation: true, Status: true, Validate: validateIngress, ValidateStatus: validateIngressStatus,
+	Warn: func(i, _ *v1.Ingress) []string {
+		if _, set := i.Annotations[classAnnotation]; set {
+			return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
+		}
+		return nil
+	},
+	Columns: []resource.Column[*v1.Ingress]{
+		resource.Col("Class", "string", func(i *v1.Ingress) any {
+			if i.Spec.IngressClassName == nil {
+				return cell.None
+			}
+			return *i.Spec.IngressClassName
+		}),
+		resource.Col("Hosts", "string", func(i *v1.Ingress) any { return hosts(i.Spec.Rules) }),
+		resource.Col("Address", "string", func(i *v1.Ingress) any { return loadBalancers(i.Status.LoadBalancer.Ingress) }),
+		resource.Col("Ports", "string", func(i *v1.Ingress) any {
+			if len(i.Spec.TLS) > 0 {
+				return "80, 443"
+			}
+			return "80"
+		}),
+		resource.Age[*v1.Ingress](),
+	},
+}
+
+func hosts(rules []v1.IngressRule) string {
+	var list []string
+	for _, r := range rules {
+		if r.Host != "" {
+			list = append(list, r.Host)
+		}
+	}
+	return cell.Or(cell.Few(list, func(n int) string { return " + " + decimal(n) + " more..." }), "*")
+}
+
+// loadBalancers lists the addresses without repetition, sorted.
+func loadBalancers(list []v1.IngressLoadBalancerIngress) string {
+	var out []string
+	for _, i := range list {
+		out = append(out, cell.Or(i.IP, i.Hostname))
+	}
+	slices.Sort(out)
+	return strings.Join(slices.DeleteFunc(slices.Compact(out), func(s string) bool { return s == "" }), ",")
+}
+
+func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
+	s, spec := &i.Spec, field.NewPath("spec")
+	if class, set := i.Annotations[classAnnotation]; old == nil && set && s.IngressClassName != nil {
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
+			"can not be set when the class field is also set"))
+	}
+	if len(s.Rules) == 0 && s.DefaultBackend == nil {
+		errs = append(errs, field.Invalid(spec, s.Rules, "either `defaultBackend` or `rules` must be specified"))
+	}
+	if s.DefaultBackend != nil {
+		errs = append(errs, backend(s.DefaultBackend, spec.Child("defaultBackend"))...)
+	}
+	for n, r := range s.Rules {
+		errs = append(errs, ingressRule(r, spec.Child("rules").Index(n))...)
+	}
+	for n, t := range s.TLS {
+		errs = append(errs, ingressTLS(t, spec.Child("tls").Index(n))...)
+	}
+	if s.IngressClassName != nil {
+		errs = append(errs, rule.Format(*s.IngressClassName, spec.Child("ingressClassName"), rule.Subdomain)...)
+	}
+	return errs
+}
+
+func ingressTLS(t v1.IngressTLS, path *field.Path) (errs field.ErrorList) {
+	for i, h := range t.Hosts {
+		errs = append(errs, hostName(h, path.Child("hosts").Index(i))...)
+	}
+	if t.SecretName != "" {
+		errs = append(errs, rule.Format(t.SecretName, path.Child("secretName"), rule.Subdomain)...)
+	}
+	return errs
+}
+
+func validateIngressStatus(i, _ *v1.Ingress) (errs field.ErrorList) {
+	path := field.NewPath("status", "loadBalancer", "ingress")
+	for n, in := range i.Status.LoadBalancer.Ingress {
+		at := path.Index(n)
+		errs = append(errs, address(in.IP, in.Hostname, at)...)
+		for k, p := range in.Ports {
+			errs = append(errs, rule.Among(p.Protocol, at.Child("ports").Index(k).Child("protocol"),
+				corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,85 @@
+package networking
+
+import (
+	v1 "k8s.io/api/networking/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// longestController is how long the name of an ingress controller may be.
+const longestController = 250
+
+// IngressClasses declares the kind.
+var IngressClasses = &resource.Def[*v1.IngressClass]{
+	GVK: gvk("IngressClass"), Plural: "ingressclasses", Generation: true,
+	Default: func(c *v1.IngressClass) {
+		if c.Spec.Parameters != nil {
+			rule.Fill(&c.Spec.Parameters.Scope, v1.IngressClassParametersReferenceScopeCluster)
+		}
+	},
+	Validate: validateClass,
+	Columns: []resource.Column[*v1.IngressClass]{
+		resource.Col("Controller", "string", func(c *v1.IngressClass) any { return c.Spec.Controller }),
+		resource.Col("Parameters", "string", func(c *v1.IngressClass) any { return parametersText(c.Spec.Parameters) }),
+		resource.Age[*v1.IngressClass](),
+	},
+}
+
+func parametersText(p *v1.IngressClassParametersReference) string {
+	if p == nil {
+		return cell.None
+	}
+	text := p.Kind
+	if p.APIGroup != nil {
+		text += "." + *p.APIGroup
+	}
+	return text + "/" + p.Name
+}
+
+func validateClass(c, old *v1.IngressClass) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	at := spec.Child("controller")
+	if old != nil {
+		errs = append(errs, rule.Frozen(c.Spec.Controller, old.Spec.Controller, at)...)
+	}
+	if len(c.Spec.Controller) > longestController {
+		errs = append(errs, field.TooLong(at, "", longestController))
+	}
+	errs = append(errs, utilvalidation.IsDomainPrefixedPath(at, c.Spec.Controller)...)
+	if c.Spec.Parameters != nil {
+		errs = append(errs, parameters(c.Spec.Parameters, spec.Child("parameters"))...)
+	}
+	return errs
+}
+
+func parameters(p *v1.IngressClassParametersReference, path *field.Path) (errs field.ErrorList) {
+	if p.APIGroup != nil {
+		errs = append(errs, rule.Format(*p.APIGroup, path.Child("apiGroup"), rule.Subdomain)...)
+	}
+	errs = append(errs, segment(p.Kind, path.Child("kind"))...)
+	errs = append(errs, segment(p.Name, path.Child("name"))...)
+	scope, ns := path.Child("scope"), path.Child("namespace")
+	if p.Namespace != nil && *p.Namespace != "" {
+		errs = append(errs, rule.Format(*p.Namespace, ns, rule.Label)...)
+	}
+	if p.Scope == nil {
+		return append(errs, field.Required(scope, ""))
+	}
+	errs = append(errs, rule.Among(*p.Scope, scope,
+		v1.IngressClassParametersReferenceScopeCluster, v1.IngressClassParametersReferenceScopeNamespace)...)
+	switch *p.Scope {
+	case v1.IngressClassParametersReferenceScopeNamespace:
+		if p.Namespace == nil || *p.Namespace == "" {
+			errs = append(errs, field.Required(ns, "`parameters.scope` is set to 'Namespace'"))
+		}
+	case v1.IngressClassParametersReferenceScopeCluster:
+		if p.Namespace != nil {
+			errs = append(errs, field.Forbidden(ns, "`parameters.scope` is set to 'Cluster'"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,162 @@
+package networking
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// NetworkPolicies declares the kind.
+var NetworkPolicies = &resource.Def[*v1.NetworkPolicy]{
+	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
+	Default: defaultPolicy, Validate: validatePolicy,
+	Columns: []resource.Column[*v1.NetworkPolicy]{
+		resource.Col("Pod-Selector", "string", func(p *v1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
+		resource.Age[*v1.NetworkPolicy](),
+	},
+}
+
+func defaultPolicy(p *v1.NetworkPolicy) {
+	s := &p.Spec
+	for i := range s.Ingress {
+		defaultPorts(s.Ingress[i].Ports)
+	}
+	for i := range s.Egress {
+		defaultPorts(s.Egress[i].Ports)
+	}
+	if len(s.PolicyTypes) == 0 {
+		s.PolicyTypes = []v1.PolicyType{v1.PolicyTypeIngress}
+		if len(s.Egress) > 0 {
+			s.PolicyTypes = append(s.PolicyTypes, v1.PolicyTypeEgress)
+		}
+	}
+}
+
+func defaultPorts(list []v1.NetworkPolicyPort) {
+	for i := range list {
+		rule.Fill(&list[i].Protocol, corev1.ProtocolTCP)
+	}
+}
+
+func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {
+	s, spec := &p.Spec, field.NewPath("spec")
+	var was *metav1.LabelSelector
+	if old != nil {
+		was = &old.Spec.PodSelector
+	}
+	errs = append(errs, rule.SelectorAsBefore(&s.PodSelector, was, spec.Child("podSelector"))...)
+	for i, r := range s.Ingress {
+		at := spec.Child("ingress").Index(i)
+		errs = append(errs, policyPorts(r.Ports, at.Child("ports"))...)
+		errs = append(errs, peers(r.From, at.Child("from"))...)
+	}
+	for i, r := range s.Egress {
+		at := spec.Child("egress").Index(i)
+		errs = append(errs, policyPorts(r.Ports, at.Child("ports"))...)
+		errs = append(errs, peers(r.To, at.Child("to"))...)
+	}
+	types := spec.Child("policyTypes")
+	if len(s.PolicyTypes) > 2 {
+		return append(errs, field.Invalid(types, s.PolicyTypes, "may not specify more than two policyTypes"))
+	}
+	for i, t := range s.PolicyTypes {
+		errs = append(errs, rule.Among(t, types.Index(i), v1.PolicyTypeIngress, v1.PolicyTypeEgress)...)
+	}
+	return errs
+}
+
+func policyPorts(list []v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
+	for i, p := range list {
+		errs = append(errs, policyPort(p, path.Index(i))...)
+	}
+	return errs
+}
+
+func policyPort(p v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
+	errs = rule.AmongPtr(p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+	port, end := path.Child("port"), path.Child("endPort")
+	switch {
+	case p.Port == nil:
+		if p.EndPort != nil {
+			errs = append(errs, field.Required(port, "must be specified if `endPort` is set"))
+		}
+	case p.Port.Type == intstr.Int:
+		errs = append(errs, rule.Says(validation.IsValidPortNum(int(p.Port.IntVal)), p.Port.IntVal, port)...)
+		if p.EndPort == nil {
+			break
+		}
+		if *p.EndPort < p.Port.IntVal {
+			errs = append(errs, field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
+		}
+		errs = append(errs, rule.Says(validation.IsValidPortNum(int(*p.EndPort)), *p.EndPort, end)...)
+	default:
+		if p.EndPort != nil {
+			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
+		}
+		errs = append(errs, rule.Says(validation.IsValidPortName(p.Port.StrVal), p.Port.StrVal, port)...)
+	}
+	return errs
+}
+
+func peers(list []v1.NetworkPolicyPeer, path *field.Path) (errs field.ErrorList) {
+	for i, p := range list {
+		at, n := path.Index(i), 0
+		if p.PodSelector != nil {
+			n++
+			errs = append(errs, rule.Selector(p.PodSelector, at.Child("podSelector"))...)
+		}
+		if p.NamespaceSelector != nil {
+			n++
+			errs = append(errs, rule.Selector(p.NamespaceSelector, at.Child("namespaceSelector"))...)
+		}
+		if p.IPBlock != nil {
+			n++
+			errs = append(errs, block(p.IPBlock, at.Child("ipBlock"))...)
+		}
+		switch {
+		case n == 0:
+			errs = append(errs, field.Required(at, "must specify a peer"))
+		case n > 1 && p.IPBlock != nil:
+			errs = append(errs, field.Forbidden(at, "may not specify both ipBlock and another peer"))
+		}
+	}
+	return errs
+}
+
+// block checks that the exceptions lie within the block and are smaller than it.
+func block(b *v1.IPBlock, path *field.Path) field.ErrorList {
+	if b.CIDR == "" {
+		return field.ErrorList{field.Required(path.Child("cidr"), "")}
+	}
+	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, false, nil)
+	if len(errs) > 0 {
+		return errs
+	}
+	_, outer, err := netutils.ParseCIDRSloppy(b.CIDR)
+	if err != nil {
+		return errs
+	}
+	ones, bits := outer.Mask.Size()
+	for i, e := range b.Except {
+		at := path.Child("except").Index(i)
+		if bad := validation.IsValidCIDRForLegacyField(at, e, false, nil); len(bad) > 0 {
+			return append(errs, bad...)
+		}
+		_, inner, err := netutils.ParseCIDRSloppy(e)
+		if err != nil {
+			continue
+		}
+		if n, b := inner.Mask.Size(); b != bits || n <= ones || !outer.Contains(inner.IP) {
+			errs = append(errs, field.Invalid(at, e, "must be a strict subset of `cidr`"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,56 @@
+// Package node declares the kind that names container runtimes.
+package node
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/node/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// RuntimeClasses declares the kind.
+var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
+	GVK: v1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
+	Columns: []resource.Column[*v1.RuntimeClass]{
+		resource.Col("Handler", "string", func(c *v1.RuntimeClass) any { return c.Handler }),
+		resource.Age[*v1.RuntimeClass](),
+	},
+}
+
+func validateClass(c, old *v1.RuntimeClass) (errs field.ErrorList) {
+	handler := field.NewPath("handler")
+	if old != nil {
+		errs = append(errs, rule.Frozen(c.Handler, old.Handler, handler)...)
+	}
+	errs = append(errs, rule.NeededFormat(c.Handler, handler, rule.Label)...)
+	if c.Overhead != nil {
+		for name, q := range c.Overhead.PodFixed {
+			if q.Sign() < 0 {
+				errs = append(errs, field.Invalid(field.NewPath("overhead", "podFixed", "limits").Key(string(name)), q.String(),
+					"must be greater than or equal to 0"))
+			}
+		}
+	}
+	if s := c.Scheduling; s != nil {
+		path := field.NewPath("scheduling")
+		errs = append(errs, metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, tolerations(s.Tolerations, path.Child("tolerations"))...)
+	}
+	return errs
+}
+
+// tolerations refuses repeated ones: they are added to those of pods.
+func tolerations(list []corev1.Toleration, path *field.Path) (errs field.ErrorList) {
+	for i, t := range list {
+		for _, before := range list[:i] {
+			if rule.Same(t, before) {
+				errs = append(errs, field.Duplicate(path.Index(i), t))
+				break
+			}
+		}
+	}
+	return errs
+}

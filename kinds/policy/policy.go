@@ -1,0 +1,62 @@
+// Package policy declares the kind that limits how many pods may be disrupted at once.
+package policy
+
+import (
+	v1 "k8s.io/api/policy/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+type pdb = *v1.PodDisruptionBudget
+
+// PodDisruptionBudgets declares the kind.
+var PodDisruptionBudgets = &resource.Def[pdb]{
+	GVK: v1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
+	Namespaced: true, Generation: true, Status: true, Validate: validateBudget, ValidateStatus: validateBudgetStatus,
+	Columns: []resource.Column[pdb]{
+		resource.Col("Min Available", "string", func(p pdb) any { return count(p.Spec.MinAvailable) }),
+		resource.Col("Max Unavailable", "string", func(p pdb) any { return count(p.Spec.MaxUnavailable) }),
+		resource.Col("Allowed Disruptions", "integer", func(p pdb) any { return int64(p.Status.DisruptionsAllowed) }),
+		resource.Age[pdb](),
+	},
+}
+
+func count(v *intstr.IntOrString) string {
+	if v == nil {
+		return "N/A"
+	}
+	return v.String()
+}
+
+func validateBudget(p, old pdb) (errs field.ErrorList) {
+	s, spec := &p.Spec, field.NewPath("spec")
+	if s.MinAvailable != nil && s.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(spec, *s, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	for name, v := range map[string]*intstr.IntOrString{"minAvailable": s.MinAvailable, "maxUnavailable": s.MaxUnavailable} {
+		if v != nil {
+			errs = append(errs, rule.CountOrPercent(*v, spec.Child(name))...)
+			errs = append(errs, rule.AtMostAll(*v, spec.Child(name))...)
+		}
+	}
+	errs = append(errs, rule.AmongPtr(s.UnhealthyPodEvictionPolicy, spec.Child("unhealthyPodEvictionPolicy"),
+		v1.IfHealthyBudget, v1.AlwaysAllow)...)
+	if old != nil {
+		return append(errs, rule.SelectorAsBefore(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	}
+	return append(errs, rule.Selector(s.Selector, spec.Child("selector"))...)
+}
+
+func validateBudgetStatus(p, _ pdb) field.ErrorList {
+	s, path := &p.Status, field.NewPath("status")
+	errs := metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	for name, n := range map[string]int32{"disruptionsAllowed": s.DisruptionsAllowed, "currentHealthy": s.CurrentHealthy,
+		"desiredHealthy": s.DesiredHealthy, "expectedPods": s.ExpectedPods} {
+		errs = append(errs, rule.AtLeast(n, 0, path.Child(name))...)
+	}
+	return errs
+}
