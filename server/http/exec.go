@@ -14,21 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
-	"k8s.io/streaming/pkg/httpstream/wsstream"
-)
-
-// The protocols of exec and attach; and the channels that a WebSocket carries them on.
-const (
-	protocolV4 = "v4.channel.k8s.io"
-	protocolV5 = "v5.channel.k8s.io" // v4 that can close stdin alone
-)
-
-const (
-	chanStdin = iota
-	chanStdout
-	chanStderr
-	chanError
-	chanResize
 )
 
 // exec connects the client to a process in a container. SPDY is tunnelled; WebSocket is translated.
@@ -120,13 +105,15 @@ func (c *call) translate(loc *url.URL, rt http.RoundTripper, o *core.PodExecOpti
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("open streams to the node agent: %w", err))
 	}
-	ws := wsstream.NewConn(execProtocols(o))
-	ws.SetIdleTimeout(0)
-	_, local, err := ws.Open(c.w, c.r)
+	ws, err := upgrader(protocolV5, protocolV4, protocolV4b64, protocolV1, protocolV1b64).Upgrade(c.w, c.r, nil)
 	if err != nil {
-		return nil // the handshake has been answered
+		return nil // the upgrader has answered
 	}
-	defer ws.Close()
+	local := newChannels(ws, c.cfg.WriteStall)
+	go func() {
+		defer cancel() // without a client the process gets no further
+		local.read()
+	}()
 	pump(ctx, agent, remote, local)
 	return nil
 }
@@ -154,26 +141,6 @@ func dialAgent(ctx context.Context, loc *url.URL, rt http.RoundTripper, protocol
 	return conn, nil
 }
 
-// execProtocols are the WebSocket protocols spoken, with the channels that the options call for.
-func execProtocols(o *core.PodExecOptions) map[string]wsstream.ChannelProtocolConfig {
-	use := func(on bool, t wsstream.ChannelType) wsstream.ChannelType {
-		if on {
-			return t
-		}
-		return wsstream.IgnoreChannel
-	}
-	channels := []wsstream.ChannelType{use(o.Stdin, wsstream.ReadChannel), use(o.Stdout, wsstream.WriteChannel),
-		use(o.Stderr && !o.TTY, wsstream.WriteChannel), wsstream.WriteChannel, wsstream.ReadChannel}
-	all := map[string]wsstream.ChannelProtocolConfig{}
-	for _, p := range []string{"", "channel.k8s.io", protocolV4, protocolV5} {
-		all[p] = wsstream.ChannelProtocolConfig{Binary: true, Channels: channels}
-	}
-	for _, p := range []string{"base64.channel.k8s.io", "v4.base64.channel.k8s.io"} {
-		all[p] = wsstream.ChannelProtocolConfig{Binary: false, Channels: channels}
-	}
-	return all
-}
-
 // openStreams creates the streams of the exec protocol, in the order that the agent expects. Unused ones are nil.
 func openStreams(conn httpstream.Connection, o *core.PodExecOptions) (list [5]httpstream.Stream, err error) {
 	order := []struct {
@@ -197,22 +164,25 @@ func openStreams(conn httpstream.Connection, o *core.PodExecOptions) (list [5]ht
 }
 
 // pump copies until the agent has told how the process ended, or the client is gone.
-func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream.Stream, local []io.ReadWriteCloser) {
+func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream.Stream, local *channels) {
+	defer local.finish()
 	stop := context.AfterFunc(ctx, func() { _ = agent.Close() })
 	defer stop()
-	in := func(at int) {
-		_, _ = io.Copy(remote[at], local[at])
-		_ = remote[at].Close() // the process sees the end of its input
+	for _, at := range []int{chanStdin, chanResize} {
+		if remote[at] == nil {
+			local.stop(at)
+			continue
+		}
+		go func() {
+			_, _ = io.Copy(remote[at], local.in[at].r)
+			_ = remote[at].Close() // the process sees the end of its input
+			local.stop(at)
+		}()
 	}
 	var out sync.WaitGroup
-	for _, at := range []int{chanStdin, chanResize} {
-		if remote[at] != nil {
-			go in(at)
-		}
-	}
 	for _, at := range []int{chanStdout, chanStderr} {
 		if remote[at] != nil {
-			out.Go(func() { _, _ = io.Copy(local[at], remote[at]) })
+			out.Go(func() { _, _ = io.Copy(to{local, at}, remote[at]) })
 		}
 	}
 	verdict, _ := io.ReadAll(io.LimitReader(remote[chanError], 1<<20))
@@ -220,7 +190,7 @@ func pump(ctx context.Context, agent httpstream.Connection, remote [5]httpstream
 	if len(verdict) == 0 {
 		verdict = []byte(`{"metadata":{},"status":"Success"}`)
 	}
-	_, _ = local[chanError].Write(verdict)
+	_ = local.write(chanError, verdict)
 }
 
 // offers says that the client's WebSocket handshake names the protocol.
