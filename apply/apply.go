@@ -62,8 +62,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 		w.Now = time.Now()
 	}
 	if w.Sub != "scale" && t.quickUpdate(&w, old, obj) {
-		KeepTimes(old, obj)
-		return nil
+		return nil // it leaves times alone where nothing differs
 	}
 	m, err := t.stock(&w)
 	if err != nil {

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"bytes"
 	"cmp"
 	"strings"
 )
@@ -288,7 +287,7 @@ func (p *parser) step() (s step, ok bool) {
 	rest := p.text[p.at:]
 	if strings.HasPrefix(rest, "f:") {
 		end := strings.IndexByte(rest, '"')
-		if end < 0 || strings.IndexByte(rest[:end], '\\') >= 0 {
+		if end < 0 || !isPlain(rest[:end]) {
 			return s, false
 		}
 		p.at += end + 1
@@ -326,7 +325,7 @@ func parseKeys(t string) (keys []key, ok bool) {
 		if t, ok = strings.CutPrefix(t, `\"`); !ok {
 			return nil, false
 		}
-		if k.name, t, ok = strings.Cut(t, `\":`); !ok || strings.IndexByte(k.name, '\\') >= 0 {
+		if k.name, t, ok = strings.Cut(t, `\":`); !ok || !isPlain(k.name) {
 			return nil, false
 		}
 		if k.val, t, ok = parseScalar(t); !ok {
@@ -347,7 +346,7 @@ func parseScalar(t string) (v scalar, rest string, ok bool) {
 	if after, ok := strings.CutPrefix(t, `\"`); ok {
 		v.kind = str
 		v.s, rest, ok = strings.Cut(after, `\"`)
-		return v, rest, ok && strings.IndexByte(v.s, '\\') < 0
+		return v, rest, ok && isPlain(v.s)
 	}
 	end := strings.IndexAny(t, ",}")
 	if end < 0 {
@@ -387,7 +386,8 @@ func parseInt(s string) (n int64, ok bool) {
 // isPlain says whether a string stands in FieldsV1 as it is, even inside a key.
 func isPlain(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || bytes.IndexByte([]byte(`"\<>&`), c) >= 0 {
+		switch c := s[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
 			return false
 		}
 	}
