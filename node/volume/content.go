@@ -1,0 +1,127 @@
+package volume
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A file is one file of a volume that follows the API.
+type file struct {
+	data []byte
+	mode fs.FileMode // permissions
+	user int         // -1: root
+}
+
+// A filling gathers the files of one volume.
+type filling struct {
+	m     *Mounter
+	pod   *corev1.Pod
+	files map[string]file // by path in the volume
+	next  time.Duration   // when to look again; 0: only on a change
+}
+
+// defaultMode is what the API defaults defaultMode to.
+const defaultMode = 0o644
+
+// write brings the volume at path up to date. next says when to look again.
+func (m *Mounter) write(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, path string) (next time.Duration, err error) {
+	f := &filling{m: m, pod: pod, files: map[string]file{}}
+	if err := f.fill(ctx, v); err != nil {
+		return f.next, err
+	}
+	group := fsGroup(pod)
+	if group != nil {
+		for name, x := range f.files {
+			x.mode |= 0o440
+			f.files[name] = x
+		}
+	}
+	s, sum := m.state(pod.UID), digest(f.files, group)
+	m.mu.Lock()
+	same := s.written[v.Name] == sum
+	m.mu.Unlock()
+	if same && intact(path) {
+		return f.next, nil
+	}
+	if err := replace(path, f.files, group); err != nil {
+		return f.next, fmt.Errorf("write the files: %w", err)
+	}
+	m.mu.Lock()
+	s.written[v.Name] = sum
+	m.mu.Unlock()
+	return f.next, nil
+}
+
+// intact says that the volume has content at all: it may have been removed and made anew.
+func intact(path string) bool {
+	_, err := os.Stat(path + "/" + dataLink)
+	return err == nil
+}
+
+func digest(files map[string]file, group *int64) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		fmt.Fprintf(h, "%q %o %d %d\n", name, f.mode, f.user, len(f.data))
+		h.Write(f.data)
+	}
+	if group != nil {
+		fmt.Fprintf(h, "group %d", *group)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// fill reads what the volume shows.
+func (f *filling) fill(ctx context.Context, v *corev1.Volume) error {
+	switch {
+	case v.ConfigMap != nil:
+		s := v.ConfigMap
+		return f.configMap(ctx, s.Name, s.Items, modeOf(s.DefaultMode), s.Optional)
+	case v.Secret != nil:
+		s := v.Secret
+		return f.secret(ctx, s.SecretName, s.Items, modeOf(s.DefaultMode), s.Optional)
+	case v.DownwardAPI != nil:
+		return f.downward(ctx, v.DownwardAPI.Items, modeOf(v.DownwardAPI.DefaultMode))
+	}
+	var errs []error
+	mode := modeOf(v.Projected.DefaultMode)
+	for i := range v.Projected.Sources {
+		errs = append(errs, f.projected(ctx, &v.Projected.Sources[i], mode))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *filling) projected(ctx context.Context, s *corev1.VolumeProjection, mode fs.FileMode) error {
+	switch {
+	case s.ConfigMap != nil:
+		return f.configMap(ctx, s.ConfigMap.Name, s.ConfigMap.Items, mode, s.ConfigMap.Optional)
+	case s.Secret != nil:
+		return f.secret(ctx, s.Secret.Name, s.Secret.Items, mode, s.Secret.Optional)
+	case s.DownwardAPI != nil:
+		return f.downward(ctx, s.DownwardAPI.Items, mode)
+	case s.ServiceAccountToken != nil:
+		return f.token(ctx, s.ServiceAccountToken, mode)
+	case s.ClusterTrustBundle != nil:
+		return errors.New("projected sources of type clusterTrustBundle are not supported yet")
+	case s.PodCertificate != nil:
+		return errors.New("projected sources of type podCertificate are not supported yet")
+	}
+	return nil
+}
+
+func modeOf(m *int32) fs.FileMode {
+	if m == nil {
+		return defaultMode
+	}
+	return fs.FileMode(*m) & fs.ModePerm
+}

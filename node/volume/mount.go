@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tmpfs mounts a file system in memory on the path, unless there is one.
+func tmpfs(path, options string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", path, err)
+	}
+	if st.Type == unix.TMPFS_MAGIC {
+		here, err := mountPoint(path)
+		if err != nil || here {
+			return err
+		}
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	if err := unix.Mount("tmpfs", path, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount a tmpfs on %s: %w", path, err)
+	}
+	return nil
+}
+
+// mountPoint says whether something is mounted on the path.
+func mountPoint(path string) (bool, error) {
+	path, err := filepath.EvalSymlinks(path) // as the kernel names it
+	if err != nil {
+		return false, err
+	}
+	points, err := mountPoints()
+	return slices.Contains(points, path), err
+}
+
+// mountPoints lists where file systems are mounted, in the order of mounting.
+func mountPoints() (list []string, err error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("read the mounts: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			list = append(list, unescape(f[4]))
+		}
+	}
+	return list, nil
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// unmountBelow unmounts everything mounted below the directory. What is still in use there is detached: it goes
+// when its last user does, and can't be reached, let alone deleted, by its path any more.
+func unmountBelow(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	points, err := mountPoints()
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Backward(points) {
+		if !strings.HasPrefix(p, dir+"/") {
+			continue
+		}
+		err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(p, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		}
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("unmount %s: %w", p, err)
+		}
+	}
+	points, err = mountPoints()
+	if i := slices.IndexFunc(points, func(p string) bool { return strings.HasPrefix(p, dir+"/") }); i >= 0 {
+		return fmt.Errorf("%s is still mounted", points[i])
+	}
+	return err
+}
+
+// owner is the group and user of a file.
+func owner(info fs.FileInfo) (gid, uid int) {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Gid), int(st.Uid)
+	}
+	return -1, -1
+}

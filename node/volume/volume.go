@@ -1,0 +1,232 @@
+// Package volume makes the volumes of pods on the node: directories of the pod's own, files from the API that
+// follow it atomically, and paths of the host.
+//
+//	DIR/pods/UID/volumes/kubernetes.io~<plugin>/<name>
+//
+// What is on disk is the truth: a Mounter that starts anew finds the volumes of an earlier one.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+)
+
+// Config says where volumes live and what they are filled from.
+type Config struct {
+	Dir    string        // of the agent; pods' files are below pods/
+	Client client.Client // reads ConfigMaps, Secrets, claims and the Node; asks for tokens
+	Node   string        // name of the Node: its allocatable resources stand in for limits that are not set
+	Log    *slog.Logger  // nil: the default
+}
+
+// A Mounter makes, refreshes and removes volumes. It is safe for concurrent use on different pods; calls for one
+// pod come one after the other.
+type Mounter struct {
+	cfg Config
+	log *slog.Logger
+
+	mu   sync.Mutex
+	pods map[types.UID]*state
+}
+
+// state is what is worth remembering of a pod's volumes; all of it can be had again.
+type state struct {
+	written map[string]string // volume → digest of the content that is on disk
+	tokens  map[string]*token // by what was asked for
+}
+
+// New returns a Mounter. It touches nothing.
+func New(cfg Config) *Mounter {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}}
+}
+
+func (m *Mounter) state(uid types.UID) *state {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.pods[uid]
+	if s == nil {
+		s = &state{written: map[string]string{}, tokens: map[string]*token{}}
+		m.pods[uid] = s
+	}
+	return s
+}
+
+// Prepare makes all volumes of the pod, or finds them made, and returns the host path of each by its name. Content
+// is brought up to date. An error says which volume failed, as the kubelet's events do.
+func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+	if err := checkUID(pod.UID); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(m.podDir(pod.UID), 0o750); err != nil {
+		return nil, fmt.Errorf("make the pod's directory: %w", err)
+	}
+	paths := map[string]string{}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		path, err := m.prepare(ctx, pod, v)
+		if err != nil {
+			return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
+		}
+		paths[v.Name] = path
+	}
+	return paths, nil
+}
+
+func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (path string, err error) {
+	switch {
+	case v.HostPath != nil:
+		return v.HostPath.Path, checkHostPath(v.HostPath)
+	case v.PersistentVolumeClaim != nil:
+		return m.claim(ctx, pod, v.PersistentVolumeClaim)
+	}
+	name := plugin(v)
+	if name == "" {
+		return "", unsupported(v)
+	}
+	path = filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+name, v.Name)
+	if v.EmptyDir != nil {
+		return path, emptyDir(path, v.EmptyDir, fsGroup(pod))
+	}
+	if err := contentDir(path, v); err != nil {
+		return "", err
+	}
+	_, err = m.write(ctx, pod, v, path)
+	return path, err
+}
+
+// plugin is the name of the volume's sort in paths; "" for those that have no directory of their own.
+func plugin(v *corev1.Volume) string {
+	switch {
+	case v.EmptyDir != nil:
+		return "empty-dir"
+	case v.ConfigMap != nil:
+		return "configmap"
+	case v.Secret != nil:
+		return "secret"
+	case v.DownwardAPI != nil:
+		return "downward-api"
+	case v.Projected != nil:
+		return "projected"
+	}
+	return ""
+}
+
+// ReadOnly says that containers may only read the volume, whatever their mounts say: its content follows the API.
+func ReadOnly(v *corev1.Volume) bool {
+	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+}
+
+// unsupported names what the volume would need.
+func unsupported(v *corev1.Volume) error {
+	s := &v.VolumeSource
+	for _, k := range []struct {
+		name string
+		is   bool
+	}{{"csi", s.CSI != nil}, {"ephemeral", s.Ephemeral != nil}, {"image", s.Image != nil}, {"nfs", s.NFS != nil},
+		{"iscsi", s.ISCSI != nil}, {"fc", s.FC != nil}, {"flexVolume", s.FlexVolume != nil}, {"rbd", s.RBD != nil},
+		{"cephfs", s.CephFS != nil}, {"portworxVolume", s.PortworxVolume != nil}} {
+		if k.is {
+			return fmt.Errorf("volumes of type %s are not supported yet", k.name)
+		}
+	}
+	return errors.New("volumes of this type are not supported")
+}
+
+// Refresh brings the content of the pod's volumes up to date, where it follows the API. next says when to look
+// again although nothing may change: a token grows old; 0 means only on a change. Volumes that were not prepared
+// are left alone.
+func (m *Mounter) Refresh(ctx context.Context, pod *corev1.Pod) (next time.Duration, err error) {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if !ReadOnly(v) {
+			continue
+		}
+		path := filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+plugin(v), v.Name)
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		again, err := m.write(ctx, pod, v, path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("refresh volume %q: %w", v.Name, err))
+		}
+		if again > 0 && (next == 0 || again < next) {
+			next = again
+		}
+	}
+	return next, errors.Join(errs...)
+}
+
+// Remove unmounts and deletes the volumes of a pod. Nothing to remove is no error.
+func (m *Mounter) Remove(uid types.UID) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	delete(m.pods, uid)
+	m.mu.Unlock()
+	dir := m.volumesDir(uid)
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := unmountBelow(dir); err != nil {
+		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// Orphans lists the pods that have volumes on disk.
+func (m *Mounter) Orphans() (list []types.UID) {
+	entries, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
+	if err != nil {
+		return nil // there never was a pod
+	}
+	for _, e := range entries {
+		if _, err := os.Lstat(m.volumesDir(types.UID(e.Name()))); err == nil {
+			list = append(list, types.UID(e.Name()))
+		}
+	}
+	return list
+}
+
+func (m *Mounter) podDir(uid types.UID) string {
+	return filepath.Join(m.cfg.Dir, "pods", string(uid))
+}
+
+func (m *Mounter) volumesDir(uid types.UID) string {
+	return filepath.Join(m.podDir(uid), "volumes")
+}
+
+// checkUID refuses what can't be one folder's name: static pods bring their own.
+func checkUID(uid types.UID) error {
+	s := string(uid)
+	if s == "" || strings.HasPrefix(s, ".") || strings.ContainsAny(s, "/\x00") {
+		return fmt.Errorf("pod UID %q can't name a directory", s)
+	}
+	return nil
+}
+
+func fsGroup(pod *corev1.Pod) *int64 {
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		return sc.FSGroup
+	}
+	return nil
+}
