@@ -49,6 +49,8 @@ func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	r := &runner[T]{Controller: ct, env: env, q: newQueue(env.Now), log: env.Log.With("loop", ct.Name)}
 	env.Watch.add(ct.Name, r.q)
 	defer env.Watch.remove(ct.Name, r.q)
+	ct.Pokes.connect(r.q)
+	defer ct.Pokes.connect(nil)
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -64,6 +66,9 @@ func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	wg.Go(func() { r.resync(ctx) })
 	return r.dispatch(ctx)
 }
+
+// longestRest bounds how long a look that took long makes its key rest.
+const longestRest = time.Second
 
 type runner[T resource.Object] struct {
 	*Controller[T]
@@ -152,8 +157,10 @@ func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 			}
 		}
 	}
-	for _, rec := range r.q.records() {
-		r.q.wake(rec.Key, Cause{Why: why})
+	for _, key := range r.q.known() { // some may have gone while nobody looked
+		if read.Lookup(key.Kind, key.Namespace, key.Name) == nil {
+			r.q.wake(key, Cause{Why: why})
+		}
 	}
 }
 
@@ -195,6 +202,9 @@ func (r *runner[T]) step(ctx context.Context, e *entry, read resource.Reader) {
 	var o outcome
 	o.again, o.gone, o.err = r.reconcile(ctx, c, e.key)
 	o.wrote, o.writes, o.note = c.wrote, c.did, c.note
+	if r.Rest > 0 {
+		o.rest = max(r.Rest, min(4*r.env.Now().Sub(started), longestRest))
+	}
 	if ctx.Err() != nil && o.err != nil {
 		o.err = nil // the process stops; the next one starts cold
 	}

@@ -52,6 +52,11 @@ type Controller[T resource.Object] struct {
 	Writes []resource.Kind  // what it may change; Anything lifts the limit
 	// Workers bounds how many keys are reconciled at once; 0: 4.
 	Workers int
+	// Rest is how long a key at least rests between two looks, so that a burst of changes costs few of them; the
+	// first change after a calm is looked at at once. A look that took long rests longer. 0: not at all.
+	Rest time.Duration
+	// Pokes, if set, wakes keys for reasons outside the cluster's state.
+	Pokes *Pokes
 	// Skip, if set, says that an object never needs a look.
 	Skip func(T) bool
 

@@ -27,6 +27,7 @@ type entry struct {
 	state state
 	dirty bool      // woken while running: look again when done
 	due   time.Time // when waiting
+	calm  time.Time // not before this: the controller's Rest
 	index int       // in the heap when waiting
 	fence map[resource.Kind]int64
 
@@ -70,17 +71,39 @@ func (q *queue) wake(key Key, cause Cause) {
 	e.rec.woken(cause, q.now())
 	switch e.state {
 	case resting:
-		q.push(e)
+		q.pushCalm(e)
 	case running:
 		e.dirty = true
 	case waiting:
-		if e.rec.Fails > 0 && e.rec.Fails > newsCures {
+		if e.rec.Fails > newsCures {
 			return // news has not helped lately; its pause runs on
 		}
+		if !e.due.After(e.calm) {
+			return // it only rests from its last look
+		}
 		heap.Remove(&q.later, e.index)
-		q.push(e)
+		q.pushCalm(e)
 	case queued, fenced:
 	}
+}
+
+// pushCalm makes a key ready once it has rested.
+func (q *queue) pushCalm(e *entry) {
+	if e.calm.After(q.now()) {
+		q.delay(e, e.calm)
+		return
+	}
+	q.push(e)
+}
+
+// known returns every key that the queue remembers.
+func (q *queue) known() (list []Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k := range q.keys {
+		list = append(list, k)
+	}
+	return list
 }
 
 // newsCures is after how many failures in a row a change of the world no longer cuts the pause short: a key
@@ -176,6 +199,7 @@ type outcome struct {
 	writes []string
 	note   string
 	gone   bool // the object does not exist
+	rest   time.Duration
 }
 
 // finish takes a key back from a worker and decides when it is due again.
@@ -188,6 +212,7 @@ func (q *queue) finish(e *entry, o outcome) {
 		q.failed++
 	}
 	e.rec.ended(o, now)
+	e.calm = now.Add(o.rest)
 	for k, rev := range o.wrote {
 		if e.fence == nil {
 			e.fence = map[resource.Kind]int64{}
@@ -201,10 +226,10 @@ func (q *queue) finish(e *entry, o outcome) {
 		q.delay(e, e.rec.Next)
 		if e.dirty && e.rec.Fails <= newsCures {
 			heap.Remove(&q.later, e.index)
-			q.push(e)
+			q.pushCalm(e)
 		}
 	case e.dirty:
-		q.push(e)
+		q.pushCalm(e)
 	case o.again > 0:
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
