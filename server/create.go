@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
@@ -84,7 +85,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := append(checkMeta(k, obj, nil), k.Check("", obj, nil)...); len(errs) > 0 {
+	if errs := checkNew(k, obj); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range k.Warnings(obj, nil) {
@@ -103,6 +104,15 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 		return nil, s.taken(ctx, r, obj, c)
 	}
 	return e, err
+}
+
+// checkNew validates a new object. The old events tell of their metadata only when all else is well.
+func checkNew(k resource.Kind, obj resource.Object) field.ErrorList {
+	errs := k.Check("", obj, nil)
+	if len(errs) > 0 && is(k, "", "events") {
+		return errs
+	}
+	return append(checkMeta(k, obj, nil), errs...)
 }
 
 func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {

@@ -68,7 +68,7 @@ func exists(r *Request, obj resource.Object, current resource.Object) error {
 }
 
 func invalid(r *Request, name string, errs field.ErrorList) error {
-	return apierrors.NewInvalid(r.spoken().GroupKind(), name, errs)
+	return apierrors.NewInvalid(r.Kind.Info().GVK.GroupKind(), name, errs)
 }
 
 func invalidBody(err error) error { return apierrors.NewBadRequest(err.Error()) }
