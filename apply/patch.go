@@ -47,6 +47,9 @@ func MergePatch(doc, patch []byte) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
+	if out, ok := spliceMerge(doc, patch); ok {
+		return out, nil
+	}
 	out, err := jsonpatch.MergePatch(doc, patch)
 	if err == jsonpatch.ErrBadJSONPatch {
 		return nil, apierrors.NewBadRequest(err.Error())
