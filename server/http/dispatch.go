@@ -41,14 +41,6 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 	}
 	c := &call{surface: s, w: w, r: r, info: i, user: user, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
 	c.warn.h = w.Header()
-	if text, ok := deprecated[i.gvr()]; ok {
-		c.warn.add(text)
-	}
-	if old, ok := kind.(interface {
-		Deprecation(schema.GroupVersionKind) string
-	}); ok {
-		c.warn.add(old.Deprecation(gvk))
-	}
 	if err := c.route(); err != nil {
 		s.fail(w, r, err)
 	}
@@ -83,6 +75,7 @@ func (c *call) route() error {
 	if !slices.Contains(methods, c.r.Method) {
 		return generic(http.StatusMethodNotAllowed)
 	}
+	c.deprecation()
 	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
 		return apierrors.NewMethodNotSupported(c.gr(), "watch")
 	}
@@ -104,6 +97,18 @@ func (c *call) route() error {
 	return c.perform()
 }
 
+// deprecation warns of the use of what will go away.
+func (c *call) deprecation() {
+	if text, ok := deprecated[c.info.gvr()]; ok {
+		c.warn.add(text)
+	}
+	if old, ok := c.kind.(interface {
+		Deprecation(schema.GroupVersionKind) string
+	}); ok {
+		c.warn.add(old.Deprecation(c.gvk))
+	}
+}
+
 // gr is the resource in the group that the caller named.
 func (c *call) gr() schema.GroupResource { return c.info.gr() }
 
@@ -111,7 +116,7 @@ func (c *call) gr() schema.GroupResource { return c.info.gr() }
 func (c *call) methods() []string {
 	i := c.info
 	across := c.facts.Namespaced && i.Namespace == ""
-	if across && i.Name != "" || !c.facts.Namespaced && i.Namespace != "" && i.Res != "namespaces" {
+	if across && i.Name != "" || !c.facts.Namespaced && i.Within {
 		return nil // an object without its namespace, or one with a namespace too many
 	}
 	verbs := c.facts.Verbs

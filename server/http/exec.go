@@ -18,11 +18,7 @@ import (
 
 // exec connects the client to a process in a container. SPDY is tunnelled; WebSocket is translated.
 func (c *call) exec() error {
-	if !isSPDY(c.r) && !isWebSocket(c.r) {
-		return apierrors.NewBadRequest("Upgrade request required")
-	}
-	q := c.r.URL.Query()
-	opts := execOptions(q)
+	opts := execOptions(c.r.URL.Query())
 	pod, err := c.pod()
 	if err != nil {
 		return err
@@ -45,9 +41,12 @@ func (c *call) exec() error {
 	if err != nil {
 		return err
 	}
-	if isSPDY(c.r) {
+	switch {
+	case isSPDY(c.r):
 		c.tunnel(loc, rt)
 		return nil
+	case !isWebSocket(c.r):
+		return apierrors.NewBadRequest("Upgrade request required")
 	}
 	return c.translate(loc, rt, opts)
 }

@@ -24,9 +24,6 @@ const (
 
 // portForward connects the client to ports of a pod.
 func (c *call) portForward() error {
-	if !isSPDY(c.r) && !isWebSocket(c.r) {
-		return apierrors.NewBadRequest("Upgrade request required")
-	}
 	pod, err := c.pod()
 	if err != nil {
 		return err
@@ -49,6 +46,9 @@ func (c *call) portForward() error {
 	loc, rt, err := c.agent(c.r.Context(), pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, params)
 	if err != nil {
 		return err
+	}
+	if !isSPDY(c.r) && !isWebSocket(c.r) {
+		return apierrors.NewBadRequest("Upgrade request required")
 	}
 	if isWebSocket(c.r) && offers(c.r, protocolTunnel) {
 		return c.tunnelForward(loc, rt)

@@ -211,6 +211,9 @@ func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (ho
 	if err != nil {
 		return "", 0, err
 	}
+	if len(l.Entries) == 0 {
+		return "", 0, apierrors.NewNotFound(c.gr(), svc.Name)
+	}
 	for _, e := range l.Entries {
 		slice, ok := e.Object.(*discoveryv1.EndpointSlice)
 		if !ok {

@@ -18,6 +18,7 @@ type info struct {
 	Group       string
 	Version     string
 	Namespace   string
+	Within      bool // the path goes through a namespace to what is in it
 	Res         string
 	Name        string
 	Sub         string
@@ -86,7 +87,7 @@ func (i *info) path(parts []string) {
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		i.Namespace = parts[1]
 		if len(parts) > 2 && !namespacePart(parts[2]) {
-			parts = parts[2:]
+			parts, i.Within = parts[2:], true
 		}
 	}
 	i.Res = parts[0]

@@ -120,7 +120,7 @@ func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *
 		row.Object.Object = obj
 	case metav1.IncludeNone:
 	default:
-		row.Object.Object = c.partial(obj)
+		row.Object.Object = c.partial(hub)
 	}
 	t.Rows = append(t.Rows, row)
 	return nil

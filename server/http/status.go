@@ -46,8 +46,8 @@ func fillStatus(st *metav1.Status) {
 // generic is the error of a path or method that is not served; it says nothing about the resource.
 func generic(code int) error {
 	message := ""
-	if code == http.StatusNotAcceptable {
-		message = "406: Not Acceptable"
+	if code == http.StatusNotAcceptable || code == http.StatusUnsupportedMediaType {
+		message = fmt.Sprintf("%d: %s", code, http.StatusText(code))
 	}
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }

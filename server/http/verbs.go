@@ -144,12 +144,12 @@ func (c *call) patchType() (types.PatchType, error) {
 			}
 		}
 	}
-	known := "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-	if c.facts.Custom {
-		known = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+	if !c.facts.Custom {
+		return "", generic(http.StatusUnsupportedMediaType)
 	}
 	return "", plainError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-		"the body of the request was in an unknown format - accepted media types include: %s", known)
+		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, "+
+			"application/merge-patch+json, application/apply-patch+yaml")
 }
 
 func (c *call) delete() error {
@@ -184,11 +184,11 @@ var returnsDeleted = map[schema.GroupResource]bool{
 	{Resource: "persistentvolumeclaims"}: true, {Resource: "resourcequotas"}: true,
 }
 
+var jobs = schema.GroupResource{Group: "batch", Resource: "jobs"}
+
 // deleteCode tells a deletion that waits for dependents from one that is done.
 func deleteCode(gone bool, o *metav1.DeleteOptions) int {
-	waits := o.OrphanDependents != nil && !*o.OrphanDependents ||
-		o.PropagationPolicy != nil && *o.PropagationPolicy == metav1.DeletePropagationForeground
-	if !gone && waits {
+	if !gone && o.OrphanDependents != nil && !*o.OrphanDependents {
 		return http.StatusAccepted
 	}
 	return http.StatusOK
@@ -225,6 +225,10 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if c.facts.GR() == jobs && opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
+		c.warn.add("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
+			"or set propagationPolicy=Orphan to suppress this warning")
 	}
 	return opts, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // headersAfter is when a watch that neither failed nor told anything counts as started.
-const headersAfter = 20 * time.Millisecond
+const headersAfter = 10 * time.Millisecond
 
 // watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event.
 func (c *call) watch() error {
