@@ -98,7 +98,7 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
-	if appliesNothing(&w, old, doc) {
+	if t.appliesNothing(&w, old, doc) {
 		return resource.Clone(old), nil
 	}
 	m, err := t.stock(&w)

@@ -2,16 +2,12 @@ package apply
 
 import (
 	"bytes"
-	"encoding/base64"
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/structured-merge-diff/v6/value"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -22,55 +18,79 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // appliesNothing says that the patch owns exactly what its manager owns already, with the values that old has:
 // most applies are of this sort, and this is some ten times as fast as finding out by merging. It answers no
 // when in doubt.
-func appliesNothing(w *Write, old resource.Object, doc map[string]any) bool {
-	if old == nil || w.Sub == "scale" || w.Manager == "kubectl" && old.GetAnnotations()[lastApplied] != "" {
-		return false
-	}
-	plan := planOf(w, nil, old)
-	if plan == nil || !wellKept(w, old.GetManagedFields()) {
+func (t *Tracker) appliesNothing(w *Write, old resource.Object, doc map[string]any) bool {
+	if old == nil || w.Sub == "scale" || partOwns[w.Kind.Info().Plural+"/"+w.Sub] != nil ||
+		w.Manager == "kubectl" && old.GetAnnotations()[lastApplied] != "" {
 		return false
 	}
 	if gv, kind := w.GVK.ToAPIVersionAndKind(); doc["apiVersion"] != gv || doc["kind"] != kind {
 		return false
 	}
-	var d docWalk
-	_, set := d.value(plan, d.withoutOurs(doc, old), reflect.ValueOf(old))
+	list := old.GetManagedFields()
+	mine := slices.IndexFunc(list, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Operation == metav1.ManagedFieldsOperationApply && e.Manager == w.Manager && e.Subresource == w.Sub
+	})
+	if mine < 0 || !wellKept(w, list) {
+		return false
+	}
+	set, ok := t.claims(w, old, doc)
 	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
 		set = set.without(resetSteps(p))
 	}
-	if d.lost || len(set) == 0 {
-		return false
+	return ok && len(set) > 0 && bytes.Equal(rawFields(&list[mine]), set.appendJSON(make([]byte, 0, 512)))
+}
+
+// claims returns the fields that a decoded patch sets; ok is false if it would change any of them.
+func (t *Tracker) claims(w *Write, old resource.Object, doc map[string]any) (set, bool) {
+	doc, ok := withoutOurs(doc, old)
+	if !ok {
+		return nil, false
 	}
-	for _, e := range old.GetManagedFields() {
-		if e.Operation == metav1.ManagedFieldsOperationApply && e.Manager == w.Manager && e.Subresource == w.Sub {
-			return bytes.Equal(rawFields(&e), set.appendJSON(make([]byte, 0, 512)))
+	if w.Kind.Info().Custom {
+		live, ok := old.(runtime.Unstructured)
+		if !ok {
+			return nil, false
+		}
+		typ := t.types.of(w.GVK)
+		u := untyped{schema: typ.Schema}
+		_, set := u.claims(typ.TypeRef, doc, live.UnstructuredContent())
+		return set, !u.lost
+	}
+	plan := planOf(w, nil, old)
+	if plan == nil {
+		return nil, false
+	}
+	var d docWalk
+	_, set := d.value(plan, doc, reflect.ValueOf(old))
+	return set, !d.lost
+}
+
+// withoutOurs takes out what nobody owns: the type and the name. ok is false if the name is another one.
+func withoutOurs(doc map[string]any, old resource.Object) (out map[string]any, ok bool) {
+	out = maps.Clone(doc)
+	delete(out, "apiVersion")
+	delete(out, "kind")
+	meta, _ := out["metadata"].(map[string]any)
+	if ns, given := meta["namespace"]; given && ns != old.GetNamespace() || meta["name"] != old.GetName() {
+		return nil, false
+	}
+	for _, name := range oursMeta[2:] {
+		if _, given := meta[name]; given {
+			return nil, false
 		}
 	}
-	return false
+	meta = maps.Clone(meta)
+	delete(meta, "name")
+	delete(meta, "namespace")
+	if out["metadata"] = meta; len(meta) == 0 {
+		delete(out, "metadata")
+	}
+	return out, true
 }
 
 // A docWalk finds the fields that a decoded patch sets, as long as they have the values of the live object.
 type docWalk struct {
 	lost bool // a value differs, or something came up that only the library knows
-}
-
-// withoutOurs takes out what nobody owns: the type and the name.
-func (d *docWalk) withoutOurs(doc map[string]any, old resource.Object) map[string]any {
-	out := maps.Clone(doc)
-	delete(out, "apiVersion")
-	delete(out, "kind")
-	if meta, ok := out["metadata"].(map[string]any); ok {
-		meta = maps.Clone(meta)
-		if ns, ok := meta["namespace"]; ok && ns != old.GetNamespace() || meta["name"] != old.GetName() {
-			d.lost = true
-		}
-		delete(meta, "name")
-		delete(meta, "namespace")
-		if out["metadata"] = meta; len(meta) == 0 {
-			delete(out, "metadata")
-		}
-	}
-	return out
 }
 
 // value returns what the value v owns: its own place, and what is below it.
@@ -185,91 +205,4 @@ func (d *docWalk) scalar(v any) scalar {
 	}
 	d.lost = true
 	return scalar{}
-}
-
-// same compares a decoded value with a live one, down to the bottom.
-func same(v any, live reflect.Value) bool {
-	live = deref(live)
-	if v == nil || isNull(live) {
-		return v == nil && isNull(live)
-	}
-	if _, ok := scalarTypes[live.Type()]; ok {
-		return sameSpecial(v, live)
-	}
-	entry := value.TypeReflectEntryOf(live.Type())
-	if entry.CanConvertToUnstructured() {
-		return false
-	}
-	switch v := v.(type) {
-	case string:
-		if live.Kind() == reflect.Slice && live.Type().Elem().Kind() == reflect.Uint8 {
-			return v == base64.StdEncoding.EncodeToString(live.Bytes())
-		}
-		return live.Kind() == reflect.String && live.String() == v
-	case bool:
-		return live.Kind() == reflect.Bool && live.Bool() == v
-	case int64:
-		return live.CanInt() && live.Int() == v
-	case []any:
-		return live.Kind() == reflect.Slice && live.Len() == len(v) && sameItems(v, live)
-	case map[string]any:
-		return sameEntries(v, live, entry)
-	}
-	return false
-}
-
-func sameItems(l []any, live reflect.Value) bool {
-	for i, v := range l {
-		if !same(v, live.Index(i)) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameEntries(m map[string]any, live reflect.Value, e *value.TypeReflectCacheEntry) bool {
-	switch live.Kind() {
-	case reflect.Map:
-		if live.Len() != len(m) {
-			return false
-		}
-		for name, v := range m {
-			if x := entry(live, name); !x.IsValid() || !same(v, x) {
-				return false
-			}
-		}
-		return true
-	case reflect.Struct:
-		met := 0
-		for _, f := range e.OrderedFields() {
-			x := f.GetFrom(live)
-			if f.CanOmit(x) {
-				continue
-			}
-			if v, ok := m[f.JsonName]; !ok || !same(v, x) {
-				return false
-			}
-			met++
-		}
-		return met == len(m)
-	}
-	return false
-}
-
-// sameSpecial compares types that write themselves.
-func sameSpecial(v any, live reflect.Value) bool {
-	switch x := live.Interface().(type) {
-	case apiresource.Quantity:
-		return v == x.String()
-	case intstr.IntOrString:
-		if x.Type == intstr.Int {
-			return v == int64(x.IntVal)
-		}
-		return v == x.StrVal
-	case metav1.Time:
-		return v == x.UTC().Format(time.RFC3339)
-	case metav1.MicroTime:
-		return v == x.UTC().Format(metav1.RFC3339Micro)
-	}
-	return false
 }

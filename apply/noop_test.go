@@ -58,7 +58,7 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 		if r.Intn(4) == 0 {
 			disturb(r, doc)
 		}
-		if !appliesNothing(&w, old, doc) {
+		if !tr.appliesNothing(&w, old, doc) {
 			continue
 		}
 		hits++

@@ -155,6 +155,51 @@ func TestUntypedIsRight(t *testing.T) {
 	}
 }
 
+// TestUntypedNothing applies random custom resources again, and checks with the library what is said to change
+// nothing.
+func TestUntypedNothing(t *testing.T) {
+	k := widgets()
+	hits, total := 0, 0
+	for _, known := range []bool{true, false} {
+		tr := widgetTracker(t, known)
+		for seed := range int64(300) {
+			r := rand.New(rand.NewSource(seed))
+			w := Write{Kind: k, GVK: k.info.GVK, Manager: "m", Now: time.Unix(1000, 0)}
+			doc := randomWidget(r)
+			m, err := tr.stock(&w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old, err := m.apply(&w, nil, runtime.DeepCopyJSON(doc), false)
+			if err != nil {
+				continue
+			}
+			old.SetUID("u")
+			for range 6 {
+				if total++; r.Intn(3) == 0 {
+					disturb(r, doc)
+				}
+				w.Now = w.Now.Add(time.Minute)
+				if !tr.appliesNothing(&w, old, doc) {
+					continue
+				}
+				hits++
+				out, err := m.apply(&w, old, runtime.DeepCopyJSON(doc), false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := show(out)+dump(out), show(old)+dump(old); got != want {
+					t.Fatalf("nothing to change, but it did:\n%s\n%s\n%v", want, got, doc)
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d applies were seen to change nothing", hits, total)
+	if hits*4 < total {
+		t.Errorf("only %d of %d", hits, total)
+	}
+}
+
 func TestCustomSchema(t *testing.T) {
 	for known, want := range map[bool]string{
 		true:  `{"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{".":{},"f:rows":{".":{},"k:{\"kind\":\"x\",\"name\":\"a\"}":{".":{},"f:name":{}}}}}`,
