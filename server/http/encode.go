@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -96,12 +97,7 @@ func (c *call) jsonList(l *server.List) error {
 		}
 		parts = append(parts, rest)
 	}
-	parts = append(parts, []byte("]}"))
-	if c.acc.pretty || c.acc.format == asYAML {
-		c.document(c.w, c.r, c.acc, http.StatusOK, bytes.Join(parts, nil))
-		return nil
-	}
-	c.surface.write(c.w, c.r, http.StatusOK, codec.JSON, append(parts, newline)...)
+	c.joined(append(parts, []byte("]}")))
 	return nil
 }
 
@@ -116,8 +112,12 @@ func (c *call) listHead(l *server.List) ([]byte, error) {
 	return append(append([]byte(head), meta...), `,"items":[`...), nil
 }
 
-// protoList assembles the message by hand: every list type has its metadata in field 1 and the items in field 2.
 func (c *call) protoList(l *server.List) error {
+	return c.protoItems(l, c.listGVK(), func(ctx context.Context, e *view.Entry) ([]byte, error) { return e.RawProto(ctx, c.gvk) })
+}
+
+// protoItems assembles a list message by hand: every list type has its metadata in field 1 and the items in field 2.
+func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode func(context.Context, *view.Entry) ([]byte, error)) error {
 	meta := listOf{l}.meta()
 	raw, err := meta.Marshal()
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *call) protoList(l *server.List) error {
 	parts[1] = first
 	tags := make([]byte, 0, 6*len(l.Entries))
 	for _, e := range l.Entries {
-		item, err := e.RawProto(c.r.Context(), c.gvk)
+		item, err := encode(c.r.Context(), e)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (c *call) protoList(l *server.List) error {
 		size += len(tags) - from + len(item)
 		parts = append(parts, tags[from:len(tags):len(tags)], item)
 	}
-	head, tail := envelope(c.listGVK(), size)
+	head, tail := envelope(gvk, size)
 	parts[0] = head
 	c.surface.write(c.w, c.r, http.StatusOK, codec.Protobuf, append(parts, tail)...)
 	return nil

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -169,5 +171,33 @@ func TestPretty(t *testing.T) {
 	}
 	if got := w.must("GET", "/api/v1/namespaces/ns", "", 200, "User-Agent", "curl/8.0"); !strings.Contains(string(got.body), "\n  ") {
 		t.Error("curl gets no pretty answer")
+	}
+}
+
+func TestWatchMetadata(t *testing.T) {
+	w := newWorld(t)
+	w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"a","annotations":{"x":"\"}{\\"}},"data":{"k":"v"}}`, 201)
+	url := w.serve().URL + "/api/v1/namespaces/ns/configmaps?watch=1"
+	got := events(t, url, "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", 1)
+	if len(got) != 1 || at(got[0], "object", "kind") != "PartialObjectMetadata" || at(got[0], "object", "metadata", "annotations", "x") != `"}{\` || at(got[0], "object", "data") != nil {
+		t.Errorf("events %v", got)
+	}
+	cfg := &rest.Config{Host: strings.TrimSuffix(url, "/api/v1/namespaces/ns/configmaps?watch=1")}
+	c, err := metadata.NewForConfig(cfg) // asks for protobuf first
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("ns")
+	list, err := maps.List(limited(t), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Annotations["x"] != `"}{\` {
+		t.Fatalf("list %v, error %v", list, err)
+	}
+	stream, err := maps.Watch(limited(t), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Stop()
+	if o, ok := (<-stream.ResultChan()).Object.(*metav1.PartialObjectMetadata); !ok || o.Name != "a" || o.UID == "" {
+		t.Errorf("event %v", o)
 	}
 }

@@ -134,7 +134,7 @@ func (c *call) shapedList(l *server.List) error {
 	case shapeTable:
 		out, err = c.tableOf(l)
 	case shapePartials:
-		out = c.partials(l)
+		return c.partialList(l)
 	default:
 		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, c.facts.ListKind)
 	}
@@ -162,14 +162,4 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 		}
 	}
 	return t, nil
-}
-
-func (c *call) partials(l *server.List) *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: shapePartials, APIVersion: c.acc.apiVersion()},
-		ListMeta: listOf{l}.meta()} // no items are null, as upstream has it
-	for _, e := range l.Entries {
-		p := c.partial(e.Object)
-		list.Items = append(list.Items, *p)
-	}
-	return list
 }

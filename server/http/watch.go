@@ -183,6 +183,11 @@ func (s *shaper) own(e *server.Event) bool {
 	return s.c.acc.as == "" && e.Entry != nil && e.Entry.Rev == e.Rev
 }
 
+// bare says that the event carries the metadata of the entry as it is.
+func (s *shaper) bare(e *server.Event) bool {
+	return s.c.acc.as == shapePartial && e.Entry != nil && e.Entry.Rev == e.Rev
+}
+
 // object is the event's object in the version and shape that the client asked for.
 func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, error) {
 	obj, err := s.plain(ctx, e)
@@ -222,9 +227,14 @@ func (f *jsonFramer) mediaType() string { return codec.JSON }
 func (f *jsonFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
 	var doc []byte
 	var err error
-	if f.own(e) {
+	switch {
+	case f.own(e):
 		doc, err = e.Entry.JSON(ctx, f.c.gvk)
-	} else {
+	case f.bare(e):
+		if doc, err = f.c.metadataOf(ctx, e.Entry); err == nil {
+			doc = append(append(f.c.partialHead(), doc...), '}')
+		}
+	default:
 		var obj runtime.Object
 		if obj, err = f.object(ctx, e); err == nil {
 			doc, err = codec.MarshalJSON(obj)
@@ -254,6 +264,11 @@ type protoFramer struct{ *shaper }
 func (f *protoFramer) mediaType() string { return codec.Protobuf + ";stream=watch" }
 
 func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
+	if f.bare(e) {
+		raw, err := f.c.metadataOf(ctx, e.Entry)
+		head, tail := envelope(f.c.partialGVK(shapePartial), len(raw))
+		return appendProtoEvent(b, e.Type, head, raw, tail), err
+	}
 	if !f.own(e) {
 		obj, err := f.object(ctx, e)
 		if err != nil {
