@@ -1,0 +1,220 @@
+// Package serve is the node agent's own API, as API servers know it from the kubelet: logs, exec, attach,
+// port-forward, and what the node uses. Exec and its like are tunnelled, byte for byte, to the runtime.
+//
+// Whoever may call is known by a certificate of the cluster's authority.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/node/runtime"
+)
+
+// Config holds what the API answers from. All but Log are required.
+type Config struct {
+	Runtime *runtime.Runtime
+	// Pods lists the pods of the node.
+	Pods func() []*corev1.Pod
+	// Container finds a container of a pod, the current one or the one before it, and where the runtime writes its
+	// log. Its error tells the caller why there is none: container "c" in pod "p" is waiting to start.
+	Container func(ns, pod, container string, previous bool) (id, logPath string, running bool, err error)
+	ClientCA  *x509.CertPool // signs the certificates of callers
+	Log       *slog.Logger   // nil: the default
+}
+
+// The callers that may do everything; others may do nothing.
+const (
+	serverUser  = "kube-apiserver-kubelet-client"
+	masterGroup = "system:masters"
+)
+
+type api struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns the API. It keeps no state and starts nothing.
+func New(cfg Config) http.Handler {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	a := &api{cfg: cfg, log: cfg.Log}
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /containerLogs/{ns}/{pod}/{container}": a.logs,
+		"/exec/{ns}/{pod}/{container}":              a.exec,
+		"/exec/{ns}/{pod}/{uid}/{container}":        a.exec,
+		"/attach/{ns}/{pod}/{container}":            a.attach,
+		"/attach/{ns}/{pod}/{uid}/{container}":      a.attach,
+		"/portForward/{ns}/{pod}":                   a.portForward,
+		"/portForward/{ns}/{pod}/{uid}":             a.portForward,
+		"POST /run/{ns}/{pod}/{container}":          a.run,
+		"POST /run/{ns}/{pod}/{uid}/{container}":    a.run,
+		"POST /checkpoint/{ns}/{pod}/{container}":   a.checkpoint,
+		"GET /pods":             a.pods,
+		"GET /healthz":          a.healthz,
+		"GET /healthz/{check}":  a.healthz,
+		"GET /stats/summary":    a.summary,
+		"GET /metrics/resource": a.resourceMetrics,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := h(w, r); err != nil {
+				fail(w, err)
+			}
+		})
+	}
+	return a.guard(mux)
+}
+
+// guard lets only known callers through.
+func (a *api) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, groups, err := a.caller(r)
+		switch {
+		case err != nil:
+			fail(w, refusal{http.StatusUnauthorized, "Unauthorized"})
+		case user != serverUser && !slices.Contains(groups, masterGroup):
+			fail(w, refusal{http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, path=%s)", user, r.URL.Path)})
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (a *api) caller(r *http.Request) (user string, groups []string, err error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return "", nil, errors.New("no client certificate")
+	}
+	chain := r.TLS.PeerCertificates
+	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, c := range chain[1:] {
+		opts.Intermediates.AddCert(c)
+	}
+	if opts.Roots == nil {
+		return "", nil, errors.New("no authority to check client certificates by")
+	}
+	if _, err := chain[0].Verify(opts); err != nil {
+		return "", nil, err
+	}
+	return chain[0].Subject.CommonName, chain[0].Subject.Organization, nil
+}
+
+// A refusal is an error with its status code.
+type refusal struct {
+	code int
+	text string
+}
+
+func (e refusal) Error() string { return e.text }
+
+// fail answers with the error as text, which API servers put into theirs.
+func fail(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	var r refusal
+	var s apierrors.APIStatus
+	switch {
+	case errors.As(err, &r):
+		code = r.code
+	case errors.As(err, &s) && s.Status().Code != 0:
+		code = int(s.Status().Code)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(err.Error())) // the caller may have gone
+}
+
+// pod finds the pod that the URL names.
+func (a *api) pod(r *http.Request) (*corev1.Pod, error) {
+	ns, name, uid := r.PathValue("ns"), r.PathValue("pod"), r.PathValue("uid")
+	for _, p := range a.cfg.Pods() {
+		if p.Namespace == ns && p.Name == name && (uid == "" || string(p.UID) == uid) {
+			return p, nil
+		}
+	}
+	return nil, refusal{http.StatusNotFound, fmt.Sprintf("pod %q not found in namespace %q", name, ns)}
+}
+
+func hasContainer(p *corev1.Pod, name string) bool {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		if slices.ContainsFunc(list, func(c corev1.Container) bool { return c.Name == name }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
+}
+
+func (a *api) pods(w http.ResponseWriter, _ *http.Request) error {
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+	for _, p := range a.cfg.Pods() {
+		list.Items = append(list.Items, *p)
+	}
+	return writeJSON(w, list)
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // the caller may have gone
+	return nil
+}
+
+func (a *api) healthz(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("ok"))
+	return nil
+}
+
+func (a *api) checkpoint(http.ResponseWriter, *http.Request) error {
+	return refusal{http.StatusNotImplemented, "checkpoints of containers are not supported yet"}
+}
+
+// Bounds of connections.
+const (
+	headerTimeout = 30 * time.Second
+	idleConn      = 90 * time.Second
+	headerLimit   = 64 << 10 // bytes
+	drain         = 2 * time.Second
+)
+
+// Serve answers on the listener until ctx ends. Streams under way are then cut. ca signs callers' certificates; a
+// caller without one gets as far as a 401.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, cert tls.Certificate, ca *x509.CertPool) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleConn, MaxHeaderBytes: headerLimit,
+		ErrorLog:  slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug), // handshakes of strangers
+		Protocols: new(http.Protocols),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, ClientCAs: ca, ClientAuth: tls.RequestClientCert}}
+	srv.Protocols.SetHTTP1(true) // SPDY takes connections over, which HTTP/2 can't give
+	srv.BaseContext = func(net.Listener) context.Context { return ctx }
+	failed := make(chan error, 1)
+	go func() { failed <- srv.ServeTLS(l, "", "") }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve the node's API on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := srv.Shutdown(short)
+	if err != nil {
+		err = srv.Close()
+	}
+	<-failed
+	return err
+}
