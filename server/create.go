@@ -77,7 +77,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 		return nil, err
 	}
 	e, err := s.finishInsert(ctx, r, q, obj)
-	if err != nil || r.DryRun {
+	if r.DryRun || err != nil && !doubtful(err) {
 		undo(ctx)
 	}
 	return e, err
@@ -91,7 +91,9 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	for _, text := range k.Warnings(obj, nil) {
 		r.warn(text)
 	}
-	q.Object = obj
+	if q.Object = obj; q.Name == "" {
+		q.Name = obj.GetName()
+	}
 	if err := s.validate(ctx, r, q); err != nil {
 		return nil, err
 	}

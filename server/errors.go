@@ -43,6 +43,11 @@ func (s *Server) storeError(err error, doing string) error {
 	return apierrors.NewInternalError(fmt.Errorf("%s: %w", doing, err))
 }
 
+// doubtful says that a write that failed so may have happened all the same.
+func doubtful(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
 func notFound(r *Request) error {
 	return apierrors.NewNotFound(r.resource(), r.Name)
 }

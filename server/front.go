@@ -15,12 +15,13 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// Server performs operations on objects. It holds no state but the newest revision it has acknowledged and
-// what is allocated to services, both of which the store can tell again. It is safe for concurrent use.
+// Server performs operations on objects. It holds no state but the newest revision that it acknowledged and
+// snapshots of lists under way, which the store can tell again. It is safe for concurrent use.
 type Server struct {
 	Config
 	acked atomic.Int64 // no write that this server acknowledged is newer
 	alloc allocator
+	pages pages
 }
 
 var _ Operations = (*Server)(nil)

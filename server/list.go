@@ -53,7 +53,7 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	if opts.ResourceVersion == "0" {
 		limit = 0 // as upstream's cache does
 	}
-	return listSnapshot(snap, c, "", limit), nil
+	return s.listSnapshot(snap, c, "", limit), nil
 }
 
 func checkListOptions(opts *metav1.ListOptions, watch bool) error {
@@ -82,11 +82,11 @@ func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	return listSnapshot(snap, c, after, opts.Limit), nil
+	return s.listSnapshot(snap, c, after, opts.Limit), nil
 }
 
 // listSnapshot picks from a snapshot what comes after the key.
-func listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *List {
+func (s *Server) listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *List {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
 	if limit <= 0 && c.all() {
 		l.Entries = make([]*view.Entry, 0, snap.Count(c.kind, c.ns))
@@ -98,6 +98,7 @@ func listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *Li
 		}
 		if limit > 0 && int64(len(l.Entries)) == limit {
 			l.Continue = token(l.Revision, c.relative(last))
+			s.pages.keep(snap)
 			if c.all() {
 				left := remaining(snap, c, last)
 				l.Remaining = &left
@@ -163,12 +164,15 @@ func (c *choice) absolute(key string) string {
 
 // listAt lists at one very revision: the present one from the view, a past one from the store's history.
 func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
-	snap, err := s.reach(ctx, rev)
-	if err != nil {
-		return nil, err
+	snap := s.pages.at(rev)
+	if snap == nil {
+		var err error
+		if snap, err = s.reach(ctx, rev); err != nil {
+			return nil, err
+		}
 	}
 	if snap.Rev() == rev {
-		return listSnapshot(snap, c, after, opts.Limit), nil
+		return s.listSnapshot(snap, c, after, opts.Limit), nil
 	}
 	l, err := s.listPast(ctx, c, rev, after, opts.Limit)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,7 +64,12 @@ func TestListVersions(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	for _, selector := range []string{"", "in=yes"} {
+	synctest.Test(t, func(t *testing.T) { pages(t, "") })
+	synctest.Test(t, func(t *testing.T) { pages(t, "in=yes") })
+}
+
+func pages(t *testing.T, selector string) {
+	for _, pause := range []time.Duration{0, time.Minute} { // from a snapshot, and from the history
 		w := start(t)
 		const count = 25
 		for i := range count {
@@ -103,6 +109,7 @@ func TestPages(t *testing.T) {
 			if opts.Continue = l.Continue; opts.Continue == "" {
 				break
 			}
+			time.Sleep(pause) // simulated
 		}
 		if all := strings.Fields(strings.Join(got, " ")); len(got) != 3 || len(all) != count || all[20] != "c20" || all[24] != "c24" {
 			t.Errorf("pages %q", got)
@@ -110,7 +117,9 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestPagesExpire(t *testing.T) {
+func TestPagesExpire(t *testing.T) { synctest.Test(t, pagesExpire) }
+
+func pagesExpire(t *testing.T) {
 	w := start(t)
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
 		create(w, configMaps, configMap(n))
@@ -123,6 +132,10 @@ func TestPagesExpire(t *testing.T) {
 	if err := w.store.Compact(t.Context(), w.view.Revision()); err != nil {
 		t.Fatal(err)
 	}
+	if soon, err := w.list(configMaps, metav1.ListOptions{Limit: 2, Continue: l.Continue}); err != nil || names(soon) != "c d" {
+		t.Errorf("soon after: %v, %v", soon, err)
+	}
+	time.Sleep(time.Minute) // simulated
 	_, err = w.list(configMaps, metav1.ListOptions{Limit: 2, Continue: l.Continue})
 	var status apierrors.APIStatus
 	if reason(err) != "Expired" || !errors.As(err, &status) || status.Status().ListMeta.Continue == "" {
@@ -177,7 +190,9 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-func TestListAllNamespaces(t *testing.T) {
+func TestListAllNamespaces(t *testing.T) { synctest.Test(t, listAllNamespaces) }
+
+func listAllNamespaces(t *testing.T) {
 	w := start(t)
 	for _, ns := range []string{"a", "a-b", "a0", "b"} {
 		for _, n := range []string{"x", "y"} {

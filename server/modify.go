@@ -99,7 +99,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		return nil, false, err
 	}
 	e, err := s.replace(ctx, r, q, obj, cur)
-	if err != nil || r.DryRun {
+	if r.DryRun || err != nil && !doubtful(err) {
 		undo(ctx)
 	}
 	return e, false, err
