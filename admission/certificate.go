@@ -77,6 +77,23 @@ func (s signers) attest(ctx context.Context, r *Request) error {
 	return r.forbidden("user not permitted to attest for signerName %q", b.Spec.SignerName)
 }
 
+// stampRequester writes into a certificate request who asks for it, whatever the request says.
+func stampRequester(_ context.Context, r *Request) error {
+	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
+	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) {
+		return nil
+	}
+	s := &csr.Spec
+	s.Username, s.UID, s.Groups, s.Extra = r.User.Name, r.User.UID, slices.Clone(r.User.Groups), nil
+	for key, values := range r.User.Extra {
+		if s.Extra == nil {
+			s.Extra = map[string]certv1.ExtraValue{}
+		}
+		s.Extra[key] = slices.Clone(values)
+	}
+	return nil
+}
+
 // restrictSubject keeps client certificates from making anybody a member of system:masters.
 func restrictSubject(_ context.Context, r *Request) error {
 	csr, ok := r.Object.(*certv1.CertificateSigningRequest)

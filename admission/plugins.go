@@ -27,6 +27,8 @@ func Plugins(cfg Config) Chain {
 	}
 	sign, node := signers{cfg.Authorize}, nodeRestriction{cfg.Authorize}
 	return Chain{
+		// No plugin upstream, where the kind itself knows who writes it.
+		{Name: "CertificateRequester", Mutate: stampRequester},
 		{Name: "NamespaceLifecycle", Mutate: namespaceLifecycle},
 		{Name: "LimitRanger", Mutate: mutateLimits, Validate: validateLimits},
 		{Name: "ServiceAccount", Mutate: mutateServiceAccount, Validate: validateServiceAccount},

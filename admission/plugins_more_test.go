@@ -253,6 +253,13 @@ func TestCertificates(t *testing.T) {
 		t.Error(err)
 	}
 
+	forged := request("example.com/s")
+	forged.Spec.Username, forged.Spec.Extra = "root", map[string]certv1.ExtraValue{"a": {"b"}}
+	got, err := admit(plugin(t, "CertificateRequester"), &Request{Op: Create, Kind: csrs, User: &auth.User{Name: "eve", UID: "1", Groups: []string{"g"}}}, forged)
+	if s := got.Spec; err != nil || s.Username != "eve" || s.UID != "1" || s.Groups[0] != "g" || s.Extra != nil {
+		t.Errorf("%v %+v", err, got.Spec)
+	}
+
 	old := request("example.com/s")
 	for _, c := range []struct {
 		gate signerGate
