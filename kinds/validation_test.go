@@ -103,9 +103,7 @@ func said(errs field.ErrorList) (out []string) {
 // decode reads an object in whatever version it is and returns the hub's.
 func decode(t *testing.T, set *resource.Set, tree map[string]any) resource.Object {
 	t.Helper()
-	apiVersion, _ := tree["apiVersion"].(string)
-	kind, _ := tree["kind"].(string)
-	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	gvk := gvkOf(tree)
 	k, ok := set.Kind(gvk)
 	if !ok {
 		t.Fatalf("no kind %s", gvk)
@@ -123,6 +121,12 @@ func decode(t *testing.T, set *resource.Set, tree map[string]any) resource.Objec
 		t.Fatal(err)
 	}
 	return hub
+}
+
+func gvkOf(tree map[string]any) schema.GroupVersionKind {
+	apiVersion, _ := tree["apiVersion"].(string)
+	kind, _ := tree["kind"].(string)
+	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
 func change(t *testing.T, base, set map[string]any, unset []string) map[string]any {
