@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/controllers/deployment"
+	"github.com/kloop-dev/kloop/controllers/endpoints"
+	"github.com/kloop-dev/kloop/controllers/endpointslice"
 	"github.com/kloop-dev/kloop/controllers/garbage"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
@@ -38,5 +40,7 @@ func All(c Config) []Entry {
 		{garbage.Controller(c.Kinds), "generic-garbage-collector", "garbage-collector"},
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
+		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
+		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
 	}
 }

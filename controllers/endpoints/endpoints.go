@@ -1,0 +1,99 @@
+// Package endpoints publishes the pods behind every service in the old form, one object per service.
+//
+//	reads   Service, the Pods its selector matches, Endpoints
+//	writes  Endpoints: create, update, delete
+//	rule    the Endpoints of a service with a selector list its ready and its other pods, a thousand at most; a service
+//	        that is gone has none
+package endpoints
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/backends"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// rest bounds how often a service with many pods is looked at while they come and go.
+const rest = 50 * time.Millisecond
+
+// Controller is the loop: wake on a Service, on what endpoints tell of its Pods, and on its Endpoints.
+var Controller = &loop.Controller[*corev1.Service]{
+	Name: "endpoints",
+	For:  kinds.Services,
+	Wake: []loop.Wake{
+		{Kind: kinds.Pods, Keys: backends.Concerned},
+		{Kind: kinds.Endpoints, Keys: touched}},
+	Writes:    []resource.Kind{kinds.Endpoints},
+	Rest:      rest,
+	Reconcile: reconcile,
+	Gone:      gone,
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Duration, error) {
+	if !backends.Selects(s) || s.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	cur := resource.Get(c, kinds.Endpoints, s.Namespace, s.Name)
+	subsets, over := subsets(s, backends.Of(c, s))
+	next := plan(s, cur, subsets, over, c.Now())
+	switch {
+	case next == nil:
+		return 0, nil
+	case cur != nil:
+		return 0, c.Update(ctx, kinds.Endpoints, next)
+	}
+	_, err := c.Create(ctx, kinds.Endpoints, next)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return 0, nil
+	}
+	return 0, err
+}
+
+// plan is pure: it returns the object as it should be, or nil when it is so.
+func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSubset, over bool, now time.Time) *corev1.Endpoints {
+	next := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
+	if cur != nil {
+		next = resource.Clone(cur)
+	}
+	next.Labels, next.Subsets = labelsOf(s), subsets
+	delete(next.Annotations, corev1.EndpointsOverCapacity)
+	if over {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, corev1.EndpointsOverCapacity, "truncated")
+	}
+	if cur != nil && equality.Semantic.DeepEqual(cur.Subsets, next.Subsets) && equality.Semantic.DeepEqual(cur.Labels, next.Labels) &&
+		cur.Annotations[corev1.EndpointsOverCapacity] == next.Annotations[corev1.EndpointsOverCapacity] {
+		return nil
+	}
+	at := s.CreationTimestamp.Time
+	if cur != nil {
+		at = now
+	}
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, at.UTC().Format(time.RFC3339Nano))
+	return next
+}
+
+// gone removes the endpoints of a service that is gone. They name no owner, so garbage collection leaves them.
+func gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+	cur := resource.Get(c, kinds.Endpoints, key.Namespace, key.Name)
+	if cur == nil || cur.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	return 0, c.Delete(ctx, kinds.Endpoints, cur)
+}
+
+// touched wakes the service of the same name, if there is one: other Endpoints are not ours.
+func touched(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	obj := c.Object()
+	if resource.Get(read, kinds.Services, obj.GetNamespace(), obj.GetName()) != nil {
+		wake(obj.GetNamespace(), obj.GetName())
+	}
+}

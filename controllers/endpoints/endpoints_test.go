@@ -1,0 +1,90 @@
+package endpoints
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func service(edit ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1",
+		Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}}}}
+	for _, f := range edit {
+		f(s)
+	}
+	return s
+}
+
+func pod(i int, port int32, ready bool) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i))},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
+			{Name: "web", ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
+		Status: corev1.PodStatus{PodIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)}}
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return p
+}
+
+func TestSubsets(t *testing.T) {
+	gone := pod(4, 1, true)
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	publish := service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true })
+	bare := service(func(s *corev1.Service) { s.Spec.Ports = nil })
+	for _, tt := range []struct {
+		name string
+		s    *corev1.Service
+		pods []*corev1.Pod
+		want string // port: ready+others
+	}{
+		{"ready and not", service(), []*corev1.Pod{pod(1, 1, true), pod(2, 1, false)}, "1: 1+1 "},
+		{"two ports of one name", service(), []*corev1.Pod{pod(1, 1, true), pod(2, 2, true)}, "1: 1+0 2: 1+0 "},
+		{"terminating", service(), []*corev1.Pod{gone}, ""},
+		{"terminating but published", publish, []*corev1.Pod{gone, pod(1, 1, false)}, "1: 2+0 "},
+		{"no ports", bare, []*corev1.Pod{pod(1, 1, true)}, "0: 1+0 "},
+	} {
+		got := ""
+		list, _ := subsets(tt.s, tt.pods)
+		for _, sub := range list {
+			port := int32(0)
+			if len(sub.Ports) > 0 {
+				port = sub.Ports[0].Port
+			}
+			got += fmt.Sprintf("%d: %d+%d ", port, len(sub.Addresses), len(sub.NotReadyAddresses))
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestSubsetsAreBounded(t *testing.T) {
+	var list []*corev1.Pod
+	for i := range 1200 {
+		list = append(list, pod(i, 1, i >= 300))
+	}
+	got, over := subsets(service(), list)
+	if !over || len(got) != 1 || len(got[0].Addresses) != 900 || len(got[0].NotReadyAddresses) != 100 {
+		t.Errorf("over %t: %d+%d", over, len(got[0].Addresses), len(got[0].NotReadyAddresses))
+	}
+}
+
+func TestPlanIsQuiet(t *testing.T) {
+	s, now := service(), time.Unix(100, 0)
+	list, over := subsets(s, []*corev1.Pod{pod(1, 1, true)})
+	first := plan(s, nil, list, over, now)
+	if first == nil || first.Labels["endpoints.kubernetes.io/managed-by"] != managedBy {
+		t.Fatalf("first: %+v", first)
+	}
+	if again := plan(s, first, list, over, now); again != nil {
+		t.Errorf("nothing changed, and yet: %+v", again)
+	}
+	if next := plan(s, first, nil, true, now); next == nil || next.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
+		t.Errorf("next: %+v", next)
+	}
+}

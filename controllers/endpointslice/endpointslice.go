@@ -1,0 +1,118 @@
+// Package endpointslice publishes the pods behind every service, a hundred to a slice.
+//
+//	reads   Service, the Pods its selector matches, their Nodes' zones, EndpointSlice
+//	writes  EndpointSlice: create, update, delete
+//	rule    the slices of a service with a selector list every pod that has an address and has not ended, once per address
+//	        family, with its conditions; as few slices change as possible
+package endpointslice
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/backends"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// managedBy marks the slices that this loop owns.
+const managedBy = "endpointslice-controller.k8s.io"
+
+// rest bounds how often a service with many pods is looked at while they come and go.
+const rest = 50 * time.Millisecond
+
+// Controller is the loop: wake on a Service, on what endpoints tell of its Pods, on its slices and on zones.
+var Controller = &loop.Controller[*corev1.Service]{
+	Name: "endpointslice",
+	For:  kinds.Services,
+	Wake: []loop.Wake{
+		{Kind: kinds.Pods, Keys: backends.Concerned},
+		{Kind: kinds.EndpointSlices, Keys: sliceChanged},
+		{Kind: kinds.Nodes, Keys: zoneChanged}},
+	Writes:    []resource.Kind{kinds.EndpointSlices},
+	Rest:      rest,
+	Reconcile: reconcile,
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Duration, error) {
+	if !backends.Selects(s) || s.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	have := mine(c, s) // observe
+	want := wanted(s, backends.Of(c, s), func(node string) string {
+		if n := resource.Get(c, kinds.Nodes, "", node); n != nil {
+			return n.Labels[corev1.LabelTopologyZone]
+		}
+		return ""
+	})
+	err := act(ctx, c, plan(s, want, have)) // decide, act
+	if err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return 0, nil
+	}
+	if err != nil && !apierrors.IsConflict(err) {
+		c.Event(kinds.Services, s, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+			"Error updating Endpoint Slices for Service %s/%s: %v", s.Namespace, s.Name, err)
+	}
+	return 0, err
+}
+
+// mine returns the slices of the service that this loop owns.
+func mine(read resource.Reader, s *corev1.Service) (list []*discoveryv1.EndpointSlice) {
+	for obj := range read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		es := obj.(*discoveryv1.EndpointSlice)
+		if es.Labels[discoveryv1.LabelManagedBy] == managedBy && es.DeletionTimestamp == nil {
+			list = append(list, es)
+		}
+	}
+	return list
+}
+
+func act(ctx context.Context, c *loop.Ctx, t todo) error {
+	var errs []error
+	for _, es := range t.create {
+		_, err := c.Create(ctx, kinds.EndpointSlices, es)
+		errs = append(errs, err)
+	}
+	for _, es := range t.update {
+		errs = append(errs, c.Update(ctx, kinds.EndpointSlices, es))
+	}
+	for _, es := range t.remove {
+		errs = append(errs, c.Delete(ctx, kinds.EndpointSlices, es))
+	}
+	return errors.Join(errs...)
+}
+
+// sliceChanged wakes the service of a slice of ours that somebody touched.
+func sliceChanged(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+	for _, obj := range []resource.Object{c.Old, c.New} {
+		if obj == nil || obj.GetLabels()[discoveryv1.LabelManagedBy] != managedBy {
+			continue
+		}
+		if svc := obj.GetLabels()[discoveryv1.LabelServiceName]; svc != "" {
+			wake(obj.GetNamespace(), svc)
+		}
+	}
+}
+
+// zoneChanged wakes the services of the pods on a node that moved to another zone.
+func zoneChanged(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	zone := func(o resource.Object) string {
+		if o == nil {
+			return ""
+		}
+		return o.GetLabels()[corev1.LabelTopologyZone]
+	}
+	if zone(c.Old) == zone(c.New) {
+		return
+	}
+	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", c.Object().GetName()) {
+		backends.Concerned(client.Change{New: p}, read, wake)
+	}
+}
