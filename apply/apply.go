@@ -101,6 +101,11 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if t.appliesNothing(&w, old, doc) {
 		return resource.Clone(old), nil
 	}
+	if old == nil {
+		if obj := t.quickCreate(&w, doc); obj != nil {
+			return obj, nil
+		}
+	}
 	m, err := t.stock(&w)
 	if err != nil {
 		return nil, internal(err)

@@ -167,6 +167,29 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 	})
 }
 
+func BenchmarkApplyCreate(b *testing.B) {
+	tr := NewTracker()
+	w := Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
+	b.Run("Deployment", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := tr.Apply(w, nil, []byte(deploymentJSON), false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Deployment/library", func(b *testing.B) {
+		b.ReportAllocs()
+		m, err := tr.stock(&w)
+		for b.Loop() {
+			doc, _ := decodePatch([]byte(deploymentJSON))
+			if _, err = m.apply(&w, nil, doc, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func BenchmarkWarm(b *testing.B) {
 	for b.Loop() {
 		if _, err := schemafile.Decode(schemaFile); err != nil {

@@ -43,7 +43,7 @@ func (t *Tracker) appliesNothing(w *Write, old resource.Object, doc map[string]a
 // claims returns the fields that a decoded patch sets; ok is false if it would change any of them.
 func (t *Tracker) claims(w *Write, old resource.Object, doc map[string]any) (set, bool) {
 	doc, ok := withoutOurs(doc, old)
-	if !ok {
+	if !ok || len(doc) == 0 {
 		return nil, false
 	}
 	if w.Kind.Info().Custom {
@@ -54,6 +54,13 @@ func (t *Tracker) claims(w *Write, old resource.Object, doc map[string]any) (set
 		typ := t.types.of(w.GVK)
 		u := untyped{schema: typ.Schema}
 		_, set := u.claims(typ.TypeRef, doc, live.UnstructuredContent())
+		for i := range set {
+			if set[i].step.text == "f:metadata" { // nobody owns it as a whole
+				if set[i].marked = 0; len(set[i].sub) == 0 {
+					return slices.Delete(set, i, i+1), !u.lost
+				}
+			}
+		}
 		return set, !u.lost
 	}
 	plan := planOf(w, nil, old)

@@ -24,7 +24,10 @@ func TestNothingIsNothing(t *testing.T) {
 			hits, total = hits+h, total+n
 		}
 	}
-	t.Logf("%d of %d applies were seen to change nothing", hits, total)
+	if created < rounds*10 {
+		t.Errorf("%d quick creations", created)
+	}
+	t.Logf("%d quick creations, %d of %d applies were seen to change nothing", created, hits, total)
 	if hits*20 < total {
 		t.Errorf("only %d of %d applies were seen to change nothing", hits, total)
 	}
@@ -47,6 +50,7 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 		t.Fatal(err)
 	}
 	old, err := m.apply(&w, nil, runtime.DeepCopyJSON(doc), false)
+	compareCreate(t, tr, &w, doc, old, err)
 	if err != nil {
 		return 0, 0 // a list item twice, or without a key
 	}
@@ -71,6 +75,25 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 		}
 	}
 	return hits, total
+}
+
+// created counts how often compareCreate met a quick creation.
+var created int
+
+// compareCreate compares the quick creation with the library's.
+func compareCreate(t *testing.T, tr *Tracker, w *Write, doc map[string]any, want resource.Object, err error) {
+	t.Helper()
+	got := tr.quickCreate(w, runtime.DeepCopyJSON(doc))
+	switch {
+	case got == nil:
+	case err != nil:
+		t.Fatalf("%s: created, but the library fails: %v", w.GVK, err)
+	default:
+		created++
+		if a, b := show(got)+dump(got), show(want)+dump(want); a != b {
+			t.Fatalf("%s: created\n%s\nwant\n%s", w.GVK, a, b)
+		}
+	}
 }
 
 // clearMeta leaves a name and what a user may set.

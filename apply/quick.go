@@ -114,11 +114,8 @@ func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 // rebook moves what differs to the writer. ok is false when the library has to do it.
 func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, diff set) (out []metav1.ManagedFieldsEntry, ok bool) {
 	gained := diff.only(changes)
-	self := metav1.ManagedFieldsEntry{Manager: w.Manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: w.Sub,
+	self := metav1.ManagedFieldsEntry{Manager: managerName(w.Manager), Operation: metav1.ManagedFieldsOperationUpdate, Subresource: w.Sub,
 		APIVersion: w.GVK.GroupVersion().String(), FieldsType: "FieldsV1"}
-	if self.Manager == "" {
-		self.Manager = "unknown"
-	}
 	updaters := 0
 	out = make([]metav1.ManagedFieldsEntry, 0, len(list)+1)
 	for i := range list {
@@ -155,6 +152,14 @@ func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, dif
 	}
 	order(out)
 	return out, true
+}
+
+// managerName is what an empty name becomes.
+func managerName(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
 }
 
 func fieldsOf(s set) *metav1.FieldsV1 {

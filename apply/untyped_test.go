@@ -170,7 +170,11 @@ func TestUntypedNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if r.Intn(2) == 0 {
+				disturb(r, doc)
+			}
 			old, err := m.apply(&w, nil, runtime.DeepCopyJSON(doc), false)
+			compareCreate(t, tr, &w, doc, old, err)
 			if err != nil {
 				continue
 			}

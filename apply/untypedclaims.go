@@ -16,17 +16,74 @@ func (u *untyped) claims(tr schema.TypeRef, v, live any) (bits, set) {
 		u.lost = true
 		return 0, nil
 	}
-	if m, ok := v.(map[string]any); ok && a.Map != nil && a.Map.ElementRelationship != schema.Atomic {
-		if len(m) == 0 {
-			return member, nil
+	switch v := v.(type) {
+	case map[string]any:
+		if a.Map != nil && a.Map.ElementRelationship != schema.Atomic {
+			if len(v) == 0 {
+				return member, nil
+			}
+			return 0, u.claimsInMap(a.Map, v, live)
 		}
-		return 0, u.claimsInMap(a.Map, m, live)
+	case []any:
+		if a.List != nil && a.List.ElementRelationship == schema.Associative {
+			return 0, u.claimsInList(a.List, v, live)
+		}
 	}
-	if l, ok := v.([]any); ok && a.List != nil && a.List.ElementRelationship == schema.Associative {
-		return 0, u.claimsInList(a.List, l, live)
-	}
-	u.lost = !equalUntyped(v, live)
+	u.lost = !u.valid(tr, v) || !equalUntyped(v, live)
 	return member, nil
+}
+
+// valid says whether a value is of the type, as far as the schema tells. In doubt it is not.
+func (u *untyped) valid(tr schema.TypeRef, v any) bool {
+	atom, ok := u.schema.Resolve(tr)
+	if !ok {
+		return false
+	}
+	switch v := v.(type) {
+	case nil:
+		return false // null has rules of its own
+	case map[string]any:
+		if atom.Map == nil {
+			return false
+		}
+		for name, e := range v {
+			tr := atom.Map.ElementType
+			if f, known := atom.Map.FindField(name); known {
+				tr = f.Type
+			}
+			if !u.valid(tr, e) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		if atom.List == nil {
+			return false
+		}
+		if atom.List.ElementRelationship == schema.Associative {
+			if u.elements(atom.List, v); u.lost {
+				return false // an item twice, or without a key
+			}
+		}
+		return !slices.ContainsFunc(v, func(e any) bool { return !u.valid(atom.List.ElementType, e) })
+	}
+	return atom.Scalar != nil && validScalar(*atom.Scalar, v)
+}
+
+func validScalar(t schema.Scalar, v any) (ok bool) {
+	switch t {
+	case schema.Numeric:
+		if _, ok = v.(int64); !ok {
+			_, ok = v.(float64)
+		}
+	case schema.String:
+		_, ok = v.(string)
+	case schema.Boolean:
+		_, ok = v.(bool)
+	case schema.Untyped:
+		ok = true
+	}
+	return ok
 }
 
 func (u *untyped) claimsInMap(t *schema.Map, m map[string]any, live any) (out set) {
