@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +20,13 @@ import (
 )
 
 // readBody reads the whole body, up to the limit.
-func (s *surface) readBody(r *http.Request) ([]byte, error) {
+func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // a body must not trickle in for ever
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	limit := s.cfg.MaxBody
 	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
 	if r.ContentLength > limit {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -115,13 +116,18 @@ type reply struct {
 
 func (w *world) do(method, path, body string, headers ...string) reply {
 	w.t.Helper()
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequest(method, path, nil)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return w.send(r, body)
+}
+
+func (w *world) send(r *http.Request, body string) reply {
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	rec := httptest.NewRecorder()
 	w.handler.ServeHTTP(rec, r)
 	return reply{rec.Code, rec.Header(), rec.Body.Bytes()}

@@ -36,7 +36,7 @@ func New(cfg Config) *Handler {
 	cfg.fill()
 	s := &surface{cfg: cfg, proxied: newProxyTransport(cfg.Dial)}
 	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
-	s.meter = newMeter(cfg.Registry)
+	s.meter = newMeter(cfg.Registry, s.reads, s.writes)
 	return &Handler{s: s}
 }
 

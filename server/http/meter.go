@@ -13,22 +13,19 @@ import (
 type meter struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	inFlight *prometheus.GaugeVec
 	streams  *prometheus.GaugeVec
 	watches  *prometheus.GaugeVec
 	sizes    *prometheus.HistogramVec
 	handler  http.Handler
 }
 
-func newMeter(reg *prometheus.Registry) *meter {
+func newMeter(reg *prometheus.Registry, reads, writes chan struct{}) *meter {
 	m := &meter{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_request_total",
 			Help: "Requests answered."}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_request_duration_seconds",
 			Help: "Time to answer a request, streams excluded.", Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 30, 60}},
 			[]string{"verb", "group", "resource"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_current_inflight_requests",
-			Help: "Short requests under way."}, []string{"request_kind"}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_longrunning_requests",
 			Help: "Streams under way."}, []string{"verb", "resource", "subresource"}),
 		watches: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "apiserver_registered_watchers",
@@ -36,9 +33,16 @@ func newMeter(reg *prometheus.Registry) *meter {
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_response_sizes",
 			Help: "Bytes of an answer before compression.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7)}, []string{"verb"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.inFlight, m.streams, m.watches, m.sizes)
+	reg.MustRegister(m.requests, m.duration, inFlight("readOnly", reads), inFlight("mutating", writes), m.streams, m.watches, m.sizes)
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return m
+}
+
+// inFlight tells how many of the places for short requests are taken.
+func inFlight(kind string, places chan struct{}) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "apiserver_current_inflight_requests",
+		Help: "Short requests under way.", ConstLabels: prometheus.Labels{"request_kind": kind}},
+		func() float64 { return float64(len(places)) })
 }
 
 // serve answers /metrics.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/kloop-dev/kloop/resource/codec"
 )
+
+// stallFrom is the size from which an answer is watched for clients that do not take it.
+const stallFrom = 32 << 10
 
 // gzipFrom is the size from which answers are compressed when the client asks for it.
 const gzipFrom = 128 << 10
@@ -70,6 +74,11 @@ func (s *surface) write(w http.ResponseWriter, r *http.Request, code int, mediaT
 	}
 	h := w.Header()
 	h.Set("Content-Type", mediaType)
+	if size > stallFrom {
+		rc := http.NewResponseController(w)
+		guard := time.AfterFunc(s.cfg.Timeout, func() { _ = rc.SetWriteDeadline(time.Unix(1, 0)) })
+		defer guard.Stop()
+	}
 	if size > gzipFrom && acceptsGzip(r) {
 		writeGzip(w, code, parts)
 		return

@@ -124,7 +124,7 @@ func (c *call) patch() error {
 		return err
 	}
 	opts.apply(req)
-	data, err := c.readBody(c.r)
+	data, err := c.readBody(c.w, c.r)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (c *call) deleteCollection() error {
 // deleteOptions come in the body or, when there is none, as parameters.
 func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	opts := &metav1.DeleteOptions{}
-	data, err := c.readBody(c.r)
+	data, err := c.readBody(c.w, c.r)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (c *call) body(req *server.Request, obj resource.Object, named bool) error 
 	if err != nil {
 		return err
 	}
-	data, err := c.readBody(c.r)
+	data, err := c.readBody(c.w, c.r)
 	if err != nil {
 		return err
 	}

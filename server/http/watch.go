@@ -17,8 +17,9 @@ import (
 	"github.com/kloop-dev/kloop/server"
 )
 
-// headersAfter is when a watch that neither failed nor told anything counts as started.
-const headersAfter = 10 * time.Millisecond
+// headersAfter is when the client of a watch that has neither begun nor failed gets its headers. The watch may be
+// waiting for a revision that is still to come.
+const headersAfter = 500 * time.Millisecond
 
 // watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event.
 func (c *call) watch() error {
@@ -194,6 +195,9 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 	if err != nil || s.c.acc.as == "" {
 		return obj, err
 	}
+	if s.table != nil && e.Entry == nil {
+		return s.mark(obj, e), nil
+	}
 	out, err := s.c.shape(s.c.kind, obj, s.table)
 	if s.table != nil && !s.table.NoHeaders {
 		later := *s.table
@@ -201,6 +205,19 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 		s.table = &later
 	}
 	return out, err
+}
+
+// mark is a bookmark as a table: no row, as there is no object to make cells of; the one that ends the initial
+// events says so in a row without cells.
+func (s *shaper) mark(obj resource.Object, e *server.Event) *metav1.Table {
+	t := s.c.table(s.c.kind, &metav1.TableOptions{NoHeaders: true}, 1)
+	t.ResourceVersion = obj.GetResourceVersion()
+	if e.Initial {
+		row := metav1.TableRow{Cells: []any{}}
+		row.Object.Object = s.c.partial(obj)
+		t.Rows = append(t.Rows, row)
+	}
+	return t
 }
 
 func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, error) {

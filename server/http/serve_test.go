@@ -1,0 +1,92 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// certificate borrows the test server's: this package makes none of its own.
+func certificate() tls.Certificate {
+	srv := httptest.NewUnstartedServer(nil)
+	srv.StartTLS()
+	defer srv.Close()
+	return srv.TLS.Certificates[0]
+}
+
+func TestServe(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(limited(t))
+	done := make(chan error, 1)
+	go func() { done <- w.handler.Serve(ctx, l, &tls.Config{Certificates: []tls.Certificate{certificate()}}) }()
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: proto == "HTTP/2.0"}
+		resp, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		tr.CloseIdleConnections()
+		if resp.Proto != proto || string(body) != "ok" {
+			t.Errorf("%s: %s %q", proto, resp.Proto, body)
+		}
+	}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	watch, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String() + "/api/v1/nodes?watch=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(watch.Body); err != nil {
+		t.Errorf("the watch ended with %v, not cleanly", err)
+	}
+	watch.Body.Close()
+	tr.CloseIdleConnections()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the server did not stop")
+	}
+}
+
+// A client that takes nothing loses its watch; others do not wait for it.
+func TestSlowWatcher(t *testing.T) {
+	w := newWorld(t, func(c *configuration) { c.WriteStall = 50 * time.Millisecond })
+	srv := w.serve()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+	if _, err := conn.Write([]byte("GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, 1<<20)
+	for i := range big {
+		big[i] = 'x'
+	}
+	for i := range 20 { // more than the buffers between here and there hold
+		w.configMap("big"+string(rune('a'+i)), string(big[:900<<10]))
+	}
+	deadline := time.Now().Add(8 * time.Second)
+	for gauge(w, "apiserver_registered_watchers") != 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the watch of a client that does not read goes on")
+		}
+		w.must("GET", "/api/v1/nodes", "", 200)
+	}
+}
