@@ -50,10 +50,14 @@ func TestValidation(t *testing.T) {
 					base, old := s.Base, resource.Object(nil)
 					if c.Update || c.Sub != "" {
 						old, _ = write(decode(t, set, s.Base), nil, "")
-						base = tree(t, old)
+						sent, err := mustKind(set, s.Base).ConvertTo(t.Context(), old, gvkOf(s.Base))
+						if err != nil {
+							t.Fatal(err)
+						}
+						base = tree(t, sent)
 					}
 					obj := decode(t, set, change(t, base, c.Set, c.Unset))
-					_, errs := write(obj, old, c.Sub)
+					_, errs := write(obj, old, c.Sub, gvkOf(s.Base))
 					got := said(errs)
 					slices.Sort(c.Want)
 					if !slices.Equal(got, c.Want) {
@@ -66,14 +70,18 @@ func TestValidation(t *testing.T) {
 }
 
 // write does what the front door does with an object, as far as its kind is concerned.
-func write(obj, old resource.Object, sub string) (resource.Object, field.ErrorList) {
+func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) (resource.Object, field.ErrorList) {
 	k, _ := kinds.NewSet().Kind(obj.GetObjectKind().GroupVersionKind())
 	obj.SetUID("u-1")
 	k.SetDefaults(obj)
 	if !k.Info().Virtual {
 		k.Settle(sub, obj, old)
 	}
-	errs := k.Check(sub, obj, old)
+	gvk := k.Info().GVK
+	if len(as) > 0 {
+		gvk = as[0]
+	}
+	errs := resource.CheckAs(k, gvk, sub, obj, old)
 	if says := k.CheckName(obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), says[0]))
 	}
@@ -121,6 +129,11 @@ func decode(t *testing.T, set *resource.Set, tree map[string]any) resource.Objec
 		t.Fatal(err)
 	}
 	return hub
+}
+
+func mustKind(set *resource.Set, tree map[string]any) resource.Kind {
+	k, _ := set.Kind(gvkOf(tree))
+	return k
 }
 
 func gvkOf(tree map[string]any) schema.GroupVersionKind {

@@ -83,6 +83,9 @@ type Version[T Object] struct {
 	New  func() Object
 	From func(T) Object // hub → this version
 	To   func(Object) T // this version → hub
+
+	// Validate replaces the kind's own Validate for what is written in this version; nil: they agree.
+	Validate func(obj, old T) field.ErrorList
 }
 
 // Info implements Kind.

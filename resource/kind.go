@@ -147,6 +147,27 @@ func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
 	return check(obj.(T), typed[T](old))
 }
 
+// CheckAs is Check for an object that was sent in the given version, which may have rules of its own.
+func CheckAs(k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
+	if v, ok := k.(interface {
+		checkAs(gvk schema.GroupVersionKind, obj, old Object) (field.ErrorList, bool)
+	}); ok && sub == "" {
+		if errs, own := v.checkAs(gvk, obj, old); own {
+			return errs
+		}
+	}
+	return k.Check(sub, obj, old)
+}
+
+func (d *Def[T]) checkAs(gvk schema.GroupVersionKind, obj, old Object) (field.ErrorList, bool) {
+	for _, v := range d.Also {
+		if v.GVK == gvk && v.Validate != nil {
+			return v.Validate(obj.(T), typed[T](old)), true
+		}
+	}
+	return nil, false
+}
+
 // CheckName implements Kind.
 func (d *Def[T]) CheckName(name string, prefix bool) []string {
 	if d.Name != nil {

@@ -85,7 +85,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := checkNew(k, obj); len(errs) > 0 {
+	if errs := checkNew(r, obj); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range k.Warnings(obj, nil) {
@@ -109,8 +109,9 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 }
 
 // checkNew validates a new object. The old events tell of their metadata only when all else is well.
-func checkNew(k resource.Kind, obj resource.Object) field.ErrorList {
-	errs := k.Check("", obj, nil)
+func checkNew(r *Request, obj resource.Object) field.ErrorList {
+	k := r.Kind
+	errs := resource.CheckAs(k, r.GVK, "", obj, nil)
 	if len(errs) > 0 && is(k, "", "events") {
 		return errs
 	}

@@ -12,10 +12,11 @@ import (
 // V1 is the version events.k8s.io/v1 of the core group's kind.
 func V1() resource.Version[*v1.Event] {
 	return resource.Version[*v1.Event]{
-		GVK:  eventsv1.SchemeGroupVersion.WithKind("Event"),
-		New:  func() resource.Object { return &eventsv1.Event{} },
-		From: func(e *v1.Event) resource.Object { return fromCore(e) },
-		To:   func(o resource.Object) *v1.Event { return toCore(o.(*eventsv1.Event)) },
+		GVK:      eventsv1.SchemeGroupVersion.WithKind("Event"),
+		New:      func() resource.Object { return &eventsv1.Event{} },
+		From:     func(e *v1.Event) resource.Object { return fromCore(e) },
+		To:       func(o resource.Object) *v1.Event { return toCore(o.(*eventsv1.Event)) },
+		Validate: validate,
 	}
 }
 
