@@ -1,0 +1,128 @@
+// Package cli is what a person types: one file per command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// A command is one word after kloop.
+type command struct {
+	name, args, about string
+	run               func(ctx context.Context, std stdio, args []string) error
+}
+
+// commands in the order in which help lists them.
+func commands() []command {
+	return []command{
+		{"up", "[flags]", "run a whole cluster: server, loops, scheduler and a node", up},
+		{"server", "[flags]", "run the API server alone", serve},
+		{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd},
+		{"node", "--kubeconfig FILE", "run a node agent", nodeCmd},
+		{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig},
+		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
+		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
+		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
+		{"version", "", "print the version", printVersion},
+	}
+}
+
+// stdio is where a command reads and writes.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// errUsage says that the arguments were wrong and the user has been told.
+var errUsage = errors.New("wrong usage")
+
+// Main runs the command that args name and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	if len(args) < 2 {
+		usage(std.err)
+		return 2
+	}
+	switch args[1] {
+	case "help", "-h", "--help":
+		usage(std.out)
+		return 0
+	}
+	for _, c := range commands() {
+		if c.name == args[1] {
+			return code(std, c, c.run(ctx, std, args[2:]))
+		}
+	}
+	fmt.Fprintf(std.err, "kloop: there is no command %q; kloop help lists them\n", args[1])
+	return 2
+}
+
+func code(std stdio, c command, err error) int {
+	var exit exitError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	case errors.As(err, &exit):
+		return int(exit)
+	}
+	fmt.Fprintf(std.err, "kloop %s: %v\n", c.name, err)
+	return 1
+}
+
+// exitError is the exit code of a program that was run in kloop's place.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "kloop is Kubernetes in one small binary.\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  kloop %-11s %-19s %s\n", c.name, c.args, c.about)
+	}
+	fmt.Fprint(w, "\nkloop COMMAND -h tells the flags of a command.\n")
+}
+
+// flags makes a flag set that reports errors by itself.
+func flags(std stdio, name string) *flag.FlagSet {
+	fs := flag.NewFlagSet("kloop "+name, flag.ContinueOnError)
+	fs.SetOutput(std.err)
+	return fs
+}
+
+// parse reads the flags and refuses what is left over.
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage
+	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(fs.Output(), "%s: what is %q? There are only flags\n", fs.Name(), strings.Join(fs.Args(), " "))
+		return errUsage
+	}
+	return nil
+}
+
+// logger writes to std.err; level is debug, info, warn or error.
+func logger(std stdio, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q: use debug, info, warn or error", level)
+	}
+	log := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: l}))
+	slog.SetDefault(log)
+	return log, nil
+}

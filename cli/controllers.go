@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// controllersCmd runs the loops against a server elsewhere. Several replicas elect one that works.
+func controllersCmd(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "controllers")
+	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server")
+	grace := fs.Duration("node-monitor-grace", 50*time.Second, "silence after which a node is not ready")
+	lease := fs.Duration("lease", 15*time.Second, "how long a leader is believed without a sign of life")
+	level := fs.String("log", "info", "debug, info, warn or error")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	log, err := logger(std, *level)
+	if err != nil {
+		return err
+	}
+	if *config == "" {
+		return errors.New("say how to reach the server with --kubeconfig FILE")
+	}
+	rest, err := clientcmd.BuildConfigFromFlags("", *config)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, NodeGrace: *grace, Log: log, Election: client.Election{
+		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
+		Identity: fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano())}})
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+)
+
+// kubeconfig prints a kubeconfig with a client certificate of the data directory's authority.
+func kubeconfig(_ context.Context, std stdio, args []string) error {
+	fs := flags(std, "kubeconfig")
+	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
+	server := fs.String("server", "https://127.0.0.1:6443", "address of the API")
+	user := fs.String("user", "", "name of the user")
+	node := fs.String("node", "", "name of a node: the certificate is also good for its agent's own API")
+	address := fs.String("address", "", "address of the node")
+	life := fs.Duration("life", 365*24*time.Hour, "how long the certificate is good")
+	var groups words
+	fs.Var(&groups, "group", "a group of the user, one flag each")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	leaf := pki.Leaf{User: *user, Groups: groups, Client: true, Life: *life}
+	switch {
+	case (*user == "") == (*node == ""):
+		return errors.New("say either --user or --node")
+	case *node != "":
+		leaf.User, leaf.Groups, leaf.Server = "system:node:"+*node, append(groups, auth.GroupNodes), true
+		leaf.Hosts = []string{*node, "127.0.0.1"}
+		if *address != "" {
+			leaf.Hosts = append(leaf.Hosts, *address)
+		}
+	}
+	keys, err := pki.Open(pki.Config{Dir: filepath.Join(*dir, "pki")})
+	if err != nil {
+		return err
+	}
+	cert, key, err := keys.CA.Issue(leaf, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s", pki.Kubeconfig(*server, keys.CA.PEM, cert, key))
+	return err
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// kubectl runs the kubectl beside kloop, or the one on the path. Without a KUBECONFIG it uses the one that
+// `kloop up` wrote to the default data directory.
+func kubectl(ctx context.Context, std stdio, args []string) error {
+	path, err := findKubectl()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Env = os.Environ()
+	const written = "/var/lib/kloop/admin.kubeconfig"
+	if _, err := os.Stat(written); err == nil && os.Getenv("KUBECONFIG") == "" {
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+written)
+	}
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitError(exit.ExitCode())
+	}
+	return err
+}
+
+func findKubectl() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), "kubectl")
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return "", fmt.Errorf("there is no kubectl beside kloop and none on the path; make build puts one there: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/node/runtime"
+)
+
+// nodeCmd makes this machine, or this network namespace, a node of a cluster elsewhere.
+func nodeCmd(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "node")
+	var n cluster.RemoteNode
+	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server, as system:node:NAME")
+	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
+	pods := fs.String("pod-cidr", "10.88.0.0/16", "addresses of pods")
+	address := fs.String("address", "", "address of the node (default: the first of the machine)")
+	level := fs.String("log", "info", "debug, info, warn or error")
+	fs.StringVar(&n.Name, "name", "", "name of the node (default: the host name)")
+	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
+	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
+	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
+	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	var err error
+	if n.Log, err = logger(std, *level); err != nil {
+		return err
+	}
+	if *config == "" {
+		return errors.New("say how to reach the server with --kubeconfig FILE")
+	}
+	if n.Rest, err = clientcmd.BuildConfigFromFlags("", *config); err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if n.Name == "" {
+		if n.Name, err = os.Hostname(); err != nil {
+			return err
+		}
+		n.Name = strings.ToLower(n.Name)
+	}
+	if n.Runtime.PodCIDR, err = netip.ParsePrefix(*pods); err != nil {
+		return fmt.Errorf("read --pod-cidr: %w", err)
+	}
+	if *address != "" {
+		if n.Address, err = netip.ParseAddr(*address); err != nil {
+			return fmt.Errorf("read --address: %w", err)
+		}
+	}
+	n.Dir, n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "node"), filepath.Join(*dir, "runtime"), n.Log
+	if err := runtime.Available(n.Runtime); err != nil {
+		return err
+	}
+	return cluster.RunNode(ctx, n, func() { fmt.Fprintf(std.out, "node %s is ready\n", n.Name) })
+}

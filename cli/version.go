@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	httpapi "github.com/kloop-dev/kloop/server/http"
+)
+
+func printVersion(_ context.Context, std stdio, args []string) error {
+	if err := parse(flags(std, "version"), args); err != nil {
+		return err
+	}
+	v := httpapi.DefaultVersion()
+	_, err := fmt.Fprintf(std.out, "kloop %s (commit %s, built %s, %s)\n", v.GitVersion, v.GitCommit, v.BuildDate, v.GoVersion)
+	return err
+}

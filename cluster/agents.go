@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+	httpapi "github.com/kloop-dev/kloop/server/http"
+)
+
+// agentUser is who the server is to node agents.
+const agentUser = "kube-apiserver-kubelet-client"
+
+// agents finds node agents by what their Nodes say.
+type agents struct{ d *frontDoor }
+
+// Endpoint implements httpapi.Nodes.
+func (a agents) Endpoint(_ context.Context, node string) (httpapi.Endpoint, error) {
+	n := resource.Get(a.d.read(), kinds.Nodes, "", node)
+	if n == nil {
+		return httpapi.Endpoint{}, fmt.Errorf("node %q not found", node)
+	}
+	host := ""
+	for _, addr := range n.Status.Addresses {
+		if addr.Type == corev1.NodeInternalIP {
+			host = addr.Address
+			break
+		}
+	}
+	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	if host == "" || port == 0 {
+		return httpapi.Endpoint{}, fmt.Errorf("node %q has no agent to ask: it tells no address", node)
+	}
+	return a.d.dialer.endpoint(node, net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+// agentDialer connects to agents as the server.
+type agentDialer struct {
+	transport *http.Transport
+}
+
+func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
+	cert, key, err := keys.CA.Issue(pki.Leaf{User: agentUser, Groups: []string{auth.GroupMasters}, Client: true}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	// The names of agents are those of their Nodes, whatever address they are reached at; the node's own name is
+	// what its certificate must have (see endpoint).
+	return &agentDialer{&http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: pool(keys.CA.Cert)}}}, nil
+}
+
+// endpoint is one agent. The transport is made for one call and keeps no connection.
+func (d *agentDialer) endpoint(node, addr string) (httpapi.Endpoint, error) {
+	t := d.transport.Clone()
+	t.TLSClientConfig.ServerName = node
+	t.DisableKeepAlives = true
+	return httpapi.Endpoint{URL: "https://" + addr, Transport: t}, nil
+}

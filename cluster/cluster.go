@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/loop"
+)
+
+// A Cluster is a running process's worth of Kubernetes.
+type Cluster struct {
+	cfg  Config
+	keys *pki.PKI
+	door *frontDoor
+
+	Loops *loop.Watchers // why keys are not at rest
+
+	address string // host:port that clients reach
+	stop    context.CancelFunc
+	done    chan struct{}
+	err     error
+}
+
+// Start runs a cluster and returns when its API answers and its loops run. It stops when ctx ends, when Stop is
+// called, or when a part can't go on; Wait tells.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{cfg: cfg, Loops: &loop.Watchers{}, done: make(chan struct{})}
+	ctx, c.stop = context.WithCancel(ctx)
+	started := make(chan struct{})
+	parts, err := c.parts(ctx)
+	if err != nil {
+		c.stop()
+		return nil, err
+	}
+	go func() {
+		defer close(c.done)
+		c.err = runParts(ctx, cfg.Log, sync.OnceFunc(func() { close(started) }), parts...)
+	}()
+	select {
+	case <-started:
+		return c, nil
+	case <-c.done:
+		c.stop()
+		if c.err == nil {
+			c.err = context.Cause(ctx)
+		}
+		return nil, c.err
+	}
+}
+
+// Stop ends the cluster and waits until it has ended.
+func (c *Cluster) Stop() error {
+	c.stop()
+	return c.Wait()
+}
+
+// Wait waits until the cluster has ended and says why, unless it was asked to.
+func (c *Cluster) Wait() error {
+	<-c.done
+	return c.err
+}
+
+// parts lists what runs, in the order in which it starts.
+func (c *Cluster) parts(ctx context.Context) ([]part, error) {
+	listener, err := net.Listen("tcp", c.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the API: %w", err)
+	}
+	c.address = reachable(listener.Addr().(*net.TCPAddr))
+	if c.keys, err = c.openKeys(); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	st, err := c.openStore(ctx)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	if c.door, err = newFrontDoor(c, st); err != nil {
+		return nil, errors.Join(err, listener.Close(), st.Close())
+	}
+	list := []part{
+		{"store", c.door.keepStore},
+		{"view", c.door.follow},
+		{"bootstrap", c.door.bootstrap},
+		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
+		{"kubeconfig", c.writeKubeconfig},
+	}
+	if !c.cfg.NoLoops {
+		list = append(list, part{"events", c.door.record})
+		list = append(list, c.loops()...)
+	}
+	nodes, err := c.nodes()
+	if err != nil {
+		return nil, errors.Join(err, listener.Close(), st.Close())
+	}
+	return append(list, nodes...), nil
+}
+
+// openKeys loads or makes the certificates.
+func (c *Cluster) openKeys() (*pki.PKI, error) {
+	dir := ""
+	if c.cfg.DataDir != "" {
+		dir = filepath.Join(c.cfg.DataDir, "pki")
+	}
+	host, _, err := net.SplitHostPort(c.address)
+	if err != nil {
+		return nil, err
+	}
+	hosts := append([]string{host}, c.cfg.Hosts...)
+	if own, err := hostAddress(); err == nil {
+		hosts = append(hosts, own.String())
+	}
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	return pki.Open(pki.Config{Dir: dir, Hosts: hosts})
+}
+
+// reachable is the address that clients on this machine use.
+func reachable(a *net.TCPAddr) string {
+	if a.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", fmt.Sprint(a.Port))
+	}
+	return a.String()
+}
+
+// advertised is where pods reach the API: where it listens, or the machine's own address when that is everywhere or
+// the loopback, which no pod can reach. A machine without another address has none.
+func (c *Cluster) advertised() []netip.AddrPort {
+	at, err := netip.ParseAddrPort(c.address)
+	if err != nil {
+		return nil
+	}
+	if at.Addr().IsLoopback() {
+		host, err := hostAddress()
+		if err != nil || host.IsLoopback() {
+			return nil
+		}
+		at = netip.AddrPortFrom(host, at.Port())
+	}
+	return []netip.AddrPort{at}
+}
+
+// URL is where the API answers.
+func (c *Cluster) URL() string { return "https://" + c.address }
+
+// adminLife is how long the administrator's certificate is good.
+const adminLife = 365 * 24 * time.Hour
+
+// Kubeconfig makes a kubeconfig with a fresh client certificate for the user.
+func (c *Cluster) Kubeconfig(user string, groups ...string) ([]byte, error) {
+	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: user, Groups: groups, Client: true, Life: adminLife}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return pki.Kubeconfig(c.URL(), c.keys.CA.PEM, cert, key), nil
+}
+
+// Rest returns the configuration of a client-go client that acts as the administrator.
+func (c *Cluster) Rest() (*rest.Config, error) {
+	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: "kubernetes-admin", Groups: []string{auth.GroupMasters}, Client: true}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}}, nil
+}
+
+// Client returns a client in this process that acts as the administrator.
+func (c *Cluster) Client() client.Client {
+	return c.door.local(&auth.User{Name: "kubernetes-admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, "kloop")
+}
+
+func (c *Cluster) writeKubeconfig(ctx context.Context, ready func()) error {
+	paths := []string{c.cfg.Kubeconfig}
+	if c.cfg.DataDir != "" {
+		paths = append(paths, filepath.Join(c.cfg.DataDir, "admin.kubeconfig"))
+	}
+	data, err := c.Kubeconfig("kubernetes-admin", auth.GroupMasters)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if err := writeFile(path, data); err != nil {
+			return fmt.Errorf("write the kubeconfig: %w", err)
+		}
+	}
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+// writeFile replaces the file in one step: a reader sees the old or the new one.
+func writeFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// KubeconfigPath is where the administrator's kubeconfig was written; "" when nowhere.
+func (c *Cluster) KubeconfigPath() string {
+	switch {
+	case c.cfg.Kubeconfig != "":
+		return c.cfg.Kubeconfig
+	case c.cfg.DataDir != "":
+		return filepath.Join(c.cfg.DataDir, "admin.kubeconfig")
+	}
+	return ""
+}

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/auth/bootstrap"
+	"github.com/kloop-dev/kloop/auth/node"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/auth/rbac"
+	"github.com/kloop-dev/kloop/auth/review"
+	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/memory"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// frontDoor is the API server and what it stands on.
+type frontDoor struct {
+	c       *Cluster
+	log     *slog.Logger
+	set     *resource.Set
+	store   store.Store
+	view    *view.View
+	fields  *apply.Tracker
+	signer  *token.Signer
+	server  *server.Server
+	handler *httpapi.Handler
+	events  *client.Recorder
+	dialer  *agentDialer // to node agents
+}
+
+// openStore opens the store that the configuration asks for.
+func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
+	switch {
+	case c.cfg.Store == StoreMemory:
+		return memory.New(), nil
+	case len(c.cfg.EtcdServers) > 0:
+		t := c.cfg.EtcdTLS
+		return etcd.Dial(ctx, etcd.Remote{Endpoints: c.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, Log: c.cfg.Log})
+	}
+	return etcd.Open(ctx, etcd.Config{Dir: filepath.Join(c.cfg.DataDir, "etcd"), Log: c.cfg.Log})
+}
+
+func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
+	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker()}
+	d.view = view.New(d.set)
+	var err error
+	if d.signer, err = token.New(token.Config{Key: c.keys.ServiceAccount}); err != nil {
+		return nil, err
+	}
+	if d.dialer, err = newAgentDialer(c.keys); err != nil {
+		return nil, err
+	}
+	roles := rbac.New(d.read)
+	authz := auth.Chain{rbac.Masters{}, node.New(d.read), roles}
+	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
+	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
+		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}),
+		Sole:      len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles,
+		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
+	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
+	d.handler = httpapi.New(httpapi.Config{
+		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address,
+		OpenAPI: openapi.New(d.set), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d},
+		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
+	})
+	return d, nil
+}
+
+// charge stores what a quota has used: the quota plugin's compare-and-swap.
+func (d *frontDoor) charge(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
+	own := d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
+	return client.UpdateStatus(ctx, own, kinds.ResourceQuotas, q)
+}
+
+func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
+
+// authn is who is believed: certificates of our CA, the front proxy's word, tokens.
+func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
+	keys := d.c.keys
+	return &authn.Front{Known: authn.Union{
+		&authn.Proxy{Roots: pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
+		&authn.Certs{Roots: pool(keys.CA.Cert)},
+		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},
+	}}
+}
+
+func pool(certs ...*x509.Certificate) *x509.CertPool {
+	p := x509.NewCertPool()
+	for _, c := range certs {
+		p.AddCert(c)
+	}
+	return p
+}
+
+// local returns a client in this process.
+func (d *frontDoor) local(u *auth.User, manager string) *client.Local {
+	return &client.Local{Ops: d.server, View: d.view, Set: d.set, User: u, Manager: manager}
+}
+
+// loopUser is the service account that a loop acts as; upstream's controllers have the same.
+func loopUser(name string) *auth.User {
+	return &auth.User{Name: "system:serviceaccount:kube-system:" + name,
+		Groups: []string{auth.GroupServiceAccount, auth.GroupServiceAccount + ":kube-system", auth.GroupAuthenticated}}
+}
+
+// keepStore closes the store when everything above it has stopped.
+func (d *frontDoor) keepStore(ctx context.Context, ready func()) error {
+	ready()
+	<-ctx.Done()
+	return d.store.Close()
+}
+
+func (d *frontDoor) follow(ctx context.Context, ready func()) error {
+	go d.fields.Warm()
+	return d.view.Follow(ctx, d.store, ready)
+}
+
+// bootstrap writes what every cluster has from the start.
+func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
+	keys := d.c.keys
+	objects := bootstrap.Objects(bootstrap.Config{ClientCA: string(keys.CA.PEM), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
+	if err := d.server.Bootstrap(ctx, objects); err != nil {
+		return fmt.Errorf("write the bootstrap objects: %w", err)
+	}
+	if err := d.server.Publish(ctx, d.c.advertised()); err != nil {
+		return fmt.Errorf("publish the service kubernetes: %w", err)
+	}
+	if err := d.server.Repair(ctx); err != nil {
+		d.log.Warn("check what is allocated to services", "err", err)
+	}
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+func (d *frontDoor) serve(ctx context.Context, l net.Listener, ready func()) error {
+	ready() // the socket takes connections already
+	return d.handler.Serve(ctx, l, &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: d.c.keys.GetCertificate, ClientAuth: tls.RequestClientCert})
+}
+
+func (d *frontDoor) record(ctx context.Context, ready func()) error {
+	ready()
+	d.events.Run(ctx)
+	return nil
+}
+
+// issuer serves the public side of service account tokens.
+type issuer struct {
+	signer *token.Signer
+	server string
+}
+
+// Configuration implements httpapi.Issuer.
+func (i issuer) Configuration() ([]byte, error) { return i.signer.Discovery(i.server) }
+
+// Keys implements httpapi.Issuer.
+func (i issuer) Keys() ([]byte, error) { return i.signer.JWKS() }

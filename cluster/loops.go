@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/scheduler"
+)
+
+// loopTable is every loop of a cluster: the controllers and the scheduler.
+func loopTable(set *resource.Set, rootCA []byte, grace time.Duration) []controllers.Entry {
+	return append(controllers.All(controllers.Config{Kinds: set, RootCA: rootCA, NodeGrace: grace}),
+		controllers.Entry{Loop: scheduler.New(scheduler.Config{}), Account: "kube-scheduler", Component: "default-scheduler"})
+}
+
+// loops are the parts that close gaps.
+func (c *Cluster) loops() (list []part) {
+	for _, e := range loopTable(c.door.set, c.keys.CA.PEM, c.cfg.NodeMonitorGrace) {
+		list = append(list, c.loopPart(e))
+	}
+	return list
+}
+
+// loopPart runs a loop as the account that upstream gives it.
+func (c *Cluster) loopPart(e controllers.Entry) part {
+	manager := "kube-controller-manager"
+	if e.Account == manager || e.Account == "kube-scheduler" {
+		manager = e.Account
+	}
+	return part{e.LoopName(), func(ctx context.Context, ready func()) error {
+		ready()
+		return e.Run(ctx, loop.Env{Client: c.door.local(loopUser(e.Account), manager), Log: c.cfg.Log,
+			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops})
+	}}
+}

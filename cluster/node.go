@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node"
+	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/node/serve"
+	"github.com/kloop-dev/kloop/proxy"
+)
+
+// NodeConfig says what a node is: in the cluster's own process or in one of its own.
+type NodeConfig struct {
+	Name        string
+	Address     netip.Addr
+	Port        int // of the agent's API; 0: 10250
+	Dir         string
+	StaticDir   string
+	Runtime     runtime.Config
+	Cert, Key   []byte // serving certificate, PEM
+	CA          []byte // PEM
+	Client      client.Client
+	ProxyClient client.Client
+	Events      *client.Recorder
+	Loops       *loop.Watchers
+	Proxy       bool // program the services of the cluster into this network namespace
+	Log         *slog.Logger
+}
+
+func (n NodeConfig) log() *slog.Logger {
+	if n.Log == nil {
+		return slog.Default()
+	}
+	return n.Log
+}
+
+// nodeParts are the parts of a node, in the order in which they start.
+func nodeParts(n NodeConfig) ([]part, error) {
+	n.Log = n.log()
+	if n.Port == 0 {
+		n.Port = 10250
+	}
+	pair, err := tls.X509KeyPair(n.Cert, n.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the node's certificate: %w", err)
+	}
+	certs, err := pki.ParseCerts(n.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's CA: %w", err)
+	}
+	if err := os.MkdirAll(n.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the node's directory: %w", err)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", strconv.Itoa(n.Port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen for the agent's API: %w", err)
+	}
+	socket := n.Runtime.Socket
+	var list []part
+	if socket == "" {
+		own := runtime.New(n.Runtime)
+		socket = own.Socket()
+		list = append(list, part{"containerd", own.Run})
+	}
+	list = append(list, part{"node", func(ctx context.Context, ready func()) error {
+		rt, err := runtime.Connect(ctx, socket)
+		if err != nil {
+			return err
+		}
+		defer rt.Close()
+		agent := node.New(node.Config{Name: n.Name, Client: n.Client, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
+			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: &pair})
+		served := make(chan error, 1)
+		sctx, stop := context.WithCancel(ctx)
+		go func() { served <- agent.Serve(sctx, l, serve.Config{ClientCA: pool(certs...), Log: n.Log}) }()
+		ready()
+		err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops})
+		stop()
+		return errors.Join(err, <-served)
+	}})
+	if n.Proxy {
+		list = append(list, part{"proxy", func(ctx context.Context, ready func()) error {
+			return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Log: n.Log}, ready)
+		}})
+	}
+	return list, nil
+}
+
+// hostAddress is the address by which this machine reaches others; of the loopback when it reaches none.
+func hostAddress() (netip.Addr, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("read the machine's addresses: %w", err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+			return p.Addr(), nil
+		}
+	}
+	return netip.MustParseAddr("127.0.0.1"), nil
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/sim"
+)
+
+// nodes are the parts that run pods: the simulation, and this machine if it is a node.
+func (c *Cluster) nodes() (list []part, err error) {
+	if !c.cfg.NoLoops {
+		for _, l := range sim.Loops() {
+			list = append(list, c.simPart(l))
+		}
+	}
+	if c.cfg.SimNodes > 0 {
+		list = append(list, part{"simulated nodes", func(ctx context.Context, ready func()) error {
+			if err := sim.Nodes(ctx, c.door.local(nodesUser, "kloop-sim"), c.cfg.SimNodes); err != nil {
+				return fmt.Errorf("make the simulated nodes: %w", err)
+			}
+			ready()
+			<-ctx.Done()
+			return nil
+		}})
+	}
+	if c.cfg.Node == NodeNone {
+		return list, nil
+	}
+	rt := runtime.Config{Dir: filepath.Join(c.cfg.DataDir, "runtime"), Log: c.cfg.Log}
+	if err := runtime.Available(rt); err != nil {
+		if c.cfg.Node == NodeReal || c.cfg.DataDir == "" {
+			return nil, fmt.Errorf("run a node here: %w", err)
+		}
+		c.cfg.Log.Warn("this machine is not a node of the cluster", "err", err)
+		return list, nil
+	}
+	n, err := c.ownNode(rt)
+	if err != nil {
+		return nil, err
+	}
+	return append(list, n...), nil
+}
+
+// nodesUser is who the simulation acts as.
+var nodesUser = &auth.User{Name: "system:kloop:simulation", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
+
+func (c *Cluster) simPart(l loop.Loop) part {
+	return part{l.LoopName(), func(ctx context.Context, ready func()) error {
+		ready()
+		return l.Run(ctx, loop.Env{Client: c.door.local(nodesUser, "kloop-sim"), Log: c.cfg.Log, Watch: c.Loops})
+	}}
+}
+
+// ownNode makes this machine a node: a runtime, an agent and a proxy, in this process and without HTTP.
+func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
+	name := c.cfg.NodeName
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		name = strings.ToLower(host)
+	}
+	addr, err := hostAddress()
+	if err != nil {
+		return nil, err
+	}
+	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: "system:node:" + name, Groups: []string{auth.GroupNodes},
+		Hosts: []string{name, addr.String(), "127.0.0.1"}, Server: true, Client: true}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
+	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.DataDir, "node"), Runtime: rt, Cert: cert, Key: key,
+		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true,
+		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy")})
+}

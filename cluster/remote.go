@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+)
+
+// Loops says how to run the loops away from the server.
+type Loops struct {
+	Rest      *rest.Config
+	NodeGrace time.Duration
+	Log       *slog.Logger
+	Election  client.Election // without Client
+}
+
+// RunLoops runs the same loops that a whole cluster runs in one process, over HTTP, while this replica leads. It
+// returns when ctx ends, or when leadership was lost: the process should then start anew, cold.
+func RunLoops(ctx context.Context, l Loops) error {
+	set := kinds.NewSet()
+	ca, err := authority(l.Rest)
+	if err != nil {
+		return err
+	}
+	elector, err := client.NewRemote(l.Rest, set, "kloop-controllers/leader-election")
+	if err != nil {
+		return err
+	}
+	l.Election.Client = elector
+	var failed error
+	l.Election.Run(ctx, func(ctx context.Context) {
+		failed = l.lead(ctx, ca)
+	})
+	if failed == nil && ctx.Err() == nil {
+		failed = errors.New("leadership was lost")
+	}
+	return failed
+}
+
+func (l Loops) lead(ctx context.Context, ca []byte) error {
+	set := kinds.NewSet()
+	var sources []client.Source
+	for _, k := range set.All() {
+		if slices.Contains(k.Info().Verbs, "watch") {
+			sources = append(sources, client.Source{Kind: k})
+		}
+	}
+	remote, err := client.NewRemote(l.Rest, set, "kube-controller-manager/kloop", sources...)
+	if err != nil {
+		return err
+	}
+	events := client.NewRecorder(remote, "kloop", nil)
+	watchers := &loop.Watchers{}
+	list := []part{
+		{"copies", remote.Run},
+		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
+	}
+	for _, e := range loopTable(set, ca, l.NodeGrace) {
+		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
+			ready()
+			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers})
+		}})
+	}
+	return runParts(ctx, l.Log, func() { l.Log.Info("the loops run") }, list...)
+}
+
+// authority is the CA certificate that the kubeconfig trusts; the loops publish it to every namespace.
+func authority(cfg *rest.Config) ([]byte, error) {
+	switch {
+	case len(cfg.CAData) > 0:
+		return cfg.CAData, nil
+	case cfg.CAFile != "":
+		data, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the CA of the kubeconfig: %w", err)
+		}
+		return data, nil
+	}
+	return nil, errors.New("the kubeconfig names no certificate authority; the loops must publish one")
+}
+
+// RemoteNode is a node in a process of its own. Rest acts as system:node:NAME; its client certificate also serves
+// the agent's API.
+type RemoteNode struct {
+	NodeConfig
+	Rest *rest.Config
+}
+
+// RunNode runs a node until ctx ends; ready is called when its agent runs.
+func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
+	set := kinds.NewSet()
+	var err error
+	if n.CA, err = authority(n.Rest); err != nil {
+		return err
+	}
+	if !n.Address.IsValid() {
+		if n.Address, err = hostAddress(); err != nil {
+			return err
+		}
+	}
+	if n.Cert, n.Key, err = keyPair(n.Rest); err != nil {
+		return err
+	}
+	remote, err := client.NewRemote(n.Rest, set, "kubelet/kloop", nodeSources(n.Name, n.Proxy)...)
+	if err != nil {
+		return err
+	}
+	n.Client, n.ProxyClient = remote, remote
+	n.Events = client.NewRecorder(remote, "kubelet", nil).For("kubelet", n.Name)
+	parts, err := nodeParts(n.NodeConfig)
+	if err != nil {
+		return err
+	}
+	list := []part{{"copies", remote.Run},
+		{"events", func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }}}
+	return runParts(ctx, n.log(), ready, append(list, parts...)...)
+}
+
+// nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it reads one by one.
+func nodeSources(name string, proxy bool) []client.Source {
+	list := []client.Source{
+		{Kind: kinds.Pods, Fields: "spec.nodeName=" + name},
+		{Kind: kinds.Nodes, Fields: "metadata.name=" + name},
+		{Kind: kinds.Services},
+	}
+	if proxy {
+		list = append(list, client.Source{Kind: kinds.EndpointSlices})
+	}
+	return list
+}
+
+// keyPair is the client certificate of the kubeconfig, PEM.
+func keyPair(cfg *rest.Config) (cert, key []byte, err error) {
+	if cert, err = orFile(cfg.CertData, cfg.CertFile); err != nil {
+		return nil, nil, err
+	}
+	key, err = orFile(cfg.KeyData, cfg.KeyFile)
+	return cert, key, err
+}
+
+func orFile(data []byte, path string) ([]byte, error) {
+	if len(data) > 0 {
+		return data, nil
+	}
+	if path == "" {
+		return nil, errors.New("the kubeconfig has no client certificate; a node needs one (kloop kubeconfig --node NAME makes it)")
+	}
+	return os.ReadFile(path)
+}

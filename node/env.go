@@ -1,0 +1,330 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// environment resolves the container's variables, in order: services, then envFrom, then env, later ones winning
+// and able to use earlier ones as $(NAME).
+func (a *Agent) environment(ctx context.Context, read resource.Reader, pod *corev1.Pod, c *corev1.Container, box *sandbox) ([]corev1.EnvVar, error) {
+	e := &environment{vars: map[string]string{}}
+	for k, v := range a.serviceEnv(read, pod) {
+		e.vars[k] = v
+	}
+	e.order = slices.Sorted(maps.Keys(e.vars))
+	for _, from := range c.EnvFrom {
+		data, err := a.envFrom(ctx, pod, from)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range slices.Sorted(maps.Keys(data)) {
+			if name := from.Prefix + k; len(validation.IsRelaxedEnvVarName(name)) == 0 {
+				e.set(name, data[k])
+			}
+		}
+	}
+	for _, v := range c.Env {
+		value := expand(v.Value, e.list())
+		if v.ValueFrom != nil {
+			var found bool
+			var err error
+			if value, found, err = a.valueFrom(ctx, pod, c, v.ValueFrom, box); err != nil {
+				return nil, err
+			} else if !found {
+				continue
+			}
+		}
+		e.set(v.Name, value)
+	}
+	return e.list(), nil
+}
+
+type environment struct {
+	vars  map[string]string
+	order []string
+}
+
+func (e *environment) set(name, value string) {
+	if _, have := e.vars[name]; !have {
+		e.order = append(e.order, name)
+	}
+	e.vars[name] = value
+}
+
+func (e *environment) list() (out []corev1.EnvVar) {
+	for _, n := range e.order {
+		out = append(out, corev1.EnvVar{Name: n, Value: e.vars[n]})
+	}
+	return out
+}
+
+func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string]string, error) {
+	switch {
+	case from.ConfigMapRef != nil:
+		cm, err := a.configMap(ctx, pod.Namespace, from.ConfigMapRef.Name)
+		if apierrors.IsNotFound(err) && is(from.ConfigMapRef.Optional) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return cm.Data, nil
+	case from.SecretRef != nil:
+		s, err := a.secret(ctx, pod.Namespace, from.SecretRef.Name)
+		if apierrors.IsNotFound(err) && is(from.SecretRef.Optional) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		data := map[string]string{}
+		for k, v := range s.Data {
+			data[k] = string(v)
+		}
+		return data, nil
+	}
+	return nil, nil
+}
+
+// valueFrom resolves a reference; found is false for optional ones that are not there.
+func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, box *sandbox) (value string, found bool, err error) {
+	switch {
+	case from.FieldRef != nil:
+		value, err = a.fieldValue(pod, from.FieldRef.FieldPath, box)
+		return value, true, err
+	case from.ResourceFieldRef != nil:
+		value, err = a.resourceValue(pod, c, from.ResourceFieldRef)
+		return value, true, err
+	case from.ConfigMapKeyRef != nil:
+		ref := from.ConfigMapKeyRef
+		cm, err := a.configMap(ctx, pod.Namespace, ref.Name)
+		if apierrors.IsNotFound(err) && is(ref.Optional) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if v, ok := cm.Data[ref.Key]; ok {
+			return v, true, nil
+		}
+		if is(ref.Optional) {
+			return "", false, nil
+		}
+		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, pod.Namespace, ref.Name)
+	case from.SecretKeyRef != nil:
+		ref := from.SecretKeyRef
+		s, err := a.secret(ctx, pod.Namespace, ref.Name)
+		if apierrors.IsNotFound(err) && is(ref.Optional) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if v, ok := s.Data[ref.Key]; ok {
+			return string(v), true, nil
+		}
+		if is(ref.Optional) {
+			return "", false, nil
+		}
+		return "", false, fmt.Errorf("couldn't find key %s in Secret %s/%s", ref.Key, pod.Namespace, ref.Name)
+	}
+	return "", false, fmt.Errorf("this source of a variable is not supported")
+}
+
+func (a *Agent) configMap(ctx context.Context, ns, name string) (*corev1.ConfigMap, error) {
+	if cm := resource.Get(a.cfg.Client.Read(), kinds.ConfigMaps, ns, name); cm != nil {
+		return cm, nil
+	}
+	obj, err := a.cfg.Client.Get(ctx, kinds.ConfigMaps, ns, name)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*corev1.ConfigMap), nil
+}
+
+func (a *Agent) secret(ctx context.Context, ns, name string) (*corev1.Secret, error) {
+	if s := resource.Get(a.cfg.Client.Read(), kinds.Secrets, ns, name); s != nil {
+		return s, nil
+	}
+	obj, err := a.cfg.Client.Get(ctx, kinds.Secrets, ns, name)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*corev1.Secret), nil
+}
+
+// fieldValue is the downward API for variables.
+func (a *Agent) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, error) {
+	for _, m := range []struct {
+		prefix string
+		values map[string]string
+	}{{"metadata.labels['", pod.Labels}, {"metadata.annotations['", pod.Annotations}} {
+		if key, ok := strings.CutPrefix(path, m.prefix); ok {
+			return m.values[strings.TrimSuffix(key, "']")], nil
+		}
+	}
+	ips := []string{}
+	switch {
+	case pod.Spec.HostNetwork:
+		ips = []string{a.cfg.Address.String()}
+	case box != nil:
+		ips = box.ips
+	}
+	switch path {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName":
+		return pod.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.hostIP", "status.hostIPs":
+		return a.cfg.Address.String(), nil
+	case "status.podIP":
+		return strings.Join(ips[:min(1, len(ips))], ""), nil
+	case "status.podIPs":
+		return strings.Join(ips, ","), nil
+	}
+	return "", fmt.Errorf("field %q is not supported in variables", path)
+}
+
+// resourceValue is a request or limit, in units of the divisor and rounded up. A limit that is not set is what the
+// node has.
+func (a *Agent) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
+	if ref.ContainerName != "" && ref.ContainerName != c.Name {
+		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+			if i := slices.IndexFunc(list, func(o corev1.Container) bool { return o.Name == ref.ContainerName }); i >= 0 {
+				c = &list[i]
+			}
+		}
+	}
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	res := corev1.ResourceName(name)
+	list := c.Resources.Requests
+	if kind == "limits" {
+		list = c.Resources.Limits
+	}
+	q, set := list[res]
+	if !set && kind == "limits" {
+		q = a.allocatable()[res]
+	}
+	divisor := ref.Divisor
+	if divisor.IsZero() {
+		divisor = apiresource.MustParse("1")
+	}
+	if res == corev1.ResourceCPU {
+		return strconv.FormatInt(ceil(q.MilliValue(), divisor.MilliValue()), 10), nil
+	}
+	return strconv.FormatInt(ceil(q.Value(), divisor.Value()), 10), nil
+}
+
+func ceil(n, by int64) int64 {
+	if by <= 0 {
+		return n
+	}
+	return (n + by - 1) / by
+}
+
+// serviceEnv are the variables that tell a pod of the services of its namespace, and of the API server.
+func (a *Agent) serviceEnv(read resource.Reader, pod *corev1.Pod) map[string]string {
+	env := map[string]string{}
+	add := func(s *corev1.Service) {
+		if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
+			return
+		}
+		serviceVars(env, s)
+	}
+	if s := resource.Get(read, kinds.Services, "default", "kubernetes"); s != nil {
+		add(s)
+	}
+	if pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks {
+		for _, s := range resource.List(read, kinds.Services, pod.Namespace) {
+			add(s)
+		}
+	}
+	return env
+}
+
+func serviceVars(env map[string]string, s *corev1.Service) {
+	name := strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+	ip := s.Spec.ClusterIP
+	env[name+"_SERVICE_HOST"] = ip
+	env[name+"_SERVICE_PORT"] = strconv.Itoa(int(s.Spec.Ports[0].Port))
+	for i, p := range s.Spec.Ports {
+		port, proto := strconv.Itoa(int(p.Port)), strings.ToUpper(string(p.Protocol))
+		if p.Name != "" {
+			env[name+"_SERVICE_PORT_"+strings.ToUpper(strings.ReplaceAll(p.Name, "-", "_"))] = port
+		}
+		url := strings.ToLower(proto) + "://" + joinHostPort(ip, port)
+		if i == 0 {
+			env[name+"_PORT"] = url
+		}
+		prefix := name + "_PORT_" + port + "_" + proto
+		env[prefix], env[prefix+"_PROTO"], env[prefix+"_PORT"], env[prefix+"_ADDR"] = url, strings.ToLower(proto), port, ip
+	}
+}
+
+func joinHostPort(ip, port string) string {
+	if strings.Contains(ip, ":") {
+		return "[" + ip + "]:" + port
+	}
+	return ip + ":" + port
+}
+
+// expand replaces $(NAME) by the variable's value; unknown names stay, $$ is a dollar.
+func expand(s string, env []corev1.EnvVar) string {
+	if !strings.Contains(s, "$") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '$' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		switch s[i+1] {
+		case '$':
+			b.WriteByte('$')
+			i++
+		case '(':
+			end := strings.IndexByte(s[i:], ')')
+			at := -1
+			if end > 0 {
+				name := s[i+2 : i+end]
+				at = slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+			}
+			if at < 0 {
+				b.WriteByte('$')
+				continue
+			}
+			b.WriteString(env[at].Value)
+			i += end
+		default:
+			b.WriteByte('$')
+		}
+	}
+	return b.String()
+}
+
+func expandAll(list []string, env []corev1.EnvVar) (out []string) {
+	for _, s := range list {
+		out = append(out, expand(s, env))
+	}
+	return out
+}

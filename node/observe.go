@@ -1,0 +1,191 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The labels and annotations that tie sandboxes and containers to pods. Their names are the kubelet's, so that
+// other tools understand what they see.
+const (
+	labelPod       = "io.kubernetes.pod.name"
+	labelNamespace = "io.kubernetes.pod.namespace"
+	labelUID       = "io.kubernetes.pod.uid"
+	labelContainer = "io.kubernetes.container.name"
+
+	noteRestarts = "io.kubernetes.container.restartCount"
+	noteHash     = "io.kubernetes.container.hash"
+	noteMessage  = "io.kubernetes.container.terminationMessagePath"
+	notePolicy   = "io.kubernetes.container.terminationMessagePolicy"
+	noteGrace    = "io.kubernetes.pod.terminationGracePeriod"
+)
+
+// A sight is what the runtime has of one pod's name: sandboxes and containers, the newest first.
+type sight struct {
+	sandboxes  []sandbox
+	containers []container
+}
+
+type sandbox struct {
+	id    string
+	uid   types.UID
+	ready bool
+	made  time.Time
+	ips   []string
+	try   uint32
+}
+
+type container struct {
+	id, name, sandbox string
+	uid               types.UID
+	state             cri.ContainerState
+	made, began, done time.Time
+	exit              int32
+	reason, message   string
+	image, imageRef   string
+	restarts          int32
+	hash              string
+	notes             map[string]string
+	log               string
+}
+
+func (c *container) running() bool { return c.state == cri.ContainerState_CONTAINER_RUNNING }
+func (c *container) ended() bool {
+	return c.state == cri.ContainerState_CONTAINER_EXITED || c.state == cri.ContainerState_CONTAINER_UNKNOWN
+}
+
+// observe asks the runtime for everything under a pod's name.
+func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
+	var s sight
+	rt := a.cfg.Runtime.Containers
+	match := map[string]string{labelNamespace: ns, labelPod: name}
+	boxes, err := rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: match}})
+	if err != nil {
+		return s, fmt.Errorf("list the sandboxes of pod %s/%s: %w", ns, name, err)
+	}
+	for _, b := range boxes.Items {
+		box, err := a.sandbox(ctx, b)
+		if err != nil {
+			return s, err
+		}
+		s.sandboxes = append(s.sandboxes, box)
+	}
+	list, err := rt.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: match}})
+	if err != nil {
+		return s, fmt.Errorf("list the containers of pod %s/%s: %w", ns, name, err)
+	}
+	for _, item := range list.Containers {
+		c, err := a.container(ctx, item)
+		if err != nil {
+			return s, err
+		}
+		s.containers = append(s.containers, c)
+	}
+	slices.SortFunc(s.sandboxes, func(a, b sandbox) int { return b.made.Compare(a.made) })
+	slices.SortFunc(s.containers, func(a, b container) int {
+		return cmp.Or(cmp.Compare(b.restarts, a.restarts), b.made.Compare(a.made))
+	})
+	return s, nil
+}
+
+func (a *Agent) sandbox(ctx context.Context, b *cri.PodSandbox) (sandbox, error) {
+	box := sandbox{id: b.Id, uid: types.UID(b.Labels[labelUID]), ready: b.State == cri.PodSandboxState_SANDBOX_READY,
+		made: time.Unix(0, b.CreatedAt), try: b.Metadata.GetAttempt()}
+	if !box.ready {
+		return box, nil
+	}
+	st, err := a.cfg.Runtime.Containers.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.Id})
+	if err != nil {
+		return box, fmt.Errorf("read the status of sandbox %s: %w", b.Id, err)
+	}
+	if n := st.Status.GetNetwork(); n.GetIp() != "" {
+		box.ips = append(box.ips, n.Ip)
+		for _, more := range n.AdditionalIps {
+			box.ips = append(box.ips, more.Ip)
+		}
+	}
+	return box, nil
+}
+
+func (a *Agent) container(ctx context.Context, item *cri.Container) (container, error) {
+	res, err := a.cfg.Runtime.Containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: item.Id})
+	if err != nil {
+		return container{}, fmt.Errorf("read the status of container %s: %w", item.Id, err)
+	}
+	st := res.Status
+	restarts, _ := strconv.ParseInt(st.Annotations[noteRestarts], 10, 32) // absent counts as none
+	c := container{id: item.Id, name: st.Labels[labelContainer], sandbox: item.PodSandboxId, uid: types.UID(st.Labels[labelUID]),
+		state: st.State, made: time.Unix(0, st.CreatedAt), exit: st.ExitCode, reason: st.Reason, message: st.Message,
+		image: st.GetImage().GetImage(), imageRef: st.ImageRef, restarts: int32(restarts), hash: st.Annotations[noteHash],
+		notes: st.Annotations, log: st.LogPath}
+	if st.StartedAt > 0 {
+		c.began = time.Unix(0, st.StartedAt)
+	}
+	if st.FinishedAt > 0 {
+		c.done = time.Unix(0, st.FinishedAt)
+	}
+	return c, nil
+}
+
+// box is the pod's sandbox that serves, or nil.
+func (s sight) box(uid types.UID) *sandbox {
+	for i := range s.sandboxes {
+		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready {
+			return &s.sandboxes[i]
+		}
+	}
+	return nil
+}
+
+// of returns the containers of one name, the newest first.
+func (s sight) of(name string) (list []*container) {
+	for i := range s.containers {
+		if s.containers[i].name == name {
+			list = append(list, &s.containers[i])
+		}
+	}
+	return list
+}
+
+// newest is the last container of the name, or nil.
+func (s sight) newest(name string) *container {
+	if list := s.of(name); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// strangers are the parts that belong to another pod of the same name.
+func (s sight) strangers(uid types.UID) (out sight) {
+	for _, b := range s.sandboxes {
+		if b.uid != uid {
+			out.sandboxes = append(out.sandboxes, b)
+		}
+	}
+	for _, c := range s.containers {
+		if c.uid != uid {
+			out.containers = append(out.containers, c)
+		}
+	}
+	return out
+}
+
+func (s sight) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) == 0 }
+
+// anyRunning says whether a process of the pod may still run.
+func (s sight) anyRunning() bool {
+	return slices.ContainsFunc(s.containers, func(c container) bool { return c.running() })
+}
+
+// sidecar tells init containers that run along with the pod (KEP-753).
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}

@@ -1,0 +1,76 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The pauses before an attempt is made again, as upstream's: ten seconds, doubled to five minutes; a container
+// that ran for ten minutes starts over.
+const (
+	firstPause = 10 * time.Second
+	lastPause  = 5 * time.Minute
+	forgive    = 10 * time.Minute
+)
+
+// pauses remembers how long attempts at something are put off. It is bounded by what exists: forget drops a pod's.
+type pauses struct {
+	mu sync.Mutex
+	of map[pauseKey]*pause
+}
+
+type pauseKey struct {
+	pod  types.UID
+	what string
+}
+
+type pause struct {
+	length time.Duration
+	since  time.Time // the failure that it follows
+}
+
+func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
+
+// failed notes a failure at the time; a failure that was noted before changes nothing. ran is how long the
+// attempt lasted.
+func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := pauseKey{uid, what}
+	cur := p.of[key]
+	switch {
+	case cur == nil || ran > forgive:
+		p.of[key] = &pause{firstPause, at}
+	case at.After(cur.since):
+		cur.length, cur.since = min(cur.length*2, lastPause), at
+	}
+}
+
+// left is how much of the pause remains; length is its whole.
+func (p *pauses) left(uid types.UID, what string, now time.Time) (left, length time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cur := p.of[pauseKey{uid, what}]
+	if cur == nil {
+		return 0, 0
+	}
+	return max(0, cur.since.Add(cur.length).Sub(now)), cur.length
+}
+
+func (p *pauses) clear(uid types.UID, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.of, pauseKey{uid, what})
+}
+
+func (p *pauses) forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.of {
+		if key.pod == uid {
+			delete(p.of, key)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package node
+
+import (
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A world is all that a plan depends on.
+type world struct {
+	pod    *corev1.Pod
+	seen   sight
+	now    time.Time
+	probed func(name string) probed                             // the last answers of a container's probes
+	wait   func(name string, c *container) (left time.Duration) // how much of the pause before a restart is left
+}
+
+// probed is what probes say of a running container.
+type probed struct {
+	started bool // the startup probe passed, or there is none
+	ready   bool // the readiness probe passes, or there is none
+	sick    bool // the startup or liveness probe failed for good
+	why     string
+}
+
+// A todo is one pass's difference between the spec and the runtime.
+type todo struct {
+	stop    bool   // the pod as a whole ends
+	why     string // reason of the pod's end, for its status: DeadlineExceeded…
+	message string
+	grace   *int64 // for stop: instead of the spec's
+
+	sandbox bool     // a new sandbox is needed; whatever runs must stop first
+	kill    []kill   // containers to stop
+	start   []start  // containers to start now, in this order
+	waits   []string // containers that wait for the end of their pause
+	again   time.Duration
+	done    bool // no container will run again: the pod has succeeded or failed
+}
+
+type kill struct {
+	c      *container
+	spec   *corev1.Container
+	why    string // text of the event
+	reason string
+	grace  *int64
+}
+
+type start struct {
+	spec *corev1.Container
+	init bool
+	try  int32 // restart count
+}
+
+// plan is pure: same pod, same runtime, same answers, same time, same plan.
+func plan(w world) (t todo) {
+	pod := w.pod
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return todo{stop: true, grace: pod.DeletionGracePeriodSeconds}
+	case finished(pod):
+		return todo{stop: true, done: true}
+	}
+	if left, over := deadline(w); over {
+		return todo{stop: true, why: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}
+	} else if left > 0 {
+		t.again = left
+	}
+	box := w.seen.box(pod.UID)
+	if box == nil {
+		return newSandbox(w, t)
+	}
+	initDone := planInit(w, &t, box)
+	if t.done || !initDone {
+		return t
+	}
+	planMain(w, &t, box)
+	return t
+}
+
+// finished says that the pod's status tells of its end already.
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func deadline(w world) (left time.Duration, over bool) {
+	limit, since := w.pod.Spec.ActiveDeadlineSeconds, w.pod.Status.StartTime
+	if limit == nil || since == nil {
+		return 0, false
+	}
+	left = since.Add(time.Duration(*limit) * time.Second).Sub(w.now)
+	return left, left <= 0
+}
+
+// newSandbox asks for a sandbox, unless the pod has run to its end and only its sandbox is gone.
+func newSandbox(w world, t todo) todo {
+	if over(w) {
+		t.done = true
+		return t
+	}
+	t.sandbox = true
+	for i := range w.seen.containers {
+		if c := &w.seen.containers[i]; c.running() {
+			t.kill = append(t.kill, kill{c: c, why: "The pod sandbox changed: the container must be stopped and made again."})
+		}
+	}
+	return t
+}
+
+// over says that every container has run and the restart policy lets none run again.
+func over(w world) bool {
+	if len(w.seen.containers) == 0 {
+		return false
+	}
+	for i := range w.pod.Spec.InitContainers {
+		spec := &w.pod.Spec.InitContainers[i]
+		c := w.seen.newest(spec.Name)
+		if !sidecar(spec) && c != nil && c.ended() && c.exit != 0 && w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+			return true
+		}
+	}
+	for i := range w.pod.Spec.Containers {
+		c := w.seen.newest(w.pod.Spec.Containers[i].Name)
+		if c == nil || c.running() || restarts(w.pod.Spec.RestartPolicy, c) {
+			return false
+		}
+	}
+	return true
+}
+
+// restarts says whether the policy starts an ended container again.
+func restarts(policy corev1.RestartPolicy, c *container) bool {
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return c.exit != 0
+	}
+	return true
+}
+
+// planInit brings the init containers along: in order, one after the other, sidecars staying up. done says that
+// the main containers may start.
+func planInit(w world, t *todo, box *sandbox) (done bool) {
+	list := w.pod.Spec.InitContainers
+	started := mainStarted(w)
+	for i := range list {
+		spec := &list[i]
+		c := w.seen.newest(spec.Name)
+		if sidecar(spec) {
+			if !keepUp(w, t, box, spec, true, corev1.RestartPolicyAlways) && !started {
+				return false
+			}
+			continue
+		}
+		switch {
+		case started && c == nil: // it ran before, and has been cleaned up
+		case c != nil && c.ended() && c.exit == 0 && (c.sandbox == box.id || started):
+		case c == nil || (c.sandbox != box.id && !c.running()):
+			t.start = append(t.start, start{spec: spec, init: true, try: tries(c)})
+			return false
+		case c.running() || c.state == 0:
+			if p := w.probed(spec.Name); c.running() && p.sick {
+				t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why})
+			}
+			return false
+		case w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever: // it failed for good
+			t.done = true
+			t.stop = true
+			return false
+		default:
+			retry(w, t, spec, c, true)
+			return false
+		}
+	}
+	return true
+}
+
+// mainStarted says that a main container has been started in some sandbox: init containers are then not run
+// again only because they were cleaned up.
+func mainStarted(w world) bool {
+	box := w.seen.box(w.pod.UID)
+	for i := range w.pod.Spec.Containers {
+		if c := w.seen.newest(w.pod.Spec.Containers[i].Name); c != nil && box != nil && c.sandbox == box.id {
+			return true
+		}
+	}
+	return false
+}
+
+// planMain keeps the main containers as the restart policy wants them; when none will run again the pod ends.
+func planMain(w world, t *todo, box *sandbox) {
+	alive := false
+	for i := range w.pod.Spec.Containers {
+		spec := &w.pod.Spec.Containers[i]
+		keepUp(w, t, box, spec, false, w.pod.Spec.RestartPolicy)
+		c := w.seen.newest(spec.Name)
+		alive = alive || c == nil || !c.ended() || restarts(w.pod.Spec.RestartPolicy, c)
+	}
+	if !alive {
+		t.stop, t.done = true, true // sidecars end with the pod
+		t.start, t.waits = nil, nil
+	}
+}
+
+// keepUp starts a container that should run and doesn't, and stops one that is sick or out of date. up says that
+// it runs and has started up.
+func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool, policy corev1.RestartPolicy) (up bool) {
+	c := w.seen.newest(spec.Name)
+	switch {
+	case c == nil:
+		t.start = append(t.start, start{spec: spec, init: init})
+	case c.running() && c.hash != "" && c.hash != hashOf(spec):
+		t.kill = append(t.kill, kill{c: c, spec: spec, why: "Container " + spec.Name + " definition changed, will be restarted"})
+	case c.running():
+		p := w.probed(spec.Name)
+		if p.sick {
+			t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why})
+		}
+		return p.started && !p.sick
+	case c.ended() && (restarts(policy, c) || c.sandbox != box.id && init):
+		retry(w, t, spec, c, init)
+	}
+	return false
+}
+
+// retry starts an ended container again when its pause is over.
+func retry(w world, t *todo, spec *corev1.Container, c *container, init bool) {
+	if left := w.wait(spec.Name, c); left > 0 {
+		t.waits = append(t.waits, spec.Name)
+		if t.again == 0 || left < t.again {
+			t.again = left
+		}
+		return
+	}
+	t.start = append(t.start, start{spec: spec, init: init, try: tries(c)})
+}
+
+// tries is the restart count of the next container.
+func tries(c *container) int32 {
+	if c == nil {
+		return 0
+	}
+	return c.restarts + 1
+}
+
+// hashOf names what a running container can't change about itself: another value means that it is made again.
+func hashOf(c *corev1.Container) string {
+	h := fnv.New32a()
+	h.Write([]byte(c.Name + "\x00" + c.Image))
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}

@@ -1,0 +1,58 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// report writes the pod's status as the runtime shows it now, if that is news. failed is what went wrong before;
+// it is passed on.
+func (a *Agent) report(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, failed error) error {
+	seen, err := a.observe(ctx, pod.Namespace, pod.Name)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	w := a.world(c, pod, seen)
+	return errors.Join(failed, a.write(ctx, c, pod, a.podStatus(w)))
+}
+
+// reported says that the pod's status tells all that the runtime does.
+func (a *Agent) reported(pod *corev1.Pod, w world) bool {
+	return equality.Semantic.DeepEqual(pod.Status, a.podStatus(w))
+}
+
+func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st corev1.PodStatus) error {
+	if equality.Semantic.DeepEqual(pod.Status, st) {
+		return nil
+	}
+	next := resource.Clone(pod)
+	next.Status = st
+	err := c.UpdateStatus(ctx, kinds.Pods, next)
+	if apierrors.IsNotFound(err) {
+		return nil // it is gone; Gone cleans up
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// fail ends a pod for a reason of the node's: its deadline, or that it can't run here.
+func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, reason, message string) error {
+	w.pod = resource.Clone(w.pod)
+	st := a.podStatus(w)
+	st.Phase, st.Reason, st.Message = corev1.PodFailed, reason, message
+	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		setCondition(&st, t, false, "PodFailed", "", w.pod.Generation, w.now)
+	}
+	return a.write(ctx, c, w.pod, st)
+}

@@ -1,0 +1,186 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/volume"
+)
+
+// start makes and starts one container. A failure is told in the container's status, and retried after a pause.
+func (a *Agent) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start, mounts map[string]string) (again time.Duration, err error) {
+	pod, name := w.pod, s.spec.Name
+	if left, _ := a.backoff.left(pod.UID, "start "+name, w.now); left > 0 {
+		return left, nil
+	}
+	image, again, err := a.pull(ctx, w, s.spec)
+	if err != nil || image == "" {
+		return again, err
+	}
+	conf, err := a.containerConfig(ctx, c, pod, box, s, image, mounts)
+	if err != nil {
+		return a.refuse(pod, name, "CreateContainerConfigError", err)
+	}
+	sandboxConf, err := a.sandboxConfig(pod, box.try)
+	if err != nil {
+		return 0, err
+	}
+	rt := a.cfg.Runtime.Containers
+	made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.id, Config: conf, SandboxConfig: sandboxConf})
+	if err != nil {
+		return a.refuse(pod, name, "CreateContainerError", err)
+	}
+	a.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
+	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		return a.refuse(pod, name, "RunContainerError", err)
+	}
+	a.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
+	a.backoff.clear(pod.UID, "start "+name)
+	a.images.started(pod.UID, name)
+	return 0, a.postStart(ctx, pod, s.spec, made.ContainerId, box)
+}
+
+// refuse remembers why a container can't start, for its status, and puts the next attempt off.
+func (a *Agent) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
+	a.backoff.failed(pod.UID, "start "+name, time.Now(), 0)
+	a.images.refuse(pod.UID, name, reason, err.Error())
+	a.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+	left, _ := a.backoff.left(pod.UID, "start "+name, time.Now())
+	return left, nil
+}
+
+func (a *Agent) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string, volumes map[string]string) (*cri.ContainerConfig, error) {
+	env, err := a.environment(ctx, c, pod, s.spec, box)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := a.mounts(pod, s.spec, env, volumes, box)
+	if err != nil {
+		return nil, err
+	}
+	term, err := a.terminationFile(pod, s)
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(mounts, term)
+	security, err := a.containerSecurity(ctx, pod, s.spec, image)
+	if err != nil {
+		return nil, err
+	}
+	conf := &cri.ContainerConfig{
+		Metadata:   &cri.ContainerMetadata{Name: s.spec.Name, Attempt: uint32(s.try)},
+		Image:      &cri.ImageSpec{Image: image, UserSpecifiedImage: s.spec.Image},
+		Command:    expandAll(s.spec.Command, env),
+		Args:       expandAll(s.spec.Args, env),
+		WorkingDir: s.spec.WorkingDir,
+		Mounts:     mounts,
+		LogPath:    filepath.Join(s.spec.Name, strconv.Itoa(int(s.try))+".log"),
+		Stdin:      s.spec.Stdin, StdinOnce: s.spec.StdinOnce, Tty: s.spec.TTY,
+		Labels:      map[string]string{},
+		Annotations: notes(pod, s),
+		Linux:       &cri.LinuxContainerConfig{Resources: resources(pod, s.spec), SecurityContext: security},
+	}
+	maps.Copy(conf.Labels, map[string]string{labelPod: pod.Name, labelNamespace: pod.Namespace, labelUID: string(pod.UID), labelContainer: s.spec.Name})
+	for _, e := range env {
+		conf.Envs = append(conf.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
+	}
+	return conf, os.MkdirAll(filepath.Join(a.logDir(pod), s.spec.Name), 0o755)
+}
+
+// notes are what a later agent needs to know of a container and can't read off its spec.
+func notes(pod *corev1.Pod, s start) map[string]string {
+	return map[string]string{
+		noteRestarts: strconv.Itoa(int(s.try)), noteHash: hashOf(s.spec), noteMessage: s.spec.TerminationMessagePath,
+		notePolicy: string(s.spec.TerminationMessagePolicy), noteGrace: strconv.FormatInt(graceOf(pod, nil), 10)}
+}
+
+// terminationFile makes the file that the container leaves its last words in.
+func (a *Agent) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error) {
+	host := a.lastWords(pod, s.spec.Name, s.try)
+	if err := os.MkdirAll(filepath.Dir(host), 0o755); err != nil {
+		return nil, fmt.Errorf("make the termination message's directory: %w", err)
+	}
+	if err := os.WriteFile(host, nil, 0o666); err != nil {
+		return nil, fmt.Errorf("make the termination message's file: %w", err)
+	}
+	if err := os.Chmod(host, 0o666); err != nil { // whatever the umask: any user of the container may write
+		return nil, err
+	}
+	path := s.spec.TerminationMessagePath
+	if path == "" {
+		path = corev1.TerminationMessagePathDefault
+	}
+	return &cri.Mount{ContainerPath: path, HostPath: host}, nil
+}
+
+func (a *Agent) lastWords(pod *corev1.Pod, name string, try int32) string {
+	return filepath.Join(a.podDir(pod), "containers", name, strconv.Itoa(int(try)))
+}
+
+// mounts are the container's volume mounts and the files that every container gets.
+func (a *Agent) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.EnvVar, volumes map[string]string, box *sandbox) (list []*cri.Mount, err error) {
+	etcHosts := false
+	for i := range spec.VolumeMounts {
+		m := &spec.VolumeMounts[i]
+		host, ok := volumes[m.Name]
+		if !ok {
+			return nil, fmt.Errorf("mount %s: the pod has no such volume", m.Name)
+		}
+		sub := m.SubPath
+		if m.SubPathExpr != "" {
+			sub = expand(m.SubPathExpr, env)
+		}
+		if sub != "" {
+			if host, err = volume.SubPath(host, sub); err != nil {
+				return nil, fmt.Errorf("mount %s: %w", m.Name, err)
+			}
+		}
+		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
+		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly, Propagation: propagation(m),
+			RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled})
+	}
+	if !etcHosts && !pod.Spec.HostNetwork {
+		path, err := a.hostsFile(pod, box)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, &cri.Mount{ContainerPath: "/etc/hosts", HostPath: path})
+	}
+	return list, nil
+}
+
+func propagation(m *corev1.VolumeMount) cri.MountPropagation {
+	if m.MountPropagation == nil {
+		return cri.MountPropagation_PROPAGATION_PRIVATE
+	}
+	switch *m.MountPropagation {
+	case corev1.MountPropagationHostToContainer:
+		return cri.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	case corev1.MountPropagationBidirectional:
+		return cri.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	}
+	return cri.MountPropagation_PROPAGATION_PRIVATE
+}
+
+// postStart runs the hook; a container whose hook fails is stopped.
+func (a *Agent) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string, box *sandbox) error {
+	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
+		return nil
+	}
+	err := a.hook(ctx, pod, spec, spec.Lifecycle.PostStart, id, box)
+	if err == nil {
+		return nil
+	}
+	a.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %v", err)
+	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), a.stopContainer(ctx, id, graceOf(pod, nil)))
+}
