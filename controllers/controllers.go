@@ -10,9 +10,11 @@ import (
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
 	"github.com/kloop-dev/kloop/controllers/garbage"
 	"github.com/kloop-dev/kloop/controllers/namespace"
+	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
+	"github.com/kloop-dev/kloop/controllers/tainteviction"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -42,5 +44,7 @@ func All(c Config) []Entry {
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
 		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
+		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
+		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -17,7 +18,7 @@ import (
 
 // LeaseName is the one lease, in kube-node-lease, that all simulated nodes share: a hundred thousand nodes send
 // one heartbeat. The node lifecycle loop reads it for nodes with the annotation Fake.
-const LeaseName = "kloop-simulated-nodes"
+const LeaseName = nodelifecycle.SimulatedLease
 
 const beat = 10 * time.Second
 

@@ -8,13 +8,14 @@ package sim
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Fake is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
-const Fake = "kwok.x-k8s.io/node"
+const Fake = nodelifecycle.Fake
 
 // The annotations of pods. Their values do not matter, but for Exit.
 const (

@@ -1,0 +1,171 @@
+// Package nodelifecycle notices nodes that fell silent and tells the rest of the cluster.
+//
+//	reads   Node, Leases in kube-node-lease, the Pods on a node
+//	writes  Node: status conditions, taints, labels; Pod: status
+//	rule    a node without a sign of life for the grace period has its conditions Unknown; taints follow conditions; the pods
+//	        of a node that is not ready are not ready; NoExecute taints come slowly when many nodes are lost
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Simulated nodes, those with the annotation Fake, share the one lease SimulatedLease: a hundred thousand of
+// them send one heartbeat. One that has a lease of its own goes by that.
+const (
+	Fake           = "kwok.x-k8s.io/node"
+	SimulatedLease = "kloop-simulated-nodes"
+)
+
+// DefaultGrace is the silence after which a node counts as lost.
+const DefaultGrace = 50 * time.Second
+
+// startGrace is what a node gets that has never reported.
+const startGrace = 60 * time.Second
+
+// Controller returns the loop; grace 0 means DefaultGrace. Wake on a Node, on the lease of a node that was lost,
+// and when a grace period runs out.
+func Controller(grace time.Duration) *loop.Controller[*corev1.Node] {
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	w := &watch{grace: grace, seen: map[string]*sign{}, limit: map[string]*bucket{}}
+	return &loop.Controller[*corev1.Node]{
+		Name:      "node-lifecycle",
+		For:       kinds.Nodes,
+		Wake:      []loop.Wake{{Kind: kinds.Leases, Keys: w.heard}},
+		Writes:    []resource.Kind{kinds.Nodes, kinds.Pods},
+		Reconcile: w.reconcile,
+		Gone: func(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
+			w.forget(key.Name)
+			return 0, nil
+		},
+	}
+}
+
+func (w *watch) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
+	if n.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	silent, again := w.silence(c, n, c.Now()) // observe
+	next := plan(n, silent, c.Now())          // decide
+	if !equality.Semantic.DeepEqual(n.Status.Conditions, next.Status.Conditions) {
+		return again, report(ctx, c, n, next) // everything else follows from what is reported: its change wakes us
+	}
+	again = soonest(again, w.brake(c, n, next, c.Now())) // not all at once
+	return again, act(ctx, c, n, next)                   // act
+}
+
+// report writes that the node is lost.
+func report(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
+	if err := c.UpdateStatus(ctx, kinds.Nodes, next); err != nil {
+		return err
+	}
+	if was := find(n, corev1.NodeReady); was != nil && was.Status == corev1.ConditionTrue {
+		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "NodeNotReady", "Node %s status is now: NodeNotReady", n.Name)
+	}
+	return nil
+}
+
+// act writes taints and labels, and the pods' readiness.
+func act(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
+	var errs []error
+	if !equality.Semantic.DeepEqual(n.Spec, next.Spec) || !equality.Semantic.DeepEqual(n.Labels, next.Labels) {
+		errs = append(errs, c.Update(ctx, kinds.Nodes, next))
+	}
+	return errors.Join(append(errs, unreadyPods(ctx, c, n))...)
+}
+
+// unreadyPods marks the pods of a node that is not ready: nobody should send them anything.
+func unreadyPods(ctx context.Context, c *loop.Ctx, n *corev1.Node) error {
+	ready := find(n, corev1.NodeReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return nil
+	}
+	var list []*corev1.Pod
+	for _, p := range resource.Where(c, kinds.Pods, "spec.nodeName", n.Name) {
+		if misleads(p, ready) {
+			list = append(list, p)
+		}
+	}
+	_, err := loop.Batch(len(list), func(i int) error {
+		next := unready(list[i], c.Now())
+		if err := c.UpdateStatus(ctx, kinds.Pods, next); err != nil {
+			return err
+		}
+		c.Event(kinds.Pods, list[i], corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+		return nil
+	})
+	return err
+}
+
+// misleads says whether a pod claims to be ready although its node is lost. A node that still talks, only not
+// ready, may say so again later: then it knows better.
+func misleads(p *corev1.Pod, node *corev1.NodeCondition) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return node.Status == corev1.ConditionUnknown || !c.LastTransitionTime.After(node.LastTransitionTime.Time)
+		}
+	}
+	return false
+}
+
+func unready(p *corev1.Pod, now time.Time) *corev1.Pod {
+	next := resource.Clone(p)
+	for i := range next.Status.Conditions {
+		if c := &next.Status.Conditions[i]; c.Type == corev1.PodReady {
+			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "NodeNotReady", metav1.NewTime(now)
+		}
+	}
+	return next
+}
+
+// heard notes the sign of life that a lease is. It wakes a node only when that is news.
+func (w *watch) heard(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	if c.New == nil || c.New.GetNamespace() != corev1.NamespaceNodeLease {
+		return
+	}
+	name := c.New.GetName()
+	if name == SimulatedLease {
+		for obj := range read.Each(kinds.Nodes, "") {
+			if n := obj.(*corev1.Node); n.Annotations[Fake] == "fake" && lost(n) {
+				wake("", n.Name)
+			}
+		}
+		return
+	}
+	n := resource.Get(read, kinds.Nodes, "", name)
+	if n == nil {
+		return
+	}
+	w.note(n, leaseOf(read, n), time.Now())
+	if lost(n) {
+		wake("", name)
+	}
+}
+
+func lost(n *corev1.Node) bool {
+	ready := find(n, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionUnknown
+}
+
+func soonest(a, b time.Duration) time.Duration {
+	switch {
+	case a == 0:
+		return b
+	case b == 0:
+		return a
+	}
+	return min(a, b)
+}

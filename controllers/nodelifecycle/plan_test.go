@@ -1,0 +1,151 @@
+package nodelifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var now = time.Unix(10000, 0)
+
+func node(ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
+	if ready != "" {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	}
+	return n
+}
+
+func taint(key string, e corev1.TaintEffect) corev1.Taint { return corev1.Taint{Key: key, Effect: e} }
+
+func names(list []corev1.Taint) string {
+	var out []string
+	for _, t := range list {
+		out = append(out, strings.TrimPrefix(t.Key, "node.kubernetes.io/")+":"+string(t.Effect))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func TestTaintsFollowConditions(t *testing.T) {
+	other := taint("only", corev1.TaintEffectNoSchedule)
+	disk := node("True", other)
+	disk.Status.Conditions = append(disk.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: "True"})
+	cordoned := node("True")
+	cordoned.Spec.Unschedulable = true
+	for _, tt := range []struct {
+		name   string
+		node   *corev1.Node
+		silent bool
+		want   string
+	}{
+		{"ready", node("True", other, taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule),
+			taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)), false, "only:NoSchedule"},
+		{"never reported", node("", taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)), false, "not-ready:NoSchedule"},
+		{"not ready", node("False", other), false, "not-ready:NoExecute not-ready:NoSchedule only:NoSchedule"},
+		{"silent", node("True"), true, "unreachable:NoExecute unreachable:NoSchedule"},
+		{"silent after not ready", node("False", taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)), true,
+			"unreachable:NoExecute unreachable:NoSchedule"},
+		{"disk pressure", disk, false, "disk-pressure:NoSchedule only:NoSchedule"},
+		{"cordoned", cordoned, false, "unschedulable:NoSchedule"},
+		{"uncordoned", node("True", taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)), false, ""},
+	} {
+		next := plan(tt.node, tt.silent, now)
+		if got := names(next.Spec.Taints); got != tt.want {
+			t.Errorf("%s: taints %q, want %q", tt.name, got, tt.want)
+		}
+		if again := plan(next, tt.silent, now.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(next) {
+			t.Errorf("%s: a second look changes %v to %v", tt.name, next, again)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	n := node("True")
+	n.CreationTimestamp = metav1.Unix(5, 0)
+	got := plan(n, true, now).Status.Conditions
+	if len(got) != 4 {
+		t.Fatalf("%d conditions", len(got))
+	}
+	for _, c := range got {
+		reason, beat := "NodeStatusNeverUpdated", metav1.Unix(5, 0)
+		if c.Type == corev1.NodeReady {
+			reason, beat = "NodeStatusUnknown", metav1.Time{}
+		}
+		if c.Status != corev1.ConditionUnknown || c.Reason != reason || c.LastHeartbeatTime != beat || c.LastTransitionTime.Time != now {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	have := map[string]string{"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "plan9", "beta.kubernetes.io/arch": "arm"}
+	got := labels(have)
+	if got["beta.kubernetes.io/os"] != "linux" || got["beta.kubernetes.io/arch"] != "arm" || have["beta.kubernetes.io/os"] != "plan9" {
+		t.Errorf("labels %v, before %v", got, have)
+	}
+}
+
+func TestPace(t *testing.T) {
+	for _, tt := range []struct {
+		h          health
+		everywhere bool
+		want       time.Duration
+	}{
+		{health{5, 1}, false, normalPace},
+		{health{1, 2}, false, normalPace},
+		{health{4, 5}, false, 0},
+		{health{40, 60}, false, slowPace},
+		{health{50, 50}, false, normalPace},
+		{health{0, 10}, false, normalPace},
+		{health{0, 10}, true, 0},
+	} {
+		if got := tt.h.pace(tt.everywhere); got != tt.want {
+			t.Errorf("%+v everywhere=%t: %v, want %v", tt.h, tt.everywhere, got, tt.want)
+		}
+	}
+}
+
+func TestBucket(t *testing.T) {
+	w := &watch{grace: time.Minute, limit: map[string]*bucket{}}
+	for i, tt := range []struct {
+		zone, node string
+		after      time.Duration
+		want       time.Duration
+	}{
+		{"a", "1", 0, 0}, {"a", "1", time.Second, 0}, {"a", "2", time.Second, 10 * time.Second}, {"b", "3", time.Second, 0},
+		{"a", "2", 11 * time.Second, 0}, {"a", "4", 12 * time.Second, 9 * time.Second},
+	} {
+		if got := w.pass(tt.zone, tt.node, normalPace, now.Add(tt.after)); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
+	}
+}
+
+func TestSignsOfLife(t *testing.T) {
+	w := &watch{grace: 10 * time.Second, seen: map[string]*sign{}}
+	n := node("True")
+	lease := func(sec int64) *coordinationv1.Lease {
+		at := metav1.NewMicroTime(time.Unix(sec, 0))
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &at}}
+	}
+	if at := w.note(n, lease(1), now); at != now {
+		t.Errorf("first seen at %v", at)
+	}
+	if at := w.note(n, lease(1), now.Add(time.Second)); at != now {
+		t.Errorf("the same lease counts as a sign at %v", at)
+	}
+	if at := w.note(n, lease(2), now.Add(2*time.Second)); at != now.Add(2*time.Second) {
+		t.Errorf("renewed: %v", at)
+	}
+	n.Status.Conditions[0].LastHeartbeatTime = metav1.Unix(9, 0)
+	if at := w.note(n, lease(2), now.Add(3*time.Second)); at != now.Add(3*time.Second) {
+		t.Errorf("a beat of the status: %v", at)
+	}
+}

@@ -1,0 +1,79 @@
+package nodelifecycle
+
+import (
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// watch remembers when each node last gave a sign of life, by this machine's clock: the clocks of nodes may be
+// wrong, and after a restart every node gets a whole grace period again.
+type watch struct {
+	grace time.Duration
+
+	mu    sync.Mutex
+	seen  map[string]*sign
+	limit map[string]*bucket // by zone
+}
+
+// sign is what a node last said, and when we heard it.
+type sign struct {
+	renewed time.Time // of its lease
+	beat    time.Time // of its status
+	at      time.Time
+}
+
+// silence says whether the node has been silent for too long, and if not, when it would have been.
+func (w *watch) silence(read resource.Reader, n *corev1.Node, now time.Time) (silent bool, again time.Duration) {
+	at := w.note(n, leaseOf(read, n), now)
+	grace := w.grace
+	if find(n, corev1.NodeReady) == nil {
+		grace = max(grace, startGrace)
+	}
+	if left := at.Add(grace).Sub(now); left > 0 {
+		return false, left + time.Millisecond
+	}
+	return true, 0
+}
+
+// note records what can be heard of the node now and returns when it was last heard.
+func (w *watch) note(n *corev1.Node, lease *coordinationv1.Lease, now time.Time) time.Time {
+	var renewed, beat time.Time
+	if lease != nil && lease.Spec.RenewTime != nil {
+		renewed = lease.Spec.RenewTime.Time
+	}
+	if r := find(n, corev1.NodeReady); r != nil {
+		beat = r.LastHeartbeatTime.Time
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.seen[n.Name]
+	switch {
+	case s == nil:
+		s = &sign{renewed, beat, now}
+		w.seen[n.Name] = s
+	case renewed.After(s.renewed) || beat.After(s.beat):
+		*s = sign{renewed, beat, now}
+	}
+	return s.at
+}
+
+func (w *watch) forget(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.seen, node)
+}
+
+// leaseOf is the lease whose renewal is the node's heartbeat.
+func leaseOf(read resource.Reader, n *corev1.Node) *coordinationv1.Lease {
+	own := resource.Get(read, kinds.Leases, corev1.NamespaceNodeLease, n.Name)
+	if own == nil && n.Annotations[Fake] == "fake" {
+		return resource.Get(read, kinds.Leases, corev1.NamespaceNodeLease, SimulatedLease)
+	}
+	return own
+}

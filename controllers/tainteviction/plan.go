@@ -1,0 +1,102 @@
+package tainteviction
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A todo is what to do with the pods of one node.
+type todo struct {
+	remove []*corev1.Pod
+	spared []*corev1.Pod           // were to go, and stay now
+	since  map[types.UID]time.Time // who waits, and since when
+	again  time.Duration
+}
+
+// plan is pure: same taints, same pods, same past, same time, same answer.
+func plan(taints []corev1.Taint, list []*corev1.Pod, was map[types.UID]time.Time, now time.Time) (t todo) {
+	t.since = map[types.UID]time.Time{}
+	for _, p := range list {
+		since, waited := was[p.UID]
+		if !waited {
+			since = now
+		}
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		switch left, bounded := stay(taints, p.Spec.Tolerations, since, now); {
+		case !bounded && waited:
+			t.spared = append(t.spared, p)
+		case !bounded:
+		case left <= 0:
+			t.remove = append(t.remove, p)
+			t.since[p.UID] = since
+		default:
+			t.since[p.UID] = since
+			if t.again == 0 || left < t.again {
+				t.again = left
+			}
+		}
+	}
+	return t
+}
+
+// stay is how much longer a pod may stay on a node with the taints; bounded is false when it may for ever. A wait runs
+// from the time of the taint, or else from when the pod was first seen there.
+func stay(taints []corev1.Taint, tolerations []corev1.Toleration, since, now time.Time) (left time.Duration, bounded bool) {
+	for i := range taints {
+		tol := tolerating(tolerations, &taints[i])
+		if tol == nil {
+			return 0, true
+		}
+		if tol.TolerationSeconds == nil {
+			continue
+		}
+		from := since
+		if added := taints[i].TimeAdded; added != nil && added.After(from) {
+			from = added.Time
+		}
+		l := from.Add(time.Duration(max(*tol.TolerationSeconds, 0)) * time.Second).Sub(now)
+		if !bounded || l < left {
+			left, bounded = l, true
+		}
+	}
+	return left, bounded
+}
+
+// tolerating is the first toleration of the taint, or nil.
+func tolerating(list []corev1.Toleration, t *corev1.Taint) *corev1.Toleration {
+	for i := range list {
+		if tolerates(&list[i], t) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func tolerates(tol *corev1.Toleration, t *corev1.Taint) bool {
+	switch {
+	case tol.Effect != "" && tol.Effect != t.Effect:
+		return false
+	case tol.Key != "" && tol.Key != t.Key:
+		return false
+	}
+	switch tol.Operator {
+	case "", corev1.TolerationOpEqual:
+		return tol.Value == t.Value
+	case corev1.TolerationOpExists:
+		return true
+	}
+	have, err := strconv.ParseInt(t.Value, 10, 64)
+	if err != nil {
+		return false
+	}
+	bound, err := strconv.ParseInt(tol.Value, 10, 64)
+	if err != nil {
+		return false
+	}
+	return tol.Operator == corev1.TolerationOpLt && have < bound || tol.Operator == corev1.TolerationOpGt && have > bound
+}
