@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -56,7 +57,8 @@ func (t *Tracker) difference(w *Write, old, obj resource.Object) (diff set, fit 
 	if old == nil {
 		old = w.Kind.New(w.GVK)
 	}
-	var walk walk
+	walk := walks.Get().(*walk)
+	defer walk.done()
 	_, diff = walk.diff(plan, reflect.ValueOf(old), reflect.ValueOf(obj))
 	return diff, func(s set) bool { return fits(s, plan) }, !walk.lost
 }
@@ -162,9 +164,16 @@ func managerName(s string) string {
 	return s
 }
 
+// pages are buffers to write field sets in.
+var pages = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+
+// fieldsOf writes a set. Objects keep it for long, so it takes no more room than it needs.
 func fieldsOf(s set) *metav1.FieldsV1 {
+	page := pages.Get().(*[]byte)
+	defer pages.Put(page)
+	*page = s.appendJSON((*page)[:0])
 	f := &metav1.FieldsV1{}
-	f.SetRawBytes(s.appendJSON(make([]byte, 0, 512)))
+	f.SetRawBytes(append(make([]byte, 0, len(*page)), *page...))
 	return f
 }
 

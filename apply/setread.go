@@ -5,7 +5,9 @@ import "strings"
 // parseSet reads what appendJSON writes. ok is false for anything else that FieldsV1 may be: another order,
 // spaces, escapes in names.
 func parseSet(b []byte) (s set, ok bool) {
-	p := parser{text: string(b)}
+	w := walks.Get().(*walk)
+	defer w.done()
+	p := parser{text: string(b), walk: w}
 	if !p.take("{") {
 		return nil, false
 	}
@@ -16,6 +18,7 @@ func parseSet(b []byte) (s set, ok bool) {
 type parser struct {
 	text string
 	at   int
+	walk *walk // for its pile
 }
 
 func (p *parser) take(s string) bool {
@@ -34,32 +37,35 @@ func (p *parser) items(depth int) (s set, ok bool) {
 	if p.take("}") {
 		return nil, true
 	}
+	w, mark := p.walk, len(p.walk.pile)
 	for depth < maxDepth {
-		var it item
-		if it.step, ok = p.step(); !ok || !p.take(":{") {
+		it, ok := p.item(depth)
+		if !ok || len(w.pile) > mark && w.pile[len(w.pile)-1].step.compare(&it.step) >= 0 {
 			return nil, false
 		}
-		if len(s) > 0 && s[len(s)-1].step.compare(&it.step) >= 0 {
-			return nil, false
-		}
-		if p.take(`".":{},`) {
-			it.marked = member
-		}
-		if it.sub, ok = p.items(depth + 1); !ok || it.marked != 0 && it.sub == nil {
-			return nil, false
-		}
-		if it.sub == nil {
-			it.marked = member
-		}
-		s = append(s, it)
+		w.pile = append(w.pile, it)
 		if p.take("}") {
-			return s, true
+			return w.made(mark), true
 		}
 		if !p.take(",") {
 			return nil, false
 		}
 	}
 	return nil, false
+}
+
+func (p *parser) item(depth int) (it item, ok bool) {
+	if it.step, ok = p.step(); !ok || !p.take(":{") {
+		return it, false
+	}
+	if p.take(`".":{},`) {
+		it.marked = member
+	}
+	if it.sub, ok = p.items(depth + 1); it.sub == nil {
+		ok = ok && it.marked == 0 // a dot stands only where more follows
+		it.marked = member
+	}
+	return it, ok
 }
 
 func (p *parser) step() (s step, ok bool) {

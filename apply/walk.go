@@ -5,11 +5,32 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A walk finds the paths in which two objects differ.
 type walk struct {
-	lost bool // something came up that only the library knows; the result is worthless
+	lost bool   // something came up that only the library knows; the result is worthless
+	pile []item // sets in the making, one upon the other
+}
+
+var walks = sync.Pool{New: func() any { return &walk{} }}
+
+// done puts the walk back for another.
+func (w *walk) done() {
+	clear(w.pile[:cap(w.pile)])
+	w.lost, w.pile = false, w.pile[:0]
+	walks.Put(w)
+}
+
+// made takes the set off the pile that was begun at the mark.
+func (w *walk) made(mark int) set {
+	var out set
+	if len(w.pile) > mark {
+		out = append(make(set, 0, len(w.pile)-mark), w.pile[mark:]...)
+	}
+	w.pile = w.pile[:mark]
+	return out
 }
 
 // diff compares two values of the node's type, pointers to it, or nothing (the zero Value). It returns how the
@@ -103,7 +124,8 @@ func isEmpty(n *node, v reflect.Value) bool {
 	return true
 }
 
-func (w *walk) structs(n *node, l, r reflect.Value) (out set) {
+func (w *walk) structs(n *node, l, r reflect.Value) set {
+	mark := len(w.pile)
 	lOK, rOK := l.IsValid() && !isNull(l), r.IsValid() && !isNull(r)
 	for i := range n.fields {
 		f := &n.fields[i]
@@ -121,24 +143,20 @@ func (w *walk) structs(n *node, l, r reflect.Value) (out set) {
 		if !x.IsValid() && !y.IsValid() {
 			continue
 		}
-		out = w.add(out, step{text: f.text}, f.node, x, y)
+		w.add(step{text: f.text}, f.node, x, y)
 	}
-	return out
+	return w.made(mark)
 }
 
-// add appends what differs below a step.
-func (w *walk) add(out set, s step, n *node, l, r reflect.Value) set {
-	marked, sub := w.diff(n, l, r)
-	if marked == 0 && len(sub) == 0 {
-		return out
+// add puts on the pile what differs below a step.
+func (w *walk) add(s step, n *node, l, r reflect.Value) {
+	if marked, sub := w.diff(n, l, r); marked != 0 || len(sub) > 0 {
+		w.pile = append(w.pile, item{s, marked, sub})
 	}
-	if out == nil {
-		out = make(set, 0, 8)
-	}
-	return append(out, item{s, marked, sub})
 }
 
-func (w *walk) maps(n *node, l, r reflect.Value) (out set) {
+func (w *walk) maps(n *node, l, r reflect.Value) set {
+	mark := len(w.pile)
 	names := make([]string, 0, 8)
 	if r.IsValid() {
 		for it := r.MapRange(); it.Next(); {
@@ -162,9 +180,9 @@ func (w *walk) maps(n *node, l, r reflect.Value) (out set) {
 				continue
 			}
 		}
-		out = w.add(out, step{text: "f:" + name}, n.elem, x, y)
+		w.add(step{text: "f:" + name}, n.elem, x, y)
 	}
-	return out
+	return w.made(mark)
 }
 
 // entry looks a key up.
@@ -186,7 +204,8 @@ type element struct {
 	index int
 }
 
-func (w *walk) lists(n *node, l, r reflect.Value) (out set) {
+func (w *walk) lists(n *node, l, r reflect.Value) set {
+	mark := len(w.pile)
 	ls, rs := w.elements(n, l), w.elements(n, r)
 	i, j := 0, 0
 	for !w.lost && (i < len(ls) || j < len(rs)) {
@@ -210,10 +229,10 @@ func (w *walk) lists(n *node, l, r reflect.Value) (out set) {
 			j++
 		}
 		if marked, sub := w.diff(n.elem, x, y); marked != 0 || len(sub) > 0 {
-			out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked, sub})
+			w.pile = append(w.pile, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked, sub})
 		}
 	}
-	return out
+	return w.made(mark)
 }
 
 // elements returns the items in the order of their keys. Items of the same key are more than a walk can tell.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -24,6 +25,7 @@ type Docs struct {
 	custom map[schema.GroupVersionKind]json.RawMessage // the schemas of custom resources, v3
 	made   map[string]document
 	size   int
+	forget *time.Timer
 	groups groups
 }
 
@@ -35,6 +37,9 @@ type document struct {
 
 // keep bounds the documents that are remembered, in bytes. All of them together are twice as much.
 const keep = 8 << 20
+
+// idle is how long documents are remembered that nobody asks for.
+const idle = 5 * time.Minute
 
 // New returns the documents of the set, which may change later. It does no work.
 func New(set *resource.Set) *Docs { return &Docs{set: set} }
@@ -196,6 +201,11 @@ func (d *Docs) v2(form string, write func(object) ([]byte, error)) ([]byte, stri
 
 // remember returns the document of that name if it is still true, or makes it. d.mu must be held.
 func (d *Docs) remember(name, etag string, make func() ([]byte, error)) ([]byte, string, error) {
+	if d.forget == nil {
+		d.forget = time.AfterFunc(idle, d.drop)
+	} else {
+		d.forget.Reset(idle)
+	}
 	if doc, ok := d.made[name]; ok && doc.etag == etag {
 		return doc.data, etag, nil
 	}
@@ -208,4 +218,11 @@ func (d *Docs) remember(name, etag string, make func() ([]byte, error)) ([]byte,
 	}
 	d.made[name] = document{etag, data}
 	return data, etag, nil
+}
+
+// drop forgets all documents.
+func (d *Docs) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made, d.size = nil, 0
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
@@ -225,6 +227,24 @@ func TestIndexFollowsTheSet(t *testing.T) {
 	if _, _, err := d.V3(tabs); !errors.Is(err, ErrNotServed) {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(example())
+		if _, _, err := d.V3(apps); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(idle - time.Second)
+		if _, _, err := d.V3(core); err != nil || len(d.made) != 2 {
+			t.Fatalf("%d documents, %v", len(d.made), err)
+		}
+		time.Sleep(idle + time.Second)
+		synctest.Wait()
+		if len(d.made) != 0 {
+			t.Errorf("%d documents are still there", len(d.made))
+		}
+	})
 }
 
 func TestRoutes(t *testing.T) {
