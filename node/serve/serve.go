@@ -24,8 +24,9 @@ import (
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
-// Config holds what the API answers from. All but Log are required.
+// Config holds what the API answers from. Runtime, Pods, Container and ClientCA are required.
 type Config struct {
+	Node    string // its name, a label in statistics; "": the host's
 	Runtime *runtime.Runtime
 	// Pods lists the pods of the node.
 	Pods func() []*corev1.Pod

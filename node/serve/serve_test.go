@@ -41,7 +41,7 @@ type node struct {
 	ca    *pki.PKI
 }
 
-func serveNode(t *testing.T, rt *runtime.Runtime, logPath string) *node {
+func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
 	t.Helper()
 	keys, err := pki.Open(pki.Config{})
 	if err != nil {
@@ -57,7 +57,7 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath string) *node {
 			case name != "c":
 				return "", "", false, errors.New(`container "waiting" in pod "web" is waiting to start: ContainerCreating`)
 			}
-			return "id1", logPath, true, nil
+			return id, logPath, true, nil
 		}})
 	cert, key, err := keys.NodeServing("n1", "127.0.0.1")
 	if err != nil {
@@ -128,7 +128,7 @@ func call(t *testing.T, tr http.RoundTripper, method, url string) (code int, bod
 }
 
 func TestCallers(t *testing.T) {
-	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "")
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
 	stranger, err := pki.Open(pki.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestCallers(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, sampleLog(t, sample))
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, sampleLog(t, sample), "id1")
 	tr := n.server(t)
 	for _, tt := range []struct {
 		path string

@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// resourceMetrics answers what metrics-server reads.
+func (a *api) resourceMetrics(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.gather(r.Context())
+	if err != nil {
+		a.log.Warn("gather statistics", "err", err) // the answer can only say that there was an error
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(metrics(s, err)) // the caller may have gone
+	return nil
+}
+
+// A family is the samples of one metric.
+type family struct {
+	bytes.Buffer
+	name string
+}
+
+func newFamily(name, typ, help string) *family {
+	f := &family{name: name}
+	fmt.Fprintf(f, "# HELP %s [STABLE] %s\n# TYPE %s %s\n", name, help, name, typ)
+	return f
+}
+
+func (f *family) sample(labels string, v float64, at metav1.Time) {
+	fmt.Fprintf(f, "%s%s %s", f.name, labels, strconv.FormatFloat(v, 'g', -1, 64))
+	if !at.IsZero() {
+		fmt.Fprintf(f, " %d", at.UnixMilli())
+	}
+	f.WriteByte('\n')
+}
+
+func (f *family) cpu(labels string, c *cpuStats) {
+	if c != nil && c.UsageCoreNanoSeconds != nil {
+		f.sample(labels, float64(*c.UsageCoreNanoSeconds)/1e9, c.Time)
+	}
+}
+
+func (f *family) memory(labels string, m *memoryStats) {
+	if m != nil && m.WorkingSetBytes != nil {
+		f.sample(labels, float64(*m.WorkingSetBytes), m.Time)
+	}
+}
+
+// metrics is the summary in the text format of Prometheus.
+func metrics(s summary, err error) []byte {
+	const cpu, memory = "Cumulative cpu time consumed by the %s in core-seconds", "Current working set of the %s in bytes"
+	cCPU := newFamily("container_cpu_usage_seconds_total", "counter", fmt.Sprintf(cpu, "container"))
+	cMem := newFamily("container_memory_working_set_bytes", "gauge", fmt.Sprintf(memory, "container"))
+	cStart := newFamily("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds")
+	nCPU := newFamily("node_cpu_usage_seconds_total", "counter", fmt.Sprintf(cpu, "node"))
+	nMem := newFamily("node_memory_working_set_bytes", "gauge", fmt.Sprintf(memory, "node"))
+	pCPU := newFamily("pod_cpu_usage_seconds_total", "counter", fmt.Sprintf(cpu, "pod"))
+	pMem := newFamily("pod_memory_working_set_bytes", "gauge", fmt.Sprintf(memory, "pod"))
+	failed := newFamily("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise")
+	nCPU.cpu("", s.Node.CPU)
+	nMem.memory("", s.Node.Memory)
+	for _, p := range s.Pods {
+		pod := fmt.Sprintf("namespace=%q,pod=%q", p.PodRef.Namespace, p.PodRef.Name)
+		pCPU.cpu("{"+pod+"}", p.CPU)
+		pMem.memory("{"+pod+"}", p.Memory)
+		for _, c := range p.Containers {
+			labels := fmt.Sprintf("{container=%q,%s}", c.Name, pod)
+			cCPU.cpu(labels, c.CPU)
+			cMem.memory(labels, c.Memory)
+			if !c.StartTime.IsZero() {
+				cStart.sample(labels, float64(c.StartTime.UnixNano())/1e9, metav1.Time{})
+			}
+		}
+	}
+	code := 0.0
+	if err != nil {
+		code = 1
+	}
+	failed.sample("", code, metav1.Time{})
+	var all bytes.Buffer
+	for _, f := range []*family{cCPU, cMem, cStart, nCPU, nMem, pCPU, pMem, failed} {
+		all.Write(f.Bytes())
+	}
+	return all.Bytes()
+}
