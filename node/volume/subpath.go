@@ -10,33 +10,110 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // SubPath returns the path of sub inside the volume at base, and makes a directory of it where nothing is. No
-// symlink that a container may have left leads out of the volume: that is an error. The answer holds no symlinks.
+// symlink that a container may have left leads out of the volume: that is an error. The answer holds no symlinks,
+// but another container of the pod may put one there before the path is used: Pin is safe against that too.
 func SubPath(base, sub string) (path string, err error) {
-	if filepath.IsAbs(sub) || hasDots(sub) {
-		return "", fmt.Errorf("subpath %q: must be a relative path without \"..\"", sub)
-	}
-	info, err := os.Stat(base)
+	fd, err := openSub(base, sub)
 	if err != nil {
-		return "", fmt.Errorf("subpath %q: %w", sub, err)
-	}
-	at, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", fmt.Errorf("subpath %q: open the volume: %w", sub, err)
-	}
-	defer unix.Close(at)
-	fd, err := walk(at, filepath.Clean(sub), info.Mode())
-	if err != nil {
-		return "", fmt.Errorf("subpath %q: %w", sub, err)
+		return "", err
 	}
 	defer unix.Close(fd)
-	path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	path, err = os.Readlink(fdPath(fd))
 	if err != nil {
 		return "", fmt.Errorf("subpath %q: %w", sub, err)
 	}
 	return path, nil
+}
+
+// Pin is SubPath for the mount with the given index of a container, at a path that nobody can redirect: what sub
+// means now is mounted there, until the pod's volumes are removed or Pin is called for the same mount again.
+func (m *Mounter) Pin(uid types.UID, container string, index int, base, sub string) (path string, err error) {
+	if err := checkUID(uid); err != nil {
+		return "", err
+	}
+	fd, err := openSub(base, sub)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	path = filepath.Join(m.pinsDir(uid), container, strconv.Itoa(index))
+	if err := pinTarget(fd, path); err != nil {
+		return "", fmt.Errorf("subpath %q: make its place: %w", sub, err)
+	}
+	if err := unix.Mount(fdPath(fd), path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return "", fmt.Errorf("subpath %q: mount it: %w", sub, err)
+	}
+	return path, nil
+}
+
+// pinTarget makes an empty place of the same sort as fd.
+func pinTarget(fd int, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return err
+	}
+	if err := removePin(path); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return os.Mkdir(path, 0o750)
+	}
+	return os.WriteFile(path, nil, 0o600)
+}
+
+// removePin takes away what an earlier Pin left.
+func removePin(path string) error {
+	for {
+		here, err := mounted(path)
+		if err != nil {
+			return err
+		}
+		if !here {
+			if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) { // it is empty: never more than this
+				return err
+			}
+			return nil
+		}
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+}
+
+func mounted(path string) (bool, error) {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return mountPoint(path)
+}
+
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// openSub opens sub inside the volume at base, which it can't leave.
+func openSub(base, sub string) (fd int, err error) {
+	if filepath.IsAbs(sub) || hasDots(sub) {
+		return -1, fmt.Errorf("subpath %q: must be a relative path without \"..\"", sub)
+	}
+	info, err := os.Stat(base)
+	if err != nil {
+		return -1, fmt.Errorf("subpath %q: %w", sub, err)
+	}
+	at, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("subpath %q: open the volume: %w", sub, err)
+	}
+	defer unix.Close(at)
+	if fd, err = walk(at, filepath.Clean(sub), info.Mode()); err != nil {
+		return -1, fmt.Errorf("subpath %q: %w", sub, err)
+	}
+	return fd, nil
 }
 
 func hasDots(path string) bool {
@@ -68,7 +145,7 @@ func walk(at int, sub string, mode fs.FileMode) (fd int, err error) {
 	if err != nil {
 		return -1, err // such as a symlink to nowhere
 	}
-	if err := os.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode&(fs.ModePerm|fs.ModeSetgid)); err != nil { // whatever the umask
+	if err := os.Chmod(fdPath(fd), mode&(fs.ModePerm|fs.ModeSetgid)); err != nil { // whatever the umask
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil

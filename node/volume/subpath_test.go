@@ -40,3 +40,59 @@ func TestSubPath(t *testing.T) {
 		t.Errorf("made outside: %v", entries)
 	}
 }
+
+func TestPin(t *testing.T) {
+	needRoot(t)
+	m := mounter(t, cluster())
+	p := pod(t, `{volumes: [{name: v, emptyDir: {}}]}`)
+	paths, err := m.Prepare(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := paths["v"]
+	pin := func(i int, sub string) string {
+		t.Helper()
+		path, err := m.Pin(p.UID, "c", i, base, sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	dir := pin(0, "a/b")
+	if err := errors.Join(os.WriteFile(dir+"/f", []byte("one"), 0o600), os.WriteFile(base+"/file", []byte("two"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	// A container moves the directory away and leaves a symlink in its place.
+	if err := errors.Join(os.Rename(base+"/a", base+"/was"), os.Mkdir(base+"/a", 0o700), os.Symlink("/etc", base+"/a/b")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(dir + "/f"); string(text) != "one" {
+		t.Errorf("%q %v", text, err)
+	}
+	if _, err := m.Pin(p.UID, "c", 0, base, "a/b"); err == nil || !strings.Contains(err.Error(), "leads out") {
+		t.Errorf("after the switch: %v", err)
+	}
+	for range 2 { // a container that starts again
+		if text, err := os.ReadFile(pin(1, "file")); string(text) != "two" {
+			t.Errorf("%q %v", text, err)
+		}
+	}
+	if got := pin(1, "was/b"); got != filepath.Join(m.pinsDir(p.UID), "c", "1") {
+		t.Error(got)
+	}
+	if err := m.Remove(p.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(base); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the volume is still there: %v", err)
+	}
+	points, err := mountPoints()
+	for _, at := range points {
+		if strings.HasPrefix(at, m.cfg.Dir) {
+			t.Errorf("%s is still mounted", at)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

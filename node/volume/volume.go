@@ -126,9 +126,14 @@ func plugin(v *corev1.Volume) string {
 	return ""
 }
 
-// ReadOnly says that containers may only read the volume, whatever their mounts say: its content follows the API.
-func ReadOnly(v *corev1.Volume) bool {
+// follows says that the volume's content follows the API.
+func follows(v *corev1.Volume) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+}
+
+// ReadOnly says that containers may only read the volume, whatever their mounts say.
+func ReadOnly(v *corev1.Volume) bool {
+	return follows(v) || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 }
 
 // unsupported names what the volume would need.
@@ -154,7 +159,7 @@ func (m *Mounter) Refresh(ctx context.Context, pod *corev1.Pod) (next time.Durat
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if !ReadOnly(v) {
+		if !follows(v) {
 			continue
 		}
 		path := filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+plugin(v), v.Name)
@@ -180,15 +185,10 @@ func (m *Mounter) Remove(uid types.UID) error {
 	m.mu.Lock()
 	delete(m.pods, uid)
 	m.mu.Unlock()
-	dir := m.volumesDir(uid)
-	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err := unmountBelow(dir); err != nil {
-		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+	for _, dir := range []string{m.pinsDir(uid), m.volumesDir(uid)} { // pins first: they hold volumes
+		if err := removeDir(dir); err != nil {
+			return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+		}
 	}
 	return nil
 }
@@ -200,8 +200,11 @@ func (m *Mounter) Orphans() (list []types.UID) {
 		return nil // there never was a pod
 	}
 	for _, e := range entries {
-		if _, err := os.Lstat(m.volumesDir(types.UID(e.Name()))); err == nil {
-			list = append(list, types.UID(e.Name()))
+		uid := types.UID(e.Name())
+		_, err1 := os.Lstat(m.volumesDir(uid))
+		_, err2 := os.Lstat(m.pinsDir(uid))
+		if err1 == nil || err2 == nil {
+			list = append(list, uid)
 		}
 	}
 	return list
@@ -213,6 +216,20 @@ func (m *Mounter) podDir(uid types.UID) string {
 
 func (m *Mounter) volumesDir(uid types.UID) string {
 	return filepath.Join(m.podDir(uid), "volumes")
+}
+
+func (m *Mounter) pinsDir(uid types.UID) string {
+	return filepath.Join(m.podDir(uid), "volume-subpaths")
+}
+
+func removeDir(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := unmountBelow(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // checkUID refuses what can't be one folder's name: static pods bring their own.

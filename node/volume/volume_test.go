@@ -202,17 +202,17 @@ func checkToken(t *testing.T, c *fake) {
 func TestErrors(t *testing.T) {
 	needRoot(t)
 	for volume, want := range map[string]string{
-		`configMap: {name: yy}`:                                                              `MountVolume.SetUp failed for volume "x" : configmap "yy" not found`,
-		`secret: {secretName: yy}`:                                                           `secret "yy" not found`,
+		`configMap: {name: yy}`:                                                             `MountVolume.SetUp failed for volume "x" : configmap "yy" not found`,
+		`secret: {secretName: yy}`:                                                          `secret "yy" not found`,
 		`configMap: {name: conf, items: [{key: k, path: p}]}`:                               "references non-existent config key: k",
 		`secret: {secretName: pass, items: [{key: k, path: p}]}`:                            "references non-existent secret key: k",
-		`projected: {sources: [{configMap: {name: yy}}]}`:                                    `configmap "yy" not found`,
+		`projected: {sources: [{configMap: {name: yy}}]}`:                                   `configmap "yy" not found`,
 		`projected: {sources: [{clusterTrustBundle: {path: p}}]}`:                           "clusterTrustBundle are not supported yet",
 		`csi: {driver: d}`:                                                                  "volumes of type csi are not supported yet",
 		`image: {reference: i}`:                                                             "volumes of type image are not supported yet",
 		`nfs: {server: s, path: /p}`:                                                        "volumes of type nfs are not supported yet",
 		`ephemeral: {}`:                                                                     "volumes of type ephemeral are not supported yet",
-		`persistentVolumeClaim: {claimName: yy}`:                                             `persistentvolumeclaim "yy" not found`,
+		`persistentVolumeClaim: {claimName: yy}`:                                            `persistentvolumeclaim "yy" not found`,
 		`hostPath: {path: /proc/version, type: Directory}`:                                  "hostPath type check failed: /proc/version is not a directory",
 		`hostPath: {path: /proc, type: File}`:                                               "is not a file",
 		`hostPath: {path: /proc, type: Socket}`:                                             "is not a socket file",
