@@ -72,6 +72,7 @@ func (c *call) route() error {
 	if len(methods) == 0 {
 		return generic(http.StatusNotFound)
 	}
+	c.info.Known = true
 	if !slices.Contains(methods, c.r.Method) {
 		return generic(http.StatusMethodNotAllowed)
 	}

@@ -54,9 +54,12 @@ func (m *meter) observe(i *info, rec *recorder, start time.Time) {
 	if code == 0 {
 		code = http.StatusOK
 	}
-	verb := metricVerb(i.Verb)
+	verb, long := metricVerb(i.Verb), i.longRunning()
+	if !i.Known {
+		i = &info{}
+	}
 	m.requests.WithLabelValues(verb, i.Group, i.Version, i.Res, i.Sub, strconv.Itoa(code)).Inc()
-	if i.longRunning() {
+	if long {
 		return
 	}
 	m.duration.WithLabelValues(verb, i.Group, i.Res).Observe(time.Since(start).Seconds())

@@ -19,10 +19,10 @@ import (
 func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	parts := split(i.Path)
 	switch {
-	case len(parts) > 0 && (parts[0] == "api" || parts[0] == "apis"):
-		s.discover(w, r, parts)
-	case i.Path == "/" || i.Path == "":
+	case len(parts) == 0:
 		s.roots(w)
+	case parts[0] == "api" || parts[0] == "apis":
+		s.discover(w, r, parts)
 	case i.Path == "/version" || i.Path == "/version/":
 		writeIndented(w, s.cfg.Version)
 	case parts[0] == "healthz" || parts[0] == "livez" || parts[0] == "readyz":

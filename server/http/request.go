@@ -24,6 +24,7 @@ type info struct {
 	Sub         string
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
+	Known       bool // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool // /api/v1/watch/…
 }
 
