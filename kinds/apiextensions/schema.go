@@ -32,5 +32,6 @@ func schema(v *v1.CustomResourceDefinitionVersion, path *field.Path) (errs field
 	if err != nil {
 		return append(errs, field.Invalid(path, "", err.Error()))
 	}
-	return append(errs, defaults...)
+	errs = append(errs, defaults...)
+	return append(errs, celRules(s, path)...)
 }

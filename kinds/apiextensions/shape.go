@@ -60,6 +60,7 @@ func here(s *props, path *field.Path) (errs field.ErrorList) {
 	if s.Items != nil && s.Type != "array" && s.Type != "" {
 		errs = append(errs, field.Invalid(path.Child("type"), s.Type, "must be array if items is specified"))
 	}
+	errs = append(errs, texts(s.XValidations, path.Child("x-kubernetes-validations"))...)
 	return append(errs, listAndMap(s, path)...)
 }
 
@@ -110,7 +111,7 @@ func mapKeys(s *props, path, keys *field.Path) (errs field.ErrorList) {
 		case slices.Contains(s.XListMapKeys[:i], k):
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
 		case !ok:
-			errs = append(errs, field.Invalid(keys.Index(i), k, "entries must all be names of item properties"))
+			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
 		case p.Type == "array" || p.Type == "object":
 			errs = append(errs, field.Invalid(path.Child("items", "properties").Key(k).Child("type"), p.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
 		case !slices.Contains(item.Required, k) && p.Default == nil:

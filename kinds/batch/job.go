@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -121,7 +122,8 @@ func prepareJob(j, old *v1.Job) {
 	maps.Copy(labels, t.Labels)
 	labels[legacyUID], labels[v1.ControllerUidLabel] = string(j.UID), string(j.UID)
 	labels[legacyName], labels[v1.JobNameLabel] = j.Name, j.Name
-	if len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) { // defaulting copied them
+	copied := len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) // by defaulting
+	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 { // else the template's are complaint enough
 		j.Labels = maps.Clone(labels)
 	}
 	t.Labels = labels

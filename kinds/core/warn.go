@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 )
 
 // warnPod warns about new pods only: pods in being are rarely changed by people.
@@ -37,7 +38,7 @@ func warnController(c, old *v1.ReplicationController) []string {
 	if old != nil {
 		was = old.Spec.Template
 	}
-	return podspec.TemplateWarnings(c.Spec.Template, was, specPath.Child("template"))
+	return template.Warnings(c.Name, c.Spec.Template, was, specPath.Child("template"))
 }
 
 func warnNode(n, old *v1.Node) (list []string) {

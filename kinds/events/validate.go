@@ -22,6 +22,9 @@ func validate(e, old *v1.Event) (errs field.ErrorList) {
 		return frozen(e, old)
 	}
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
+	if len(rule.PathSegment(e.Name, false)) == 0 && e.Name != "" { // else the general check complains
+		add(rule.Format(e.Name, field.NewPath("metadata", "name"), rule.Subdomain))
+	}
 	add(place(e))
 	if e.EventTime.IsZero() {
 		add(field.ErrorList{field.Required(field.NewPath("eventTime"), "")})
