@@ -1,5 +1,6 @@
 // Package auth says who a caller is and what it may do. Its subpackages are pki (certificates), token
-// (service account tokens), rbac (roles), node (what node agents may touch).
+// (service account tokens), authn (who sent a request), rbac (roles), node (what node agents may touch),
+// review (the kinds that ask such questions) and bootstrap (the objects that the API server starts with).
 package auth
 
 import (

@@ -145,9 +145,10 @@ func (p *PKI) FrontProxyClient() (cert, key []byte, err error) {
 	return p.FrontProxy.Issue(Leaf{User: FrontProxyUser, Client: true}, p.now())
 }
 
-// KubeletClient makes the client certificate with which the API server speaks to node agents.
+// KubeletClient makes the client certificate with which the API server speaks to node agents. Agents ask the
+// API server whether it may.
 func (p *PKI) KubeletClient() (cert, key []byte, err error) {
-	return p.Issue("kube-apiserver-kubelet-client", []string{"kubeadm:cluster-admins"}, 0)
+	return p.Issue("kube-apiserver-kubelet-client", []string{"system:masters"}, 0)
 }
 
 // NodeClient makes a node agent's client certificate.

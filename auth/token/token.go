@@ -79,7 +79,7 @@ func New(cfg Config) (*Signer, error) {
 		cfg.Now = time.Now
 	}
 	s := &Signer{cfg: cfg, keys: map[string]crypto.PublicKey{},
-		parser: jwt.NewParser(jwt.WithoutClaimsValidation(), jwt.WithValidMethods([]string{"ES256", "RS256"}))}
+		parser: jwt.NewParser(jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding(), jwt.WithValidMethods([]string{"ES256", "RS256"}))}
 	var err error
 	if s.method, err = methodOf(cfg.Key.Public()); err != nil {
 		return nil, err
