@@ -1,11 +1,13 @@
 // Package serve is the node agent's own API, as API servers know it from the kubelet: logs, exec, attach,
 // port-forward, and what the node uses. Exec and its like are tunnelled, byte for byte, to the runtime.
 //
-// Whoever may call is known by a certificate of the cluster's authority.
+// The API server and masters are known by certificates of the cluster's authority. About everybody else the API
+// server is asked: metrics-server and the like come with tokens.
 package serve
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -17,10 +19,12 @@ import (
 	"slices"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
@@ -34,26 +38,31 @@ type Config struct {
 	// log. Its error tells the caller why there is none: container "c" in pod "p" is waiting to start.
 	Container func(ns, pod, container string, previous bool) (id, logPath string, running bool, err error)
 	ClientCA  *x509.CertPool // signs the certificates of callers
+	Client    client.Client  // asks who callers with tokens are and what others may do; nil: only the server's own may call
 	Log       *slog.Logger   // nil: the default
 }
 
-// The callers that may do everything; others may do nothing.
+// The callers that may do everything, without asking.
 const (
 	serverUser  = "kube-apiserver-kubelet-client"
 	masterGroup = "system:masters"
 )
 
 type api struct {
-	cfg Config
-	log *slog.Logger
+	cfg    Config
+	log    *slog.Logger
+	access *access // nil: nobody is asked
 }
 
-// New returns the API. It keeps no state and starts nothing.
+// New returns the API. It starts nothing.
 func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	a := &api{cfg: cfg, log: cfg.Log}
+	if cfg.Client != nil {
+		a.access = &access{client: cfg.Client, node: cfg.Node, known: map[[sha256.Size]byte]verdict{}}
+	}
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /containerLogs/{ns}/{pod}/{container}": a.logs,
@@ -81,37 +90,65 @@ func New(cfg Config) http.Handler {
 	return a.guard(mux)
 }
 
-// guard lets only known callers through.
+// guard lets callers through that may.
 func (a *api) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, groups, err := a.caller(r)
-		switch {
-		case err != nil:
-			fail(w, refusal{http.StatusUnauthorized, "Unauthorized"})
-		case user != serverUser && !slices.Contains(groups, masterGroup):
-			fail(w, refusal{http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, path=%s)", user, r.URL.Path)})
-		default:
-			next.ServeHTTP(w, r)
+		if err := a.admit(r); err != nil {
+			fail(w, err)
+			return
 		}
+		next.ServeHTTP(w, r)
 	})
 }
 
-func (a *api) caller(r *http.Request) (user string, groups []string, err error) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return "", nil, errors.New("no client certificate")
+func (a *api) admit(r *http.Request) error {
+	user, err := a.caller(r)
+	if errors.Is(err, errNobody) {
+		return refusal{http.StatusUnauthorized, "Unauthorized"}
 	}
-	chain := r.TLS.PeerCertificates
+	if err != nil {
+		return err
+	}
+	if user.Username == serverUser || slices.Contains(user.Groups, masterGroup) {
+		return nil
+	}
+	if a.access != nil {
+		ok, err := a.access.allowed(r.Context(), user, r)
+		if ok || err != nil {
+			return err
+		}
+	}
+	return refusal{http.StatusForbidden, fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)",
+		user.Username, verb(r.Method), subresources(r.URL.Path))}
+}
+
+// caller is who calls, by certificate or by token; errNobody: there is neither, or it is not good.
+func (a *api) caller(r *http.Request) (*authenticationv1.UserInfo, error) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && a.verify(r.TLS.PeerCertificates) {
+		s := r.TLS.PeerCertificates[0].Subject
+		return &authenticationv1.UserInfo{Username: s.CommonName, Groups: append(slices.Clone(s.Organization), "system:authenticated")}, nil
+	}
+	token := bearer(r)
+	if token == "" || a.access == nil {
+		return nil, errNobody
+	}
+	user, err := a.access.user(r.Context(), token)
+	if err == nil && user == nil {
+		err = errNobody
+	}
+	return user, err
+}
+
+func (a *api) verify(chain []*x509.Certificate) bool {
+	if a.cfg.ClientCA == nil {
+		return false
+	}
 	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, c := range chain[1:] {
 		opts.Intermediates.AddCert(c)
 	}
-	if opts.Roots == nil {
-		return "", nil, errors.New("no authority to check client certificates by")
-	}
-	if _, err := chain[0].Verify(opts); err != nil {
-		return "", nil, err
-	}
-	return chain[0].Subject.CommonName, chain[0].Subject.Organization, nil
+	_, err := chain[0].Verify(opts)
+	return err == nil
 }
 
 // A refusal is an error with its status code.
