@@ -98,13 +98,9 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
-	if t.appliesNothing(&w, old, doc) {
-		return resource.Clone(old), nil
-	}
-	if old == nil {
-		if obj := t.quickCreate(&w, doc); obj != nil {
-			return obj, nil
-		}
+	if obj := t.quickApply(&w, old, doc); obj != nil {
+		KeepTimes(old, obj)
+		return obj, nil
 	}
 	m, err := t.stock(&w)
 	if err != nil {
@@ -121,4 +117,15 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	}
 	KeepTimes(old, obj)
 	return obj, nil
+}
+
+// quickApply answers the common applies without merging; nil leaves it to the library.
+func (t *Tracker) quickApply(w *Write, old resource.Object, doc map[string]any) resource.Object {
+	switch {
+	case old == nil:
+		return t.quickCreate(w, doc)
+	case t.appliesNothing(w, old, doc):
+		return resource.Clone(old)
+	}
+	return t.quickChange(w, old, doc)
 }

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,6 +162,34 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 		for b.Loop() {
 			doc, _ := decodePatch([]byte(deploymentJSON))
 			if _, err = m.apply(&w, d, doc, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkApplyImage(b *testing.B) {
+	tr := NewTracker()
+	w := Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
+	old, err := tr.Apply(w, nil, []byte(deploymentJSON), false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	patch := []byte(strings.Replace(deploymentJSON, "nginx:1.27", "nginx:1.28", 1))
+	b.Run("Deployment", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := tr.Apply(w, old, patch, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Deployment/library", func(b *testing.B) {
+		b.ReportAllocs()
+		m, err := tr.stock(&w)
+		for b.Loop() {
+			doc, _ := decodePatch(patch)
+			if _, err = m.apply(&w, old, doc, false); err != nil {
 				b.Fatal(err)
 			}
 		}

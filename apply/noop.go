@@ -19,40 +19,48 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // most applies are of this sort, and this is some ten times as fast as finding out by merging. It answers no
 // when in doubt.
 func (t *Tracker) appliesNothing(w *Write, old resource.Object, doc map[string]any) bool {
-	if old == nil || w.Sub == "scale" || partOwns[w.Kind.Info().Plural+"/"+w.Sub] != nil ||
-		w.Manager == "kubectl" && old.GetAnnotations()[lastApplied] != "" {
+	list, mine := appliedBefore(w, old, doc)
+	if mine < 0 {
 		return false
 	}
-	if gv, kind := w.GVK.ToAPIVersionAndKind(); doc["apiVersion"] != gv || doc["kind"] != kind {
-		return false
-	}
-	list := old.GetManagedFields()
-	mine := slices.IndexFunc(list, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Operation == metav1.ManagedFieldsOperationApply && e.Manager == w.Manager && e.Subresource == w.Sub
-	})
-	if mine < 0 || !wellKept(w, list) {
-		return false
-	}
-	set, ok := t.claims(w, old, doc)
-	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
-		set = set.without(resetSteps(p))
-	}
+	set, ok := t.claims(w, old, doc, false)
+	set = set.withoutResets(w)
 	return ok && len(set) > 0 && bytes.Equal(rawFields(&list[mine]), set.appendJSON(make([]byte, 0, 512)))
 }
 
-// claims returns the fields that a decoded patch sets; ok is false if it would change any of them.
-func (t *Tracker) claims(w *Write, old resource.Object, doc map[string]any) (set, bool) {
-	doc, ok := withoutOurs(doc, old)
+// appliedBefore returns the books of old and which entry is that of what the manager applied; -1 if there is none, or
+// the case is one for the library.
+func appliedBefore(w *Write, old resource.Object, doc map[string]any) (list []metav1.ManagedFieldsEntry, mine int) {
+	if old == nil || w.Sub == "scale" || partOwns[w.Kind.Info().Plural+"/"+w.Sub] != nil ||
+		w.Manager == "kubectl" && old.GetAnnotations()[lastApplied] != "" {
+		return nil, -1
+	}
+	if gv, kind := w.GVK.ToAPIVersionAndKind(); doc["apiVersion"] != gv || doc["kind"] != kind {
+		return nil, -1
+	}
+	list = old.GetManagedFields()
+	if !wellKept(w, list) {
+		return nil, -1
+	}
+	return list, slices.IndexFunc(list, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Operation == metav1.ManagedFieldsOperationApply && e.Manager == w.Manager && e.Subresource == w.Sub
+	})
+}
+
+// claims returns the fields that a decoded patch sets. ok is false if it would change any of them, unless write allows
+// to: then the values go into obj, and what changed is marked so.
+func (t *Tracker) claims(w *Write, obj resource.Object, doc map[string]any, write bool) (set, bool) {
+	doc, ok := withoutOurs(doc, obj)
 	if !ok || len(doc) == 0 {
 		return nil, false
 	}
 	if w.Kind.Info().Custom {
-		live, ok := old.(runtime.Unstructured)
+		live, ok := obj.(runtime.Unstructured)
 		if !ok {
 			return nil, false
 		}
 		typ := t.types.of(w.GVK)
-		u := untyped{schema: typ.Schema}
+		u := untyped{schema: typ.Schema, write: write}
 		_, set := u.claims(typ.TypeRef, doc, live.UnstructuredContent())
 		for i := range set {
 			if set[i].step.text == "f:metadata" { // nobody owns it as a whole
@@ -63,12 +71,12 @@ func (t *Tracker) claims(w *Write, old resource.Object, doc map[string]any) (set
 		}
 		return set, !u.lost
 	}
-	plan := planOf(w, nil, old)
+	plan := planOf(w, nil, obj)
 	if plan == nil {
 		return nil, false
 	}
-	var d docWalk
-	_, set := d.value(plan, doc, reflect.ValueOf(old))
+	d := docWalk{write: write}
+	_, set := d.value(plan, doc, reflect.ValueOf(obj))
 	return set, !d.lost
 }
 
@@ -97,7 +105,8 @@ func withoutOurs(doc map[string]any, old resource.Object) (out map[string]any, o
 
 // A docWalk finds the fields that a decoded patch sets, as long as they have the values of the live object.
 type docWalk struct {
-	lost bool // a value differs, or something came up that only the library knows
+	lost  bool // a value differs, or something came up that only the library knows
+	write bool // a value that differs is written instead
 }
 
 // value returns what the value v owns: its own place, and what is below it.
@@ -109,10 +118,11 @@ func (d *docWalk) value(n *node, v any, live reflect.Value) (bits, set) {
 	}
 	switch n.op {
 	case opLeaf:
-		if !same(v, live) {
-			d.lost = true
+		if same(v, live) {
+			return member, nil
 		}
-		return member, nil
+		d.lost = !d.write
+		return member | changed, nil // the caller writes it
 	case opStruct, opMap:
 		if m, ok := v.(map[string]any); ok {
 			if len(m) == 0 {
@@ -137,8 +147,11 @@ func (d *docWalk) entries(n *node, m map[string]any, live reflect.Value) set {
 			if !isPlain(name) {
 				d.lost = true
 			}
-			_, it.sub = d.value(n.elem, m[name], entry(live, name))
-			it.marked = member
+			it.marked, it.sub = d.value(n.elem, m[name], entry(live, name))
+			it.marked |= member
+			if it.marked&changed != 0 {
+				d.assignEntry(live, name, m[name])
+			}
 		} else {
 			at, ok := slices.BinarySearchFunc(n.fields, name, func(f fieldNode, name string) int { return compareAll(f.name, name) })
 			if !ok {
@@ -147,11 +160,17 @@ func (d *docWalk) entries(n *node, m map[string]any, live reflect.Value) set {
 			}
 			f := &n.fields[at]
 			x := fieldAt(live, f.index)
-			if f.omit != nil && f.omit(x) {
+			switch {
+			case f.omit == nil || !f.omit(x):
+				if it.marked, it.sub = d.value(f.node, m[name], x); it.marked&changed != 0 {
+					d.assign(x, m[name])
+				}
+			case f.node.op == opLeaf && isZero(m[name], x):
+				it.marked = member // false, 0 or "" is said and not kept
+			default:
 				d.lost = true
 				return nil
 			}
-			it.marked, it.sub = d.value(f.node, m[name], x)
 		}
 		if it.marked != 0 || len(it.sub) > 0 {
 			out = append(out, it)
@@ -173,8 +192,11 @@ func (d *docWalk) items(n *node, l []any, live reflect.Value) set {
 			return nil
 		}
 		before = have[at].index
-		_, sub := d.value(n.elem, v, have[at].v)
-		out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, member, sub})
+		marked, sub := d.value(n.elem, v, have[at].v)
+		if marked&changed != 0 {
+			d.assign(have[at].v, v)
+		}
+		out = append(out, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked | member, sub})
 	}
 	slices.SortFunc(out, func(a, b item) int { return a.step.compare(&b.step) })
 	return out

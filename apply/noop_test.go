@@ -2,6 +2,7 @@ package apply
 
 import (
 	"math/rand"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -27,7 +28,10 @@ func TestNothingIsNothing(t *testing.T) {
 	if created < rounds*10 {
 		t.Errorf("%d quick creations", created)
 	}
-	t.Logf("%d quick creations, %d of %d applies were seen to change nothing", created, hits, total)
+	if differing*20 < total {
+		t.Errorf("%d quick changes", differing)
+	}
+	t.Logf("%d quick creations, %d quick changes, %d of %d applies were seen to change nothing", created, differing, hits, total)
 	if hits*20 < total {
 		t.Errorf("only %d of %d applies were seen to change nothing", hits, total)
 	}
@@ -55,6 +59,22 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 		return 0, 0 // a list item twice, or without a key
 	}
 	old.SetUID("u")
+	if r.Intn(2) == 0 { // somebody else changes something
+		obj := resource.Clone(old)
+		mutateSome(reflect.ValueOf(obj).Elem(), filler(seed), r, 3)
+		obj.SetUID("u")
+		obj.SetName("a")
+		obj.SetNamespace("")
+		obj.GetObjectKind().SetGroupVersionKind(k.info.GVK)
+		obj.SetManagedFields(old.GetManagedFields())
+		other := Write{Kind: k, GVK: k.info.GVK, Manager: "other", Now: w.Now}
+		if m.update(&other, old, obj) == nil {
+			keep := obj.GetManagedFields()
+			obj.SetManagedFields(nil)
+			old = decoded(t, k, obj)
+			old.SetManagedFields(keep)
+		}
+	}
 	before, _ := codec.MarshalJSON(old)
 	for range 8 {
 		total++
@@ -62,6 +82,7 @@ func applyAgain(t *testing.T, tr *Tracker, k *anyKind, seed int64) (hits, total 
 		if r.Intn(4) == 0 {
 			disturb(r, doc)
 		}
+		compareChange(t, tr, m, &w, old, doc)
 		if !tr.appliesNothing(&w, old, doc) {
 			continue
 		}
@@ -93,6 +114,34 @@ func compareCreate(t *testing.T, tr *Tracker, w *Write, doc map[string]any, want
 		if a, b := show(got)+dump(got), show(want)+dump(want); a != b {
 			t.Fatalf("%s: created\n%s\nwant\n%s", w.GVK, a, b)
 		}
+	}
+}
+
+// applied counts how often compareChange met a quick change, differing how often it changed a value.
+var applied, differing int
+
+// compareChange compares the quick change with the library's.
+func compareChange(t *testing.T, tr *Tracker, m *stock, w *Write, old resource.Object, doc map[string]any) {
+	t.Helper()
+	before := show(old) + dump(old)
+	got := tr.quickChange(w, old, runtime.DeepCopyJSON(doc))
+	if show(old)+dump(old) != before {
+		t.Fatalf("%s: the old object changed", w.GVK)
+	}
+	if got == nil {
+		return
+	}
+	if applied++; show(got)+dump(got) != before {
+		differing++
+	}
+	want, err := m.apply(w, old, runtime.DeepCopyJSON(doc), false)
+	if err != nil {
+		t.Fatalf("%s: changed, but the library fails: %v\n%s\n%v", w.GVK, err, before, doc)
+	}
+	KeepTimes(old, got)
+	KeepTimes(old, want)
+	if a, b := show(got)+dump(got), show(want)+dump(want); a != b {
+		t.Fatalf("%s: made\n%s\nwant\n%s\nof\n%s\nby %v", w.GVK, a, b, before, doc)
 	}
 }
 
@@ -143,6 +192,14 @@ func disturb(r *rand.Rand, v any) {
 		}
 		slices.Sort(names)
 		k := names[r.Intn(len(names))]
+		switch e := v[k].(type) {
+		case int64:
+			v[k] = e + 1
+			return
+		case bool:
+			v[k] = !e
+			return
+		}
 		switch r.Intn(8) {
 		case 0:
 			delete(v, k)

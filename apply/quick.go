@@ -30,10 +30,7 @@ func (t *Tracker) quickUpdate(w *Write, old, obj resource.Object) bool {
 	if !ok {
 		return false
 	}
-	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
-		diff = diff.without(resetSteps(p))
-	}
-	if len(diff) == 0 {
+	if diff = diff.withoutResets(w); len(diff) == 0 {
 		obj.SetManagedFields(slices.Clone(list))
 		return true
 	}

@@ -26,11 +26,8 @@ func (t *Tracker) quickCreate(w *Write, doc map[string]any) resource.Object {
 	} else if strict, err := codec.UnmarshalJSON(raw, obj); err != nil || len(strict) > 0 {
 		return nil
 	}
-	set, ok := t.claims(w, obj, doc)
-	for _, p := range resetPaths(w.Kind.Info(), "") {
-		set = set.without(resetSteps(p))
-	}
-	if !ok || len(set) == 0 {
+	set, ok := t.claims(w, obj, doc, false)
+	if set = set.withoutResets(w); !ok || len(set) == 0 {
 		return nil
 	}
 	now := stamp(w.Now)

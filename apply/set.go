@@ -197,6 +197,14 @@ func (s set) without(path []string) set {
 	return s
 }
 
+// withoutResets drops what the write can't own.
+func (s set) withoutResets(w *Write) set {
+	for _, p := range resetPaths(w.Kind.Info(), w.Sub) {
+		s = s.without(resetSteps(p))
+	}
+	return s
+}
+
 // appendJSON writes the set as FieldsV1.
 func (s set) appendJSON(b []byte) []byte {
 	b = append(b, '{')

@@ -16,6 +16,7 @@ import (
 type untyped struct {
 	schema *schema.Schema
 	lost   bool // as in walk
+	write  bool // as in docWalk
 }
 
 // absent is the value of what is not there, which is not the same as null.

@@ -184,6 +184,7 @@ func TestUntypedNothing(t *testing.T) {
 					disturb(r, doc)
 				}
 				w.Now = w.Now.Add(time.Minute)
+				compareChange(t, tr, m, &w, old, doc)
 				if !tr.appliesNothing(&w, old, doc) {
 					continue
 				}

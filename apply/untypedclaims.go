@@ -29,8 +29,11 @@ func (u *untyped) claims(tr schema.TypeRef, v, live any) (bits, set) {
 			return 0, u.claimsInList(a.List, v, live)
 		}
 	}
-	u.lost = !u.valid(tr, v) || !equalUntyped(v, live)
-	return member, nil
+	if u.lost = !u.valid(tr, v); equalUntyped(v, live) {
+		return member, nil
+	}
+	u.lost = u.lost || !u.write
+	return member | changed, nil // the caller writes it
 }
 
 // valid says whether a value is of the type, as far as the schema tells. In doubt it is not.
@@ -95,9 +98,11 @@ func (u *untyped) claimsInMap(t *schema.Map, m map[string]any, live any) (out se
 		if known {
 			tr = f.Type
 		}
-		it.marked, it.sub = u.claims(tr, m[name], get(have, name))
+		if it.marked, it.sub = u.claims(tr, m[name], get(have, name)); it.marked&changed != 0 {
+			have[name] = m[name]
+		}
 		if !known {
-			it.marked = member
+			it.marked |= member
 		}
 		if u.lost = u.lost || !isPlain(name); it.marked != 0 || len(it.sub) > 0 {
 			out = append(out, it)
@@ -117,8 +122,11 @@ func (u *untyped) claimsInList(t *schema.List, l []any, live any) (out set) {
 			return nil
 		}
 		before = have[at].index
-		_, sub := u.claims(t.ElementType, v, have[at].v)
-		out = append(out, item{step{text: keyText(len(t.Keys) == 0, keys), keys: keys}, member, sub})
+		marked, sub := u.claims(t.ElementType, v, have[at].v)
+		if marked&changed != 0 {
+			all[have[at].index] = v
+		}
+		out = append(out, item{step{text: keyText(len(t.Keys) == 0, keys), keys: keys}, marked | member, sub})
 	}
 	slices.SortFunc(out, func(a, b item) int { return a.step.compare(&b.step) })
 	return out
