@@ -110,12 +110,11 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 
 // checkNew validates a new object. The old events tell of their metadata only when all else is well.
 func checkNew(r *Request, obj resource.Object) field.ErrorList {
-	k := r.Kind
-	errs := resource.CheckAs(k, r.GVK, "", obj, nil)
-	if len(errs) > 0 && is(k, "", "events") {
+	errs := append(r.Kind.Check("", obj, nil), checkNewEvent(r, obj)...)
+	if len(errs) > 0 && r.oldEvents() {
 		return errs
 	}
-	return append(checkMeta(k, obj, nil), errs...)
+	return append(checkMeta(r, obj, nil), errs...)
 }
 
 func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {

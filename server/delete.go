@@ -79,7 +79,8 @@ func expected(r *Request, p *metav1.Preconditions, obj resource.Object) error {
 		return nil
 	}
 	refuse := func(what, asked, is, why string) error {
-		gr := schema.GroupResource{Group: r.spoken().Group, Resource: r.spoken().Kind} // upstream names the kind here
+		gvk := r.Kind.Info().GVK
+		gr := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind} // upstream names the kind here
 		return apierrors.NewConflict(gr, obj.GetName(), fmt.Errorf("the %s in the precondition (%s) does not match the %s in record (%s). "+
 			"The object might have been %s", what, asked, what, is, why))
 	}

@@ -133,21 +133,20 @@ func keep(obj, old metav1.Object) {
 var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
-func checkMeta(k resource.Kind, obj, old resource.Object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(obj, k.Info().Namespaced, k.CheckName, metadataPath)
+func checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Info().Namespaced, r.checkName, metadataPath)
 	if old != nil {
 		fixed := validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)
-		if errs = append(errs, fixed...); !checksMetaOnce[k.Info().GR()] {
+		if errs = append(errs, fixed...); !checksMetaOnce[r.Kind.Info().GR()] && !r.oldEvents() {
 			errs = append(errs, fixed...)
 		}
 	}
-	return append(errs, checkFinalizers(k, obj, old)...)
+	return append(errs, checkFinalizers(r, obj, old)...)
 }
 
 // checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:
 // there both the generic rules and the kind's own look.
 var checksMetaOnce = map[schema.GroupResource]bool{
-	{Resource: "events"}:            true,
 	{Resource: "persistentvolumes"}: true,
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   true,
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: true,
@@ -159,9 +158,9 @@ var checksMetaOnce = map[schema.GroupResource]bool{
 }
 
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
-func checkFinalizers(k resource.Kind, obj, old resource.Object) (errs field.ErrorList) {
-	switch i := k.Info(); {
-	case len(obj.GetFinalizers()) == 0, i.Custom, i.Plural == "events", i.GVK.Group == "apiregistration.k8s.io",
+func checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
+	switch i := r.Kind.Info(); {
+	case len(obj.GetFinalizers()) == 0, i.Custom, r.oldEvents(), i.GVK.Group == "apiregistration.k8s.io",
 		i.GVK.Group == "apiextensions.k8s.io", i.GVK.Group == "admissionregistration.k8s.io":
 		return nil
 	}
