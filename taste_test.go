@@ -20,7 +20,9 @@ const module = "github.com/kloop-dev/kloop"
 // lives inside its own folder, nothing else. Peers on one rung never import each other.
 var ladder = [][]string{
 	{"resource"},
+	{"kinds/rule", "kinds/cell"},
 	{"kinds/podspec"},
+	{"kinds/template", "kinds/events"},
 	{"kinds/core"},
 	{"kinds/"},
 	{"kinds"},

@@ -7,6 +7,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -14,6 +15,11 @@ import (
 // RuntimeClasses declares the kind.
 var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
 	GVK: v1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
+	Default: func(c *v1.RuntimeClass) {
+		if c.Overhead != nil {
+			podspec.RoundResources(c.Overhead.PodFixed)
+		}
+	},
 	Columns: []resource.Column[*v1.RuntimeClass]{
 		resource.Col("Handler", "string", func(c *v1.RuntimeClass) any { return c.Handler }),
 		resource.Age[*v1.RuntimeClass](),
@@ -27,12 +33,7 @@ func validateClass(c, old *v1.RuntimeClass) (errs field.ErrorList) {
 	}
 	errs = append(errs, rule.NeededFormat(c.Handler, handler, rule.Label)...)
 	if c.Overhead != nil {
-		for name, q := range c.Overhead.PodFixed {
-			if q.Sign() < 0 {
-				errs = append(errs, field.Invalid(field.NewPath("overhead", "podFixed", "limits").Key(string(name)), q.String(),
-					"must be greater than or equal to 0"))
-			}
-		}
+		errs = append(errs, podspec.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
 	}
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")
@@ -43,7 +44,8 @@ func validateClass(c, old *v1.RuntimeClass) (errs field.ErrorList) {
 }
 
 // tolerations refuses repeated ones: they are added to those of pods.
-func tolerations(list []corev1.Toleration, path *field.Path) (errs field.ErrorList) {
+func tolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
+	errs := podspec.ValidateTolerations(list, path)
 	for i, t := range list {
 		for _, before := range list[:i] {
 			if rule.Same(t, before) {
