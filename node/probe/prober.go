@@ -25,10 +25,12 @@ type prober struct {
 	period time.Duration
 	row    int    // answers of the same sort in a row
 	last   answer // that sort
+	ever   bool   // it has passed once
+	pause  time.Duration
 }
 
 func newProber(w *watched, k kind, p *corev1.Probe) *prober {
-	return &prober{watched: w, kind: k, probe: p, period: seconds(p.PeriodSeconds, 10)}
+	return &prober{watched: w, kind: k, probe: p, period: seconds(p.PeriodSeconds, 10), pause: eager}
 }
 
 func seconds(n, or int32) time.Duration {
@@ -52,11 +54,33 @@ func (p *prober) run(ctx context.Context) {
 	}
 	tick := time.NewTicker(p.period)
 	defer tick.Stop()
-	for p.once(ctx) {
+	for p.once(ctx, true) && p.between(ctx, tick.C) {
+	}
+}
+
+// eager is the first pause between the questions to a container that is still starting.
+const eager = 250 * time.Millisecond
+
+// between waits for the next regular question.
+//
+// Unlike Kubernetes, a container that has never passed a startup or readiness probe is asked in between as well,
+// at growing pauses: it counts as up when it is, not up to a period later. Only a pass counts there.
+func (p *prober) between(ctx context.Context, tick <-chan time.Time) (more bool) {
+	for {
+		var soon <-chan time.Time
+		if p.pause < p.period && !p.ever && p.kind != liveness {
+			soon = time.After(p.pause)
+			p.pause *= 2
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-tick.C:
+			return false
+		case <-tick:
+			return true
+		case <-soon:
+			if !p.once(ctx, false) {
+				return false
+			}
 		}
 	}
 }
@@ -88,12 +112,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// once asks once. more says that the probe goes on.
-func (p *prober) once(ctx context.Context) (more bool) {
+// once asks once; out of turn only a pass counts. more says that the probe goes on.
+func (p *prober) once(ctx context.Context, regular bool) (more bool) {
 	pod, ip := p.now()
 	a, text := p.ask(ctx, pod, ip)
 	if ctx.Err() != nil {
 		return false
+	}
+	if a != passed && !regular {
+		return true
 	}
 	p.tell(pod, a, text)
 	if a == unknown {
@@ -105,6 +132,7 @@ func (p *prober) once(ctx context.Context) (more bool) {
 		p.last, p.row = a, 1
 	}
 	if a == passed {
+		p.ever = true
 		return p.passed()
 	}
 	return p.failed()

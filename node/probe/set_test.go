@@ -122,24 +122,53 @@ func TestWithoutProbes(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &corev1.Container{Name: "c", ReadinessProbe: command("ready", 3, 5, 2, 2)}
-		s := newStage(c, map[string]string{"ready": "fppfpffep"}, 0)
+		s := newStage(c, map[string]string{"ready": "ppfpffep"}, 0)
 		defer s.Close()
 		s.expect(t, 2*time.Second, "started")
-		s.expect(t, 8*time.Second, "started") // fp
-		s.expect(t, 13*time.Second, "ready")  // fpp
-		s.expect(t, 18*time.Second, "ready")  // one failure is not enough
-		s.expect(t, 28*time.Second, "ready")  // fppfpf
-		s.expect(t, 33*time.Second, "started")
-		s.expect(t, 38*time.Second, "started") // what could not be asked is asked again at once: a first pass
-		s.expect(t, 43*time.Second, "ready")
+		s.expect(t, 3*time.Second, "started") // one pass is not enough
+		s.expect(t, 8*time.Second, "ready")
+		s.expect(t, 13*time.Second, "ready") // nor is one failure
+		s.expect(t, 23*time.Second, "ready") // nor two with a pass between
+		s.expect(t, 28*time.Second, "started")
+		s.expect(t, 33*time.Second, "started") // what could not be asked is asked again at once: a first pass
+		s.expect(t, 38*time.Second, "ready")
 		if got := s.times("ready")[:2]; !slices.Equal(got, []string{"3s", "8s"}) {
 			t.Errorf("asked at %v", got)
 		}
 		if s.changes != 3 {
 			t.Errorf("%d changes told, want 3", s.changes)
 		}
-		if want := []string{"Readiness probe failed: no", "Readiness probe failed: no", "Readiness probe failed: no", "Readiness probe failed: no"}; !slices.Equal(s.events, want) {
+		if want := slices.Repeat([]string{"Readiness probe failed: no"}, 3); !slices.Equal(s.events, want) {
 			t.Errorf("events %q", s.events)
+		}
+	})
+}
+
+func TestEager(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &corev1.Container{Name: "c", ReadinessProbe: command("ready", 0, 10, 1, 1)}
+		s := newStage(c, map[string]string{"ready": "fffpf"}, 0)
+		defer s.Close()
+		s.expect(t, 1700*time.Millisecond, "started")
+		s.expect(t, 1800*time.Millisecond, "ready")
+		s.expect(t, 9*time.Second, "ready")
+		s.expect(t, 10*time.Second, "started")
+		s.expect(t, 29*time.Second, "started")
+		if got, want := s.times("ready"), []string{"0s", "250ms", "750ms", "1.75s", "10s", "20s"}; !slices.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
+		}
+		if len(s.events) != 3 { // of 0, 10 and 20 s
+			t.Errorf("events %q", s.events)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // one that never passes is soon left to its period; failures in between don't count
+		c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 10, 1, 4)}
+		s := newStage(c, map[string]string{"up": "f"}, 0)
+		defer s.Close()
+		s.expect(t, 29*time.Second, "-")
+		s.expect(t, 30*time.Second, "sick")
+		if got, want := s.times("up"), []string{"0s", "250ms", "750ms", "1.75s", "3.75s", "7.75s", "10s", "20s", "30s"}; !slices.Equal(got, want) {
+			t.Errorf("asked at %v, want %v", got, want)
 		}
 	})
 }
@@ -182,11 +211,11 @@ func TestStartup(t *testing.T) {
 		c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 2, 1, 5), LivenessProbe: command("live", 3, 1, 1, 1), ReadinessProbe: command("ready", 0, 1, 1, 1)}
 		s := newStage(c, map[string]string{"up": "fffp", "live": "p", "ready": "p"}, 0)
 		defer s.Close()
-		s.expect(t, 5*time.Second, "-")
+		s.expect(t, 1700*time.Millisecond, "-")
 		if len(s.times("live"))+len(s.times("ready")) > 0 {
 			t.Errorf("asked before it has started up: %v", s.asked)
 		}
-		s.expect(t, 6*time.Second, "ready")
+		s.expect(t, 1800*time.Millisecond, "ready")
 		s.expect(t, 20*time.Second, "ready")
 		if n := len(s.times("up")); n != 4 {
 			t.Errorf("asked %d times whether it has started", n)
