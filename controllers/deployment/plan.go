@@ -35,7 +35,7 @@ func plan(w world, _ time.Time) (t todo) {
 	default:
 		t.scale = roll(w)
 	}
-	if !paused(w.d) && len(t.scale) == 0 && complete(w.d, w.d.Status) {
+	if len(t.scale) == 0 && (paused(w.d) || complete(w.d, w.d.Status)) {
 		t.remove = surplusHistory(w)
 	}
 	return t
@@ -108,14 +108,14 @@ func shrinkOld(w world) (out []scaling) {
 	return out
 }
 
-// recreate empties the old sets, and only then fills the new one.
+// recreate empties the old sets, and only when their pods are gone fills the new one.
 func recreate(w world) (out []scaling) {
 	for _, rs := range w.old {
 		if *rs.Spec.Replicas > 0 {
 			out = append(out, scaling{rs, 0})
 		}
 	}
-	if len(out) == 0 && w.new != nil && *w.new.Spec.Replicas != *w.d.Spec.Replicas {
+	if len(out) == 0 && !w.running && w.new != nil && *w.new.Spec.Replicas != *w.d.Spec.Replicas {
 		out = append(out, scaling{w.new, *w.d.Spec.Replicas})
 	}
 	return out
@@ -217,7 +217,10 @@ func share(d *appsv1.Deployment, rs *appsv1.ReplicaSet, change, left, allowed in
 	}
 	was, err := strconv.Atoi(rs.Annotations[maxKey])
 	if err != nil || was == 0 {
-		was = int(*d.Spec.Replicas + maxSurge(d))
+		was = int(d.Status.Replicas)
+	}
+	if was == 0 {
+		return 0
 	}
 	exact := float64(*rs.Spec.Replicas) * float64(allowed) / float64(was)
 	part := int32(exact+0.5) - *rs.Spec.Replicas

@@ -1,0 +1,100 @@
+package replicaset
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var now = time.Unix(10000, 0)
+
+func set(n, minReady int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &n, MinReadySeconds: minReady,
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}}}
+}
+
+type edit func(*corev1.Pod)
+
+func pod(name string, edits ...edit) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b"}},
+		Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	for _, e := range edits {
+		e(p)
+	}
+	return p
+}
+
+func ready(ago time.Duration) edit {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+}
+func phase(ph corev1.PodPhase) edit { return func(p *corev1.Pod) { p.Status.Phase = ph } }
+func node(n string) edit            { return func(p *corev1.Pod) { p.Spec.NodeName = n } }
+func deleted(p *corev1.Pod)         { p.DeletionTimestamp = &metav1.Time{Time: now} }
+func cost(n int) edit {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: fmt.Sprint(n)} }
+}
+
+func TestPlan(t *testing.T) {
+	gone := set(3, 0)
+	gone.DeletionTimestamp = &metav1.Time{Time: now}
+	for _, tt := range []struct {
+		name   string
+		rs     *appsv1.ReplicaSet
+		pods   []*corev1.Pod
+		create int
+		remove string
+		again  time.Duration
+	}{
+		{"none yet", set(3, 0), nil, 3, "", 0},
+		{"enough", set(2, 0), []*corev1.Pod{pod("a"), pod("b")}, 0, "", 0},
+		{"ended and going ones do not count", set(2, 0), []*corev1.Pod{pod("a", phase(corev1.PodFailed)), pod("b", deleted), pod("c")}, 1, "", 0},
+		{"deleted set", gone, nil, 0, "", 0},
+		{"unassigned goes first", set(1, 0), []*corev1.Pod{pod("a"), pod("b", node(""))}, 0, "b", 0},
+		{"pending before running", set(1, 0), []*corev1.Pod{pod("a"), pod("b", phase(corev1.PodPending))}, 0, "b", 0},
+		{"unready before ready", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b")}, 0, "b", 0},
+		{"cheap before dear", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Hour), cost(-1))}, 0, "b", 0},
+		{"from the crowded node", set(2, 0), []*corev1.Pod{pod("a", ready(time.Hour), node("x")), pod("b", ready(time.Hour), node("y")),
+			pod("c", ready(time.Hour), node("y"), cost(0))}, 0, "b", 0},
+		{"young before old", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Minute))}, 0, "b", 0},
+		{"waits for minReadySeconds", set(1, 30), []*corev1.Pod{pod("a", ready(10*time.Second))}, 0, "", 20 * time.Second},
+		{"many at a time", set(2000, 0), nil, burst, "", time.Millisecond},
+	} {
+		got := plan(tt.rs, tt.pods, now)
+		names := ""
+		for _, p := range got.remove {
+			names += p.Name
+		}
+		if got.create != tt.create || names != tt.remove || got.again != tt.again {
+			t.Errorf("%s: create %d, remove %q, again %v; want %d, %q, %v", tt.name, got.create, names, got.again, tt.create, tt.remove, tt.again)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	rs := set(3, 30)
+	rs.Generation = 7
+	owned := []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Second)), pod("c"), pod("d", deleted), pod("e", phase(corev1.PodFailed))}
+	owned[2].Labels = nil
+	got := status(rs, owned, nil, nil, todo{}, now)
+	st := got.Status
+	if st.Replicas != 3 || st.FullyLabeledReplicas != 2 || st.ReadyReplicas != 2 || st.AvailableReplicas != 1 || *st.TerminatingReplicas != 1 || st.ObservedGeneration != 7 {
+		t.Errorf("%+v", st)
+	}
+	if again := status(got, owned, nil, nil, todo{}, now); again != nil {
+		t.Errorf("nothing changed, and yet %+v", again.Status)
+	}
+	failed := status(got, owned, nil, errors.New("quota"), todo{create: 1}, now)
+	if c := failed.Status.Conditions[0]; c.Reason != "FailedCreate" || c.Message != "quota" {
+		t.Errorf("%+v", c)
+	}
+	if healed := status(failed, owned, nil, nil, todo{}, now); len(healed.Status.Conditions) != 0 {
+		t.Errorf("%+v", healed.Status.Conditions)
+	}
+}
