@@ -23,7 +23,7 @@ const longestCronJob = 52
 var CronJobs = &resource.Def[*v1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true, Default: defaultCronJob, Validate: validateCronJob,
-	Warn: warnCronJob,
+	Prepare: prepareCronJob, Warn: warnCronJob,
 	Columns: append([]resource.Column[*v1.CronJob]{
 		resource.Col("Schedule", "string", func(c *v1.CronJob) any { return c.Spec.Schedule }),
 		resource.Col("Timezone", "string", func(c *v1.CronJob) any {
@@ -51,6 +51,13 @@ func defaultCronJob(c *v1.CronJob) {
 	rule.Fill(&c.Spec.SuccessfulJobsHistoryLimit, 3)
 	rule.Fill(&c.Spec.FailedJobsHistoryLimit, 1)
 	defaultJobSpec(&c.Spec.JobTemplate.Spec)
+}
+
+// prepareCronJob drops an alpha field that is off by default upstream too.
+func prepareCronJob(c, old *v1.CronJob) {
+	if old == nil || old.Spec.JobTemplate.Spec.Scheduling == nil {
+		c.Spec.JobTemplate.Spec.Scheduling = nil
+	}
 }
 
 func warnCronJob(c, old *v1.CronJob) []string {

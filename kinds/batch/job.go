@@ -114,6 +114,9 @@ const (
 
 // prepareJob gives a new job the selector by which it finds its pods: its own UID.
 func prepareJob(j, old *v1.Job) {
+	if old == nil || old.Spec.Scheduling == nil {
+		j.Spec.Scheduling = nil // an alpha field, off by default upstream too
+	}
 	if old != nil || is(j.Spec.ManualSelector) {
 		return
 	}

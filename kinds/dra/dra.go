@@ -26,6 +26,9 @@ var DeviceClasses = &resource.Def[*v1.DeviceClass]{
 var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
 	Default: func(c *v1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
+	Prepare: func(c, old *v1.ResourceClaim) {
+		dropAlpha(c, old, old == nil, func(c *v1.ResourceClaim) { dropDerived(&c.Spec) })
+	},
 	Validate: func(c, old *v1.ResourceClaim) field.ErrorList {
 		if old != nil {
 			return rule.Frozen(c.Spec, old.Spec, field.NewPath("spec"))
@@ -43,6 +46,9 @@ var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
 	Default: func(t *v1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
+	Prepare: func(t, old *v1.ResourceClaimTemplate) {
+		dropAlpha(t, old, old == nil, func(t *v1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
+	},
 	Validate: func(t, old *v1.ResourceClaimTemplate) field.ErrorList {
 		spec := field.NewPath("spec")
 		if old != nil {
@@ -62,6 +68,7 @@ var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
 			defaultTaints(s.Spec.Devices[i].Taints)
 		}
 	},
+	Prepare:  func(s, old *v1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
 	Validate: validateSlice,
 	Columns: []resource.Column[*v1.ResourceSlice]{
 		resource.Col("Node", "string", func(s *v1.ResourceSlice) any { return nodeName(s) }),
