@@ -179,7 +179,8 @@ func lingers(k resource.Kind) bool { return is(k, "", "pods") }
 
 // deleteGracefully deletes an object whose owner (of a pod: the node agent) needs time. First it is marked;
 // it goes when the owner deletes it with no grace, or at once if there is nobody to wait for.
-func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.DeleteOptions, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
+func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.DeleteOptions,
+	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	asked := opts.GracePeriodSeconds
 	if asked != nil && *asked < 0 {
 		asked = new(int64)

@@ -80,7 +80,8 @@ func (s *Server) service(at []netip.AddrPort) resource.Object {
 }
 
 func endpoints(at []netip.AddrPort) resource.Object {
-	subset := core.EndpointSubset{Ports: []core.EndpointPort{{Name: "https", Port: int32(at[0].Port()), Protocol: core.ProtocolTCP}}} //nolint:staticcheck // as above
+	port := core.EndpointPort{Name: "https", Port: int32(at[0].Port()), Protocol: core.ProtocolTCP} //nolint:staticcheck // as above
+	subset := core.EndpointSubset{Ports: []core.EndpointPort{port}}                                 //nolint:staticcheck // as above
 	for _, a := range at {
 		subset.Addresses = append(subset.Addresses, core.EndpointAddress{IP: a.Addr().String()}) //nolint:staticcheck // as above
 	}
