@@ -170,4 +170,3 @@ func ready(r resource.Reader, label, value string) (n int) {
 	}
 	return n
 }
-

@@ -1,0 +1,323 @@
+package loop_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+type controller = loop.Controller[*corev1.ConfigMap]
+
+var writesMaps = []resource.Kind{kinds.ConfigMaps}
+
+func TestOneRunPerKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var mu sync.Mutex
+		running, most, runs := map[string]int{}, 0, 0
+		run(t, f, &controller{Workers: 8, Reconcile: func(_ context.Context, _ *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			mu.Lock()
+			running[cm.Name]++
+			most, runs = max(most, running[cm.Name]), runs+1
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			running[cm.Name]--
+			mu.Unlock()
+			return 0, nil
+		}})
+		f.put("a")
+		for range 10 {
+			time.Sleep(300 * time.Millisecond)
+			f.put("a")
+			f.put("b")
+		}
+		time.Sleep(time.Minute)
+		if most != 1 {
+			t.Errorf("a key ran %d times at once", most)
+		}
+		if runs < 6 || runs > 12 {
+			t.Errorf("%d runs for two keys woken for three seconds by runs of one second", runs)
+		}
+	})
+}
+
+func TestFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		creates := 0
+		w := run(t, f, &controller{Writes: writesMaps, Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			if cm.Name != "owner" || resource.Get(c, kinds.ConfigMaps, "", "child") != nil {
+				return 0, nil
+			}
+			creates++
+			_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
+			return time.Millisecond, err // look again at once
+		}})
+		synctest.Wait()
+		f.put("owner")
+		f.setLag(true)
+		time.Sleep(time.Minute)
+		if rec, _ := w.Record("test", key("owner")); rec.State != "fenced" || creates != 1 {
+			t.Fatalf("with a view that lags: %s, %d creates", rec.State, creates)
+		}
+		f.setLag(false)
+		time.Sleep(time.Minute)
+		if rec, _ := w.Record("test", key("owner")); rec.State != "resting" || creates != 1 {
+			t.Errorf("with a view that caught up: %s, %d creates", rec.State, creates)
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var at []time.Time
+		var heal atomic.Bool
+		others := 0
+		w := run(t, f, &controller{Workers: 1, Reconcile: func(_ context.Context, _ *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			if cm.Name != "bad" {
+				others++
+				return 0, nil
+			}
+			at = append(at, time.Now())
+			if heal.Load() {
+				return 0, nil
+			}
+			return 0, errBoom
+		}})
+		f.put("bad")
+		f.put("good")
+		time.Sleep(time.Hour)
+		if others != 1 {
+			t.Errorf("the good key ran %d times", others)
+		}
+		want := 20 * time.Millisecond
+		for i := 1; i < len(at); i++ {
+			if d := at[i].Sub(at[i-1]); d < want*4/5 || d > want*6/5 {
+				t.Errorf("pause %d is %v, want %v give or take a fifth", i, d, want)
+			}
+			want = min(2*want, 5*time.Minute)
+		}
+		if len(at) < 20 || len(at) > 35 {
+			t.Errorf("%d tries in an hour", len(at))
+		}
+		rec, _ := w.Record("test", key("bad"))
+		if rec.Fails != len(at) || rec.LastErr != "boom" || rec.State != "waiting" || rec.Next.IsZero() || rec.FirstFail.After(rec.LastFail) {
+			t.Errorf("record %+v", rec)
+		}
+		heal.Store(true)
+		time.Sleep(10 * time.Minute)
+		if rec, _ := w.Record("test", key("bad")); rec.Fails != 0 || rec.LastErr != "" || rec.State != "resting" {
+			t.Errorf("healed: %+v", rec)
+		}
+	})
+}
+
+func TestOwnWritesDoNotSpinAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		runs := 0
+		run(t, f, &controller{Writes: writesMaps, Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			runs++
+			if err := c.Update(ctx, kinds.ConfigMaps, cm); err != nil {
+				return 0, err
+			}
+			return 0, errBoom
+		}})
+		f.put("a")
+		time.Sleep(time.Minute)
+		if runs > 20 {
+			t.Errorf("%d runs in a minute: its own writes cut its pauses short", runs)
+		}
+	})
+}
+
+func TestUndeclaredWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var got error
+		run(t, f, &controller{Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			got = c.Update(ctx, kinds.ConfigMaps, cm)
+			return 0, nil
+		}})
+		f.put("a")
+		synctest.Wait()
+		if got == nil || !strings.Contains(got.Error(), "did not declare") {
+			t.Errorf("the write gave %v", got)
+		}
+	})
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		good := 0
+		w := run(t, f, &controller{Workers: 1, Reconcile: func(_ context.Context, _ *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			if cm.Name == "bad" {
+				var none map[string]int
+				none["x"] = 1
+			}
+			good++
+			return 0, nil
+		}})
+		f.put("bad")
+		f.put("good")
+		time.Sleep(time.Second)
+		if rec, _ := w.Record("test", key("bad")); good != 1 || !strings.Contains(rec.LastErr, "panic") {
+			t.Errorf("the good key ran %d times; the bad one says %q", good, rec.LastErr)
+		}
+	})
+}
+
+func TestAgainAndNote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		runs := 0
+		w := run(t, f, &controller{Reconcile: func(_ context.Context, c *loop.Ctx, _ *corev1.ConfigMap) (time.Duration, error) {
+			runs++
+			c.Waiting("the %s", "moon")
+			return time.Minute, nil
+		}})
+		f.put("a")
+		time.Sleep(10*time.Minute + time.Second)
+		if runs != 11 {
+			t.Errorf("%d runs in ten minutes", runs)
+		}
+		rec, _ := w.Record("test", key("a"))
+		if rec.Note != "the moon" || rec.Fails != 0 || len(w.Records()["test"]) != 1 {
+			t.Errorf("record %+v", rec)
+		}
+		f.put("a")
+		synctest.Wait()
+		if runs != 12 {
+			t.Error("a change does not cut a wait short")
+		}
+		if s := w.Stats()[0]; s.Name != "test" || s.Keys != 1 || s.Done != 12 || s.Waiting != 1 {
+			t.Errorf("stats %+v", s)
+		}
+	})
+}
+
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		runs := 0
+		run(t, f, &controller{Rest: 100 * time.Millisecond, Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
+			runs++
+			return 0, nil
+		}})
+		f.put("a")
+		synctest.Wait()
+		if runs != 1 {
+			t.Fatalf("%d runs: the first change is looked at at once", runs)
+		}
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			f.put("a")
+		}
+		time.Sleep(time.Second)
+		if runs < 9 || runs > 12 {
+			t.Errorf("%d runs for a second of changes", runs)
+		}
+	})
+}
+
+func TestLostFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var mu sync.Mutex
+		var gone []string
+		runs := map[string]int{}
+		run(t, f, &controller{
+			Reconcile: func(_ context.Context, _ *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[cm.Name]++
+				return 0, nil
+			},
+			Gone: func(_ context.Context, _ *loop.Ctx, k loop.Key) (time.Duration, error) {
+				gone = append(gone, k.Name)
+				return 0, nil
+			}})
+		f.put("a")
+		f.put("b")
+		synctest.Wait()
+		f.loseFeeds(func() { f.write("a", nil); f.put("c") })
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(gone) != 1 || gone[0] != "a" || runs["b"] < 2 || runs["c"] != 1 {
+			t.Errorf("gone %v, runs %v", gone, runs)
+		}
+	})
+}
+
+func TestResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		runs := 0
+		run(t, f, &controller{Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
+			runs++
+			return 0, nil
+		}}, func(e *loop.Env) { e.Resync = time.Hour })
+		f.put("a")
+		time.Sleep(time.Hour + 7*time.Minute)
+		if runs != 2 {
+			t.Errorf("%d runs, want one at the start and one resync", runs)
+		}
+	})
+}
+
+func TestSkipAndPokes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		runs, pokes := 0, loop.NewPokes()
+		pokes.Wake(key("a"), "too early")
+		w := run(t, f, &controller{Pokes: pokes, Skip: func(cm *corev1.ConfigMap) bool { return cm.Data["skip"] != "" },
+			Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
+				runs++
+				return 0, nil
+			}})
+		f.put("a")
+		f.put("s", "skip", "1")
+		synctest.Wait()
+		pokes.Wake(key("a"), "a bell rang")
+		synctest.Wait()
+		rec, _ := w.Record("test", key("a"))
+		if runs != 2 || rec.Causes[len(rec.Causes)-1].Why != "a bell rang" {
+			t.Errorf("%d runs, causes %v", runs, rec.Causes)
+		}
+	})
+}
+
+func TestBatch(t *testing.T) {
+	var mu sync.Mutex
+	calls := 0
+	done, err := loop.Batch(100, func(i int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		calls++
+		if i == 0 {
+			return errBoom
+		}
+		return nil
+	})
+	if done != 0 || err != errBoom || calls != 1 {
+		t.Errorf("a refusal at the start: %d done, %d calls, %v", done, calls, err)
+	}
+	if done, err := loop.Batch(1000, func(int) error { return nil }); done != 1000 || err != nil {
+		t.Errorf("%d done, %v", done, err)
+	}
+}
