@@ -123,6 +123,9 @@ func collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions)
 	if !asked {
 		orphan = k.Info().OrphanByDefault
 	}
+	if is(k, "", "events") { // the garbage collector does not know events
+		orphan, foreground = false, false
+	}
 	var list []string
 	for _, f := range old {
 		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
@@ -158,7 +161,7 @@ func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur 
 	if r.DryRun {
 		return view.NewEntry(r.Kind, cur.Rev, obj), nil
 	}
-	return s.put(ctx, r.Kind, obj, cur.Rev, 0)
+	return s.put(ctx, r.Kind, obj, cur.Rev, r.Kind.Expiry(obj))
 }
 
 // deleteNow removes the object and returns its last state.
