@@ -1,18 +1,22 @@
-// Package scheduler gives every pending pod a node.
+// Package scheduler gives every pending pod a node: snapshot → filter → score → bind.
 //
-//	reads   Pods, Nodes
-//	writes  Pod: binding
-//	rule    every pod of ours that fits somewhere is bound to a node that suits it best
+//	reads   Pods, Nodes, Namespaces, Services and what owns pods, claims, volumes and their classes, disruption budgets
+//	writes  Pod: binding, status (PodScheduled, nominatedNodeName), deletion of victims; claims and volumes: binding
+//	rule    every pod of ours that fits somewhere is bound to the node that suits it best
+//
+// One goroutine owns all state and takes all decisions; writes happen beside it, and until the feed shows them
+// what they will do is assumed. Pods that are alike share a class, and with it what was found out about nodes.
 package scheduler
 
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -20,7 +24,8 @@ import (
 
 // Config tunes a Scheduler; the zero value is upstream's default profile.
 type Config struct {
-	Name string // the schedulerName whose pods are ours; "": default-scheduler
+	Name     string // the schedulerName whose pods are ours; "": default-scheduler
+	Parallel int    // writes at once; 0: 64
 }
 
 // A Scheduler is the loop that assigns pods to nodes.
@@ -30,6 +35,9 @@ type Scheduler struct{ cfg Config }
 func New(cfg Config) *Scheduler {
 	if cfg.Name == "" {
 		cfg.Name = corev1.DefaultSchedulerName
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = 64
 	}
 	return &Scheduler{cfg: cfg}
 }
@@ -42,103 +50,155 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	if env.Log == nil {
 		env.Log = slog.Default()
 	}
-	feed := env.Client.Feed(kinds.Pods, kinds.Nodes)
+	if env.Now == nil {
+		env.Now = time.Now
+	}
+	r := &runner{cfg: s.cfg, env: env, log: env.Log.With("loop", s.LoopName()), st: newState(), q: newQueue(),
+		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}}
+	ctx, stop := context.WithCancel(ctx)
+	batches := make(chan client.Batch)
+	r.wg.Go(func() { r.listen(ctx, batches) })
+	defer r.wg.Wait()
+	defer stop()
+	r.run(ctx, batches)
+	return nil
+}
+
+// runner is one run of a scheduler. All but the listener and the writes happens on one goroutine.
+type runner struct {
+	cfg Config
+	env loop.Env
+	log *slog.Logger
+	st  *state
+	q   *queue
+
+	binds   []job    // writes to do
+	remarks []remark // to be written when no bind waits
+	flying  int
+	results chan func()
+	wg      sync.WaitGroup
+
+	dirty   map[int]bool   // slots on which something got better
+	volumes map[*task]bool // decided, but their volumes are not bound yet
+	flushed time.Time
+}
+
+// feedKinds are the kinds whose changes matter.
+func feedKinds() []resource.Kind {
+	return []resource.Kind{kinds.Pods, kinds.Nodes, kinds.Namespaces, kinds.Services,
+		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses}
+}
+
+func (r *runner) listen(ctx context.Context, out chan<- client.Batch) {
+	feed := r.env.Client.Feed(feedKinds()...)
 	for {
-		batch, err := feed.Next(ctx)
+		b, err := feed.Next(ctx)
 		if err != nil {
-			return nil // the context ended
+			return // the context ended
 		}
-		s.pass(ctx, env, batch.Read)
-	}
-}
-
-// pass binds every pending pod to the first node that takes it.
-func (s *Scheduler) pass(ctx context.Context, env loop.Env, read resource.Reader) {
-	var pending []*corev1.Pod
-	used := map[string]corev1.ResourceList{}
-	for _, p := range resource.List(read, kinds.Pods, "") {
-		switch {
-		case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
-		case p.Spec.NodeName != "":
-			charge(used, p.Spec.NodeName, p)
-		case p.Spec.SchedulerName == s.cfg.Name && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0:
-			pending = append(pending, p)
-		}
-	}
-	nodes := resource.List(read, kinds.Nodes, "")
-	for _, p := range pending {
-		for _, n := range nodes {
-			if !takes(n, p, used[n.Name]) {
-				continue
-			}
-			b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-				Target: corev1.ObjectReference{Kind: "Node", Name: n.Name}}
-			if _, err := env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b); err != nil {
-				if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-					env.Log.Error("bind", "loop", "scheduler", "object", p.Namespace+"/"+p.Name, "node", n.Name, "err", err)
-				}
-				break
-			}
-			charge(used, n.Name, p)
-			env.Events.Event(kinds.Pods, p, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", p.Namespace, p.Name, n.Name)
-			break
+		select {
+		case out <- b:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-func requests(p *corev1.Pod) corev1.ResourceList {
-	sum := corev1.ResourceList{}
-	for _, c := range p.Spec.Containers {
-		for name, q := range c.Resources.Requests {
-			v := sum[name]
-			v.Add(q)
-			sum[name] = v
+// spell is how many decisions are taken before the feed is heard again.
+const spell = 64
+
+func (r *runner) run(ctx context.Context, batches <-chan client.Batch) {
+	r.take(ctx, batches, nil) // nothing can be decided before the first look
+	for ctx.Err() == nil {
+		busy := r.work(spell)
+		r.launch(ctx)
+		if busy {
+			r.poll(batches)
+			continue
+		}
+		timer := time.NewTimer(r.q.wait(r.env.Now(), r.nextNet()))
+		r.take(ctx, batches, timer.C)
+		timer.Stop()
+	}
+}
+
+// take waits for something to happen.
+func (r *runner) take(ctx context.Context, batches <-chan client.Batch, timer <-chan time.Time) {
+	select {
+	case <-ctx.Done():
+	case b := <-batches:
+		r.apply(b)
+	case done := <-r.results:
+		r.landed(done)
+	case <-timer:
+		r.net()
+	}
+}
+
+// poll takes in all that has happened without waiting.
+func (r *runner) poll(batches <-chan client.Batch) {
+	for {
+		select {
+		case b := <-batches:
+			r.apply(b)
+		case done := <-r.results:
+			r.landed(done)
+		default:
+			return
 		}
 	}
-	return sum
 }
 
-func charge(used map[string]corev1.ResourceList, node string, p *corev1.Pod) {
-	if used[node] == nil {
-		used[node] = corev1.ResourceList{}
-	}
-	for name, q := range requests(p) {
-		v := used[node][name]
-		v.Add(q)
-		used[node][name] = v
-	}
-}
+// maxBacklog bounds the decisions whose writes have not begun.
+const maxBacklog = 1024
 
-func takes(n *corev1.Node, p *corev1.Pod, used corev1.ResourceList) bool {
-	if n.Spec.Unschedulable {
-		return false
-	}
-	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated(p, t) {
+// work takes up to n decisions; it says whether there may be more to take.
+func (r *runner) work(n int) (more bool) {
+	for range n {
+		if len(r.binds) >= maxBacklog {
 			return false
 		}
-	}
-	for k, v := range p.Spec.NodeSelector {
-		if n.Labels[k] != v {
+		t := r.q.pop(r.env.Now())
+		if t == nil {
 			return false
 		}
-	}
-	for name, q := range requests(p) {
-		free := n.Status.Allocatable[name].DeepCopy()
-		free.Sub(used[name])
-		if free.Cmp(q) < 0 {
-			return false
-		}
+		r.try(t)
 	}
 	return true
 }
 
-func tolerated(p *corev1.Pod, t *corev1.Taint) bool {
-	for _, tol := range p.Spec.Tolerations {
-		if (tol.Effect == "" || tol.Effect == t.Effect) && (tol.Key == "" || tol.Key == t.Key) &&
-			(tol.Operator == corev1.TolerationOpExists || tol.Value == t.Value) {
-			return true
+// try decides one pod.
+func (r *runner) try(t *task) {
+	t.attempts++
+	slot, f := r.st.decide(t)
+	if f != nil {
+		r.reject(t, f)
+		return
+	}
+	r.assign(t, slot)
+}
+
+// How often the safety nets are looked at: parked pods, and pods that wait for volumes.
+const netEvery = 30 * time.Second
+
+func (r *runner) nextNet() time.Duration {
+	if len(r.st.waiting)+len(r.volumes) == 0 {
+		return time.Hour
+	}
+	return max(r.flushed.Add(netEvery).Sub(r.env.Now()), time.Second)
+}
+
+// net catches pods that no change has woken for long.
+func (r *runner) net() {
+	now := r.env.Now()
+	if now.Sub(r.flushed) < netEvery {
+		return
+	}
+	r.flushed = now
+	for c := range r.st.waiting {
+		if t := c.waiting.list[0]; now.Sub(t.parkedAt) > longPark {
+			r.q.wake(t, now)
 		}
 	}
-	return false
+	r.checkVolumes()
 }

@@ -1,0 +1,68 @@
+package scheduler
+
+import "fmt"
+
+// checkFit is the plugin NodeResourcesFit: what the pod asks for is free. All that is short is named.
+func checkFit(c *class, s *slot) *refusal {
+	var short uint64 // bit 0: pods, bit n+1: resource n
+	hopeless := false
+	if alloc, used := s.room(resPods); used+1 > alloc {
+		short = 1
+	}
+	for _, a := range c.need.asks {
+		alloc, used := s.room(a.res)
+		if a.amount > alloc-used {
+			short |= 1 << (min(a.res, 61) + 1)
+			hopeless = hopeless || a.amount > alloc
+		}
+	}
+	if short == 0 {
+		return nil
+	}
+	return c.shortOf(short, hopeless)
+}
+
+// shortOf returns the one refusal for this shortage, so that a failing pod costs no memory per node.
+func (c *class) shortOf(short uint64, hopeless bool) *refusal {
+	key := short << 1
+	if hopeless {
+		key |= 1
+	}
+	r := c.short[key]
+	if r != nil {
+		return r
+	}
+	r = &refusal{plugin: nodeResourcesFit, hopeless: hopeless}
+	if short&1 != 0 {
+		r.reasons = append(r.reasons, "Too many pods")
+	}
+	for _, a := range c.need.asks {
+		if short&(1<<(min(a.res, 61)+1)) != 0 {
+			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", c.st.names.list[a.res]))
+		}
+	}
+	if c.short == nil {
+		c.short = map[uint64]*refusal{}
+	}
+	c.short[key] = r
+	return r
+}
+
+// scoreFit ranks nodes by how much would be left of them (LeastAllocated).
+func scoreFit(c *class, s *slot) int64 {
+	sum, n := int64(0), int64(0)
+	for _, x := range [2]struct{ alloc, used int64 }{
+		{s.alloc[resCPU], s.fairCPU + c.need.fairCPU}, {s.alloc[resMemory], s.fairMem + c.need.fairMem}} {
+		if x.alloc == 0 {
+			continue
+		}
+		n++
+		if x.used <= x.alloc {
+			sum += (x.alloc - x.used) * maxScore / x.alloc
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / n
+}

@@ -1,0 +1,94 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+func TestBindsAndWakes(t *testing.T) {
+	w := start(t, true)
+	w.create(pod("p", "a: b", "cpu=3", ""))
+	p := w.until("p", refused)
+	if got := find(p, corev1.PodScheduled).Message; got != "no nodes available to schedule pods" {
+		t.Errorf("message %q", got)
+	}
+	w.create(node("n1", "", ""))
+	if p := w.until("p", bound); p.Spec.NodeName != "n1" {
+		t.Errorf("on %s", p.Spec.NodeName)
+	}
+	w.create(pod("q", "a: b", "cpu=3", ""))
+	q := w.until("q", refused)
+	want := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+	if got := find(q, corev1.PodScheduled).Message; got != want {
+		t.Errorf("message %q", got)
+	}
+	zero := int64(0)
+	if err := w.Delete(t.Context(), kinds.Pods, "default", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("q", bound)
+}
+
+func TestOthersAndGates(t *testing.T) {
+	w := start(t, true)
+	w.create(node("n1", "", ""))
+	other := pod("other", "", "", "")
+	other.Spec.SchedulerName = "mine"
+	w.create(other)
+	w.create(pod("gated", "", "", "schedulingGates: [{name: g}]"))
+	w.create(pod("p", "", "", ""))
+	w.until("p", bound)
+	for _, name := range []string{"other", "gated"} {
+		if w.until(name, func(*corev1.Pod) bool { return true }).Spec.NodeName != "" {
+			t.Errorf("%s is bound", name)
+		}
+	}
+	_, err := w.Patch(t.Context(), kinds.Pods, "default", "gated",
+		client.Patch{Type: "application/merge-patch+json", Data: []byte(`{"spec":{"schedulingGates":null}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until("gated", bound)
+}
+
+func TestPreempts(t *testing.T) {
+	w := start(t, true)
+	w.create(node("n1", "", ""))
+	low := pod("low", "", "cpu=3", "priority: 1\nterminationGracePeriodSeconds: 0")
+	w.create(low)
+	w.until("low", bound)
+	w.create(pod("polite", "", "cpu=3", "priority: 5\npreemptionPolicy: Never"))
+	got := find(w.until("polite", refused), corev1.PodScheduled).Message
+	if want := "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."; got != want {
+		t.Errorf("message %q", got)
+	}
+	w.create(pod("high", "", "cpu=3", "priority: 10"))
+	if p := w.until("high", bound); p.Status.NominatedNodeName == "x" {
+		t.Error(p)
+	}
+}
+
+func TestMany(t *testing.T) {
+	w := start(t, true)
+	for i := range 5 {
+		w.create(node(fmt.Sprintf("n%d", i), "", ""))
+	}
+	for i := range 45 {
+		w.create(pod(fmt.Sprintf("p%d", i), "", "cpu=100m", ""))
+	}
+	count := map[string]int{}
+	for i := range 45 {
+		count[w.until(fmt.Sprintf("p%d", i), bound).Spec.NodeName]++
+	}
+	for n, c := range count {
+		if c != 9 {
+			t.Errorf("%s has %d pods", n, c)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Annotations by which the parties of volume binding talk.
+const (
+	bindCompleted = "pv.kubernetes.io/bind-completed"
+	boundByLoop   = "pv.kubernetes.io/bound-by-controller"
+	selectedNode  = "volume.kubernetes.io/selected-node"
+	byHand        = "kubernetes.io/no-provisioner"
+	betaClass     = "volume.beta.kubernetes.io/storage-class"
+)
+
+var (
+	elsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, hopeless: true}
+	noVolumes = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, hopeless: true}
+	lostOnes  = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, hopeless: true}
+)
+
+// volumes is what the claims of a class stand for at one moment.
+type volumes struct {
+	broken string // why no node will do
+	lost   bool   // a bound volume does not exist
+	bound  []*nodeaffinity.NodeSelector
+	wait   []waitingClaim
+	state  *state
+}
+
+// A waitingClaim is a claim that binds when its pod is placed.
+type waitingClaim struct {
+	claim   *corev1.PersistentVolumeClaim
+	class   *storagev1.StorageClass
+	volumes []*corev1.PersistentVolume // that could be its own, the best first
+}
+
+// A volumePlan is what must be written before the pod can be bound.
+type volumePlan struct {
+	give    []gift
+	provide []*corev1.PersistentVolumeClaim
+	claims  []key // all that must be bound
+}
+
+type gift struct {
+	volume *corev1.PersistentVolume
+	claim  *corev1.PersistentVolumeClaim
+}
+
+// volumesOf looks up the class's claims.
+func (st *state) volumesOf(c *class) *volumes {
+	v := &volumes{state: st}
+	if st.read == nil {
+		return v
+	}
+	for _, name := range c.claims {
+		pvc := resource.Get(st.read, kinds.PersistentVolumeClaims, c.pod.Namespace, name)
+		switch {
+		case pvc == nil:
+			v.broken = fmt.Sprintf("persistentvolumeclaim %q not found", name)
+		case pvc.DeletionTimestamp != nil:
+			v.broken = fmt.Sprintf("persistentvolumeclaim %q is being deleted", name)
+		case pvc.Status.Phase == corev1.ClaimLost:
+			v.broken = fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q", name, pvc.Spec.VolumeName)
+		case isBound(pvc):
+			v.addBound(pvc)
+		case !v.addWaiting(pvc):
+			v.broken = "pod has unbound immediate PersistentVolumeClaims"
+		}
+		if v.broken != "" {
+			return v
+		}
+	}
+	return v
+}
+
+func isBound(pvc *corev1.PersistentVolumeClaim) bool {
+	_, done := pvc.Annotations[bindCompleted]
+	return pvc.Spec.VolumeName != "" && done
+}
+
+func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
+	pv := resource.Get(v.state.read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
+	if pv == nil {
+		v.lost = true
+		return
+	}
+	if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
+		if sel, err := nodeaffinity.NewNodeSelector(a.Required); err == nil {
+			v.bound = append(v.bound, sel)
+		} else {
+			v.lost = true
+		}
+	}
+}
+
+// addWaiting notes a claim that waits for its first pod; false: it should have been bound already.
+func (v *volumes) addWaiting(pvc *corev1.PersistentVolumeClaim) bool {
+	name := storageClass(pvc)
+	sc := resource.Get(v.state.read, kinds.StorageClasses, "", name)
+	if name == "" || sc == nil || sc.VolumeBindingMode == nil || *sc.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+		return false
+	}
+	w := waitingClaim{claim: pvc, class: sc}
+	sel := labels.Everything()
+	if pvc.Spec.Selector != nil {
+		s, err := metav1.LabelSelectorAsSelector(pvc.Spec.Selector)
+		if err != nil {
+			return false
+		}
+		sel = s
+	}
+	for _, pv := range resource.List(v.state.read, kinds.PersistentVolumes, "") {
+		if v.state.couldBe(pv, pvc, sel) {
+			w.volumes = append(w.volumes, pv)
+		}
+	}
+	slices.SortStableFunc(w.volumes, func(a, b *corev1.PersistentVolume) int {
+		if x, y := a.Spec.ClaimRef != nil, b.Spec.ClaimRef != nil; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		x, y := a.Spec.Capacity[corev1.ResourceStorage], b.Spec.Capacity[corev1.ResourceStorage]
+		return x.Cmp(y)
+	})
+	v.wait = append(v.wait, w)
+	return true
+}
+
+func storageClass(pvc *corev1.PersistentVolumeClaim) string {
+	if name, ok := pvc.Annotations[betaClass]; ok {
+		return name
+	}
+	if pvc.Spec.StorageClassName != nil {
+		return *pvc.Spec.StorageClassName
+	}
+	return ""
+}
+
+// couldBe tells whether a volume suits a claim, nodes aside.
+func (st *state) couldBe(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, sel labels.Selector) bool {
+	have, want := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
+	if pv.DeletionTimestamp != nil || have.Cmp(want) < 0 || volumeMode(pv.Spec.VolumeMode) != volumeMode(pvc.Spec.VolumeMode) {
+		return false
+	}
+	own := keyOfClaim(pvc)
+	if other, taken := st.pledged[pv.Name]; taken && other != own {
+		return false
+	}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		return ref.Namespace == own.Namespace && ref.Name == own.Name && (ref.UID == "" || ref.UID == pvc.UID)
+	}
+	class := pv.Spec.StorageClassName
+	if name, ok := pv.Annotations[betaClass]; ok {
+		class = name
+	}
+	for _, m := range pvc.Spec.AccessModes {
+		if !slices.Contains(pv.Spec.AccessModes, m) {
+			return false
+		}
+	}
+	return pv.Status.Phase == corev1.VolumeAvailable && class == storageClass(pvc) && sel.Matches(labels.Set(pv.Labels))
+}
+
+func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+	if m == nil {
+		return corev1.PersistentVolumeFilesystem
+	}
+	return *m
+}
+
+func keyOfClaim(pvc *corev1.PersistentVolumeClaim) key {
+	return key{Namespace: pvc.Namespace, Name: pvc.Name}
+}
+
+// checkVolumes is the filter of the plugin VolumeBinding.
+func checkVolumes(c *class, s *slot) *refusal {
+	v := c.volumes
+	if v == nil {
+		return nil
+	}
+	if v.lost {
+		return lostOnes
+	}
+	for _, sel := range v.bound {
+		if !sel.Match(s.node) {
+			return elsewhere
+		}
+	}
+	if _, ok := v.plan(s.node); !ok {
+		return noVolumes
+	}
+	return nil
+}
+
+// plan says how the waiting claims would be served on a node.
+func (v *volumes) plan(node *corev1.Node) (*volumePlan, bool) {
+	p := &volumePlan{}
+	used := map[string]bool{}
+	for _, w := range v.wait {
+		p.claims = append(p.claims, keyOfClaim(w.claim))
+		if n := w.claim.Annotations[selectedNode]; n != "" { // chosen already: its provisioner is at work
+			if n != node.Name {
+				return nil, false
+			}
+			p.provide = append(p.provide, w.claim)
+			continue
+		}
+		pv := w.volumeOn(node, used)
+		switch {
+		case pv != nil:
+			used[pv.Name] = true
+			p.give = append(p.give, gift{pv, w.claim})
+		case w.class.Provisioner == byHand || !allowed(w.class.AllowedTopologies, node):
+			return nil, false
+		default:
+			p.provide = append(p.provide, w.claim)
+		}
+	}
+	return p, true
+}
+
+// volumeOn returns the best volume for the claim that the node can reach.
+func (w *waitingClaim) volumeOn(node *corev1.Node, used map[string]bool) *corev1.PersistentVolume {
+	for _, pv := range w.volumes {
+		if used[pv.Name] {
+			continue
+		}
+		if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
+			if sel, err := nodeaffinity.NewNodeSelector(a.Required); err != nil || !sel.Match(node) {
+				continue
+			}
+		}
+		return pv
+	}
+	return nil
+}
+
+// allowed tells whether a storage class may provide volumes for the node.
+func allowed(terms []corev1.TopologySelectorTerm, node *corev1.Node) bool {
+	for _, t := range terms {
+		if !slices.ContainsFunc(t.MatchLabelExpressions, func(r corev1.TopologySelectorLabelRequirement) bool {
+			return !slices.Contains(r.Values, node.Labels[r.Key])
+		}) {
+			return true
+		}
+	}
+	return len(terms) == 0
+}
