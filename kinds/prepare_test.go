@@ -1,0 +1,221 @@
+package kinds_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+
+	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
+	certificates "k8s.io/api/certificates/v1"
+	core "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	storage "k8s.io/api/storage/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// settled returns what would be stored of obj over old.
+func settled[T resource.Object](k resource.Kind, sub string, obj, old T, isNew bool) T {
+	obj.SetUID("u")
+	k.SetDefaults(obj)
+	if isNew {
+		k.Settle(sub, obj, nil)
+	} else {
+		k.Settle(sub, obj, old)
+	}
+	return obj
+}
+
+func TestTemplateGeneration(t *testing.T) {
+	d := settled(kinds.DaemonSets, "", &apps.DaemonSet{}, nil, true)
+	at := func() string { return d.Annotations[apps.DeprecatedTemplateGeneration] }
+	if at() != "1" {
+		t.Errorf("a new template is generation %q, want 1", at())
+	}
+	next := d.DeepCopy()
+	next.Spec.Template.Labels = map[string]string{"a": "b"}
+	delete(next.Annotations, apps.DeprecatedTemplateGeneration)
+	d = settled(kinds.DaemonSets, "", next, d, false)
+	if at() != "2" {
+		t.Errorf("a changed template is generation %q, want 2", at())
+	}
+	next = d.DeepCopy()
+	next.Spec.MinReadySeconds, next.Annotations[apps.DeprecatedTemplateGeneration] = 5, "9"
+	if d = settled(kinds.DaemonSets, "", next, d, false); at() != "2" {
+		t.Errorf("the same template is generation %q, want 2", at())
+	}
+}
+
+func TestJobSelector(t *testing.T) {
+	j := settled(kinds.Jobs, "", &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}}, nil, true)
+	if got := metav1.FormatLabelSelector(j.Spec.Selector); got != "batch.kubernetes.io/controller-uid=u" {
+		t.Errorf("selector %q", got)
+	}
+	if len(j.Spec.Template.Labels) != 4 || len(j.Labels) != 4 {
+		t.Errorf("labels %v, of the template %v", j.Labels, j.Spec.Template.Labels)
+	}
+	j.Labels["x"] = "y"
+	if j.Spec.Template.Labels["x"] != "" {
+		t.Error("job and template share their labels")
+	}
+	own := settled(kinds.Jobs, "", &batch.Job{Spec: batch.JobSpec{ManualSelector: new(true)}}, nil, true)
+	if own.Spec.Selector != nil || own.Spec.Template.Labels != nil {
+		t.Error("a job with a manual selector got one")
+	}
+}
+
+func TestGenerations(t *testing.T) {
+	old := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	s := settled(kinds.EndpointSlices, "", &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3,
+		Labels: map[string]string{"a": "b"}}, Endpoints: []discovery.Endpoint{}}, old, false)
+	if s.Generation != 4 || s.Endpoints != nil {
+		t.Errorf("generation %d, endpoints %v", s.Generation, s.Endpoints)
+	}
+	was := settled(kinds.CSIDrivers, "", &storage.CSIDriver{}, nil, true)
+	d := was.DeepCopy()
+	d.Spec.TokenRequests = []storage.TokenRequest{{Audience: "a"}}
+	if d = settled(kinds.CSIDrivers, "", d, was, false); d.Generation != 1 {
+		t.Errorf("generation %d after new token requests, want 1", d.Generation)
+	}
+}
+
+func TestStoredVersions(t *testing.T) {
+	def := func(storing string) *apiextensions.CustomResourceDefinition {
+		c := &apiextensions.CustomResourceDefinition{}
+		for _, v := range []string{"v1", "v2"} {
+			c.Spec.Versions = append(c.Spec.Versions, apiextensions.CustomResourceDefinitionVersion{Name: v, Storage: v == storing})
+		}
+		c.Spec.Names.Kind = "Thing"
+		return c
+	}
+	old := settled(kinds.CustomResourceDefinitions, "", def("v1"), nil, true)
+	c := settled(kinds.CustomResourceDefinitions, "", def("v2"), old, false)
+	if len(old.Status.StoredVersions) != 1 || len(c.Status.StoredVersions) != 2 || c.Status.StoredVersions[1] != "v2" {
+		t.Errorf("stored versions %v, then %v", old.Status.StoredVersions, c.Status.StoredVersions)
+	}
+	if n := c.Spec.Names; n.Singular != "thing" || n.ListKind != "ThingList" {
+		t.Errorf("names %+v", n)
+	}
+}
+
+func TestLocalServicesAreAvailable(t *testing.T) {
+	a := settled(kinds.APIServices, "", &apiregistration.APIService{}, nil, true)
+	if len(a.Status.Conditions) != 1 || kinds.APIServices.Row(a)[2] != "True" {
+		t.Errorf("conditions %v", a.Status.Conditions)
+	}
+	other := &apiregistration.APIService{Spec: apiregistration.APIServiceSpec{Service: &apiregistration.ServiceReference{}}}
+	if other = settled(kinds.APIServices, "", other, nil, true); len(other.Status.Conditions) != 0 || *other.Spec.Service.Port != 443 {
+		t.Errorf("%+v", other)
+	}
+}
+
+func TestScale(t *testing.T) {
+	d := &apps.Deployment{Spec: apps.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{"a": "b"}}}, Status: apps.DeploymentStatus{Replicas: 2}}
+	if s, ok := kinds.Deployments.ScaleOf(d); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
+		t.Errorf("scale %+v", s)
+	}
+	if kinds.Deployments.SetScale(d, 7); *d.Spec.Replicas != 7 {
+		t.Errorf("replicas %d after scaling to 7", *d.Spec.Replicas)
+	}
+	if s, _ := kinds.StatefulSets.ScaleOf(&apps.StatefulSet{}); s != (resource.Scale{}) {
+		t.Errorf("scale of nothing %+v", s)
+	}
+	if s, _ := kinds.ReplicaSets.ScaleOf(&apps.ReplicaSet{Spec: apps.ReplicaSetSpec{Selector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Odd"}}}}}); s.Selector != "" {
+		t.Errorf("selector %q of a bad one", s.Selector)
+	}
+}
+
+// Fields of features that are off are dropped, unless the stored object has them already.
+func TestAlphaFields(t *testing.T) {
+	slice := func(n ...int64) *resourceapi.ResourceSlice {
+		return &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{{Name: "d",
+			Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"a": {IntValues: n}}}}}}
+	}
+	count := func(s *resourceapi.ResourceSlice) int { return len(s.Spec.Devices[0].Attributes["a"].IntValues) }
+	if s := settled(kinds.ResourceSlices, "", slice(1), nil, true); count(s) != 0 {
+		t.Error("a new slice kept them")
+	}
+	if s := settled(kinds.ResourceSlices, "", slice(1), slice(), false); count(s) != 0 {
+		t.Error("an old slice got them")
+	}
+	if s := settled(kinds.ResourceSlices, "", slice(1, 2), slice(1), false); count(s) != 2 {
+		t.Error("a slice with them lost them")
+	}
+}
+
+func request(t *testing.T) (csr, cert []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pkix.Name{CommonName: "x"}
+	req, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: name}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: name, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: req}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// The life of a request: asked, approved, issued; then nothing may be taken back.
+func TestCertificates(t *testing.T) {
+	csr, cert := request(t)
+	k := kinds.CertificateSigningRequests
+	r := settled(k, "", &certificates.CertificateSigningRequest{Spec: certificates.CertificateSigningRequestSpec{Request: csr,
+		SignerName: "a.example/b", Usages: []certificates.KeyUsage{certificates.UsageClientAuth}}}, nil, true)
+	if errs := k.Check("", r, nil); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	approved := r.DeepCopy()
+	approved.Spec.SignerName = "z.example/z"
+	approved.Status.Certificate = cert
+	approved.Status.Conditions = []certificates.CertificateSigningRequestCondition{{Type: certificates.CertificateApproved, Status: core.ConditionTrue}}
+	approved = settled(k, "approval", approved, r, false)
+	if errs := k.Check("approval", approved, r); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if c := approved.Status.Conditions[0]; c.LastUpdateTime.IsZero() || c.LastTransitionTime.IsZero() ||
+		approved.Spec.SignerName != "a.example/b" || approved.Status.Certificate != nil {
+		t.Errorf("approved: %+v", approved)
+	}
+	issued := approved.DeepCopy()
+	issued.Status.Certificate = cert
+	issued = settled(k, "status", issued, approved, false)
+	if errs := k.Check("status", issued, approved); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	back := issued.DeepCopy()
+	back.Status.Conditions, back.Status.Certificate = nil, append(cert, cert...)
+	if got := said(k.Check("status", back, issued)); len(got) != 3 {
+		t.Errorf("taking all back: %v", got)
+	}
+	bundle := &certificates.ClusterTrustBundle{Spec: certificates.ClusterTrustBundleSpec{TrustBundle: string(cert)}}
+	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) > 0 {
+		t.Error(errs)
+	}
+	bundle.Spec.TrustBundle += bundle.Spec.TrustBundle
+	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) != 1 {
+		t.Errorf("the same anchor twice: %v", errs)
+	}
+}
