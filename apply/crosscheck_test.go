@@ -154,7 +154,7 @@ func mutateSome(v reflect.Value, f *randfill.Filler, r *rand.Rand, width int) {
 }
 
 // rounds is how often each kind is tried.
-const rounds = 2
+const rounds = 1
 
 // TestQuickIsRight updates random objects of every kind, as several managers, and compares the quick way with
 // the library, byte by byte.
