@@ -100,8 +100,8 @@ func Unfit(patch []byte, err error) error {
 		field.ErrorList{field.Invalid(field.NewPath("patch"), string(patch), err.Error())})
 }
 
-// CheckName says whether a patched object still has the name and namespace of the request; an object that
-// names none is given the request's.
+// CheckName says whether a patched object still has the name and namespace of the request; an object without a
+// namespace is given the request's.
 func CheckName(obj resource.Object, ns, name string) error {
 	if obj.GetName() == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf(

@@ -123,8 +123,8 @@ func as(obj resource.Object, gvk schema.GroupVersionKind) resource.Object {
 	return obj
 }
 
-// stamped replaces the time that the library took from the clock by that of the write, and orders the entries
-// again. The entries belong to obj.
+// stamped replaces the time that the library took from the clock, which is any that was not there before, by that
+// of the write, and orders the entries again. It changes after.
 func stamped(w *Write, before, after []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	now := stamp(w.Now)
 	for i := range after {
