@@ -81,7 +81,7 @@ func (s *stock) update(w *Write, old, obj resource.Object) (err error) {
 	}
 	live = as(live, s.gvk)
 	obj.GetObjectKind().SetGroupVersionKind(s.gvk)
-	before := live.GetManagedFields()
+	before := slices.Concat(live.GetManagedFields(), obj.GetManagedFields())
 	out, err := s.books.Update(live, obj, w.Manager)
 	if err != nil {
 		return err
