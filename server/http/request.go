@@ -38,9 +38,6 @@ func (i *info) gr() schema.GroupResource {
 	return schema.GroupResource{Group: i.Group, Resource: i.Res}
 }
 
-// collection says that no single object is meant.
-func (i *info) collection() bool { return i.Name == "" }
-
 // longRunning says that the request is a stream and has no time limit.
 func (i *info) longRunning() bool {
 	if !i.Resource {

@@ -56,7 +56,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 				return err
 			}
 			if err := say(frame); err != nil {
-				cancel()
+				cancel() // there is nobody to tell more
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 	})
 	if err != nil && ctx.Err() == nil {
 		if frame, ferr := f.failure(statusOf(err)); ferr == nil {
-			err = errors.Join(err, say(frame))
+			_ = say(frame)
 		}
 	}
 	bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
