@@ -24,6 +24,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/node/image"
+	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
@@ -31,6 +32,7 @@ import (
 type real struct {
 	rt       *runtime.Runtime
 	box, id  string
+	logs     string // directory of all logs
 	log      string
 	port     int
 	teardown []func() error
@@ -118,7 +120,7 @@ func (r *real) run(t *testing.T, ctx context.Context, dir string) {
 	rt := r.rt.Containers
 	labels := map[string]string{"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u1"}
 	box := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web", Uid: "u1", Namespace: "ns"}, Labels: labels,
-		LogDirectory: dir, Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
+		LogDirectory: filepath.Join(dir, "logs", "ns_web_u1"), Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{
 			NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}}}}
 	made, err := rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: box})
 	if err != nil {
@@ -130,14 +132,17 @@ func (r *real) run(t *testing.T, ctx context.Context, dir string) {
 		_, err2 := rt.RemovePodSandbox(context.Background(), &cri.RemovePodSandboxRequest{PodSandboxId: r.box})
 		return errors.Join(err1, err2)
 	})
+	if err := os.MkdirAll(filepath.Join(dir, "logs", "ns_web_u1", "c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: r.box, SandboxConfig: box, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "kloop.dev/app:1"}, LogPath: "c.log", Stdin: true,
+		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "kloop.dev/app:1"}, LogPath: "c/0.log", Stdin: true,
 		Args: []string{"serve", fmt.Sprintf("127.0.0.1:%d", r.port)}, Labels: labels,
 		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: box.Linux.SecurityContext.NamespaceOptions}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.id, r.log = c.ContainerId, filepath.Join(dir, "c.log")
+	r.id, r.logs, r.log = c.ContainerId, filepath.Join(dir, "logs"), filepath.Join(dir, "logs", "ns_web_u1", "c", "0.log")
 	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: r.id}); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +154,7 @@ func TestReal(t *testing.T) {
 	n := serveNode(t, r.rt, r.log, r.id)
 	t.Run("logs", func(t *testing.T) { followReal(t, n, r) })
 	t.Run("exec", func(t *testing.T) { execReal(t, n) })
-	t.Run("attach", func(t *testing.T) { attachReal(t, n) })
+	t.Run("attach", func(t *testing.T) { attachReal(t, n, r) })
 	t.Run("portForward", func(t *testing.T) { forwardReal(t, n, r) })
 	t.Run("stats", func(t *testing.T) { statsReal(t, n) })
 	t.Run("end", func(t *testing.T) { endReal(t, n, r) })
@@ -211,7 +216,8 @@ func execReal(t *testing.T, n *node) {
 	}
 }
 
-func attachReal(t *testing.T, n *node) {
+// attachReal talks to the container, while its log is rotated and followed.
+func attachReal(t *testing.T, n *node, r *real) {
 	u := n.at(t, "/attach/ns/web/c", url.Values{"input": {"1"}, "output": {"1"}})
 	ex, err := remotecommand.NewSPDYExecutor(n.config(t), "POST", u)
 	if err != nil {
@@ -219,19 +225,32 @@ func attachReal(t *testing.T, n *node) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+	log := follow(t, ctx, r.log, wish{limit: -1, alive: func(context.Context) bool { return true }})
 	in, typed := io.Pipe()
 	read, out := io.Pipe()
 	go func() {
 		out.CloseWithError(ex.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out}))
 	}()
-	go fmt.Fprintln(typed, "echo")
-	buf := make([]byte, 5)
-	if _, err := io.ReadFull(read, buf); err != nil || string(buf) != "echo\n" {
-		t.Errorf("%q %v", buf, err)
+	said := ""
+	for _, word := range []string{"before\n", "after\n"} {
+		go fmt.Fprint(typed, word)
+		buf := make([]byte, len(word))
+		if _, err := io.ReadFull(read, buf); err != nil || string(buf) != word {
+			t.Errorf("%q %v", buf, err)
+		}
+		said += word
+		log.expect(t, said)
+		if err := logs.Rotate(ctx, logs.Config{Dir: r.logs, Containers: r.rt.Containers, MaxBytes: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+	if files, err := os.ReadDir(filepath.Dir(r.log)); err != nil || len(files) != 3 {
+		t.Errorf("files after two rotations: %v %v", files, err)
 	}
 	cancel()
 	typed.Close()
 	read.Close()
+	<-log.done
 }
 
 func forwardReal(t *testing.T, n *node, r *real) {
