@@ -1,8 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
@@ -124,4 +128,53 @@ func TestToken(t *testing.T) {
 	if _, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "get", nil); reason(err) != "MethodNotAllowed" {
 		t.Errorf("get: %v", err)
 	}
+}
+
+func TestServersComeAndGo(t *testing.T) { synctest.Test(t, serversComeAndGo) }
+
+func serversComeAndGo(t *testing.T) {
+	more := func(c *server.Config) { c.Sole = false; c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) }
+	a := start(t, more)
+	b := start(t, more, func(c *server.Config) { c.Store = a.store })
+	stay := func(w *world, at string) (leave func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ready, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- w.Stay(ctx, netip.MustParseAddrPort(at), func() { close(ready) }) }()
+		<-ready
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	published := func(want string) {
+		t.Helper()
+		synctest.Wait()
+		e, err := a.Get(t.Context(), &server.Request{Kind: endpointsKind, GVK: endpointsKind.GVK, Namespace: "default", Name: "kubernetes"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, x := range e.Object.(*core.Endpoints).Subsets[0].Addresses {
+			got = append(got, x.IP)
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("published %q, want %q", s, want)
+		}
+	}
+	leaveA := stay(a, "192.0.2.1:6443")
+	published("192.0.2.1")
+	leaveB := stay(b, "192.0.2.2:6443")
+	published("192.0.2.1 192.0.2.2")
+	if _, err := a.store.Write(t.Context(), store.Write{Key: "/registry/masterleases/192.0.2.3", Value: []byte("x"), TTL: 15 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(11 * time.Second) // simulated
+	published("192.0.2.1 192.0.2.2 192.0.2.3")
+	time.Sleep(20 * time.Second) // simulated
+	published("192.0.2.1 192.0.2.2")
+	leaveB()
+	published("192.0.2.1")
+	leaveA()
 }
