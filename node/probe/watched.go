@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,12 +30,26 @@ type watched struct {
 func newWatched(s *Set, pod *corev1.Pod, c *corev1.Container, id, ip string, started time.Time) *watched {
 	w := &watched{set: s, uid: pod.UID, spec: c, id: id, started: started, up: make(chan struct{}), pod: pod, ip: ip}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
-	w.result.Started = c.StartupProbe == nil
-	w.result.Ready = w.result.Started && c.ReadinessProbe == nil
+	was := told(pod, id)
+	w.result.Started = c.StartupProbe == nil || was.Started != nil && *was.Started
+	w.result.Ready = w.result.Started && (c.ReadinessProbe == nil || was.Ready)
 	if w.result.Started {
 		close(w.up)
 	}
 	return w
+}
+
+// told is what the pod's status says of the container, if it is known there: then an agent that starts anew goes on
+// with the last answers, and the container does not lose its traffic until it is asked again.
+func told(pod *corev1.Pod, id string) corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if _, known, _ := strings.Cut(list[i].ContainerID, "://"); known == id && list[i].State.Running != nil {
+				return list[i]
+			}
+		}
+	}
+	return corev1.ContainerStatus{}
 }
 
 func (w *watched) probers() (list []*prober) {
@@ -43,7 +58,9 @@ func (w *watched) probers() (list []*prober) {
 			list = append(list, newProber(w, k, p))
 		}
 	}
-	add(startup, w.spec.StartupProbe)
+	if !w.result.Started {
+		add(startup, w.spec.StartupProbe)
+	}
 	add(liveness, w.spec.LivenessProbe)
 	add(readiness, w.spec.ReadinessProbe)
 	return list
