@@ -92,7 +92,7 @@ func (p *prober) first() time.Duration {
 	if left := time.Duration(p.probe.InitialDelaySeconds)*time.Second - age; left > 0 {
 		return left
 	}
-	if age > p.period+time.Duration(p.probe.InitialDelaySeconds)*time.Second && p.kind != startup && p.spec.StartupProbe == nil {
+	if age > p.period+time.Duration(p.probe.InitialDelaySeconds)*time.Second && p.resumed {
 		return rand.N(p.period)
 	}
 	return 0

@@ -20,6 +20,7 @@ type watched struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	up      chan struct{} // closed when it has started up
+	resumed bool          // it had started up when it came under watch, as far as anybody asks
 
 	mu     sync.Mutex
 	pod    *corev1.Pod
@@ -34,6 +35,7 @@ func newWatched(s *Set, pod *corev1.Pod, c *corev1.Container, id, ip string, sta
 	w.result.Started = c.StartupProbe == nil || was.Started != nil && *was.Started
 	w.result.Ready = w.result.Started && (c.ReadinessProbe == nil || was.Ready)
 	if w.result.Started {
+		w.resumed = true
 		close(w.up)
 	}
 	return w
