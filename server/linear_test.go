@@ -139,4 +139,3 @@ func TestBehind(t *testing.T) {
 		t.Errorf("wrote what is deleted: %q", got)
 	}
 }
-

@@ -52,6 +52,7 @@ func (s *Server) publish(ctx context.Context, want resource.Object) error {
 		return err
 	}
 	next := resource.Clone(old)
+	next.SetResourceVersion("") // other servers may do the same at this moment
 	switch n := next.(type) {
 	case *core.Service: // its address and what an administrator changed stay
 		n.Spec.Ports = want.(*core.Service).Spec.Ports

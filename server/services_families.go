@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -84,7 +86,7 @@ func (t *taking) supported() (errs field.ErrorList) {
 			"must be RequireDualStack or PreferDualStack when multiple families are specified"))
 	}
 	for i, f := range spec.IPFamilies {
-		if t.s.alloc.rangeOf(f) == nil {
+		if len(t.s.rangesOf(f)) == 0 {
 			errs = append(errs, field.Invalid(specPath.Child("ipFamilies").Index(i), f, "not configured on this cluster"))
 		}
 	}
@@ -105,11 +107,29 @@ func other(f core.IPFamily) core.IPFamily {
 	return core.IPv4Protocol
 }
 
-func (a *allocator) rangeOf(f core.IPFamily) *ipRange {
-	for i := range a.ranges {
-		if a.ranges[i].family() == f {
-			return &a.ranges[i]
+// rangesOf returns where addresses of the family come from: the server's own range, then those of ServiceCIDRs.
+func (s *Server) rangesOf(f core.IPFamily) (list []ipRange) {
+	for _, g := range s.alloc.ranges {
+		if g.family() == f {
+			list = append(list, g)
 		}
 	}
-	return nil
+	k, ok := s.Kinds.GR(schema.GroupResource{Group: networking.GroupName, Resource: "servicecidrs"})
+	if !ok {
+		return list
+	}
+	for obj := range s.View.Snapshot().Each(k, "") {
+		c, ok := obj.(*networking.ServiceCIDR)
+		if !ok || c.DeletionTimestamp != nil {
+			continue
+		}
+		for _, text := range c.Spec.CIDRs {
+			p, err := netip.ParsePrefix(text)
+			if err != nil || familyOf(p.Addr()) != f || slices.Contains(list, ipRange{p.Masked()}) {
+				continue
+			}
+			list = append(list, ipRange{p.Masked()})
+		}
+	}
+	return list
 }

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -92,18 +93,18 @@ func (t *taking) takeIPs(ctx context.Context, before *core.Service) error {
 	}
 	ips := make([]string, 0, len(spec.IPFamilies))
 	for i, f := range spec.IPFamilies {
-		g := t.s.alloc.rangeOf(f)
+		from := t.s.rangesOf(f)
 		switch {
 		case i < len(has) && (i >= len(spec.ClusterIPs) || spec.ClusterIPs[i] == has[i]):
 			ips = append(ips, has[i])
-		case g == nil:
+		case len(from) == 0:
 		case i < len(spec.ClusterIPs):
-			if err := t.takeThis(ctx, g, spec.ClusterIPs[i]); err != nil {
+			if err := t.takeThis(ctx, from, spec.ClusterIPs[i]); err != nil {
 				return err
 			}
 			ips = append(ips, spec.ClusterIPs[i])
 		default:
-			ip, err := t.takeAny(ctx, g)
+			ip, err := t.takeAny(ctx, from)
 			if err != nil {
 				return err
 			}
@@ -117,14 +118,14 @@ func (t *taking) takeIPs(ctx context.Context, before *core.Service) error {
 }
 
 // takeThis allocates the address that was asked for.
-func (t *taking) takeThis(ctx context.Context, g *ipRange, ip string) error {
+func (t *taking) takeThis(ctx context.Context, from []ipRange, ip string) error {
 	refuse := func(why string) error {
 		return invalid(t.r, t.svc.Name, field.ErrorList{field.Invalid(specPath.Child("clusterIPs"), []string{ip},
 			fmt.Sprintf("failed to allocate IP %s: %s", ip, why))})
 	}
 	a, err := netip.ParseAddr(ip)
-	if err != nil || !g.valid(a) {
-		return refuse("the provided network does not match the current range: the range of valid IPs is " + g.prefix.String())
+	if err != nil || !slices.ContainsFunc(from, func(g ipRange) bool { return g.valid(a) }) {
+		return refuse("the provided network does not match the current range: the range of valid IPs is " + from[0].prefix.String())
 	}
 	err = t.reserve(ctx, a)
 	if errors.Is(err, errTaken) {
@@ -134,26 +135,37 @@ func (t *taking) takeThis(ctx context.Context, g *ipRange, ip string) error {
 }
 
 // takeAny allocates an address of the upper part, of the lower one when that is full.
-func (t *taking) takeAny(ctx context.Context, g *ipRange) (string, error) {
-	size := g.size()
-	split := statics(size, maxStatics)
-	for _, part := range [][2]int{{split, size}, {0, split}} {
-		n := part[1] - part[0]
-		if n <= 0 {
-			continue
-		}
-		for i, from := 0, rand.IntN(n); i < n; i++ {
-			a := g.at(part[0] + (from+i)%n)
-			err := t.reserve(ctx, a)
-			if err == nil {
-				return a.String(), nil
-			}
-			if !errors.Is(err, errTaken) {
-				return "", err
+func (t *taking) takeAny(ctx context.Context, from []ipRange) (string, error) {
+	for i := range from {
+		size := from[i].size()
+		split := statics(size, maxStatics)
+		for _, part := range [][2]int{{split, size}, {0, split}} {
+			ip, err := t.takeBetween(ctx, &from[i], part[0], part[1])
+			if ip != "" || err != nil {
+				return ip, err
 			}
 		}
 	}
 	return "", apierrors.NewInternalError(errors.New("failed to allocate a serviceIP: range is full"))
+}
+
+// takeBetween allocates one of the addresses low to high-1 of the range; "" means that all are taken.
+func (t *taking) takeBetween(ctx context.Context, g *ipRange, low, high int) (string, error) {
+	n := high - low
+	if n <= 0 {
+		return "", nil
+	}
+	for i, first := 0, rand.IntN(n); i < n; i++ {
+		a := g.at(low + (first+i)%n)
+		err := t.reserve(ctx, a)
+		if err == nil {
+			return a.String(), nil
+		}
+		if !errors.Is(err, errTaken) {
+			return "", err
+		}
+	}
+	return "", nil
 }
 
 // reserve makes the IPAddress object that says whose the address is. It fails with errTaken.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
 
@@ -167,6 +168,44 @@ func TestFailedServiceLeavesNothing(t *testing.T) {
 		t.Errorf("%d addresses, were %d", n, before)
 	}
 	create(w, services, service("c", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)}))
+}
+
+func TestServiceChangesType(t *testing.T) {
+	w := start(t)
+	a := create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31005)}))
+	next := resource.Clone(a)
+	next.Spec = core.ServiceSpec{Type: core.ServiceTypeExternalName, ExternalName: "x.example", Ports: ports(80, 0)}
+	if got := update(w, services, next); got.Spec.ClusterIP != "" || len(got.Spec.IPFamilies) != 0 {
+		t.Errorf("external name: %+v", got.Spec)
+	}
+	if w.get(ipAddresses, a.Spec.ClusterIP) != nil {
+		t.Error("the address is not given back")
+	}
+	create(w, services, service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31005)}))
+	next = resource.Clone(w.get(services, "a").(*core.Service))
+	next.Spec = core.ServiceSpec{Type: core.ServiceTypeClusterIP, Ports: ports(80, 0)}
+	if got := update(w, services, next); got.Spec.ClusterIP == "" || w.get(ipAddresses, got.Spec.ClusterIP) == nil {
+		t.Errorf("cluster IP: %+v", got.Spec)
+	}
+}
+
+func TestServiceCIDRs(t *testing.T) {
+	cidrs := &resource.Def[*networking.ServiceCIDR]{GVK: networking.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs"}
+	w := start(t, func(c *server.Config) {
+		c.Kinds.Put(cidrs)
+		c.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // room for two
+	})
+	for i := range 2 {
+		create(w, services, service(fmt.Sprint("s", i), core.ServiceSpec{}))
+	}
+	if _, err := w.Create(t.Context(), w.ask(services, ""), service("more", core.ServiceSpec{})); reason(err)[:13] != "InternalError" {
+		t.Errorf("one too many: %v", err)
+	}
+	create(w, cidrs, &networking.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networking.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24"}}})
+	if got := create(w, services, service("more", core.ServiceSpec{})); !strings.HasPrefix(got.Spec.ClusterIP, "10.1.0.") {
+		t.Errorf("got %s", got.Spec.ClusterIP)
+	}
+	create(w, services, service("fixed", core.ServiceSpec{ClusterIP: "10.1.0.9", ClusterIPs: []string{"10.1.0.9"}}))
 }
 
 func TestManyServicesAtOnce(t *testing.T) {

@@ -25,18 +25,36 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 		return nil, false, err
 	}
 	singleOwners(r, hub)
-	rev := hub.GetResourceVersion()
-	return s.modify(ctx, r, &change{
-		create: r.Kind.Info().CreateOnUpdate && r.Sub == "",
-		next: func(_ context.Context, cur *view.Entry) (resource.Object, error) {
-			if err := sameUID(r, hub, cur); err != nil {
-				return nil, err
-			}
-			if rev == "" || cur == nil {
-				return resource.Clone(hub), nil
-			}
-			hub.SetResourceVersion(rev) // a second try finds another state, and fails, before it does anything to hub
-			return hub, nil
-		},
-	})
+	u := &replacement{r: r, obj: hub}
+	if rev, err := parseRevision(hub.GetResourceVersion()); err != nil {
+		return nil, false, err
+	} else if rev > 0 {
+		u.rev = formatRevision(rev)
+	}
+	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next})
+}
+
+// A replacement is what an update puts in an object's place.
+type replacement struct {
+	r    *Request
+	obj  resource.Object
+	rev  string // that it replaces; "" for any
+	used bool
+}
+
+// next returns a copy to be changed at every try, but for an update of one very revision the object itself:
+// when the first try got as far as the store, which makes it the view's, a second one can't succeed.
+func (u *replacement) next(_ context.Context, cur *view.Entry) (resource.Object, error) {
+	if u.used && (cur == nil || formatRevision(cur.Rev) != u.rev) {
+		return nil, conflict(u.r)
+	}
+	if err := sameUID(u.r, u.obj, cur); err != nil {
+		return nil, err
+	}
+	if u.rev == "" {
+		return resource.Clone(u.obj), nil
+	}
+	u.used = true
+	u.obj.SetResourceVersion(u.rev)
+	return u.obj, nil
 }
