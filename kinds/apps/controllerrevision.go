@@ -43,8 +43,8 @@ func validateControllerRevision(r, old *v1.ControllerRevision) (errs field.Error
 		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
 	}
 	errs = append(errs, rule.AtLeast(r.Revision, 0, field.NewPath("revision"))...)
-	if old != nil && !bytes.Equal(r.Data.Raw, old.Data.Raw) {
-		errs = append(errs, field.Invalid(field.NewPath("data"), string(r.Data.Raw), "field is immutable"))
+	if old != nil {
+		errs = append(errs, rule.FrozenJSON(r.Data, old.Data, field.NewPath("data"))...)
 	}
 	return errs
 }

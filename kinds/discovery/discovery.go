@@ -4,9 +4,10 @@ package discovery
 import (
 	"strconv"
 
-	v1 "k8s.io/api/discovery/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	v1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -66,9 +67,14 @@ func prepareSlice(s, old *v1.EndpointSlice) {
 	s.Endpoints, s.Ports = rule.NoneIfEmpty(s.Endpoints), rule.NoneIfEmpty(s.Ports)
 }
 
-func warnSlice(s, _ *v1.EndpointSlice) []string {
+func warnSlice(s, _ *v1.EndpointSlice) (list []string) {
 	if s.AddressType == v1.AddressTypeFQDN {
 		return []string{"addressType: FQDN endpoints are deprecated"}
 	}
-	return nil
+	for i, e := range s.Endpoints {
+		for k, a := range e.Addresses {
+			list = append(list, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(k), a)...)
+		}
+	}
+	return list
 }

@@ -31,7 +31,7 @@ var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 	},
 	Validate: func(c, old *v1.ResourceClaim) field.ErrorList {
 		if old != nil {
-			return rule.Frozen(c.Spec, old.Spec, field.NewPath("spec"))
+			return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
 		}
 		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 	},
@@ -52,7 +52,7 @@ var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 	Validate: func(t, old *v1.ResourceClaimTemplate) field.ErrorList {
 		spec := field.NewPath("spec")
 		if old != nil {
-			return rule.Frozen(t.Spec, old.Spec, spec)
+			return rule.FrozenJSON(t.Spec, old.Spec, spec)
 		}
 		errs := metavalidation.ValidateLabels(t.Spec.Labels, spec.Child("metadata", "labels"))
 		return append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)

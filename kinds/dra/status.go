@@ -14,7 +14,7 @@ func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	if s.Allocation != nil {
 		if was.Allocation != nil {
-			errs = append(errs, rule.Frozen(s.Allocation, was.Allocation, path.Child("allocation"))...)
+			errs = append(errs, rule.FrozenJSON(s.Allocation, was.Allocation, path.Child("allocation"))...)
 		} else {
 			errs = append(errs, allocation(s.Allocation, c, path.Child("allocation"))...)
 		}

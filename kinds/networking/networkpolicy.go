@@ -17,7 +17,7 @@ import (
 // NetworkPolicies declares the kind.
 var NetworkPolicies = &resource.Def[*v1.NetworkPolicy]{
 	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
-	Default: defaultPolicy, Validate: validatePolicy,
+	Default: defaultPolicy, Validate: validatePolicy, Warn: warnPolicy,
 	Columns: []resource.Column[*v1.NetworkPolicy]{
 		resource.Col("Pod-Selector", "string", func(p *v1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
 		resource.Age[*v1.NetworkPolicy](),
@@ -44,6 +44,29 @@ func defaultPorts(list []v1.NetworkPolicyPort) {
 	for i := range list {
 		rule.Fill(&list[i].Protocol, corev1.ProtocolTCP)
 	}
+}
+
+// warnPolicy names ranges that other programs may read in another way.
+func warnPolicy(p, _ *v1.NetworkPolicy) (list []string) {
+	look := func(peers []v1.NetworkPolicyPeer, path *field.Path) {
+		for i, peer := range peers {
+			if peer.IPBlock == nil {
+				continue
+			}
+			at := path.Index(i).Child("ipBlock")
+			list = append(list, validation.GetWarningsForCIDR(at.Child("cidr"), peer.IPBlock.CIDR)...)
+			for k, e := range peer.IPBlock.Except {
+				list = append(list, validation.GetWarningsForCIDR(at.Child("except").Index(k), e)...)
+			}
+		}
+	}
+	for i, r := range p.Spec.Ingress {
+		look(r.From, field.NewPath("spec", "ingress").Index(i).Child("from"))
+	}
+	for i, r := range p.Spec.Egress {
+		look(r.To, field.NewPath("spec", "egress").Index(i).Child("to"))
+	}
+	return list
 }
 
 func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {

@@ -4,7 +4,9 @@ package rule
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -43,6 +45,25 @@ func NoneIfEmpty[T any](list []T) []T {
 // Frozen says that a field may not change.
 func Frozen(obj, old any, path *field.Path) field.ErrorList {
 	return validation.ValidateImmutableField(obj, old, path)
+}
+
+// FrozenJSON is Frozen for fields that hold raw JSON: order and white space in it do not count, as a patch
+// changes them.
+func FrozenJSON(obj, old any, path *field.Path) field.ErrorList {
+	errs := Frozen(obj, old, path)
+	if len(errs) > 0 && reflect.DeepEqual(plain(obj), plain(old)) {
+		return nil
+	}
+	return errs
+}
+
+// plain returns a value as maps and lists; one that cannot be JSON equals nothing.
+func plain(v any) (tree any) {
+	b, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(b, &tree) != nil {
+		return &v
+	}
+	return tree
 }
 
 // Same compares like the API does: nil and empty are equal, quantities by value.
