@@ -74,7 +74,7 @@ func (s *surface) openapiIndex(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, codec.JSON, doc, fmt.Sprintf("%X", sha512.Sum512_256(doc)))
+	s.tagged(w, r, "text/plain; charset=utf-8", doc, fmt.Sprintf("%X", sha512.Sum512_256(doc)))
 }
 
 // openapiV3 answers with the document of one group version. One asked for by its right hash may be kept for

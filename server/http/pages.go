@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
 
@@ -33,8 +34,26 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 		s.openapi(w, r, parts[1:])
 	case i.Path == "/.well-known/openid-configuration" || i.Path == "/openid/v1/jwks":
 		s.issuer(w, r, i.Path)
+	case strings.HasPrefix(i.Path, "/debug/pprof/"):
+		profile(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
 	default:
 		s.extra(w, r, i.Path)
+	}
+}
+
+// profile answers what the runtime knows of itself.
+func profile(w http.ResponseWriter, r *http.Request, name string) {
+	switch name {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
 	}
 }
 

@@ -182,6 +182,12 @@ var returnsDeleted = map[schema.GroupResource]bool{
 	{Resource: "pods"}: true, {Resource: "podtemplates"}: true, {Resource: "services"}: true,
 	{Resource: "serviceaccounts"}: true, {Resource: "persistentvolumes"}: true,
 	{Resource: "persistentvolumeclaims"}: true, {Resource: "resourcequotas"}: true,
+	{Group: "storage.k8s.io", Resource: "csidrivers"}: true, {Group: "storage.k8s.io", Resource: "csinodes"}: true,
+	{Group: "storage.k8s.io", Resource: "storageclasses"}: true, {Group: "storage.k8s.io", Resource: "volumeattachments"}: true,
+	{Group: "storage.k8s.io", Resource: "volumeattributesclasses"}: true,
+	{Group: "resource.k8s.io", Resource: "deviceclasses"}:          true, {Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
+	{Group: "resource.k8s.io", Resource: "resourceclaimtemplates"}: true, {Group: "resource.k8s.io", Resource: "resourceslices"}: true,
+	{Group: "resource.k8s.io", Resource: "devicetaintrules"}: true,
 }
 
 var jobs = schema.GroupResource{Group: "batch", Resource: "jobs"}
