@@ -226,3 +226,24 @@ func TestFollowWithoutInotify(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParse: no line of a log, whoever wrote it, breaks the reader, and a text is given out as it stands there.
+func FuzzParse(f *testing.F) {
+	for line := range strings.Lines(sample) {
+		f.Add([]byte(line))
+	}
+	f.Add([]byte("2026-01-02T03:04:05Z stdout P:x \n"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, ok := parse(line)
+		if !ok {
+			return
+		}
+		want := e.text
+		if e.part {
+			want = append(bytes.Clone(want), '\n')
+		}
+		if !bytes.HasSuffix(line, e.text) && !bytes.HasSuffix(line, want) {
+			t.Errorf("%q gives %q", line, e.text)
+		}
+	})
+}
