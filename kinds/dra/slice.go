@@ -1,6 +1,8 @@
 package dra
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,6 +23,7 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 	if d.NodeName != nil {
 		errs = append(errs, rule.NeededFormat(*d.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
 	}
+	errs = append(errs, oneTerm(d.NodeSelector, spec.Child("nodeSelector"))...)
 	if d.AllNodes != nil && !*d.AllNodes {
 		errs = append(errs, field.Invalid(spec.Child("allNodes"), false, "must be either unset or set to true"))
 	}
@@ -33,13 +36,15 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 		}
 		seen[dev.Name] = true
 		errs = append(errs, device(dev, at)...)
+		errs = append(errs, reach(dev, is(d.PerDeviceNodeSelection), at)...)
 	}
 	errs = append(errs, few(len(d.SharedCounters), v1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"))...)
 	for i, c := range d.SharedCounters {
 		at := spec.Child("sharedCounters").Index(i)
 		errs = append(errs, rule.NeededFormat(c.Name, at.Child("name"), rule.Label)...)
-		if len(c.Counters) == 0 {
-			errs = append(errs, field.Required(at.Child("counters"), ""))
+		errs = append(errs, counterNames(c.Counters, at.Child("counters"))...)
+		if slices.ContainsFunc(d.SharedCounters[:i], func(b v1.CounterSet) bool { return b.Name == c.Name }) {
+			errs = append(errs, field.Duplicate(at, c.Name))
 		}
 	}
 	return errs
@@ -90,9 +95,13 @@ func device(d v1.Device, path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, qualified(string(name), at)...)
 		errs = append(errs, attribute(a, at)...)
 	}
-	for name := range d.Capacity {
-		errs = append(errs, qualified(string(name), path.Child("capacity").Key(string(name)))...)
+	for name, c := range d.Capacity {
+		at := path.Child("capacity").Key(string(name))
+		errs = append(errs, qualified(string(name), at)...)
+		errs = append(errs, policy(c, at.Child("requestPolicy"))...)
 	}
+	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
+	errs = append(errs, bindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
 	errs = append(errs, few(len(d.Taints), v1.DeviceTaintsMaxLength, path.Child("taints"))...)
 	for i, t := range d.Taints {
 		errs = append(errs, taint(t, path.Child("taints").Index(i))...)
