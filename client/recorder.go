@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,7 @@ type Recorder struct {
 	client    Client
 	component string // source of the events: "replicaset-controller"
 	host      string
+	action    string // see Doing
 	now       func() time.Time
 
 	shared *recorderState
@@ -90,6 +92,17 @@ func (r *Recorder) For(component, host string) *Recorder {
 	return &other
 }
 
+// Doing returns a recorder whose events name the action that they tell of, as those of the scheduler do: in the
+// manner of events.k8s.io, with a time of their own and no source.
+func (r *Recorder) Doing(action string) *Recorder {
+	if r == nil {
+		return nil
+	}
+	other := *r
+	other.action = action
+	return &other
+}
+
 // Event says what happened to obj. typ is Normal or Warning.
 func (r *Recorder) Event(k resource.Kind, obj resource.Object, typ, reason, format string, args ...any) {
 	if r == nil {
@@ -125,6 +138,10 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
 		InvolvedObject: ref, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
 		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
+	if r.action != "" {
+		ev.EventTime, ev.Action, ev.ReportingInstance = metav1.NewMicroTime(now), r.action, r.component+"-"+cmp.Or(r.host, "kloop")
+		ev.Source, ev.FirstTimestamp, ev.LastTimestamp, ev.Count = corev1.EventSource{}, metav1.Time{}, metav1.Time{}, 0
+	}
 	key := seriesKey{ref.UID, r.component, typ, reason, msg, ref.FieldPath}
 	select {
 	case r.shared.queue <- pending{r, key, ev}:
@@ -173,7 +190,11 @@ func (r *Recorder) Run(ctx context.Context) {
 
 func (r *Recorder) write(ctx context.Context, p pending) error {
 	if old := r.shared.repeat(p.key, r.now()); old != nil {
-		patch, err := json.Marshal(map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp})
+		more := map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp}
+		if r.action != "" {
+			more = map[string]any{"series": map[string]any{"count": old.count, "lastObservedTime": p.event.EventTime}}
+		}
+		patch, err := json.Marshal(more)
 		if err != nil {
 			return err
 		}

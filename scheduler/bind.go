@@ -127,7 +127,7 @@ func (r *runner) bind(t *task, node string) {
 	r.binds = append(r.binds, func(ctx context.Context) func() {
 		_, err := r.env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b)
 		if err == nil {
-			r.env.Events.Event(kinds.Pods, p, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", p.Namespace, p.Name, node)
+			r.env.Events.Doing("Binding").Event(kinds.Pods, p, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", p.Namespace, p.Name, node)
 		}
 		return func() {
 			if err != nil {
@@ -155,7 +155,7 @@ func (r *runner) unbound(t *task, err error) {
 	case t.pod.DeletionTimestamp != nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // news is on its way
 	default:
 		r.log.Error("bind", "kind", "Pod", "object", keyOf(t.pod), "err", err)
-		r.env.Events.Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", err.Error())
+		r.env.Events.Doing("Scheduling").Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", err.Error())
 		r.say(t, corev1.PodReasonSchedulerError, err.Error(), "")
 	}
 	if t.pod.DeletionTimestamp == nil && t.pod.Spec.NodeName == "" {
@@ -181,7 +181,7 @@ func (r *runner) reject(t *task, f *failure) {
 		node = r.st.slots[t.nominee].name
 	}
 	t.failed = f.plugins
-	r.env.Events.Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", text)
+	r.env.Events.Doing("Scheduling").Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", text)
 	r.say(t, corev1.PodReasonUnschedulable, text, node)
 	r.q.park(t, r.env.Now())
 }
@@ -240,7 +240,7 @@ func (r *runner) remove(ctx context.Context, victim, by *corev1.Pod, node string
 		return nil
 	}
 	if err == nil {
-		r.env.Events.Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", by.UID, node)
+		r.env.Events.Doing("Preempting").Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", by.UID, node)
 	}
 	return err
 }

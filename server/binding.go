@@ -76,6 +76,7 @@ func (s *Server) assign(pod *core.Pod, b *core.Binding) error {
 		return refuse("pod %v has non-empty .spec.schedulingGates", pod.Name)
 	}
 	pod.Spec.NodeName = b.Target.Name
+	pod.Status.NominatedNodeName = "" // the wait that it stood for is over
 	if len(b.Annotations) > 0 && pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}

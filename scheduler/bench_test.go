@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// BenchmarkDecide measures decisions alone: pods of one template on 5,000 nodes in 10 zones, each decided, then
+// assumed where it goes. Every decision sees the ones before it.
+func BenchmarkDecide(b *testing.B) {
+	for _, bench := range []struct{ name, asks, spec string }{
+		{"plain", "cpu=1m,memory=1Mi", ""},
+		{"preferred", "cpu=1m,memory=1Mi", `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [
+    {weight: 5, preference: {matchExpressions: [{key: zone, operator: In, values: [z1, z2]}]}}]}}`},
+		{"spread", "cpu=1m,memory=1Mi", `topologySpreadConstraints: [
+    {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: a}}},
+    {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: a}}}]`},
+		{"apart", "cpu=1m,memory=1Mi", `affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+    {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}]}}`},
+		{"spread+apart", "cpu=1m,memory=1Mi", `topologySpreadConstraints: [
+    {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: a}}},
+    {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: a}}}]
+affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+    {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: a}}}]}}`},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			st := newState()
+			for i := range 5000 {
+				n := node(fmt.Sprintf("n%d", i), fmt.Sprintf("topology.kubernetes.io/zone: z%d, zone: z%d", i%10, i%10), "")
+				st.setNode(n.Name, n)
+			}
+			sample := pod("p", "app: a", bench.asks, bench.spec)
+			list := make([]*task, 0, 4500)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := range b.N {
+				if len(list) == cap(list) { // full: empty the nodes
+					b.StopTimer()
+					for _, t := range list {
+						st.take(t)
+						t.class.refs--
+					}
+					list = list[:0]
+					b.StartTimer()
+				}
+				p := *sample
+				p.UID = types.UID(fmt.Sprint(n))
+				t := &task{pod: &p, class: st.classOf(&p), slot: -1, nominee: -1}
+				t.need = t.class.need
+				i, f := st.decide(t)
+				if f != nil {
+					b.Fatal(f.message())
+				}
+				st.put(t, i)
+				st.turn = i + 1
+				list = append(list, t)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+		})
+	}
+}
