@@ -11,7 +11,9 @@ import (
 	"github.com/kloop-dev/kloop/controllers/garbage"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
+	"github.com/kloop-dev/kloop/controllers/podgc"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
+	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
@@ -46,5 +48,7 @@ func All(c Config) []Entry {
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
 		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
+		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},
+		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -116,5 +117,43 @@ func TestNodeFallsSilent(t *testing.T) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
 		})
 		c.until("back to normal", func(r resource.Reader) bool { return len(resource.Get(r, kinds.Nodes, "", "real").Spec.Taints) == 0 })
+	})
+}
+
+func TestPodsOfADeletedNode(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		make1(c, kinds.ReplicaSets, replicaSet("web", 4))
+		c.until("four ready pods", func(r resource.Reader) bool { return ready(r, "app", "web") == 4 })
+		if err := c.Delete(c.t.Context(), kinds.Nodes, "", "sim-0", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("four ready pods elsewhere", func(r resource.Reader) bool {
+			return len(resource.Where(r, kinds.Pods, "spec.nodeName", "sim-0")) == 0 && ready(r, "app", "web") == 4
+		})
+	})
+}
+
+func replicaSet(name string, n int32) *appsv1.ReplicaSet {
+	l := map[string]string{"app": name}
+	return &appsv1.ReplicaSet{ObjectMeta: meta(name), Spec: appsv1.ReplicaSetSpec{Replicas: &n,
+		Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+}
+
+func TestQuota(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		hard := corev1.ResourceList{"pods": apiresource.MustParse("10"), "count/replicasets.apps": apiresource.MustParse("5")}
+		make1(c, kinds.ResourceQuotas, &corev1.ResourceQuota{ObjectMeta: meta("q"), Spec: corev1.ResourceQuotaSpec{Hard: hard}})
+		used := func(pods, sets int64) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				st := resource.Get(r, kinds.ResourceQuotas, "default", "q").Status
+				p, s := st.Used["pods"], st.Used["count/replicasets.apps"]
+				return len(st.Hard) == 2 && p.Value() == pods && s.Value() == sets
+			}
+		}
+		c.until("nothing is used", used(0, 0))
+		make1(c, kinds.ReplicaSets, replicaSet("web", 3))
+		c.until("three pods of one set are used", used(3, 1))
+		edit(c, kinds.ReplicaSets, "default", "web", "", func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = new(int32) })
+		c.until("the pods are free again", used(0, 1))
 	})
 }

@@ -157,6 +157,9 @@ func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 			}
 		}
 	}
+	if r.Find != nil {
+		r.Find(read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, Cause{Why: why}) })
+	}
 	for _, key := range r.q.known() { // some may have gone while nobody looked
 		if read.Lookup(key.Kind, key.Namespace, key.Name) == nil {
 			r.q.wake(key, Cause{Why: why})

@@ -55,6 +55,9 @@ type Controller[T resource.Object] struct {
 	// Rest is how long a key at least rests between two looks, so that a burst of changes costs few of them; the
 	// first change after a calm is looked at at once. A look that took long rests longer. 0: not at all.
 	Rest time.Duration
+	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop
+	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked.
+	Find func(read resource.Reader, wake func(ns, name string))
 	// Pokes, if set, wakes keys for reasons outside the cluster's state.
 	Pokes *Pokes
 	// Skip, if set, says that an object never needs a look.

@@ -20,7 +20,8 @@ import (
 // one heartbeat. The node lifecycle loop reads it for nodes with the annotation Fake.
 const LeaseName = nodelifecycle.SimulatedLease
 
-const beat = 10 * time.Second
+// beat is well below the shortest grace period that anybody sets.
+const beat = 5 * time.Second
 
 // heartbeat renews the shared lease while there are simulated nodes.
 type heartbeat struct{}

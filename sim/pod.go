@@ -36,6 +36,9 @@ func podLoop(ips *addresses) loop.Loop {
 				return 0, c.DeleteWith(ctx, kinds.Pods, p, &metav1.DeleteOptions{GracePeriodSeconds: &now,
 					Preconditions: &metav1.Preconditions{UID: &p.UID}})
 			}
+			if cutOff(p) && !up(resource.Get(c, kinds.Nodes, "", p.Spec.NodeName)) {
+				return 0, nil
+			}
 			st := next(p, metav1.NewTime(c.Now()), func() string { return ips.take(c, p) })
 			if st == nil {
 				return 0, nil
@@ -60,7 +63,7 @@ func settled(p *corev1.Pod) bool {
 		return false
 	case p.Status.Phase == corev1.PodRunning:
 		_, ends := ending(p)
-		return !ends
+		return !ends && !cutOff(p)
 	}
 	return p.Status.Phase != corev1.PodPending && p.Status.Phase != ""
 }
@@ -87,8 +90,19 @@ func next(p *corev1.Pod, now metav1.Time, ip func() string) *corev1.PodStatus {
 		if code, ends := ending(p); ends {
 			return ended(p, now, code)
 		}
+		if cutOff(p) {
+			return started(p, now, true, ip())
+		}
 	}
 	return nil
+}
+
+// cutOff says that the pod's node was thought lost, and the pod with it. A node agent that is heard again says that
+// the pod is well.
+func cutOff(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "NodeNotReady"
+	})
 }
 
 // ending is the exit code of a pod that does not run for ever.

@@ -36,6 +36,11 @@ var Controller = &loop.Controller[*corev1.Service]{
 	Rest:      rest,
 	Reconcile: reconcile,
 	Gone:      gone,
+	Find: func(read resource.Reader, wake func(ns, name string)) {
+		for obj := range read.ByLabel(kinds.Endpoints, "", managedKey, managedBy) {
+			wake(obj.GetNamespace(), obj.GetName())
+		}
+	},
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Duration, error) {

@@ -16,8 +16,11 @@ import (
 // most is how many addresses an Endpoints object holds.
 const most = 1000
 
-// managedBy marks the objects that this loop owns.
-const managedBy = "endpoint-controller"
+// The label that marks the objects that this loop owns.
+const (
+	managedKey = "endpoints.kubernetes.io/managed-by"
+	managedBy  = "endpoint-controller"
+)
 
 // subsets groups the pods by the ports that they serve. over says that some had to be left out.
 func subsets(s *corev1.Service, list []*corev1.Pod) (out []corev1.EndpointSubset, over bool) {
@@ -126,6 +129,6 @@ func labelsOf(s *corev1.Service) map[string]string {
 	if backends.Headless(s) {
 		l[corev1.IsHeadlessService] = ""
 	}
-	l["endpoints.kubernetes.io/managed-by"] = managedBy
+	l[managedKey] = managedBy
 	return l
 }

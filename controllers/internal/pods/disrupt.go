@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,17 +15,25 @@ import (
 
 // Disrupt writes the condition DisruptionTarget: the pod is about to be ended by the cluster, and not by its own fault.
 func Disrupt(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message string) error {
-	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
-	if at >= 0 && p.Status.Conditions[at].Status == corev1.ConditionTrue {
+	next := resource.Clone(p)
+	if !SetDisruption(next, reason, message, c.Now()) {
 		return nil
 	}
-	next := resource.Clone(p)
-	cond := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(c.Now())}
-	if at >= 0 {
-		next.Status.Conditions[at] = cond
-	} else {
-		next.Status.Conditions = append(next.Status.Conditions, cond)
-	}
 	return c.UpdateStatus(ctx, kinds.Pods, next)
+}
+
+// SetDisruption sets the condition on a pod that the caller may change; it tells whether that was news.
+func SetDisruption(p *corev1.Pod, reason, message string, now time.Time) bool {
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	if at >= 0 && p.Status.Conditions[at].Status == corev1.ConditionTrue {
+		return false
+	}
+	cond := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now)}
+	if at >= 0 {
+		p.Status.Conditions[at] = cond
+	} else {
+		p.Status.Conditions = append(p.Status.Conditions, cond)
+	}
+	return true
 }

@@ -1,0 +1,178 @@
+// Package podgc removes pods that nobody else will: those of nodes that are gone or declared out of service, and
+// the oldest of too many that have ended.
+//
+//	reads   Pod, Node
+//	writes  Pod: status, delete at once
+//	rule    no pod outlives its node by more than the quarantine; at most 12,500 pods that have ended are kept
+package podgc
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+const (
+	mostEnded  = 12500
+	quarantine = 40 * time.Second // a node that is gone may come back under its name
+	rest       = 5 * time.Second
+)
+
+// Controller returns the loop. Its keys are Nodes, those that are gone too, and one without a name for what concerns
+// no node: wake on Nodes, on Pods without a node, and on Pods that end.
+func Controller() *loop.Controller[*corev1.Node] {
+	m := &missing{since: map[string]time.Time{}}
+	return &loop.Controller[*corev1.Node]{
+		Name:      "pod-garbage-collector",
+		For:       kinds.Nodes,
+		Wake:      []loop.Wake{{Kind: kinds.Pods, Keys: concerns}},
+		Writes:    []resource.Kind{kinds.Pods},
+		Rest:      rest,
+		Reconcile: outOfService,
+		Gone:      m.gone,
+		Find: func(read resource.Reader, wake func(ns, name string)) {
+			wake("", "")
+			for _, p := range resource.List(read, kinds.Pods, "") {
+				if p.Spec.NodeName != "" && resource.Get(read, kinds.Nodes, "", p.Spec.NodeName) == nil {
+					wake("", p.Spec.NodeName)
+				}
+			}
+		},
+	}
+}
+
+func concerns(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	p, ok := c.New.(*corev1.Pod)
+	switch {
+	case !ok:
+	case p.Spec.NodeName != "" && resource.Get(read, kinds.Nodes, "", p.Spec.NodeName) == nil:
+		wake("", p.Spec.NodeName)
+	case p.Spec.NodeName == "" && p.DeletionTimestamp != nil, ended(p):
+		wake("", "")
+	}
+}
+
+// missing remembers since when a node with pods has been missed.
+type missing struct {
+	mu    sync.Mutex
+	since map[string]time.Time
+}
+
+func (m *missing) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+	if key.Name == "" {
+		return 0, tidy(ctx, c)
+	}
+	list := resource.Where(c, kinds.Pods, "spec.nodeName", key.Name)
+	if len(list) == 0 {
+		m.swap(key.Name, time.Time{})
+		return 0, nil
+	}
+	since := m.swap(key.Name, c.Now())
+	if left := since.Add(quarantine).Sub(c.Now()); left > 0 {
+		return left, nil
+	}
+	if _, err := c.Client().Get(ctx, kinds.Nodes, "", key.Name); !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	_, err := loop.Batch(len(list), func(i int) error {
+		return remove(ctx, c, list[i], "DeletionByPodGC", "PodGC: node no longer exists")
+	})
+	return 0, err
+}
+
+// swap returns since when the node is missed: at, unless it was missed before. A zero time forgets it.
+func (m *missing) swap(node string, at time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at.IsZero() {
+		delete(m.since, node)
+		return at
+	}
+	if was, ok := m.since[node]; ok {
+		return was
+	}
+	m.since[node] = at
+	return at
+}
+
+// outOfService removes the pods that can't end, on a node that somebody declared dead.
+func outOfService(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
+	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }) || isReady(n) {
+		return 0, nil
+	}
+	for _, p := range resource.Where(c, kinds.Pods, "spec.nodeName", n.Name) {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if err := remove(ctx, c, p, "", ""); err != nil {
+			return 0, err
+		}
+	}
+	return rest, nil // more pods may be deleted meanwhile
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// tidy removes pods that were deleted before they had a node, and the oldest of too many that ended.
+func tidy(ctx context.Context, c *loop.Ctx) error {
+	todo := plan(resource.List(c, kinds.Pods, ""), mostEnded)
+	_, err := loop.Batch(len(todo), func(i int) error { return remove(ctx, c, todo[i], "", "") })
+	return err
+}
+
+// plan is pure: it picks what tidy removes.
+func plan(all []*corev1.Pod, most int) (todo []*corev1.Pod) {
+	var over []*corev1.Pod
+	for _, p := range all {
+		switch {
+		case p.Spec.NodeName == "" && p.DeletionTimestamp != nil:
+			todo = append(todo, p)
+		case ended(p):
+			over = append(over, p)
+		}
+	}
+	if len(over) <= most {
+		return todo
+	}
+	slices.SortFunc(over, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return append(todo, over[:len(over)-most]...)
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// remove deletes a pod without waiting for anybody. One that has not ended is first marked as failed, so that its
+// owner counts it.
+func remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message string) error {
+	if !ended(p) {
+		next := resource.Clone(p)
+		next.Status.Phase = corev1.PodFailed
+		if reason != "" {
+			pods.SetDisruption(next, reason, message, c.Now())
+		}
+		if err := c.UpdateStatus(ctx, kinds.Pods, next); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return c.DeleteWith(ctx, kinds.Pods, p, &metav1.DeleteOptions{GracePeriodSeconds: new(int64),
+		Preconditions: &metav1.Preconditions{UID: &p.UID}})
+}
