@@ -31,7 +31,11 @@ type watch struct {
 	f         func([]Event) error
 }
 
-// Watch implements Operations. A watch that the view's history can't serve fails with 410, before the first
+// Watch implements Operations.
+//
+// Unlike Kubernetes, a watch from a revision that is too old fails before it starts, not in its stream.
+//
+// A watch that the view's history can't serve fails with 410, before the first
 // event or in the middle, when its reader was too slow.
 func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error {
 	if opts == nil {
@@ -212,7 +216,9 @@ func (w *watch) event(c *view.Change) (Event, bool) {
 	return Event{}, false
 }
 
-// bookmark tells how far the watch has come, if that is news.
+// bookmark tells how far the watch has come.
+//
+// Unlike Kubernetes, a bookmark that would tell nothing new is not sent.
 func (w *watch) bookmark() error {
 	if !w.bookmarks {
 		return nil

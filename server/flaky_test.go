@@ -1,0 +1,109 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/store"
+)
+
+var errFlaky = errors.New("connection lost")
+
+// A flaky store fails some writes: before they happen, or after.
+type flaky struct {
+	store.Store
+	on atomic.Bool
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (f *flaky) roll(n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.on.Load() && f.r.IntN(n) == 0
+}
+
+func (f *flaky) Write(ctx context.Context, w store.Write) (int64, error) {
+	if f.roll(8) {
+		return 0, errFlaky
+	}
+	rev, err := f.Store.Write(ctx, w)
+	if err == nil && f.roll(8) {
+		return 0, errFlaky
+	}
+	return rev, err
+}
+
+// What is in use is always allocated, to whom uses it; after a repair nothing else is.
+func TestServicesOnFlakyStore(t *testing.T) {
+	f := &flaky{r: rand.New(rand.NewPCG(1, 2))}
+	w := start(t, func(c *server.Config) { f.Store = c.Store; c.Store = f; c.Sole = false })
+	f.on.Store(true)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			for range 150 {
+				name := fmt.Sprint("s", r.IntN(40))
+				switch r.IntN(6) {
+				case 0, 1, 2:
+					spec := core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 0)}
+					_, _ = w.Create(t.Context(), w.ask(services, ""), service(name, spec))
+				case 3:
+					_, _, _ = w.Delete(t.Context(), w.ask(services, name), nil)
+				default:
+					port := int32(30000 + r.IntN(4))
+					patch := fmt.Sprintf(`{"spec":{"ports":[{"port":80,"nodePort":%d}]}}`, port)
+					_, _ = w.merge(services, name, patch)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.on.Store(false)
+	used := w.checkAllocated(t)
+	if err := w.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.checkAllocated(t)
+	if n := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries); n != used {
+		t.Errorf("%d addresses are allocated to %d services after the repair", n, used)
+	}
+}
+
+// checkAllocated checks that no two services share anything and that what they have is allocated to them.
+func (w *world) checkAllocated(t *testing.T) (n int) {
+	t.Helper()
+	whose := map[string]string{}
+	for _, e := range must(w.list(services, metav1.ListOptions{})).Entries {
+		s := e.Object.(*core.Service)
+		n++
+		for _, key := range []string{s.Spec.ClusterIP, fmt.Sprint(s.Spec.Ports[0].NodePort)} {
+			if other, taken := whose[key]; taken {
+				t.Errorf("%s belongs to %s and to %s", key, other, s.Name)
+			}
+			whose[key] = s.Name
+		}
+		a, _ := w.get(ipAddresses, s.Spec.ClusterIP).(*networking.IPAddress)
+		if a == nil || a.Spec.ParentRef.Name != s.Name {
+			t.Errorf("%s uses %s, which is not allocated to it: %+v", s.Name, s.Spec.ClusterIP, a)
+		}
+		dry := w.ask(services, "")
+		dry.DryRun = true
+		spec := core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, s.Spec.Ports[0].NodePort)}
+		if _, err := w.Create(t.Context(), dry, service("probe", spec)); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
+			t.Errorf("%s uses port %d, which is free: %v", s.Name, s.Spec.Ports[0].NodePort, err)
+		}
+	}
+	return n
+}
