@@ -170,3 +170,8 @@ func ready(r resource.Reader, label, value string) (n int) {
 	}
 	return n
 }
+
+func backgroundly() *metav1.DeleteOptions {
+	p := metav1.DeletePropagationBackground
+	return &metav1.DeleteOptions{PropagationPolicy: &p}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
 	"github.com/kloop-dev/kloop/controllers/garbage"
+	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/controllers/podgc"
@@ -44,6 +45,7 @@ func All(c Config) []Entry {
 		{garbage.Controller(c.Kinds), "generic-garbage-collector", "garbage-collector"},
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
+		{job.Controller, "job-controller", "job-controller"},
 		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},

@@ -32,6 +32,14 @@ func podLoop(ips *addresses) loop.Loop {
 				return 0, nil
 			}
 			if p.DeletionTimestamp != nil {
+				// Somebody wants to see how it ended.
+				if len(p.Finalizers) > 0 && p.Status.Phase == corev1.PodRunning {
+					q := resource.Clone(p)
+					q.Status = *ended(p, metav1.NewTime(c.Now()), 137)
+					if err := c.UpdateStatus(ctx, kinds.Pods, q); err != nil {
+						return 0, err
+					}
+				}
 				now := int64(0)
 				return 0, c.DeleteWith(ctx, kinds.Pods, p, &metav1.DeleteOptions{GracePeriodSeconds: &now,
 					Preconditions: &metav1.Preconditions{UID: &p.UID}})

@@ -251,3 +251,9 @@ func restarts(p *corev1.Pod) (n int32) {
 	}
 	return n
 }
+
+// DropFinalizer takes a finalizer off exactly the pod that was read.
+func DropFinalizer(ctx context.Context, c *loop.Ctx, p *corev1.Pod, name string) error {
+	rest := slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == name })
+	return c.Patch(ctx, kinds.Pods, p, mergeMeta(p, map[string]any{"finalizers": rest}))
+}

@@ -1,0 +1,107 @@
+package controllers_test
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// jobOf makes a job whose pods end with the exit code; "" runs on.
+func jobOf(name, exit string, edit func(*batchv1.JobSpec)) *batchv1.Job {
+	t := template(map[string]string{"job": name})
+	t.Spec.RestartPolicy = corev1.RestartPolicyNever
+	t.Annotations = map[string]string{"sim.kloop.dev/exit": exit}
+	if exit == "" {
+		t.Annotations = map[string]string{"sim.kloop.dev/keep": "1"}
+	}
+	j := &batchv1.Job{ObjectMeta: meta(name), Spec: batchv1.JobSpec{Template: t}}
+	if edit != nil {
+		edit(&j.Spec)
+	}
+	return j
+}
+
+func TestJobs(t *testing.T) {
+	indexed, six := batchv1.IndexedCompletion, int32(6)
+	zero := "0"
+	for _, tt := range []struct {
+		name, exit string
+		edit       func(*batchv1.JobSpec)
+		last       batchv1.JobConditionType
+		reason     string
+		succeeded  int32
+		failed     int32
+		indexes    string
+	}{
+		{"simple", "0", nil, batchv1.JobComplete, "CompletionsReached", 1, 0, ""},
+		{"two-at-a-time", "0", func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = new(int32(5)), new(int32(2)) },
+			batchv1.JobComplete, "CompletionsReached", 5, 0, ""},
+		{"many", "0", func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = new(int32(200)), new(int32(200)) },
+			batchv1.JobComplete, "CompletionsReached", 200, 0, ""},
+		{"fails", "3", func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32) }, batchv1.JobFailed, "BackoffLimitExceeded", 0, 1, ""},
+		{"fails-thrice", "3", func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32(2)) }, batchv1.JobFailed, "BackoffLimitExceeded", 0, 3, ""},
+		{"deadline", "", func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = new(int64(2)) }, batchv1.JobFailed, "DeadlineExceeded", 0, 1, ""},
+		{"indexed", "0", func(s *batchv1.JobSpec) { s.Completions, s.CompletionMode = &six, &indexed }, batchv1.JobComplete, "CompletionsReached", 6, 0, "0-5"},
+		{"policy", "42", func(s *batchv1.JobSpec) {
+			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionFailJob,
+				OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{42}}}}}
+		}, batchv1.JobFailed, "PodFailurePolicy", 0, 1, ""},
+		{"success", "0", func(s *batchv1.JobSpec) {
+			s.Completions, s.CompletionMode, s.Parallelism = &six, &indexed, new(int32(1))
+			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: &zero}}}
+		}, batchv1.JobComplete, "SuccessPolicy", 1, 0, "0"},
+		{"per-index", "1", func(s *batchv1.JobSpec) {
+			s.Completions, s.CompletionMode, s.BackoffLimitPerIndex, s.Parallelism = new(int32(2)), &indexed, new(int32(1)), new(int32(2))
+		}, batchv1.JobFailed, "FailedIndexes", 0, 4, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			simulate(t, 2, func(c *cluster) {
+				make1(c, kinds.Jobs, jobOf(tt.name, tt.exit, tt.edit))
+				var st batchv1.JobStatus
+				c.until("the job has ended", func(r resource.Reader) bool {
+					st = resource.Get(r, kinds.Jobs, "default", tt.name).Status
+					n := len(st.Conditions)
+					return n > 0 && (st.Conditions[n-1].Type == batchv1.JobComplete || st.Conditions[n-1].Type == batchv1.JobFailed)
+				})
+				end := st.Conditions[len(st.Conditions)-1]
+				if end.Type != tt.last || end.Reason != tt.reason || st.Succeeded != tt.succeeded || st.Failed != tt.failed || st.CompletedIndexes != tt.indexes {
+					t.Errorf("%s %s, succeeded %d, failed %d, indexes %q", end.Type, end.Reason, st.Succeeded, st.Failed, st.CompletedIndexes)
+				}
+				if u := st.UncountedTerminatedPods; st.Active != 0 || *st.Ready != 0 || *st.Terminating != 0 || u == nil || len(u.Failed)+len(u.Succeeded) > 0 {
+					t.Errorf("at the end: %+v", st)
+				}
+				for _, p := range resource.List(c.Read(), kinds.Pods, "default") {
+					if len(p.Finalizers) > 0 {
+						t.Errorf("%s is not released", p.Name)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestJobSuspendAndDelete(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		make1(c, kinds.Jobs, jobOf("j", "", func(s *batchv1.JobSpec) { s.Parallelism = new(int32(3)) }))
+		active := func(n int32) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool { return resource.Get(r, kinds.Jobs, "default", "j").Status.Active == n }
+		}
+		c.until("three run", active(3))
+		edit(c, kinds.Jobs, "default", "j", "", func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
+		c.until("none while it is suspended", func(r resource.Reader) bool {
+			return active(0)(r) && len(resource.List(r, kinds.Pods, "default")) == 0
+		})
+		edit(c, kinds.Jobs, "default", "j", "", func(j *batchv1.Job) { j.Spec.Suspend = new(bool) })
+		c.until("three run again", active(3))
+		if err := c.Delete(c.t.Context(), kinds.Jobs, "default", "j", backgroundly()); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("nothing is left", func(r resource.Reader) bool {
+			return resource.Get(r, kinds.Jobs, "default", "j") == nil && len(resource.List(r, kinds.Pods, "default")) == 0
+		})
+	})
+}

@@ -1,0 +1,136 @@
+// Package job runs pods until enough of them have succeeded.
+//
+//	reads   Job, the Pods it owns, Pods without an owner that its selector matches
+//	writes  Pod: create, delete, finalizers; Job: status
+//	rule    parallelism pods run until completions have succeeded or the job has failed; every pod that ends is counted
+//	        exactly once, whatever crashes in between: its uid stands in the status before its finalizer goes, and leaves the
+//	        status with the same write that raises the count
+package job
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Controller is the loop: wake on a Job and on its Pods.
+var Controller = &loop.Controller[*batchv1.Job]{
+	Name:      "job",
+	For:       kinds.Jobs,
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods)},
+	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
+	Reconcile: reconcile,
+	Gone:      gone,
+	Find: func(read resource.Reader, wake func(ns, name string)) {
+		for obj := range read.Each(kinds.Pods, "") {
+			if ref := metav1.GetControllerOfNoCopy(obj); ref != nil && ref.Kind == "Job" && tracked(obj.(*corev1.Pod)) {
+				wake(obj.GetNamespace(), ref.Name)
+			}
+		}
+	},
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration, error) {
+	if j.Spec.ManagedBy != nil && *j.Spec.ManagedBy != batchv1.JobControllerName {
+		return 0, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector)
+	if err != nil {
+		return 0, nil // validation refuses such a selector
+	}
+	owned, err := pods.Claim(ctx, c, pods.Owner{Object: j, Kind: kinds.Jobs, Selector: selector}) // observe
+	if err != nil {
+		return 0, err
+	}
+	todo := plan(observe(j, owned, c.Now())) // decide
+	return todo.again, act(ctx, c, j, todo)  // act
+}
+
+// act starts and stops pods, then writes the status, and only then lets go of the pods that the status now counts.
+func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
+	_, err := loop.Batch(len(t.remove), func(i int) error { return pods.Delete(ctx, c, kinds.Jobs, j, t.remove[i]) })
+	if err == nil {
+		var made int
+		made, err = loop.Batch(len(t.create), func(i int) error { return pods.Create(ctx, c, kinds.Jobs, j, newPod(j, t.create[i])) })
+		t.status.Active -= int32(len(t.create) - made)
+	}
+	if !equality.Semantic.DeepEqual(j.Status, t.status) {
+		next := resource.Clone(j)
+		next.Status = t.status
+		if serr := c.UpdateStatus(ctx, kinds.Jobs, next); serr != nil {
+			return errors.Join(err, serr)
+		}
+		tell(c, j, t.status)
+	}
+	_, rerr := loop.Batch(len(t.release), func(i int) error { return release(ctx, c, t.release[i]) })
+	return errors.Join(err, rerr)
+}
+
+// tell says what happened to the job in events.
+func tell(c *loop.Ctx, j *batchv1.Job, st batchv1.JobStatus) {
+	for i := range st.Conditions {
+		now := &st.Conditions[i]
+		was := find(j.Status.Conditions, now.Type)
+		if was != nil && was.Status == now.Status || was == nil && now.Status != corev1.ConditionTrue {
+			continue
+		}
+		typ, reason, text := corev1.EventTypeNormal, now.Reason, now.Message
+		switch now.Type {
+		case batchv1.JobComplete:
+			reason, text = "Completed", "Job completed"
+		case batchv1.JobFailed:
+			typ = corev1.EventTypeWarning
+		case batchv1.JobSuspended:
+			reason, text = "Suspended", "Job suspended"
+			if now.Status != corev1.ConditionTrue {
+				reason, text = "Resumed", "Job resumed"
+			}
+		default:
+			continue
+		}
+		c.Event(kinds.Jobs, j, typ, reason, "%s", text)
+	}
+}
+
+// tracked says whether the pod still has to be counted.
+func tracked(p *corev1.Pod) bool {
+	for _, f := range p.Finalizers {
+		if f == batchv1.JobTrackingFinalizer {
+			return true
+		}
+	}
+	return false
+}
+
+// release takes the finalizer off a pod that is counted, so that it can go.
+func release(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
+	err := pods.DropFinalizer(ctx, c, p, batchv1.JobTrackingFinalizer)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// gone releases the pods of a job that does not exist any more: nobody counts them.
+func gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+	var list []*corev1.Pod
+	for obj := range c.ByLabel(kinds.Pods, key.Namespace, batchv1.JobNameLabel, key.Name) {
+		ref := metav1.GetControllerOfNoCopy(obj)
+		if p := obj.(*corev1.Pod); tracked(p) && (ref == nil || ref.Kind == "Job" && ref.Name == key.Name) {
+			list = append(list, p)
+		}
+	}
+	_, err := loop.Batch(len(list), func(i int) error { return release(ctx, c, list[i]) })
+	return 0, err
+}

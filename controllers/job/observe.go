@@ -1,0 +1,151 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
+)
+
+// mostUncounted bounds how many pods stand in the status between the two writes that count them.
+const mostUncounted = 500
+
+// A world is what one pass knows of a job.
+type world struct {
+	job         *batchv1.Job
+	now         time.Time
+	indexed     bool
+	completions int // -1: any pod's success completes the job
+	pods        []*corev1.Pod
+
+	active      []*corev1.Pod
+	ready       int
+	terminating int
+	ended       []*corev1.Pod // tracked, and to be counted unless they are
+
+	uncounted       batchv1.UncountedTerminatedPods // those still tracked
+	succeeded       int                             // all that is counted, or stands in uncounted
+	failed          int
+	done, hopeless  indexes
+	counted         int // already in status.succeeded and status.failed; see observe
+	countedFailed   int
+	release         []*corev1.Pod
+	more            bool   // pods had to be left for the next pass
+	failNow, policy string // message and reason of a failure that ends the job
+	newFailure      bool
+}
+
+// observe sorts the job's pods and adds up what they mean. It first moves what the last pass left in uncounted to the counts.
+func observe(j *batchv1.Job, owned []*corev1.Pod, now time.Time) *world {
+	w := &world{job: j, now: now, completions: -1, pods: owned,
+		indexed: j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion}
+	if j.Spec.Completions != nil {
+		w.completions = int(*j.Spec.Completions)
+	}
+	if w.indexed {
+		w.done = parseIndexes(j.Status.CompletedIndexes, w.completions)
+		if j.Status.FailedIndexes != nil {
+			w.hopeless = parseIndexes(*j.Status.FailedIndexes, w.completions)
+		}
+	}
+	still := map[types.UID]bool{}
+	for _, p := range owned {
+		if tracked(p) {
+			still[p.UID] = true
+		}
+		w.sort(p)
+	}
+	w.counted, w.countedFailed = int(j.Status.Succeeded), int(j.Status.Failed)
+	if u := j.Status.UncountedTerminatedPods; u != nil {
+		settle := func(list []types.UID, n *int) (rest []types.UID) {
+			for _, uid := range list {
+				if still[uid] {
+					rest = append(rest, uid)
+				} else {
+					*n++
+				}
+			}
+			return rest
+		}
+		w.uncounted.Succeeded = settle(u.Succeeded, &w.counted)
+		w.uncounted.Failed = settle(u.Failed, &w.countedFailed)
+	}
+	return w
+}
+
+// sort puts the pod where it belongs.
+func (w *world) sort(p *corev1.Pod) {
+	switch {
+	case terminal(p):
+	case p.DeletionTimestamp != nil:
+		w.terminating++
+	default:
+		w.active = append(w.active, p)
+		if pods.Ready(p) {
+			w.ready++
+		}
+	}
+	if tracked(p) && (terminal(p) || w.job.DeletionTimestamp != nil || p.DeletionTimestamp != nil && !onlyFailed(w.job)) {
+		w.ended = append(w.ended, p)
+	}
+}
+
+// count adds the ended pods to the uncounted ones and to the indexes, by the rules of the failure policy. A pod is released
+// once the status that counts it is stored.
+func (w *world) count() {
+	for _, p := range w.ended {
+		switch u := &w.uncounted; {
+		case slices.Contains(u.Succeeded, p.UID) || slices.Contains(u.Failed, p.UID):
+			w.release = append(w.release, p)
+		case len(u.Succeeded)+len(u.Failed) >= mostUncounted:
+			w.more = true
+		case p.Status.Phase == corev1.PodSucceeded && w.indexed:
+			if i := indexOf(p, w.completions); i >= 0 {
+				w.done = w.done.add(i)
+			}
+			w.release = append(w.release, p)
+		case p.Status.Phase == corev1.PodSucceeded:
+			u.Succeeded = append(u.Succeeded, p.UID)
+			w.release = append(w.release, p)
+		default:
+			w.countFailed(p)
+			w.release = append(w.release, p)
+		}
+	}
+	w.succeeded = w.counted + len(w.uncounted.Succeeded)
+	if w.indexed {
+		w.succeeded = w.done.total()
+	}
+	w.failed = w.countedFailed + len(w.uncounted.Failed)
+}
+
+func (w *world) countFailed(p *corev1.Pod) {
+	action, why := judge(w.job, p)
+	switch action {
+	case batchv1.PodFailurePolicyActionIgnore:
+		return
+	case batchv1.PodFailurePolicyActionFailJob:
+		w.failNow, w.policy = why, batchv1.JobReasonPodFailurePolicy
+	}
+	w.newFailure = true
+	w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
+	if limit := w.job.Spec.BackoffLimitPerIndex; w.indexed && limit != nil {
+		i := indexOf(p, w.completions)
+		if i >= 0 && !w.done.has(i) && (action == batchv1.PodFailurePolicyActionFailIndex || count(p, failedKey) >= int(*limit)) {
+			w.hopeless = w.hopeless.add(i)
+		}
+	}
+}
+
+func terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// onlyFailed says that a pod on its way out is not replaced before it has ended.
+func onlyFailed(j *batchv1.Job) bool {
+	return j.Spec.PodReplacementPolicy != nil && *j.Spec.PodReplacementPolicy == batchv1.Failed
+}
