@@ -30,6 +30,7 @@ type call struct {
 
 // dispatch finds the code for an authorized request.
 func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
+	i.User = user
 	if !i.Resource {
 		s.page(w, r, i)
 		return
@@ -50,7 +51,7 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
 	switch {
 	case s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv()):
-		s.delegate(w, r)
+		s.delegate(w, r, i)
 	case i.Group == "" || s.docs.builtin(s.cfg.Kinds, i.Group):
 		s.fail(w, r, generic(http.StatusNotFound))
 	default:
@@ -58,12 +59,12 @@ func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
 	}
 }
 
-func (s *surface) delegate(w http.ResponseWriter, r *http.Request) {
+func (s *surface) delegate(w http.ResponseWriter, r *http.Request, i *info) {
 	if s.cfg.Delegate == nil {
 		s.fail(w, r, apierrors.NewServiceUnavailable("the API group is served by another server, which is not connected"))
 		return
 	}
-	s.cfg.Delegate.ServeHTTP(w, r)
+	s.cfg.Delegate.ServeHTTP(w, WithUser(r, i.User))
 }
 
 // route finds the verb's code. A path that exists for other methods only is 405, one that exists for none 404.

@@ -17,7 +17,9 @@ import (
 
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	httpapi "github.com/kloop-dev/kloop/server/http"
@@ -78,6 +80,7 @@ func (z everyone) Authorize(_ context.Context, a *auth.Attributes) (auth.Decisio
 type world struct {
 	t       testing.TB
 	ops     *server.Server
+	view    *view.View
 	kinds   *resource.Set
 	handler *httpapi.Handler
 }
@@ -86,7 +89,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	set := resource.NewSet(append(core.All(), deployments, scalers)...)
+	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices)...)
 	st := memory.New()
 	v := view.New(set)
 	ready := make(chan struct{})
@@ -102,7 +105,10 @@ func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 	for _, f := range change {
 		f(&cfg)
 	}
-	w := &world{t: t, ops: ops, kinds: set, handler: httpapi.New(cfg)}
+	if a, ok := cfg.Delegate.(*httpapi.Aggregator); ok {
+		a.Kinds, a.Read = set, func() resource.Reader { return v.Snapshot() }
+	}
+	w := &world{t: t, ops: ops, view: v, kinds: set, handler: httpapi.New(cfg)}
 	w.must("POST", "/api/v1/namespaces", `{"metadata":{"name":"ns"}}`, 201)
 	return w
 }

@@ -23,7 +23,7 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	case len(parts) == 0:
 		s.roots(w)
 	case parts[0] == "api" || parts[0] == "apis":
-		s.discover(w, r, parts)
+		s.discover(w, r, i, parts)
 	case i.Path == "/version" || i.Path == "/version/":
 		writeIndented(w, s.cfg.Version)
 	case parts[0] == "healthz" || parts[0] == "livez" || parts[0] == "readyz":
@@ -105,7 +105,7 @@ func writeIndented(w http.ResponseWriter, v any) {
 }
 
 // discover answers /api, /apis and what is below them down to the list of resources.
-func (s *surface) discover(w http.ResponseWriter, r *http.Request, parts []string) {
+func (s *surface) discover(w http.ResponseWriter, r *http.Request, i *info, parts []string) {
 	root := len(parts) == 1
 	name, ver, exists := "", "", true
 	switch {
@@ -134,7 +134,7 @@ func (s *surface) discover(w http.ResponseWriter, r *http.Request, parts []strin
 	case ver == "":
 		s.discovered(w, r, apiGroup(g, true))
 	case s.cfg.Groups != nil && s.cfg.Groups.Claims(schema.GroupVersion{Group: name, Version: ver}):
-		s.delegate(w, r)
+		s.delegate(w, r, i)
 	default:
 		s.discovered(w, r, resourceList(schema.GroupVersion{Group: name, Version: ver}, v))
 	}

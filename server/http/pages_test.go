@@ -30,11 +30,11 @@ func TestLegacyDiscovery(t *testing.T) {
 		t.Errorf("/api %v", api)
 	}
 	apis := w.must("GET", "/apis", "", 200).tree(t)
-	if at(apis, "groups", 0, "name") != "apps" || at(apis, "groups", 1, "name") != "events.k8s.io" || at(apis, "groups", 2, "name") != "autoscaling" {
+	if at(apis, "groups", 0, "name") != "apiregistration.k8s.io" || at(apis, "groups", 1, "name") != "apps" || at(apis, "groups", 3, "name") != "autoscaling" {
 		t.Errorf("order of groups %v", apis)
 	}
-	if at(apis, "groups", 2, "preferredVersion", "version") != "v2" || at(apis, "groups", 2, "versions", 1, "version") != "v1" {
-		t.Errorf("versions %v", at(apis, "groups", 2))
+	if at(apis, "groups", 3, "preferredVersion", "version") != "v2" || at(apis, "groups", 3, "versions", 1, "version") != "v1" {
+		t.Errorf("versions %v", at(apis, "groups", 3))
 	}
 	group := w.must("GET", "/apis/autoscaling", "", 200).tree(t)
 	if group["kind"] != "APIGroup" || group["apiVersion"] != "v1" || at(group, "preferredVersion", "groupVersion") != "autoscaling/v2" {
@@ -95,7 +95,7 @@ func TestAggregatedDiscovery(t *testing.T) {
 	w.must("GET", "/api", "", 406, "Accept", strings.Replace(aggregated, "v2", "v2beta1", 1))
 	proto := w.must("GET", "/apis", "", 200, "Accept", strings.Replace(aggregated, codec.JSON, codec.Protobuf, 1))
 	var all discovery.APIGroupDiscoveryList
-	if err := codec.UnmarshalProto(proto.body, &all); err != nil || all.Items[0].Name != "apps" {
+	if err := codec.UnmarshalProto(proto.body, &all); err != nil || all.Items[1].Name != "apps" {
 		t.Errorf("protobuf %v, error %v", all, err)
 	}
 	before := w.must("GET", "/apis", "", 200, "Accept", aggregated).header.Get("ETag")
@@ -112,7 +112,7 @@ func TestDiscoveryClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	groups, lists, err := c.ServerGroupsAndResources()
-	if err != nil || len(groups) != 4 || len(lists) != 5 {
+	if err != nil || len(groups) != 6 || len(lists) != 7 {
 		t.Errorf("groups %v, lists %d, error %v", groups, len(lists), err)
 	}
 	if v, err := c.ServerVersion(); err != nil || v.Major != "1" || v.Minor != "37" || !strings.HasPrefix(v.GitVersion, "v1.37.") {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
 
 	"github.com/kloop-dev/kloop/server"
@@ -201,7 +199,7 @@ func portName(svc *core.Service, port string) (string, bool) {
 }
 
 func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (host string, number int32, err error) {
-	kind, ok := c.cfg.Kinds.GR(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"})
+	kind, ok := c.cfg.Kinds.GR(sliceKind)
 	if !ok {
 		return "", 0, apierrors.NewServiceUnavailable("endpoint slices are not served")
 	}
@@ -219,16 +217,8 @@ func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (ho
 		if !ok {
 			continue
 		}
-		at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
-			return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
-		})
-		if at < 0 {
-			continue
-		}
-		for _, ep := range slice.Endpoints {
-			if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
-				return ep.Addresses[0], *slice.Ports[at].Port, nil
-			}
+		if host, number, found := readyIn(slice, port); found {
+			return host, number, nil
 		}
 	}
 	return "", 0, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/auth"
 )
 
 // info is what a URL and a method ask for.
@@ -24,8 +26,9 @@ type info struct {
 	Sub         string
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
-	Known       bool // what is named exists: strangers must not make labels of metrics
-	LegacyWatch bool // /api/v1/watch/…
+	User        *auth.User // once authenticated
+	Known       bool       // what is named exists: strangers must not make labels of metrics
+	LegacyWatch bool       // /api/v1/watch/…
 }
 
 func (i *info) gv() schema.GroupVersion {

@@ -1,0 +1,304 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/apimachinery/pkg/version"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// An Aggregator hands requests for the groups of APIServices to the servers behind them. It serves as
+// Config.Groups and Config.Delegate; it starts nothing by itself. Safe for concurrent use.
+type Aggregator struct {
+	Kinds *resource.Set
+	Read  func() resource.Reader // the newest state
+	Cert  *tls.Certificate       // who this server is to the others: the front proxy's client certificate; nil: nobody
+	Dial  DialFunc               // reaches endpoints; nil: the host's network
+
+	mu      sync.Mutex
+	remotes map[string]*remote // by the name of the APIService
+}
+
+// remote is the server behind one APIService, as its spec was when it was looked at.
+type remote struct {
+	spec      string
+	transport *http.Transport
+	found     listed
+}
+
+var (
+	apiServices = schema.GroupResource{Group: apiregistration.GroupName, Resource: "apiservices"}
+	sliceKind   = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
+	serviceKind = schema.GroupResource{Resource: "services"}
+)
+
+// of returns the APIService of the group version if another server is behind it.
+func (a *Aggregator) of(gv schema.GroupVersion) *apiregistration.APIService {
+	kind, ok := a.Kinds.GR(apiServices)
+	if !ok || gv.Group == "" {
+		return nil
+	}
+	svc, _ := a.Read().Lookup(kind, "", gv.Version+"."+gv.Group).(*apiregistration.APIService)
+	if svc == nil || svc.Spec.Service == nil {
+		return nil
+	}
+	return svc
+}
+
+// Claims implements GroupSource.
+func (a *Aggregator) Claims(gv schema.GroupVersion) bool { return a.of(gv) != nil }
+
+// ServeHTTP passes a request on. The caller has authenticated and authorized it and says who asks by WithUser.
+func (a *Aggregator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := split(r.URL.Path)
+	if len(parts) < 3 {
+		notFoundPage(w)
+		return
+	}
+	svc := a.of(schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	if svc == nil {
+		notFoundPage(w)
+		return
+	}
+	errs := serviceErrors{}
+	rt, err := a.remote(svc)
+	if err != nil {
+		errs.Error(w, r, err)
+		return
+	}
+	loc := *r.URL
+	loc.Scheme, loc.Host = "https", hostOf(svc)
+	r = asUser(r)
+	h := proxy.NewUpgradeAwareHandler(&loc, rt.transport, false, false, errs)
+	h.UseLocationHost = true
+	h.RejectForwardingRedirects = true
+	h.ServeHTTP(w, r)
+}
+
+func hostOf(svc *apiregistration.APIService) string {
+	ref := svc.Spec.Service
+	return net.JoinHostPort(ref.Name+"."+ref.Namespace+".svc", strconv.Itoa(int(port(svc))))
+}
+
+func port(svc *apiregistration.APIService) int32 {
+	if p := svc.Spec.Service.Port; p != nil {
+		return *p
+	}
+	return 443
+}
+
+// serviceErrors answers for servers that cannot be reached.
+type serviceErrors struct{}
+
+// Error implements proxy.ErrorResponder.
+func (serviceErrors) Error(w http.ResponseWriter, r *http.Request, err error) {
+	if st := statusOf(err); st.Reason == "" {
+		err = apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err))
+	}
+	(&surface{}).fail(w, r, err)
+}
+
+// remote returns the server of the APIService, made anew when the object has changed.
+func (a *Aggregator) remote(svc *apiregistration.APIService) (*remote, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ref, at := *svc.Spec.Service, port(svc)
+	spec := fmt.Sprintf("%s/%s:%d %t %s", ref.Namespace, ref.Name, at, svc.Spec.InsecureSkipTLSVerify, svc.Spec.CABundle)
+	if rt := a.remotes[svc.Name]; rt != nil && rt.spec == spec {
+		return rt, nil
+	}
+	conf := &tls.Config{InsecureSkipVerify: svc.Spec.InsecureSkipTLSVerify, //nolint:gosec // the object says so
+		ServerName: svc.Spec.Service.Name + "." + svc.Spec.Service.Namespace + ".svc"}
+	if len(svc.Spec.CABundle) > 0 {
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(svc.Spec.CABundle) {
+			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the caBundle of APIService %s holds no certificate", svc.Name))
+		}
+	}
+	if a.Cert != nil {
+		conf.Certificates = []tls.Certificate{*a.Cert}
+	}
+	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: idleConn,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			addr, err := a.endpoint(ref.Namespace, ref.Name, at)
+			if err != nil {
+				return nil, err
+			}
+			return a.dial(ctx, network, addr)
+		}}}
+	a.keep(svc.Name, rt)
+	return rt, nil
+}
+
+// keep remembers a remote and forgets those whose objects are gone; a.mu is held.
+func (a *Aggregator) keep(name string, rt *remote) {
+	if a.remotes == nil {
+		a.remotes = map[string]*remote{}
+	}
+	if old := a.remotes[name]; old != nil {
+		old.transport.CloseIdleConnections()
+	}
+	a.remotes[name] = rt
+	kind, _ := a.Kinds.GR(apiServices)
+	read := a.Read()
+	for other, old := range a.remotes {
+		if other != name && read.Lookup(kind, "", other) == nil {
+			old.transport.CloseIdleConnections()
+			delete(a.remotes, other)
+		}
+	}
+}
+
+func (a *Aggregator) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if a.Dial != nil {
+		return a.Dial(ctx, network, addr)
+	}
+	return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
+}
+
+// endpoint chooses a ready endpoint of a service, or its external name.
+func (a *Aggregator) endpoint(ns, name string, port int32) (string, error) {
+	kind, ok := a.Kinds.GR(serviceKind)
+	slicesOf, also := a.Kinds.GR(sliceKind)
+	if !ok || !also {
+		return "", apierrors.NewServiceUnavailable("services are not served")
+	}
+	read := a.Read()
+	svc, _ := read.Lookup(kind, ns, name).(*core.Service)
+	if svc == nil {
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("service %s/%s not found", ns, name))
+	}
+	if svc.Spec.Type == core.ServiceTypeExternalName {
+		return net.JoinHostPort(svc.Spec.ExternalName, strconv.Itoa(int(port))), nil
+	}
+	at := slices.IndexFunc(svc.Spec.Ports, func(p core.ServicePort) bool { return p.Port == port })
+	if at < 0 {
+		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("service %s/%s has no port %d", ns, name, port))
+	}
+	for o := range read.ByLabel(slicesOf, ns, discoveryv1.LabelServiceName, name) {
+		slice, ok := o.(*discoveryv1.EndpointSlice)
+		if !ok {
+			continue
+		}
+		if host, number, found := readyIn(slice, svc.Spec.Ports[at].Name); found {
+			return net.JoinHostPort(host, strconv.Itoa(int(number))), nil
+		}
+	}
+	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %s/%s", ns, name))
+}
+
+// readyIn finds a ready endpoint that has the named port.
+func readyIn(slice *discoveryv1.EndpointSlice, port string) (host string, number int32, found bool) {
+	at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
+		return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
+	})
+	if at < 0 {
+		return "", 0, false
+	}
+	for _, ep := range slice.Endpoints {
+		if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
+			return ep.Addresses[0], *slice.Ports[at].Port, true
+		}
+	}
+	return "", 0, false
+}
+
+type userKey struct{}
+
+// WithUser says who makes the request, for handlers that it is passed on to.
+func WithUser(r *http.Request, u *auth.User) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), userKey{}, u))
+}
+
+// UserOf is the user that WithUser told, or nil.
+func UserOf(ctx context.Context) *auth.User {
+	u, _ := ctx.Value(userKey{}).(*auth.User)
+	return u
+}
+
+// asUser tells the other server who asks, in the headers of the front proxy, and takes away what a client may
+// have put there.
+func asUser(r *http.Request) *http.Request {
+	out := r.Clone(r.Context())
+	for name := range out.Header {
+		if strings.HasPrefix(name, "X-Remote-") {
+			out.Header.Del(name)
+		}
+	}
+	out.Header.Del("Authorization")
+	u := UserOf(r.Context())
+	if u == nil {
+		return out
+	}
+	out.Header.Set("X-Remote-User", u.Name)
+	if u.UID != "" {
+		out.Header.Set("X-Remote-Uid", u.UID)
+	}
+	for _, g := range u.Groups {
+		out.Header.Add("X-Remote-Group", g)
+	}
+	for key, values := range u.Extra {
+		for _, v := range values {
+			out.Header.Add("X-Remote-Extra-"+url.PathEscape(key), v)
+		}
+	}
+	return out
+}
+
+// Groups implements GroupSource.
+func (a *Aggregator) Groups() []Group {
+	kind, ok := a.Kinds.GR(apiServices)
+	if !ok {
+		return nil
+	}
+	byName := map[string]*Group{}
+	rank := map[schema.GroupVersion]int32{}
+	for o := range a.Read().Each(kind, "") {
+		svc, ok := o.(*apiregistration.APIService)
+		if !ok || svc.Spec.Service == nil {
+			continue
+		}
+		g := byName[svc.Spec.Group]
+		if g == nil {
+			g = &Group{Name: svc.Spec.Group}
+			byName[g.Name] = g
+		}
+		g.Priority = max(g.Priority, int(svc.Spec.GroupPriorityMinimum))
+		rank[schema.GroupVersion{Group: g.Name, Version: svc.Spec.Version}] = svc.Spec.VersionPriority
+		g.Versions = append(g.Versions, a.discovered(svc))
+	}
+	groups := make([]Group, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		g := byName[name]
+		slices.SortFunc(g.Versions, func(x, y Version) int {
+			at := func(v Version) int32 { return rank[schema.GroupVersion{Group: name, Version: v.Name}] }
+			if d := at(y) - at(x); d != 0 {
+				return int(d)
+			}
+			return version.CompareKubeAwareVersionStrings(y.Name, x.Name)
+		})
+		groups = append(groups, *g)
+	}
+	return groups
+}

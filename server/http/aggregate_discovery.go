@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+)
+
+// How the resources of other servers are asked for.
+const (
+	askEvery = time.Minute     // a good answer is believed for so long
+	askAgain = 5 * time.Second // after a bad one
+	askFirst = 2 * time.Second // how long discovery waits for an answer it has never had
+	askLimit = 10 * time.Second
+	askBytes = 4 << 20
+)
+
+// listed is what another server said it serves. Aggregator.mu guards it.
+type listed struct {
+	resources []metav1.APIResource
+	at        time.Time     // of the last answer or failure
+	ok        bool          // the last attempt succeeded
+	asking    chan struct{} // closed when the attempt under way is over; nil: none is
+}
+
+// discovered returns the version with the resources that its server told last. It is asked again in the
+// background when that was long ago; only the first answer is waited for.
+func (a *Aggregator) discovered(svc *apiregistration.APIService) Version {
+	v := Version{Name: svc.Spec.Version, Stale: true}
+	rt, err := a.remote(svc)
+	if err != nil {
+		return v
+	}
+	a.mu.Lock()
+	never, asking := rt.found.at.IsZero(), rt.found.asking
+	if age := time.Since(rt.found.at); asking == nil && (age > askEvery || !rt.found.ok && age > askAgain) {
+		asking = make(chan struct{})
+		rt.found.asking = asking
+		go a.ask(svc, rt)
+	}
+	a.mu.Unlock()
+	if never && asking != nil {
+		select {
+		case <-asking:
+		case <-time.After(askFirst):
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.Resources, v.Stale = rt.found.resources, !rt.found.ok
+	return v
+}
+
+// ask fetches the list of resources and notes the outcome.
+func (a *Aggregator) ask(svc *apiregistration.APIService, rt *remote) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	list, err := fetchResources(ctx, svc, rt.transport)
+	if err != nil {
+		slog.Debug("discovery of another server failed", "kind", "APIService", "object", svc.Name, "err", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rt.found.at, rt.found.ok = time.Now(), err == nil
+	if err == nil {
+		rt.found.resources = list
+	}
+	close(rt.found.asking)
+	rt.found.asking = nil
+}
+
+func fetchResources(ctx context.Context, svc *apiregistration.APIService, rt http.RoundTripper) ([]metav1.APIResource, error) {
+	url := "https://" + hostOf(svc) + "/apis/" + svc.Spec.Group + "/" + svc.Spec.Version
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req = asUser(WithUser(req, &auth.User{Name: "system:kube-aggregator", Groups: []string{auth.GroupMasters}}))
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", url, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask %s: %s", url, resp.Status)
+	}
+	var list metav1.APIResourceList
+	if err := json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("read the resources of %s: %w", url, err)
+	}
+	for i := range list.APIResources {
+		r := &list.APIResources[i]
+		if r.Group == "" && r.Version == "" {
+			r.Group, r.Version = svc.Spec.Group, svc.Spec.Version
+		}
+	}
+	return list.APIResources, nil
+}
