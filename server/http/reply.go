@@ -96,6 +96,9 @@ func (s *surface) write(w http.ResponseWriter, r *http.Request, code int, mediaT
 	}
 }
 
+// bufferKeep is the size up to which a buffer that had to grow is used again.
+const bufferKeep = 256 << 10
+
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
 
 // writeBuffered gathers small parts, so that a list of ten thousand items is not ten thousand frames.

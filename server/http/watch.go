@@ -62,7 +62,6 @@ type stream struct {
 	mediaType string
 	started   bool
 	broken    bool
-	buf       []byte
 }
 
 func newStream(w http.ResponseWriter, stall time.Duration, mediaType string) *stream {
@@ -102,31 +101,28 @@ func (st *stream) send(ctx context.Context, f framer, events []server.Event) err
 	}
 	st.guard.Reset(st.stall)
 	defer st.guard.Stop()
+	bp := buffers.Get().(*[]byte) // borrowed, so that an idle watch holds none
+	b := (*bp)[:0]
+	defer func() {
+		if cap(b) <= bufferKeep {
+			*bp = b
+		}
+		buffers.Put(bp)
+	}()
 	for i := range events {
 		var err error
-		if st.buf, err = f.frame(ctx, st.buf, &events[i]); err != nil {
+		if b, err = f.frame(ctx, b, &events[i]); err != nil {
 			return err
 		}
-		if len(st.buf) >= 32<<10 {
-			if err := st.drain(); err != nil {
+		if len(b) >= 32<<10 || i == len(events)-1 {
+			if _, err := st.w.Write(b); err != nil {
+				st.broken = true
 				return err
 			}
+			b = b[:0]
 		}
 	}
-	if err := st.drain(); err != nil {
-		return err
-	}
 	return st.rc.Flush()
-}
-
-func (st *stream) drain() error {
-	_, err := st.w.Write(st.buf)
-	st.buf = st.buf[:0]
-	if cap(st.buf) > 128<<10 {
-		st.buf = nil // one large event must not stay for the life of the watch
-	}
-	st.broken = err != nil
-	return err
 }
 
 // end turns the outcome of a watch into an answer, an ERROR event, or nothing when the client is not there.
