@@ -1,0 +1,86 @@
+package scheduler
+
+import (
+	"iter"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// noObjects is a Reader of an empty cluster.
+type noObjects struct{ resource.Reader }
+
+func (noObjects) Lookup(resource.Kind, string, string) resource.Object { return nil }
+func (noObjects) Each(resource.Kind, string) iter.Seq[resource.Object] {
+	return func(func(resource.Object) bool) {}
+}
+
+// TestScores checks single scores against figures worked out by upstream's formulas.
+func TestScores(t *testing.T) {
+	st := site(node("n1", "", ""), node("n2", "", ""))
+	st.add(pod("there", "", "cpu=1,memory=2Gi", ""), "n1")
+	s := st.slots[0]
+	for _, test := range []struct {
+		name  string
+		asks  string
+		score func(*class, *slot) int64
+		want  int64
+	}{
+		{"least allocated", "cpu=1,memory=2Gi", scoreFit, 50},
+		{"least allocated, nothing asked", "", scoreFit, (72 + 72) / 2}, // (4000-1100)/4000 and (8192-2048-200)/8192
+		{"least allocated, too much", "cpu=9,memory=9Gi", scoreFit, 0},
+		{"balanced", "cpu=1,memory=2Gi", scoreBalanced, 100},
+		{"balanced, cpu only", "cpu=2", scoreBalanced, 75}, // 3/4 against 1/4
+		{"balanced, nothing asked", "", scoreBalanced, 0},
+	} {
+		c := st.task(pod("p-"+test.name[:3], "", test.asks, "")).class
+		if got := test.score(c, s); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestImageScore(t *testing.T) {
+	with := func(size int64) *state {
+		n1 := node("n1", "", "")
+		n1.Status.Images = []corev1.ContainerImage{{Names: []string{"docker.io/i:latest", "i:latest"}, SizeBytes: size}}
+		st := site(n1, node("n2", "", ""))
+		st.read = noObjects{}
+		return st
+	}
+	for _, test := range []struct {
+		size, want int64
+	}{{1048576, 0}, {2097152000, 100}, {1048576000, (500 - 23) * 100 / (1000 - 23)}} { // one node of two holds it
+		st := with(test.size)
+		task := st.task(pod("p", "", "", ""))
+		st.refresh(task.class)
+		if got := scoreImages(task.class, st.slots[0]); got != test.want {
+			t.Errorf("%d bytes: %d, want %d", test.size, got, test.want)
+		}
+		if got := scoreImages(task.class, st.slots[1]); got != 0 {
+			t.Errorf("without: %d", got)
+		}
+	}
+}
+
+func TestProportion(t *testing.T) {
+	for _, test := range []struct {
+		raw  []int64
+		less bool
+		want []int64
+	}{
+		{[]int64{0, 1, 4}, false, []int64{0, 50, 200}},
+		{[]int64{0, 1, 4}, true, []int64{200, 150, 0}},
+		{[]int64{0, 0, 0}, true, []int64{200, 200, 200}},
+	} {
+		total := make([]int64, 3)
+		proportion(test.raw, []int32{0, 1, 2}, total, 2, test.less)
+		for i := range total {
+			if total[i] != test.want[i] {
+				t.Errorf("%v, less %v: %v", test.raw, test.less, total)
+			}
+		}
+	}
+}
