@@ -5,6 +5,7 @@ package controllers
 import (
 	"time"
 
+	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/deployment"
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
@@ -14,10 +15,12 @@ import (
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/controllers/podgc"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
+	"github.com/kloop-dev/kloop/controllers/replicationcontroller"
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
+	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -46,6 +49,9 @@ func All(c Config) []Entry {
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
 		{job.Controller, "job-controller", "job-controller"},
+		{cronjob.Controller, "cronjob-controller", "cronjob-controller"},
+		{ttlafterfinished.Controller, "ttl-after-finished-controller", "ttl-after-finished-controller"},
+		{replicationcontroller.Controller, "replication-controller", "replication-controller"},
 		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},

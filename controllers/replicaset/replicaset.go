@@ -11,11 +11,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/controllers/internal/replicas"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -39,27 +39,14 @@ func reconcile(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet) (again t
 	if err != nil {
 		return 0, err
 	}
-	todo := plan(rs, owned, c.Now()) // decide
-	failure := act(ctx, c, rs, todo) // act
-	next := status(rs, owned, selector, failure, todo, c.Now())
-	if next != nil {
+	set := replicas.Set{Object: rs, Kind: kinds.ReplicaSets, Replicas: *rs.Spec.Replicas, MinReady: rs.Spec.MinReadySeconds, Template: &rs.Spec.Template}
+	todo := replicas.Plan(set, owned, c.Now())    // decide
+	failure := replicas.Act(ctx, c, set, todo)    // act
+	counts := replicas.Count(set, owned, c.Now()) // and tell
+	if next := status(rs, counts, failure, todo, c.Now()); next != nil {
 		failure = errors.Join(failure, c.UpdateStatus(ctx, kinds.ReplicaSets, next))
 	}
-	return todo.again, failure
-}
-
-// act creates and deletes pods and returns the first refusal.
-func act(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, t todo) error {
-	_, err := loop.Batch(t.create, func(int) error {
-		return pods.Create(ctx, c, kinds.ReplicaSets, rs, pods.FromTemplate(kinds.ReplicaSets, rs, &rs.Spec.Template))
-	})
-	if err != nil {
-		return err
-	}
-	_, err = loop.Batch(len(t.remove), func(i int) error {
-		return pods.Delete(ctx, c, kinds.ReplicaSets, rs, t.remove[i])
-	})
-	return err
+	return todo.Again, failure
 }
 
 // adopters wakes the sets whose selector matches a pod that nobody controls.
@@ -73,9 +60,4 @@ func adopters(obj resource.Object, read resource.Reader, wake func(ns, name stri
 			wake(rs.Namespace, rs.Name)
 		}
 	}
-}
-
-// active tells the pods that count towards the wish: neither finished nor on their way out.
-func active(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }

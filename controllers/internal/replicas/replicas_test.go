@@ -1,21 +1,19 @@
-package replicaset
+package replicas
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var now = time.Unix(10000, 0)
 
-func set(n, minReady int32) *appsv1.ReplicaSet {
-	return &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &n, MinReadySeconds: minReady,
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}}}
+func set(n, minReady int32) Set {
+	return Set{Object: &corev1.ReplicationController{}, Replicas: n, MinReady: minReady,
+		Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}}
 }
 
 type edit func(*corev1.Pod)
@@ -43,10 +41,10 @@ func cost(n int) edit {
 
 func TestPlan(t *testing.T) {
 	gone := set(3, 0)
-	gone.DeletionTimestamp = &metav1.Time{Time: now}
+	gone.Object.SetDeletionTimestamp(&metav1.Time{Time: now})
 	for _, tt := range []struct {
 		name   string
-		rs     *appsv1.ReplicaSet
+		rs     Set
 		pods   []*corev1.Pod
 		create int
 		remove string
@@ -64,37 +62,23 @@ func TestPlan(t *testing.T) {
 			pod("c", ready(time.Hour), node("y"), cost(0))}, 0, "b", 0},
 		{"young before old", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Minute))}, 0, "b", 0},
 		{"waits for minReadySeconds", set(1, 30), []*corev1.Pod{pod("a", ready(10*time.Second))}, 0, "", 20 * time.Second},
-		{"many at a time", set(2000, 0), nil, burst, "", time.Millisecond},
+		{"many at a time", set(2000, 0), nil, Burst, "", time.Millisecond},
 	} {
-		got := plan(tt.rs, tt.pods, now)
+		got := Plan(tt.rs, tt.pods, now)
 		names := ""
-		for _, p := range got.remove {
+		for _, p := range got.Remove {
 			names += p.Name
 		}
-		if got.create != tt.create || names != tt.remove || got.again != tt.again {
-			t.Errorf("%s: create %d, remove %q, again %v; want %d, %q, %v", tt.name, got.create, names, got.again, tt.create, tt.remove, tt.again)
+		if got.Create != tt.create || names != tt.remove || got.Again != tt.again {
+			t.Errorf("%s: create %d, remove %q, again %v; want %d, %q, %v", tt.name, got.Create, names, got.Again, tt.create, tt.remove, tt.again)
 		}
 	}
 }
 
-func TestStatus(t *testing.T) {
-	rs := set(3, 30)
-	rs.Generation = 7
+func TestCount(t *testing.T) {
 	owned := []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Second)), pod("c"), pod("d", deleted), pod("e", phase(corev1.PodFailed))}
 	owned[2].Labels = nil
-	got := status(rs, owned, nil, nil, todo{}, now)
-	st := got.Status
-	if st.Replicas != 3 || st.FullyLabeledReplicas != 2 || st.ReadyReplicas != 2 || st.AvailableReplicas != 1 || *st.TerminatingReplicas != 1 || st.ObservedGeneration != 7 {
-		t.Errorf("%+v", st)
-	}
-	if again := status(got, owned, nil, nil, todo{}, now); again != nil {
-		t.Errorf("nothing changed, and yet %+v", again.Status)
-	}
-	failed := status(got, owned, nil, errors.New("quota"), todo{create: 1}, now)
-	if c := failed.Status.Conditions[0]; c.Reason != "FailedCreate" || c.Message != "quota" {
-		t.Errorf("%+v", c)
-	}
-	if healed := status(failed, owned, nil, nil, todo{}, now); len(healed.Status.Conditions) != 0 {
-		t.Errorf("%+v", healed.Status.Conditions)
+	if got, want := Count(set(3, 30), owned, now), (Counts{Replicas: 3, FullyLabeled: 2, Ready: 2, Available: 1, Terminating: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

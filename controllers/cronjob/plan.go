@@ -1,0 +1,123 @@
+package cronjob
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A todo is one pass's difference between wish and world.
+type todo struct {
+	start  time.Time // of the schedule, whose job is to be made; zero: none
+	remove []*batchv1.Job
+	status batchv1.CronJobStatus
+	again  time.Duration
+	events []event
+}
+
+type event struct{ typ, reason, text string }
+
+// plan is pure: same cron job, same jobs, same time, same answer.
+func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) (t todo) {
+	t.status = *cj.Status.DeepCopy()
+	slices.SortFunc(jobs, func(a, b *batchv1.Job) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	running := t.look(jobs)
+	if cj.DeletionTimestamp != nil {
+		return t
+	}
+	t.tidy(cj, jobs)
+	if cj.Spec.Suspend != nil && *cj.Spec.Suspend {
+		return t
+	}
+	if next := s.next(now); !next.IsZero() {
+		t.again = next.Sub(now) + time.Millisecond
+	}
+	at := due(cj, s, now)
+	switch {
+	case at.IsZero() || slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.Name == jobName(cj, at) }):
+		return t
+	case len(running) > 0 && cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent:
+		t.say("JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+		return t
+	case cj.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
+		t.remove = append(t.remove, running...)
+		t.status.Active = nil
+	}
+	t.start = at
+	return t
+}
+
+func (t *todo) say(reason, text string) {
+	t.events = append(t.events, event{corev1.EventTypeNormal, reason, text})
+}
+
+// due is the time of the schedule that has passed and has no job yet; zero when there is none.
+func due(cj *batchv1.CronJob, s *schedule, now time.Time) time.Time {
+	after := cj.CreationTimestamp.Time
+	if last := cj.Status.LastScheduleTime; last != nil {
+		after = last.Time
+	}
+	if d := cj.Spec.StartingDeadlineSeconds; d != nil {
+		if limit := now.Add(-time.Duration(*d) * time.Second); limit.After(after) {
+			after = limit
+		}
+	}
+	return s.latest(after, now)
+}
+
+// look brings the status in line with the jobs and returns those that run.
+func (t *todo) look(jobs []*batchv1.Job) (running []*batchv1.Job) {
+	var active []corev1.ObjectReference
+	for _, j := range jobs {
+		at := slices.IndexFunc(t.status.Active, func(r corev1.ObjectReference) bool { return r.UID == j.UID })
+		end, done := ended(j)
+		switch {
+		case !done && at >= 0:
+			active = append(active, t.status.Active[at])
+			running = append(running, j)
+		case !done:
+			active = append(active, reference(j))
+			running = append(running, j)
+		case at >= 0:
+			t.say("SawCompletedJob", fmt.Sprintf("Saw completed job: %s, condition: %s", j.Name, end))
+		}
+		if last := t.status.LastSuccessfulTime; done && end == batchv1.JobComplete && j.Status.CompletionTime != nil &&
+			(last == nil || last.Before(j.Status.CompletionTime)) {
+			t.status.LastSuccessfulTime = &metav1.Time{Time: j.Status.CompletionTime.Time}
+		}
+	}
+	t.status.Active = active
+	return running
+}
+
+// tidy removes the oldest of the jobs that ended, beyond the limits.
+func (t *todo) tidy(cj *batchv1.CronJob, jobs []*batchv1.Job) {
+	for end, limit := range map[batchv1.JobConditionType]*int32{
+		batchv1.JobComplete: cj.Spec.SuccessfulJobsHistoryLimit, batchv1.JobFailed: cj.Spec.FailedJobsHistoryLimit} {
+		var list []*batchv1.Job
+		for _, j := range jobs {
+			if e, done := ended(j); done && e == end {
+				list = append(list, j)
+			}
+		}
+		if limit != nil && len(list) > int(*limit) {
+			t.remove = append(t.remove, list[:len(list)-int(*limit)]...)
+		}
+	}
+}
+
+func ended(j *batchv1.Job) (batchv1.JobConditionType, bool) {
+	for _, c := range j.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return c.Type, true
+		}
+	}
+	return "", false
+}

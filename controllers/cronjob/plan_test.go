@@ -1,0 +1,107 @@
+package cronjob
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func at(text string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestNext(t *testing.T) {
+	utc := "UTC"
+	for _, tt := range []struct{ expr, from, want string }{
+		{"* * * * *", "2026-01-31 23:59:30", "2026-02-01 00:00:00"},
+		{"*/15 * * * *", "2026-01-01 10:15:00", "2026-01-01 10:30:00"},
+		{"0 3 * * *", "2026-01-01 03:00:00", "2026-01-02 03:00:00"},
+		{"5-7,30 4 * * *", "2026-01-01 04:07:10", "2026-01-01 04:30:00"},
+		{"0 0 29 2 *", "2026-01-01 00:00:00", "2028-02-29 00:00:00"},
+		{"0 0 13 * fri", "2026-01-01 00:00:00", "2026-01-02 00:00:00"},
+		{"0 0 * jan mon-wed", "2026-01-01 00:00:00", "2026-01-05 00:00:00"},
+		{"@hourly", "2026-01-01 10:15:00", "2026-01-01 11:00:00"},
+		{"@every 90s", "2026-01-01 10:15:00", "2026-01-01 10:16:30"},
+		{"TZ=Asia/Tokyo 0 9 * * *", "2026-01-01 10:15:00", "2026-01-02 00:00:00"},
+		{"0 0 31 2 *", "2026-01-01 00:00:00", "0001-01-01 00:00:00"},
+	} {
+		s, err := parse(tt.expr, &utc)
+		if err != nil {
+			t.Errorf("%s: %v", tt.expr, err)
+			continue
+		}
+		if got := s.next(at(tt.from)); !got.Equal(at(tt.want)) {
+			t.Errorf("%s after %s: %s, want %s", tt.expr, tt.from, got, tt.want)
+		}
+	}
+	for _, bad := range []string{"", "* * * *", "60 * * * *", "*/0 * * * *", "x * * * *"} {
+		if _, err := parse(bad, nil); err == nil {
+			t.Errorf("%q is a schedule", bad)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	utc, now := "UTC", at("2026-01-01 10:07:30")
+	s, err := parse("*/5 * * * *", &utc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := func(minute string, end batchv1.JobConditionType) *batchv1.Job {
+		when := at("2026-01-01 " + minute + ":00")
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute), CreationTimestamp: metav1.NewTime(when)}}
+		if end != "" {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: end, Status: corev1.ConditionTrue}}
+		}
+		return j
+	}
+	three := int32(3)
+	for _, tt := range []struct {
+		name   string
+		policy batchv1.ConcurrencyPolicy
+		edit   func(*batchv1.CronJob)
+		last   string
+		jobs   []*batchv1.Job
+		start  string
+		remove int
+		active int
+	}{
+		{name: "due", last: "10:00", start: "10:05"},
+		{name: "done", last: "10:05"},
+		{name: "made, but the status was not stored", last: "10:00", jobs: []*batchv1.Job{job("10:05", "")}, active: 1},
+		{name: "of many missed ones the last", last: "03:00", start: "10:05"},
+		{name: "too late", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = new(int64(60)) }},
+		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }},
+		{name: "one runs", last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", active: 1},
+		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1},
+		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", remove: 1},
+		{name: "history", last: "10:05", edit: func(c *batchv1.CronJob) { c.Spec.SuccessfulJobsHistoryLimit = &three },
+			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"), job("09:20", "Complete")}, remove: 2},
+	} {
+		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{ConcurrencyPolicy: tt.policy}}
+		cj.Status.LastScheduleTime = &metav1.Time{Time: at("2026-01-01 " + tt.last + ":00")}
+		if tt.edit != nil {
+			tt.edit(cj)
+		}
+		got := plan(cj, s, tt.jobs, now)
+		start := ""
+		if !got.start.IsZero() {
+			start = got.start.Format("15:04")
+		}
+		if start != tt.start || len(got.remove) != tt.remove || len(got.status.Active) != tt.active {
+			t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active), tt.start, tt.remove, tt.active)
+		}
+		if want := 2*time.Minute + 30*time.Second + time.Millisecond; got.again != want && (cj.Spec.Suspend == nil) {
+			t.Errorf("%s: again in %v, want %v", tt.name, got.again, want)
+		}
+	}
+}

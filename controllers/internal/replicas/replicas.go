@@ -1,0 +1,119 @@
+// Package replicas is what ReplicaSets and ReplicationControllers have in common: a number of pods that are alike.
+package replicas
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Burst bounds how many pods one pass creates or deletes, so that one set can't hold the engine for long.
+const Burst = 500
+
+// A Set is an object that wants a number of pods.
+type Set struct {
+	Object   resource.Object
+	Kind     resource.Kind
+	Replicas int32
+	MinReady int32 // seconds
+	Template *corev1.PodTemplateSpec
+}
+
+// A Todo is one pass's difference between wish and world.
+type Todo struct {
+	Create int
+	Remove []*corev1.Pod
+	Again  time.Duration
+}
+
+// Plan is pure: same set, same pods, same time, same answer.
+func Plan(s Set, owned []*corev1.Pod, now time.Time) (t Todo) {
+	alive := slices.DeleteFunc(slices.Clone(owned), func(p *corev1.Pod) bool { return !active(p) })
+	switch surplus := len(alive) - int(s.Replicas); {
+	case s.Object.GetDeletionTimestamp() != nil: // its pods go with it, by garbage collection
+	case surplus < 0:
+		t.Create = min(-surplus, Burst)
+	case surplus > 0:
+		pods.CheapestFirst(alive, now)
+		t.Remove = alive[:min(surplus, Burst)]
+	}
+	if n := t.Create + len(t.Remove); n == Burst {
+		t.Again = time.Millisecond
+	}
+	if wait := soonestAvailable(s, alive, now); wait > 0 && (t.Again == 0 || wait < t.Again) {
+		t.Again = wait
+	}
+	return t
+}
+
+// soonestAvailable is how long until the next ready pod has been ready for minReadySeconds: nothing else
+// would wake the set then.
+func soonestAvailable(s Set, alive []*corev1.Pod, now time.Time) (wait time.Duration) {
+	for _, p := range alive {
+		left := pods.UntilAvailable(p, s.MinReady, now)
+		if left > 0 && (wait == 0 || left < wait) {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// Act creates and deletes pods and returns the first refusal.
+func Act(ctx context.Context, c *loop.Ctx, s Set, t Todo) error {
+	_, err := loop.Batch(t.Create, func(int) error {
+		return pods.Create(ctx, c, s.Kind, s.Object, pods.FromTemplate(s.Kind, s.Object, s.Template))
+	})
+	if err != nil {
+		return err
+	}
+	_, err = loop.Batch(len(t.Remove), func(i int) error { return pods.Delete(ctx, c, s.Kind, s.Object, t.Remove[i]) })
+	return err
+}
+
+// Counts is what was observed; what a pass did shows in the next.
+type Counts struct{ Replicas, FullyLabeled, Ready, Available, Terminating int32 }
+
+// Count sums up the pods of a set.
+func Count(s Set, owned []*corev1.Pod, now time.Time) (n Counts) {
+	template := labels.SelectorFromSet(s.Template.Labels)
+	for _, p := range owned {
+		switch {
+		case p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed:
+			n.Terminating++
+			continue
+		case !active(p):
+			continue
+		}
+		n.Replicas++
+		if template.Matches(labels.Set(p.Labels)) {
+			n.FullyLabeled++
+		}
+		if pods.Ready(p) {
+			n.Ready++
+			if pods.UntilAvailable(p, s.MinReady, now) == 0 {
+				n.Available++
+			}
+		}
+	}
+	return n
+}
+
+// active tells the pods that count towards the wish: neither finished nor on their way out.
+func active(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// FailureReason names what was refused.
+func (t Todo) FailureReason() string {
+	if t.Create == 0 {
+		return "FailedDelete"
+	}
+	return "FailedCreate"
+}
