@@ -191,7 +191,7 @@ func (r *runner) room(t *task, f *failure) (*candidate, string) {
 	if f.why != "" && t.nominee < 0 {
 		return nil, f.why
 	}
-	c, why := r.st.preempt(t, f)
+	c, why := r.st.preempt(t, f, r.st.budgets())
 	if c == nil && t.nominee < 0 {
 		f.why = why
 	}

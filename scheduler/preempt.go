@@ -25,7 +25,7 @@ const minCandidates = 100
 
 // preempt finds the victims whose removal lets the task run at the least harm (the plugin DefaultPreemption). The
 // text says why there are none.
-func (st *state) preempt(t *task, f *failure) (*candidate, string) {
+func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, string) {
 	if p := t.pod.Spec.PreemptionPolicy; p != nil && *p == corev1.PreemptNever {
 		return nil, "not eligible due to preemptionPolicy=Never."
 	}
@@ -35,7 +35,6 @@ func (st *state) preempt(t *task, f *failure) (*candidate, string) {
 	if f.nodes == 0 {
 		return nil, ""
 	}
-	budgets := st.budgets()
 	why := map[string]int{}
 	var list []*candidate
 	enough := max(minCandidates, st.nodes/10)
