@@ -154,6 +154,9 @@ func (r *runner) update(t *task, p *corev1.Pod) bool {
 	r.st.nominate(t, -1)
 	was := t.class
 	t.class = r.st.classOf(p)
+	if slot != "" && was != t.class {
+		r.stir(was)
+	}
 	was.release()
 	t.need = t.class.need
 	if resizing(p) {
