@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -28,6 +29,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
 	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
 	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
+	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
 	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
 	if err := parse(fs, args); err != nil {
 		return err

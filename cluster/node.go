@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
@@ -34,7 +35,8 @@ type NodeConfig struct {
 	ProxyClient client.Client
 	Events      *client.Recorder
 	Loops       *loop.Watchers
-	Proxy       bool // program the services of the cluster into this network namespace
+	Beat        time.Duration // between two renewals of the node's lease; 0: 10 s
+	Proxy       bool          // program the services of the cluster into this network namespace
 	Log         *slog.Logger
 }
 
@@ -80,10 +82,12 @@ func nodeParts(n NodeConfig) ([]part, error) {
 		}
 		defer rt.Close()
 		agent := node.New(node.Config{Name: n.Name, Client: n.Client, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
-			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: &pair})
+			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: &pair, Beat: n.Beat})
 		served := make(chan error, 1)
 		sctx, stop := context.WithCancel(ctx)
-		go func() { served <- agent.Serve(sctx, l, serve.Config{ClientCA: pool(certs...), Log: n.Log}) }()
+		go func() {
+			served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: pool(certs...), Log: n.Log})
+		}()
 		ready()
 		err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops})
 		stop()

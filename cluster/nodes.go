@@ -60,6 +60,15 @@ func (c *Cluster) simPart(l loop.Loop) part {
 	}}
 }
 
+// beat is how often a node must renew its lease so that a few missed renewals do not make it lost.
+func beat(grace time.Duration) time.Duration {
+	const usual = 10 * time.Second
+	if grace == 0 {
+		return usual
+	}
+	return min(usual, grace/4)
+}
+
 // ownNode makes this machine a node: a runtime, an agent and a proxy, in this process and without HTTP.
 func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	name := c.cfg.NodeName
@@ -81,6 +90,6 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	}
 	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
 	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.DataDir, "node"), Runtime: rt, Cert: cert, Key: key,
-		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true,
+		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy")})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,7 +32,7 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 				return probed{}
 			}
 			r := a.probes.Get(k.id)
-			return probed{started: r.Started, ready: r.Ready, sick: r.Sick, why: r.Why}
+			return probed{started: r.Started, ready: r.Ready, sick: r.Sick, why: r.Why, grace: r.Grace}
 		},
 		wait: func(name string, k *container) time.Duration {
 			left, _ := a.backoff.left(pod.UID, name, now)
@@ -45,6 +47,11 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	}
 	if err := a.kill(ctx, w.pod, t.kill); err != nil {
 		return 0, err
+	}
+	for _, k := range t.drop {
+		if err := a.removeContainer(ctx, k.id); err != nil {
+			return 0, err
+		}
 	}
 	box := w.seen.box(w.pod.UID)
 	if !t.sandbox && len(t.start) == 0 {
@@ -281,6 +288,9 @@ func (a *Agent) remove(ctx context.Context, seen sight) error {
 		a.forget(uid)
 		if err := a.vols.Remove(uid); err != nil {
 			return err
+		}
+		if err := os.RemoveAll(filepath.Join(a.cfg.Dir, "pods", string(uid))); err != nil {
+			return fmt.Errorf("remove the pod's files: %w", err)
 		}
 	}
 	return nil

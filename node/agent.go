@@ -51,6 +51,7 @@ type Config struct {
 	Labels  map[string]string // of the Node, beside the usual ones
 	Taints  []corev1.Taint    // of the Node when it registers
 	MaxPods int               // 0: 110
+	Beat    time.Duration     // between two renewals of the node's lease; 0: 10 s
 
 	DNS    []netip.Addr // servers for pods of the policy ClusterFirst; none: the host's
 	Domain string       // cluster domain; "": cluster.local
@@ -87,6 +88,9 @@ func New(cfg Config) *Agent {
 	if cfg.MaxPods == 0 {
 		cfg.MaxPods = 110
 	}
+	if cfg.Beat == 0 {
+		cfg.Beat = leaseEvery
+	}
 	if cfg.Domain == "" {
 		cfg.Domain = "cluster.local"
 	}
@@ -95,6 +99,10 @@ func New(cfg Config) *Agent {
 	a.images = newPuller(cfg.Runtime.Images)
 	a.vols = volume.New(volume.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Name})
 	a.probes = probe.NewSet(a, func(ns, name string) { a.pokes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, "probe") })
+	a.probes.Event = func(p *corev1.Pod, c, text string) { a.event(p, c, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
+	a.probes.Warning = func(p *corev1.Pod, c, text string) {
+		a.event(p, c, corev1.EventTypeWarning, "ProbeWarning", "%s", text)
+	}
 	return a
 }
 

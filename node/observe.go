@@ -58,6 +58,7 @@ type container struct {
 }
 
 func (c *container) running() bool { return c.state == cri.ContainerState_CONTAINER_RUNNING }
+func (c *container) unborn() bool  { return c.state == cri.ContainerState_CONTAINER_CREATED }
 func (c *container) ended() bool {
 	return c.state == cri.ContainerState_CONTAINER_EXITED || c.state == cri.ContainerState_CONTAINER_UNKNOWN
 }

@@ -23,6 +23,7 @@ type probed struct {
 	ready   bool // the readiness probe passes, or there is none
 	sick    bool // the startup or liveness probe failed for good
 	why     string
+	grace   *int64 // seconds that the failed probe leaves the container; nil: the pod's
 }
 
 // A todo is one pass's difference between the spec and the runtime.
@@ -32,20 +33,20 @@ type todo struct {
 	message string
 	grace   *int64 // for stop: instead of the spec's
 
-	sandbox bool     // a new sandbox is needed; whatever runs must stop first
-	kill    []kill   // containers to stop
-	start   []start  // containers to start now, in this order
-	waits   []string // containers that wait for the end of their pause
+	sandbox bool         // a new sandbox is needed; whatever runs must stop first
+	kill    []kill       // containers to stop
+	drop    []*container // containers that were made and never started: an agent was killed in between
+	start   []start      // containers to start now, in this order
+	waits   []string     // containers that wait for the end of their pause
 	again   time.Duration
 	done    bool // no container will run again: the pod has succeeded or failed
 }
 
 type kill struct {
-	c      *container
-	spec   *corev1.Container
-	why    string // text of the event
-	reason string
-	grace  *int64
+	c     *container
+	spec  *corev1.Container
+	why   string // text of the event
+	grace *int64 // seconds; nil: the pod's
 }
 
 type start struct {
@@ -161,9 +162,13 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		case c == nil || (c.sandbox != box.id && !c.running()):
 			t.start = append(t.start, start{spec: spec, init: true, try: tries(c)})
 			return false
-		case c.running() || c.state == 0:
-			if p := w.probed(spec.Name); c.running() && p.sick {
-				t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why})
+		case c.unborn():
+			t.drop = append(t.drop, c)
+			t.start = append(t.start, start{spec: spec, init: true, try: c.restarts})
+			return false
+		case c.running():
+			if p := w.probed(spec.Name); p.sick {
+				t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why, grace: p.grace})
 			}
 			return false
 		case w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever: // it failed for good
@@ -212,12 +217,15 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool, p
 	switch {
 	case c == nil:
 		t.start = append(t.start, start{spec: spec, init: init})
+	case c.unborn():
+		t.drop = append(t.drop, c)
+		t.start = append(t.start, start{spec: spec, init: init, try: c.restarts})
 	case c.running() && c.hash != "" && c.hash != hashOf(spec):
 		t.kill = append(t.kill, kill{c: c, spec: spec, why: "Container " + spec.Name + " definition changed, will be restarted"})
 	case c.running():
 		p := w.probed(spec.Name)
 		if p.sick {
-			t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why})
+			t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why, grace: p.grace})
 		}
 		return p.started && !p.sick
 	case c.ended() && (restarts(policy, c) || c.sandbox != box.id && init):

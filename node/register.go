@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,13 +19,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// How often the node renews its lease, and how often it writes its status though nothing changed (KEP-0009).
+// How often a node renews its lease unless told otherwise, and how often it writes its status though nothing changed (KEP-0009).
 const (
 	leaseEvery  = 10 * time.Second
 	leaseFor    = 40
@@ -41,20 +44,26 @@ func (a *Agent) register(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = a.cfg.Client.Create(ctx, kinds.Nodes, want)
-	case err == nil:
-		next := resource.Clone(cur)
-		if next.Labels == nil {
-			next.Labels = map[string]string{}
-		}
-		maps.Copy(next.Labels, want.Labels)
-		if !equality.Semantic.DeepEqual(cur, next) {
-			_, err = a.cfg.Client.Update(ctx, kinds.Nodes, next, "")
+	case err == nil && !has(cur.Labels, want.Labels):
+		var patch []byte
+		if patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"labels": want.Labels}}); err == nil {
+			_, err = a.cfg.Client.Patch(ctx, kinds.Nodes, "", a.cfg.Name, client.Patch{Type: types.MergePatchType, Data: patch})
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", a.cfg.Name, err)
 	}
 	return a.writeStatus(ctx)
+}
+
+// has says that all holds every pair of some.
+func has(all, some map[string]string) bool {
+	for k, v := range some {
+		if have, ok := all[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
 }
 
 func (a *Agent) labels() map[string]string {
@@ -91,7 +100,7 @@ func (a *Agent) heartbeat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(leaseEvery):
+		case <-time.After(a.cfg.Beat):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/serve"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -35,6 +36,9 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	wg.Go(func() { a.heartbeat(ctx) })
 	wg.Go(func() { a.relist(ctx) })
 	wg.Go(func() { a.statics(ctx) })
+	wg.Go(func() {
+		logs.Run(ctx, logs.Config{Dir: a.cfg.LogDir, Containers: a.cfg.Runtime.Containers, Log: a.log})
+	})
 	return a.Loop().Run(ctx, env)
 }
 

@@ -269,9 +269,8 @@ func (a *Agent) stopSandbox(ctx context.Context, id string) error {
 func (a *Agent) removeAll(ctx context.Context, seen sight) error {
 	rt := a.cfg.Runtime.Containers
 	for i := range seen.containers {
-		id := seen.containers[i].id
-		if _, err := rt.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-			return fmt.Errorf("remove container %s: %w", id, err)
+		if err := a.removeContainer(ctx, seen.containers[i].id); err != nil {
+			return err
 		}
 	}
 	for _, b := range seen.sandboxes {
@@ -281,6 +280,13 @@ func (a *Agent) removeAll(ctx context.Context, seen sight) error {
 		if _, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: b.id}); err != nil {
 			return fmt.Errorf("remove sandbox %s: %w", b.id, err)
 		}
+	}
+	return nil
+}
+
+func (a *Agent) removeContainer(ctx context.Context, id string) error {
+	if _, err := a.cfg.Runtime.Containers.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
 	}
 	return nil
 }

@@ -141,12 +141,12 @@ func (a *Agent) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.Env
 			sub = expand(m.SubPathExpr, env)
 		}
 		if sub != "" {
-			if host, err = volume.SubPath(host, sub); err != nil {
+			if host, err = a.vols.Pin(pod.UID, spec.Name, i, host, sub); err != nil {
 				return nil, fmt.Errorf("mount %s: %w", m.Name, err)
 			}
 		}
 		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
-		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly, Propagation: propagation(m),
+		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name), Propagation: propagation(m),
 			RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled})
 	}
 	if !etcHosts && !pod.Spec.HostNetwork {
@@ -157,6 +157,16 @@ func (a *Agent) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.Env
 		list = append(list, &cri.Mount{ContainerPath: "/etc/hosts", HostPath: path})
 	}
 	return list, nil
+}
+
+// readOnly says that the volume is not for containers to write, whatever their mounts say.
+func readOnly(pod *corev1.Pod, name string) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == name {
+			return volume.ReadOnly(&pod.Spec.Volumes[i])
+		}
+	}
+	return false
 }
 
 func propagation(m *corev1.VolumeMount) cri.MountPropagation {

@@ -1,0 +1,294 @@
+//go:build e2e
+
+// Package e2e runs real clusters: real containers on one or two nodes, each node in a network namespace of its own,
+// and unmodified kubectl and client-go against them. It needs root, bin/kloop, bin/kubectl and the images of
+// scripts/image-nginx; make test prepares all that.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The two nodes: their namespaces, addresses and the ranges of their pods.
+var nodes = []struct{ ns, name, addr, pods string }{
+	{"kloop-e2e-1", "one", "10.200.0.2", "10.88.0.0/16"},
+	{"kloop-e2e-2", "two", "10.200.0.3", "10.89.0.0/16"},
+}
+
+const (
+	bridge = "kloop-e2e"
+	port   = "6443"
+	grace  = 6 * time.Second // silence after which a node is lost
+)
+
+// A cluster under test.
+type testCluster struct {
+	dir        string
+	bin        string
+	kubeconfig string
+	rest       *rest.Config
+	client     *kubernetes.Clientset
+	server     *exec.Cmd
+	agent      *exec.Cmd // of the second node
+}
+
+// it is the one cluster that all tests share; tests that break it mend it.
+var it *testCluster
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+func runAll(m *testing.M) int {
+	if os.Getuid() != 0 {
+		fmt.Println("end-to-end tests need root; skipped")
+		return 0
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "kloop-e2e")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	it = &testCluster{dir: dir, bin: filepath.Join(root, "bin"), kubeconfig: filepath.Join(dir, "one", "admin.kubeconfig")}
+	defer os.RemoveAll(dir)
+	defer it.down()
+	if err := it.up(); err != nil {
+		fmt.Println("start the cluster:", err)
+		it.logs()
+		return 1
+	}
+	code := m.Run()
+	if code != 0 {
+		it.logs()
+	}
+	return code
+}
+
+func sh(format string, args ...any) error {
+	line := fmt.Sprintf(format, args...)
+	out, err := exec.Command("sh", "-c", line).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", line, err, out)
+	}
+	return nil
+}
+
+// network joins the nodes by a bridge, each in its own namespace.
+func network() error {
+	unwire()
+	if err := sh("ip link add %s type bridge && ip addr add 10.200.0.1/24 dev %s && ip link set %s up", bridge, bridge, bridge); err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		other := nodes[1-i]
+		err := sh(`set -e
+			ip netns add %[1]s
+			ip link add kle2e%[2]d type veth peer name eth0 netns %[1]s
+			ip link set kle2e%[2]d master %[3]s up
+			ip -n %[1]s addr add %[4]s/24 dev eth0
+			ip -n %[1]s link set lo up
+			ip -n %[1]s link set eth0 up
+			ip -n %[1]s route add default via 10.200.0.1
+			ip -n %[1]s route add %[5]s via %[6]s`, n.ns, i, bridge, n.addr, other.pods, other.addr)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unwire() {
+	for i, n := range nodes {
+		_ = sh("ip netns del %s", n.ns) // may not be there
+		_ = sh("ip link del kle2e%d", i)
+	}
+	_ = sh("ip link del %s", bridge)
+}
+
+func (c *testCluster) up() error {
+	if err := network(); err != nil {
+		return err
+	}
+	if err := c.startServer(); err != nil {
+		return err
+	}
+	var err error
+	if c.rest, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
+		return err
+	}
+	c.rest.QPS = -1
+	if c.client, err = kubernetes.NewForConfig(c.rest); err != nil {
+		return err
+	}
+	for _, tar := range []string{"nginx.tar", "nginx2.tar"} {
+		if err := c.load(0, tar); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *testCluster) load(node int, tar string) error {
+	return sh("%s/kloop image load --data-dir %s %s", c.bin, filepath.Join(c.dir, nodes[node].name), filepath.Join(c.bin, tar))
+}
+
+// start runs a kloop command in a node's namespace and waits until it says that it is ready.
+func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
+	n := nodes[node]
+	dir := filepath.Join(c.dir, n.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	logfile, err := os.OpenFile(dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer logfile.Close()
+	// Not `ip netns exec`: it would hide the cgroups.
+	cmd := exec.Command("nsenter", append([]string{"--net=/run/netns/" + n.ns, filepath.Join(c.bin, "kloop")}, args...)...)
+	cmd.Stderr = logfile
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ready := make(chan bool, 1)
+	go func() {
+		said := false
+		for in := bufio.NewScanner(out); in.Scan(); {
+			if !said && strings.Contains(in.Text(), "is ready") {
+				said = true
+				ready <- true
+			}
+		}
+		if !said {
+			ready <- false
+		}
+	}()
+	select {
+	case ok := <-ready:
+		if !ok {
+			return nil, fmt.Errorf("kloop %s ended: %w", args[0], cmd.Wait())
+		}
+		return cmd, nil
+	case <-time.After(time.Minute):
+		return nil, fmt.Errorf("kloop %s did not get ready", args[0])
+	}
+}
+
+func (c *testCluster) startServer() (err error) {
+	c.server, err = c.start(0, "up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", nodes[0].addr+":"+port, "--node", "real",
+		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug")
+	return err
+}
+
+func (c *testCluster) startAgent() error {
+	n := nodes[1]
+	config := filepath.Join(c.dir, "two.kubeconfig")
+	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "kubeconfig", "--data-dir", filepath.Join(c.dir, "one"), "--node", n.name,
+		"--address", n.addr, "--server", "https://"+nodes[0].addr+":"+port).Output()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(config, out, 0o600); err != nil {
+		return err
+	}
+	c.agent, err = c.start(1, "node", "--kubeconfig", config, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
+		"--pod-cidr", n.pods, "--address", n.addr, "--heartbeat", "1s", "--log", "debug")
+	return err
+}
+
+// end stops a process: with TERM and patience, or with KILL.
+func end(cmd *exec.Cmd, sig syscall.Signal) error {
+	if cmd == nil || cmd.Process == nil {
+		return nil
+	}
+	if err := cmd.Process.Signal(sig); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(30 * time.Second):
+		return cmd.Process.Kill()
+	}
+}
+
+// down stops everything, containers too: a runtime that is asked through its own files.
+func (c *testCluster) down() {
+	if c.client != nil {
+		_, _ = c.try("delete", "pods", "--all", "-A", "--grace-period=0", "--force", "--wait=false")
+		_, _ = c.try("delete", "deployments", "--all", "-A", "--wait=true", "--timeout=20s")
+	}
+	for _, cmd := range []*exec.Cmd{c.agent, c.server} {
+		if err := end(cmd, syscall.SIGTERM); err != nil {
+			fmt.Println("stop kloop:", err)
+		}
+	}
+	c.reap()
+	unwire()
+}
+
+// reap ends what a killed kloop left behind below our directory: containerd, shims and their containers.
+func (c *testCluster) reap() {
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		text, err := os.ReadFile(p)
+		var pid int
+		if err != nil || !bytes.Contains(text, []byte(c.dir)) {
+			continue
+		}
+		if _, err := fmt.Sscanf(p, "/proc/%d/cmdline", &pid); err == nil && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	_ = sh("grep ' %s/' /proc/mounts | cut -d' ' -f2 | sort -r | xargs -r -n1 umount -l", c.dir)
+}
+
+// logs shows the end of the processes' logs, to whoever has to find out why a test failed.
+func (c *testCluster) logs() {
+	for _, n := range nodes {
+		text, err := os.ReadFile(filepath.Join(c.dir, n.name) + ".log")
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		fmt.Printf("--- the end of the log of node %s\n%s\n", n.name, strings.Join(lines[max(0, len(lines)-60):], "\n"))
+	}
+}
+
+// try runs kubectl.
+func (c *testCluster) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, errs.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
