@@ -40,6 +40,9 @@ type Config struct {
 	// Connect admits a connection to a subresource before it is made (admission CONNECT); nil: all are welcome.
 	Connect func(ctx context.Context, r *server.Request, opts runtime.Object) error
 
+	// Audit gets the record of every finished request, streams included; nil: nobody does. It must not block long.
+	Audit func(*AuditEvent)
+
 	Address  string                  // host:port told to clients in /api
 	Live     []Check                 // /livez; Ready includes them
 	Ready    []Check                 // /readyz and /healthz

@@ -113,9 +113,13 @@ func groupsOf(all []resource.Kind) []Group {
 	custom := map[string]bool{}
 	for _, k := range all {
 		i := k.Info()
-		for _, gvk := range append([]schema.GroupVersionKind{i.GVK}, i.Also...) {
+		for _, gvk := range i.Served() {
+			in, ok := resource.In(k, gvk)
+			if !ok {
+				continue
+			}
 			gv := gvk.GroupVersion()
-			byGV[gv] = append(byGV[gv], resourcesOf(i, gvk)...)
+			byGV[gv] = append(byGV[gv], resourcesOf(in.Info(), gvk)...)
 			if _, known := custom[gv.Group]; !known || !i.Custom {
 				custom[gv.Group] = i.Custom
 			}

@@ -30,7 +30,6 @@ type call struct {
 
 // dispatch finds the code for an authorized request.
 func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
-	i.User = user
 	if !i.Resource {
 		s.page(w, r, i)
 		return

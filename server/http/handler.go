@@ -60,6 +60,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.panicked(rec, r, p)
 		}
 		s.meter.observe(i, rec, start)
+		s.audit(r, i, rec, start)
 	}()
 	if err != nil {
 		s.fail(rec, r, err)
@@ -92,11 +93,13 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info) {
 	if !ok {
 		return
 	}
+	i.Caller = user
 	user, err := authn.Impersonate(r.Context(), user, r.Header, s.cfg.Authz)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
+	i.User = user
 	ctx, leave, ok := s.enter(w, r, i, user)
 	if !ok {
 		return
@@ -128,7 +131,9 @@ func (s *surface) authenticate(w http.ResponseWriter, r *http.Request) (*auth.Us
 func (s *surface) authorize(w http.ResponseWriter, r *http.Request, i *info, user *auth.User) bool {
 	a := attributes(i, user)
 	d, reason, err := s.cfg.Authz.Authorize(r.Context(), a)
+	i.Decision, i.Reason = "forbid", reason
 	if d == auth.Allow {
+		i.Decision = "allow"
 		return true
 	}
 	if err != nil && d == auth.NoOpinion && reason == "" {

@@ -26,7 +26,10 @@ type info struct {
 	Sub         string
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
-	User        *auth.User // once authenticated
+	Caller      *auth.User // who sent the request, once authenticated
+	User        *auth.User // whom it is made as: the caller, unless impersonating
+	Decision    string     // of the authorizer: allow, forbid
+	Reason      string     // of the decision
 	Known       bool       // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool       // /api/v1/watch/…
 }
