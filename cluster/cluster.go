@@ -97,6 +97,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"store", c.door.keepStore},
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
+		{"definitions", c.door.define},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"kubeconfig", c.writeKubeconfig},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/review"
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
@@ -48,6 +49,7 @@ type frontDoor struct {
 	handler *httpapi.Handler
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
+	custom  *crd.Registry
 }
 
 // openStore opens the store that the configuration asks for.
@@ -80,9 +82,11 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		Sole:      len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles,
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
+	docs := openapi.New(d.set)
+	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs}
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address,
-		OpenAPI: openapi.New(d.set), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d},
+		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d},
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil

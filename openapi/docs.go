@@ -89,8 +89,10 @@ func (d *Docs) look() *groups {
 	g := groups{all: all, kinds: map[schema.GroupVersion][]resource.Kind{}, etags: map[schema.GroupVersion]string{}}
 	for _, k := range all {
 		i := k.Info()
-		for _, gvk := range append([]schema.GroupVersionKind{i.GVK}, i.Also...) {
-			g.kinds[gvk.GroupVersion()] = append(g.kinds[gvk.GroupVersion()], k)
+		for _, gvk := range i.Served() {
+			if in, ok := resource.In(k, gvk); ok {
+				g.kinds[gvk.GroupVersion()] = append(g.kinds[gvk.GroupVersion()], in)
+			}
 		}
 	}
 	sum := sha512.New()

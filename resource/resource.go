@@ -127,6 +127,21 @@ type Kind interface {
 	FieldSet(obj Object) fields.Set
 }
 
+// Versioned is implemented by kinds whose versions differ in more than their types.
+type Versioned interface {
+	// In returns the kind as it is served in one of its versions, with the facts, columns and rules of that
+	// version; ok is false for versions that are not served. Objects given to it are of the hub version all the same.
+	In(gvk schema.GroupVersionKind) (k Kind, ok bool)
+}
+
+// In returns the kind as it is served in a version.
+func In(k Kind, gvk schema.GroupVersionKind) (Kind, bool) {
+	if v, ok := k.(Versioned); ok {
+		return v.In(gvk)
+	}
+	return k, true
+}
+
 // Scale is the content of a scale subresource.
 type Scale struct {
 	Replicas int32  // wanted

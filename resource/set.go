@@ -88,19 +88,21 @@ func (s *Set) load() *kinds {
 // All returns every kind, ordered by group and plural. The slice must not be changed.
 func (s *Set) All() []Kind { return s.load().all }
 
-// Resource finds a kind by a group, version and resource that it serves.
+// Resource finds a kind by a group, version and resource that it serves, as that version has it.
 func (s *Set) Resource(gvr schema.GroupVersionResource) (Kind, schema.GroupVersionKind, bool) {
 	k, ok := s.load().byGVR[gvr]
 	if !ok {
 		return nil, schema.GroupVersionKind{}, false
 	}
 	i := k.Info()
-	for _, gvk := range i.Also {
-		if gvk.GroupVersion() == gvr.GroupVersion() {
-			return k, gvk, true
+	gvk := i.GVK
+	for _, also := range i.Also {
+		if also.GroupVersion() == gvr.GroupVersion() {
+			gvk = also
 		}
 	}
-	return k, i.GVK, true
+	k, ok = In(k, gvk)
+	return k, gvk, ok
 }
 
 // Kind finds a kind by a group, version and kind that it serves.

@@ -61,6 +61,8 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	switch {
 	case isNamespaces(r.Kind):
 		return s.deleteNamespace(ctx, r, obj, cur)
+	case is(r.Kind, "apiextensions.k8s.io", "customresourcedefinitions"):
+		return s.deleteDefinition(ctx, r, obj, cur)
 	case lingers(r.Kind):
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}

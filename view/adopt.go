@@ -57,12 +57,25 @@ func (v *View) Adopt(k resource.Kind) error {
 	return nil
 }
 
-// redeclare gives all entries another Kind value. Their objects stay.
+// A Recaster is a kind by which objects are read in another way than by the declaration before it.
+type Recaster interface {
+	// Recast returns the object as this declaration reads it: obj itself when there is no difference. It does
+	// not change obj.
+	Recast(obj resource.Object) resource.Object
+}
+
+// redeclare gives all entries another Kind value. Their objects stay, unless the new kind reads them differently.
 func (t *table) redeclare(k resource.Kind) {
 	old := t.objects
 	fresh := newTable(k, t.slot)
+	again, _ := k.(Recaster)
 	old.Ascend(func(e *Entry) bool {
 		n := &Entry{Kind: k, Rev: e.Rev, Object: e.Object, ns: e.ns, name: e.name, size: e.size, sum: e.sum}
+		if again != nil {
+			if n.Object = again.Recast(e.Object); n.Object != e.Object && e.sum != 0 {
+				n.sum = digest(n.Object)
+			}
+		}
 		n.enc.budget = e.enc.budget
 		fresh.put(n)
 		return true

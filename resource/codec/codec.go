@@ -108,9 +108,24 @@ func UnmarshalProto(data []byte, obj runtime.Object) error {
 	return nil
 }
 
+// Strict is implemented by objects that know themselves which fields they have.
+type Strict interface {
+	// UnmarshalStrict is UnmarshalJSON of this package.
+	UnmarshalStrict(data []byte) (strict []error, err error)
+}
+
+// A Decoder is a kind that reads its stored objects itself.
+type Decoder interface {
+	// Decode is FromStored of this package.
+	Decode(data []byte) (resource.Object, error)
+}
+
 // UnmarshalJSON decodes JSON into obj, case-sensitively and keeping integers. The strict errors name unknown
 // and duplicate fields; the object is decoded all the same.
 func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
+	if s, ok := obj.(Strict); ok {
+		return s.UnmarshalStrict(data)
+	}
 	return kjson.UnmarshalStrict(data, obj)
 }
 
@@ -147,6 +162,9 @@ func Stored(k resource.Kind, obj resource.Object) ([]byte, error) {
 // resourceVersion stays empty: the caller knows the revision.
 func FromStored(k resource.Kind, data []byte) (resource.Object, error) {
 	if !bytes.HasPrefix(data, magic) {
+		if d, ok := k.(Decoder); ok {
+			return d.Decode(data)
+		}
 		return fromStoredJSON(k, data)
 	}
 	gvk, raw, err := OpenEnvelope(data)

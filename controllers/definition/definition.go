@@ -1,0 +1,177 @@
+// Package definition brings the kinds that users define into service, and takes them out again.
+//
+//	reads   CustomResourceDefinition, the objects of the kinds that they define
+//	writes  CustomResourceDefinition: status, finalizer; objects of defined kinds: delete
+//	rule    a definition whose names are free is served; one that is deleted loses its objects, then its kind, then itself
+//
+// Every server runs this loop for itself, with or without other loops: what is served is known per process.
+package definition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/crd"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// recheck is how soon a definition is looked at again whose objects wait for finalizers, should no change wake it.
+const recheck = 15 * time.Second
+
+// Controller returns the loop over the registry of this process.
+func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] {
+	d := definitions{r}
+	return &loop.Controller[*v1.CustomResourceDefinition]{
+		Name:      "definition",
+		For:       kinds.CustomResourceDefinitions,
+		Wake:      []loop.Wake{loop.Each(kinds.CustomResourceDefinitions, group), {Keys: left}},
+		Writes:    loop.Anything,
+		Workers:   1, // names are given one after the other
+		Reconcile: d.reconcile,
+		Gone:      d.gone,
+	}
+}
+
+// Adopt serves every established definition that there is already.
+func Adopt(r *crd.Registry, read resource.Reader) (errs []error) {
+	for _, def := range resource.List(read, kinds.CustomResourceDefinitions, "") {
+		if crd.Is(def, v1.Established) {
+			if err := r.Serve(def); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errs
+}
+
+// definitions is the loop at work.
+type definitions struct{ registry *crd.Registry }
+
+func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition) (time.Duration, error) {
+	if def.DeletionTimestamp != nil {
+		return d.retire(ctx, c, def)
+	}
+	next := resource.Clone(def)
+	others := resource.List(c, kinds.CustomResourceDefinitions, "")
+	next.Status = crd.Accept(def, others, metav1.Time{Time: c.Now().Truncate(time.Second)})
+	if crd.Is(next, v1.Established) {
+		if err := d.registry.Serve(next); err != nil {
+			return 0, err
+		}
+	}
+	if equality.Semantic.DeepEqual(next.Status, def.Status) {
+		return 0, nil
+	}
+	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next); err != nil {
+		return 0, fmt.Errorf("tell what became of the names: %w", err)
+	}
+	return 0, nil
+}
+
+func (d definitions) gone(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
+	return 0, d.registry.Forget(key.Name)
+}
+
+// retire deletes the objects of a definition under deletion, then lets it go.
+func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition) (time.Duration, error) {
+	if !slices.Contains(def.Finalizers, v1.CustomResourceCleanupFinalizer) {
+		return 0, nil
+	}
+	if !crd.Is(def, v1.Established) {
+		return 0, d.release(ctx, c, def, ended("NeverEstablished", "resource was never established"))
+	}
+	if err := d.registry.Serve(def); err != nil { // nothing new may come
+		return 0, err
+	}
+	left, err := d.empty(ctx, c, def.Name)
+	switch {
+	case err != nil:
+		return 0, err
+	case left > 0:
+		c.Waiting("%d objects are left", left)
+		return recheck, d.say(ctx, c, def, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue,
+			Reason: "InstanceDeletionInProgress", Message: "CustomResource deletion is in progress"})
+	}
+	return 0, d.release(ctx, c, def, ended("InstanceDeletionCompleted", "removed all instances"))
+}
+
+func ended(reason, message string) v1.CustomResourceDefinitionCondition {
+	return v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// empty deletes the objects of a kind and says how many there were.
+func (d definitions) empty(ctx context.Context, c *loop.Ctx, name string) (int, error) {
+	k := d.registry.Kind(name)
+	if k == nil {
+		return 0, nil
+	}
+	all := slices.Collect(c.Client().Read().Each(k, ""))
+	todo := slices.DeleteFunc(slices.Clone(all), func(o resource.Object) bool { return o.GetDeletionTimestamp() != nil })
+	_, err := loop.Batch(len(todo), func(i int) error {
+		if err := c.Client().Delete(ctx, k, todo[i].GetNamespace(), todo[i].GetName(), nil); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return len(all), fmt.Errorf("delete the objects of %s: %w", name, err)
+	}
+	n := 0
+	for range c.Client().Read().Each(k, "") {
+		n++
+	}
+	return n, nil
+}
+
+// say writes a condition if it is news.
+func (d definitions) say(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
+	next := resource.Clone(def)
+	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
+	if equality.Semantic.DeepEqual(next.Status, def.Status) {
+		return nil
+	}
+	return c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next)
+}
+
+// release takes the finalizer off: the server then removes the definition.
+func (d definitions) release(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
+	next := resource.Clone(def)
+	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1.CustomResourceCleanupFinalizer })
+	return c.Update(ctx, kinds.CustomResourceDefinitions, next)
+}
+
+// group wakes the other definitions of a group: a name may have become free.
+func group(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	def, ok := obj.(*v1.CustomResourceDefinition)
+	if !ok {
+		return
+	}
+	for _, o := range resource.List(read, kinds.CustomResourceDefinitions, "") {
+		if o.Spec.Group == def.Spec.Group && o.Name != def.Name && !crd.Is(o, v1.NamesAccepted) {
+			wake("", o.Name)
+		}
+	}
+}
+
+// left wakes the definition of a kind under deletion that lost an object.
+func left(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	if c.New != nil || !c.Kind.Info().Custom {
+		return
+	}
+	i := c.Kind.Info()
+	name := i.Plural + "." + i.GVK.Group
+	if def := resource.Get(read, kinds.CustomResourceDefinitions, "", name); def != nil && def.DeletionTimestamp != nil {
+		wake("", name)
+	}
+}

@@ -1,0 +1,120 @@
+package crd
+
+import (
+	"context"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Check implements resource.Kind: it validates by the schema and the rules of the version that is spoken.
+func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
+	r, err := k.at.rules()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	c := &checking{rules: r, at: k.at}
+	if c.obj, err = k.tree(obj); err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if old != nil {
+		if c.old, err = k.tree(old); err != nil {
+			return field.ErrorList{field.InternalError(nil, err)}
+		}
+		c.pair = common.NewCorrelatedObject(c.obj, c.old, &model.Structural{Structural: r.schema})
+	}
+	if sub == "status" {
+		c.status()
+	} else {
+		c.whole()
+	}
+	c.lists()
+	c.evaluate()
+	return c.errs
+}
+
+// tree returns an object in the version that is spoken.
+func (k *Kind) tree(obj resource.Object) (map[string]any, error) {
+	out, err := k.ConvertTo(context.Background(), obj, k.at.gvk)
+	if err != nil {
+		return nil, err
+	}
+	o, err := k.object(out)
+	if err != nil {
+		return nil, err
+	}
+	return o.Object, nil
+}
+
+// checking is one validation under way.
+type checking struct {
+	*rules
+	at       *version
+	obj, old map[string]any // old: nil for a new object
+	pair     *common.CorrelatedObject
+	errs     field.ErrorList
+}
+
+func (c *checking) add(errs field.ErrorList) { c.errs = append(c.errs, errs...) }
+
+// whole validates the object. What an update leaves as it was may stay invalid.
+func (c *checking) whole() {
+	if c.old == nil {
+		c.add(validation.ValidateCustomResource(nil, c.obj, c.rules.whole))
+	} else {
+		c.add(validation.ValidateCustomResourceUpdate(nil, c.obj, c.old, c.rules.whole, validation.WithRatcheting(c.pair)))
+	}
+	c.add(c.at.checkScaleSpec(c.obj))
+	c.add(c.at.checkScaleStatus(c.obj))
+	c.add(objectmeta.Validate(context.Background(), nil, c.obj, c.schema, false))
+}
+
+// status validates the status alone.
+func (c *checking) status() {
+	if status, has := c.obj["status"]; has && c.rules.status != nil {
+		var opts []validation.ValidationOption
+		if c.schema != nil {
+			opts = append(opts, validation.WithRatcheting(c.pair.Key("status")))
+		}
+		c.add(validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], c.rules.status, opts...))
+	}
+	c.add(c.at.checkScaleStatus(c.obj))
+}
+
+// lists holds sets and maps to having no item twice, unless they had before.
+func (c *checking) lists() {
+	errs := listtype.ValidateListSetsAndMaps(nil, c.schema, c.obj)
+	if len(errs) > 0 && (c.old == nil || len(listtype.ValidateListSetsAndMaps(nil, c.schema, c.old)) == 0) {
+		c.add(errs)
+	}
+}
+
+// evaluate runs the rules, if the object is sound enough for them.
+func (c *checking) evaluate() {
+	if c.cel == nil {
+		return
+	}
+	for _, err := range c.errs {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			c.add(field.ErrorList{field.Invalid(nil, nil,
+				"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")})
+			return
+		}
+	}
+	var old any // a nil map would count as an old object
+	var opts []cel.Option
+	if c.old != nil {
+		old, opts = c.old, append(opts, cel.WithRatcheting(c.pair))
+	}
+	errs, _ := c.cel.Validate(context.Background(), nil, c.schema, c.obj, old, celconfig.RuntimeCELCostBudget, opts...)
+	c.add(errs)
+}

@@ -1,0 +1,142 @@
+// Package crd serves the kinds that users define. A CustomResourceDefinition becomes a resource.Kind like any
+// other: the server takes the same path for it as for built-in kinds. Objects are maps; a structural schema says
+// what they may hold: unknown fields are pruned where they are read, unset ones defaulted, and what is written is
+// validated by the schema and its rules.
+//
+// Nothing is compiled before it is needed: a definition without objects costs little more than its own text.
+package crd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Kind is a kind that a CustomResourceDefinition declares, as seen from one of its versions: versions may differ
+// in schema, columns and subresources. Kinds of one definition share everything else. It never changes: a changed
+// definition makes a new Kind.
+type Kind struct {
+	*family
+	at   *version
+	info resource.Info
+}
+
+var (
+	_ resource.Kind      = (*Kind)(nil)
+	_ resource.Versioned = (*Kind)(nil)
+)
+
+// family is what the views of a kind have in common.
+type family struct {
+	def   *v1.CustomResourceDefinition
+	all   []*version // in the order of the definition, those that are not served too
+	hub   *version   // the one that is stored
+	views map[string]*Kind
+}
+
+// verbs are in the order of discovery.
+var verbs = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+
+var subVerbs = []string{"get", "patch", "update"}
+
+var scaleGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+
+// NewKind returns the kind that a definition declares, as its storage version. The names are those that were
+// accepted; without any, those that it asks for. The definition is kept and must not change.
+func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
+	f := &family{def: def, views: map[string]*Kind{}}
+	names := namesOf(def)
+	for i := range def.Spec.Versions {
+		v := newVersion(f, &def.Spec.Versions[i], names.Kind)
+		f.all = append(f.all, v)
+		if v.spec.Storage {
+			f.hub = v
+		}
+	}
+	if f.hub == nil {
+		return nil, fmt.Errorf("definition %s: no version is stored", def.Name)
+	}
+	if names.Plural == "" || names.Kind == "" {
+		return nil, errors.New("definition " + def.Name + ": it has no names")
+	}
+	for _, v := range f.all {
+		f.views[v.gvk.Version] = &Kind{family: f, at: v, info: f.describe(v, names)}
+	}
+	return f.views[f.hub.gvk.Version], nil
+}
+
+// namesOf returns the names that a definition is served by.
+func namesOf(def *v1.CustomResourceDefinition) v1.CustomResourceDefinitionNames {
+	if def.Status.AcceptedNames.Plural != "" {
+		return def.Status.AcceptedNames
+	}
+	return def.Spec.Names
+}
+
+// describe makes the facts of a kind as one of its versions has them.
+func (f *family) describe(v *version, names v1.CustomResourceDefinitionNames) resource.Info {
+	group := f.def.Spec.Group
+	i := resource.Info{GVK: f.hub.gvk, Plural: names.Plural, Singular: names.Singular, ListKind: names.ListKind,
+		Short: names.ShortNames, Categories: names.Categories, Namespaced: f.def.Spec.Scope == v1.NamespaceScoped,
+		Verbs: verbs, Prefix: "/registry/" + group + "/" + names.Plural + "/", Custom: true, Generation: true}
+	if Is(f.def, v1.Terminating) { // what goes away takes in nothing new
+		i.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(s string) bool { return s == "create" })
+	}
+	for _, other := range f.all {
+		if other != f.hub && other.spec.Served {
+			i.Also = append(i.Also, other.gvk)
+		}
+	}
+	if s := v.spec.Subresources; s != nil {
+		if s.Scale != nil {
+			i.Subs = append(i.Subs, resource.SubInfo{Name: "scale", GVK: scaleGVK, Verbs: subVerbs})
+		}
+		if s.Status != nil {
+			i.Subs = append(i.Subs, resource.SubInfo{Name: "status", Verbs: subVerbs})
+		}
+	}
+	i.Selectable = []string{"metadata.name"}
+	if i.Namespaced {
+		i.Selectable = append(i.Selectable, "metadata.namespace")
+	}
+	for _, s := range v.spec.SelectableFields {
+		i.Selectable = append(i.Selectable, fieldLabel(s.JSONPath))
+	}
+	return i
+}
+
+// Info implements resource.Kind.
+func (k *Kind) Info() *resource.Info { return &k.info }
+
+// In implements resource.Versioned.
+func (k *Kind) In(gvk schema.GroupVersionKind) (resource.Kind, bool) {
+	v := k.views[gvk.Version]
+	if v == nil || v.at.gvk != gvk || !v.at.spec.Served {
+		return nil, false
+	}
+	return v, true
+}
+
+// Definition returns what declares the kind. It must not be changed.
+func (k *Kind) Definition() *v1.CustomResourceDefinition { return k.def }
+
+// find returns a version by its name, or nil.
+func (f *family) find(gvk schema.GroupVersionKind) *version {
+	for _, v := range f.all {
+		if v.gvk.Version == gvk.Version {
+			return v
+		}
+	}
+	return nil
+}
+
+// Is says whether a condition of a definition is true.
+func Is(def *v1.CustomResourceDefinition, t v1.CustomResourceDefinitionConditionType) bool {
+	c := find(def.Status.Conditions, t)
+	return c != nil && c.Status == v1.ConditionTrue
+}

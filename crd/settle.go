@@ -1,0 +1,63 @@
+package crd
+
+import (
+	"time"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// SetDefaults implements resource.Kind.
+func (k *Kind) SetDefaults(obj resource.Object) {
+	if o, err := k.object(obj); err == nil {
+		k.hub.fill(o.Object)
+	}
+}
+
+// Settle implements resource.Kind.
+func (k *Kind) Settle(sub string, obj, old resource.Object) {
+	o, err := k.object(obj)
+	if err != nil {
+		return
+	}
+	var was *Object
+	if old != nil {
+		if was, err = k.object(old); err != nil {
+			return
+		}
+	}
+	switch {
+	case sub == "status" && was != nil:
+		settleStatus(o, was)
+	case sub == "" && k.at.hasStatus():
+		delete(o.Object, "status")
+		if was != nil {
+			if st, ok := was.Object["status"]; ok {
+				o.Object["status"] = st
+			}
+		}
+	}
+}
+
+// settleStatus makes o the old object with the status and the field owners of o.
+func settleStatus(o, was *Object) {
+	status, has := o.Object["status"]
+	owners := o.GetManagedFields()
+	o.Object = was.shallow().Object
+	o.SetManagedFields(owners)
+	if delete(o.Object, "status"); has {
+		o.Object["status"] = status
+	}
+}
+
+// CheckName implements resource.Kind.
+func (k *Kind) CheckName(name string, prefix bool) []string {
+	return apivalidation.NameIsDNSSubdomain(name, prefix)
+}
+
+// GraceOf implements resource.Kind: custom resources go at once.
+func (k *Kind) GraceOf(resource.Object, *int64) int64 { return 0 }
+
+// Expiry implements resource.Kind: custom resources stay.
+func (k *Kind) Expiry(resource.Object) time.Duration { return 0 }

@@ -1,0 +1,167 @@
+package crd
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// A version is one version of a kind and what was compiled of it so far.
+type version struct {
+	spec *v1.CustomResourceDefinitionVersion
+	gvk  schema.GroupVersionKind
+	keep bool // unknown fields stay, whatever the schema says
+
+	// schema is how objects are pruned and defaulted; nil stands for no schema.
+	schema func() (*structural.Structural, error)
+	// rules is what objects are validated by; made at the first write.
+	rules func() (*rules, error)
+	table func() []column
+	paths func() []path
+}
+
+// rules are the compiled ways to validate an object.
+type rules struct {
+	schema *structural.Structural
+	whole  validation.SchemaValidator
+	status validation.SchemaValidator // nil: status is not described
+	cel    *cel.Validator             // nil: there are no rules
+}
+
+func newVersion(f *family, spec *v1.CustomResourceDefinitionVersion, kind string) *version {
+	v := &version{spec: spec, keep: f.def.Spec.PreserveUnknownFields,
+		gvk: schema.GroupVersionKind{Group: f.def.Spec.Group, Version: spec.Name, Kind: kind}}
+	v.schema = sync.OnceValues(v.compileSchema)
+	v.rules = sync.OnceValues(v.compileRules)
+	v.table = sync.OnceValue(v.compileTable)
+	v.paths = sync.OnceValue(v.compilePaths)
+	return v
+}
+
+// props is the schema as the library's internal type; nil when there is none.
+func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
+	if v.spec.Schema == nil || v.spec.Schema.OpenAPIV3Schema == nil {
+		return nil, nil
+	}
+	var out apiextensions.JSONSchemaProps
+	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.spec.Schema.OpenAPIV3Schema, &out, nil); err != nil {
+		return nil, fmt.Errorf("read the schema of %s: %w", v.gvk, err)
+	}
+	return &out, nil
+}
+
+func (v *version) compileSchema() (*structural.Structural, error) {
+	in, err := v.props()
+	if in == nil || err != nil {
+		return nil, err
+	}
+	s, err := structural.NewStructural(in)
+	if err != nil {
+		if v.keep { // of an old definition, which need not be structural
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read the schema of %s: %w", v.gvk, err)
+	}
+	// The defaults themselves must hold nothing that the schema would prune.
+	if err := defaulting.PruneDefaults(s); err != nil {
+		return nil, fmt.Errorf("prune the defaults of %s: %w", v.gvk, err)
+	}
+	return s, nil
+}
+
+func (v *version) compileRules() (*rules, error) {
+	s, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	in, err := v.props()
+	if err != nil {
+		return nil, err
+	}
+	r := &rules{schema: s}
+	if r.whole, _, err = validation.NewSchemaValidator(in); err != nil {
+		return nil, fmt.Errorf("compile the schema of %s: %w", v.gvk, err)
+	}
+	if in != nil && v.hasStatus() {
+		if status, ok := in.Properties["status"]; ok {
+			if r.status, _, err = validation.NewSchemaValidator(&status); err != nil {
+				return nil, fmt.Errorf("compile the status schema of %s: %w", v.gvk, err)
+			}
+		}
+	}
+	r.cel = cel.NewValidator(s, true, celconfig.PerCallLimit)
+	return r, nil
+}
+
+func (v *version) hasStatus() bool {
+	return v.spec.Subresources != nil && v.spec.Subresources.Status != nil
+}
+
+func (v *version) scale() *v1.CustomResourceSubresourceScale {
+	if v.spec.Subresources == nil {
+		return nil
+	}
+	return v.spec.Subresources.Scale
+}
+
+// coerce makes a tree what the schema allows: metadata is typed, unknown fields go, and so do nulls where there may
+// be none. With track it names what went. lenient drops broken metadata instead of failing.
+func (v *version) coerce(u map[string]any, track, lenient bool) (unknown []string, err error) {
+	s, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	kind, hasKind, err := unstructured.NestedString(u, "kind")
+	if err != nil {
+		return nil, err
+	}
+	apiVersion, hasVersion, err := unstructured.NestedString(u, "apiVersion")
+	if err != nil {
+		return nil, err
+	}
+	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(u,
+		objectmeta.ObjectMetaOptions{DropMalformedFields: lenient, ReturnUnknownFieldPaths: track})
+	if err != nil {
+		return nil, err
+	}
+	if !v.keep {
+		unknown = append(unknown, pruning.PruneWithOptions(u, s, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: track})...)
+		defaulting.PruneNonNullableNullsWithoutDefaults(u, s)
+	}
+	ferr, paths := objectmeta.CoerceWithOptions(nil, u, s, false,
+		objectmeta.CoerceOptions{DropInvalidFields: lenient, ReturnUnknownFieldPaths: track})
+	if ferr != nil {
+		return nil, ferr
+	}
+	if hasKind {
+		u["kind"] = kind
+	}
+	if hasVersion {
+		u["apiVersion"] = apiVersion
+	}
+	if !hasMeta {
+		return append(unknown, paths...), nil
+	}
+	if lenient && meta.Generation == 0 {
+		meta.Generation = 1
+	}
+	return append(unknown, paths...), objectmeta.SetObjectMeta(u, meta)
+}
+
+// fill sets defaults.
+func (v *version) fill(u map[string]any) {
+	if s, err := v.schema(); err == nil && s != nil {
+		defaulting.Default(u, s)
+	}
+}
