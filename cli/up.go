@@ -14,6 +14,7 @@ import (
 type upFlags struct {
 	cfg                cluster.Config
 	etcd, hosts, level string
+	pprof              string
 }
 
 func (f *upFlags) bind(fs *flag.FlagSet) {
@@ -27,6 +28,7 @@ func (f *upFlags) bind(fs *flag.FlagSet) {
 	fs.StringVar(&f.cfg.EtcdTLS.Key, "etcd-keyfile", "", "key of the client certificate")
 	fs.StringVar(&f.cfg.Kubeconfig, "kubeconfig", "", "where to write the administrator's kubeconfig (also DATA-DIR/admin.kubeconfig)")
 	fs.StringVar(&f.level, "log", "info", "debug, info, warn or error")
+	fs.StringVar(&f.pprof, "pprof", "", "serve profiles of kloop itself at this address, host:port")
 }
 
 func (f *upFlags) config(std stdio) (cluster.Config, error) {
@@ -81,6 +83,11 @@ func run(ctx context.Context, std stdio, f *upFlags) error {
 	cfg, err := f.config(std)
 	if err != nil {
 		return err
+	}
+	if f.pprof != "" {
+		if err := servePprof(ctx, f.pprof, cfg.Log); err != nil {
+			return err
+		}
 	}
 	c, err := cluster.Start(ctx, cfg)
 	if err != nil {

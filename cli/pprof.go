@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// servePprof serves profiles of this process at the address until ctx ends. They are for who develops kloop: the
+// address should be one of the loopback, as whoever reaches it may read them.
+func servePprof(ctx context.Context, addr string, log *slog.Logger) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for profiles: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { s.Close() })
+	go func() {
+		if err := s.Serve(l); err != nil && ctx.Err() == nil {
+			log.Warn("serve profiles", "err", err)
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import "context"
+
+// A measurement is one thing that is measured.
+type measurement struct {
+	name   string
+	run    func(ctx context.Context, b *bench) error // nil: only own kloops can be asked (cold start)
+	stores []string                                  // of own kloops; nil: etcd alone
+	args   []string                                  // of own kloops: the command and its flags
+	sim    bool                                      // own kloops have simulated nodes
+}
+
+// measurements in the order in which they run.
+func measurements() []measurement {
+	both, up := []string{"etcd", "memory"}, []string{"up", "--node", "none"}
+	return []measurement{
+		{name: "ready", stores: both, args: up},
+		{name: "idle", run: idle, stores: both, args: up},
+		{name: "create-configmaps", run: createConfigMaps, args: up},
+		{name: "create-pods", run: createPods, args: up},
+		{name: "get", run: get, args: up},
+		{name: "list", run: list, args: up},
+		{name: "watch", run: watch, args: up},
+		{name: "apply", run: apply, args: []string{"server"}},
+		{name: "deployment", run: deployment, stores: both, args: up, sim: true},
+		{name: "namespace", run: namespace, args: up},
+	}
+}
+
+func names() (list []string) {
+	for _, m := range measurements() {
+		list = append(list, m.name)
+	}
+	return list
+}
+
+// A bench is one run of one measurement.
+type bench struct {
+	*target
+	*options
+	rep   *report
+	label string // added to the names of figures
+}
+
+// figure notes a result.
+func (b *bench) figure(name string, value float64, unit string) {
+	b.rep.add(name, b.label, value, unit)
+}
