@@ -41,6 +41,8 @@ type Version struct {
 	Name      string
 	Stale     bool // the list of resources may be outdated: its server does not answer
 	Resources []metav1.APIResource
+
+	custom bool // by definitions: the aggregated document then names the group of each type
 }
 
 // discovery holds the documents made of the set's current content.
@@ -133,7 +135,7 @@ func groupsOf(all []resource.Kind) []Group {
 			byName[gv.Group] = g
 		}
 		slices.SortFunc(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
-		g.Versions = append(g.Versions, Version{Name: gv.Version, Resources: list})
+		g.Versions = append(g.Versions, Version{Name: gv.Version, Resources: list, custom: custom[gv.Group]})
 	}
 	return ordered(byName)
 }
@@ -283,14 +285,14 @@ func aggregated(groups []Group, legacy bool) *discovery2.APIGroupDiscoveryList {
 		}
 		item := discovery2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
 		for _, v := range g.Versions {
-			item.Versions = append(item.Versions, versionDiscovery(v))
+			item.Versions = append(item.Versions, versionDiscovery(g.Name, v))
 		}
 		list.Items = append(list.Items, item)
 	}
 	return list
 }
 
-func versionDiscovery(v Version) discovery2.APIVersionDiscovery {
+func versionDiscovery(group string, v Version) discovery2.APIVersionDiscovery {
 	out := discovery2.APIVersionDiscovery{Version: v.Name, Freshness: discovery2.DiscoveryFreshnessCurrent}
 	if v.Stale {
 		out.Freshness = discovery2.DiscoveryFreshnessStale
@@ -298,6 +300,9 @@ func versionDiscovery(v Version) discovery2.APIVersionDiscovery {
 	at := map[string]int{}
 	for _, r := range v.Resources {
 		kind := &metav1.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+		if v.custom && kind.Version == "" {
+			kind.Group, kind.Version = group, v.Name
+		}
 		if name, sub, is := strings.Cut(r.Name, "/"); is {
 			if i, ok := at[name]; ok {
 				out.Resources[i].Subresources = append(out.Resources[i].Subresources,
