@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // BenchmarkDecide measures decisions alone: pods of one template on 5,000 nodes in 10 zones, each decided, then
@@ -60,4 +63,35 @@ affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 		})
 	}
+}
+
+// BenchmarkBind measures all of it: pods wait in a server on a store in memory, then a scheduler starts and
+// binds them all.
+func BenchmarkBind(b *testing.B) {
+	const nodes, pods = 1000, 5000
+	for range b.N {
+		b.StopTimer()
+		w := start(b, false)
+		for i := range nodes {
+			w.create(node(fmt.Sprintf("n%d", i), "", ""))
+		}
+		for i := range pods {
+			w.create(pod(fmt.Sprintf("p%d", i), "app: a", "cpu=10m", ""))
+		}
+		feed := w.Feed(kinds.Pods)
+		b.StartTimer()
+		w.schedule(b.Context())
+		for left := map[string]bool{}; len(left) < pods; {
+			batch, err := feed.Next(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, c := range batch.Changes {
+				if bound(c.New.(*corev1.Pod)) {
+					left[c.New.GetName()] = true
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(pods*b.N)/b.Elapsed().Seconds(), "pods/s")
 }

@@ -10,7 +10,8 @@ type board struct {
 	some    []int      // by score: how many slots are above zero
 	counts  []uint32   // by slot: the constraints that it counts for
 
-	imageEpoch, volEpoch int64
+	imageEpoch, imageSum int64
+	volEpoch             int64
 }
 
 // noNode is the verdict on a slot without a node; it never shows.
@@ -25,8 +26,13 @@ func (st *state) refresh(c *class) *board {
 	}
 	c.land.others(st, c)
 	b := c.board
-	stale := !b.filled || b.at < st.journalAt || int(st.now()-b.at) > len(st.slots) ||
-		b.imageEpoch != st.imageEpoch && len(c.images) > 0 || b.volEpoch != st.volEpoch && len(c.claims) > 0
+	stale := !b.filled || b.at < st.journalAt || int(st.now()-b.at) > len(st.slots) || b.volEpoch != st.volEpoch && len(c.claims) > 0
+	if b.imageEpoch != st.imageEpoch {
+		b.imageEpoch = st.imageEpoch
+		if sum := st.imageSum(c); b.imageSum != sum {
+			b.imageSum, stale = sum, true
+		}
+	}
 	if stale && len(c.claims) > 0 {
 		c.volumes = st.volumesOf(c)
 	}
@@ -35,7 +41,7 @@ func (st *state) refresh(c *class) *board {
 		for i := range st.slots {
 			st.look1(c, i)
 		}
-		b.filled, b.imageEpoch, b.volEpoch = true, st.imageEpoch, st.volEpoch
+		b.filled, b.volEpoch = true, st.volEpoch
 	} else {
 		for _, i := range st.journal[b.at-st.journalAt:] {
 			st.look1(c, int(i))

@@ -103,7 +103,9 @@ func (c *class) prepare() {
 	p := c.pod
 	c.ready, c.only, c.preferred, c.images, c.claims = true, namedNodes(p), preferences(p), imagesOf(p), claimsOf(p)
 	c.required = nodeaffinity.GetRequiredNodeAffinity(p)
-	c.land = c.st.survey(c)
+	c.land = &lay{svcEpoch: c.st.svcEpoch}
+	c.st.prepared[c] = true
+	c.st.survey(c)
 	c.filters, c.scores = c.filters[:0], c.scores[:0]
 	for _, f := range filters() {
 		if f.applies(c) {
@@ -116,7 +118,6 @@ func (c *class) prepare() {
 		}
 	}
 	c.board = &board{}
-	c.st.prepared[c] = true
 }
 
 // check runs the checks of one node by itself.

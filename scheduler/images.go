@@ -48,6 +48,17 @@ func (st *state) indexImages(s *slot, node *corev1.Node) bool {
 	return changed
 }
 
+// imageSum changes when the scores of the class's images may have: it is 0 while no node holds any.
+func (st *state) imageSum(c *class) (sum int64) {
+	for _, name := range c.images {
+		sum = sum*31 + int64(st.imageNodes[name])
+	}
+	if sum == 0 {
+		return 0
+	}
+	return sum*1_000_003 + int64(st.nodes)
+}
+
 // imagesOf names the pod's images as nodes do, with a tag.
 func imagesOf(p *corev1.Pod) (list []string) {
 	for _, cs := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -156,7 +156,9 @@ func (st *state) setNode(name string, node *corev1.Node) (better bool) {
 		s.alloc, has = st.names.vector(node.Status.Allocatable), node.Labels
 	}
 	for _, d := range st.topologies {
-		d.set(i, has, node != nil)
+		if d.set(i, has, node != nil); len(d.ids) > 2*len(st.slots)+1000 {
+			d.number(st)
+		}
 	}
 	st.note(i)
 	st.vacate(i)

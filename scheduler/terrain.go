@@ -17,11 +17,9 @@ type lay struct {
 }
 
 // survey reads a class's demands.
-func (st *state) survey(c *class) *lay {
-	l := &lay{svcEpoch: st.svcEpoch}
-	l.spreads(st, c)
-	l.bonds(st, c)
-	return l
+func (st *state) survey(c *class) {
+	c.land.spreads(st, c)
+	c.land.bonds(st, c)
 }
 
 func (l *lay) release(st *state) {

@@ -24,15 +24,51 @@ func (st *state) topologyOf(key string) *topology {
 	if d != nil {
 		return d
 	}
-	d = &topology{key: key, ids: map[string]int32{}, of: make([]int32, len(st.slots))}
+	if len(st.topologies) >= maxTopologies {
+		st.dropTopologies()
+	}
+	d = &topology{key: key}
+	d.number(st)
+	st.topologies[key] = d
+	return d
+}
+
+// maxTopologies is how many there are before the unused are dropped.
+const maxTopologies = 64
+
+func (st *state) dropTopologies() {
+	used := map[*topology]bool{}
+	for _, tm := range st.terms {
+		used[tm.topo] = true
+	}
+	for c := range st.prepared {
+		for _, list := range [][]constraint{c.land.hard, c.land.soft} {
+			for i := range list {
+				used[list[i].topo] = true
+			}
+		}
+		for _, list := range [][]bond{c.land.must, c.land.mustNot, c.land.prefer} {
+			for i := range list {
+				used[list[i].topo] = true
+			}
+		}
+	}
+	for key, d := range st.topologies {
+		if !used[d] {
+			delete(st.topologies, key)
+		}
+	}
+}
+
+// number gives the domains numbers, anew when too many are of nodes that are gone.
+func (d *topology) number(st *state) {
+	d.ids, d.of = map[string]int32{}, make([]int32, len(st.slots))
 	for i, s := range st.slots {
 		d.of[i] = -1
 		if s.node != nil {
 			d.set(i, s.node.Labels, true)
 		}
 	}
-	st.topologies[key] = d
-	return d
 }
 
 func (d *topology) set(i int, has map[string]string, exists bool) {
