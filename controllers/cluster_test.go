@@ -92,6 +92,12 @@ func binder() loop.Loop {
 			}
 			best, least := "", 1<<30
 			for _, n := range resource.List(c, kinds.Nodes, "") {
+				if pin := pinned(p); pin == n.Name {
+					best = pin
+					break
+				} else if pin != "" {
+					continue
+				}
 				if count := len(resource.Where(c, kinds.Pods, "spec.nodeName", n.Name)); len(n.Spec.Taints) == 0 && count < least {
 					best, least = n.Name, count
 				}
@@ -174,4 +180,12 @@ func ready(r resource.Reader, label, value string) (n int) {
 func backgroundly() *metav1.DeleteOptions {
 	p := metav1.DeletePropagationBackground
 	return &metav1.DeleteOptions{PropagationPolicy: &p}
+}
+
+// pinned is the node that a pod of a daemon set must run on.
+func pinned(p *corev1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return ""
+	}
+	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 }

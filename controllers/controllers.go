@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/controllers/cronjob"
+	"github.com/kloop-dev/kloop/controllers/daemonset"
 	"github.com/kloop-dev/kloop/controllers/deployment"
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
@@ -48,6 +49,7 @@ func All(c Config) []Entry {
 		{garbage.Controller(c.Kinds), "generic-garbage-collector", "garbage-collector"},
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
+		{daemonset.Controller, "daemon-set-controller", "daemonset-controller"},
 		{job.Controller, "job-controller", "job-controller"},
 		{cronjob.Controller, "cronjob-controller", "cronjob-controller"},
 		{ttlafterfinished.Controller, "ttl-after-finished-controller", "ttl-after-finished-controller"},

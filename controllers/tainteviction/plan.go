@@ -1,11 +1,12 @@
 package tainteviction
 
 import (
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/controllers/internal/pods"
 )
 
 // A todo is what to do with the pods of one node.
@@ -70,33 +71,9 @@ func stay(taints []corev1.Taint, tolerations []corev1.Toleration, since, now tim
 // tolerating is the first toleration of the taint, or nil.
 func tolerating(list []corev1.Toleration, t *corev1.Taint) *corev1.Toleration {
 	for i := range list {
-		if tolerates(&list[i], t) {
+		if pods.Tolerates(&list[i], t) {
 			return &list[i]
 		}
 	}
 	return nil
-}
-
-func tolerates(tol *corev1.Toleration, t *corev1.Taint) bool {
-	switch {
-	case tol.Effect != "" && tol.Effect != t.Effect:
-		return false
-	case tol.Key != "" && tol.Key != t.Key:
-		return false
-	}
-	switch tol.Operator {
-	case "", corev1.TolerationOpEqual:
-		return tol.Value == t.Value
-	case corev1.TolerationOpExists:
-		return true
-	}
-	have, err := strconv.ParseInt(t.Value, 10, 64)
-	if err != nil {
-		return false
-	}
-	bound, err := strconv.ParseInt(tol.Value, 10, 64)
-	if err != nil {
-		return false
-	}
-	return tol.Operator == corev1.TolerationOpLt && have < bound || tol.Operator == corev1.TolerationOpGt && have > bound
 }
