@@ -57,7 +57,7 @@ func (b *bench) awaitReplicas(ctx context.Context, path string, began time.Time)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer c.leave(resp)
 	shown := 0
 	for dec := json.NewDecoder(resp.Body); ; {
 		var ev struct {

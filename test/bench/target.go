@@ -84,6 +84,14 @@ func (c *conn) close() {
 	}
 }
 
+// leave ends a stream that goes on: closing its body would read HTTP/1.1 to the end.
+func (c *conn) leave(resp *http.Response) {
+	if c.c == nil {
+		resp.Body.Close()
+	}
+	c.close()
+}
+
 // A call is one request.
 type call struct {
 	method, path string

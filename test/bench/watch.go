@@ -13,8 +13,8 @@ import (
 // How the storm of events is made: writers change objects as fast as they can.
 const (
 	watched = 50
-	writes  = 1000
-	writers = 4
+	writes  = 2000
+	writers = 16
 )
 
 // watch counts the events of many watchers of the same objects.
@@ -82,7 +82,7 @@ func (b *bench) follow(ctx context.Context, path string, ready func()) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer c.leave(resp)
 	if resp.StatusCode != 200 {
 		return refusal(call{method: "WATCH", path: path}, resp)
 	}
