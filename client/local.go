@@ -78,9 +78,10 @@ func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string,
 	return l.Ops.Call(ctx, l.request(k, ns, name, sub), "create", in)
 }
 
-// typedClone gives the server an object of its own that names its type.
+// typedClone gives the server an object of its own that names its type and is what the wire would make of it.
 func typedClone(k resource.Kind, obj resource.Object) resource.Object {
 	obj = resource.Clone(obj)
+	resource.CutTimes(obj)
 	obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
 	return obj
 }
