@@ -125,7 +125,7 @@ func (r *runner) bind(t *task, node string) {
 		return
 	}
 	r.binds = append(r.binds, func(ctx context.Context) func() {
-		_, err := r.env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b)
+		err := r.call(ctx, p, b)
 		if err == nil {
 			r.env.Events.Doing("Binding").Event(kinds.Pods, p, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", p.Namespace, p.Name, node)
 		}
@@ -138,6 +138,37 @@ func (r *runner) bind(t *task, node string) {
 		}
 	})
 }
+
+// call posts a binding. When the answer says neither yes nor no, it looks: a pod that was bound after all must not
+// be taken for one that was not.
+func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding) error {
+	_, err := r.env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b)
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return err
+	}
+	for wait := firstLook; ; wait *= 2 {
+		now, look := r.env.Client.Get(ctx, kinds.Pods, p.Namespace, p.Name)
+		switch {
+		case apierrors.IsNotFound(look):
+			return look
+		case look == nil:
+			if pod := now.(*corev1.Pod); pod.UID == p.UID && pod.Spec.NodeName == b.Target.Name {
+				return nil
+			}
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C:
+		}
+	}
+}
+
+// firstLook is the pause after a look in vain at what became of a binding; it doubles.
+const firstLook = 100 * time.Millisecond
 
 // unbound takes an assumption back: the pod was not bound.
 func (r *runner) unbound(t *task, err error) {
@@ -288,6 +319,9 @@ func (r *runner) said(t *task, err error) {
 	}
 	t.said = ""
 	r.log.Error("write status", "kind", "Pod", "object", keyOf(t.pod), "err", err)
+	if t.stage == parked { // look again, to say it again
+		r.q.retry(t, r.env.Now())
+	}
 }
 
 // patchStatus changes the status of exactly this pod.
