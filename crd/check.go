@@ -11,17 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Check implements resource.Kind: it validates by the schema and the rules of the version that is spoken.
 func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
+	return k.CheckWarn(sub, obj, old, func(string) {})
+}
+
+// CheckWarn is Check that also warns: of what is invalid, was so before, and is let through therefore.
+func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList {
 	r, err := k.at.rules()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	c := &checking{rules: r, at: k.at}
+	c := &checking{rules: r, at: k.at, ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
 	if c.obj, err = k.tree(obj); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -41,6 +47,12 @@ func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
 	return c.errs
 }
 
+// recorder takes warnings.
+type recorder func(text string)
+
+// AddWarning implements the library's recorder.
+func (r recorder) AddWarning(_, text string) { r(text) }
+
 // tree returns an object in the version that is spoken.
 func (k *Kind) tree(obj resource.Object) (map[string]any, error) {
 	out, err := k.ConvertTo(context.Background(), obj, k.at.gvk)
@@ -57,6 +69,7 @@ func (k *Kind) tree(obj resource.Object) (map[string]any, error) {
 // checking is one validation under way.
 type checking struct {
 	*rules
+	ctx      context.Context // carries where warnings go, as the library wants it
 	at       *version
 	obj, old map[string]any // old: nil for a new object
 	pair     *common.CorrelatedObject
@@ -74,7 +87,7 @@ func (c *checking) whole() {
 	}
 	c.add(c.at.checkScaleSpec(c.obj))
 	c.add(c.at.checkScaleStatus(c.obj))
-	c.add(objectmeta.Validate(context.Background(), nil, c.obj, c.schema, false))
+	c.add(objectmeta.Validate(c.ctx, nil, c.obj, c.schema, false))
 }
 
 // status validates the status alone.
@@ -115,6 +128,6 @@ func (c *checking) evaluate() {
 	if c.old != nil {
 		old, opts = c.old, append(opts, cel.WithRatcheting(c.pair))
 	}
-	errs, _ := c.cel.Validate(context.Background(), nil, c.schema, c.obj, old, celconfig.RuntimeCELCostBudget, opts...)
+	errs, _ := c.cel.Validate(c.ctx, nil, c.schema, c.obj, old, celconfig.RuntimeCELCostBudget, opts...)
 	c.add(errs)
 }

@@ -9,7 +9,6 @@ package crd
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -84,9 +83,6 @@ func (f *family) describe(v *version, names v1.CustomResourceDefinitionNames) re
 	i := resource.Info{GVK: f.hub.gvk, Plural: names.Plural, Singular: names.Singular, ListKind: names.ListKind,
 		Short: names.ShortNames, Categories: names.Categories, Namespaced: f.def.Spec.Scope == v1.NamespaceScoped,
 		Verbs: verbs, Prefix: "/registry/" + group + "/" + names.Plural + "/", Custom: true, Generation: true}
-	if Is(f.def, v1.Terminating) { // what goes away takes in nothing new
-		i.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(s string) bool { return s == "create" })
-	}
 	for _, other := range f.all {
 		if other != f.hub && other.spec.Served {
 			i.Also = append(i.Also, other.gvk)
@@ -121,6 +117,9 @@ func (k *Kind) In(gvk schema.GroupVersionKind) (resource.Kind, bool) {
 	}
 	return v, true
 }
+
+// Closing says that the definition is under deletion: there may be no new objects.
+func (k *Kind) Closing() bool { return Is(k.def, v1.Terminating) }
 
 // Definition returns what declares the kind. It must not be changed.
 func (k *Kind) Definition() *v1.CustomResourceDefinition { return k.def }

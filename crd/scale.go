@@ -15,17 +15,25 @@ import (
 // steps takes a simple path apart: .spec.replicas.
 func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// ScaleOf implements resource.Kind. An object that wants no number of replicas has no scale.
+// Unscaled says that an object does not say how many replicas it wants, so that its scale can't be shown.
+func (k *Kind) Unscaled(obj resource.Object) bool {
+	s := k.at.scale()
+	o, err := k.object(obj)
+	if s == nil || err != nil {
+		return false
+	}
+	_, has, err := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
+	return err != nil || !has
+}
+
+// ScaleOf implements resource.Kind.
 func (k *Kind) ScaleOf(obj resource.Object) (resource.Scale, bool) {
 	s := k.at.scale()
 	o, err := k.object(obj)
 	if s == nil || err != nil {
 		return resource.Scale{}, false
 	}
-	want, has, err := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
-	if err != nil || !has {
-		return resource.Scale{}, false
-	}
+	want, _, _ := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
 	is, _, _ := unstructured.NestedInt64(o.Object, steps(s.StatusReplicasPath)...)
 	out := resource.Scale{Replicas: int32(want), Current: int32(is)}
 	if s.LabelSelectorPath != nil && *s.LabelSelectorPath != "" {

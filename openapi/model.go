@@ -134,6 +134,14 @@ func (m *maker) read(action, id, doc, out string, types, params []string) operat
 		codes: []string{"200", "401"}}
 }
 
+// getParams are those of reading one object; only custom resources tell of all.
+func (m *maker) getParams() []string {
+	if m.info.Custom {
+		return withPretty([]string{"resourceVersion"})
+	}
+	return withPretty(nil)
+}
+
 func (m *maker) collection() (ops []operation) {
 	kind, s := m.gvk.Kind, m.scoped()
 	switch {
@@ -164,7 +172,7 @@ func (m *maker) single() (ops []operation) {
 			codes: []string{"200", "202", "401"}})
 	}
 	if m.has("get") {
-		ops = append(ops, m.read("get", "read"+m.group+s+kind, "read the specified "+kind, m.model(m.gvk), m.types(), withPretty(nil)))
+		ops = append(ops, m.read("get", "read"+m.group+s+kind, "read the specified "+kind, m.model(m.gvk), m.types(), m.getParams()))
 	}
 	if m.has("patch") {
 		ops = append(ops, m.patch("patch"+m.group+s+kind, "partially update the specified "+kind, m.gvk))
@@ -200,7 +208,7 @@ func (m *maker) patch(id, doc string, body schema.GroupVersionKind) operation {
 	o := m.write("patch", "patch", id, doc, body)
 	o.params, o.body, o.consumes = withPretty(patchParams), patchName, patchTypes
 	if m.info.Custom {
-		o.consumes = customPatch
+		o.consumes, o.codes = customPatch, []string{"200", "401"}
 	}
 	return o
 }

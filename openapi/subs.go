@@ -47,7 +47,7 @@ func (m *maker) sub(s resource.SubInfo, one string, params []string) {
 			o.gvk = m.gvk
 			ops = append(ops, o)
 		case verb == "get":
-			o := m.read("get", "read"+m.group+suffix, "read "+about, m.model(gvk), m.types(), withPretty(nil))
+			o := m.read("get", "read"+m.group+suffix, "read "+about, m.model(gvk), m.types(), m.getParams())
 			o.gvk = gvk
 			ops = append(ops, o)
 		case verb == "create":

@@ -50,6 +50,9 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 // still to be recorded.
 func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tracked bool) (*view.Entry, error) {
 	k := r.Kind
+	if err := open(r, obj); err != nil {
+		return nil, err
+	}
 	k.SetDefaults(obj)
 	if tracked {
 		if err := s.own(ctx, r, nil, obj); err != nil {
@@ -110,7 +113,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 
 // checkNew validates a new object. The old events tell of their metadata only when all else is well.
 func checkNew(r *Request, obj resource.Object) field.ErrorList {
-	errs := append(r.Kind.Check("", obj, nil), checkNewEvent(r, obj)...)
+	errs := append(checkKind(r, obj, nil), checkNewEvent(r, obj)...)
 	if len(errs) > 0 && r.oldEvents() {
 		return errs
 	}

@@ -2,9 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -18,6 +23,8 @@ func (s *Server) deleteDefinition(ctx context.Context, r *Request, obj resource.
 		return s.deleteNow(ctx, r, cur)
 	case def.DeletionTimestamp != nil:
 		return cur, false, nil
+	case r.many && len(def.Finalizers) == 0 && s.unused(def):
+		return s.deleteNow(ctx, r, cur)
 	}
 	now := s.stamp()
 	def.DeletionTimestamp = &now
@@ -33,4 +40,37 @@ func (s *Server) deleteDefinition(ctx context.Context, r *Request, obj resource.
 	def.Status.Conditions = append(def.Status.Conditions, pending)
 	e, err := s.mute(ctx, r, def, cur)
 	return e, false, err
+}
+
+// A custom kind knows more of itself than a built-in one has to.
+type custom interface {
+	// Closing says that the kind is being taken away.
+	Closing() bool
+	// CheckWarn is Check that may also warn.
+	CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
+}
+
+// open refuses new objects of a kind whose definition is under deletion.
+func open(r *Request, obj resource.Object) error {
+	if c, ok := r.Kind.(custom); ok && c.Closing() {
+		return apierrors.NewForbidden(r.resource(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+	}
+	return nil
+}
+
+// checkKind holds an object to the rules of its kind; old is nil for a new one.
+func checkKind(r *Request, obj, old resource.Object) field.ErrorList {
+	if c, ok := r.Kind.(custom); ok {
+		return c.CheckWarn(r.Sub, obj, old, r.warn)
+	}
+	if old == nil {
+		return r.Kind.Check("", obj, nil)
+	}
+	return resource.CheckAs(r.Kind, r.GVK, r.Sub, obj, old)
+}
+
+// unused says that there are no objects of a definition.
+func (s *Server) unused(def *apiextensions.CustomResourceDefinition) bool {
+	k, ok := s.Kinds.GR(schema.GroupResource{Group: def.Spec.Group, Resource: def.Spec.Names.Plural})
+	return !ok || s.View.Snapshot().Count(k, "") == 0
 }

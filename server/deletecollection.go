@@ -27,6 +27,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	shared := *r
+	shared.many = true
 	shared.Warn = func(text string) {
 		mu.Lock()
 		defer mu.Unlock()

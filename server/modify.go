@@ -210,7 +210,7 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, cur.Object
-	if errs := append(checkMeta(r, obj, old), resource.CheckAs(k, r.GVK, r.Sub, obj, old)...); len(errs) > 0 {
+	if errs := append(checkMeta(r, obj, old), checkKind(r, obj, old)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range k.Warnings(obj, old) {

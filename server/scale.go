@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	autoscaling "k8s.io/api/autoscaling/v1"
@@ -40,6 +41,9 @@ func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
 	sc, ok := ScaleOf(r.Kind, obj)
 	if !ok {
 		return nil, notFound(r)
+	}
+	if u, ok := r.Kind.(interface{ Unscaled(resource.Object) bool }); ok && u.Unscaled(obj) {
+		return nil, apierrors.NewInternalError(errors.New("the field of the wanted replicas does not exist"))
 	}
 	rev, _ := parseRevision(obj.GetResourceVersion())
 	return view.NewEntry(scales, rev, sc), nil
@@ -140,7 +144,7 @@ func checkScale(r *Request, obj resource.Object) error {
 }
 
 func checkReplicas(r *Request, n int32) error {
-	if n >= 0 {
+	if n >= 0 || r.Kind.Info().Custom { // those have a check of their own
 		return nil
 	}
 	return apierrors.NewInvalid(scales.GVK.GroupKind(), r.Name, field.ErrorList{

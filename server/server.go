@@ -68,6 +68,7 @@ type Request struct {
 	Warn    func(text string)
 
 	direct bool // the server's own write: no admission
+	many   bool // one of the objects of a deletecollection
 }
 
 // FieldValidation is the fieldValidation query parameter.

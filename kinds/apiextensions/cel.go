@@ -165,7 +165,14 @@ func (sp *spender) compile(s *structural.Structural, path *field.Path, n node) {
 		return
 	}
 	for i, r := range results {
-		sp.judge(r, s.XValidations[i], path.Index(i), n)
+		v := s.XValidations[i]
+		sp.judge(r, v, path.Index(i), n)
+		if strings.TrimSpace(v.FieldPath) == "" {
+			continue
+		}
+		if _, _, err := cel.ValidFieldPath(v.FieldPath, s); err != nil {
+			sp.errs = append(sp.errs, field.Invalid(path.Index(i).Child("fieldPath"), v.FieldPath, "fieldPath must be a valid path: "+err.Error()))
+		}
 	}
 }
 

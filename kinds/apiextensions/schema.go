@@ -21,10 +21,12 @@ func schema(v *v1.CustomResourceDefinitionVersion, path *field.Path) (errs field
 	errs = shape(&in, path)
 	s, err := structural.NewStructural(&in)
 	if err != nil {
-		return append(errs, field.Invalid(path, "", err.Error()))
+		if len(errs) == 0 { // else it says the same again
+			errs = append(errs, field.Invalid(path, "", err.Error()))
+		}
+		return errs
 	}
-	bad := structural.ValidateStructural(path, s)
-	errs = append(errs, bad...)
+	errs = append(errs, structural.ValidateStructural(path, s)...)
 	if len(errs) > 0 {
 		return errs
 	}

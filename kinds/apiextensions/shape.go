@@ -43,8 +43,6 @@ func here(s *props, path *field.Path) (errs field.ErrorList) {
 	if a := s.AdditionalProperties; a != nil {
 		if len(s.Properties) > 0 && (a.Allows || a.Schema != nil) {
 			errs = append(errs, field.Forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive"))
-		} else if !a.Allows && a.Schema == nil {
-			errs = append(errs, field.Forbidden(path.Child("additionalProperties"), "additionalProperties cannot be set to false"))
 		}
 	}
 	for name, set := range map[string]bool{"definitions": len(s.Definitions) > 0, "dependencies": len(s.Dependencies) > 0,

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -66,6 +68,9 @@ func decode(f format, data []byte, obj resource.Object, custom bool, v server.Fi
 	}
 	if custom {
 		if err := mustSayKind(doc, want); err != nil {
+			return err
+		}
+		if err := mustBeKind(doc, want); err != nil {
 			return err
 		}
 	}
@@ -152,6 +157,16 @@ func mustSayKind(doc []byte, want schema.GroupVersionKind) error {
 		return unrecognized(want, runtime.NewMissingVersionErr(string(doc)), doc)
 	}
 	return nil
+}
+
+// mustBeKind refuses another kind of the same group and version, as validation of a custom resource does.
+func mustBeKind(doc []byte, want schema.GroupVersionKind) error {
+	var o metav1.PartialObjectMetadata
+	if json.Unmarshal(doc, &o) != nil || o.Kind == want.Kind || o.APIVersion != want.GroupVersion().String() {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: want.Group, Kind: o.Kind}, o.Name,
+		field.ErrorList{field.Invalid(field.NewPath("kind"), o.Kind, "must be "+want.Kind)})
 }
 
 // undecodable explains JSON that does not fit, by the type that it claims to be.

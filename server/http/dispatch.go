@@ -70,7 +70,7 @@ func (s *surface) delegate(w http.ResponseWriter, r *http.Request, i *info) {
 func (c *call) route() error {
 	methods := c.methods()
 	if len(methods) == 0 {
-		return generic(http.StatusNotFound)
+		return c.nowhere()
 	}
 	c.info.Known = true
 	if !slices.Contains(methods, c.r.Method) {
@@ -96,6 +96,18 @@ func (c *call) route() error {
 	}
 	c.acc.pretty = c.acc.pretty || wantsPretty(c.r)
 	return c.perform()
+}
+
+// nowhere answers for a path that the kind does not have.
+func (c *call) nowhere() error {
+	switch within := c.info.Namespace != ""; {
+	case !c.facts.Custom:
+		return generic(http.StatusNotFound)
+	case c.facts.Namespaced != within:
+		notFoundPage(c.w)
+		return nil
+	}
+	return apierrors.NewNotFound(c.gr(), c.info.Name)
 }
 
 // deprecation warns of the use of what will go away.

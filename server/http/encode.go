@@ -107,6 +107,9 @@ func (c *call) listHead(l *server.List) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.facts.Custom && l.Continue == "" { // upstream lists them in another way, which says so
+		meta = append([]byte(`{"continue":"",`), meta[1:]...)
+	}
 	gvk := c.listGVK()
 	head := `{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `","metadata":`
 	return append(append([]byte(head), meta...), `,"items":[`...), nil
