@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
+	"github.com/kloop-dev/kloop/controllers/statefulset"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
 	"github.com/kloop-dev/kloop/loop"
@@ -50,6 +51,7 @@ func All(c Config) []Entry {
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},
 		{daemonset.Controller, "daemon-set-controller", "daemonset-controller"},
+		{statefulset.Controller, "statefulset-controller", "statefulset-controller"},
 		{job.Controller, "job-controller", "job-controller"},
 		{cronjob.Controller, "cronjob-controller", "cronjob-controller"},
 		{ttlafterfinished.Controller, "ttl-after-finished-controller", "ttl-after-finished-controller"},

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -51,6 +52,72 @@ func TestDaemonSet(t *testing.T) {
 		})
 		c.until("nowhere", func(r resource.Reader) bool {
 			return status(0, 0)(r) && len(resource.List(r, kinds.Pods, "default")) == 0
+		})
+	})
+}
+
+func statefulSet(name string, n int32, edit func(*appsv1.StatefulSetSpec)) *appsv1.StatefulSet {
+	l := map[string]string{"app": name}
+	s := &appsv1.StatefulSet{ObjectMeta: meta(name), Spec: appsv1.StatefulSetSpec{Replicas: &n, ServiceName: "h",
+		Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+	if edit != nil {
+		edit(&s.Spec)
+	}
+	return s
+}
+
+func TestStatefulSet(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		one, zero := int32(1), int32(0)
+		make1(c, kinds.StatefulSets, statefulSet("s", 3, func(s *appsv1.StatefulSetSpec) {
+			s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &one}
+			s.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+				Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}}}}}
+		}))
+		status := func(ready, current, updated int32) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				s := resource.Get(r, kinds.StatefulSets, "default", "s")
+				st := s.Status
+				return st.Replicas == *s.Spec.Replicas && st.ReadyReplicas == ready && st.CurrentReplicas == current && st.UpdatedReplicas == updated && st.ObservedGeneration == s.Generation
+			}
+		}
+		c.until("three in order", status(3, 3, 3))
+		for i, name := range []string{"s-0", "s-1", "s-2"} {
+			p := resource.Get(c.Read(), kinds.Pods, "default", name)
+			if p.Spec.Hostname != name || p.Spec.Subdomain != "h" || p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "data-"+name {
+				c.t.Errorf("pod %d: %+v", i, p.Spec)
+			}
+			if resource.Get(c.Read(), kinds.PersistentVolumeClaims, "default", "data-"+name) == nil {
+				c.t.Errorf("%s has no claim", name)
+			}
+		}
+		edit(c, kinds.StatefulSets, "default", "s", "", func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Containers[0].Image = "i:2" })
+		c.until("two are new, one is below the partition", status(3, 1, 2))
+		if img := resource.Get(c.Read(), kinds.Pods, "default", "s-0").Spec.Containers[0].Image; img != "i:1" {
+			c.t.Errorf("s-0 runs %s", img)
+		}
+		if err := c.Delete(c.t.Context(), kinds.Pods, "default", "s-0", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("the one below the partition comes back", status(3, 1, 2))
+		if img := resource.Get(c.Read(), kinds.Pods, "default", "s-0").Spec.Containers[0].Image; img != "i:1" {
+			c.t.Errorf("s-0 came back with %s", img)
+		}
+		edit(c, kinds.StatefulSets, "default", "s", "", func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = &zero })
+		c.until("all are new", status(3, 3, 3))
+		edit(c, kinds.StatefulSets, "default", "s", "", func(s *appsv1.StatefulSet) {
+			s.Spec.Replicas = &one
+			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Delete", WhenScaled: "Delete"}
+		})
+		c.until("one is left", status(1, 1, 1))
+		c.until("the claims of the others go", func(r resource.Reader) bool {
+			for _, p := range resource.List(r, kinds.PersistentVolumeClaims, "default") {
+				if p.DeletionTimestamp == nil && p.Name != "data-s-0" {
+					return false
+				}
+			}
+			return true
 		})
 	})
 }

@@ -29,6 +29,7 @@ type Owner struct {
 	Object   resource.Object
 	Kind     resource.Kind
 	Selector labels.Selector
+	Member   func(*corev1.Pod) bool // nil: every pod that matches may be adopted
 }
 
 // Claim returns the pods that owner controls, after adopting those that match and have no controller, and
@@ -70,7 +71,7 @@ func orphans(c *loop.Ctx, o Owner) (list []*corev1.Pod) {
 	}
 	for obj := range seq {
 		p := obj.(*corev1.Pod)
-		if metav1.GetControllerOfNoCopy(p) == nil && p.DeletionTimestamp == nil && o.Selector.Matches(labels.Set(p.Labels)) {
+		if (o.Member == nil || o.Member(p)) && metav1.GetControllerOfNoCopy(p) == nil && p.DeletionTimestamp == nil && o.Selector.Matches(labels.Set(p.Labels)) {
 			list = append(list, p)
 		}
 	}

@@ -1,0 +1,96 @@
+package statefulset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kloop-dev/kloop/controllers/internal/revisions"
+)
+
+var now = time.Unix(10000, 0)
+
+// pod makes a pod from "0new": its ordinal and its revision, then - when it is not ready, x when it failed, d when it goes.
+func pod(t *testing.T, text string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4]}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
+	switch text[4:] {
+	case "-":
+		p.Status.Conditions = nil
+	case "x":
+		p.Status.Phase = corev1.PodFailed
+	case "d":
+		p.DeletionTimestamp = &metav1.Time{Time: now}
+	}
+	return p
+}
+
+func TestPlan(t *testing.T) {
+	one, two := int32(1), intstr.FromInt32(2)
+	parallel := func(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement }
+	onDelete := func(s *appsv1.StatefulSetSpec) { s.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType }
+	rolling := func(r appsv1.RollingUpdateStatefulSetStrategy) func(*appsv1.StatefulSetSpec) {
+		return func(s *appsv1.StatefulSetSpec) { s.UpdateStrategy.RollingUpdate = &r }
+	}
+	for _, tt := range []struct {
+		name   string
+		size   int32
+		edit   func(*appsv1.StatefulSetSpec)
+		pods   string
+		create []int
+		remove string
+	}{
+		{"the first", 3, nil, "", []int{0}, ""},
+		{"waits for it", 3, nil, "0new-", nil, ""},
+		{"the second", 3, nil, "0new", []int{1}, ""},
+		{"all at once", 3, parallel, "1new-", []int{0, 2}, ""},
+		{"a gap", 3, nil, "0new 2new", []int{1}, ""},
+		{"one failed", 2, nil, "0newx 1new", nil, "s-0"},
+		{"one goes", 2, nil, "0newd 1new", nil, ""},
+		{"shrink from the top", 1, nil, "0new 1new 2new", nil, "s-2"},
+		{"shrink waits", 1, nil, "0new 1new 2newd", nil, ""},
+		{"shrink waits for a sick one below", 1, nil, "0new 1new- 2new-", nil, ""},
+		{"shrink all at once", 1, parallel, "0new 1new- 2new-", nil, "s-2 s-1"},
+		{"update from the top", 3, nil, "0old 1old 2old", nil, "s-2"},
+		{"update waits", 3, nil, "0old 1old 2new-", nil, ""},
+		{"update goes on", 3, nil, "0old 1old 2new", nil, "s-1"},
+		{"update stops at the partition", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{Partition: &one}), "0old 1new 2new", nil, ""},
+		{"update two", 3, rolling(appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: &two}), "0old 1old 2old", nil, "s-2 s-1"},
+		{"update on delete", 3, onDelete, "0old 1old 2old", nil, ""},
+	} {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: &tt.size}}
+		if tt.edit != nil {
+			tt.edit(&s.Spec)
+		}
+		var owned []*corev1.Pod
+		for _, text := range strings.Fields(tt.pods) {
+			owned = append(owned, pod(t, text))
+		}
+		todo := plan(observe(s, owned, "new", now))
+		var removed []string
+		for _, p := range todo.remove {
+			removed = append(removed, p.Name)
+		}
+		if !slices.Equal(todo.create, tt.create) || strings.Join(removed, " ") != tt.remove {
+			t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, todo.create, removed, tt.create, tt.remove)
+		}
+	}
+}
+
+func TestOrdinal(t *testing.T) {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	for name, want := range map[string]int{"s-0": 0, "s-12": 12, "s-01": -1, "s-": -1, "t-1": -1, "s-x": -1, "s--1": -1} {
+		if got := ordinal(s, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
+			t.Errorf("%s: %s", name, fmt.Sprint(got))
+		}
+	}
+}
