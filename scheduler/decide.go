@@ -24,8 +24,8 @@ func (st *state) decide(t *task) (int, *failure) {
 	}
 	b := st.refresh(c)
 	st.scratch.reset()
-	if c.volumes != nil && len(c.claims) > 0 && c.volumes.broken != "" {
-		return -1, st.fail(c, &failure{pre: c.volumes.broken, plugins: volumeBinding})
+	if why := c.broken(); why != "" {
+		return -1, st.fail(c, &failure{pre: why, plugins: volumeBinding})
 	}
 	if t.nominee >= 0 {
 		if i := t.nominee; st.fits(t, i) {
@@ -45,6 +45,19 @@ func (st *state) decide(t *task) (int, *failure) {
 		f.plugins |= r.plugin
 	}
 	return -1, st.fail(c, f)
+}
+
+// broken says why no node at all will do.
+//
+// Unlike Kubernetes, devices of ResourceClaims are not allocated: pods that want some stay pending, and say so.
+func (c *class) broken() string {
+	if len(c.pod.Spec.ResourceClaims) > 0 {
+		return "resource claims can't be allocated: the scheduler allocates no devices"
+	}
+	if c.volumes != nil {
+		return c.volumes.broken
+	}
+	return ""
 }
 
 func (st *state) fail(c *class, f *failure) *failure {

@@ -47,6 +47,7 @@ type state struct {
 	imageEpoch int64
 	volEpoch   int64          // claims, volumes, storage classes
 	svcEpoch   int64          // services
+	claimUsers map[key]int    // claim → placed pods that use it
 	pledged    map[string]key // volume → claim that was just given it
 
 	// journal lists the slots that changed, oldest first; its first entry has number journalAt.
@@ -64,7 +65,7 @@ type state struct {
 func newState() *state {
 	return &state{names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
-		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{},
+		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{},
 		prepared: map[*class]bool{}, waiting: map[*class]bool{}}
 }
 
@@ -179,7 +180,19 @@ func (st *state) put(t *task, i int) {
 	s.tasks = append(s.tasks, t)
 	s.add(t.need, 1)
 	st.count(t, i, 1)
+	st.countClaims(t, 1)
 	st.note(i)
+}
+
+// countClaims notes who uses a claim; what classes with claims know of nodes is out of date then.
+func (st *state) countClaims(t *task, n int) {
+	for _, name := range claimsOf(t.pod) {
+		k := key{Namespace: t.pod.Namespace, Name: name}
+		if st.claimUsers[k] += n; st.claimUsers[k] <= 0 {
+			delete(st.claimUsers, k)
+		}
+		st.volEpoch++
+	}
 }
 
 // take is the opposite of put.
@@ -196,6 +209,7 @@ func (st *state) take(t *task) {
 	s.tasks = s.tasks[:last]
 	s.add(t.need, -1)
 	st.count(t, i, -1)
+	st.countClaims(t, -1)
 	t.slot = -1
 	st.note(i)
 	if !st.quiet {

@@ -72,7 +72,7 @@ func template(p *corev1.Pod) string {
 	}
 	q.Spec = corev1.PodSpec{NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
-		Resources: s.Resources, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}
+		Resources: s.Resources, ResourceClaims: s.ResourceClaims, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}
 	for _, c := range claimsOf(p) {
 		q.Spec.Volumes = append(q.Spec.Volumes, corev1.Volume{Name: c})
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -26,6 +27,8 @@ const (
 var (
 	elsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, hopeless: true}
 	noVolumes = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, hopeless: true}
+	inUse     = &refusal{plugin: volumeBinding, reasons: []string{"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"}}
+	otherZone = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, hopeless: true}
 	lostOnes  = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, hopeless: true}
 )
 
@@ -34,8 +37,16 @@ type volumes struct {
 	broken string // why no node will do
 	lost   bool   // a bound volume does not exist
 	bound  []*nodeaffinity.NodeSelector
+	zones  []zoned
+	once   []key // claims for one pod at a time
 	wait   []waitingClaim
 	state  *state
+}
+
+// A zoned volume says by a label in which zones or regions it is.
+type zoned struct {
+	label  string
+	values []string
 }
 
 // A waitingClaim is a claim that binds when its pod is placed.
@@ -63,9 +74,14 @@ func (st *state) volumesOf(c *class) *volumes {
 	if st.read == nil {
 		return v
 	}
+	made := ephemeral(c.pod)
 	for _, name := range c.claims {
 		pvc := resource.Get(st.read, kinds.PersistentVolumeClaims, c.pod.Namespace, name)
 		switch {
+		case pvc == nil && made[name]:
+			v.broken = fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
+		case pvc != nil && made[name] && !metav1.IsControlledBy(pvc, c.pod):
+			v.broken = fmt.Sprintf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, c.pod.Namespace, c.pod.Name)
 		case pvc == nil:
 			v.broken = fmt.Sprintf("persistentvolumeclaim %q not found", name)
 		case pvc.DeletionTimestamp != nil:
@@ -80,8 +96,22 @@ func (st *state) volumesOf(c *class) *volumes {
 		if v.broken != "" {
 			return v
 		}
+		if slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			v.once = append(v.once, keyOfClaim(pvc))
+		}
 	}
 	return v
+}
+
+// ephemeral names the claims that are made for the pod alone.
+func ephemeral(p *corev1.Pod) map[string]bool {
+	made := map[string]bool{}
+	for i := range p.Spec.Volumes {
+		if v := &p.Spec.Volumes[i]; v.Ephemeral != nil {
+			made[p.Name+"-"+v.Name] = true
+		}
+	}
+	return made
 }
 
 func isBound(pvc *corev1.PersistentVolumeClaim) bool {
@@ -94,6 +124,11 @@ func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
 	if pv == nil {
 		v.lost = true
 		return
+	}
+	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion} {
+		if x, ok := pv.Labels[label]; ok {
+			v.zones = append(v.zones, zoned{label, strings.Split(x, "__")})
+		}
 	}
 	if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
 		if sel, err := nodeaffinity.NewNodeSelector(a.Required); err == nil {
@@ -185,11 +220,18 @@ func keyOfClaim(pvc *corev1.PersistentVolumeClaim) key {
 	return key{Namespace: pvc.Namespace, Name: pvc.Name}
 }
 
-// checkVolumes is the filter of the plugin VolumeBinding.
+// checkVolumes is the filters of the plugins VolumeRestrictions, VolumeBinding and VolumeZone.
+//
+// Unlike Kubernetes, how many volumes a CSI driver can attach to a node is not looked at.
 func checkVolumes(c *class, s *slot) *refusal {
 	v := c.volumes
 	if v == nil {
 		return nil
+	}
+	for _, k := range v.once {
+		if v.state.claimUsers[k] > 0 {
+			return inUse
+		}
 	}
 	if v.lost {
 		return lostOnes
@@ -201,6 +243,17 @@ func checkVolumes(c *class, s *slot) *refusal {
 	}
 	if _, ok := v.plan(s.node); !ok {
 		return noVolumes
+	}
+	return v.checkZones(s.node)
+}
+
+// checkZones compares what volumes say of their zone with what the node says of its own, if it says anything.
+func (v *volumes) checkZones(node *corev1.Node) *refusal {
+	for _, z := range v.zones {
+		here, ok := node.Labels[z.label]
+		if ok && !slices.Contains(z.values, here) {
+			return otherZone
+		}
 	}
 	return nil
 }

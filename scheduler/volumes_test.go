@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"iter"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// shelf is a Reader of a few objects.
+type shelf map[resource.Kind][]resource.Object
+
+func (s shelf) Revision(resource.Kind) int64 { return 0 }
+func (s shelf) Lookup(k resource.Kind, ns, name string) resource.Object {
+	for _, o := range s[k] {
+		if o.GetNamespace() == ns && o.GetName() == name {
+			return o
+		}
+	}
+	return nil
+}
+func (s shelf) Each(k resource.Kind, _ string) iter.Seq[resource.Object] {
+	return func(yield func(resource.Object) bool) {
+		for _, o := range s[k] {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+func (s shelf) ByOwner(resource.Kind, string) iter.Seq[resource.Object]                 { return nil }
+func (s shelf) ByField(resource.Kind, string, string) iter.Seq[resource.Object]         { return nil }
+func (s shelf) ByLabel(resource.Kind, string, string, string) iter.Seq[resource.Object] { return nil }
+
+func put[T resource.Object](s shelf, k resource.Kind, obj T, text string) {
+	must(yaml.UnmarshalStrict([]byte(text), obj))
+	s[k] = append(s[k], obj)
+}
+
+// TestVolumes decides a pod with one claim, c; another pod on n2 may use it too.
+func TestVolumes(t *testing.T) {
+	const done = `annotations: {pv.kubernetes.io/bind-completed: 'yes'}`
+	zoneB := `nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}}`
+	const local = `capacity: {storage: 2Gi}, accessModes: [ReadWriteOnce], storageClassName: later`
+	for _, test := range []struct {
+		name       string
+		meta, spec string   // of the claim
+		volumes    []string // objects
+		used       bool
+		want       string
+	}{
+		{name: "immediate", spec: "storageClassName: now", want: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
+		{name: "bound", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
+		{name: "bound elsewhere", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}, spec: {` + zoneB + `}}`}, want: "n2"},
+		{name: "bound in a zone", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv, labels: {topology.kubernetes.io/zone: y__b}}}`}, want: "n2"},
+		{name: "bound to nothing", meta: done, spec: "volumeName: pv",
+			want: "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)."},
+		{name: "for one pod, used", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, used: true,
+			want: "0/3 nodes are available: 3 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode."},
+		{name: "for one pod, free", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
+		{name: "provisioned", spec: "storageClassName: later", want: "n1"},
+		{name: "provisioned in a zone", spec: "storageClassName: there", want: "n2"},
+		{name: "selected", meta: "annotations: {volume.kubernetes.io/selected-node: n3}", spec: "storageClassName: later", want: "n3"},
+		{name: "no volume", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."},
+		{name: "a volume in reach", spec: "storageClassName: byhand", want: "n2", volumes: []string{
+			`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, ` + zoneB + `}, status: {phase: Available}}`}},
+		{name: "a volume of others", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
+			volumes: []string{`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, claimRef: {namespace: x, name: c}}, status: {phase: Available}}`}},
+		{name: "lost", meta: done, spec: "volumeName: pv}, status: {phase: Lost", want: `0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "pv".`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := shelf{}
+			put(s, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{}, `{metadata: {namespace: default, name: c, `+test.meta+`}, spec: {`+test.spec+`}}`)
+			for _, v := range test.volumes {
+				put(s, kinds.PersistentVolumes, &corev1.PersistentVolume{}, v)
+			}
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: now}, provisioner: x.io/y, volumeBindingMode: Immediate}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: later}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: there}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer,
+  allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [b]}]}]}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: byhand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
+			st := site(node("n1", "zone: a, topology.kubernetes.io/zone: a", ""), node("n2", "zone: b, topology.kubernetes.io/zone: b", ""),
+				node("n3", "zone: c, topology.kubernetes.io/zone: c", ""))
+			st.read = s
+			const uses = "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"
+			if test.used {
+				st.add(pod("other", "", "", uses), "n2")
+			}
+			if got := st.where(pod("p", "", "", uses)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestDevicesAreRefused(t *testing.T) {
+	st := site(node("n1", "", ""))
+	st.read = noObjects{}
+	if got := st.where(pod("p", "", "", "resourceClaims: [{name: gpu, resourceClaimName: gpu}]")); !strings.Contains(got, "resource claims") {
+		t.Error(got)
+	}
+}
