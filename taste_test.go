@@ -33,6 +33,7 @@ var ladder = [][]string{
 	{"server"},
 	{"client"},
 	{"loop"},
+	{"controllers/internal/pods"},
 	{"controllers/internal"},
 	{"controllers/", "scheduler", "node", "proxy", "dns", "lb", "converge", "web"},
 	{"controllers"},
