@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -66,19 +65,14 @@ func decode(f format, data []byte, obj resource.Object, custom bool, v server.Fi
 			return unrecognized(want, err, data)
 		}
 	}
-	if custom {
-		if err := mustSayKind(doc, want); err != nil {
-			return err
-		}
-		if err := mustBeKind(doc, want); err != nil {
-			return err
-		}
-	}
 	more, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return undecodable(doc, want, err)
 	}
 	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
+		if custom {
+			return customKind(doc, got, want, obj.GetName())
+		}
 		if err := settleKind(obj, got, want); err != nil {
 			return err
 		}
@@ -144,29 +138,19 @@ func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind)
 	return nil
 }
 
-// mustSayKind holds custom resources to naming their type.
-func mustSayKind(doc []byte, want schema.GroupVersionKind) error {
-	var t typeMeta
-	if err := json.Unmarshal(doc, &t); err != nil {
-		return undecodable(doc, want, err)
-	}
+// customKind says what is wrong with the type that a custom resource claims to be of. Other than with built-in
+// kinds it must be told, and a wrong kind is a matter of validation.
+func customKind(doc []byte, got, want schema.GroupVersionKind, name string) error {
 	switch {
-	case t.Kind == "":
+	case got.Kind == "":
 		return unrecognized(want, runtime.NewMissingKindErr(string(doc)), doc)
-	case t.APIVersion == "":
+	case got.Version == "":
 		return unrecognized(want, runtime.NewMissingVersionErr(string(doc)), doc)
+	case got.GroupVersion() != want.GroupVersion():
+		return wrongKind(got, want)
 	}
-	return nil
-}
-
-// mustBeKind refuses another kind of the same group and version, as validation of a custom resource does.
-func mustBeKind(doc []byte, want schema.GroupVersionKind) error {
-	var o metav1.PartialObjectMetadata
-	if json.Unmarshal(doc, &o) != nil || o.Kind == want.Kind || o.APIVersion != want.GroupVersion().String() {
-		return nil
-	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: want.Group, Kind: o.Kind}, o.Name,
-		field.ErrorList{field.Invalid(field.NewPath("kind"), o.Kind, "must be "+want.Kind)})
+	return apierrors.NewInvalid(got.GroupKind(), name,
+		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
 }
 
 // undecodable explains JSON that does not fit, by the type that it claims to be.

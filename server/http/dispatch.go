@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 
@@ -74,6 +75,9 @@ func (c *call) route() error {
 	}
 	c.info.Known = true
 	if !slices.Contains(methods, c.r.Method) {
+		if c.facts.Custom && c.info.Verb == "create" && c.info.Name == "" {
+			return c.leaving()
+		}
 		return generic(http.StatusMethodNotAllowed)
 	}
 	c.deprecation()
@@ -108,6 +112,15 @@ func (c *call) nowhere() error {
 		return nil
 	}
 	return apierrors.NewNotFound(c.gr(), c.info.Name)
+}
+
+// leaving refuses to create what is being undefined.
+func (c *call) leaving() error {
+	req, obj := c.request(), c.kind.New(c.gvk)
+	if err := c.body(req, obj, false); err != nil {
+		return err
+	}
+	return apierrors.NewForbidden(c.gr(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 }
 
 // deprecation warns of the use of what will go away.

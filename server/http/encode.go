@@ -109,6 +109,7 @@ func (c *call) listHead(l *server.List) ([]byte, error) {
 	}
 	if c.facts.Custom && l.Continue == "" { // upstream lists them in another way, which says so
 		meta = append([]byte(`{"continue":"",`), meta[1:]...)
+		meta = bytes.Replace(meta, []byte(",}"), []byte("}"), 1) // there was nothing else
 	}
 	gvk := c.listGVK()
 	head := `{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `","metadata":`
