@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
-	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -27,8 +26,6 @@ var (
 				return resource.Scale{Replicas: *d.Spec.Replicas}
 			},
 			Set: func(d *apps.Deployment, n int32) { d.Spec.Replicas = &n }}}
-	hpas = &resource.Def[*autoscaling.HorizontalPodAutoscaler]{GVK: autoscaling.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-		Plural: "horizontalpodautoscalers", Namespaced: true, Status: true}
 )
 
 // a history is one object that is written to, at one write a minute.

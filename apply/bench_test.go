@@ -129,6 +129,9 @@ func BenchmarkUpdate(b *testing.B) {
 		b.Run(l.name+"/library", func(b *testing.B) {
 			b.ReportAllocs()
 			m, err := tr.stock(&l.w)
+			if err != nil {
+				b.Fatal(err)
+			}
 			for b.Loop() {
 				l.obj.SetManagedFields(given)
 				if err = m.update(&l.w, l.old, l.obj); err != nil {
@@ -159,6 +162,9 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 	b.Run("Deployment/library", func(b *testing.B) {
 		b.ReportAllocs()
 		m, err := tr.stock(&w)
+		if err != nil {
+			b.Fatal(err)
+		}
 		for b.Loop() {
 			doc, _ := decodePatch([]byte(deploymentJSON))
 			if _, err = m.apply(&w, d, doc, false); err != nil {
@@ -187,6 +193,9 @@ func BenchmarkApplyImage(b *testing.B) {
 	b.Run("Deployment/library", func(b *testing.B) {
 		b.ReportAllocs()
 		m, err := tr.stock(&w)
+		if err != nil {
+			b.Fatal(err)
+		}
 		for b.Loop() {
 			doc, _ := decodePatch(patch)
 			if _, err = m.apply(&w, old, doc, false); err != nil {
@@ -210,6 +219,9 @@ func BenchmarkApplyCreate(b *testing.B) {
 	b.Run("Deployment/library", func(b *testing.B) {
 		b.ReportAllocs()
 		m, err := tr.stock(&w)
+		if err != nil {
+			b.Fatal(err)
+		}
 		for b.Loop() {
 			doc, _ := decodePatch([]byte(deploymentJSON))
 			if _, err = m.apply(&w, nil, doc, false); err != nil {

@@ -166,8 +166,7 @@ func TestPanicIsAnError(t *testing.T) {
 		good := 0
 		w := run(t, f, &controller{Workers: 1, Reconcile: func(_ context.Context, _ *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
 			if cm.Name == "bad" {
-				var none map[string]int
-				none["x"] = 1
+				panic("this object is bad")
 			}
 			good++
 			return 0, nil

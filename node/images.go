@@ -86,6 +86,13 @@ func (p *puller) present(ctx context.Context, image string) (string, error) {
 	return res.GetImage().GetId(), nil
 }
 
+// absentImage is what pods see whose policy forbids the pull of an image that the node does not have.
+type absentImage struct{ image string }
+
+func (e *absentImage) Error() string {
+	return fmt.Sprintf("Container image %q is not present with pull policy of Never", e.image)
+}
+
 // pull returns the image to run, after fetching it if the policy says so. An empty image means: not yet, look again
 // after a while, or when the pull wakes the pod.
 func (a *Agent) pull(ctx context.Context, w world, c *corev1.Container) (image string, again time.Duration, err error) {
@@ -99,7 +106,7 @@ func (a *Agent) pull(ctx context.Context, w world, c *corev1.Container) (image s
 	case have != "" && (c.ImagePullPolicy != corev1.PullAlways || a.images.isFresh(pod.UID, c.Name)):
 		return have, 0, nil
 	case c.ImagePullPolicy == corev1.PullNever:
-		again, err := a.refuse(pod, c.Name, "ErrImageNeverPull", fmt.Errorf("Container image %q is not present with pull policy of Never", c.Image))
+		again, err := a.refuse(pod, c.Name, "ErrImageNeverPull", &absentImage{c.Image})
 		return "", again, err
 	}
 	if left, _ := a.backoff.left(pod.UID, "pull "+c.Image, w.now); left > 0 {

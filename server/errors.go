@@ -91,11 +91,6 @@ func tooLarge(asked, current int64) error {
 	return err
 }
 
-// forbidden is the answer to a request that the authorizer refuses beyond the first check.
-func forbidden(r *Request, text string) error {
-	return apierrors.NewForbidden(r.resource(), r.Name, errors.New(text))
-}
-
 func notAllowed(r *Request, verb string) error {
 	return apierrors.NewMethodNotSupported(r.resource(), verb)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -88,8 +86,14 @@ func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions
 // listSnapshot picks from a snapshot what comes after the key.
 func (s *Server) listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *List {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
-	if limit <= 0 && c.all() {
-		l.Entries = make([]*view.Entry, 0, snap.Count(c.kind, c.ns))
+	if limit <= 0 && c.all() { // all that from yields: nothing to look into the objects for
+		if c.ns == "" {
+			l.Entries = make([]*view.Entry, 0, snap.Count(c.kind, ""))
+		}
+		for e := range c.from(snap, after) {
+			l.Entries = append(l.Entries, e)
+		}
+		return l
 	}
 	var last *view.Entry
 	for e := range c.from(snap, after) {
@@ -262,9 +266,4 @@ func (c *choice) label() (key, value string, ok bool) {
 		}
 	}
 	return "", "", false
-}
-
-// sortEntries puts entries in key order.
-func sortEntries(list []*view.Entry) {
-	slices.SortFunc(list, func(a, b *view.Entry) int { return strings.Compare(keyOf(a), keyOf(b)) })
 }

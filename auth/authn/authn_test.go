@@ -56,12 +56,6 @@ func withCert(t *testing.T, r *http.Request, certPEM []byte) *http.Request {
 
 func get() *http.Request { return httptest.NewRequest("GET", "/api/v1/namespaces", nil) }
 
-func bearing(t string) *http.Request {
-	r := get()
-	r.Header.Set("Authorization", "Bearer "+t)
-	return r
-}
-
 func TestCertificates(t *testing.T) {
 	f, keys, _ := front(t, &authtest.Cluster{})
 	cert, _, _ := keys.Issue("alice", []string{"devs"}, 0)
