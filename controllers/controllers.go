@@ -5,16 +5,21 @@ package controllers
 import (
 	"time"
 
+	"github.com/kloop-dev/kloop/controllers/clusterroleaggregation"
 	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/daemonset"
 	"github.com/kloop-dev/kloop/controllers/deployment"
+	"github.com/kloop-dev/kloop/controllers/disruption"
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
+	"github.com/kloop-dev/kloop/controllers/ephemeralvolume"
 	"github.com/kloop-dev/kloop/controllers/garbage"
 	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/controllers/podgc"
+	"github.com/kloop-dev/kloop/controllers/pvcprotection"
+	"github.com/kloop-dev/kloop/controllers/pvprotection"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
 	"github.com/kloop-dev/kloop/controllers/replicationcontroller"
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
@@ -61,6 +66,11 @@ func All(c Config) []Entry {
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
 		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},
+		{disruption.Controller, "disruption-controller", "controllermanager"},
+		{clusterroleaggregation.Controller, "clusterrole-aggregation-controller", "clusterrole-aggregation-controller"},
+		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
+		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
+		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
 	}
 }

@@ -2,11 +2,15 @@ package controllers_test
 
 import (
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -119,5 +123,73 @@ func TestStatefulSet(t *testing.T) {
 			}
 			return true
 		})
+	})
+}
+
+func TestDisruptionBudget(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		one := intstr.FromInt32(1)
+		make1(c, kinds.Deployments, deployment("web", 3))
+		make1(c, kinds.PodDisruptionBudgets, &policyv1.PodDisruptionBudget{ObjectMeta: meta("b"), Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}})
+		status := func(healthy, desired, allowed int32) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				st := resource.Get(r, kinds.PodDisruptionBudgets, "default", "b").Status
+				return st.CurrentHealthy == healthy && st.DesiredHealthy == desired && st.DisruptionsAllowed == allowed
+			}
+		}
+		c.until("one of three may go", status(3, 2, 1))
+		edit(c, kinds.Deployments, "default", "web", "", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(5)) })
+		c.until("one of five may go", status(5, 4, 1))
+	})
+}
+
+func TestRolesAreAggregated(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		role := func(name, verb string) *rbacv1.ClusterRole {
+			return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"part": "yes"}},
+				Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{verb}}}}
+		}
+		make1(c, kinds.ClusterRoles, role("p1", "get"))
+		make1(c, kinds.ClusterRoles, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "whole"}, AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"part": "yes"}}}}})
+		rules := func(n int) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool { return len(resource.Get(r, kinds.ClusterRoles, "", "whole").Rules) == n }
+		}
+		c.until("one part", rules(1))
+		make1(c, kinds.ClusterRoles, role("p2", "list"))
+		c.until("two parts", rules(2))
+		if err := c.Delete(c.t.Context(), kinds.ClusterRoles, "", "p1", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("one part again", rules(1))
+	})
+}
+
+func TestClaimsStayWhileUsed(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		p := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
+		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}}}}}}}}
+		make1(c, kinds.Pods, p)
+		claim := func(r resource.Reader) *corev1.PersistentVolumeClaim {
+			return resource.Get(r, kinds.PersistentVolumeClaims, "default", "p-scratch")
+		}
+		c.until("the claim and the pod", func(r resource.Reader) bool {
+			return claim(r) != nil && len(claim(r).Finalizers) == 1 && resource.Get(r, kinds.Pods, "default", "p").Status.Phase == corev1.PodRunning
+		})
+		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "p-scratch", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if claim(c.Read()) == nil {
+			c.t.Fatal("the claim went while its pod ran")
+		}
+		if err := c.Delete(c.t.Context(), kinds.Pods, "default", "p", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("the claim goes", func(r resource.Reader) bool { return claim(r) == nil })
 	})
 }

@@ -42,16 +42,10 @@ func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] 
 	}
 }
 
-// Adopt serves every established definition that there is already.
-func Adopt(r *crd.Registry, read resource.Reader) (errs []error) {
-	for _, def := range resource.List(read, kinds.CustomResourceDefinitions, "") {
-		if crd.Is(def, v1.Established) {
-			if err := r.Serve(def); err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errs
+// Adopt serves every established definition that there is already. The error names those that can't be served.
+func Adopt(r *crd.Registry, read resource.Reader) error {
+	list := resource.List(read, kinds.CustomResourceDefinitions, "")
+	return r.Serve(slices.DeleteFunc(list, func(def *v1.CustomResourceDefinition) bool { return !crd.Is(def, v1.Established) })...)
 }
 
 // definitions is the loop at work.

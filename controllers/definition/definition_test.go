@@ -35,9 +35,9 @@ import (
 // A world is a server with the loop on a store in memory.
 type world struct {
 	*client.Local
-	t    testing.TB
-	set  *resource.Set
-	errs []error // of adopting what was there
+	t   testing.TB
+	set *resource.Set
+	err error // of adopting what was there
 }
 
 // start runs a server over a store, as a process does that begins with it.
@@ -53,7 +53,7 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	ready, done := make(chan struct{}), make(chan error, 2)
 	go func() { done <- v.Follow(ctx, st, func() { close(ready) }) }()
 	<-ready
-	w.errs = definition.Adopt(registry, v.Snapshot())
+	w.err = definition.Adopt(registry, v.Snapshot())
 	go func() {
 		done <- definition.Controller(registry).Run(ctx, loop.Env{Client: w.Local, Now: time.Now,
 			Events: client.NewRecorder(w.Local, "test", nil), Watch: &loop.Watchers{}})
@@ -287,8 +287,8 @@ func TestVersions(t *testing.T) {
 	stop()
 	w, stop = start(t, st) // everything is there again before the loop looks
 	defer stop()
-	if len(w.errs) > 0 || w.kind("a.example", "v2") == nil || !is(w.Read(), "v2") {
-		t.Errorf("after a restart: %v, %v", w.errs, w.Read().Lookup(k, "ns", "w"))
+	if w.err != nil || w.kind("a.example", "v2") == nil || !is(w.Read(), "v2") {
+		t.Errorf("after a restart: %v, %v", w.err, w.Read().Lookup(k, "ns", "w"))
 	}
 }
 
