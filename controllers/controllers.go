@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/statefulset"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
+	"github.com/kloop-dev/kloop/controllers/volumebinder"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -68,6 +69,8 @@ func All(c Config) []Entry {
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},
 		{disruption.Controller, "disruption-controller", "controllermanager"},
 		{clusterroleaggregation.Controller, "clusterrole-aggregation-controller", "clusterrole-aggregation-controller"},
+		{volumebinder.Claims, "persistent-volume-binder", "persistentvolume-controller"},
+		{volumebinder.Volumes, "persistent-volume-binder", "persistentvolume-controller"},
 		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},

@@ -1,0 +1,107 @@
+package volumebinder
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func volume(name, size string, edit ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+		Spec: corev1.PersistentVolumeSpec{StorageClassName: "c", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity: corev1.ResourceList{"storage": apiresource.MustParse(size)}}}
+	for _, e := range edit {
+		e(v)
+	}
+	return v
+}
+
+func claimed(ns, name string, uid types.UID) func(*corev1.PersistentVolume) {
+	return func(v *corev1.PersistentVolume) {
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ns, Name: name, UID: uid}
+	}
+}
+
+func claim(edit ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	class := "c"
+	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("2Gi")}}}}
+	for _, e := range edit {
+		e(p)
+	}
+	return p
+}
+
+func TestChoose(t *testing.T) {
+	named := func(name string, done bool) func(*corev1.PersistentVolumeClaim) {
+		return func(p *corev1.PersistentVolumeClaim) {
+			p.Spec.VolumeName = name
+			if done {
+				p.Annotations = map[string]string{completed: "yes"}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		p    *corev1.PersistentVolumeClaim
+		all  []*corev1.PersistentVolume
+		want string
+		v    verdict
+	}{
+		{"none", claim(), nil, "", missing},
+		{"the smallest that is large enough", claim(), []*corev1.PersistentVolume{volume("a", "5Gi"), volume("b", "1Gi"), volume("c", "3Gi")}, "c", bind},
+		{"one that is meant for it", claim(), []*corev1.PersistentVolume{volume("a", "2Gi"), volume("b", "9Gi", claimed("ns", "p", ""))}, "b", bind},
+		{"another's", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "q", "x"))}, "", missing},
+		{"another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "", missing},
+		{"released", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased })}, "", missing},
+		{"it names one", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi")}, "a", bind},
+		{"it names one that is not there", claim(named("x", false)), nil, "", wait},
+		{"it names another's", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "q", "x"))}, "", taken},
+		{"its own", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", "u"))}, "a", bind},
+		{"its own is gone", claim(named("a", true)), nil, "", lost},
+	} {
+		get := func(name string) *corev1.PersistentVolume {
+			for _, v := range tt.all {
+				if v.Name == name {
+					return v
+				}
+			}
+			return nil
+		}
+		v, verdict := choose(tt.p, get, tt.all)
+		name := ""
+		if v != nil {
+			name = v.Name
+		}
+		if name != tt.want || verdict != tt.v {
+			t.Errorf("%s: %q, %d; want %q, %d", tt.name, name, verdict, tt.want, tt.v)
+		}
+	}
+}
+
+func TestPhase(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		v      *corev1.PersistentVolume
+		claim  *corev1.PersistentVolumeClaim
+		want   corev1.PersistentVolumePhase
+		unbind bool
+	}{
+		{"free", volume("a", "1Gi"), nil, corev1.VolumeAvailable, false},
+		{"meant for one", volume("a", "1Gi", claimed("ns", "p", "")), claim(), corev1.VolumeAvailable, false},
+		{"bound", volume("a", "1Gi", claimed("ns", "p", "u")), claim(), corev1.VolumeBound, false},
+		{"its claim is gone", volume("a", "1Gi", claimed("ns", "p", "u")), nil, corev1.VolumeReleased, false},
+		{"its claim was made anew", volume("a", "1Gi", claimed("ns", "p", "old")), claim(), corev1.VolumeReleased, false},
+		{"its claim took another", volume("a", "1Gi", claimed("ns", "p", "u"), func(v *corev1.PersistentVolume) {
+			v.Annotations = map[string]string{byController: "yes"}
+		}), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
+	} {
+		if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
+			t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)
+		}
+	}
+}

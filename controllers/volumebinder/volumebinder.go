@@ -1,0 +1,229 @@
+// Package volumebinder brings claims and volumes together.
+//
+//	reads   PersistentVolumeClaim, PersistentVolume, StorageClass
+//	writes  both: each other's name, phase
+//	rule    a claim gets the smallest volume that suits it, or one that is meant for it; both sides name each other; a
+//	        volume whose claim is gone is released
+package volumebinder
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The annotations of binding. Their names are fixed by schedulers and provisioners.
+const (
+	completed      = "pv.kubernetes.io/bind-completed"
+	byController   = "pv.kubernetes.io/bound-by-controller"
+	provisioner    = "volume.kubernetes.io/storage-provisioner"
+	oldProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	selectedNode   = "volume.kubernetes.io/selected-node"
+	defaultClass   = "storageclass.kubernetes.io/is-default-class"
+	noProvisioner  = "kubernetes.io/no-provisioner"
+)
+
+// Claims is the loop over claims: wake on a claim, on volumes, and on classes.
+var Claims = &loop.Controller[*corev1.PersistentVolumeClaim]{
+	Name:      "volume-binder",
+	For:       kinds.PersistentVolumeClaims,
+	Wake:      []loop.Wake{{Kind: kinds.PersistentVolumes, Keys: hopeful}, {Kind: kinds.StorageClasses, Keys: classChanged}},
+	Writes:    []resource.Kind{kinds.PersistentVolumeClaims, kinds.PersistentVolumes},
+	Reconcile: reconcileClaim,
+}
+
+// Volumes is the loop over volumes: wake on a volume, and on the claim that it names.
+var Volumes = &loop.Controller[*corev1.PersistentVolume]{
+	Name:      "volume-phase",
+	For:       kinds.PersistentVolumes,
+	Wake:      []loop.Wake{{Kind: kinds.PersistentVolumeClaims, Keys: volumeOf}},
+	Writes:    []resource.Kind{kinds.PersistentVolumes},
+	Reconcile: reconcileVolume,
+}
+
+func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
+	if p.Spec.StorageClassName == nil && p.Spec.VolumeName == "" {
+		if name := newestDefault(resource.List(c, kinds.StorageClasses, "")); name != "" {
+			next := resource.Clone(p)
+			next.Spec.StorageClassName = &name
+			return time.Millisecond, c.Update(ctx, kinds.PersistentVolumeClaims, next)
+		}
+	}
+	v, verdict := choose(p, func(name string) *corev1.PersistentVolume { return resource.Get(c, kinds.PersistentVolumes, "", name) },
+		resource.List(c, kinds.PersistentVolumes, "")) // observe, decide
+	switch verdict { // act
+	case bind:
+		return 0, join(ctx, c, p, v)
+	case lost:
+		if p.Status.Phase != corev1.ClaimLost {
+			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+		}
+		return 0, setPhase(ctx, c, p, corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost})
+	case taken:
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "FailedBinding", "volume %q already bound to a different claim.", p.Spec.VolumeName)
+	case wait:
+	case missing:
+		if p.DeletionTimestamp == nil {
+			if err := provide(ctx, c, p); err != nil {
+				return 0, err
+			}
+		}
+	}
+	st := p.Status
+	st.Phase = corev1.ClaimPending
+	return 0, setPhase(ctx, c, p, st)
+}
+
+func setPhase(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, st corev1.PersistentVolumeClaimStatus) error {
+	if equality.Semantic.DeepEqual(p.Status, st) {
+		return nil
+	}
+	next := resource.Clone(p)
+	next.Status = st
+	return c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, next)
+}
+
+// join makes both sides name each other, the volume first. One write at a time: its change wakes the claim again.
+func join(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
+	if ref := v.Spec.ClaimRef; ref == nil || ref.UID != p.UID {
+		next := resource.Clone(v)
+		if !meantFor(v, p) {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, byController, "yes")
+		}
+		next.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name,
+			UID: p.UID, ResourceVersion: p.ResourceVersion}
+		return c.Update(ctx, kinds.PersistentVolumes, next)
+	}
+	if p.Spec.VolumeName == "" || p.Annotations[completed] == "" {
+		next := resource.Clone(p)
+		if p.Spec.VolumeName == "" {
+			next.Spec.VolumeName = v.Name
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, byController, "yes")
+		}
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, completed, "yes")
+		return c.Update(ctx, kinds.PersistentVolumeClaims, next)
+	}
+	st := *p.Status.DeepCopy()
+	st.Phase, st.AccessModes = corev1.ClaimBound, v.Spec.AccessModes
+	if p.Status.Phase != corev1.ClaimBound || st.Capacity == nil {
+		st.Capacity = v.Spec.Capacity.DeepCopy()
+	}
+	return setPhase(ctx, c, p, st)
+}
+
+// provide asks the class's provisioner for a volume, or tells people why there will be none.
+func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) error {
+	name := className(p)
+	if name == "" {
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+		return nil
+	}
+	class := resource.Get(c, kinds.StorageClasses, "", name)
+	switch {
+	case class == nil:
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ProvisioningFailed", "storageclass.storage.k8s.io %q not found", name)
+		return nil
+	case waits(class) && p.Annotations[selectedNode] == "":
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+		return nil
+	case class.Provisioner == noProvisioner:
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+		return nil
+	}
+	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '%s' "+
+		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner)
+	if p.Annotations[provisioner] == class.Provisioner {
+		return nil
+	}
+	next := resource.Clone(p)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, provisioner, class.Provisioner)
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, oldProvisioner, class.Provisioner)
+	return c.Update(ctx, kinds.PersistentVolumeClaims, next)
+}
+
+func waits(class *storagev1.StorageClass) bool {
+	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// newestDefault is the class that claims get which name none; "" when there is none.
+func newestDefault(list []*storagev1.StorageClass) string {
+	var best *storagev1.StorageClass
+	for _, s := range list {
+		if s.Annotations[defaultClass] == "true" && (best == nil || best.CreationTimestamp.Before(&s.CreationTimestamp)) {
+			best = s
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Name
+}
+
+func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolume) (time.Duration, error) {
+	var claim *corev1.PersistentVolumeClaim
+	if ref := v.Spec.ClaimRef; ref != nil {
+		claim = resource.Get(c, kinds.PersistentVolumeClaims, ref.Namespace, ref.Name)
+	}
+	phase, unbind := phaseOf(v, claim)
+	if unbind {
+		next := resource.Clone(v)
+		next.Spec.ClaimRef = nil
+		delete(next.Annotations, byController)
+		return 0, c.Update(ctx, kinds.PersistentVolumes, next)
+	}
+	if v.Status.Phase == phase {
+		return 0, nil
+	}
+	next := resource.Clone(v)
+	next.Status.Phase, next.Status.Message, next.Status.Reason = phase, "", ""
+	return 0, c.UpdateStatus(ctx, kinds.PersistentVolumes, next)
+}
+
+// hopeful wakes the claims that a volume's change concerns: its own, and those that wait for one.
+func hopeful(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	for _, obj := range []resource.Object{c.Old, c.New} {
+		if obj == nil {
+			continue
+		}
+		if ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
+			wake(ref.Namespace, ref.Name)
+		}
+	}
+	pending(read, wake)
+}
+
+func classChanged(_ client.Change, read resource.Reader, wake func(ns, name string)) {
+	pending(read, wake)
+}
+
+func pending(read resource.Reader, wake func(ns, name string)) {
+	for obj := range read.Each(kinds.PersistentVolumeClaims, "") {
+		if p := obj.(*corev1.PersistentVolumeClaim); p.Status.Phase != corev1.ClaimBound {
+			wake(p.Namespace, p.Name)
+		}
+	}
+}
+
+func volumeOf(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	p := c.Object().(*corev1.PersistentVolumeClaim)
+	if p.Spec.VolumeName != "" {
+		wake("", p.Spec.VolumeName)
+	}
+	if c.New != nil {
+		return
+	}
+	for obj := range read.Each(kinds.PersistentVolumes, "") {
+		if ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil && ref.UID == p.UID {
+			wake("", obj.GetName())
+		}
+	}
+}
