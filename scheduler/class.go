@@ -3,7 +3,6 @@ package scheduler
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // A class is all pods that are alike to the scheduler: what one of them finds out holds for the others.
@@ -20,23 +19,17 @@ type class struct {
 	hits  []*tally // tallies that count the class's pods
 	seen  int      // how many of the state's tallies hits is about
 
-	ready bool // what follows is filled in: some pod of the class had to be decided
-	used  int64
-	only  map[string]bool
-	// How the pods choose nodes.
-	required  nodeaffinity.RequiredNodeAffinity
-	preferred *nodeaffinity.PreferredSchedulingTerms
-	images    []string
-	claims    []string
-	volumes   *volumes
-	filters   []filter
-	scores    []score
-	land      *lay
-	short     map[uint64]*refusal
-	board     *board
+	// What follows is filled in when some pod of the class has to be decided.
+	ready   bool
+	used    int64
+	out     *outlook
+	claims  []string
+	volumes *volumes // as of volEpoch
+	land    *lay
 
-	waiting taskHeap // parked pods of the class, the most urgent first
-	failure *failure // of the newest decision, while nothing has changed
+	volEpoch int64
+	waiting  taskHeap // parked pods of the class, the most urgent first
+	failure  *failure // of the newest decision, while nothing has changed
 }
 
 // classOf returns the pod's class, made when it is the first of its kind.
@@ -74,15 +67,18 @@ func (c *class) strip() {
 		return
 	}
 	c.land.release(c.st)
-	c.ready, c.land, c.board, c.failure, c.volumes = false, nil, nil, nil, nil
+	c.out.refs--
+	c.ready, c.land, c.out, c.failure, c.volumes = false, nil, nil, nil, nil
 	delete(c.st.prepared, c)
 }
 
-// Bounds of the classes that are ready to be decided: each costs some tens of bytes per node.
+// Bounds of what is remembered of the classes that are ready to be decided: tens of bytes per node each.
 const (
-	minPrepared = 64
-	maxMemories = 2 << 20 // classes times nodes
+	minMemories = 64
+	maxMemories = 1 << 20 // classes times nodes
 )
+
+func (st *state) memories() int { return max(minMemories, maxMemories/(len(st.slots)+1)) }
 
 // prepare fills in what a decision needs.
 func (c *class) prepare() {
@@ -91,7 +87,7 @@ func (c *class) prepare() {
 	if c.ready {
 		return
 	}
-	if len(c.st.prepared) >= max(minPrepared, maxMemories/(len(c.st.slots)+1)) {
+	if len(c.st.prepared) >= c.st.memories() {
 		oldest := c
 		for other := range c.st.prepared {
 			if other.used < oldest.used {
@@ -100,32 +96,32 @@ func (c *class) prepare() {
 		}
 		oldest.strip()
 	}
-	p := c.pod
-	c.ready, c.only, c.preferred, c.images, c.claims = true, namedNodes(p), preferences(p), imagesOf(p), claimsOf(p)
-	c.required = nodeaffinity.GetRequiredNodeAffinity(p)
+	c.ready, c.claims, c.out = true, claimsOf(c.pod), c.st.outlookOf(c)
 	c.land = &lay{svcEpoch: c.st.svcEpoch}
 	c.st.prepared[c] = true
 	c.st.survey(c)
-	c.filters, c.scores = c.filters[:0], c.scores[:0]
-	for _, f := range filters() {
-		if f.applies(c) {
-			c.filters = append(c.filters, f)
-		}
-	}
-	for _, s := range scores() {
-		if s.applies(c) {
-			c.scores = append(c.scores, s)
-		}
-	}
-	c.board = &board{}
 }
 
-// check runs the checks of one node by itself.
-func (c *class) check(s *slot) *refusal {
-	for i := range c.filters {
-		if r := c.filters[i].check(c, s); r != nil {
-			return r
-		}
+// refresh brings all that the class remembers up to date.
+func (st *state) refresh(c *class) *outlook {
+	c.prepare()
+	if c.land.svcEpoch != st.svcEpoch && !c.land.strict {
+		c.strip()
+		c.prepare()
 	}
-	return nil
+	c.land.others(st, c)
+	c.out.refresh()
+	c.land.refresh(st, c.out)
+	if len(c.claims) > 0 && (c.volumes == nil || c.volEpoch != st.volEpoch) {
+		c.volumes, c.volEpoch = st.volumesOf(c), st.volEpoch
+	}
+	return c.out
+}
+
+// check runs the checks of one node that need no look at others.
+func (c *class) check(s *slot) *refusal {
+	if r := c.out.check(s); r != nil || c.volumes == nil {
+		return r
+	}
+	return c.volumes.check(s)
 }

@@ -22,7 +22,7 @@ func (st *state) decide(t *task) (int, *failure) {
 	if f := c.failure; f != nil && t.nominee < 0 && c.ready && f.at == st.now() && f.termEpoch == st.termEpoch && f.volEpoch == st.volEpoch {
 		return -1, f
 	}
-	b := st.refresh(c)
+	o := st.refresh(c)
 	st.scratch.reset()
 	if why := c.broken(); why != "" {
 		return -1, st.fail(c, &failure{pre: why, plugins: volumeBinding})
@@ -33,11 +33,11 @@ func (st *state) decide(t *task) (int, *failure) {
 		}
 		st.scratch.reset()
 	}
-	if best := st.best(c, b); best >= 0 {
+	if best := st.best(c, o); best >= 0 {
 		return best, nil
 	}
-	f := &failure{refused: make([]*refusal, len(b.verdict))}
-	for i, r := range b.verdict {
+	f := &failure{refused: make([]*refusal, len(o.verdict))}
+	for i, r := range o.verdict {
 		if r == nil {
 			r = st.scratch.refused[i]
 		}
@@ -69,26 +69,32 @@ func (st *state) fail(c *class, f *failure) *failure {
 // best picks the highest score among the slots that pass all filters; -1: none does. Ties go round.
 //
 // Unlike Kubernetes, every node is looked at, not a sample.
-func (st *state) best(c *class, b *board) int {
+func (st *state) best(c *class, o *outlook) int {
 	l := c.land
 	ok := st.scratch.okay[:0]
-	if l.rough() {
+	if l.rough() || c.volumes != nil {
 		tr := st.look(c)
-		refused := zeros(&st.scratch.refused, len(b.verdict))
-		for i, r := range b.verdict {
+		refused := zeros(&st.scratch.refused, len(o.verdict))
+		for i, r := range o.verdict {
 			if r != nil {
 				continue
 			}
-			if r = tr.check(l, i); r != nil {
+			if c.volumes != nil {
+				r = c.volumes.check(st.slots[i])
+			}
+			if r == nil {
+				r = tr.check(l, i)
+			}
+			if r != nil {
 				refused[i] = r
 				continue
 			}
 			ok = append(ok, int32(i))
 		}
-	} else if len(l.soft)+len(l.prefer)+len(l.lure) == 0 && !slices.ContainsFunc(b.some, func(n int) bool { return n > 0 }) {
-		return st.plain(b)
+	} else if len(l.soft)+len(l.prefer)+len(l.lure) == 0 && !slices.ContainsFunc(o.some, func(n int) bool { return n > 0 }) {
+		return st.plain(o)
 	} else {
-		for i, r := range b.verdict {
+		for i, r := range o.verdict {
 			if r == nil {
 				ok = append(ok, int32(i))
 			}
@@ -101,39 +107,39 @@ func (st *state) best(c *class, b *board) int {
 	case 1:
 		return int(ok[0])
 	}
-	return st.rank(c, b, ok)
+	return st.rank(c, o, ok)
 }
 
 // plain is best for a class whose nodes need no comparison.
-func (st *state) plain(b *board) int {
+func (st *state) plain(o *outlook) int {
 	best, top := -1, int64(-1)
 	scan := func(from, to int) {
-		base := b.base[from:to]
-		for i, r := range b.verdict[from:to] {
+		base := o.base[from:to]
+		for i, r := range o.verdict[from:to] {
 			if r == nil && base[i] > top {
 				best, top = from+i, base[i]
 			}
 		}
 	}
-	turn := min(st.turn, len(b.verdict))
-	scan(turn, len(b.verdict))
+	turn := min(st.turn, len(o.verdict))
+	scan(turn, len(o.verdict))
 	scan(0, turn)
 	return best
 }
 
 // rank adds up all scores of the slots that can take the pod.
-func (st *state) rank(c *class, b *board, ok []int32) int {
+func (st *state) rank(c *class, o *outlook, ok []int32) int {
 	total := zeros(&st.scratch.total, len(ok))
 	for j, i := range ok {
-		total[j] = b.base[i]
+		total[j] = o.base[i]
 	}
-	for k, sc := range c.scores {
-		if sc.norm != absolute && b.some[k] > 0 {
-			proportion(b.raw[k], ok, total, sc.weight, sc.norm == less)
+	for k, sc := range o.scores {
+		if sc.norm != absolute && o.some[k] > 0 {
+			proportion(o.raw[k], ok, total, sc.weight, sc.norm == less)
 		}
 	}
 	if len(c.land.soft) > 0 {
-		st.rankSpread(b, c.land, ok, total)
+		st.rankSpread(c.land, ok, total)
 	}
 	if len(c.land.prefer)+len(c.land.lure) > 0 {
 		st.rankBonds(c.land, ok, total)
@@ -176,7 +182,7 @@ func (st *state) fits(t *task, i int) (ok bool) {
 		return false
 	}
 	if ok = st.passes(t.class, i); ok && len(st.slots[i].nominees) > 0 {
-		st.with(i, t.class, t, func() { ok = st.passes(t.class, i) })
+		st.with(i, t.class.priority, t, func() { ok = st.passes(t.class, i) })
 	}
 	return ok
 }

@@ -155,7 +155,7 @@ func TestPorts(t *testing.T) {
 	} {
 		s := newSlot("n")
 		s.takePort(test.a, 1)
-		if got := checkPorts(&class{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
+		if got := checkPorts(&outlook{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
 			t.Errorf("%v, then %v: %v", test.a, test.b, got)
 		}
 		s.takePort(test.a, -1)

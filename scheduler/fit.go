@@ -3,13 +3,13 @@ package scheduler
 import "fmt"
 
 // checkFit is the plugin NodeResourcesFit: what the pod asks for is free. All that is short is named.
-func checkFit(c *class, s *slot) *refusal {
+func checkFit(o *outlook, s *slot) *refusal {
 	var short uint64 // bit 0: pods, bit n+1: resource n
 	hopeless := false
 	if alloc, used := s.room(resPods); used+1 > alloc {
 		short = 1
 	}
-	for _, a := range c.need.asks {
+	for _, a := range o.need.asks {
 		alloc, used := s.room(a.res)
 		if a.amount > alloc-used {
 			short |= 1 << (min(a.res, 61) + 1)
@@ -19,16 +19,16 @@ func checkFit(c *class, s *slot) *refusal {
 	if short == 0 {
 		return nil
 	}
-	return c.shortOf(short, hopeless)
+	return o.shortOf(short, hopeless)
 }
 
 // shortOf returns the one refusal for this shortage, so that a failing pod costs no memory per node.
-func (c *class) shortOf(short uint64, hopeless bool) *refusal {
+func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
 	key := short << 1
 	if hopeless {
 		key |= 1
 	}
-	r := c.short[key]
+	r := o.short[key]
 	if r != nil {
 		return r
 	}
@@ -36,23 +36,23 @@ func (c *class) shortOf(short uint64, hopeless bool) *refusal {
 	if short&1 != 0 {
 		r.reasons = append(r.reasons, "Too many pods")
 	}
-	for _, a := range c.need.asks {
+	for _, a := range o.need.asks {
 		if short&(1<<(min(a.res, 61)+1)) != 0 {
-			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", c.st.names.list[a.res]))
+			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", o.st.names.list[a.res]))
 		}
 	}
-	if c.short == nil {
-		c.short = map[uint64]*refusal{}
+	if o.short == nil {
+		o.short = map[uint64]*refusal{}
 	}
-	c.short[key] = r
+	o.short[key] = r
 	return r
 }
 
 // scoreFit ranks nodes by how much would be left of them (LeastAllocated).
-func scoreFit(c *class, s *slot) int64 {
+func scoreFit(o *outlook, s *slot) int64 {
 	sum, n := int64(0), int64(0)
 	for _, x := range [2]struct{ alloc, used int64 }{
-		{s.alloc[resCPU], s.fairCPU + c.need.fairCPU}, {s.alloc[resMemory], s.fairMem + c.need.fairMem}} {
+		{s.alloc[resCPU], s.fairCPU + o.need.fairCPU}, {s.alloc[resMemory], s.fairMem + o.need.fairMem}} {
 		if x.alloc == 0 {
 			continue
 		}

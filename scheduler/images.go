@@ -48,9 +48,9 @@ func (st *state) indexImages(s *slot, node *corev1.Node) bool {
 	return changed
 }
 
-// imageSum changes when the scores of the class's images may have: it is 0 while no node holds any.
-func (st *state) imageSum(c *class) (sum int64) {
-	for _, name := range c.images {
+// imageSum changes when the scores of the images may have: it is 0 while no node holds any.
+func (st *state) imageSum(images []string) (sum int64) {
+	for _, name := range images {
 		sum = sum*31 + int64(st.imageNodes[name])
 	}
 	if sum == 0 {
@@ -75,13 +75,13 @@ func imagesOf(p *corev1.Pod) (list []string) {
 
 // scoreImages is the plugin ImageLocality: nodes that hold the pod's images come first, images that few nodes
 // hold counting less, so that pods don't all follow one another to the same node.
-func scoreImages(c *class, s *slot) int64 {
+func scoreImages(o *outlook, s *slot) int64 {
 	sum := int64(0)
-	for _, name := range c.images {
+	for _, name := range o.images {
 		if size, ok := s.images[name]; ok {
-			sum += int64(float64(size) * float64(c.st.imageNodes[name]) / float64(c.st.nodes))
+			sum += int64(float64(size) * float64(o.st.imageNodes[name]) / float64(o.st.nodes))
 		}
 	}
-	most := int64(largeImage * len(c.images))
+	most := int64(largeImage * len(o.images))
 	return maxScore * (min(max(sum, smallImage), most) - smallImage) / (most - smallImage)
 }

@@ -11,23 +11,23 @@ var (
 )
 
 // checkNamed refuses all nodes but those that the pod's affinity names outright, as pods of a DaemonSet do.
-func checkNamed(c *class, s *slot) *refusal {
-	if c.only[s.node.Name] {
+func checkNamed(o *outlook, s *slot) *refusal {
+	if o.only[s.node.Name] {
 		return nil
 	}
 	return notNamed
 }
 
 // checkAffinity is the filter of the plugin NodeAffinity, nodeSelector included.
-func checkAffinity(c *class, s *slot) *refusal {
-	if ok, err := c.required.Match(s.node); err != nil || !ok {
+func checkAffinity(o *outlook, s *slot) *refusal {
+	if ok, err := o.required.Match(s.node); err != nil || !ok {
 		return notWanted
 	}
 	return nil
 }
 
 // scoreAffinity sums the weights of the preferences that the node meets.
-func scoreAffinity(c *class, s *slot) int64 { return c.preferred.Score(s.node) }
+func scoreAffinity(o *outlook, s *slot) int64 { return o.preferred.Score(s.node) }
 
 func affinityOf(p *corev1.Pod) *corev1.NodeAffinity {
 	if p.Spec.Affinity == nil {

@@ -27,16 +27,16 @@ type refusal struct {
 // A filter is a plugin's check of one node by itself.
 type filter struct {
 	name    string
-	applies func(c *class) bool
-	check   func(c *class, s *slot) *refusal
+	applies func(o *outlook) bool
+	check   func(o *outlook, s *slot) *refusal
 }
 
 // A score ranks one node by itself; its kind says how results compare between nodes.
 type score struct {
 	name    string
 	weight  int64
-	applies func(c *class) bool
-	of      func(c *class, s *slot) int64
+	applies func(o *outlook) bool
+	of      func(o *outlook, s *slot) int64
 	norm    norm
 }
 
@@ -48,19 +48,19 @@ const (
 	less                 // the same, the highest being the worst
 )
 
-func always(*class) bool { return true }
+func always(*outlook) bool { return true }
 
 // filters is the table of checks in their order: the first refusal is the one that people see. The checks that
-// need to see all nodes at once, PodTopologySpread and InterPodAffinity, come after them (see terrain).
+// depend on more than the node and what is on it come after them: volumes (see volumes), PodTopologySpread and
+// InterPodAffinity (see terrain).
 func filters() []filter {
 	return []filter{
-		{"NodeAffinity", func(c *class) bool { return c.only != nil }, checkNamed},
+		{"NodeAffinity", func(o *outlook) bool { return o.only != nil }, checkNamed},
 		{"NodeUnschedulable", always, checkCordon},
 		{"TaintToleration", always, checkTaints},
-		{"NodeAffinity", func(c *class) bool { return wantsNodes(c.pod) }, checkAffinity},
-		{"NodePorts", func(c *class) bool { return len(c.need.ports) > 0 }, checkPorts},
+		{"NodeAffinity", func(o *outlook) bool { return wantsNodes(o.pod) }, checkAffinity},
+		{"NodePorts", func(o *outlook) bool { return len(o.need.ports) > 0 }, checkPorts},
 		{"NodeResourcesFit", always, checkFit},
-		{"VolumeBinding", func(c *class) bool { return len(c.claims) > 0 }, checkVolumes},
 	}
 }
 
@@ -69,9 +69,9 @@ func filters() []filter {
 func scores() []score {
 	return []score{
 		{"TaintToleration", 3, always, scoreTaints, less},
-		{"NodeAffinity", 2, func(c *class) bool { return c.preferred != nil }, scoreAffinity, more},
+		{"NodeAffinity", 2, func(o *outlook) bool { return o.preferred != nil }, scoreAffinity, more},
 		{"NodeResourcesFit", 1, always, scoreFit, absolute},
 		{"NodeResourcesBalancedAllocation", 1, always, scoreBalanced, absolute},
-		{"ImageLocality", 1, func(c *class) bool { return len(c.images) > 0 }, scoreImages, absolute},
+		{"ImageLocality", 1, func(o *outlook) bool { return len(o.images) > 0 }, scoreImages, absolute},
 	}
 }

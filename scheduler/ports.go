@@ -49,8 +49,8 @@ func (s *slot) takePort(p port, n int) {
 }
 
 // checkPorts is the plugin NodePorts: no host port twice; an address conflicts with itself and with "all".
-func checkPorts(c *class, s *slot) *refusal {
-	for _, want := range c.need.ports {
+func checkPorts(o *outlook, s *slot) *refusal {
+	for _, want := range o.need.ports {
 		for have := range s.ports {
 			if have.num == want.num && have.proto == want.proto && (have.ip == want.ip || have.ip == "" || want.ip == "") {
 				return portTaken

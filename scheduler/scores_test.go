@@ -25,7 +25,7 @@ func TestScores(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		asks  string
-		score func(*class, *slot) int64
+		score func(*outlook, *slot) int64
 		want  int64
 	}{
 		{"least allocated", "cpu=1,memory=2Gi", scoreFit, 50},
@@ -36,7 +36,8 @@ func TestScores(t *testing.T) {
 		{"balanced, nothing asked", "", scoreBalanced, 0},
 	} {
 		c := st.task(pod("p-"+test.name[:3], "", test.asks, "")).class
-		if got := test.score(c, s); got != test.want {
+		c.prepare()
+		if got := test.score(c.out, s); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -56,10 +57,10 @@ func TestImageScore(t *testing.T) {
 		st := with(test.size)
 		task := st.task(pod("p", "", "", ""))
 		st.refresh(task.class)
-		if got := scoreImages(task.class, st.slots[0]); got != test.want {
+		if got := scoreImages(task.class.out, st.slots[0]); got != test.want {
 			t.Errorf("%d bytes: %d, want %d", test.size, got, test.want)
 		}
-		if got := scoreImages(task.class, st.slots[1]); got != 0 {
+		if got := scoreImages(task.class.out, st.slots[1]); got != 0 {
 			t.Errorf("without: %d", got)
 		}
 	}

@@ -25,8 +25,7 @@ type constraint struct {
 	maxSkew    int32
 	minDomains int
 	self       int32 // 1: the class's own pods count
-	affinity   bool  // nodes that the pod's affinity excludes don't count
-	taints     bool  // nodes whose taints the pod does not tolerate don't count
+	marks      uint8 // which a node must have to count
 	host       bool
 }
 
@@ -58,9 +57,13 @@ func (l *lay) spreads(st *state, c *class) {
 }
 
 func (l *lay) constraint(st *state, c *class, x *corev1.TopologySpreadConstraint, sel labels.Selector) constraint {
-	k := constraint{topo: st.topologyOf(x.TopologyKey), maxSkew: x.MaxSkew, minDomains: 1, host: x.TopologyKey == corev1.LabelHostname,
-		affinity: x.NodeAffinityPolicy == nil || *x.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
-		taints:   x.NodeTaintsPolicy != nil && *x.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor}
+	k := constraint{topo: st.topologyOf(x.TopologyKey), maxSkew: x.MaxSkew, minDomains: 1, host: x.TopologyKey == corev1.LabelHostname}
+	if x.NodeAffinityPolicy == nil || *x.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
+		k.marks |= chosen
+	}
+	if x.NodeTaintsPolicy != nil && *x.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
+		k.marks |= clean
+	}
 	k.tally = st.tallyOf(matcher{namespaces: []string{c.pod.Namespace}, selectors: []labels.Selector{sel}}, true)
 	l.tallies = append(l.tallies, k.tally)
 	if x.MinDomains != nil {
@@ -113,13 +116,29 @@ func (st *state) kinSelector(p *corev1.Pod) labels.Selector {
 	return sel
 }
 
-// counts says, as bits, which constraints a node counts for: hard ones from bit 0, soft ones from bit 16.
-func (l *lay) counts(c *class, i int, s *slot) (bits uint32) {
+// refresh brings counts up to date: as bits, which constraints a node counts for, hard ones from bit 0, soft ones
+// from bit 16.
+func (l *lay) refresh(st *state, o *outlook) {
 	if len(l.hard)+len(l.soft) == 0 {
-		return 0
+		return
 	}
-	fits, _ := c.required.Match(s.node)
-	clean := toleratesAll(c.pod.Spec.Tolerations, s.node.Spec.Taints)
+	stale := l.counts == nil || l.at < st.journalAt || int(st.now()-l.at) > len(st.slots)
+	for len(l.counts) < len(st.slots) {
+		l.counts = append(l.counts, 0)
+	}
+	if stale {
+		for i := range st.slots {
+			l.counts[i] = l.countsFor(i, o.marks[i])
+		}
+	} else {
+		for _, i := range st.journal[l.at-st.journalAt:] {
+			l.counts[i] = l.countsFor(int(i), o.marks[i])
+		}
+	}
+	l.at = st.now()
+}
+
+func (l *lay) countsFor(i int, marks uint8) (bits uint32) {
 	set := func(list []constraint, shift int, all bool) {
 		for k := range list {
 			if all && list[k].topo.of[i] < 0 {
@@ -127,7 +146,7 @@ func (l *lay) counts(c *class, i int, s *slot) (bits uint32) {
 			}
 		}
 		for k := range list {
-			if (fits || !list[k].affinity) && (clean || !list[k].taints) {
+			if marks&list[k].marks == list[k].marks {
 				bits |= 1 << (shift + k)
 			}
 		}
@@ -143,12 +162,12 @@ type level struct {
 	min int32
 }
 
-func (st *state) levelOf(b *board, l *lay, k int) level {
+func (st *state) levelOf(l *lay, k int) level {
 	x := &l.hard[k]
 	sum := st.scratch.sums(len(x.topo.ids))
 	of, per, bit := x.topo.of, x.tally.per, uint32(1)<<k
 	domains := 0
-	for i, bits := range b.counts {
+	for i, bits := range l.counts {
 		if bits&bit == 0 || of[i] < 0 {
 			continue
 		}
@@ -188,7 +207,7 @@ func (tr *terrain) checkSpread(l *lay, i int) *refusal {
 
 // rankSpread adds the score of the plugin PodTopologySpread: few pods alike in the node's domains are good, and
 // the fewer domains there are, the less each pod weighs.
-func (st *state) rankSpread(b *board, l *lay, ok []int32, total []int64) {
+func (st *state) rankSpread(l *lay, ok []int32, total []int64) {
 	ignored := st.scratch.flags(len(ok))
 	left := len(ok)
 	if l.strict {
@@ -205,7 +224,7 @@ func (st *state) rankSpread(b *board, l *lay, ok []int32, total []int64) {
 	}
 	raw := st.scratch.floats(len(ok))
 	for k := range l.soft {
-		st.rankConstraint(b, &l.soft[k], uint32(1)<<(maxConstraints+k), ok, ignored, left, raw)
+		st.rankConstraint(l, &l.soft[k], uint32(1)<<(maxConstraints+k), ok, ignored, left, raw)
 	}
 	low, high := int64(math.MaxInt64), int64(0)
 	for j := range ok {
@@ -225,7 +244,7 @@ func (st *state) rankSpread(b *board, l *lay, ok []int32, total []int64) {
 	}
 }
 
-func (st *state) rankConstraint(b *board, x *constraint, bit uint32, ok []int32, ignored []bool, left int, raw []float64) {
+func (st *state) rankConstraint(l *lay, x *constraint, bit uint32, ok []int32, ignored []bool, left int, raw []float64) {
 	of, per := x.topo.of, x.tally.per
 	if x.host {
 		weight := math.Log(float64(left + 2))
@@ -251,7 +270,7 @@ func (st *state) rankConstraint(b *board, x *constraint, bit uint32, ok []int32,
 	if bare {
 		size++
 	}
-	for i, bits := range b.counts {
+	for i, bits := range l.counts {
 		if d := of[i]; bits&bit != 0 && d >= 0 && sum[d] > 0 {
 			sum[d] += per[i]
 		}

@@ -56,6 +56,7 @@ type state struct {
 	quiet     bool // trying something out: not to be noted
 
 	prepared map[*class]bool
+	outlooks map[string]*outlook
 	waiting  map[*class]bool // classes with parked pods
 	clock    int64
 	turn     int // the slot after the one chosen last: ties go round
@@ -66,10 +67,10 @@ func newState() *state {
 	return &state{names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
 		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{},
-		prepared: map[*class]bool{}, waiting: map[*class]bool{}}
+		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
 }
 
-// maxJournal bounds the journal; a board that is further behind starts anew.
+// maxJournal bounds the journal; an outlook that is further behind starts anew.
 const maxJournal = 1 << 15
 
 func (st *state) note(i int) {
@@ -236,13 +237,13 @@ func (st *state) nominate(t *task, i int) {
 	}
 }
 
-// with runs f as if the nominees of at least the class's priority were on the slot already; all but one.
-func (st *state) with(i int, c *class, but *task, f func()) {
+// with runs f as if the nominees of at least the priority were on the slot already; all but one.
+func (st *state) with(i int, priority int32, but *task, f func()) {
 	var guests []*task
 	quiet := st.quiet
 	st.quiet = true
 	for _, t := range st.slots[i].nominees {
-		if t != but && t.priority() >= c.priority && t.slot < 0 {
+		if t != but && t.class.priority >= priority && t.slot < 0 {
 			st.put(t, i)
 			guests = append(guests, t)
 		}

@@ -12,16 +12,16 @@ var (
 )
 
 // checkCordon is the plugin NodeUnschedulable.
-func checkCordon(c *class, s *slot) *refusal {
-	if s.node.Spec.Unschedulable && !tolerates(c.pod.Spec.Tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
+func checkCordon(o *outlook, s *slot) *refusal {
+	if s.node.Spec.Unschedulable && !tolerates(o.pod.Spec.Tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
 		return cordoned
 	}
 	return nil
 }
 
 // checkTaints is the filter of the plugin TaintToleration.
-func checkTaints(c *class, s *slot) *refusal {
-	if toleratesAll(c.pod.Spec.Tolerations, s.node.Spec.Taints) {
+func checkTaints(o *outlook, s *slot) *refusal {
+	if toleratesAll(o.pod.Spec.Tolerations, s.node.Spec.Taints) {
 		return nil
 	}
 	return tainted
@@ -38,9 +38,9 @@ func toleratesAll(list []corev1.Toleration, taints []corev1.Taint) bool {
 }
 
 // scoreTaints counts the taints that only ask to stay away; fewer is better.
-func scoreTaints(c *class, s *slot) (n int64) {
+func scoreTaints(o *outlook, s *slot) (n int64) {
 	for i := range s.node.Spec.Taints {
-		if t := &s.node.Spec.Taints[i]; t.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(c.pod.Spec.Tolerations, t) {
+		if t := &s.node.Spec.Taints[i]; t.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(o.pod.Spec.Tolerations, t) {
 			n++
 		}
 	}

@@ -53,8 +53,6 @@ type key = types.NamespacedName
 
 func keyOf(p *corev1.Pod) key { return key{Namespace: p.Namespace, Name: p.Name} }
 
-func (t *task) priority() int32 { return t.class.priority }
-
 // finished tells the pods that need nothing more from a node.
 func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed

@@ -14,6 +14,9 @@ type lay struct {
 	termEpoch   int64
 	termsKnown  bool
 	svcEpoch    int64
+
+	counts []uint32 // by slot, see refresh
+	at     int64
 }
 
 // survey reads a class's demands.
@@ -44,11 +47,11 @@ func (l *lay) rough() bool {
 
 // look surveys the terrain. It stays right until a pod is put or taken.
 func (st *state) look(c *class) *terrain {
-	l, b := c.land, c.board
+	l := c.land
 	tr := &st.scratch.terrain
 	tr.spread, tr.must, tr.mustNot, tr.repel = tr.spread[:0], tr.must[:0], tr.mustNot[:0], tr.repel[:0]
 	for k := range l.hard {
-		tr.spread = append(tr.spread, st.levelOf(b, l, k))
+		tr.spread = append(tr.spread, st.levelOf(l, k))
 	}
 	tr.first = l.self
 	for _, x := range l.must {

@@ -220,14 +220,10 @@ func keyOfClaim(pvc *corev1.PersistentVolumeClaim) key {
 	return key{Namespace: pvc.Namespace, Name: pvc.Name}
 }
 
-// checkVolumes is the filters of the plugins VolumeRestrictions, VolumeBinding and VolumeZone.
+// check is the filters of the plugins VolumeRestrictions, VolumeBinding and VolumeZone.
 //
 // Unlike Kubernetes, how many volumes a CSI driver can attach to a node is not looked at.
-func checkVolumes(c *class, s *slot) *refusal {
-	v := c.volumes
-	if v == nil {
-		return nil
-	}
+func (v *volumes) check(s *slot) *refusal {
 	for _, k := range v.once {
 		if v.state.claimUsers[k] > 0 {
 			return inUse
