@@ -51,6 +51,13 @@ func (t *Tracker) SetSchema(gvk schema.GroupVersionKind, s *spec.Schema) error {
 	return nil
 }
 
+// SetSchemaLater is SetSchema with a schema that is made when it is first needed. When that fails, which is logged,
+// the type is taken as unknown.
+func (t *Tracker) SetSchemaLater(gvk schema.GroupVersionKind, later func() (*spec.Schema, error)) {
+	t.types.setLater(gvk, later)
+	t.stocks.forget(gvk.GroupKind())
+}
+
 // Update sets managedFields on obj, which is about to replace old; old is nil when obj is new. obj may carry
 // managedFields from the client, which count unless they are invalid: a list that is empty or holds one empty
 // entry forgets all owners. old is not changed. For the scale subresource both are the scaled objects.

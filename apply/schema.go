@@ -3,6 +3,7 @@ package apply
 import (
 	_ "embed"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -40,14 +41,14 @@ const metaType = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 // types finds the merge schema of a kind.
 type types struct {
 	mu     sync.Mutex
-	custom atomic.Pointer[map[gvks.GroupVersionKind]typed.ParseableType]
+	custom atomic.Pointer[map[gvks.GroupVersionKind]func() typed.ParseableType]
 }
 
 // of returns the type; kinds that have none get one that is deduced from the values.
 func (t *types) of(gvk gvks.GroupVersionKind) typed.ParseableType {
 	if m := t.custom.Load(); m != nil {
-		if p, ok := (*m)[gvk]; ok {
-			return p
+		if made, ok := (*m)[gvk]; ok {
+			return made()
 		}
 	}
 	kinds, _ := builtin()
@@ -58,22 +59,47 @@ func (t *types) of(gvk gvks.GroupVersionKind) typed.ParseableType {
 }
 
 func (t *types) set(gvk gvks.GroupVersionKind, s *spec.Schema) error {
+	if s == nil {
+		t.put(gvk, nil)
+		return nil
+	}
+	p, err := customType(s)
+	if err != nil {
+		return fmt.Errorf("merge schema of %s: %w", gvk, err)
+	}
+	t.put(gvk, func() typed.ParseableType { return p })
+	return nil
+}
+
+func (t *types) setLater(gvk gvks.GroupVersionKind, later func() (*spec.Schema, error)) {
+	t.put(gvk, sync.OnceValue(func() typed.ParseableType {
+		s, err := later()
+		if s == nil && err == nil {
+			return typed.DeducedParseableType
+		}
+		if err == nil {
+			var p typed.ParseableType
+			if p, err = customType(s); err == nil {
+				return p
+			}
+		}
+		slog.Warn("fields are tracked without their schema", "kind", gvk.Kind, "err", err)
+		return typed.DeducedParseableType
+	}))
+}
+
+func (t *types) put(gvk gvks.GroupVersionKind, made func() typed.ParseableType) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := map[gvks.GroupVersionKind]typed.ParseableType{}
+	next := map[gvks.GroupVersionKind]func() typed.ParseableType{}
 	if m := t.custom.Load(); m != nil {
-		maps.Copy(next, *m)
+		next = maps.Clone(*m)
 	}
 	delete(next, gvk)
-	if s != nil {
-		p, err := customType(s)
-		if err != nil {
-			return fmt.Errorf("merge schema of %s: %w", gvk, err)
-		}
-		next[gvk] = p
+	if made != nil {
+		next[gvk] = made
 	}
 	t.custom.Store(&next)
-	return nil
 }
 
 // customType derives the merge schema of a whole object; its metadata is that of all objects, whatever the

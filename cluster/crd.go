@@ -12,8 +12,8 @@ import (
 // define serves the kinds that users define: those that are there before the API opens, others as they come.
 // It runs in every server, as what is served is known per process.
 func (d *frontDoor) define(ctx context.Context, ready func()) error {
-	for _, err := range definition.Adopt(d.custom, d.read()) {
-		d.log.Warn("a kind is not served", "err", err)
+	if err := definition.Adopt(d.custom, d.read()); err != nil {
+		d.log.Warn("some kinds are not served", "err", err)
 	}
 	ready()
 	user := &auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}

@@ -3,6 +3,7 @@ package crd
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,16 +22,17 @@ type Registry struct {
 	Kinds *resource.Set
 	// View holds the objects; package view has it.
 	View interface {
-		Adopt(k resource.Kind) error
+		Adopt(list ...resource.Kind) error
 		Drop(gr schema.GroupResource) error
 	}
 	// Fields tracks who owns what; package apply has it.
 	Fields interface {
 		SetSchema(gvk schema.GroupVersionKind, s *spec.Schema) error
+		SetSchemaLater(gvk schema.GroupVersionKind, later func() (*spec.Schema, error))
 	}
 	// Docs describes what is served; package openapi has it.
 	Docs interface {
-		AddSchema(gvk schema.GroupVersionKind, s *spec.Schema) error
+		AddSchemaLater(gvk schema.GroupVersionKind, mark string, later func() (*spec.Schema, error))
 		RemoveSchema(gvk schema.GroupVersionKind)
 	}
 
@@ -53,40 +55,62 @@ func (s *served) says(def *v1.CustomResourceDefinition) bool {
 		equality.Semantic.DeepEqual(s.names, def.Status.AcceptedNames) && equality.Semantic.DeepEqual(s.spec, &def.Spec)
 }
 
-// Serve makes the kind of a definition known as the definition has it now. It does nothing when that is so
-// already. Requests are answered from then on. The definition is kept and must not change.
-func (r *Registry) Serve(def *v1.CustomResourceDefinition) error {
+// Serve makes the kinds of definitions known as the definitions have them now. It does nothing about those that
+// are so already. Requests are answered from then on. The definitions are kept and must not change. The error names
+// those that can't be served; the others are.
+func (r *Registry) Serve(defs ...*v1.CustomResourceDefinition) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.known[def.Name]
-	if was != nil && was.says(def) {
-		return nil
-	}
-	k, err := NewKind(def)
-	if err != nil {
-		return err
-	}
-	if was != nil && was.uid != def.UID { // another one took its place unseen
-		if err := r.drop(def.Name, was); err != nil {
-			return err
+	var errs []error
+	var list []resource.Kind
+	fresh := map[string]*served{}
+	for _, def := range defs {
+		s, err := r.prepare(def)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("serve %s: %w", def.Name, err))
 		}
-		was = nil
+		if s != nil {
+			fresh[def.Name] = s
+			list = append(list, s.kind)
+		}
 	}
-	s := &served{uid: def.UID, spec: &def.Spec, names: def.Status.AcceptedNames, terminating: Is(def, v1.Terminating), kind: k}
-	if err := r.describe(s, was, k.(*Kind)); err != nil {
-		return fmt.Errorf("serve %s: %w", def.Name, err)
+	if len(list) == 0 {
+		return errors.Join(errs...)
 	}
-	if err := r.View.Adopt(k); err != nil {
-		return fmt.Errorf("serve %s: %w", def.Name, err)
+	if err := r.View.Adopt(list...); err != nil {
+		return errors.Join(append(errs, err)...)
 	}
-	if err := r.Kinds.Put(k); err != nil {
-		return fmt.Errorf("serve %s: %w", def.Name, err)
+	if err := r.Kinds.Put(list...); err != nil {
+		return errors.Join(append(errs, fmt.Errorf("serve kinds: %w", err))...)
 	}
 	if r.known == nil {
 		r.known = map[string]*served{}
 	}
-	r.known[def.Name] = s
-	return nil
+	maps.Copy(r.known, fresh)
+	return errors.Join(errs...)
+}
+
+// prepare makes the kind of a definition and tells its schemas; nil when nothing is new.
+func (r *Registry) prepare(def *v1.CustomResourceDefinition) (*served, error) {
+	was := r.known[def.Name]
+	if was != nil && was.says(def) {
+		return nil, nil
+	}
+	k, err := NewKind(def)
+	if err != nil {
+		return nil, err
+	}
+	if other, taken := r.Kinds.GR(k.Info().GR()); taken && !other.Info().Custom {
+		return nil, fmt.Errorf("%s is a built-in resource", k.Info().GR())
+	}
+	if was != nil && was.uid != def.UID { // another one took its place unseen
+		if err := r.drop(def.Name, was); err != nil {
+			return nil, err
+		}
+		was = nil
+	}
+	s := &served{uid: def.UID, spec: &def.Spec, names: def.Status.AcceptedNames, terminating: Is(def, v1.Terminating), kind: k}
+	return s, r.describe(s, was, k.(*Kind))
 }
 
 // describe tells the schemas of a kind to the parts that need them before objects are read.
@@ -95,17 +119,9 @@ func (r *Registry) describe(s, was *served, k *Kind) error {
 		if !v.spec.Served && v != k.hub {
 			continue
 		}
-		doc, err := v.openAPI()
-		if err != nil {
-			return err
-		}
 		s.gvks = append(s.gvks, v.gvk)
-		if err := r.Fields.SetSchema(v.gvk, doc); err != nil {
-			return err
-		}
-		if err := r.Docs.AddSchema(v.gvk, doc); err != nil {
-			return err
-		}
+		r.Fields.SetSchemaLater(v.gvk, v.openAPI)
+		r.Docs.AddSchemaLater(v.gvk, fmt.Sprintf("%s %d", k.def.UID, k.def.Generation), v.openAPI)
 	}
 	if was == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // builder makes documents from kinds and schemas.
 type builder struct {
 	lib    *library
-	custom map[schema.GroupVersionKind]json.RawMessage
+	custom map[schema.GroupVersionKind]told
+	texts  map[string]json.RawMessage // of custom resources, as far as they were needed
 	lists  map[string]json.RawMessage // of custom resources
 }
 
@@ -99,12 +101,26 @@ func (b *builder) find(name string) (json.RawMessage, bool) {
 	if raw, ok := b.lists[name]; ok {
 		return raw, true
 	}
-	for gvk, raw := range b.custom {
-		if customName(gvk) == name {
-			return raw, true
-		}
+	raw, ok := b.texts[name]
+	return raw, ok
+}
+
+// read makes the schema of a custom resource ready to be found. One that can't be made is any object.
+func (b *builder) read(gvk schema.GroupVersionKind) {
+	if b.texts == nil {
+		b.texts = map[string]json.RawMessage{}
 	}
-	return nil, false
+	raw, err := json.RawMessage(nil), error(nil)
+	if t, ok := b.custom[gvk]; ok {
+		raw, err = t.text()
+	}
+	if raw == nil {
+		if err != nil {
+			slog.Warn("a kind is described without its schema", "kind", gvk.Kind, "err", err)
+		}
+		raw, _ = customSchema(gvk, nil)
+	}
+	b.texts[customName(gvk)] = raw
 }
 
 // used returns all schemas that the routes need.
@@ -164,9 +180,7 @@ func (b *builder) addList(i *resource.Info, gvk schema.GroupVersionKind) {
 	props["items"] = object{"type": "array", "description": "List of " + i.Plural + ".", "items": ref(name)}
 	b.lists[customName(list)], _ = json.Marshal(object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
 		"required": []string{"items"}, "properties": props, gvkExtension: []any{gvkObject(list)}})
-	if _, ok := b.custom[gvk]; !ok {
-		b.lists[name], _ = customSchema(gvk, nil)
-	}
+	b.read(gvk)
 }
 
 func refWith(name, doc string) object {

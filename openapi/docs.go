@@ -22,7 +22,7 @@ type Docs struct {
 	set *resource.Set
 
 	mu     sync.Mutex
-	custom map[schema.GroupVersionKind]json.RawMessage // the schemas of custom resources, v3
+	custom map[schema.GroupVersionKind]told // the schemas of custom resources, v3
 	made   map[string]document
 	size   int
 	forget *time.Timer
@@ -54,14 +54,36 @@ func (d *Docs) AddSchema(gvk schema.GroupVersionKind, s *spec.Schema) error {
 	if err != nil {
 		return err
 	}
+	d.put(gvk, told{mark: string(raw), text: func() (json.RawMessage, error) { return raw, nil }})
+	return nil
+}
+
+// AddSchemaLater is AddSchema with a schema that is made whenever a document needs it. The mark stands for its
+// content: it changes when that does.
+func (d *Docs) AddSchemaLater(gvk schema.GroupVersionKind, mark string, later func() (*spec.Schema, error)) {
+	d.put(gvk, told{mark: mark, text: func() (json.RawMessage, error) {
+		s, err := later()
+		if err != nil {
+			return nil, err
+		}
+		return customSchema(gvk, s)
+	}})
+}
+
+// told is the schema of a custom resource.
+type told struct {
+	mark string // stands for the text in fingerprints
+	text func() (json.RawMessage, error)
+}
+
+func (d *Docs) put(gvk schema.GroupVersionKind, t told) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.custom == nil {
-		d.custom = map[schema.GroupVersionKind]json.RawMessage{}
+		d.custom = map[schema.GroupVersionKind]told{}
 	}
-	d.custom[gvk] = raw
+	d.custom[gvk] = t
 	d.groups = groups{}
-	return nil
 }
 
 // RemoveSchema forgets what AddSchema told.
@@ -116,7 +138,7 @@ func (d *Docs) fingerprint(gv schema.GroupVersion, kinds []resource.Kind) string
 		i := k.Info()
 		fmt.Fprintln(sum, i.GVK, i.Plural, i.ListKind, i.Namespaced, i.Verbs, i.Subs, i.Custom)
 		gvk := gv.WithKind(i.GVK.Kind)
-		fmt.Fprintf(sum, "%s\n", d.custom[gvk])
+		fmt.Fprintf(sum, "%s\n", d.custom[gvk].mark)
 	}
 	return strings.ToUpper(hex.EncodeToString(sum.Sum(nil)))
 }

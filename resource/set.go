@@ -150,13 +150,19 @@ func (s *Set) ByKey(key string) (k Kind, ns, name string, ok bool) {
 	return nil, "", "", false
 }
 
-// Put adds a kind or replaces the one of the same group and resource.
-func (s *Set) Put(kind Kind) error {
+// Put adds kinds or replaces those of the same groups and resources: all of them or, with an error, none.
+func (s *Set) Put(list ...Kind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := build(without(s.All(), kind.Info().GR()))
-	if err := next.add(kind); err != nil {
-		return err
+	var gone []schema.GroupResource
+	for _, kind := range list {
+		gone = append(gone, kind.Info().GR())
+	}
+	next := build(without(s.All(), gone...))
+	for _, kind := range list {
+		if err := next.add(kind); err != nil {
+			return err
+		}
 	}
 	next.sort()
 	s.state.Store(next)
@@ -170,8 +176,12 @@ func (s *Set) Remove(gr schema.GroupResource) {
 	s.state.Store(build(without(s.All(), gr)))
 }
 
-func without(all []Kind, gr schema.GroupResource) []Kind {
-	return slices.DeleteFunc(slices.Clone(all), func(k Kind) bool { return k.Info().GR() == gr })
+func without(all []Kind, grs ...schema.GroupResource) []Kind {
+	gone := make(map[schema.GroupResource]bool, len(grs))
+	for _, gr := range grs {
+		gone[gr] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(k Kind) bool { return gone[k.Info().GR()] })
 }
 
 // Groups returns the group names in use, sorted.

@@ -3,9 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,37 +12,38 @@ import (
 	"github.com/kloop-dev/kloop/store"
 )
 
-// Adopt makes the view know a kind that joined the set, or a new declaration of one that it knows.
+// Adopt makes the view know kinds that joined the set, or new declarations of those that it knows.
 //
 // Objects of a new kind were held as bytes until now: they appear all at once, as if created at the present
 // revision, though their own revisions are older. Entries of a known kind get the new declaration, which is
 // no change of any object, so nobody is told.
-func (v *View) Adopt(k resource.Kind) error {
+func (v *View) Adopt(list ...resource.Kind) error {
 	v.feed.Lock()
 	defer v.feed.Unlock()
-	if err := v.kinds.Put(k); err != nil {
-		return fmt.Errorf("adopt %s: %w", k.Info().GR(), err)
+	if err := v.kinds.Put(list...); err != nil {
+		return fmt.Errorf("adopt kinds: %w", err)
 	}
-	i := k.Info()
-	if i.Virtual {
-		return nil
-	}
-	var found []write
-	for _, key := range slices.Sorted(maps.Keys(v.raw)) {
-		if strings.HasPrefix(key, i.Prefix) {
-			r := v.raw[key]
-			found = append(found, v.decode(key, &store.KV{Key: key, Value: r.value}, r.rev))
+	fresh := make(map[string]bool, len(list))
+	for _, k := range list {
+		if !k.Info().Virtual {
+			fresh[k.Info().Prefix] = true
 		}
 	}
+	found := v.readRaw(fresh)
 	v.mu.Lock()
 	now := v.rev.Load()
-	t := v.table(i.GR(), k)
-	if t.kind != k {
-		t.redeclare(k)
-		v.moved = true
-	}
-	if t.objects.Len() == 0 { // what became of it before is not known
-		t.log.floor = max(t.log.floor, now)
+	for _, k := range list {
+		if k.Info().Virtual {
+			continue
+		}
+		t := v.table(k.Info().GR(), k)
+		if t.kind != k {
+			t.redeclare(k)
+			v.moved = true
+		}
+		if t.objects.Len() == 0 { // what became of it before is not known
+			t.log.floor = max(t.log.floor, now)
+		}
 	}
 	v.seq++
 	for _, w := range found {
@@ -55,6 +54,22 @@ func (v *View) Adopt(k resource.Kind) error {
 	}
 	v.finish(now)
 	return nil
+}
+
+// readRaw decodes the values below the prefixes that were held as bytes, in the order of their keys. It needs feed.
+func (v *View) readRaw(prefixes map[string]bool) (found []write) {
+	var keys []string
+	for key := range v.raw {
+		if k, _, _, ok := v.kinds.ByKey(key); ok && prefixes[k.Info().Prefix] {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		r := v.raw[key]
+		found = append(found, v.decode(key, &store.KV{Key: key, Value: r.value}, r.rev))
+	}
+	return found
 }
 
 // A Recaster is a kind by which objects are read in another way than by the declaration before it.
