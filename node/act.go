@@ -22,7 +22,7 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 	now := c.Now()
 	for i := range seen.containers { // the pauses follow from what the runtime tells
 		if k := &seen.containers[i]; k.ended() {
-			a.backoff.failed(pod.UID, k.name, k.done, k.done.Sub(k.began))
+			a.backoff.ended(pod.UID, k.name, k.done, k.done.Sub(k.began))
 		}
 	}
 	return world{pod: pod, seen: seen, now: now,
@@ -49,7 +49,7 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	for _, k := range t.drop {
-		if err := a.removeContainer(ctx, k.id); err != nil {
+		if err := a.drop(ctx, w.pod, k); err != nil {
 			return 0, err
 		}
 	}
@@ -79,6 +79,23 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	return time.Millisecond, nil
+}
+
+// drop removes a container with its log and last words.
+func (a *Agent) drop(ctx context.Context, pod *corev1.Pod, k *container) error {
+	if err := a.removeContainer(ctx, k.id); err != nil {
+		return err
+	}
+	rotated, err := filepath.Glob(k.log + "*")
+	if err != nil || k.log == "" {
+		rotated = nil
+	}
+	for _, path := range append(rotated, a.lastWords(pod, k.name, k.restarts)) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the traces of container %s: %w", k.name, err)
+		}
+	}
+	return nil
 }
 
 // soonest is the smaller of two waits, where 0 means none.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The pauses before an attempt is made again, as upstream's: ten seconds, doubled to five minutes; a container
-// that ran for ten minutes starts over.
+// The pauses before an attempt is made again, as upstream's: ten seconds, doubled to five minutes. A container's
+// first restart does not wait, and one that ran for ten minutes starts over.
 const (
 	firstPause = 10 * time.Second
 	lastPause  = 5 * time.Minute
@@ -36,15 +36,26 @@ func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
 // failed notes a failure at the time; a failure that was noted before changes nothing. ran is how long the
 // attempt lasted.
 func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
+	p.note(pauseKey{uid, what}, at, ran, firstPause)
+}
+
+// ended notes the end of a container: as failed, but the first pause is none.
+func (p *pauses) ended(uid types.UID, name string, at time.Time, ran time.Duration) {
+	p.note(pauseKey{uid, name}, at, ran, 0)
+}
+
+func (p *pauses) note(key pauseKey, at time.Time, ran, first time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := pauseKey{uid, what}
 	cur := p.of[key]
 	switch {
-	case cur == nil || ran > forgive:
-		p.of[key] = &pause{firstPause, at}
-	case at.After(cur.since):
-		cur.length, cur.since = min(cur.length*2, lastPause), at
+	case cur == nil:
+		p.of[key] = &pause{first, at}
+	case !at.After(cur.since):
+	case ran > forgive:
+		cur.length, cur.since = first, at
+	default:
+		cur.length, cur.since = min(max(cur.length*2, firstPause), lastPause), at
 	}
 }
 

@@ -73,12 +73,26 @@ func plan(w world) (t todo) {
 	if box == nil {
 		return newSandbox(w, t)
 	}
+	t.drop = worn(w)
 	initDone := planInit(w, &t, box)
 	if t.done || !initDone {
 		return t
 	}
 	planMain(w, &t, box)
 	return t
+}
+
+// worn are the containers that nobody asks for any more: of every name the newest stays and the one before it,
+// whose end and log the API can still tell.
+func worn(w world) (list []*container) {
+	count := map[string]int{}
+	for i := range w.seen.containers {
+		c := &w.seen.containers[i]
+		if count[c.name]++; count[c.name] > 2 && c.ended() {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // finished says that the pod's status tells of its end already.

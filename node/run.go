@@ -63,7 +63,7 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 	}
 	list := seen.of(container)
 	at := 0
-	if previous {
+	if previous && !a.waiting(ns, name, container) { // of one that waits for its restart the last run is the previous one
 		at = 1
 	}
 	if len(list) <= at {
@@ -73,6 +73,16 @@ func (a *Agent) find(ns, name, container string, previous bool) (id, log string,
 		return "", "", false, fmt.Errorf("container %q in pod %q is waiting to start", container, name)
 	}
 	return list[at].id, list[at].log, list[at].running(), nil
+}
+
+// waiting says that the container ended and is told to wait for its next start.
+func (a *Agent) waiting(ns, name, container string) bool {
+	p := resource.Get(a.cfg.Client.Read(), kinds.Pods, ns, name)
+	if p == nil {
+		return false
+	}
+	st := previous(p, container)
+	return st != nil && st.State.Waiting != nil && st.LastTerminationState.Terminated != nil
 }
 
 // relistEvery is how often the runtime is asked for containers that changed by themselves. The runtime's event
