@@ -14,6 +14,7 @@ import (
 // assumed where it goes. Every decision sees the ones before it.
 func BenchmarkDecide(b *testing.B) {
 	for _, bench := range []struct{ name, asks, spec string }{
+		{"named", "cpu=1m,memory=1Mi", ""}, // every pod has a label of its own, as in a StatefulSet
 		{"plain", "cpu=1m,memory=1Mi", ""},
 		{"preferred", "cpu=1m,memory=1Mi", `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [
     {weight: 5, preference: {matchExpressions: [{key: zone, operator: In, values: [z1, z2]}]}}]}}`},
@@ -50,6 +51,9 @@ affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 				}
 				p := *sample
 				p.UID = types.UID(fmt.Sprint(n))
+				if bench.name == "named" {
+					p.Labels = map[string]string{"app": "a", "pod": string(p.UID)}
+				}
 				t := &task{pod: &p, class: st.classOf(&p), slot: -1, nominee: -1}
 				t.need = t.class.need
 				i, f := st.decide(t)
