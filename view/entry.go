@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,10 +64,25 @@ func (c Change) Last() *Entry {
 	if e := c.Old.last.Load(); e != nil && e.Rev == c.Rev {
 		return e
 	}
-	e := NewEntry(c.Old.Kind, c.Rev, resource.Clone(c.Old.Object))
+	e := NewEntry(c.Old.Kind, c.Rev, copyToStamp(c.Old.Object))
 	e.enc.budget = c.Old.enc.budget
 	c.Old.last.Store(e)
 	return e
+}
+
+// copyToStamp returns a copy that may get another resourceVersion. Typed objects share all that hangs below them
+// with the copy, as neither ever changes; trees are copied whole, since their resourceVersion hangs below as well.
+func copyToStamp(obj resource.Object) resource.Object {
+	from := reflect.ValueOf(obj)
+	if from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {
+		return resource.Clone(obj)
+	}
+	if meta := from.Elem().FieldByName("ObjectMeta"); !meta.IsValid() || meta.Type() != reflect.TypeFor[metav1.ObjectMeta]() {
+		return resource.Clone(obj)
+	}
+	to := reflect.New(from.Elem().Type())
+	to.Elem().Set(from.Elem())
+	return to.Interface().(resource.Object)
 }
 
 // compareEntries orders by storage key. A namespace that is the beginning of another one counts as followed
