@@ -12,8 +12,10 @@ import (
 	"github.com/kloop-dev/kloop/controllers/disruption"
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
+	"github.com/kloop-dev/kloop/controllers/endpointslicemirroring"
 	"github.com/kloop-dev/kloop/controllers/ephemeralvolume"
 	"github.com/kloop-dev/kloop/controllers/garbage"
+	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
@@ -64,6 +66,8 @@ func All(c Config) []Entry {
 		{replicationcontroller.Controller, "replication-controller", "replication-controller"},
 		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
+		{endpointslicemirroring.Controller, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
+		{horizontalpodautoscaler.Controller, "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
 		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},

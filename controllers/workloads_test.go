@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -213,5 +214,43 @@ func TestVolumesAreBound(t *testing.T) {
 		c.until("the volume is released", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.PersistentVolumes, "", "v").Status.Phase == corev1.VolumeReleased
 		})
+	})
+}
+
+func TestAutoscalerKeepsBounds(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		make1(c, kinds.Deployments, deployment("web", 1))
+		make1(c, kinds.HorizontalPodAutoscalers, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta("h"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MinReplicas: new(int32(2)), MaxReplicas: 5}})
+		size := func(n int32) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				return *resource.Get(r, kinds.Deployments, "default", "web").Spec.Replicas == n
+			}
+		}
+		c.until("raised", size(2))
+		edit(c, kinds.Deployments, "default", "web", "", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(7)) })
+		c.until("lowered", size(5))
+	})
+}
+
+func TestEndpointsAreMirrored(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("m"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+		make1(c, kinds.Endpoints, &corev1.Endpoints{ObjectMeta: meta("m"), Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: "10.50.0.1"}, {IP: "10.50.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.50.0.3"}},
+			Ports: []corev1.EndpointPort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}})
+		count := func(slices, endpoints int) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				list := resource.List(r, kinds.EndpointSlices, "default")
+				return len(list) == slices && (slices == 0 || len(list[0].Endpoints) == endpoints)
+			}
+		}
+		c.until("a slice of three", count(1, 3))
+		edit(c, kinds.Endpoints, "default", "m", "", func(e *corev1.Endpoints) { e.Subsets[0].NotReadyAddresses = nil })
+		c.until("a slice of two", count(1, 2))
+		if err := c.Delete(c.t.Context(), kinds.Endpoints, "default", "m", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("no slice", count(0, 0))
 	})
 }
