@@ -90,7 +90,7 @@ func (r *report) table(w io.Writer) {
 // compare is upstream's figure, how much better this one is, the target, and whether it is reached.
 func (y yardstick) compare(v float64) []string {
 	out := []string{"", "", "", ""}
-	if y.upstream > 0 {
+	if y.upstream > 0 && v > 0 {
 		ratio := y.upstream / v
 		if y.more {
 			ratio = v / y.upstream
