@@ -246,6 +246,9 @@ func (r *runner) evict(t *task, c *candidate) {
 			return func() {
 				if err != nil {
 					v.evicting = false
+					if t.stage == parked {
+						r.q.retry(t, r.env.Now())
+					}
 					r.log.Error("preempt", "kind", "Pod", "object", keyOf(victim), "node", node, "err", err)
 				}
 			}

@@ -14,6 +14,7 @@ type failure struct {
 	refused                 []*refusal // by slot
 	plugins                 plugin
 	why                     string // why preemption does not help; "": not known
+	text                    string // the message, once it was asked for
 }
 
 // decide returns the slot that suits the task best, or the reason why none does.
@@ -68,7 +69,8 @@ func (st *state) fail(c *class, f *failure) *failure {
 
 // best picks the highest score among the slots that pass all filters; -1: none does. Ties go round.
 //
-// Unlike Kubernetes, every node is looked at, not a sample.
+// Unlike Kubernetes, every node is looked at, not a sample, and ties are not broken by chance.
+// Unlike Kubernetes, pods that wait for room after preemption don't count for topologies yet, only for room.
 func (st *state) best(c *class, o *outlook) int {
 	l := c.land
 	ok := st.scratch.okay[:0]
@@ -208,13 +210,21 @@ func (f *failure) message() string {
 	if f.pre != "" {
 		return fmt.Sprintf("0/%d nodes are available: %s.", f.nodes, f.pre)
 	}
-	count := map[string]int{}
+	if f.text != "" {
+		return f.text
+	}
+	alike := map[*refusal]int{}
 	for _, r := range f.refused {
+		alike[r]++
+	}
+	count := map[string]int{}
+	for r, n := range alike {
 		for _, why := range r.reasons {
-			count[why]++
+			count[why] += n
 		}
 	}
-	return histogram(f.nodes, count)
+	f.text = histogram(f.nodes, count)
+	return f.text
 }
 
 func histogram(nodes int, count map[string]int) string {

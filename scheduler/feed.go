@@ -152,7 +152,7 @@ func (r *runner) update(t *task, p *corev1.Pod) bool {
 	}
 	r.st.take(t)
 	r.st.nominate(t, -1)
-	was := t.class
+	was, needed := t.class, t.need
 	t.class = r.st.classOf(p)
 	if slot != "" && was != t.class {
 		r.stir(was)
@@ -165,7 +165,7 @@ func (r *runner) update(t *task, p *corev1.Pod) bool {
 	switch {
 	case slot != "":
 		r.st.put(t, r.st.slotOf(slot))
-		if old.Generation != p.Generation {
+		if !slices.Equal(needed.asks, t.need.asks) {
 			r.dirty[t.slot] = true // it may need less now
 		}
 		r.stir(t.class)

@@ -2,13 +2,17 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 func TestBindsAndWakes(t *testing.T) {
@@ -91,4 +95,49 @@ func TestMany(t *testing.T) {
 			t.Errorf("%s has %d pods", n, c)
 		}
 	}
+}
+
+// TestPreemptsGently follows a preemption whose victim takes its time.
+func TestPreemptsGently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, true)
+		w.create(node("n1", "", ""))
+		w.create(pod("low", "", "cpu=3", "priority: 1\nterminationGracePeriodSeconds: 600"))
+		time.Sleep(time.Second) // events of one instant have one name
+		w.create(pod("high", "", "cpu=3", "priority: 10"))
+		synctest.Wait()
+		low, high := resource.Get(w.Read(), kinds.Pods, "default", "low"), resource.Get(w.Read(), kinds.Pods, "default", "high")
+		if c := find(low, corev1.DisruptionTarget); c == nil || c.Status != corev1.ConditionTrue || c.Reason != corev1.PodReasonPreemptionByScheduler ||
+			c.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
+			t.Errorf("victim's condition %+v", c)
+		}
+		if low.DeletionTimestamp == nil || *low.DeletionGracePeriodSeconds != 600 {
+			t.Errorf("victim is not leaving gently: %v", low.DeletionGracePeriodSeconds)
+		}
+		if high.Status.NominatedNodeName != "n1" || !refused(high) {
+			t.Errorf("status %+v", high.Status)
+		}
+		if c := find(high, corev1.PodScheduled); c.Message != "0/1 nodes are available: 1 Insufficient cpu." {
+			t.Errorf("message %q", c.Message)
+		}
+		w.create(pod("middle", "", "cpu=3", "priority: 5")) // must not take the room
+		time.Sleep(time.Minute)
+		w.remove("low")
+		synctest.Wait()
+		if w.node("high") != "n1" || w.node("middle") != "" {
+			t.Errorf("high on %q, middle on %q", w.node("high"), w.node("middle"))
+		}
+		if p := resource.Get(w.Read(), kinds.Pods, "default", "high"); p.Status.NominatedNodeName != "" {
+			t.Errorf("still nominated: %q", p.Status.NominatedNodeName)
+		}
+		var told []string
+		for _, e := range resource.List(w.Read(), kinds.Events, "default") {
+			told = append(told, e.InvolvedObject.Name+" "+e.Reason+": "+e.Message)
+		}
+		slices.Sort(told)
+		want := "low Preempted: Preempted by pod " + string(high.UID) + " on node n1"
+		if !slices.Contains(told, want) || !slices.Contains(told, "high Scheduled: Successfully assigned default/high to n1") {
+			t.Errorf("events %q", told)
+		}
+	})
 }
