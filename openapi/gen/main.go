@@ -46,7 +46,7 @@ func generate() error {
 	if err := run(append(args, pkgs...)...); err != nil {
 		return fmt.Errorf("generate definitions: %w", err)
 	}
-	return run("run", "-tags", "kloop_generate", "./gen/dump", "schemas.json.gz", filepath.Join("..", "apply", "schema.bin.gz"))
+	return run("run", "./gen/dump/main.go", "schemas.json.gz", filepath.Join("..", "apply", "schema.bin.gz"))
 }
 
 // packages lists all versions of k8s.io/api.

@@ -1,4 +1,4 @@
-//go:build kloop_generate
+//go:build ignore
 
 // Command dump writes the schemas that openapi-gen made of the API types: as OpenAPI, and as the merge
 // schemas that follow from it. Usage: dump schemas.json.gz schema.bin.gz
