@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 var (
@@ -69,7 +68,7 @@ func parseTerms(p *corev1.Pod) (out affinityTerms) {
 
 func parseTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) podTerm {
 	m := matcher{namespaces: slices.Sorted(slices.Values(t.Namespaces)),
-		selectors: []labels.Selector{selectorOf(t.LabelSelector, p, t.MatchLabelKeys, t.MismatchLabelKeys)}}
+		selector: selectorOf(t.LabelSelector, p, t.MatchLabelKeys, t.MismatchLabelKeys)}
 	if t.NamespaceSelector != nil {
 		m.nsSel, _ = metav1.LabelSelectorAsSelector(t.NamespaceSelector) // nil when it can't be parsed: selects none
 	} else if len(m.namespaces) == 0 {
@@ -126,12 +125,10 @@ func (l *lay) bonds(st *state, c *class) {
 	parsed := parseTerms(c.pod)
 	if len(parsed.must) > 0 {
 		all := parsed.must[0].matcher
-		all.selectors = nil
-		l.self = true
-		for _, t := range parsed.must {
-			all.selectors = append(all.selectors, t.selectors...)
-			l.self = l.self && t.matches(st, c.pod.Namespace, c.labels)
+		for _, t := range parsed.must[1:] {
+			all.also = append(all.also, t.matcher)
 		}
+		l.self = all.matches(st, c.pod.Namespace, c.labels)
 		together := st.tallyOf(all, false)
 		l.tallies = append(l.tallies, together)
 		for _, t := range parsed.must {

@@ -64,7 +64,7 @@ func (l *lay) constraint(st *state, c *class, x *corev1.TopologySpreadConstraint
 	if x.NodeTaintsPolicy != nil && *x.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
 		k.marks |= clean
 	}
-	k.tally = st.tallyOf(matcher{namespaces: []string{c.pod.Namespace}, selectors: []labels.Selector{sel}}, true)
+	k.tally = st.tallyOf(matcher{namespaces: []string{c.pod.Namespace}, selector: sel}, true)
 	l.tallies = append(l.tallies, k.tally)
 	if x.MinDomains != nil {
 		k.minDomains = int(*x.MinDomains)

@@ -89,19 +89,28 @@ func (d *topology) set(i int, has map[string]string, exists bool) {
 type matcher struct {
 	namespaces []string
 	nsSel      labels.Selector // nil: none
-	selectors  []labels.Selector
+	selector   labels.Selector
+	also       []matcher // these have to match too
 }
 
 func (m *matcher) matches(st *state, ns string, set labels.Set) bool {
 	if !slices.Contains(m.namespaces, ns) && (m.nsSel == nil || !m.nsSel.Matches(st.namespaces[ns])) {
 		return false
 	}
-	for _, s := range m.selectors {
-		if !s.Matches(set) {
+	if !m.selector.Matches(set) {
+		return false
+	}
+	for i := range m.also {
+		if !m.also[i].matches(st, ns, set) {
 			return false
 		}
 	}
 	return true
+}
+
+// asksNamespaces tells whether labels of namespaces matter to the matcher.
+func (m *matcher) asksNamespaces() bool {
+	return m.nsSel != nil || slices.ContainsFunc(m.also, func(x matcher) bool { return x.asksNamespaces() })
 }
 
 func (m *matcher) String() string {
@@ -110,12 +119,13 @@ func (m *matcher) String() string {
 	if m.nsSel != nil {
 		fmt.Fprintf(&b, " ns(%s)", m.nsSel)
 	}
-	for _, s := range m.selectors {
-		if r, ok := s.Requirements(); !ok || len(r) == 0 && !s.Empty() {
-			b.WriteString(" nothing")
-		} else {
-			fmt.Fprintf(&b, " (%s)", s)
-		}
+	if r, ok := m.selector.Requirements(); !ok || len(r) == 0 && !m.selector.Empty() {
+		b.WriteString(" nothing")
+	} else {
+		fmt.Fprintf(&b, " (%s)", m.selector)
+	}
+	for i := range m.also {
+		b.WriteString(" and " + m.also[i].String())
 	}
 	return b.String()
 }
@@ -224,7 +234,7 @@ func (st *state) setNamespace(name string, set labels.Set, exists bool) (changed
 	}
 	var again []*tally
 	for _, ta := range st.tallies {
-		if ta.nsSel != nil {
+		if ta.asksNamespaces() {
 			again = append(again, ta)
 		}
 	}
