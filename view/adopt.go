@@ -95,7 +95,7 @@ func (t *table) redeclare(k resource.Kind) {
 		fresh.put(n)
 		return true
 	})
-	t.kind, t.objects, t.index, t.terms = k, fresh.objects, fresh.index, fresh.terms
+	t.kind, t.objects, t.index, t.terms, t.owned = k, fresh.objects, fresh.index, fresh.terms, fresh.owned
 	t.moved, t.changed = true, true
 }
 

@@ -111,9 +111,11 @@ func charAt(s string, i int) byte {
 
 // The index has one tree for all that a kind is found by. A term says what: its first letter, then values
 // ended by zero bytes, which occur in none of them.
-func ownerTerm(uid string) string          { return "o" + uid }
+func ownerTerm(uid string) string          { return string(ownerLetter) + uid }
 func fieldTerm(label, value string) string { return "f" + label + "\x00" + value }
 func labelTerm(label, value string) string { return "l" + label + "\x00" + value }
+
+const ownerLetter = 'o'
 
 // textsOf returns the terms that the object is found by.
 func textsOf(k resource.Kind, obj resource.Object) (texts []string) {

@@ -114,10 +114,16 @@ func (s *Snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
 	}
 }
 
-// ByOwner implements resource.Reader.
+// ByOwner implements resource.Reader. The garbage collector asks every kind about every object that changes, and
+// objects of few kinds have owners: the others answer at once.
 func (s *Snapshot) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object] {
+	if f := s.of(k); f == nil || f.owned == 0 {
+		return none
+	}
 	return s.find(k, ownerTerm(uid), "")
 }
+
+func none(func(resource.Object) bool) {}
 
 // ByField implements resource.Reader. A label that is not in Info().Indexed finds nothing.
 func (s *Snapshot) ByField(k resource.Kind, label, value string) iter.Seq[resource.Object] {

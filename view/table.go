@@ -24,6 +24,7 @@ type table struct {
 	objects *btree.BTreeG[*Entry]
 	index   *btree.BTreeG[posting]
 	terms   map[string]*term
+	owned   int     // owner references in the index
 	last    *frozen // what the last snapshot holds
 	moved   bool    // last is out of date
 	changed bool    // the trees are
@@ -39,6 +40,9 @@ type term struct {
 	text string
 	refs int // postings; guarded by View.mu
 }
+
+// owner says that the term finds what an object owns.
+func (x *term) owner() bool { return x.text[0] == ownerLetter }
 
 type posting struct {
 	term  *term
@@ -66,11 +70,12 @@ type frozen struct {
 	rev     int64
 	objects *btree.BTreeG[*Entry]
 	index   *btree.BTreeG[posting]
+	owned   int
 }
 
 // freeze returns the table as it is now, the last one when nothing changed.
 func (t *table) freeze() *frozen {
-	f := &frozen{rev: t.rev}
+	f := &frozen{rev: t.rev, owned: t.owned}
 	if t.last != nil && !t.changed {
 		f.objects, f.index = t.last.objects, t.last.index
 	} else {
@@ -121,6 +126,9 @@ func (t *table) intern(texts []string) []*term {
 			t.terms[text] = x
 		}
 		x.refs++
+		if x.owner() {
+			t.owned++
+		}
 		terms[i] = x
 	}
 	return terms
@@ -132,6 +140,9 @@ func (t *table) unindex(e *Entry) {
 	}
 	for _, term := range e.terms {
 		t.index.Delete(posting{term, e})
+		if term.owner() {
+			t.owned--
+		}
 		if term.refs--; term.refs == 0 {
 			delete(t.terms, term.text)
 		}
