@@ -71,3 +71,13 @@ func (d *agentDialer) endpoint(node, addr string) (httpapi.Endpoint, error) {
 	t.DisableKeepAlives = true
 	return httpapi.Endpoint{URL: "https://" + addr, Transport: t}, nil
 }
+
+// frontProxy is who the server is to the servers of aggregated APIs: they take its word for who asks.
+func frontProxy(keys *pki.PKI) (*tls.Certificate, error) {
+	cert, key, err := keys.FrontProxy.Issue(pki.Leaf{User: pki.FrontProxyUser, Client: true}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	return &pair, err
+}

@@ -84,9 +84,14 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	docs := openapi.New(d.set)
 	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs}
+	front, err := frontProxy(c.keys)
+	if err != nil {
+		return nil, err
+	}
+	others := &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address,
-		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d},
+		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil
