@@ -31,6 +31,7 @@ func commands() []command {
 		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
 		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
 		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
+		{"restore", "--data-dir DIR FILE", "make a data directory from a snapshot of etcd", restore},
 		{"version", "", "print the version", printVersion},
 	}
 }

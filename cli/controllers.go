@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
@@ -28,12 +25,9 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if *config == "" {
-		return errors.New("say how to reach the server with --kubeconfig FILE")
-	}
-	rest, err := clientcmd.BuildConfigFromFlags("", *config)
+	rest, err := connection(*config)
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return err
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -8,15 +8,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // follow shows a Deployment's cascade as it happens: who made what, when pods were bound, ran, got ready and
@@ -30,9 +28,9 @@ func follow(ctx context.Context, std stdio, args []string) error {
 		fmt.Fprintln(std.err, "usage: kloop follow [--namespace NS] DEPLOYMENT")
 		return errUsage
 	}
-	rest, err := clientcmd.BuildConfigFromFlags("", *config)
+	rest, err := connection(*config)
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()

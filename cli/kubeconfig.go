@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -29,13 +30,16 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 	leaf := pki.Leaf{User: *user, Groups: groups, Client: true, Life: *life}
 	switch {
 	case (*user == "") == (*node == ""):
-		return errors.New("say either --user or --node")
+		return errors.New("say whom it is for: --user NAME or --node NAME, not both")
 	case *node != "":
 		leaf.User, leaf.Groups, leaf.Server = "system:node:"+*node, append(groups, auth.GroupNodes, cluster.ProxierGroup), true
 		leaf.Hosts = []string{*node, "127.0.0.1"}
 		if *address != "" {
 			leaf.Hosts = append(leaf.Hosts, *address)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(*dir, "pki", "ca.key")); err != nil {
+		return fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", *dir, err)
 	}
 	keys, err := pki.Open(pki.Config{Dir: filepath.Join(*dir, "pki")})
 	if err != nil {

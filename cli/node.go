@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -38,11 +35,8 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if n.Log, err = logger(std, *level); err != nil {
 		return err
 	}
-	if *config == "" {
-		return errors.New("say how to reach the server with --kubeconfig FILE")
-	}
-	if n.Rest, err = clientcmd.BuildConfigFromFlags("", *config); err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+	if n.Rest, err = connection(*config); err != nil {
+		return err
 	}
 	if n.Name == "" {
 		if n.Name, err = os.Hostname(); err != nil {
@@ -62,5 +56,5 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if err := runtime.Available(n.Runtime); err != nil {
 		return err
 	}
-	return cluster.RunNode(ctx, n, func() { fmt.Fprintf(std.out, "node %s is ready\n", n.Name) })
+	return advise(cluster.RunNode(ctx, n, func() { fmt.Fprintf(std.out, "node %s is ready\n", n.Name) }))
 }

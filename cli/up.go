@@ -39,7 +39,8 @@ func (f *upFlags) config(std stdio) (cluster.Config, error) {
 	f.cfg.EtcdServers = list(f.etcd)
 	f.cfg.Hosts = list(f.hosts)
 	if f.cfg.Store == cluster.StoreMemory {
-		f.cfg.DataDir = "" // nothing of a throw-away cluster should outlive it
+		f.cfg.NodeDir = f.cfg.DataDir // images stay
+		f.cfg.DataDir = ""            // nothing of a throw-away cluster should outlive it
 	}
 	return f.cfg, nil
 }
@@ -59,6 +60,7 @@ func up(ctx context.Context, std stdio, args []string) error {
 	f.bind(fs)
 	fs.StringVar(&f.cfg.Node, "node", cluster.NodeAuto, "real: this machine is a node; auto: if it has a container runtime; none")
 	fs.StringVar(&f.cfg.NodeName, "node-name", "", "name of this machine's node (default: the host name)")
+	fs.StringVar(&f.cfg.StaticDir, "manifests", "", "directory of static pods of this machine's node")
 	fs.IntVar(&f.cfg.SimNodes, "sim-nodes", 0, "how many simulated nodes to make")
 	fs.DurationVar(&f.cfg.NodeMonitorGrace, "node-monitor-grace", 50*time.Second, "silence after which a node is not ready")
 	if err := parse(fs, args); err != nil {
@@ -91,11 +93,14 @@ func run(ctx context.Context, std stdio, f *upFlags) error {
 	}
 	c, err := cluster.Start(ctx, cfg)
 	if err != nil {
-		return err
+		return advise(err)
 	}
 	fmt.Fprintf(std.out, "kloop is ready at %s after %d ms\n", c.URL(), time.Since(began).Milliseconds())
 	if path := c.KubeconfigPath(); path != "" {
 		fmt.Fprintf(std.out, "export KUBECONFIG=%s\n", path)
 	}
-	return c.Wait()
+	if err := c.Nodeless(); err != nil {
+		fmt.Fprintf(std.out, "this machine is not a node: %v\n", err)
+	}
+	return advise(c.Wait())
 }

@@ -27,6 +27,8 @@ type Cluster struct {
 
 	Loops *loop.Watchers // why keys are not at rest
 
+	nodeless error // why NodeAuto found this machine unfit
+
 	address string // host:port that clients reach
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -76,6 +78,10 @@ func (c *Cluster) Wait() error {
 	return c.err
 }
 
+// Nodeless says why this machine did not become a node although NodeAuto would have it; nil when it did, or when
+// nobody asked.
+func (c *Cluster) Nodeless() error { return c.nodeless }
+
 // parts lists what runs, in the order in which it starts.
 func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	listener, err := net.Listen("tcp", c.cfg.Listen)
@@ -94,6 +100,12 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		return nil, errors.Join(err, listener.Close(), st.Close())
 	}
 	list := []part{
+		{"socket", func(ctx context.Context, ready func()) error {
+			ready()
+			<-ctx.Done()
+			_ = listener.Close() // the API has closed it already, unless it never came to run
+			return nil
+		}},
 		{"store", c.door.keepStore},
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},

@@ -33,10 +33,12 @@ type Config struct {
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 
-	NoLoops  bool // the front door alone: no controllers, no scheduler
-	Node     string
-	NodeName string // "": the host's name
-	SimNodes int    // how many simulated nodes to make
+	NoLoops   bool // the front door alone: no controllers, no scheduler
+	Node      string
+	StaticDir string // manifests of the own node's static pods; "": none
+	NodeName  string // "": the host's name
+	NodeDir   string // runtime and volumes of the own node; "": DataDir
+	SimNodes  int    // how many simulated nodes to make
 
 	Kubeconfig string // where to write the administrator's kubeconfig; "": nowhere
 
@@ -61,6 +63,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Node == "" {
 		c.Node = NodeNone
 	}
+	if c.NodeDir == "" {
+		c.NodeDir = c.DataDir
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -73,6 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("the memory store and etcd servers exclude each other")
 	case c.Node != NodeAuto && c.Node != NodeReal && c.Node != NodeNone:
 		return c, fmt.Errorf("node %q: use auto, real or none", c.Node)
+	case c.Node != NodeNone && c.NodeDir == "":
+		return c, errors.New("a node of its own needs a directory: NodeDir or DataDir")
 	case c.SimNodes < 0:
 		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
 	}

@@ -35,12 +35,12 @@ func (c *Cluster) nodes() (list []part, err error) {
 	if c.cfg.Node == NodeNone {
 		return list, nil
 	}
-	rt := runtime.Config{Dir: filepath.Join(c.cfg.DataDir, "runtime"), Log: c.cfg.Log}
+	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), Log: c.cfg.Log}
 	if err := runtime.Available(rt); err != nil {
-		if c.cfg.Node == NodeReal || c.cfg.DataDir == "" {
+		if c.cfg.Node == NodeReal {
 			return nil, fmt.Errorf("run a node here: %w", err)
 		}
-		c.cfg.Log.Warn("this machine is not a node of the cluster", "err", err)
+		c.nodeless = err
 		return list, nil
 	}
 	n, err := c.ownNode(rt)
@@ -89,7 +89,7 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 		return nil, err
 	}
 	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
-	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.DataDir, "node"), Runtime: rt, Cert: cert, Key: key,
+	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Cert: cert, Key: key,
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy")})
 }

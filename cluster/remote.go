@@ -12,8 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/sim"
 )
 
 // Loops says how to run the loops away from the server.
@@ -24,7 +26,7 @@ type Loops struct {
 	Election  client.Election // without Client
 }
 
-// RunLoops runs the same loops that a whole cluster runs in one process, over HTTP, while this replica leads. It
+// RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. It
 // returns when ctx ends, or when leadership was lost: the process should then start anew, cold.
 func RunLoops(ctx context.Context, l Loops) error {
 	set := kinds.NewSet()
@@ -65,7 +67,11 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 		{"copies", remote.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
 	}
-	for _, e := range loopTable(set, ca, l.NodeGrace) {
+	table := loopTable(set, ca, l.NodeGrace)
+	for _, s := range sim.Loops() {
+		table = append(table, controllers.Entry{Loop: s, Component: "kloop-sim"})
+	}
+	for _, e := range table {
 		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
 			ready()
 			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers})

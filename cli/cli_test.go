@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestErrorsSayWhatToDo holds every command to it: what is wrong, and what to do next.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	tests := []struct{ line, wants string }{
+		{"controllers", "--kubeconfig FILE"},
+		{"node", "--kubeconfig FILE"},
+		{"follow x", "--kubeconfig FILE"},
+		{"controllers --kubeconfig " + none, "read the kubeconfig"},
+		{"kubeconfig", "--user NAME or --node NAME"},
+		{"kubeconfig --user u --data-dir " + none, "kloop up"},
+		{"image load --data-dir " + none + " x", "start the node first"},
+		{"restore --data-dir " + none + "2 " + none, "no such file"},
+		{"up --store paper", "use etcd or memory"},
+		{"up --store memory --node perhaps", "use auto, real or none"},
+		{"up --store memory --sim-nodes -1", "can't be negative"},
+		{"up --log loud", "use debug, info, warn or error"},
+		{"up --store memory --etcd-servers http://x", "exclude each other"},
+		{"server --store memory --listen " + taken.Addr().String(), "choose another address with --listen"},
+		{"server --listen 127.0.0.1:0 --data-dir " + file + "/x", "--data-dir"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.line, func(t *testing.T) {
+			err := command1(t.Context(), t, tt.line, &bytes.Buffer{})
+			if err == nil || !strings.Contains(err.Error(), tt.wants) {
+				t.Errorf("got %v, want %q in it", err, tt.wants)
+			}
+		})
+	}
+	if _, err := os.Stat(filepath.Join(none, "pki")); !os.IsNotExist(err) {
+		t.Error("asking for a kubeconfig has made keys")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore"} {
+		if err := command1(t.Context(), t, line, &bytes.Buffer{}); !errors.Is(err, errUsage) {
+			t.Errorf("%s: got %v, want wrong usage", line, err)
+		}
+	}
+}
+
+// TestUpWithoutRuntime is a machine without containerd: auto says so and goes on, real says what to do.
+func TestUpWithoutRuntime(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	up := "up --store memory --listen 127.0.0.1:0 --data-dir " + t.TempDir() + " --node "
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	out := &watcher{text: "this machine is not a node", then: stop}
+	if err := command1(ctx, t, up+"auto", out); err != nil {
+		t.Errorf("auto: %v", err)
+	}
+	if got := out.String(); !strings.Contains(got, "--sim-nodes") {
+		t.Errorf("auto says %q", got)
+	}
+	if err := command1(t.Context(), t, up+"real", out); err == nil || !strings.Contains(err.Error(), "--sim-nodes") {
+		t.Errorf("real: %v", err)
+	}
+}
+
+func TestTwoOnOneDirectory(t *testing.T) {
+	line := "server --listen 127.0.0.1:0 --data-dir " + t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	out := &watcher{text: "is ready", then: sync.OnceFunc(func() { close(ready) })}
+	go func() { done <- serve(ctx, stdio{nil, out, &bytes.Buffer{}}, strings.Fields(line)[1:]) }()
+	<-ready
+	if err := command1(t.Context(), t, line, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "another directory with --data-dir") {
+		t.Errorf("the second: %v", err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("the first: %v", err)
+	}
+}
+
+// watcher is a writer that calls then when it has been told the text.
+type watcher struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.text) {
+		w.then()
+	}
+	return n, err
+}
+
+// command1 runs one command line, for 20 s at most.
+func command1(ctx context.Context, t *testing.T, line string, out io.Writer) error {
+	t.Helper()
+	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	words := strings.Fields(line)
+	for _, c := range commands() {
+		if c.name == words[0] {
+			return c.run(ctx, stdio{strings.NewReader(""), out, &bytes.Buffer{}}, words[1:])
+		}
+	}
+	t.Fatalf("there is no command %s", words[0])
+	return nil
+}
