@@ -7,6 +7,9 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/clusterroleaggregation"
 	"github.com/kloop-dev/kloop/controllers/cronjob"
+	"github.com/kloop-dev/kloop/controllers/csrapproving"
+	"github.com/kloop-dev/kloop/controllers/csrcleaner"
+	"github.com/kloop-dev/kloop/controllers/csrsigning"
 	"github.com/kloop-dev/kloop/controllers/daemonset"
 	"github.com/kloop-dev/kloop/controllers/deployment"
 	"github.com/kloop-dev/kloop/controllers/disruption"
@@ -38,8 +41,9 @@ import (
 // Config is what the loops need to know of their cluster.
 type Config struct {
 	Kinds     *resource.Set
-	RootCA    []byte        // certificate of the cluster's CA, in PEM
-	NodeGrace time.Duration // silence after which a node counts as lost; 0: 50 s
+	RootCA    []byte            // certificate of the cluster's CA, in PEM
+	NodeGrace time.Duration     // silence after which a node counts as lost; 0: 50 s
+	Signer    csrsigning.Signer // signs certificate requests; nil: nobody does
 }
 
 // An Entry is a loop with the names that upstream knows it by.
@@ -51,7 +55,7 @@ type Entry struct {
 
 // All returns the loops in the order in which they start. The order does not matter to them.
 func All(c Config) []Entry {
-	return []Entry{
+	list := []Entry{
 		{serviceaccount.Controller, "service-account-controller", "serviceaccount-controller"},
 		{rootca.Controller(c.RootCA), "root-ca-cert-publisher", "root-ca-cert-publisher"},
 		{namespace.Controller, "namespace-controller", "namespace-controller"},
@@ -79,5 +83,11 @@ func All(c Config) []Entry {
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
+		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
+		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 	}
+	if c.Signer != nil {
+		list = append(list, Entry{csrsigning.Controller(c.Signer), "certificate-controller", "certificate-controller"})
+	}
+	return list
 }

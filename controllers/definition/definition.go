@@ -55,18 +55,18 @@ func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *v1.CustomR
 	if def.DeletionTimestamp != nil {
 		return d.retire(ctx, c, def)
 	}
-	next := resource.Clone(def)
+	next := *def // what it shares with def stays one in memory: the registry keeps it
 	others := resource.List(c, kinds.CustomResourceDefinitions, "")
 	next.Status = crd.Accept(def, others, metav1.Time{Time: c.Now().Truncate(time.Second)})
-	if crd.Is(next, v1.Established) {
-		if err := d.registry.Serve(next); err != nil {
+	if crd.Is(&next, v1.Established) {
+		if err := d.registry.Serve(&next); err != nil {
 			return 0, err
 		}
 	}
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
 		return 0, nil
 	}
-	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next); err != nil {
+	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, &next); err != nil {
 		return 0, fmt.Errorf("tell what became of the names: %w", err)
 	}
 	return 0, nil

@@ -1,0 +1,80 @@
+// Package csrapproving approves the certificate requests of kubelets that are allowed to have them.
+//
+//	reads   CertificateSigningRequest, what its user may do
+//	writes  CertificateSigningRequest: approval
+//	rule    a kubelet's request for a client certificate is approved when its user may ask for one
+package csrapproving
+
+import (
+	"context"
+	"time"
+
+	authzv1 "k8s.io/api/authorization/v1"
+	certv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/controllers/internal/csr"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Controller is the loop: wake on a request that nobody has decided.
+var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
+	Name:   "csr-approving",
+	For:    kinds.CertificateSigningRequests,
+	Writes: []resource.Kind{kinds.CertificateSigningRequests},
+	Skip: func(r *certv1.CertificateSigningRequest) bool {
+		return r.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName || len(r.Status.Certificate) > 0 ||
+			csr.Condition(r, certv1.CertificateApproved) != nil || csr.Condition(r, certv1.CertificateDenied) != nil
+	},
+	Reconcile: reconcile,
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest) (time.Duration, error) {
+	req, err := csr.Parse(r)
+	if err != nil || csr.CheckClient(req, r.Spec.Usages) != nil {
+		return 0, nil // not a kubelet's: people decide
+	}
+	// A kubelet that has a certificate asks for its own next one; one that has only a token asks for any.
+	type way struct{ permission, message string }
+	ways := []way{{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."}}
+	if r.Spec.Username == req.Subject.CommonName {
+		ways = append([]way{{"selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."}}, ways...)
+	}
+	for _, w := range ways {
+		ok, err := allowed(ctx, c, r, w.permission)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			return 0, approve(ctx, c, r, w.message)
+		}
+	}
+	c.Waiting("%s may not create %s for kubelets", r.Spec.Username, "certificatesigningrequests/nodeclient")
+	return 0, nil
+}
+
+func allowed(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, permission string) (bool, error) {
+	extra := map[string]authzv1.ExtraValue{}
+	for k, v := range r.Spec.Extra {
+		extra[k] = authzv1.ExtraValue(v)
+	}
+	out, err := c.Client().Create(ctx, kinds.SubjectAccessReviews, &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
+		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: extra,
+		ResourceAttributes: &authzv1.ResourceAttributes{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Verb: "create", Subresource: permission, Version: "*"}}})
+	if err != nil {
+		return false, err
+	}
+	return out.(*authzv1.SubjectAccessReview).Status.Allowed, nil
+}
+
+func approve(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, message string) error {
+	next := resource.Clone(r)
+	now := metav1.NewTime(c.Now())
+	next.Status.Conditions = append(next.Status.Conditions, certv1.CertificateSigningRequestCondition{Type: certv1.CertificateApproved,
+		Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
+	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
+	return err
+}

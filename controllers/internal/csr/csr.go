@@ -1,0 +1,80 @@
+// Package csr is what the loops over certificate requests share: reading a request, and what kubelets may ask for.
+package csr
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Parse reads the request that the object carries.
+func Parse(r *certv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// Condition says whether the request has the condition.
+func Condition(r *certv1.CertificateSigningRequest, t certv1.RequestConditionType) *certv1.CertificateSigningRequestCondition {
+	for i := range r.Status.Conditions {
+		if c := &r.Status.Conditions[i]; c.Type == t && c.Status != corev1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
+
+// CheckClient says what is wrong with the request of a kubelet for its client certificate.
+func CheckClient(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
+	if err := checkNode(req); err != nil {
+		return err
+	}
+	if len(req.DNSNames)+len(req.IPAddresses) > 0 {
+		return errors.New("DNS and IP subjectAltNames are not allowed")
+	}
+	return CheckUsages(usages, certv1.UsageClientAuth)
+}
+
+// CheckServing says what is wrong with the request of a kubelet for its serving certificate.
+func CheckServing(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
+	if err := checkNode(req); err != nil {
+		return err
+	}
+	if len(req.DNSNames)+len(req.IPAddresses) == 0 {
+		return errors.New("DNS or IP subjectAltName is required")
+	}
+	return CheckUsages(usages, certv1.UsageServerAuth)
+}
+
+func checkNode(req *x509.CertificateRequest) error {
+	switch {
+	case !slices.Equal(req.Subject.Organization, []string{"system:nodes"}):
+		return errors.New("subject organization is not system:nodes")
+	case !strings.HasPrefix(req.Subject.CommonName, "system:node:"):
+		return errors.New("subject common name does not begin with system:node:")
+	case len(req.EmailAddresses)+len(req.URIs) > 0:
+		return errors.New("email and URI subjectAltNames are not allowed")
+	}
+	return nil
+}
+
+// CheckUsages says that the usages are not the wanted one, with what signing and encipherment need.
+func CheckUsages(usages []certv1.KeyUsage, want certv1.KeyUsage) error {
+	for _, u := range usages {
+		if u != want && u != certv1.UsageDigitalSignature && u != certv1.UsageKeyEncipherment {
+			return fmt.Errorf("usage %q is not allowed", u)
+		}
+	}
+	if !slices.Contains(usages, want) {
+		return fmt.Errorf("usage %q is required", want)
+	}
+	return nil
+}
