@@ -18,6 +18,7 @@ func TestRemembersRight(t *testing.T) {
 		hardSpread("zone", 1), hardSpread("kubernetes.io/hostname", 2, "nodeTaintsPolicy: Honor"), spreadBy("zone", 1, "ScheduleAnyway"),
 		affinity("podAntiAffinity", "kubernetes.io/hostname", "app: a"), affinity("podAffinity", "zone", "app: a"),
 		affinity("podAntiAffinity", "zone", "app: b", "namespaceSelector: {matchLabels: {team: x}}"),
+		affinity("podAffinity", "zone", "app: a", "namespaceSelector: {matchLabels: {team: x}}"),
 		"affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 9, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: {app: b}}}}]}}",
 		"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: zone, operator: In, values: [b]}]}}]}}"}
 	var samples []*corev1.Pod

@@ -248,6 +248,11 @@ func (st *state) setNamespace(name string, set labels.Set, exists bool) (changed
 		}
 	}
 	if changed || len(again) > 0 {
+		for c := range st.prepared { // whether pods satisfy their own terms may have changed
+			if len(c.land.must) > 0 {
+				c.strip()
+			}
+		}
 		st.termEpoch++
 		return true
 	}
