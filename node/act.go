@@ -127,6 +127,9 @@ func (a *Agent) event(pod *corev1.Pod, container, typ, reason, format string, ar
 		if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container }) {
 			ref.FieldPath = fmt.Sprintf("spec.initContainers{%s}", container)
 		}
+		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }) {
+			ref.FieldPath = fmt.Sprintf("spec.ephemeralContainers{%s}", container)
+		}
 	}
 	a.cfg.Events.Ref(ref, typ, reason, format, args...)
 }

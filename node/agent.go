@@ -16,7 +16,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +70,7 @@ type Agent struct {
 	pokes   *loop.Pokes
 
 	mu       sync.Mutex
+	let      map[types.UID]bool    // pods let in, until their status says so
 	stopping map[types.UID]*ending // pods whose containers are being stopped
 }
 
@@ -95,7 +98,7 @@ func New(cfg Config) *Agent {
 		cfg.Domain = "cluster.local"
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), pokes: loop.NewPokes(),
-		stopping: map[types.UID]*ending{}}
+		let: map[types.UID]bool{}, stopping: map[types.UID]*ending{}}
 	a.images = newPuller(cfg.Runtime.Images)
 	a.vols = volume.New(volume.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Name})
 	a.probes = probe.NewSet(a, func(ns, name string) { a.pokes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, "probe") })
@@ -121,6 +124,24 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 	}
 }
 
+// unfit says why a new pod can't be let in. Its report notes that it was, by its start time.
+func (a *Agent) unfit(w world) (why, message string) {
+	if !w.seen.empty() || w.pod.Status.StartTime != nil || w.pod.DeletionTimestamp != nil || finished(w.pod) {
+		return "", ""
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.pods()
+	maps.DeleteFunc(a.let, func(uid types.UID, _ bool) bool {
+		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
+	})
+	let := func(p *corev1.Pod) bool { return p.Status.StartTime != nil || a.let[p.UID] }
+	if why, message = admit(w.pod, all, a.allocatable(), let); why == "" {
+		a.let[w.pod.UID] = true
+	}
+	return why, message
+}
+
 // errRemoved says that the pod is gone from the API: there is nothing left to report on.
 var errRemoved = errors.New("the pod is removed")
 
@@ -133,6 +154,10 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 		return time.Second, a.remove(ctx, stray)
 	}
 	w := a.world(c, pod, seen)
+	if why, text := a.unfit(w); why != "" {
+		a.event(pod, "", corev1.EventTypeWarning, why, "%s", text)
+		return 0, a.fail(ctx, c, w, why, text)
+	}
 	todo := plan(w)                     // decide
 	again, err = a.act(ctx, c, w, todo) // act
 	if errors.Is(err, errRemoved) {

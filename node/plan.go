@@ -53,6 +53,8 @@ type start struct {
 	spec *corev1.Container
 	init bool
 	try  int32 // restart count
+
+	target string // id of the container whose processes an ephemeral one sees; "": none
 }
 
 // plan is pure: same pod, same runtime, same answers, same time, same plan.
@@ -74,6 +76,7 @@ func plan(w world) (t todo) {
 		return newSandbox(w, t)
 	}
 	t.drop = worn(w)
+	planEphemeral(w, &t)
 	initDone := planInit(w, &t, box)
 	if t.done || !initDone {
 		return t
@@ -195,6 +198,26 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		}
 	}
 	return true
+}
+
+// planEphemeral starts the ephemeral containers that were added to the pod: each runs once.
+func planEphemeral(w world, t *todo) {
+	for i := range w.pod.Spec.EphemeralContainers {
+		e := &w.pod.Spec.EphemeralContainers[i]
+		c := w.seen.newest(e.Name)
+		switch {
+		case c == nil:
+		case c.unborn():
+			t.drop = append(t.drop, c)
+		default:
+			continue
+		}
+		s := start{spec: (*corev1.Container)(&e.EphemeralContainerCommon)}
+		if of := w.seen.newest(e.TargetContainerName); of != nil {
+			s.target = of.id
+		}
+		t.start = append(t.start, s)
+	}
 }
 
 // mainStarted says that a main container has been started in some sandbox: init containers are then not run

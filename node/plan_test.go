@@ -129,6 +129,10 @@ func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon}, new(int64(5))
 }
 
+func debugged(p *corev1.Pod) {
+	p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "dbg"}}}
+}
+
 func limited(started time.Duration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.ActiveDeadlineSeconds, p.Status.StartTime = new(int64(10)), &metav1.Time{Time: noon.Add(-started)}
@@ -178,6 +182,10 @@ var planCases = []planCase{
 	{name: "sidecar died, main is left alone", init: "s+", seen: "box s:0 a:run", want: "init-start:s#1"},
 	{name: "sidecar died, Never", policy: never, init: "s+", seen: "box s:1 a:run", want: "init-start:s#1"},
 	{name: "sick sidecar", init: "s+", seen: "box s:run a:run", sick: "s", want: "kill:s"},
+
+	{name: "ephemeral", seen: "box a:run", edit: debugged, want: "start:dbg#0"},
+	{name: "ephemeral beside init", init: "i", seen: "box i:run", edit: debugged, want: "start:dbg#0"},
+	{name: "ephemeral runs once", seen: "box a:run dbg:1", edit: debugged},
 
 	{name: "sick", seen: "box a:run", sick: "a", want: "kill:a"},
 	{name: "image changed", seen: "box a:run", want: "kill:a",

@@ -77,6 +77,9 @@ func (a *Agent) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Po
 	if err != nil {
 		return nil, err
 	}
+	if s.target != "" {
+		security.NamespaceOptions.Pid, security.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.target
+	}
 	conf := &cri.ContainerConfig{
 		Metadata:   &cri.ContainerMetadata{Name: s.spec.Name, Attempt: uint32(s.try)},
 		Image:      &cri.ImageSpec{Image: image, UserSpecifiedImage: s.spec.Image},

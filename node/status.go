@@ -25,6 +25,7 @@ func (a *Agent) podStatus(w world) corev1.PodStatus {
 	a.addresses(w, &st)
 	st.InitContainerStatuses = a.containerStatuses(w, pod.Spec.InitContainers, true)
 	st.ContainerStatuses = a.containerStatuses(w, pod.Spec.Containers, false)
+	st.EphemeralContainerStatuses = a.containerStatuses(w, ephemeral(pod), false)
 	if !finished(pod) {
 		st.Phase = phase(pod, st)
 	}
@@ -53,6 +54,14 @@ func (a *Agent) addresses(w world, st *corev1.PodStatus) {
 func (a *Agent) containerStatuses(w world, specs []corev1.Container, init bool) (list []corev1.ContainerStatus) {
 	for i := range specs {
 		list = append(list, a.containerStatus(w, &specs[i], init))
+	}
+	return list
+}
+
+// ephemeral are the pod's ephemeral containers as containers.
+func ephemeral(pod *corev1.Pod) (list []corev1.Container) {
+	for i := range pod.Spec.EphemeralContainers {
+		list = append(list, corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 	return list
 }
@@ -128,7 +137,7 @@ func (a *Agent) whyWaiting(w world, spec *corev1.Container, init bool) *corev1.C
 }
 
 func previous(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]

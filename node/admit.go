@@ -1,0 +1,58 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	requests "k8s.io/component-helpers/resource"
+)
+
+// admit says why a pod can't run here, beside those that already do: it was bound by hand, or raced another. why is
+// "" for one that fits, and for one that has been let in before; let tells of which that is true.
+//
+// Unlike Kubernetes, only resources are looked at: affinity and taints are the scheduler's.
+func admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, let func(*corev1.Pod) bool) (why, message string) {
+	if let(pod) {
+		return "", ""
+	}
+	used, count := corev1.ResourceList{}, int64(0)
+	for _, p := range node {
+		if p.UID == pod.UID || finished(p) || !let(p) {
+			continue
+		}
+		count++
+		for name, q := range requests.PodRequests(p, requests.PodResourcesOptions{}) {
+			sum := used[name]
+			sum.Add(q)
+			used[name] = sum
+		}
+	}
+	used[corev1.ResourcePods] = *apiresource.NewQuantity(count, apiresource.DecimalSI)
+	want := requests.PodRequests(pod, requests.PodResourcesOptions{})
+	want[corev1.ResourcePods] = apiresource.MustParse("1")
+	names := make([]corev1.ResourceName, 0, len(want))
+	for name := range want {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		ask, have, all := want[name], used[name], allocatable[name]
+		sum := have.DeepCopy()
+		if sum.Add(ask); ask.IsZero() || sum.Cmp(all) <= 0 {
+			continue
+		}
+		return "OutOf" + string(name), fmt.Sprintf("Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			name, amount(name, ask), amount(name, have), amount(name, all))
+	}
+	return "", ""
+}
+
+// amount is a quantity as the messages of rejections count it: CPUs in thousandths.
+func amount(name corev1.ResourceName, q apiresource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
