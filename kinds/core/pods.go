@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -72,7 +73,7 @@ func preparePod(p, old *v1.Pod) {
 	p.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse,
-			Reason: v1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
+			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: v1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
 	}
 	podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
