@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -47,11 +48,18 @@ var scaleGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind
 
 // NewKind returns the kind that a definition declares, as its storage version. The names are those that were
 // accepted; without any, those that it asks for. The definition is kept and must not change.
-func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
+func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) { return newKind(def, nil) }
+
+// newKind takes over what was compiled for the kind as it was, where it is the same: objects then need not be
+// read again. was may be nil.
+func newKind(def *v1.CustomResourceDefinition, was *Kind) (resource.Kind, error) {
 	f := &family{def: def, views: map[string]*Kind{}}
 	names := namesOf(def)
 	for i := range def.Spec.Versions {
 		v := newVersion(f, &def.Spec.Versions[i], names.Kind)
+		if was != nil {
+			v = was.inherited(v)
+		}
 		f.all = append(f.all, v)
 		if v.spec.Storage {
 			f.hub = v
@@ -67,6 +75,15 @@ func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
 		f.views[v.gvk.Version] = &Kind{family: f, at: v, info: f.describe(v, names)}
 	}
 	return f.views[f.hub.gvk.Version], nil
+}
+
+// inherited returns the version that was there before v if it says the same.
+func (f *family) inherited(v *version) *version {
+	old := f.find(v.gvk)
+	if old != nil && old.gvk == v.gvk && old.keep == v.keep && equality.Semantic.DeepEqual(old.spec, v.spec) {
+		return old
+	}
+	return v
 }
 
 // namesOf returns the names that a definition is served by.

@@ -314,3 +314,35 @@ func TestAccept(t *testing.T) {
 		t.Errorf("%+v", other.Status)
 	}
 }
+
+func TestInherit(t *testing.T) {
+	k := tabs(t)
+	next := k.def.DeepCopy()
+	Set(&next.Status, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue}, metav1.Now())
+	next.Spec.Versions[1].Deprecated = false
+	got, err := newKind(next, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := read(t, k, "v1", `"spec":{"color":"red"}`)
+	if now := got.(*Kind); now.all[0] != k.all[0] || now.all[1] == k.all[1] || now.Recast(o) != resource.Object(o) || !now.Closing() {
+		t.Error("what stayed the same was not taken over, or what did not was")
+	}
+	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = v1.JSONSchemaProps{Type: "integer"}
+	if got, err = newKind(next, k); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
+		t.Error("an object was not read again by another schema", err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, c := range []struct{ group, said, reason string }{
+		{"x.example", "", ""}, {"a.k8s.io", "", "MissingAnnotation"}, {"a.k8s.io", "unapproved, trial", "UnapprovedAnnotation"},
+		{"a.k8s.io", "https://github.com/x/1", "ApprovedAnnotation"}, {"kubernetes.io", "yes", "InvalidAnnotation"},
+	} {
+		def := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: c.group}}
+		def.Annotations = map[string]string{v1.KubeAPIApprovedAnnotation: c.said}
+		if got, _ := conformance(def); got.Reason != c.reason {
+			t.Errorf("%s %q: %+v", c.group, c.said, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -32,6 +33,9 @@ func Accept(def *v1.CustomResourceDefinition, others []*v1.CustomResourceDefinit
 		named.Status, named.Reason, named.Message = v1.ConditionFalse, c.reason, c.message
 	}
 	Set(&st, named, now)
+	if c, protected := conformance(def); protected {
+		Set(&st, c, now)
+	}
 	switch {
 	case Is(def, v1.Established):
 	case c.reason == "":
@@ -42,6 +46,30 @@ func Accept(def *v1.CustomResourceDefinition, others []*v1.CustomResourceDefinit
 			Reason: "NotAccepted", Message: "not all names are accepted"}, now)
 	}
 	return st
+}
+
+// conformance tells whether the API of a group of the Kubernetes project was approved; other groups need no approval.
+func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitionCondition, protected bool) {
+	g := def.Spec.Group
+	if g != "k8s.io" && g != "kubernetes.io" && !strings.HasSuffix(g, ".k8s.io") && !strings.HasSuffix(g, ".kubernetes.io") {
+		return c, false
+	}
+	c.Type, c.Status = v1.KubernetesAPIApprovalPolicyConformant, v1.ConditionFalse
+	const see = "see https://github.com/kubernetes/enhancements/pull/1111"
+	said := def.Annotations[v1.KubeAPIApprovedAnnotation]
+	u, err := url.ParseRequestURI(said)
+	switch {
+	case said == "":
+		c.Reason, c.Message = "MissingAnnotation", fmt.Sprintf("protected groups must have approval annotation %q, %s", v1.KubeAPIApprovedAnnotation, see)
+	case strings.HasPrefix(said, "unapproved"):
+		c.Reason, c.Message = "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", said)
+	case err == nil && u.Host != "" && u.Scheme != "":
+		c.Status, c.Reason, c.Message = v1.ConditionTrue, "ApprovedAnnotation", "approved in "+said
+	default:
+		c.Reason, c.Message = "InvalidAnnotation", fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason "+
+			"starting with \"unapproved\", %s", v1.KubeAPIApprovedAnnotation, see)
+	}
+	return c, true
 }
 
 // claims are the names in use in a group, and what stands against a definition.

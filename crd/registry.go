@@ -96,18 +96,22 @@ func (r *Registry) prepare(def *v1.CustomResourceDefinition) (*served, error) {
 	if was != nil && was.says(def) {
 		return nil, nil
 	}
-	k, err := NewKind(def)
-	if err != nil {
-		return nil, err
-	}
-	if other, taken := r.Kinds.GR(k.Info().GR()); taken && !other.Info().Custom {
-		return nil, fmt.Errorf("%s is a built-in resource", k.Info().GR())
-	}
 	if was != nil && was.uid != def.UID { // another one took its place unseen
 		if err := r.drop(def.Name, was); err != nil {
 			return nil, err
 		}
 		was = nil
+	}
+	var old *Kind
+	if was != nil {
+		old = was.kind.(*Kind)
+	}
+	k, err := newKind(def, old)
+	if err != nil {
+		return nil, err
+	}
+	if other, taken := r.Kinds.GR(k.Info().GR()); taken && !other.Info().Custom {
+		return nil, fmt.Errorf("%s is a built-in resource", k.Info().GR())
 	}
 	s := &served{uid: def.UID, spec: &def.Spec, names: def.Status.AcceptedNames, terminating: Is(def, v1.Terminating), kind: k}
 	return s, r.describe(s, was, k.(*Kind))

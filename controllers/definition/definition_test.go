@@ -344,3 +344,16 @@ func BenchmarkDefine(b *testing.B) {
 	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N)/1024, "KiB/definition")
 }
+
+// BenchmarkCreate tells what a custom resource costs, from the decoded object to the stored one.
+func BenchmarkCreate(b *testing.B) {
+	w, stop := start(b, memory.New())
+	defer stop()
+	w.define(widgets(b, "a.example", "v1", "v1"))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, err := w.create("a.example", "v1", fmt.Sprintf("w%d", i), `{"color":"red"}`); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
