@@ -97,6 +97,9 @@ func TestJobSuspendAndDelete(t *testing.T) {
 		})
 		edit(c, kinds.Jobs, "default", "j", "", func(j *batchv1.Job) { j.Spec.Suspend = new(bool) })
 		c.until("three run again", active(3))
+		if n := resource.Get(c.Read(), kinds.Jobs, "default", "j").Status.Failed; n != 0 {
+			c.t.Errorf("%d failures by being suspended", n)
+		}
 		if err := c.Delete(c.t.Context(), kinds.Jobs, "default", "j", backgroundly()); err != nil {
 			c.t.Fatal(err)
 		}

@@ -130,13 +130,12 @@ func ending(p *corev1.Pod) (code int32, ends bool) {
 func started(p *corev1.Pod, now metav1.Time, ready bool, ip string) *corev1.PodStatus {
 	st := *p.Status.DeepCopy()
 	st.Phase, st.StartTime = corev1.PodRunning, &now
-	st.ObservedGeneration = p.Generation
 	st.HostIP, st.HostIPs = "203.0.113.10", []corev1.HostIP{{IP: "203.0.113.10"}}
 	st.PodIP, st.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 	st.ContainerStatuses, st.InitContainerStatuses = nil, nil
 	for _, c := range p.Spec.Containers {
-		st.ContainerStatuses = append(st.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image,
-			ContainerID: "sim://" + string(p.UID) + "-" + c.Name, Ready: ready, Started: new(true),
+		st.ContainerStatuses = append(st.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image,
+			Ready: ready, Started: new(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
 	}
 	for _, c := range p.Spec.InitContainers {
@@ -147,7 +146,6 @@ func started(p *corev1.Pod, now metav1.Time, ready bool, ip string) *corev1.PodS
 	if !ready {
 		yes, reason = corev1.ConditionFalse, "ContainersNotReady"
 	}
-	st.Conditions = condition(st.Conditions, corev1.PodReadyToStartContainers, corev1.ConditionTrue, "", now)
 	st.Conditions = condition(st.Conditions, corev1.PodInitialized, corev1.ConditionTrue, "", now)
 	st.Conditions = condition(st.Conditions, corev1.PodReady, yes, reason, now)
 	st.Conditions = condition(st.Conditions, corev1.ContainersReady, yes, reason, now)
@@ -169,7 +167,7 @@ func ended(p *corev1.Pod, now metav1.Time, code int32) *corev1.PodStatus {
 		}
 		s.Ready, s.Started = false, new(false)
 		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason,
-			StartedAt: began, FinishedAt: now, ContainerID: s.ContainerID}}
+			StartedAt: began, FinishedAt: now}}
 	}
 	st.Conditions = condition(st.Conditions, corev1.PodReady, corev1.ConditionFalse, ready, now)
 	st.Conditions = condition(st.Conditions, corev1.ContainersReady, corev1.ConditionFalse, ready, now)

@@ -59,7 +59,14 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 
 // act starts and stops pods, then writes the status, and only then lets go of the pods that the status now counts.
 func act(ctx context.Context, c *loop.Ctx, j *batchv1.Job, t todo) error {
-	_, err := loop.Batch(len(t.remove), func(i int) error { return pods.Delete(ctx, c, kinds.Jobs, j, t.remove[i]) })
+	_, err := loop.Batch(len(t.remove), func(i int) error {
+		if t.uncount && tracked(t.remove[i]) {
+			if err := release(ctx, c, t.remove[i]); err != nil {
+				return err
+			}
+		}
+		return pods.Delete(ctx, c, kinds.Jobs, j, t.remove[i])
+	})
 	if err == nil {
 		var made int
 		made, err = loop.Batch(len(t.create), func(i int) error { return pods.Create(ctx, c, kinds.Jobs, j, newPod(j, t.create[i])) })

@@ -15,6 +15,7 @@ import (
 type todo struct {
 	create  []start
 	remove  []*corev1.Pod
+	uncount bool          // those removed are not wanted any more, and count as nothing
 	release []*corev1.Pod // after the status is stored
 	status  batchv1.JobStatus
 	again   time.Duration
@@ -37,7 +38,7 @@ func plan(w *world) (t todo) {
 	active := len(w.active)
 	switch {
 	case goal != nil || suspended(j):
-		t.remove = w.active
+		t.remove, t.uncount = w.active, goal == nil
 		active = 0
 	case j.DeletionTimestamp == nil:
 		active = w.manage(&t)
@@ -136,7 +137,7 @@ func (w *world) manage(t *todo) int {
 	if surplus := len(w.active) - want; surplus > 0 {
 		list := slices.Clone(w.active)
 		pods.CheapestFirst(list, w.now)
-		t.remove = list[:surplus]
+		t.remove, t.uncount = list[:surplus], true
 		return want
 	}
 	n := want - len(w.active)
