@@ -21,7 +21,7 @@ func (c *Cluster) loops() (list []part) {
 	for _, e := range loopTable(c.door.set, c.keys.CA.PEM, c.cfg.NodeMonitorGrace) {
 		list = append(list, c.loopPart(e))
 	}
-	return list
+	return append(list, c.loopPart(controllers.Signing(c.keys.CA)))
 }
 
 // loopPart runs a loop as the account that upstream gives it.

@@ -41,9 +41,8 @@ import (
 // Config is what the loops need to know of their cluster.
 type Config struct {
 	Kinds     *resource.Set
-	RootCA    []byte            // certificate of the cluster's CA, in PEM
-	NodeGrace time.Duration     // silence after which a node counts as lost; 0: 50 s
-	Signer    csrsigning.Signer // signs certificate requests; nil: nobody does
+	RootCA    []byte        // certificate of the cluster's CA, in PEM
+	NodeGrace time.Duration // silence after which a node counts as lost; 0: 50 s
 }
 
 // An Entry is a loop with the names that upstream knows it by.
@@ -55,7 +54,7 @@ type Entry struct {
 
 // All returns the loops in the order in which they start. The order does not matter to them.
 func All(c Config) []Entry {
-	list := []Entry{
+	return []Entry{
 		{serviceaccount.Controller, "service-account-controller", "serviceaccount-controller"},
 		{rootca.Controller(c.RootCA), "root-ca-cert-publisher", "root-ca-cert-publisher"},
 		{namespace.Controller, "namespace-controller", "namespace-controller"},
@@ -86,8 +85,9 @@ func All(c Config) []Entry {
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 	}
-	if c.Signer != nil {
-		list = append(list, Entry{csrsigning.Controller(c.Signer), "certificate-controller", "certificate-controller"})
-	}
-	return list
+}
+
+// Signing returns the loop that signs certificate requests. It runs where the cluster's authority is.
+func Signing(ca csrsigning.Signer) Entry {
+	return Entry{csrsigning.Controller(ca), "certificate-controller", "certificate-controller"}
 }
