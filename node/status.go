@@ -27,10 +27,30 @@ func (a *Agent) podStatus(w world) corev1.PodStatus {
 	st.ContainerStatuses = a.containerStatuses(w, pod.Spec.Containers, false)
 	st.EphemeralContainerStatuses = a.containerStatuses(w, ephemeral(pod), false)
 	if !finished(pod) {
-		st.Phase = phase(pod, st)
+		a.settle(w, &st)
 	}
 	conditions(w, &st)
 	return st
+}
+
+// settle sets the phase. A pod has not ended while a process of it runs: a sidecar may, after the main containers;
+// and when it has, nothing waits for a restart any more.
+func (a *Agent) settle(w world, st *corev1.PodStatus) {
+	pod := *w.pod
+	was := pod.Status.Phase
+	pod.Status.Phase = phase(w.pod, *st)
+	if st.Phase = pod.Status.Phase; !finished(&pod) {
+		return
+	}
+	if w.seen.anyRunning() {
+		if st.Phase = corev1.PodRunning; was == corev1.PodPending || was == "" && !initialized(w.pod, st) {
+			st.Phase = corev1.PodPending
+		}
+		return
+	}
+	w.pod = &pod
+	st.InitContainerStatuses = a.containerStatuses(w, pod.Spec.InitContainers, true)
+	st.ContainerStatuses = a.containerStatuses(w, pod.Spec.Containers, false)
 }
 
 func (a *Agent) addresses(w world, st *corev1.PodStatus) {

@@ -75,6 +75,9 @@ func TestPodStatus(t *testing.T) {
 		{planCase{name: "ended well, OnFailure", policy: onFailure, seen: "box a:0"}, "", "Succeeded SI a:Completed"},
 		{planCase{name: "ended badly, OnFailure", policy: onFailure, seen: "box a:1"}, "", "Running SI a:Error"},
 		{planCase{name: "deleted, ended", seen: "box a:137", edit: deleted}, "a", "Failed SI a:Error"},
+		{planCase{name: "ended, its sidecar not yet", policy: never, init: "s+", seen: "box s:run a:0"}, "", "Running SI s!:Running a:Completed"},
+		{planCase{name: "ended, its sidecar after it", policy: never, init: "s+", seen: "box s#1:1 a:0"}, "s", "Succeeded SI s:Error a:Completed"},
+		{planCase{name: "init failed, a sidecar runs", policy: never, init: "s+ i", seen: "box s:run i:1"}, "", "Pending S s!:Running i:Error a:PodInitializing"},
 		{planCase{name: "gate", seen: "box a:run", edit: func(p *corev1.Pod) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
 		}}, "", "Running SIC a!:Running"},
