@@ -39,6 +39,9 @@ type Proto interface {
 // MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
 // object carries them.
 func MarshalJSON(obj any) ([]byte, error) {
+	if u, ok := obj.(runtime.Unstructured); ok && !u.IsList() {
+		obj = u.UnstructuredContent() // its own encoding is the same, and would be read through once more
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	if err := enc.Encode(obj); err != nil {
