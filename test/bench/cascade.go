@@ -39,7 +39,36 @@ func deployment(ctx context.Context, b *bench) error {
 		b.figure("deployment, server CPU", b.cpu()-cpu, "s")
 	}
 	b.showMemory()
+	cpu, began = b.cpu(), time.Now()
+	if _, err := c.do(ctx, call{method: "DELETE", path: path + "/big?propagationPolicy=Background"}); err != nil {
+		return err
+	}
+	if err := b.awaitNoPods(ctx, c, ns); err != nil {
+		return err
+	}
+	b.figure("deployment's pods gone", time.Since(began).Seconds(), "s")
+	if len(b.processes) > 0 {
+		b.figure("deployment's pods gone, server CPU", b.cpu()-cpu, "s")
+	}
 	return nil
+}
+
+// awaitNoPods waits until the namespace has no pod.
+func (b *bench) awaitNoPods(ctx context.Context, c *conn, ns string) error {
+	ctx, cancel := context.WithTimeout(ctx, pollLimit)
+	defer cancel()
+	for {
+		var list struct{ Items []struct{} }
+		if err := c.decode(ctx, call{method: "GET", path: "/api/v1/namespaces/" + ns + "/pods?limit=1"}, &list); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // awaitReplicas watches the one Deployment of the namespace and shows how it comes along.
