@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // follow shows a Deployment's cascade as it happens: who made what, when pods were bound, ran, got ready and
@@ -34,7 +35,7 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
-	watched := []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.Pods, kinds.EndpointSlices}
+	watched := []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.Pods, kinds.Services, kinds.EndpointSlices}
 	var sources []client.Source
 	for _, k := range watched {
 		sources = append(sources, client.Source{Kind: k, Namespace: *ns})
@@ -95,7 +96,7 @@ func (s *story) look(read resource.Reader) bool {
 	}
 	ready := s.endpoints(read)
 	done := d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas &&
-		d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas && ready >= int(*d.Spec.Replicas)
+		d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas && (ready >= int(*d.Spec.Replicas) || !s.served(read, d))
 	if done {
 		s.say("deployment/"+d.Name, "is complete: %d available", d.Status.AvailableReplicas)
 	}
@@ -118,6 +119,16 @@ func (s *story) pod(p *corev1.Pod) {
 			s.say(id, "ready")
 		}
 	}
+}
+
+// served says that a service selects the deployment's pods; without one there are no endpoints to wait for.
+func (s *story) served(read resource.Reader, d *appsv1.Deployment) bool {
+	for _, svc := range resource.List(read, kinds.Services, s.ns) {
+		if len(svc.Spec.Selector) > 0 && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) {
+			return true
+		}
+	}
+	return false
 }
 
 // endpoints counts the ready endpoints of the deployment's pods.

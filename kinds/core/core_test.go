@@ -180,7 +180,6 @@ func TestStored(t *testing.T) {
 		{`PersistentVolume: {spec: {hostPath: {path: /}}}`, "spec", `{hostPath: {path: /, type: ''}, persistentVolumeReclaimPolicy: Retain, volumeMode: Filesystem}`},
 		{`LimitRange: {spec: {limits: [{type: Container, max: {cpu: 2}, min: {memory: 1Mi}}]}}`, "spec", `{limits: [{type: Container, max: {cpu: '2'}, min: {memory: 1Mi}, default: {cpu: '2'}, defaultRequest: {cpu: '2', memory: 1Mi}}]}`},
 		{`Pod: {status: {phase: Running, podIP: 1.2.3.4}, spec: {containers: [{name: c, image: i}]}}`, "status", `{phase: Pending, qosClass: BestEffort}`},
-		{`Pod: {spec: {schedulingGates: [{name: g}], containers: [{name: c, image: i}]}}`, "status", `{phase: Pending, qosClass: BestEffort, conditions: [{type: PodScheduled, status: 'False', reason: SchedulingGated, message: Scheduling is blocked due to non-empty scheduling gates, lastProbeTime: null, lastTransitionTime: null}]}`},
 	} {
 		_, o := create(t, c.given)
 		if got := part(t, o, c.field); !reflect.DeepEqual(got, yamlTree(t, c.want)) {

@@ -12,11 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -87,10 +89,27 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 		return nil, fmt.Errorf("connect to the runtime at %s: %w", socket, err)
 	}
 	r := &Runtime{Containers: cri.NewRuntimeServiceClient(conn), Images: cri.NewImageServiceClient(conn), socket: socket, conn: conn}
-	if _, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true)); err != nil {
+	if err := r.awake(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("ask the runtime at %s for its version: %w", socket, err), conn.Close())
 	}
 	return r, nil
+}
+
+// awake waits until the runtime answers. A containerd listens before it has found its running containers again, and
+// says until then that it is not initialized.
+func (r *Runtime) awake(ctx context.Context) error {
+	const between = 20 * time.Millisecond
+	for {
+		_, err := r.Containers.Version(ctx, &cri.VersionRequest{}, grpc.WaitForReady(true))
+		if err == nil || !strings.Contains(status.Convert(err).Message(), "not initialized") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(between):
+		}
+	}
 }
 
 // Close closes the connection; containers run on.
