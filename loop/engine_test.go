@@ -21,6 +21,12 @@ type controller = loop.Controller[*corev1.ConfigMap]
 
 var writesMaps = []resource.Kind{kinds.ConfigMaps}
 
+// pass lets simulated time pass, and everything that is due happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestOneRunPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -43,7 +49,7 @@ func TestOneRunPerKey(t *testing.T) {
 			f.put("a")
 			f.put("b")
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if most != 1 {
 			t.Errorf("a key ran %d times at once", most)
 		}
@@ -68,12 +74,12 @@ func TestFence(t *testing.T) {
 		synctest.Wait()
 		f.put("owner")
 		f.setLag(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if rec, _ := w.Record("test", key("owner")); rec.State != "fenced" || creates != 1 {
 			t.Fatalf("with a view that lags: %s, %d creates", rec.State, creates)
 		}
 		f.setLag(false)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if rec, _ := w.Record("test", key("owner")); rec.State != "resting" || creates != 1 {
 			t.Errorf("with a view that caught up: %s, %d creates", rec.State, creates)
 		}
@@ -99,7 +105,7 @@ func TestBackoff(t *testing.T) {
 		}})
 		f.put("bad")
 		f.put("good")
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if others != 1 {
 			t.Errorf("the good key ran %d times", others)
 		}
@@ -118,7 +124,7 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("record %+v", rec)
 		}
 		heal.Store(true)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		if rec, _ := w.Record("test", key("bad")); rec.Fails != 0 || rec.LastErr != "" || rec.State != "resting" {
 			t.Errorf("healed: %+v", rec)
 		}
@@ -137,7 +143,7 @@ func TestOwnWritesDoNotSpinAFailure(t *testing.T) {
 			return 0, errBoom
 		}})
 		f.put("a")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if runs > 20 {
 			t.Errorf("%d runs in a minute: its own writes cut its pauses short", runs)
 		}
@@ -173,7 +179,7 @@ func TestPanicIsAnError(t *testing.T) {
 		}})
 		f.put("bad")
 		f.put("good")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if rec, _ := w.Record("test", key("bad")); good != 1 || !strings.Contains(rec.LastErr, "panic") {
 			t.Errorf("the good key ran %d times; the bad one says %q", good, rec.LastErr)
 		}
@@ -190,7 +196,7 @@ func TestAgainAndNote(t *testing.T) {
 			return time.Minute, nil
 		}})
 		f.put("a")
-		time.Sleep(10*time.Minute + time.Second)
+		pass(10*time.Minute + time.Second)
 		if runs != 11 {
 			t.Errorf("%d runs in ten minutes", runs)
 		}
@@ -226,7 +232,7 @@ func TestRest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			f.put("a")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if runs < 9 || runs > 12 {
 			t.Errorf("%d runs for a second of changes", runs)
 		}
@@ -272,7 +278,7 @@ func TestResync(t *testing.T) {
 			return 0, nil
 		}}, func(e *loop.Env) { e.Resync = time.Hour })
 		f.put("a")
-		time.Sleep(time.Hour + 7*time.Minute)
+		pass(time.Hour + 7*time.Minute)
 		if runs != 2 {
 			t.Errorf("%d runs, want one at the start and one resync", runs)
 		}
