@@ -180,12 +180,3 @@ func (r *Registry) Kind(name string) resource.Kind {
 	}
 	return nil
 }
-
-// openAPI is the schema as clients may read it; nil when there is none.
-func (v *version) openAPI() (*spec.Schema, error) {
-	s, err := v.schema()
-	if s == nil || err != nil {
-		return nil, err
-	}
-	return s.Unfold().ToKubeOpenAPI(), nil
-}

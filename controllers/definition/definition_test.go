@@ -116,6 +116,7 @@ schema:
           color: {type: string, default: %s}
           replicas: {type: integer, default: 1}
           frozen: {type: string, x-kubernetes-validations: [{rule: self == oldSelf}]}
+          inner: {type: object, x-kubernetes-embedded-resource: true, properties: {x: {type: integer}}}
       status: {type: object, properties: {replicas: {type: integer}}}
 `
 
@@ -315,6 +316,25 @@ func TestNamesInUse(t *testing.T) {
 	w.until("its names are free", func(r resource.Reader) bool {
 		return named(r) == v1.ConditionTrue && crd.Is(resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name), v1.Established)
 	})
+}
+
+func TestApply(t *testing.T) {
+	w := begin(t)
+	w.define(widgets(t, "a.example", "v1", "v1"))
+	k := w.kind("a.example", "v1")
+	const text = `{"apiVersion":"a.example/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"color":"red",
+		"inner":{"apiVersion":"v1","kind":"Thing","metadata":{"name":"in","labels":{"a":"b"}},"x":1}}}`
+	o, err := w.Patch(t.Context(), k, "ns", "w", client.Patch{Type: types.ApplyPatchType, Data: []byte(text), Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := o.GetManagedFields()
+	if len(owners) != 1 || !strings.Contains(string(owners[0].FieldsV1.Raw), `"f:labels":{"f:a":{}}`) || strings.Contains(string(owners[0].FieldsV1.Raw), "f:replicas") {
+		t.Errorf("owners %v", owners)
+	}
+	if s := spec(o); s["replicas"] != int64(1) || s["inner"].(map[string]any)["x"] != int64(1) {
+		t.Errorf("spec %v", s)
+	}
 }
 
 func TestStrict(t *testing.T) {

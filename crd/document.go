@@ -1,0 +1,45 @@
+package crd
+
+import (
+	"slices"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+const objectMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// openAPI is the schema as clients may read it; nil when there is none.
+func (v *version) openAPI() (*spec.Schema, error) {
+	s, err := v.schema()
+	if s == nil || err != nil {
+		return nil, err
+	}
+	doc := s.Unfold().ToKubeOpenAPI()
+	complete(doc)
+	return doc, nil
+}
+
+// complete gives embedded objects the fields that every object has, which definitions leave out.
+func complete(s *spec.Schema) {
+	for name, p := range s.Properties {
+		complete(&p)
+		s.Properties[name] = p
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		complete(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		complete(s.AdditionalProperties.Schema)
+	}
+	if is, ok := s.Extensions.GetBool("x-kubernetes-embedded-resource"); !ok || !is {
+		return
+	}
+	s.SetProperty("apiVersion", *spec.StringProperty().WithDescription("apiVersion defines the versioned schema of this representation of an object."))
+	s.SetProperty("kind", *spec.StringProperty().WithDescription("kind is a string value representing the type of this object."))
+	s.SetProperty("metadata", *spec.RefSchema(objectMeta).WithDescription("Standard object's metadata."))
+	for _, name := range []string{"kind", "apiVersion"} {
+		if !slices.Contains(s.Required, name) {
+			s.Required = append(s.Required, name)
+		}
+	}
+}
