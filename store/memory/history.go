@@ -84,7 +84,7 @@ type limits struct {
 
 // defaultLimits let a reader lag behind for as long as upstream's five minutes, unless writes come so fast
 // that it would take too much memory.
-var defaultLimits = limits{changes: 1 << 16, bytes: 64 << 20, age: 5 * time.Minute}
+var defaultLimits = limits{changes: 1 << 16, bytes: 16 << 20, age: 5 * time.Minute}
 
 func (h *history) add(c change) {
 	h.changes = append(h.changes, c)
