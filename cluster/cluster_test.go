@@ -121,16 +121,28 @@ func openFiles(t *testing.T) int {
 
 // TestManyClusters runs 20 clusters in one process; none sees another's objects.
 func TestManyClusters(t *testing.T) {
-	var wg sync.WaitGroup
+	var wg, written sync.WaitGroup
+	written.Add(20)
 	for i := range 20 {
-		c := start(t, cluster.Config{})
+		c, err := cluster.Start(context.Background(), cluster.Config{Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
 		cs := clientset(t, config(t, c))
 		wg.Go(func() {
+			defer func() { // all at once: each waits a second for its HTTP/2 connections to go
+				if err := c.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
 			ctx := t.Context()
-			if _, err := cs.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("own-%d", i)), metav1.CreateOptions{}); err != nil {
+			_, err := cs.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("own-%d", i)), metav1.CreateOptions{})
+			written.Done()
+			if err != nil {
 				t.Error(err)
 				return
 			}
+			written.Wait() // every cluster holds its object now
 			list, err := cs.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Error(err)
