@@ -126,6 +126,9 @@ func (c *testCluster) up() error {
 	if err := network(); err != nil {
 		return err
 	}
+	if err := os.MkdirAll(filepath.Join(c.dir, "manifests"), 0o755); err != nil {
+		return err
+	}
 	if err := c.startServer(); err != nil {
 		return err
 	}
@@ -197,7 +200,8 @@ func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
 
 func (c *testCluster) startServer() (err error) {
 	c.server, err = c.start(0, "up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", nodes[0].addr+":"+port, "--node", "real",
-		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug")
+		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug",
+		"--manifests", filepath.Join(c.dir, "manifests"))
 	return err
 }
 
