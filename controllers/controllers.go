@@ -30,6 +30,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
+	"github.com/kloop-dev/kloop/controllers/servicecidr"
 	"github.com/kloop-dev/kloop/controllers/statefulset"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
@@ -82,6 +83,7 @@ func All(c Config) []Entry {
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
+		{servicecidr.Controller, "service-cidrs-controller", "service-cidrs-controller"},
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 	}

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -252,5 +253,28 @@ func TestEndpointsAreMirrored(t *testing.T) {
 			c.t.Fatal(err)
 		}
 		c.until("no slice", count(0, 0))
+	})
+}
+
+func TestServiceRanges(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		make1(c, kinds.ServiceCIDRs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.50.0.0/24"}}})
+		make1(c, kinds.IPAddresses, &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: "10.50.0.9"}, Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "x"}}})
+		ready := func(want metav1.ConditionStatus) func(r resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				st := resource.Get(r, kinds.ServiceCIDRs, "", "more").Status
+				return len(st.Conditions) == 1 && st.Conditions[0].Status == want
+			}
+		}
+		c.until("it is ready", ready(metav1.ConditionTrue))
+		if err := c.Delete(c.t.Context(), kinds.ServiceCIDRs, "", "more", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("it waits for the address", ready(metav1.ConditionFalse))
+		if err := c.Delete(c.t.Context(), kinds.IPAddresses, "", "10.50.0.9", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("it goes", func(r resource.Reader) bool { return resource.Get(r, kinds.ServiceCIDRs, "", "more") == nil })
 	})
 }

@@ -8,6 +8,7 @@ package garbage
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,8 +53,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, g graph, obj resource.Object) e
 	if err != nil {
 		return err
 	}
-	todo := decide(owners, g.blocked(obj)) // decide
-	return act(ctx, c, k, obj, todo)       // act
+	var below blocked
+	if slices.ContainsFunc(owners, func(o owner) bool { return o.fate == waits }) { // else it makes no difference
+		below = g.blocked(obj)
+	}
+	return act(ctx, c, k, obj, decide(owners, below)) // decide, act
 }
 
 // duty is the finalizer that makes a deleted object our business.

@@ -22,14 +22,18 @@ type graph struct {
 // dependents yields the objects that name the uid as an owner.
 func (g graph) dependents(uid types.UID) iter.Seq2[resource.Kind, resource.Object] {
 	return func(yield func(resource.Kind, resource.Object) bool) {
-		for _, k := range g.kinds.All() {
+		var k resource.Kind
+		more := true
+		each := func(obj resource.Object) bool { // one for all kinds: a loop over each would make its own
+			more = yield(k, obj)
+			return more
+		}
+		for _, k = range g.kinds.All() {
 			if k.Info().Virtual {
 				continue
 			}
-			for obj := range g.read.ByOwner(k, string(uid)) {
-				if !yield(k, obj) {
-					return
-				}
+			if g.read.ByOwner(k, string(uid))(each); !more {
+				return
 			}
 		}
 	}
