@@ -33,6 +33,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/servicecidr"
 	"github.com/kloop-dev/kloop/controllers/statefulset"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
+	"github.com/kloop-dev/kloop/controllers/tokencleaner"
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
 	"github.com/kloop-dev/kloop/controllers/volumebinder"
 	"github.com/kloop-dev/kloop/loop"
@@ -84,6 +85,7 @@ func All(c Config) []Entry {
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
 		{servicecidr.Controller, "service-cidrs-controller", "service-cidrs-controller"},
+		{tokencleaner.Controller, "token-cleaner", "token-cleaner"},
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 	}

@@ -278,3 +278,24 @@ func TestServiceRanges(t *testing.T) {
 		c.until("it goes", func(r resource.Reader) bool { return resource.Get(r, kinds.ServiceCIDRs, "", "more") == nil })
 	})
 }
+
+func TestBootstrapTokensExpire(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		token := func(name, expiration string) {
+			make1(c, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Type: "bootstrap.kubernetes.io/token",
+				StringData: map[string]string{"token-id": "abcdef", "token-secret": "0123456789abcdef", "expiration": expiration}})
+		}
+		token("bootstrap-token-abcdef", time.Now().Add(time.Minute).Format(time.RFC3339))
+		token("forever", "")
+		time.Sleep(30 * time.Second)
+		if resource.Get(c.Read(), kinds.Secrets, "kube-system", "bootstrap-token-abcdef") == nil {
+			c.t.Error("the token went before its time")
+		}
+		c.until("the token goes", func(r resource.Reader) bool {
+			return resource.Get(r, kinds.Secrets, "kube-system", "bootstrap-token-abcdef") == nil
+		})
+		if resource.Get(c.Read(), kinds.Secrets, "kube-system", "forever") == nil {
+			c.t.Error("the token without expiration went too")
+		}
+	})
+}
