@@ -59,7 +59,7 @@ func checkNode(req *x509.CertificateRequest) error {
 	case !slices.Equal(req.Subject.Organization, []string{"system:nodes"}):
 		return errors.New("subject organization is not system:nodes")
 	case !strings.HasPrefix(req.Subject.CommonName, "system:node:"):
-		return errors.New("subject common name does not begin with system:node:")
+		return errors.New("subject common name does not begin with \"system:node:\"")
 	case len(req.EmailAddresses)+len(req.URIs) > 0:
 		return errors.New("email and URI subjectAltNames are not allowed")
 	}
