@@ -30,7 +30,14 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 		dry.DryRun, r = true, &dry
 	}
 	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
-		e, gone, err = s.deleteOnce(ctx, r, opts, cur)
+		if e != nil && (cur == nil || cur.Object.GetUID() != e.Object.GetUID()) {
+			gone = true // this call marked it, and whoever cleans up was faster than the removal
+			return nil
+		}
+		var last *view.Entry
+		if last, gone, err = s.deleteOnce(ctx, r, opts, cur); last != nil {
+			e = last
+		}
 		return err
 	})
 	if err != nil {
@@ -208,7 +215,11 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 		if r.DryRun {
 			return e, true, nil
 		}
-		return s.deleteNow(ctx, r, e)
+		last, gone, err := s.deleteNow(ctx, r, e)
+		if err != nil {
+			last = e // marked by this call: see Delete
+		}
+		return last, gone, err
 	}
 	return s.deleteNow(ctx, r, cur)
 }
