@@ -223,7 +223,7 @@ func increment(maps typed.ConfigMapInterface) error {
 // TestHopelessPodHindersNobody runs pods that can never start beside a rollout.
 func TestHopelessPodHindersNobody(t *testing.T) {
 	ns := space(t)
-	apply(t, ns, strings.ReplaceAll(web("hopeless", 5, ""), "nginx:1", "no.such.registry.invalid/x:1"))
+	apply(t, ns, strings.ReplaceAll(web("hopeless", 5, ""), "nginx:1", "127.0.0.1:9/none:1"))
 	apply(t, ns, web("web", 2, ""))
 	began := time.Now()
 	rolledOut(t, ns, "web")
