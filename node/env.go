@@ -13,6 +13,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -74,7 +75,7 @@ func (e *environment) list() (out []corev1.EnvVar) {
 func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string]string, error) {
 	switch {
 	case from.ConfigMapRef != nil:
-		cm, err := a.configMap(ctx, pod.Namespace, from.ConfigMapRef.Name)
+		cm, err := client.Find(ctx, a.cfg.Client, kinds.ConfigMaps, pod.Namespace, from.ConfigMapRef.Name)
 		if apierrors.IsNotFound(err) && is(from.ConfigMapRef.Optional) {
 			return nil, nil
 		}
@@ -83,7 +84,7 @@ func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFro
 		}
 		return cm.Data, nil
 	case from.SecretRef != nil:
-		s, err := a.secret(ctx, pod.Namespace, from.SecretRef.Name)
+		s, err := client.Find(ctx, a.cfg.Client, kinds.Secrets, pod.Namespace, from.SecretRef.Name)
 		if apierrors.IsNotFound(err) && is(from.SecretRef.Optional) {
 			return nil, nil
 		}
@@ -110,7 +111,7 @@ func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
-		cm, err := a.configMap(ctx, pod.Namespace, ref.Name)
+		cm, err := client.Find(ctx, a.cfg.Client, kinds.ConfigMaps, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) && is(ref.Optional) {
 			return "", false, nil
 		}
@@ -126,7 +127,7 @@ func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, pod.Namespace, ref.Name)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
-		s, err := a.secret(ctx, pod.Namespace, ref.Name)
+		s, err := client.Find(ctx, a.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) && is(ref.Optional) {
 			return "", false, nil
 		}
@@ -142,28 +143,6 @@ func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 		return "", false, fmt.Errorf("couldn't find key %s in Secret %s/%s", ref.Key, pod.Namespace, ref.Name)
 	}
 	return "", false, fmt.Errorf("this source of a variable is not supported")
-}
-
-func (a *Agent) configMap(ctx context.Context, ns, name string) (*corev1.ConfigMap, error) {
-	if cm := resource.Get(a.cfg.Client.Read(), kinds.ConfigMaps, ns, name); cm != nil {
-		return cm, nil
-	}
-	obj, err := a.cfg.Client.Get(ctx, kinds.ConfigMaps, ns, name)
-	if err != nil {
-		return nil, err
-	}
-	return obj.(*corev1.ConfigMap), nil
-}
-
-func (a *Agent) secret(ctx context.Context, ns, name string) (*corev1.Secret, error) {
-	if s := resource.Get(a.cfg.Client.Read(), kinds.Secrets, ns, name); s != nil {
-		return s, nil
-	}
-	obj, err := a.cfg.Client.Get(ctx, kinds.Secrets, ns, name)
-	if err != nil {
-		return nil, err
-	}
-	return obj.(*corev1.Secret), nil
 }
 
 // fieldValue is the downward API for variables.

@@ -33,7 +33,7 @@ func configMapUsed(read resource.Reader, node, ns, name string) bool {
 }
 
 func claimUsed(read resource.Reader, node, ns, name string) bool {
-	return anyPod(read, node, ns, func(p *corev1.Pod) bool { return slices.Contains(claimsOf(p), name) })
+	return anyPod(read, node, ns, func(p *corev1.Pod) bool { return slices.Contains(core.ClaimNames(p), name) })
 }
 
 // volumeUsed asks whether the claim that a volume belongs to is used on the node.
@@ -66,7 +66,7 @@ func secretUsed(read resource.Reader, node, ns, name string) bool {
 		return true
 	}
 	return anyPod(read, node, "", func(p *corev1.Pod) bool {
-		for _, claim := range claimsOf(p) {
+		for _, claim := range core.ClaimNames(p) {
 			c := resource.Get(read, core.PersistentVolumeClaims, p.Namespace, claim)
 			if c == nil || c.Spec.VolumeName == "" {
 				continue
@@ -78,18 +78,6 @@ func secretUsed(read resource.Reader, node, ns, name string) bool {
 		}
 		return false
 	})
-}
-
-func claimsOf(p *corev1.Pod) (names []string) {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
-		}
-	}
-	return names
 }
 
 // containers yields the environments of all containers.

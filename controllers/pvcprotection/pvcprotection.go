@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -50,23 +51,11 @@ func user(list []*corev1.Pod, p *corev1.PersistentVolumeClaim) *corev1.Pod {
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		if slices.Contains(claims(pod), p.Name) {
+		if slices.Contains(core.ClaimNames(pod), p.Name) {
 			return pod
 		}
 	}
 	return nil
-}
-
-func claims(p *corev1.Pod) (names []string) {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, p.Name+"-"+v.Name)
-		}
-	}
-	return names
 }
 
 // released wakes the claims of a pod that went or ended.
@@ -75,7 +64,7 @@ func released(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	if c.New != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 		return
 	}
-	for _, name := range claims(p) {
+	for _, name := range core.ClaimNames(p) {
 		wake(p.Namespace, name)
 	}
 }

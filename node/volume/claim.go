@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -58,21 +59,16 @@ func local(path string, group *int64) error {
 	return nil
 }
 
-// read finds an object in the snapshot, or asks the server: the snapshot may lack the kind, or be behind. A missing
-// one is an error in the kubelet's words.
+// read finds an object. A missing one is an error in the kubelet's words.
 func read[T resource.Object](ctx context.Context, m *Mounter, d *resource.Def[T], ns, name string) (T, error) {
-	if o := m.cfg.Client.Read().Lookup(d, ns, name); o != nil {
-		return o.(T), nil
-	}
-	var none T
-	o, err := m.cfg.Client.Get(ctx, d, ns, name)
+	obj, err := client.Find(ctx, m.cfg.Client, d, ns, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return none, missing{fmt.Sprintf("%s %q not found", d.Info().Singular, name)}
+		err = missing{fmt.Sprintf("%s %q not found", d.Info().Singular, name)}
 	case err != nil:
-		return none, fmt.Errorf("read %s %q: %w", d.Info().Singular, name, err)
+		err = fmt.Errorf("read %s %q: %w", d.Info().Singular, name, err)
 	}
-	return o.(T), nil
+	return obj, err
 }
 
 // missing is the error of an object that is not there.
