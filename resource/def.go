@@ -22,6 +22,7 @@ type Def[T Object] struct {
 	Storage    string   // key below /registry/; "": the plural
 	Verbs      []string // nil: all eight
 	Virtual    bool     // a review or the like: create only unless Verbs says otherwise, never stored
+	JSON       bool     // has no protobuf form: on the wire it is like a custom resource
 
 	Name            func(name string, prefix bool) []string // nil: a DNS subdomain
 	CreateOnUpdate  bool
@@ -100,7 +101,7 @@ func (d *Def[T]) fill() {
 	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
 		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
 		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
-		Deprecated: d.Deprecated}
+		Deprecated: d.Deprecated, Custom: d.JSON}
 	if i.Singular == "" {
 		i.Singular = strings.ToLower(d.GVK.Kind)
 	}
@@ -111,7 +112,7 @@ func (d *Def[T]) fill() {
 	default:
 		i.Verbs = allVerbs
 	}
-	if !d.Virtual {
+	if !d.Virtual || d.Storage != "" { // a virtual kind with a key is kept in memory by who makes it
 		i.Prefix = "/registry/" + orDefault(d.Storage, d.Plural) + "/"
 	}
 	for _, v := range d.Also {

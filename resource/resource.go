@@ -39,7 +39,7 @@ type Info struct {
 	Prefix     string                    // storage key prefix with both slashes: /registry/services/specs/
 	Also       []schema.GroupVersionKind // further versions served, also of other groups; Convert changes between them
 	Subs       []SubInfo                 // subresources in the order of discovery
-	Custom     bool                      // defined by a CustomResourceDefinition; stored as JSON, no protobuf
+	Custom     bool                      // defined by a CustomResourceDefinition, or like it: stored as JSON, no protobuf
 	Virtual    bool                      // never stored: the server computes the answer
 
 	CreateOnUpdate  bool     // PUT to a missing name creates

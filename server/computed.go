@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+
 	core "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -9,37 +11,71 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// A virtual kind whose objects the server computes when asked.
-type compute func(s *Server, k resource.Kind) []resource.Object
+// A Compute makes the objects of a virtual kind when somebody asks: those in the namespace ("" for all) that have
+// the name ("" for all). It may return others too. Errors are answers: *apierrors.StatusError or wrapping one.
+type Compute func(ctx context.Context, k resource.Kind, ns, name string) ([]resource.Object, error)
 
-// computed are the kinds that can be read though nothing of them is stored.
-var computed = map[schema.GroupResource]compute{
-	{Resource: "componentstatuses"}: componentStatuses,
+// Computed returns operations for kinds whose objects are computed at every read. They can be got and listed,
+// with selectors; they have no revision, and a watch is refused. See Shelf for kinds that are to be watched.
+func Computed(f Compute) Operations { return computing{Compute: f} }
+
+type computing struct {
+	readOnly
+	Compute
 }
 
-func (c compute) get(s *Server, r *Request) (*view.Entry, error) {
-	for _, obj := range c(s, r.Kind) {
-		if obj.GetName() == r.Name {
+// Get implements Operations.
+func (c computing) Get(ctx context.Context, r *Request, _ *metav1.GetOptions) (*view.Entry, error) {
+	list, err := c.Compute(ctx, r.Kind, r.scope(), r.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range list {
+		if obj.GetName() == r.Name && obj.GetNamespace() == r.scope() {
 			return view.NewEntry(r.Kind, 0, obj), nil
 		}
 	}
 	return nil, notFound(r)
 }
 
-func (c compute) list(s *Server, r *Request) (*List, error) {
+// List implements Operations.
+func (c computing) List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error) {
+	if opts == nil {
+		opts = &metav1.ListOptions{}
+	}
+	which, err := choose(r, opts)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Compute(ctx, r.Kind, which.ns, which.name)
+	if err != nil {
+		return nil, err
+	}
 	l := &List{Entries: []*view.Entry{}}
-	for _, obj := range c(s, r.Kind) {
-		l.Entries = append(l.Entries, view.NewEntry(r.Kind, 0, obj))
+	for _, obj := range list {
+		if which.holds(obj) {
+			l.Entries = append(l.Entries, view.NewEntry(r.Kind, 0, obj))
+		}
 	}
 	return l, nil
 }
 
+// Watch implements Operations.
+func (computing) Watch(_ context.Context, r *Request, _ *metav1.ListOptions, _ func([]Event) error) error {
+	return refuse(r, "watch")
+}
+
+// computed are the kinds of upstream's that can be read though nothing of them is stored.
+var computed = map[schema.GroupResource]Operations{
+	{Resource: "componentstatuses"}: Computed(componentStatuses),
+}
+
 // componentStatuses tells the health of the parts as upstream names them. They are one process: if this
 // code runs, they run.
-func componentStatuses(*Server, resource.Kind) (list []resource.Object) {
+func componentStatuses(context.Context, resource.Kind, string, string) (list []resource.Object, err error) {
 	for _, name := range []string{"controller-manager", "etcd-0", "scheduler"} {
 		list = append(list, &core.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Conditions: []core.ComponentCondition{{Type: core.ComponentHealthy, Status: core.ConditionTrue, Message: "ok"}}})
 	}
-	return list
+	return list, nil
 }

@@ -16,7 +16,7 @@ const patience = 3 * time.Second
 // call; with one it is at least that new; with "0" it is whatever is at hand.
 func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
 	if c, ok := computed[r.Kind.Info().GR()]; ok {
-		return c.get(s, r)
+		return c.Get(ctx, r, opts)
 	}
 	var asked string
 	if opts != nil {
@@ -28,6 +28,9 @@ func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (
 	}
 	e := snap.Entry(r.Kind, r.scope(), r.Name)
 	if e == nil {
+		if err := s.readable(r); err != nil {
+			return nil, err
+		}
 		return nil, notFound(r)
 	}
 	if r.Sub == "scale" {

@@ -22,9 +22,12 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 		opts = &metav1.ListOptions{}
 	}
 	if c, ok := computed[r.Kind.Info().GR()]; ok {
-		return c.list(s, r)
+		return c.List(ctx, r, opts)
 	}
 	if err := checkListOptions(opts, false); err != nil {
+		return nil, err
+	}
+	if err := s.readable(r); err != nil {
 		return nil, err
 	}
 	c, err := choose(r, opts)

@@ -29,6 +29,9 @@ type Config struct {
 	Authn auth.Authenticator
 	Authz auth.Authorizer
 
+	// Virtual names who answers for a virtual kind in place of Ops; nil, and a nil answer, mean Ops.
+	Virtual func(resource.Kind) server.Operations
+
 	NoAnonymous bool          // refuse requests without credentials instead of treating them as system:anonymous
 	Version     *version.Info // nil: DefaultVersion()
 	OpenAPI     Docs          // nil: the documents are not served

@@ -192,6 +192,16 @@ func (c *call) request() *server.Request {
 		Sub: c.info.Sub, Agent: c.r.UserAgent(), Strict: server.FieldsWarn, Warn: c.warn.add}
 }
 
+// ops is who answers for the kind.
+func (c *call) ops() server.Operations {
+	if c.cfg.Virtual != nil && c.facts.Virtual {
+		if ops := c.cfg.Virtual(c.kind); ops != nil {
+			return ops
+		}
+	}
+	return c.cfg.Ops
+}
+
 // namespace is that of the object: the URL of a Namespace names none.
 func (c *call) namespace() string {
 	if !c.facts.Namespaced {

@@ -49,7 +49,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 		_ = conn.SetWriteDeadline(time.Now().Add(c.cfg.WriteStall))
 		return conn.WriteMessage(kind, b)
 	}
-	err = c.cfg.Ops.Watch(ctx, req, opts, func(events []server.Event) error {
+	err = c.ops().Watch(ctx, req, opts, func(events []server.Event) error {
 		for i := range events {
 			frame, err := f.frame(ctx, nil, &events[i])
 			if err != nil {

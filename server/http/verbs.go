@@ -48,7 +48,7 @@ func (c *call) get() error {
 			return err
 		}
 	}
-	e, err := c.cfg.Ops.Get(c.r.Context(), c.request(), &opts)
+	e, err := c.ops().Get(c.r.Context(), c.request(), &opts)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *call) get() error {
 }
 
 func (c *call) list() error {
-	l, err := c.cfg.Ops.List(c.r.Context(), c.request(), &c.info.List)
+	l, err := c.ops().List(c.r.Context(), c.request(), &c.info.List)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *call) create() error {
 	if err := c.body(req, obj, false); err != nil {
 		return err
 	}
-	e, err := c.cfg.Ops.Create(c.r.Context(), req, obj)
+	e, err := c.ops().Create(c.r.Context(), req, obj)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (c *call) update() error {
 	if err := c.body(req, obj, true); err != nil {
 		return err
 	}
-	e, created, err := c.cfg.Ops.Update(c.r.Context(), req, obj)
+	e, created, err := c.ops().Update(c.r.Context(), req, obj)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	e, created, err := c.cfg.Ops.Patch(c.r.Context(), req, pt, data, opts.Force)
+	e, created, err := c.ops().Patch(c.r.Context(), req, pt, data, opts.Force)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *call) delete() error {
 	}
 	req := c.request()
 	req.DryRun = len(opts.DryRun) > 0
-	e, gone, err := c.cfg.Ops.Delete(c.r.Context(), req, opts)
+	e, gone, err := c.ops().Delete(c.r.Context(), req, opts)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (c *call) deleteCollection() error {
 	}
 	req := c.request()
 	req.DryRun = len(opts.DryRun) > 0
-	l, err := c.cfg.Ops.DeleteCollection(c.r.Context(), req, opts, &c.info.List)
+	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (c *call) watch() error {
 	st := newStream(c.w, c.cfg.WriteStall, f.mediaType())
 	kick := time.AfterFunc(headersAfter, st.start)
 	defer kick.Stop()
-	err = c.cfg.Ops.Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
+	err = c.ops().Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
 		return st.send(c.r.Context(), f, events)
 	})
 	return st.end(c.r.Context(), f, err)

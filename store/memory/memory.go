@@ -39,11 +39,19 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 // New returns an empty store. Like a new etcd it is at revision 1.
-func New() *Store {
+func New() *Store { return newStore(1, defaultLimits) }
+
+// NewSmall is New at another first revision and with a history of at most `keep` bytes. It is for a store that takes
+// the place of one that went: whoever holds a revision of the old one must find it too old, not in the future.
+func NewSmall(rev int64, keep int) *Store {
+	return newStore(rev, limits{changes: defaultLimits.changes / 8, bytes: keep, age: defaultLimits.age})
+}
+
+func newStore(rev int64, l limits) *Store {
 	return &Store{
-		rev:     1,
+		rev:     rev,
 		items:   btree.NewG(32, func(a, b *item) bool { return a.key < b.key }),
-		history: history{compacted: 1, limits: defaultLimits},
+		history: history{compacted: rev, limits: l},
 		changed: make(chan struct{}),
 		done:    make(chan struct{}),
 	}
