@@ -5,6 +5,7 @@ package admission
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -39,6 +40,14 @@ type Request struct {
 	Warn      func(text string)
 	// Annotate adds an annotation to the request's audit event; may be nil.
 	Annotate func(key, value string)
+	// Target is what a Connect asks for, *corev1.PodExecOptions and the like; nil for all other operations.
+	Target runtime.Object
+	// Again is set by a policy or webhook that changed the object: the mutating pass then runs a second time, so that
+	// all plugins see the outcome. Round is 0 in the first pass, 1 in the second. Memory is what plugins keep from
+	// one pass to the next, by their names.
+	Again  bool
+	Round  int
+	Memory map[string]any
 	// Live reads one object linearizably, for rules that a stale view would break.
 	Live func(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error)
 }
@@ -55,8 +64,16 @@ type Plugin struct {
 // A Chain runs plugins in order.
 type Chain []Plugin
 
-// Mutate runs the mutating pass.
+// Mutate runs the mutating pass, and once more if a policy or webhook asked for that.
 func (c Chain) Mutate(ctx context.Context, r *Request) error {
+	if err := c.mutate(ctx, r); err != nil || !r.Again || r.Round > 0 {
+		return err
+	}
+	r.Round = 1
+	return c.mutate(ctx, r)
+}
+
+func (c Chain) mutate(ctx context.Context, r *Request) error {
 	for _, p := range c {
 		if p.Mutate != nil {
 			if err := p.Mutate(ctx, r); err != nil {
@@ -77,4 +94,14 @@ func (c Chain) Validate(ctx context.Context, r *Request) error {
 		}
 	}
 	return nil
+}
+
+// Resource is the resource of the request in the version that the caller spoke.
+func (r *Request) Resource() schema.GroupVersionResource {
+	i := r.Kind.Info()
+	gvr := i.GVK.GroupVersion().WithResource(i.Plural)
+	if r.GVK.Group == i.GVK.Group && (r.Sub == "" || r.GVK.Kind == i.GVK.Kind) {
+		gvr.Version = r.GVK.Version
+	}
+	return gvr
 }
