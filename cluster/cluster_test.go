@@ -8,11 +8,11 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -85,26 +85,14 @@ func TestStopLeavesNothing(t *testing.T) {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
-		if client, err := rest.HTTPClientFor(cfg); err == nil {
-			client.CloseIdleConnections()
-		}
+		hangUp(t, cfg)
 	}
 	run() // what lives once per process: schemas, pools
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	for range 3 {
 		run()
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for runtime.NumGoroutine() > goroutines+2 && time.Now().Before(deadline) {
-		runtime.Gosched()
-	}
-	if n := runtime.NumGoroutine(); n > goroutines+2 {
-		var dump strings.Builder
-		if err := pprof.Lookup("goroutine").WriteTo(&dump, 1); err != nil {
-			t.Error(err)
-		}
-		t.Errorf("%d goroutines before, %d after\n%s", goroutines, n, dump.String())
-	}
+	noMoreThan(t, goroutines+2)
 	if n := openFiles(t); n > files+2 {
 		t.Errorf("%d files open before, %d after", files, n)
 	}
@@ -119,43 +107,82 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// TestManyClusters runs 20 clusters in one process; none sees another's objects.
+// TestManyClusters runs 100 clusters in one process: each keeps what it was given, none sees another's objects or
+// believes another's certificates, and all of them end.
 func TestManyClusters(t *testing.T) {
-	var wg, written sync.WaitGroup
-	written.Add(20)
-	for i := range 20 {
-		c, err := cluster.Start(context.Background(), cluster.Config{Log: quiet})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cs := clientset(t, config(t, c))
-		wg.Go(func() {
-			defer func() { // all at once: each waits a second for its HTTP/2 connections to go
-				if err := c.Stop(); err != nil {
-					t.Error(err)
-				}
-			}()
-			ctx := t.Context()
-			_, err := cs.CoreV1().ConfigMaps("default").Create(ctx, configMap(fmt.Sprintf("own-%d", i)), metav1.CreateOptions{})
-			written.Done()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			written.Wait() // every cluster holds its object now
-			list, err := cs.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for _, cm := range list.Items {
-				if strings.HasPrefix(cm.Name, "own-") && cm.Name != fmt.Sprintf("own-%d", i) {
-					t.Errorf("cluster %d sees %s", i, cm.Name)
-				}
-			}
-		})
+	const many = 100
+	one := start(t, cluster.Config{}) // what lives once per process
+	before, goroutines := heap(), runtime.NumGoroutine()
+	began := time.Now()
+	list := make([]*cluster.Cluster, many)
+	for i := range list {
+		list[i] = start(t, cluster.Config{})
 	}
-	wg.Wait()
+	took := time.Since(began)
+	configs := make([]*rest.Config, many)
+	for i, c := range list {
+		configs[i] = config(t, c)
+		cms := clientset(t, configs[i]).CoreV1().ConfigMaps("default")
+		must[*corev1.ConfigMap](t)(cms.Create(t.Context(), configMap(fmt.Sprintf("own-%d", i)), metav1.CreateOptions{}))
+	}
+	t.Logf("%d clusters: %v and %d KiB of heap each", many, took/many, (heap()-before)/many>>10)
+	for i := range list {
+		found := must[*corev1.ConfigMapList](t)(clientset(t, configs[i]).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}))
+		for _, cm := range found.Items {
+			if strings.HasPrefix(cm.Name, "own-") && cm.Name != fmt.Sprintf("own-%d", i) {
+				t.Errorf("cluster %d sees %s", i, cm.Name)
+			}
+		}
+	}
+	foreign := rest.CopyConfig(configs[0])
+	foreign.Host, foreign.CAData, foreign.Insecure = one.URL(), nil, true
+	if _, err := clientset(t, foreign).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		t.Errorf("one cluster's administrator at another: %v", err)
+	}
+	began = time.Now()
+	for i, c := range list {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+		hangUp(t, configs[i])
+	}
+	t.Logf("stopped in %v each", time.Since(began)/many)
+	noMoreThan(t, goroutines+10)
+}
+
+// heap is how many bytes live.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// hangUp closes the connections that clients of a configuration share.
+func hangUp(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.CloseIdleConnections()
+}
+
+// noMoreThan waits until so many goroutines are left, 10 s at most.
+func noMoreThan(t *testing.T, most int) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > most && time.Now().Before(deadline) {
+		runtime.Gosched()
+	}
+	if n := runtime.NumGoroutine(); n > most {
+		var dump strings.Builder
+		if err := pprof.Lookup("goroutine").WriteTo(&dump, 1); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("%d goroutines before, %d after\n%s", most, n, dump.String())
+	}
 }
 
 // TestRestart stops a cluster on etcd and starts it again on the same directory.
