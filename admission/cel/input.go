@@ -1,0 +1,161 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// An Input is a request as expressions see it. Values are made when an expression names them. For one goroutine.
+type Input struct {
+	Object, Old resource.Object   // in the version that the rule matched; nil for none
+	Params      runtime.Object    // nil for none
+	Namespace   *corev1.Namespace // of the request; nil for none
+	request     *admissionv1.AdmissionRequest
+	asked       *admission.Request
+	checks      *checks
+
+	values map[string]ref.Val
+}
+
+// NewInput describes a request to a rule that matched it as the given kind and resource. a is who answers
+// expressions that ask for permissions; nil leaves the name authorizer without a value.
+func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource, a auth.Authorizer) (*Input, error) {
+	in := &Input{asked: r, request: Describe(r, kind, gvr), values: map[string]ref.Val{}}
+	if a != nil {
+		in.checks = &checks{ask: a, user: r.User}
+	}
+	var err error
+	if in.Object, err = as(ctx, r, r.Object, kind); err != nil {
+		return nil, err
+	}
+	if in.Old, err = as(ctx, r, r.Old, kind); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// as returns an object of a request in a version. Bodies of calls (an Eviction, a Binding) are what they are.
+func as(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (resource.Object, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	is := obj.GetObjectKind().GroupVersionKind()
+	if is == kind || is.GroupKind() != kind.GroupKind() || is.Kind != r.Kind.Info().GVK.Kind {
+		return obj, nil
+	}
+	out, err := r.Kind.ConvertTo(ctx, obj, kind)
+	if err != nil {
+		return nil, fmt.Errorf("convert to %s: %w", kind, err)
+	}
+	return out, nil
+}
+
+// SetObject replaces the object, for the expressions that come next.
+func (in *Input) SetObject(obj resource.Object) {
+	in.Object = obj
+	delete(in.values, "object")
+}
+
+// SetParams replaces the parameters, for the expressions that come next.
+func (in *Input) SetParams(p runtime.Object) {
+	in.Params = p
+	delete(in.values, "params")
+}
+
+// resolve returns the value of a name.
+func (in *Input) resolve(ctx context.Context, name string) (any, bool) {
+	if v, ok := in.values[name]; ok {
+		return v, true
+	}
+	v := in.value(ctx, name)
+	if v == nil {
+		return nil, false
+	}
+	in.values[name] = v
+	return v, true
+}
+
+func (in *Input) value(ctx context.Context, name string) ref.Val {
+	switch name {
+	case "object":
+		return objectValue(in.Object)
+	case "oldObject":
+		return objectValue(in.Old)
+	case "params":
+		return objectValue(in.Params)
+	case "request":
+		return common.SchemalessTypedToVal(in.request)
+	case "namespaceObject":
+		return namespaceValue(in.Namespace)
+	}
+	if in.checks == nil {
+		return nil
+	}
+	in.checks.ctx = ctx
+	switch name {
+	case "authorizer":
+		return library.NewAuthorizerVal(caller{in.asked.User}, in.checks)
+	case "authorizer.requestResource":
+		return library.NewResourceAuthorizerVal(caller{in.asked.User}, in.checks, asked{in.asked})
+	}
+	return nil
+}
+
+// objectValue is an object as a value of the language; typed objects are read field by field as they are needed.
+func objectValue(obj runtime.Object) ref.Val {
+	switch o := obj.(type) {
+	case nil:
+		return types.NullValue
+	case runtime.Unstructured:
+		return types.DefaultTypeAdapter.NativeToValue(o.UnstructuredContent())
+	}
+	return common.SchemalessTypedToVal(obj)
+}
+
+// namespaceValue is a namespace without the metadata that expressions are not shown.
+func namespaceValue(ns *corev1.Namespace) ref.Val {
+	if ns == nil {
+		return types.NullValue
+	}
+	shown := &corev1.Namespace{Spec: ns.Spec, Status: ns.Status, ObjectMeta: ns.ObjectMeta}
+	shown.ManagedFields, shown.OwnerReferences, shown.SelfLink = nil, nil, ""
+	return common.SchemalessTypedToVal(shown)
+}
+
+// Describe is the request as expressions and webhooks are told of it, without the objects and a uid. kind and
+// resource are those that the rule matched.
+func Describe(r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource) *admissionv1.AdmissionRequest {
+	own := r.Resource()
+	dry := r.DryRun
+	q := &admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(gvr), SubResource: r.Sub,
+		RequestKind:        &metav1.GroupVersionKind{Group: r.GVK.Group, Version: r.GVK.Version, Kind: r.GVK.Kind},
+		RequestResource:    &metav1.GroupVersionResource{Group: own.Group, Version: own.Version, Resource: own.Resource},
+		RequestSubResource: r.Sub, Name: r.Name, Namespace: r.Namespace, Operation: admissionv1.Operation(r.Op), DryRun: &dry,
+	}
+	if opts, ok := r.Options.(runtime.Object); ok {
+		q.Options.Object = opts
+	}
+	if u := r.User; u != nil {
+		q.UserInfo = authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: map[string]authenticationv1.ExtraValue{}}
+		for key, values := range u.Extra {
+			q.UserInfo.Extra[key] = values
+		}
+	}
+	return q
+}
