@@ -25,6 +25,11 @@ type Env struct {
 	Now    func() time.Time // nil: time.Now
 	Resync time.Duration    // every key is looked at again after about this; 0: 10 hours
 	Watch  *Watchers        // where loops register to be asked about their records; may be nil
+
+	// Turn, if set, is asked for leave before a worker takes a key, and fails only with ctx; Chance, if set, returns a
+	// number below n in place of a random one. A simulation that is to replay exactly decides both.
+	Turn   func(ctx context.Context) error
+	Chance func(n int64) int64
 }
 
 func (env Env) withDefaults() Env {
@@ -37,6 +42,12 @@ func (env Env) withDefaults() Env {
 	if env.Resync == 0 {
 		env.Resync = 10 * time.Hour
 	}
+	if env.Turn == nil {
+		env.Turn = func(context.Context) error { return nil }
+	}
+	if env.Chance == nil {
+		env.Chance = rand.Int64N
+	}
 	return env
 }
 
@@ -46,7 +57,7 @@ func (ct *Controller[T]) LoopName() string { return ct.Name }
 // Run implements Loop: one goroutine turns changes into keys, Workers goroutines reconcile them.
 func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	env = env.withDefaults()
-	r := &runner[T]{Controller: ct, env: env, q: newQueue(env.Now), log: env.Log.With("loop", ct.Name)}
+	r := &runner[T]{Controller: ct, env: env, q: newQueue(env), log: env.Log.With("loop", ct.Name)}
 	env.Watch.add(ct.Name, r.q)
 	defer env.Watch.remove(ct.Name, r.q)
 	ct.Pokes.connect(r.q)
@@ -170,7 +181,7 @@ func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 // resync is a safety net against a lost wake; the loops do not depend on it.
 func (r *runner[T]) resync(ctx context.Context) {
 	for {
-		timer := time.NewTimer(r.env.Resync + rand.N(r.env.Resync/10+1))
+		timer := time.NewTimer(r.env.Resync + time.Duration(r.env.Chance(int64(r.env.Resync/10)+1)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -16,6 +16,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -34,6 +35,12 @@ type Key struct {
 // KeyOf returns the key of an object.
 func KeyOf(k resource.Kind, obj metav1.Object) Key {
 	return Key{k, obj.GetNamespace(), obj.GetName()}
+}
+
+// compareKeys orders keys by kind, namespace and name.
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Kind.Info().Plural, b.Kind.Info().Plural), cmp.Compare(a.Kind.Info().GVK.Group, b.Kind.Info().GVK.Group),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func (k Key) String() string {

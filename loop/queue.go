@@ -1,9 +1,10 @@
 package loop
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,12 +45,16 @@ type queue struct {
 	shut  map[*entry]bool // fenced entries
 	bell  chan struct{}   // wakes workers; buffered by one
 	now   func() time.Time
+	turn  func(ctx context.Context) error
+	luck  func(n int64) int64
 
 	done, failed int64 // reconciles that ended, and ended in error
 }
 
-func newQueue(now func() time.Time) *queue {
-	return &queue{keys: map[Key]*entry{}, shut: map[*entry]bool{}, bell: make(chan struct{}, 1), now: now}
+// newQueue returns an empty queue. It goes by the clock that no one sets: a step of the wall clock delays nothing.
+func newQueue(env Env) *queue {
+	return &queue{keys: map[Key]*entry{}, shut: map[*entry]bool{}, bell: make(chan struct{}, 1), now: time.Now,
+		turn: env.Turn, luck: env.Chance}
 }
 
 func (q *queue) ring() {
@@ -96,13 +101,14 @@ func (q *queue) pushCalm(e *entry) {
 	q.push(e)
 }
 
-// known returns every key that the queue remembers.
+// known returns every key that the queue remembers, in order.
 func (q *queue) known() (list []Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range q.keys {
 		list = append(list, k)
 	}
+	slices.SortFunc(list, compareKeys)
 	return list
 }
 
@@ -119,6 +125,9 @@ func (q *queue) push(e *entry) {
 // next hands out the next key that is due, or nil when ctx ends.
 func (q *queue) next(ctx context.Context) *entry {
 	for {
+		if q.turn(ctx) != nil {
+			return nil
+		}
 		e, sleep := q.take()
 		if e != nil {
 			return e
@@ -174,11 +183,18 @@ func (q *queue) hold(e *entry) {
 func (q *queue) caughtUp(read resource.Reader) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	var free []*entry
 	for e := range q.shut {
 		if passed(e.fence, read) {
 			delete(q.shut, e)
-			q.push(e)
+			free = append(free, e)
 		}
+	}
+	slices.SortFunc(free, func(a, b *entry) int {
+		return cmp.Or(a.rec.queuedAt.Compare(b.rec.queuedAt), compareKeys(a.key, b.key))
+	})
+	for _, e := range free {
+		q.push(e)
 	}
 }
 
@@ -221,7 +237,7 @@ func (q *queue) finish(e *entry, o outcome) {
 	}
 	switch {
 	case o.err != nil:
-		o.again = pause(e.rec.Fails)
+		o.again = pause(e.rec.Fails, q.luck)
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
 		if e.dirty && e.rec.Fails <= newsCures {
@@ -248,9 +264,9 @@ func (q *queue) delay(e *entry, due time.Time) {
 
 // pause grows from 20 ms to 5 minutes, spread by a fifth either way so that keys that failed together do not
 // come back together.
-func pause(fails int) time.Duration {
+func pause(fails int, luck func(n int64) int64) time.Duration {
 	d := min(20*time.Millisecond<<min(fails-1, 20), 5*time.Minute)
-	return d*4/5 + rand.N(d*2/5)
+	return d*4/5 + time.Duration(luck(int64(d*2/5)))
 }
 
 // timers is a heap by due time.
