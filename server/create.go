@@ -65,10 +65,10 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	}
 	obj = q.Object
 	singleOwners(r, obj)
-	obj.SetUID(newUID())
+	obj.SetUID(s.newUID())
 	obj.SetCreationTimestamp(s.stamp())
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
-		obj.SetName(generateName(obj.GetGenerateName()))
+		obj.SetName(s.generateName(obj.GetGenerateName()))
 	}
 	k.SetDefaults(obj)
 	if k.Info().Generation {

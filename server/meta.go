@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -45,31 +46,47 @@ func randomBytes(dst []byte) {
 	random.Put(b)
 }
 
+// random fills p with chance, or with what a simulation takes for it.
+func (s *Server) random(p []byte) {
+	if s.Random != nil {
+		s.Random(p)
+		return
+	}
+	randomBytes(p)
+}
+
+// pick returns a number below n by chance.
+func (s *Server) pick(n int) int {
+	var b [8]byte
+	s.random(b[:])
+	return int(binary.LittleEndian.Uint64(b[:]) % uint64(n))
+}
+
 // newUID returns a random UUID of version 4.
-func newUID() types.UID {
+func (s *Server) newUID() types.UID {
 	var u [16]byte
-	randomBytes(u[:])
+	s.random(u[:])
 	u[6] = u[6]&0x0f | 0x40
 	u[8] = u[8]&0x3f | 0x80
-	var s [36]byte
-	hex.Encode(s[0:8], u[0:4])
-	hex.Encode(s[9:13], u[4:6])
-	hex.Encode(s[14:18], u[6:8])
-	hex.Encode(s[19:23], u[8:10])
-	hex.Encode(s[24:36], u[10:16])
-	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
-	return types.UID(s[:])
+	var t [36]byte
+	hex.Encode(t[0:8], u[0:4])
+	hex.Encode(t[9:13], u[4:6])
+	hex.Encode(t[14:18], u[6:8])
+	hex.Encode(t[19:23], u[8:10])
+	hex.Encode(t[24:36], u[10:16])
+	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
+	return types.UID(t[:])
 }
 
 // generateName makes a name from a base: cut to leave room, plus five letters.
-func generateName(base string) string {
+func (s *Server) generateName(base string) string {
 	if len(base) > maxBase {
 		base = base[:maxBase]
 	}
 	var suffix [suffixLength]byte
 	for i := 0; i < len(suffix); {
 		var b [1]byte
-		randomBytes(b[:])
+		s.random(b[:])
 		if int(b[0]) < 256/len(suffixLetters)*len(suffixLetters) { // no letter is likelier than another
 			suffix[i] = suffixLetters[int(b[0])%len(suffixLetters)]
 			i++

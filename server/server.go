@@ -32,6 +32,7 @@ type Config struct {
 	Authorize auth.Authorizer // asked by handlers that must check more than the request itself (binding, escalation…)
 	Fields    *apply.Tracker
 	Now       func() time.Time // nil: time.Now
+	Random    func(p []byte)   // fills p with chance; nil: crypto/rand. A simulation that is to replay exactly sets it
 
 	// Sole says that no other server writes to the store. Then the newest revision is known here, and reads
 	// need not ask the store for it.

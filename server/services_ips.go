@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 
@@ -155,7 +154,7 @@ func (t *taking) takeBetween(ctx context.Context, g *ipRange, low, high int) (st
 	if n <= 0 {
 		return "", nil
 	}
-	for i, first := 0, rand.IntN(n); i < n; i++ {
+	for i, first := 0, t.s.pick(n); i < n; i++ {
 		a := g.at(low + (first+i)%n)
 		err := t.reserve(ctx, a)
 		if err == nil {
@@ -193,7 +192,7 @@ func (t *taking) reserve(ctx context.Context, a netip.Addr) error {
 
 func (s *Server) address(a netip.Addr, svc *core.Service) resource.Object {
 	obj := &networking.IPAddress{
-		ObjectMeta: metav1.ObjectMeta{Name: a.String(), UID: newUID(), CreationTimestamp: s.stamp(), Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Name: a.String(), UID: s.newUID(), CreationTimestamp: s.stamp(), Labels: map[string]string{
 			networking.LabelIPAddressFamily: string(familyOf(a)), networking.LabelManagedBy: managedBy}},
 		Spec: networking.IPAddressSpec{ParentRef: &networking.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"slices"
 
 	core "k8s.io/api/core/v1"
@@ -38,6 +37,7 @@ func (g portRange) String() string { return fmt.Sprintf("%d-%d", g.low, g.high) 
 type bitmap struct {
 	g    portRange
 	bits *big.Int
+	pick func(n int) int
 }
 
 func (b bitmap) has(port int32) bool { return b.bits.Bit(int(port-b.g.low)) == 1 }
@@ -69,7 +69,7 @@ func (b bitmap) any() (int32, error) {
 		if n <= 0 {
 			continue
 		}
-		for i, from := 0, rand.IntN(n); i < n; i++ {
+		for i, from := 0, b.pick(n); i < n; i++ {
 			port := b.g.low + int32(part[0]+(from+i)%n)
 			if !b.has(port) {
 				b.set(port, 1)
@@ -96,7 +96,7 @@ func (s *Server) editPorts(ctx context.Context, dry bool, f func(bitmap) error) 
 				return apierrors.NewInternalError(err)
 			}
 		}
-		b := bitmap{g: s.alloc.ports, bits: new(big.Int)}
+		b := bitmap{g: s.alloc.ports, bits: new(big.Int), pick: s.pick}
 		if was.Range == b.g.String() {
 			b.bits.SetBytes(was.Data)
 		}
