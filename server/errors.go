@@ -31,7 +31,7 @@ func (s *Server) storeError(err error, doing string) error {
 	switch {
 	case errors.As(err, &api):
 		return err
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable):
 		return apierrors.NewTimeoutError(fmt.Sprintf("%s: %v", doing, err), 0)
 	case errors.Is(err, store.ErrCompacted), errors.Is(err, view.ErrExpired):
 		return apierrors.NewResourceExpired("The provided resource version is too old.")

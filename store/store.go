@@ -20,6 +20,9 @@ var (
 	ErrTooLarge  = errors.New("value is too large for the store")
 	ErrClosed    = errors.New("store is closed")
 	ErrNoSpace   = errors.New("store is out of space") // refuses writes until space is made
+
+	// ErrUnavailable says that the store can't be reached, or that too few of those that keep it can reach each other.
+	ErrUnavailable = errors.New("store is unavailable")
 )
 
 // A ConflictError is returned by a write whose condition did not hold. Nothing was written.
@@ -41,6 +44,7 @@ type KV struct {
 	Value     []byte
 	CreateRev int64 // revision of the write that created the key
 	ModRev    int64 // revision of the last write
+	Err       error // why a value that is there can't be read, as when it was encrypted with another key; Value is nil then
 }
 
 // A Write is one conditional write.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/kloop-dev/kloop/store"
 )
@@ -41,6 +43,9 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 			break
 		}
 	}
+	if silent(err) {
+		err = fmt.Errorf("%w: %v", store.ErrUnavailable, err)
+	}
 	if strings.Contains(err.Error(), "message larger than max") { // gRPC's own limit, before the server's
 		err = fmt.Errorf("%w: %v", store.ErrTooLarge, err)
 	}
@@ -48,4 +53,14 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 		s.makeSpace()
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// silent says that the cluster can't be reached, or has no leader that more than half of its members follow.
+func silent(err error) bool {
+	var theirs rpctypes.EtcdError
+	if errors.As(err, &theirs) {
+		return theirs.Code() == codes.Unavailable || theirs.Code() == codes.DeadlineExceeded
+	}
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }

@@ -4,7 +4,10 @@
 // Keys are stored exactly as given, one key to a revision, and values untouched, so that a data directory or
 // a cluster can be taken over from upstream and given back.
 //
-//	member.go   the member in this process: no listener, own data directory, every write synced to disk
+//	member.go   the member in this process: own data directory, every write synced to disk
+//	peers.go    members that reach each other
+//	clients.go  etcd's own API, for whom this process is the cluster
+//	members.go  who belongs to the cluster: join, list, remove
 //	examine.go  what is looked at before a data directory is trusted
 //	remote.go   the connection to a cluster
 //	tail.go     watches of the member in this process
@@ -41,7 +44,7 @@ type Store struct {
 	head   head          // newest revision that any answer has told of
 	full   chan struct{} // a write found no space
 
-	compacted atomic.Int64 // history before this is gone, or about to be; with a member in this process only
+	compacted atomic.Int64 // history before this is gone, or about to be; of a sole member only
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -67,6 +70,8 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 		return 0, err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
 	switch {
 	case w.Key == "":
 		return 0, errors.New("write to etcd: key is empty")
@@ -138,6 +143,8 @@ func (s *Store) Get(ctx context.Context, key string) (*store.KV, int64, error) {
 		return nil, 0, err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
 	resp, err := s.client.Get(ctx, key, s.fresh()...)
 	if err != nil {
 		return nil, 0, s.explain(ctx, "get "+key, err)
@@ -155,6 +162,8 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int, rev i
 		return store.Page{}, err
 	}
 	defer s.inflight.Done()
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
 	start, end := span(prefix)
 	if after >= prefix && after != "" {
 		start = after + "\x00"
@@ -186,25 +195,30 @@ func span(prefix string) (start, end string) {
 	return prefix, clientv3.GetPrefixRangeEnd(prefix)
 }
 
+// Sole says that nobody but this process can write to the store.
+func (s *Store) Sole() bool { return s.member != nil && !s.member.shared }
+
 // fresh are the options of a read that sees every acknowledged write. The only member of a cluster that
 // nobody else can reach has applied what was acknowledged: it needs no round of consensus to be sure.
 func (s *Store) fresh() []clientv3.OpOption {
-	if s.member != nil {
+	if s.Sole() {
 		return []clientv3.OpOption{clientv3.WithSerializable()}
 	}
 	return nil
 }
 
-// Revision implements store.Store. With the member in this process it costs nothing: every write that is
+// Revision implements store.Store. With the only member in this process it costs nothing: every write that is
 // acknowledged is known here.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}
 	defer s.inflight.Done()
-	if s.member != nil {
+	if s.Sole() {
 		return s.head.now(), nil
 	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
 	resp, err := s.client.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, s.explain(ctx, "ask for the revision", err)
@@ -224,7 +238,7 @@ func (s *Store) Compact(ctx context.Context, rev int64) error {
 
 func (s *Store) compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) error {
 	what := fmt.Sprintf("compact up to %d", rev)
-	if s.member != nil {
+	if s.Sole() {
 		if newest := s.head.now(); rev > newest {
 			return fmt.Errorf("%s: %w: it is %d", what, store.ErrFuture, newest)
 		}
@@ -258,7 +272,7 @@ func (s *Store) Close() error {
 	}
 	err := s.client.Close()
 	if s.member != nil {
-		s.member.server.Stop()
+		s.member.stop()
 		return nil // the client has no connection that could fail to close
 	}
 	if err != nil {
@@ -279,6 +293,17 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.inflight.Add(1)
 	return nil
+}
+
+// callPatience bounds a call of a store that others keep too: a cluster without a leader, or out of reach, may never
+// answer. Etcd itself gives up after seven seconds.
+const callPatience = 10 * time.Second
+
+func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.Sole() {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, callPatience)
 }
 
 func toKV(kv *mvccpb.KeyValue) *store.KV {

@@ -64,8 +64,6 @@ func examine(dir string) (seen examined, err error) {
 		return seen, fmt.Errorf("open %s: %w", dir, err)
 	case err != nil:
 		return corrupt("the database "+db, err)
-	case seen.members > 1:
-		return seen, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: restore a snapshot of it instead", dir, seen.members)
 	}
 	if err := seen.log(logDir); err != nil {
 		return corrupt("the log in "+logDir, err)

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const name = "kloop" // of the member and of its cluster
+const name = "kloop" // of a member that has no peers, and of its cluster
 
-// The addresses are part of a member's identity, but nothing listens there.
+// The addresses are part of a member's identity, but nothing listens there unless it has peers.
 func peerURLs() types.URLs   { return types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2380"}} }
 func clientURLs() types.URLs { return types.URLs{url.URL{Scheme: "http", Host: "127.0.0.1:2379"}} }
 
@@ -34,7 +34,7 @@ func clientURLs() types.URLs { return types.URLs{url.URL{Scheme: "http", Host: "
 //
 // Etcd's own way is to start a server that then writes and applies its membership as its first entry. A log
 // that begins with that entry behind it, as those of restored clusters do, can elect its leader at once.
-func found(dir string, lg *zap.Logger, prepare func(db string) error) error {
+func found(dir, name string, urls types.URLs, lg *zap.Logger, prepare func(db string) error) error {
 	const aside = "member.new-"
 	if left, err := filepath.Glob(filepath.Join(dir, aside+"*")); err == nil {
 		for _, l := range left {
@@ -46,7 +46,7 @@ func found(dir string, lg *zap.Logger, prepare func(db string) error) error {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
 	defer os.RemoveAll(base)
-	if err := layDown(base, lg, prepare); err != nil {
+	if err := layDown(base, name, urls, lg, prepare); err != nil {
 		return fmt.Errorf("fill the data directory: %w", err)
 	}
 	if err := os.Rename(datadir.ToMemberDir(base), datadir.ToMemberDir(dir)); err != nil {
@@ -55,7 +55,7 @@ func found(dir string, lg *zap.Logger, prepare func(db string) error) error {
 	return syncDir(dir)
 }
 
-func layDown(base string, lg *zap.Logger, prepare func(db string) error) (err error) {
+func layDown(base, name string, urls types.URLs, lg *zap.Logger, prepare func(db string) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -67,7 +67,7 @@ func layDown(base string, lg *zap.Logger, prepare func(db string) error) (err er
 	if err := prepare(datadir.ToBackendFileName(base)); err != nil {
 		return err
 	}
-	cluster, err := membership.NewClusterFromURLsMap(lg, name, types.URLsMap{name: peerURLs()})
+	cluster, err := membership.NewClusterFromURLsMap(lg, name, types.URLsMap{name: urls})
 	if err != nil {
 		return err
 	}

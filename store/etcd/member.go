@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
+	"net"
 	"os"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 )
@@ -24,17 +28,32 @@ type Config struct {
 	Quota int64         // bytes that the database may take; 0: 8 GiB
 	Keep  time.Duration // history that compaction leaves, up to twice that; 0: 5 minutes
 	Log   *slog.Logger  // nil: the default logger. Etcd's own warnings and errors go there too
+
+	Peers   *Peers       // how other members reach this one; nil: they don't, it is the only member
+	Clients net.Listener // where etcd's own clients are answered, in the clear; nil: nowhere. The store closes it
+	NoSync  bool         // don't wait for the disk: a crash loses data. For tests
 }
 
+// shared says that others than this process can write to the store.
+func (c Config) shared() bool { return c.Peers != nil || c.Clients != nil }
+
 // The member's clock. A member without peers elects itself as soon as it is told to (see campaign), and sends
-// no heartbeats: all that the ticks do afterwards is cost processor time.
+// no heartbeats: all that the ticks do afterwards is cost processor time. Members of a cluster send a heartbeat
+// every tick and elect another leader after a second without.
 const (
 	tick          = 500 * time.Millisecond
 	electionTicks = 2 // a lease can't be shorter than 3/2 of these ticks, in whole seconds
+
+	peerTick          = 100 * time.Millisecond
+	peerElectionTicks = 10
 )
 
 // keptEntries is how many entries etcd keeps in memory besides those of the replay. It would be for followers.
 const keptEntries = 100
+
+// keptForPeers is how many entries a member of a cluster keeps for those that were away. Who was away for
+// longer gets the whole database.
+const keptForPeers = 5000
 
 const (
 	defaultQuota = 8 << 30
@@ -48,22 +67,37 @@ const (
 	maxRequest = 3 << 19
 )
 
-// A member is an etcd server in this process that nobody can reach from outside.
+// A member is an etcd server in this process.
 type member struct {
 	server *etcdserver.EtcdServer
 	dir    string
 	quota  int64
+	shared bool        // others than this process write to the store
+	ports  []io.Closer // what answers peers and clients
+}
+
+// stop ends the member. One that leads hands over first.
+func (m *member) stop() {
+	m.server.Stop()
+	for _, p := range m.ports {
+		_ = p.Close() // nothing that could be lost
+	}
 }
 
 // Open starts an etcd member in this process on its own data directory, and returns when it takes writes.
-// It listens nowhere. A directory that can't be trusted is refused with a *CorruptError and left as it is;
-// one that another process uses with ErrInUse. The context bounds the start only.
+// Without Peers and Clients it listens nowhere. A directory that can't be trusted is refused with a
+// *CorruptError and left as it is; one that another process uses with ErrInUse. The context bounds the start only.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	if c.Dir == "" {
 		return nil, errors.New("open etcd: no data directory given")
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.Peers != nil {
+		if err := c.Peers.check(); err != nil {
+			return nil, fmt.Errorf("open etcd: %w", err)
+		}
 	}
 	c.Quota = cmp.Or(c.Quota, defaultQuota)
 	c.Keep = cmp.Or(c.Keep, defaultKeep)
@@ -75,52 +109,96 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	shortLogs()
 	lg := zapLogger(c.Log)
-	if _, err := os.Stat(datadir.ToMemberDir(c.Dir)); errors.Is(err, os.ErrNotExist) {
-		if err := found(c.Dir, lg, func(string) error { return nil }); err != nil {
+	first, err := begin(ctx, c, lg)
+	if err != nil {
+		return nil, err
+	}
+	var seen examined
+	if len(first) == 0 {
+		if seen, err = examine(c.Dir); err != nil {
 			return nil, err
 		}
+		if seen.members > 1 && c.Peers == nil {
+			return nil, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: start it with the address at which the others reach it, "+
+				"or make a cluster of one of its data with kloop restore", c.Dir, seen.members)
+		}
 	}
-	seen, err := examine(c.Dir)
+	m, err := start(ctx, c, seen, first, lg)
 	if err != nil {
 		return nil, err
 	}
-	server, err := start(ctx, c, seen, lg)
-	if err != nil {
-		return nil, err
-	}
-	s := newStore(v3client.New(server), &member{server: server, dir: c.Dir, quota: c.Quota}, c.Log)
-	s.head.raise(server.KV().Rev())
-	s.compacted.Store(server.KV().FirstRev())
+	s := newStore(v3client.New(m.server), m, c.Log)
+	s.head.raise(m.server.KV().Rev())
+	s.compacted.Store(m.server.KV().FirstRev())
 	s.upkeep.Go(func() { s.keepUp(c.Keep) })
-	s.upkeep.Go(s.hearExpiry)
+	s.upkeep.Go(s.hearOthers)
 	return s, nil
 }
 
+// begin makes a data directory where there is none. For a member that joins a cluster it only returns the members
+// of that cluster: the data comes from them.
+func begin(ctx context.Context, c Config, lg *zap.Logger) ([]Peer, error) {
+	switch _, err := os.Stat(datadir.ToMemberDir(c.Dir)); {
+	case c.Peers != nil && c.Peers.Join != nil && !wal.Exist(datadir.ToWALDir(c.Dir)):
+		return c.Peers.join(ctx, c.Dir)
+	case err == nil:
+		return nil, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("look at the data directory: %w", err)
+	case c.Peers != nil:
+		return nil, found(c.Dir, c.Peers.Name, c.Peers.urls(), lg, func(string) error { return nil })
+	}
+	return nil, found(c.Dir, name, peerURLs(), lg, func(string) error { return nil })
+}
+
 // start brings the server up. Etcd panics on much that can be wrong with its files.
-func start(ctx context.Context, c Config, seen examined, lg *zap.Logger) (server *etcdserver.EtcdServer, err error) {
+func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.Logger) (m *member, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			server, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
+			m, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
 		}
 	}()
-	server, err = etcdserver.NewServer(serverConfig(c, seen, lg))
+	server, err := etcdserver.NewServer(serverConfig(c, seen, first, lg))
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
+	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared()}
 	server.Start()
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	if seen.snapshot > 0 {
+	if err := m.listen(c, lg); err != nil {
+		m.stop()
+		return nil, err
+	}
+	if seen.snapshot > 0 && seen.members <= 1 {
 		campaign(ctx, server)
 	}
-	select {
-	case <-server.ReadyNotify():
-		return server, nil
-	case <-server.StopNotify():
-		return nil, fmt.Errorf("start etcd on %s: it stopped", c.Dir)
-	case <-ctx.Done():
+	if err := m.await(ctx, c); err != nil {
 		server.HardStop()
-		return nil, fmt.Errorf("start etcd on %s: not ready: %w", c.Dir, ctx.Err())
+		m.stop()
+		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
+	}
+	return m, nil
+}
+
+// await waits until the member takes writes, and has it vote if it doesn't.
+func (m *member) await(ctx context.Context, c Config) error {
+	tell := time.NewTicker(10 * time.Second)
+	defer tell.Stop()
+	for {
+		select {
+		case <-m.server.ReadyNotify():
+			if c.Peers == nil {
+				return nil
+			}
+			return m.settle(ctx, c)
+		case <-m.server.StopNotify():
+			return errors.New("it stopped")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w", ctx.Err())
+		case <-tell.C:
+			c.Log.Info("the store waits for other members: more than half of them must run", "members", len(m.server.Cluster().Members()))
+		}
 	}
 }
 
@@ -147,8 +225,8 @@ func campaign(ctx context.Context, server *etcdserver.EtcdServer) {
 	}
 }
 
-func serverConfig(c Config, seen examined, lg *zap.Logger) config.ServerConfig {
-	return config.ServerConfig{
+func serverConfig(c Config, seen examined, first []Peer, lg *zap.Logger) config.ServerConfig {
+	s := config.ServerConfig{
 		Name:              name,
 		DataDir:           c.Dir,
 		Logger:            lg,
@@ -174,5 +252,12 @@ func serverConfig(c Config, seen examined, lg *zap.Logger) config.ServerConfig {
 		WarningApplyDuration:        time.Second,
 		WarningUnaryRequestDuration: 5 * time.Second,
 		WatchProgressNotifyInterval: time.Hour, // watches ask
+
+		MaxConcurrentStreams: math.MaxUint32,
+		UnsafeNoFsync:        c.NoSync,
 	}
+	if c.Peers != nil {
+		c.Peers.configure(&s, first)
+	}
+	return s
 }

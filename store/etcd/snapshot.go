@@ -55,7 +55,7 @@ func Restore(snapshot, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("restore: make the data directory: %w", err)
 	}
-	err := found(dir, zapLogger(slog.Default()), func(db string) error {
+	err := found(dir, name, peerURLs(), zapLogger(slog.Default()), func(db string) error {
 		if err := unpack(snapshot, db); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -102,9 +103,11 @@ func (s *Store) follow(ctx context.Context, prefix string, after int64, f func(s
 func (m *member) read(prefix string, after, newest int64) (store.Batch, error) {
 	newest = min(newest, after+maxRevisions)
 	batch, size := store.Batch{Rev: newest}, 0
-	tx := m.server.Backend().ReadTx()
-	tx.RLock()
+	tx := m.lockDatabase()
 	defer tx.RUnlock()
+	if oldest := m.oldest(tx); after < oldest {
+		return batch, fmt.Errorf("%w: oldest is %d", store.ErrCompacted, oldest)
+	}
 	keys, values := tx.UnsafeRange(schema.Key, revisionKey(after+1), revisionKey(newest+1), 0)
 	for i, key := range keys {
 		rev := int64(binary.BigEndian.Uint64(key))
@@ -129,26 +132,69 @@ func (m *member) read(prefix string, after, newest int64) (store.Batch, error) {
 	return batch, nil
 }
 
+// lockDatabase begins a read. A member that was away for long gets the whole database from another one: what was read
+// so far is then closed, which waits for reads that have begun.
+func (m *member) lockDatabase() backend.ReadTx {
+	for {
+		db := m.server.Backend()
+		tx := db.ReadTx()
+		tx.RLock()
+		if !m.shared || m.server.Backend() == db {
+			return tx
+		}
+		tx.RUnlock()
+	}
+}
+
+// oldest is the revision before which history may be gone, when others compact it too.
+func (m *member) oldest(tx backend.ReadTx) int64 {
+	if !m.shared {
+		return 0
+	}
+	_, values := tx.UnsafeRange(schema.Meta, schema.ScheduledCompactKeyName, nil, 0)
+	if len(values) == 0 || len(values[0]) < 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(values[0]))
+}
+
 // revisionKey is the first key that the database can have for a revision.
 func revisionKey(rev int64) []byte {
 	return mvcc.RevToBytes(mvcc.Revision{Main: rev}, mvcc.NewRevBytes())
 }
 
-// hearExpiry learns of the writes that are nobody's: the deletes of keys whose lease ended.
-func (s *Store) hearExpiry() {
+// hearOthers learns of the writes that this process did not make: the deletes of keys whose lease ended and, in a
+// cluster, what other servers write. What it hears is only that there is something: the tail reads what. So it
+// doesn't matter that etcd's watch may fall behind; when it ends, because it fell behind too far, it begins anew.
+func (s *Store) hearOthers() {
 	kv := s.member.server.Watchable()
+	for s.ctx.Err() == nil {
+		if err := s.hear(kv); err != nil {
+			s.log.Error("watch for the writes of others", "err", err)
+			return
+		}
+		s.await(kv, kv.Rev())
+	}
+}
+
+func (s *Store) hear(kv mvcc.WatchableKV) error {
 	stream := kv.NewWatchStream()
 	defer stream.Close()
-	puts := func(e *mvccpb.Event) bool { return e.Type == mvccpb.Event_PUT }
-	if _, err := stream.Watch(s.ctx, 0, []byte{0}, []byte{}, s.head.now()+1, puts); err != nil {
-		s.log.Error("watch for expiry", "err", err)
-		return
+	var filters []mvcc.FilterFunc
+	if s.Sole() {
+		filters = append(filters, func(e *mvccpb.Event) bool { return e.Type == mvccpb.Event_PUT })
+	}
+	if _, err := stream.Watch(s.ctx, 0, []byte{0}, []byte{}, s.head.now()+1, filters...); err != nil {
+		return err
 	}
 	for {
 		select {
 		case <-s.ctx.Done():
-			return
+			return nil
 		case told := <-stream.Chan():
+			if told.CompactRevision != 0 {
+				return nil
+			}
 			s.await(kv, told.Revision)
 		}
 	}

@@ -65,22 +65,25 @@ type compaction struct {
 	turn  int64 // version of the key that tells whose turn it is, in a cluster
 }
 
-// round compacts up to the revision of a round ago.
+// round compacts up to the revision of a round ago, and gives space back.
 func (c *compaction) round(ctx context.Context) error {
-	old := c.rev
-	if c.store.member == nil {
-		mine, err := c.takeTurn(ctx)
-		if err != nil || !mine || old == 0 {
+	old, mine := c.rev, true
+	if c.store.Sole() {
+		c.rev = c.store.head.now()
+		mine = old != c.rev
+	} else {
+		var err error
+		if mine, err = c.takeTurn(ctx); err != nil {
 			return err
 		}
-		return c.store.Compact(ctx, old)
 	}
-	c.rev = c.store.head.now()
-	if old == 0 || old == c.rev {
+	if mine && old != 0 {
+		if err := c.store.Compact(ctx, old); err != nil {
+			return err
+		}
+	}
+	if c.store.member == nil {
 		return nil
-	}
-	if err := c.store.Compact(ctx, old); err != nil {
-		return err
 	}
 	return c.store.member.defragment()
 }
@@ -149,6 +152,9 @@ func (s *Store) emergency(ctx context.Context) error {
 		return fmt.Errorf("%w: %d bytes are live, the quota is %d: delete objects or raise it", store.ErrNoSpace, size, s.member.quota)
 	}
 	for _, alarm := range server.Alarms() {
+		if s.member.shared && alarm.MemberID != uint64(server.MemberID()) {
+			continue // that member makes space for itself
+		}
 		_, err := server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: alarm.MemberID, Alarm: alarm.Alarm})
 		if err != nil {
 			return fmt.Errorf("end the alarm %v: %w", alarm.Alarm, err)

@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
+)
+
+// ErrAlone is returned by calls about members when the member in this process takes no others, or when there is none.
+var ErrAlone = errors.New("the store takes no other members")
+
+// Members lists who keeps the store, as of a moment after the call began.
+func (s *Store) Members(ctx context.Context) ([]Peer, error) {
+	if s.member == nil || s.Sole() {
+		return nil, ErrAlone
+	}
+	if _, err := s.Revision(ctx); err != nil { // so that what follows is not old
+		return nil, err
+	}
+	var list []Peer
+	for _, m := range s.member.server.Cluster().Members() {
+		list = append(list, toPeer(m))
+	}
+	return list, nil
+}
+
+func toPeer(m *membership.Member) Peer {
+	p := Peer{ID: uint64(m.ID), Name: m.Name, Learner: m.IsLearner}
+	if len(m.PeerURLs) > 0 {
+		p.URL = m.PeerURLs[0]
+	}
+	return p
+}
+
+// Admit makes a member known that is about to start at the URL, and returns all members, that one included. It gets
+// all writes then, and votes once it has caught up. A member that was known by the name or at the URL is replaced: it
+// lost its data. Admit fails if one is alive there, or if the cluster is too unwell for a change.
+func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
+	list, err := s.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	urls, err := types.NewURLs([]string{url})
+	if err != nil {
+		return nil, fmt.Errorf("admit %s: %w", name, err)
+	}
+	if s.member.lives(ctx, url) {
+		return nil, fmt.Errorf("admit %s: a member of this cluster answers at %s: choose another address, or start that one without joining", name, url)
+	}
+	for _, p := range list {
+		switch {
+		case p.URL == url:
+			if err := s.remove(ctx, p); err != nil {
+				return nil, fmt.Errorf("admit %s: replace the member that was at %s: %w", name, url, err)
+			}
+		case p.Name == name:
+			return nil, fmt.Errorf("admit %s: a member of that name is at %s: choose another name, or remove that one first (kloop member remove %s)", name, p.URL, name)
+		}
+	}
+	now := time.Now()
+	if _, err := s.member.server.AddMember(ctx, *membership.NewMemberAsLearner("", urls, name, &now)); err != nil {
+		return nil, fmt.Errorf("admit %s: %w", name, err)
+	}
+	return s.Members(ctx)
+}
+
+// Remove takes the member with that name, or id in hexadecimal, out of the cluster. It stops when it hears of it.
+func (s *Store) Remove(ctx context.Context, who string) (Peer, error) {
+	list, err := s.Members(ctx)
+	if err != nil {
+		return Peer{}, err
+	}
+	for _, p := range list {
+		if p.Name == who || strconv.FormatUint(p.ID, 16) == who {
+			return p, s.remove(ctx, p)
+		}
+	}
+	return Peer{}, fmt.Errorf("there is no member %q", who)
+}
+
+func (s *Store) remove(ctx context.Context, p Peer) error {
+	if _, err := s.member.server.RemoveMember(ctx, p.ID); err != nil {
+		return fmt.Errorf("remove the member %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// lives says that a member of this cluster answers at the URL.
+func (m *member) lives(ctx context.Context, url string) bool {
+	const patience = 2 * time.Second
+	trip, err := rafthttp.NewRoundTripper(m.server.Cfg.PeerTLSInfo, patience)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/members", nil)
+	if err != nil {
+		return false
+	}
+	res, err := trip.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.Header.Get("X-Etcd-Cluster-ID") == m.server.Cluster().ID().String()
+}
+
+// Gone is closed when the member in this process has stopped by itself: it was removed from the cluster, or its disk
+// failed. Without a member it never is.
+func (s *Store) Gone() <-chan struct{} {
+	if s.member == nil {
+		return nil
+	}
+	return s.member.server.StopNotify()
+}
