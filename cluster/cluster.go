@@ -96,6 +96,9 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	if st, err = c.encrypted(st); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	if c.door, err = newFrontDoor(c, st); err != nil {
 		return nil, errors.Join(err, listener.Close(), st.Close())
 	}
@@ -107,6 +110,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 			return nil
 		}},
 		{"store", c.door.keepStore},
+		{"encryption", c.door.keepEncryption},
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},

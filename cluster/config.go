@@ -30,6 +30,10 @@ type Config struct {
 	EtcdServers []string // use this etcd instead of an embedded one: https://host:2379
 	EtcdTLS     EtcdTLS
 
+	// EncryptionConfig names upstream's EncryptionConfiguration file; "": objects are stored in clear. It is read again
+	// when it changes.
+	EncryptionConfig string
+
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 

@@ -42,7 +42,13 @@ func (s *Server) repeat(ctx context.Context, r *Request, f func(cur *view.Entry)
 	}
 	sure := s.Sole
 	for try := 0; ; {
-		err := f(snap.Entry(r.Kind, r.scope(), r.Name))
+		cur := snap.Entry(r.Kind, r.scope(), r.Name)
+		if cur == nil {
+			if err := s.readable(r); err != nil {
+				return err
+			}
+		}
+		err := f(cur)
 		var lost *store.ConflictError
 		switch {
 		case err == nil:
@@ -223,7 +229,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if released(k, obj, old) {
 		return s.release(ctx, r, obj, cur)
 	}
-	if same(k, obj, old) {
+	if same(k, obj, old) && (r.DryRun || !s.stale(ctx, cur)) {
 		return cur, nil
 	}
 	if r.DryRun {

@@ -67,7 +67,11 @@ func (v *View) readRaw(prefixes map[string]bool) (found []write) {
 	slices.Sort(keys)
 	for _, key := range keys {
 		r := v.raw[key]
-		found = append(found, v.decode(key, &store.KV{Key: key, Value: r.value}, r.rev))
+		kv := &store.KV{Key: key, Value: r.value}
+		if r.unreadable() {
+			kv.Err = r.err
+		}
+		found = append(found, v.decode(key, kv, r.rev))
 	}
 	return found
 }
@@ -124,7 +128,7 @@ func (v *View) Drop(gr schema.GroupResource) error {
 			errs = append(errs, err)
 			continue
 		}
-		v.raw[key] = raw{value: value, rev: e.Rev}
+		v.keep(key, raw{value: value, rev: e.Rev})
 	}
 	t.kind = nil
 	v.finish(now)

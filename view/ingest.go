@@ -59,6 +59,10 @@ func (v *View) decode(key string, kv *store.KV, rev int64) write {
 		w.gone = true
 		return w
 	}
+	if kv.Err != nil {
+		w.err = kv.Err
+		return w
+	}
 	if w.kind == nil {
 		w.value = kv.Value
 		return w
@@ -127,9 +131,9 @@ func (v *View) finish(rev int64) {
 // apply performs one write and records what it changed. It needs feed and mu.
 func (v *View) apply(w write) {
 	if w.entry == nil && !w.gone {
-		v.raw[w.key] = raw{value: w.value, rev: w.rev, err: w.err}
+		v.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
 	} else if len(v.raw) > 0 {
-		delete(v.raw, w.key)
+		v.drop(w.key)
 	}
 	if w.kind == nil {
 		return
@@ -153,12 +157,13 @@ func (v *View) reset(rev int64, all []write) {
 	v.mu.Lock()
 	v.floor = rev
 	v.raw = map[string]raw{}
+	v.sealed.Store(0)
 	back := rev < v.rev.Load() // the store was restored from a backup
 	v.seq++
 	listed := map[*table][]*Entry{}
 	for _, w := range all {
 		if w.entry == nil {
-			v.raw[w.key] = raw{value: w.value, rev: w.rev, err: w.err}
+			v.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
 			continue
 		}
 		t := v.table(w.kind.Info().GR(), w.kind)

@@ -68,7 +68,8 @@ type View struct {
 	feed   sync.Mutex
 	kinds  *resource.Set // the kinds whose keys are decoded; guarded by feed
 	raw    map[string]raw
-	loaded bool // the first list is in
+	loaded bool         // the first list is in
+	sealed atomic.Int64 // how many values of raw can't be read at all
 
 	mu       sync.Mutex
 	slots    map[schema.GroupResource]int // of tables; replaced when it grows, as snapshots share it

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/sealed"
+)
+
+// encrypted puts encryption at rest before the store, if the configuration asks for it. With an error the store is
+// closed.
+func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
+	if c.cfg.EncryptionConfig == "" {
+		return st, nil
+	}
+	builtin := kinds.NewSet()
+	f, err := sealed.Open(c.cfg.EncryptionConfig, st, func(key string) schema.GroupResource {
+		if k, _, _, ok := builtin.ByKey(key); ok {
+			return k.Info().GR()
+		}
+		return customKey(key)
+	})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return f, nil
+}
+
+// customKey reads the key of a custom resource: /registry/GROUP/RESOURCE/….
+func customKey(key string) (gr schema.GroupResource) {
+	group, rest, _ := strings.Cut(strings.TrimPrefix(key, "/registry/"), "/")
+	resource, _, _ := strings.Cut(rest, "/")
+	return schema.GroupResource{Group: group, Resource: resource}
+}
+
+// stale is what the front door asks before it leaves out a write that changes nothing.
+func stale(st store.Store) func(context.Context, string) (bool, error) {
+	if s, ok := st.(*sealed.File); ok {
+		return s.Stale
+	}
+	return nil
+}
+
+// keepEncryption follows the file with the keys.
+func (d *frontDoor) keepEncryption(ctx context.Context, ready func()) error {
+	ready()
+	if s, ok := d.store.(*sealed.File); ok {
+		s.Follow(ctx, d.log)
+		return nil
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,151 @@
+// Package sealed encrypts values on their way into a store and decrypts them on their way out.
+//
+// Keys, revisions and the order of writes are those of the store below. The form of sealed values is that of
+// upstream's encryption at rest, so that an etcd can be taken over with its EncryptionConfiguration and given back.
+//
+//	config.go   the EncryptionConfiguration file: which keys are sealed by what
+//	ciphers.go  the forms of sealed values
+//	file.go     reads the file again when it changed
+package sealed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kloop-dev/kloop/store"
+)
+
+// Store is a store whose values are sealed by rules. Its methods are safe for concurrent use.
+type Store struct {
+	store.Store
+	rules atomic.Pointer[Rules]
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when the rules change
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns a store that seals what it writes to below.
+func New(below store.Store, r *Rules) *Store {
+	s := &Store{Store: below, changed: make(chan struct{})}
+	s.rules.Store(r)
+	return s
+}
+
+// Replace makes other rules hold. Watches under way end with store.ErrCompacted, so that who watches reads all again:
+// what could not be opened before may be readable now.
+func (s *Store) Replace(r *Rules) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules.Store(r)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Store) change() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// Write implements store.Store.
+func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
+	if w.Value != nil {
+		value, err := s.rules.Load().seal(w.Key, w.Value)
+		if err != nil {
+			return 0, fmt.Errorf("seal %s: %w", w.Key, err)
+		}
+		w.Value = value
+	}
+	rev, err := s.Store.Write(ctx, w)
+	var c *store.ConflictError
+	if errors.As(err, &c) && c.Current != nil {
+		return rev, &store.ConflictError{Current: s.open(c.Current), At: c.At}
+	}
+	return rev, err
+}
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, key string) (*store.KV, int64, error) {
+	kv, rev, err := s.Store.Get(ctx, key)
+	return s.open(kv), rev, err
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix, after string, limit int, rev int64) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, after, limit, rev)
+	if err != nil {
+		return page, err
+	}
+	out := make([]store.KV, len(page.KVs)) // the page belongs to the store below
+	for i := range page.KVs {
+		out[i] = *s.open(&page.KVs[i])
+	}
+	page.KVs = out
+	return page, nil
+}
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, after int64, f func(store.Batch) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	changed := s.change()
+	go func() {
+		select {
+		case <-changed:
+			stop(errReplaced)
+		case <-ctx.Done():
+		}
+	}()
+	err := s.Store.Watch(ctx, prefix, after, func(b store.Batch) error {
+		events := make([]store.Event, len(b.Events))
+		for i, e := range b.Events {
+			e.KV, e.Prev = s.open(e.KV), s.open(e.Prev)
+			events[i] = e
+		}
+		return f(store.Batch{Rev: b.Rev, Events: events})
+	})
+	if errors.Is(context.Cause(ctx), errReplaced) {
+		return errReplaced
+	}
+	return err
+}
+
+var errReplaced = fmt.Errorf("the rules of encryption changed: %w", store.ErrCompacted)
+
+// open returns the pair with its value in clear, or with the reason why it can't be opened. The store's own is not
+// changed.
+func (s *Store) open(kv *store.KV) *store.KV {
+	if kv == nil {
+		return nil
+	}
+	value, err := s.rules.Load().open(kv.Key, kv.Value)
+	if err == nil && bytes.Equal(value, kv.Value) {
+		return kv
+	}
+	clear := *kv
+	clear.Value, clear.Err = value, err
+	return &clear
+}
+
+// Stale tells whether the key's value is stored in another form than a write would give it now. A missing key is not.
+func (s *Store) Stale(ctx context.Context, key string) (bool, error) {
+	r := s.rules.Load()
+	first := r.writer(key)
+	if first == nil && !r.covers(key) {
+		return false, nil
+	}
+	kv, _, err := s.Store.Get(ctx, key)
+	if kv == nil || err != nil {
+		return false, err
+	}
+	if first == nil {
+		return bytes.HasPrefix(kv.Value, sealedPrefix), nil
+	}
+	return !bytes.HasPrefix(kv.Value, first.prefix), nil
+}
