@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -21,7 +22,7 @@ func (c *Cluster) loops() (list []part) {
 	for _, e := range loopTable(c.door.set, c.keys.CA.PEM, c.cfg.NodeMonitorGrace) {
 		list = append(list, c.loopPart(e))
 	}
-	return append(list, c.loopPart(controllers.Signing(c.keys.CA)))
+	return append(list, c.loopPart(controllers.Signing(c.keys.CA)), c.loopPart(controllers.Tokens(c.door.signer, c.keys.CA.PEM)))
 }
 
 // loopPart runs a loop as the account that upstream gives it.
@@ -32,7 +33,15 @@ func (c *Cluster) loopPart(e controllers.Entry) part {
 	}
 	return part{e.LoopName(), func(ctx context.Context, ready func()) error {
 		ready()
-		return e.Run(ctx, loop.Env{Client: c.door.local(loopUser(e.Account), manager), Log: c.cfg.Log,
+		return e.Run(ctx, loop.Env{Client: c.door.local(accountOf(e), manager), Log: c.cfg.Log,
 			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops})
 	}}
+}
+
+// accountOf is who a loop acts as. What upstream runs as a component's own user has no service account.
+func accountOf(e controllers.Entry) *auth.User {
+	if e.Account == "kube-controller-manager" || e.Account == "kube-scheduler" {
+		return &auth.User{Name: "system:" + e.Account, Groups: []string{auth.GroupAuthenticated}}
+	}
+	return loopUser(e.Account)
 }

@@ -5,6 +5,7 @@ package controllers
 import (
 	"time"
 
+	"github.com/kloop-dev/kloop/controllers/attachdetach"
 	"github.com/kloop-dev/kloop/controllers/clusterroleaggregation"
 	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/csrapproving"
@@ -21,7 +22,9 @@ import (
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/namespace"
+	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
+	"github.com/kloop-dev/kloop/controllers/podcertificatecleaner"
 	"github.com/kloop-dev/kloop/controllers/podgc"
 	"github.com/kloop-dev/kloop/controllers/pvcprotection"
 	"github.com/kloop-dev/kloop/controllers/pvprotection"
@@ -30,11 +33,15 @@ import (
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
+	"github.com/kloop-dev/kloop/controllers/serviceaccounttoken"
 	"github.com/kloop-dev/kloop/controllers/servicecidr"
 	"github.com/kloop-dev/kloop/controllers/statefulset"
+	"github.com/kloop-dev/kloop/controllers/storagemigration"
 	"github.com/kloop-dev/kloop/controllers/tainteviction"
 	"github.com/kloop-dev/kloop/controllers/tokencleaner"
+	"github.com/kloop-dev/kloop/controllers/ttl"
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
+	"github.com/kloop-dev/kloop/controllers/vacprotection"
 	"github.com/kloop-dev/kloop/controllers/volumebinder"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -43,8 +50,9 @@ import (
 // Config is what the loops need to know of their cluster.
 type Config struct {
 	Kinds     *resource.Set
-	RootCA    []byte        // certificate of the cluster's CA, in PEM
-	NodeGrace time.Duration // silence after which a node counts as lost; 0: 50 s
+	RootCA    []byte          // certificate of the cluster's CA, in PEM
+	NodeGrace time.Duration   // silence after which a node counts as lost; 0: 50 s
+	Pods      []nodeipam.Pool // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
 // An Entry is a loop with the names that upstream knows it by.
@@ -56,7 +64,7 @@ type Entry struct {
 
 // All returns the loops in the order in which they start. The order does not matter to them.
 func All(c Config) []Entry {
-	return []Entry{
+	list := []Entry{
 		{serviceaccount.Controller, "service-account-controller", "serviceaccount-controller"},
 		{rootca.Controller(c.RootCA), "root-ca-cert-publisher", "root-ca-cert-publisher"},
 		{namespace.Controller, "namespace-controller", "namespace-controller"},
@@ -88,10 +96,24 @@ func All(c Config) []Entry {
 		{tokencleaner.Controller, "token-cleaner", "token-cleaner"},
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
+		{podcertificatecleaner.Controller, "podcertificaterequestcleaner", "podcertificaterequestcleaner"},
+		{vacprotection.Controller, "volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},
+		{attachdetach.Controller, "attachdetach-controller", "attachdetach-controller"},
+		{storagemigration.Controller, "storage-version-migrator-controller", "storage-version-migrator-controller"},
+		{ttl.Controller, "ttl-controller", "ttl-controller"},
 	}
+	if len(c.Pods) > 0 {
+		list = append(list, Entry{nodeipam.Controller(c.Pods), "node-controller", "cidrAllocator"})
+	}
+	return list
 }
 
 // Signing returns the loop that signs certificate requests. It runs where the cluster's authority is.
 func Signing(ca csrsigning.Signer) Entry {
 	return Entry{csrsigning.Controller(ca), "certificate-controller", "certificate-controller"}
+}
+
+// Tokens returns the loop that fills Secrets with tokens of service accounts. It runs where the signing key is.
+func Tokens(sign serviceaccounttoken.Signer, rootCA []byte) Entry {
+	return Entry{serviceaccounttoken.Controller(sign, rootCA), "kube-controller-manager", "serviceaccount-token-controller"}
 }

@@ -1,0 +1,47 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// TestTokenInSecret asks for a token by a Secret, as old tools do, uses it, and sees it go with its account.
+func TestTokenInSecret(t *testing.T) {
+	c := start(t, cluster.Config{})
+	cfg := config(t, c)
+	cs := clientset(t, cfg)
+	ns := namespace(t, cs)
+	secrets := cs.CoreV1().Secrets(ns)
+	must[*corev1.ServiceAccount](t)(cs.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	must[*corev1.Secret](t)(secrets.Create(t.Context(), &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
+		ObjectMeta: metav1.ObjectMeta{Name: "key", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}}}, metav1.CreateOptions{}))
+	var token string
+	eventually(t, "a token", func(ctx context.Context) (bool, error) {
+		s, err := secrets.Get(ctx, "key", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		token = string(s.Data[corev1.ServiceAccountTokenKey])
+		return token != "" && len(s.Data[corev1.ServiceAccountRootCAKey]) > 0 && string(s.Data["namespace"]) == ns, nil
+	})
+	robot := rest.AnonymousClientConfig(cfg)
+	robot.BearerToken = token
+	_, err := clientset(t, robot).CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("with the token: %v, want forbidden: known, but without rights", err)
+	}
+	if err := cs.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Secret goes", func(ctx context.Context) (bool, error) {
+		_, err := secrets.Get(ctx, "key", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+}

@@ -1,0 +1,143 @@
+// Package attachdetach has volumes attached to the nodes that need them, by way of the CSI drivers' attachers.
+//
+//	reads   Node, the Pods on it, their claims and volumes, CSIDriver, VolumeAttachment
+//	writes  VolumeAttachment: create, delete; Node: status.volumesAttached
+//	rule    a volume of a pod on a node has an attachment to that node; one that no pod there needs, and that the node no
+//	        longer uses, has none; a volume for one node is attached to one
+package attachdetach
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// managed marks nodes whose agent leaves attaching to this loop.
+const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// Controller is the loop: wake on a Node, on its Pods that have claims, on their claims and volumes, and on attachments.
+var Controller = &loop.Controller[*corev1.Node]{
+	Name: "attach-detach",
+	For:  kinds.Nodes,
+	Skip: func(n *corev1.Node) bool { return n.Annotations[managed] != "true" },
+	Wake: []loop.Wake{
+		loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
+		loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
+	},
+	Writes:    []resource.Kind{kinds.VolumeAttachments, kinds.Nodes},
+	Reconcile: reconcile,
+}
+
+func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
+	want := wanted(c, n) // observe
+	have := resource.List(c, kinds.VolumeAttachments, "")
+	todo := plan(n, want, have, c.Now()) // decide
+	for _, u := range todo.taken {       // act
+		c.Event(kinds.Pods, u.pod, corev1.EventTypeWarning, "FailedAttachVolume",
+			"Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another", u.pv)
+		c.Waiting("volume %s is attached to another node", u.pv)
+	}
+	for _, va := range todo.attach {
+		if _, err := c.Create(ctx, kinds.VolumeAttachments, va); err != nil && !apierrors.IsAlreadyExists(err) {
+			return 0, err
+		}
+	}
+	for _, va := range todo.detach {
+		if err := c.Delete(ctx, kinds.VolumeAttachments, va); err != nil {
+			return 0, err
+		}
+	}
+	if equality.Semantic.DeepEqual(n.Status.VolumesAttached, todo.attached) {
+		return todo.again, nil
+	}
+	next := resource.Clone(n)
+	next.Status.VolumesAttached = todo.attached
+	return todo.again, c.UpdateStatus(ctx, kinds.Nodes, next)
+}
+
+// wanted is what the pods on the node need attached, each volume once.
+func wanted(read resource.Reader, n *corev1.Node) (list []use) {
+	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", n.Name) {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, name := range core.ClaimNames(p) {
+			v := volumeOf(read, p.Namespace, name)
+			if v == nil || v.Spec.CSI == nil || !attachable(read, v.Spec.CSI.Driver) {
+				continue
+			}
+			if !slices.ContainsFunc(list, func(u use) bool { return u.pv == v.Name }) {
+				list = append(list, use{pv: v.Name, driver: v.Spec.CSI.Driver, handle: v.Spec.CSI.VolumeHandle, alone: alone(v), pod: p})
+			}
+		}
+	}
+	return list
+}
+
+// volumeOf is the volume that the claim is bound to, or nil.
+func volumeOf(read resource.Reader, ns, claim string) *corev1.PersistentVolume {
+	pvc := resource.Get(read, kinds.PersistentVolumeClaims, ns, claim)
+	if pvc == nil || pvc.Status.Phase != corev1.ClaimBound {
+		return nil
+	}
+	return resource.Get(read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
+}
+
+// attachable says whether volumes of the driver have to be attached: unless it says that they don't.
+func attachable(read resource.Reader, driver string) bool {
+	d := resource.Get(read, kinds.CSIDrivers, "", driver)
+	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
+}
+
+// alone says whether the volume may be attached to one node only.
+func alone(v *corev1.PersistentVolume) bool {
+	return !slices.ContainsFunc(v.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
+	})
+}
+
+func ofPod(obj resource.Object, _ resource.Reader, wake func(ns, name string)) {
+	if p := obj.(*corev1.Pod); p.Spec.NodeName != "" && len(core.ClaimNames(p)) > 0 {
+		wake("", p.Spec.NodeName)
+	}
+}
+
+func ofClaim(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	usersOf(read, obj.GetNamespace(), obj.GetName(), wake)
+}
+
+func ofVolume(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	if ref := obj.(*corev1.PersistentVolume).Spec.ClaimRef; ref != nil {
+		usersOf(read, ref.Namespace, ref.Name, wake)
+	}
+}
+
+// ofAttachment wakes its node, and those that may have waited for it to go.
+func ofAttachment(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	va := obj.(*storagev1.VolumeAttachment)
+	wake("", va.Spec.NodeName)
+	if pv := va.Spec.Source.PersistentVolumeName; pv != nil {
+		if v := resource.Get(read, kinds.PersistentVolumes, "", *pv); v != nil {
+			ofVolume(v, read, wake)
+		}
+	}
+}
+
+// usersOf wakes the nodes of the pods that use the claim.
+func usersOf(read resource.Reader, ns, claim string, wake func(ns, name string)) {
+	for _, p := range resource.List(read, kinds.Pods, ns) {
+		if p.Spec.NodeName != "" && slices.Contains(core.ClaimNames(p), claim) {
+			wake("", p.Spec.NodeName)
+		}
+	}
+}
