@@ -58,8 +58,7 @@ func (ct *Controller[T]) LoopName() string { return ct.Name }
 func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	env = env.withDefaults()
 	r := &runner[T]{Controller: ct, env: env, q: newQueue(env), log: env.Log.With("loop", ct.Name)}
-	env.Watch.add(ct.Name, r.q)
-	defer env.Watch.remove(ct.Name, r.q)
+	defer env.Watch.Add(ct.Name, r.q)()
 	ct.Pokes.connect(r.q)
 	defer ct.Pokes.connect(nil)
 
@@ -216,8 +215,9 @@ func (r *runner[T]) step(ctx context.Context, e *entry, read resource.Reader) {
 	var o outcome
 	o.again, o.gone, o.err = r.reconcile(ctx, c, e.key)
 	o.wrote, o.writes, o.note = c.wrote, c.did, c.note
+	o.took = r.env.Now().Sub(started)
 	if r.Rest > 0 {
-		o.rest = max(r.Rest, min(4*r.env.Now().Sub(started), longestRest))
+		o.rest = max(r.Rest, min(4*o.took, longestRest))
 	}
 	if ctx.Err() != nil && o.err != nil {
 		o.err = nil // the process stops; the next one starts cold
@@ -226,9 +226,9 @@ func (r *runner[T]) step(ctx context.Context, e *entry, read resource.Reader) {
 	switch {
 	case o.err == nil:
 	case apierrors.IsConflict(o.err) || apierrors.IsNotFound(o.err) || apierrors.IsAlreadyExists(o.err):
-		r.log.Debug("raced with another writer", "object", e.key, "took", r.env.Now().Sub(started), "err", o.err)
+		r.log.Debug("raced with another writer", "object", e.key, "took", o.took, "err", o.err)
 	default:
-		r.log.Warn("reconcile failed", "object", e.key, "took", r.env.Now().Sub(started), "err", o.err)
+		r.log.Warn("reconcile failed", "object", e.key, "took", o.took, "err", o.err)
 	}
 }
 

@@ -48,7 +48,7 @@ type queue struct {
 	turn  func(ctx context.Context) error
 	luck  func(n int64) int64
 
-	done, failed int64 // reconciles that ended, and ended in error
+	pace pace
 }
 
 // newQueue returns an empty queue. It goes by the clock that no one sets: a step of the wall clock delays nothing.
@@ -216,6 +216,7 @@ type outcome struct {
 	note   string
 	gone   bool // the object does not exist
 	rest   time.Duration
+	took   time.Duration
 }
 
 // finish takes a key back from a worker and decides when it is due again.
@@ -223,10 +224,7 @@ func (q *queue) finish(e *entry, o outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	q.done++
-	if o.err != nil {
-		q.failed++
-	}
+	q.pace.add(now, o.took, o.err)
 	e.rec.ended(o, now)
 	e.calm = now.Add(o.rest)
 	for k, rev := range o.wrote {

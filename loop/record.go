@@ -88,12 +88,20 @@ type Stats struct {
 	Depth        int // ready, not yet running
 	Waiting      int // due later, on purpose or after an error
 	Failing      int // keys whose last reconcile failed
+	Running      int // being looked at
 	Oldest       time.Duration
 	Done, Failed int64
+
+	Rate     float64       // looks per second in the last minute
+	P99      time.Duration // of how long the newest looks took
+	LastGood time.Time     // when a look last ended without error
+	LastErr  string        // the newest error, of any key
+	LastFail time.Time
+	ErrRow   int64 // errors since a look last went well
 }
 
-// records returns the records of all keys that are not at rest or last failed.
-func (q *queue) records() (list []Record) {
+// Records returns the records of all keys that are not at rest or last failed.
+func (q *queue) Records() (list []Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.keys {
@@ -105,8 +113,8 @@ func (q *queue) records() (list []Record) {
 	return list
 }
 
-// record returns the record of one key, whatever its state.
-func (q *queue) record(key Key) (Record, bool) {
+// Record returns the record of one key, whatever its state.
+func (q *queue) Record(key Key) (Record, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
@@ -123,17 +131,23 @@ func (e *entry) snapshot() Record {
 	return r
 }
 
-func (q *queue) stats(name string) Stats {
+// Stats implements Source.
+func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := Stats{Name: name, Keys: len(q.keys), Depth: len(q.ready), Waiting: len(q.later) + len(q.shut), Done: q.done, Failed: q.failed}
+	s := Stats{Keys: len(q.keys), Depth: len(q.ready), Waiting: len(q.later) + len(q.shut)}
+	now := q.now()
 	for _, e := range q.keys {
 		if e.rec.Fails > 0 {
 			s.Failing++
 		}
-		if e.state == queued {
-			s.Oldest = max(s.Oldest, q.now().Sub(e.rec.queuedAt))
+		switch e.state {
+		case queued:
+			s.Oldest = max(s.Oldest, now.Sub(e.rec.queuedAt))
+		case running:
+			s.Running++
 		}
 	}
+	q.pace.fill(&s, now)
 	return s
 }

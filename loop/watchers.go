@@ -1,47 +1,63 @@
 package loop
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// Watchers collects the queues of running loops, so that others can ask why a key is not at rest. The zero
+// A Source tells of one loop's keys. The engine's queues are sources; a loop with a shape of its own keeps a Ledger.
+// Its methods are safe for concurrent use.
+type Source interface {
+	// Stats sums the loop up; the name is filled in by who asks.
+	Stats() Stats
+	// Records returns the records of the keys that are not at rest.
+	Records() []Record
+	// Record returns the record of one key; ok is false when nothing is known of it.
+	Record(key Key) (r Record, ok bool)
+}
+
+// Watchers collects the sources of running loops, so that others can ask why a key is not at rest. The zero
 // value is ready; a nil *Watchers collects nothing. Safe for concurrent use.
 type Watchers struct {
 	mu    sync.Mutex
-	loops map[string]*queue
+	loops map[string]Source
 }
 
-func (w *Watchers) add(name string, q *queue) {
+// Add makes a loop known by its name until the returned function is called.
+func (w *Watchers) Add(name string, s Source) (remove func()) {
 	if w == nil {
-		return
+		return func() {}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.loops == nil {
-		w.loops = map[string]*queue{}
+		w.loops = map[string]Source{}
 	}
-	w.loops[name] = q
+	w.loops[name] = s
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.loops[name] == s {
+			delete(w.loops, name)
+		}
+	}
 }
 
-func (w *Watchers) remove(name string, q *queue) {
-	if w == nil {
-		return
-	}
+// sources returns what there is now: a source is asked without the lock.
+func (w *Watchers) sources() map[string]Source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.loops[name] == q {
-		delete(w.loops, name)
-	}
+	return maps.Clone(w.loops)
 }
 
 // Stats sums up every running loop, by name.
 func (w *Watchers) Stats() (list []Stats) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name, q := range w.loops {
-		list = append(list, q.stats(name))
+	for name, src := range w.sources() {
+		s := src.Stats()
+		s.Name = name
+		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b Stats) int { return strings.Compare(a.Name, b.Name) })
 	return list
@@ -49,11 +65,9 @@ func (w *Watchers) Stats() (list []Stats) {
 
 // Records returns, by loop, the records of the keys that are not at rest.
 func (w *Watchers) Records() map[string][]Record {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	all := map[string][]Record{}
-	for name, q := range w.loops {
-		if list := q.records(); len(list) > 0 {
+	for name, src := range w.sources() {
+		if list := src.Records(); len(list) > 0 {
 			all[name] = list
 		}
 	}
@@ -63,10 +77,10 @@ func (w *Watchers) Records() map[string][]Record {
 // Record returns one key's record in the named loop.
 func (w *Watchers) Record(loop string, key Key) (Record, bool) {
 	w.mu.Lock()
-	q := w.loops[loop]
+	src := w.loops[loop]
 	w.mu.Unlock()
-	if q == nil {
+	if src == nil {
 		return Record{}, false
 	}
-	return q.record(key)
+	return src.Record(key)
 }

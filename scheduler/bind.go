@@ -191,11 +191,12 @@ func (r *runner) unbound(t *task, err error) {
 	}
 	if t.pod.DeletionTimestamp == nil && t.pod.Spec.NodeName == "" {
 		r.q.retry(t, r.env.Now())
+		r.ledger.Waits(ledgerKey(t), 0, "", err, t.due)
 	}
 }
 
-// reject parks a task that fits nowhere, after having made room for it where that is possible.
-func (r *runner) reject(t *task, f *failure) {
+// reject parks a task that fits nowhere, after having made room for it where that is possible, and returns why.
+func (r *runner) reject(t *task, f *failure) string {
 	text := f.message()
 	c, why := r.room(t, f)
 	switch {
@@ -215,6 +216,7 @@ func (r *runner) reject(t *task, f *failure) {
 	r.env.Events.Doing("Scheduling").Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", text)
 	r.say(t, corev1.PodReasonUnschedulable, text, node)
 	r.q.park(t, r.env.Now())
+	return text
 }
 
 // room asks for victims; pods that are alike and have no nomination get the same no.

@@ -194,6 +194,7 @@ func (r *runner) assigned(t *task) {
 	if t.stage != binding {
 		r.q.remove(t)
 	}
+	r.ledger.Rests(ledgerKey(t), 0)
 	r.st.nominate(t, -1)
 	r.unput(t)
 	r.st.put(t, i)
@@ -251,6 +252,7 @@ func (r *runner) drop(t *task) {
 	}
 	delete(r.st.tasks, keyOf(t.pod))
 	delete(r.volumes, t)
+	r.ledger.Rests(ledgerKey(t), 0)
 	if i := t.nominee; i >= 0 {
 		r.st.nominate(t, -1)
 		r.dirty[i] = true

@@ -123,6 +123,14 @@ func (q *queue) wait(now time.Time, most time.Duration) time.Duration {
 	return most
 }
 
+// backlog is how many tasks are due, and since when the most urgent of them is.
+func (q *queue) backlog() (n int, since time.Time) {
+	if n = q.active.Len(); n > 0 {
+		since = q.active.list[0].since
+	}
+	return n, since
+}
+
 // pause doubles with every try in vain.
 func pause(attempts int) time.Duration {
 	return min(firstRest<<min(max(attempts-1, 0), 10), longRest)

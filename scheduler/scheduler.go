@@ -54,7 +54,8 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 		env.Now = time.Now
 	}
 	r := &runner{cfg: s.cfg, env: env, log: env.Log.With("loop", s.LoopName()), st: newState(), q: newQueue(),
-		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}}
+		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}, ledger: loop.NewLedger(env.Now)}
+	defer env.Watch.Add(s.LoopName(), r.ledger)()
 	ctx, stop := context.WithCancel(ctx)
 	batches := make(chan client.Batch)
 	r.wg.Go(func() { r.listen(ctx, batches) })
@@ -71,6 +72,8 @@ type runner struct {
 	log *slog.Logger
 	st  *state
 	q   *queue
+
+	ledger *loop.Ledger // what others may know of the pods that have no node
 
 	binds   []job    // writes to do
 	remarks []remark // to be written when no bind waits
@@ -112,6 +115,7 @@ func (r *runner) run(ctx context.Context, batches <-chan client.Batch) {
 	for ctx.Err() == nil {
 		busy := r.work(spell)
 		r.launch(ctx)
+		r.ledger.Queue(r.q.backlog())
 		if busy {
 			r.poll(batches)
 			continue
@@ -170,13 +174,18 @@ func (r *runner) work(n int) (more bool) {
 // try decides one pod.
 func (r *runner) try(t *task) {
 	t.attempts++
+	began := r.env.Now()
 	slot, f := r.st.decide(t)
 	if f != nil {
-		r.reject(t, f)
+		text := r.reject(t, f)
+		r.ledger.Waits(ledgerKey(t), r.env.Now().Sub(began), text, nil, time.Time{})
 		return
 	}
 	r.assign(t, slot)
+	r.ledger.Rests(ledgerKey(t), r.env.Now().Sub(began))
 }
+
+func ledgerKey(t *task) loop.Key { return loop.KeyOf(kinds.Pods, t.pod) }
 
 // How often the safety nets are looked at: parked pods, and pods that wait for volumes.
 const netEvery = 30 * time.Second
