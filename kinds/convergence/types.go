@@ -1,0 +1,111 @@
+package convergence
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A Gap is an object that is not what it should be, and why. Its name is RESOURCE[.GROUP]:NAME of the object:
+// pods:web-1, deployments.apps:web. It is in the object's namespace; that of an object without one is in default,
+// as its events are.
+type Gap struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Object  Object      `json:"object" doc:"The object that is not what it should be."`
+	Verdict string      `json:"verdict" doc:"What is wrong and why, in one sentence."`
+	Says    string      `json:"says" doc:"What differs, in words that complete a sentence whose subject is the object."`
+	Want    string      `json:"want,omitempty" doc:"The field that says what should be, and its value."`
+	Have    string      `json:"have,omitempty" doc:"The field that says what is, and its value."`
+	Since   metav1.Time `json:"since" doc:"When the difference came about, as far as the object tells."`
+
+	Cause   string   `json:"cause" doc:"The situation at the bottom of it, in one word: ImagePull, QuotaExceeded."`
+	Because string   `json:"because,omitempty" doc:"The cause in words, with the object that it was found at."`
+	Owner   string   `json:"owner" doc:"Whose move it is: a loop, a node agent, a controller outside, or a person."`
+	State   string   `json:"state" doc:"Queued, Running, BackingOff, Waiting, Blocked, Missing, Failed or Progressing."`
+	Waits   *Wait    `json:"waits,omitempty" doc:"What the owner waits for."`
+	Next    Next     `json:"next" doc:"Who does what next, and when."`
+	Error   *Failure `json:"error,omitempty" doc:"The owner's last error, word for word."`
+	Advice  []string `json:"advice,omitempty" doc:"What a person can do."`
+	Chain   []Link   `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
+}
+
+// An Object names an object of any kind.
+type Object struct {
+	APIVersion string `json:"apiVersion,omitempty" doc:"Group and version."`
+	Kind       string `json:"kind" doc:"Kind."`
+	Resource   string `json:"resource,omitempty" doc:"Plural name of the kind with its group: deployments.apps."`
+	Namespace  string `json:"namespace,omitempty" doc:"Namespace; empty for objects without one."`
+	Name       string `json:"name" doc:"Name."`
+	UID        string `json:"uid,omitempty" doc:"Identity, if the object exists."`
+}
+
+// A Wait is what somebody waits for.
+type Wait struct {
+	Type  string  `json:"type" doc:"Object, Field, Person, Webhook, Quota, Finalizer, APIService, Policy, Controller, Node or Time."`
+	Name  string  `json:"name,omitempty" doc:"Name of it where it is no object: that of the webhook, the finalizer, the controller."`
+	On    *Object `json:"on,omitempty" doc:"The object that is waited for."`
+	Field string  `json:"field,omitempty" doc:"The field of it that has to change."`
+}
+
+// Next is who does what next.
+type Next struct {
+	Who  string       `json:"who" doc:"A loop, a node agent, a controller outside, or a person."`
+	What string       `json:"what" doc:"What it does."`
+	At   *metav1.Time `json:"at,omitempty" doc:"When; missing: as soon as what it waits for changes."`
+}
+
+// A Failure is an error that came once or often.
+type Failure struct {
+	Message string       `json:"message" doc:"The error, word for word."`
+	Count   int64        `json:"count,omitempty" doc:"How often it came in a row."`
+	First   *metav1.Time `json:"first,omitempty" doc:"When it came first."`
+	Last    *metav1.Time `json:"last,omitempty" doc:"When it came last."`
+}
+
+// A Link is one step of the way from an object to the cause.
+type Link struct {
+	Depth  int32    `json:"depth" doc:"How deep in the tree: 1 is directly below the gap's own object."`
+	Object Object   `json:"object" doc:"The object at this step; it may not exist."`
+	Says   string   `json:"says" doc:"What is wrong with it, in words that complete a sentence."`
+	Cause  string   `json:"cause,omitempty" doc:"The situation, in one word."`
+	Owner  string   `json:"owner,omitempty" doc:"Whose move it is."`
+	State  string   `json:"state,omitempty" doc:"As in the gap."`
+	Error  *Failure `json:"error,omitempty" doc:"The owner's last error."`
+	Others int32    `json:"others,omitempty" doc:"How many more objects are in the same situation and left out."`
+}
+
+// A Loop tells how one control loop is doing.
+type Loop struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Depth       int64        `json:"depth" doc:"Keys that are due and not yet looked at."`
+	Running     int64        `json:"running" doc:"Keys that are being looked at."`
+	Waiting     int64        `json:"waiting" doc:"Keys that are due later, on purpose or after an error."`
+	Failing     int64        `json:"failing" doc:"Keys whose last look failed."`
+	Keys        int64        `json:"keys" doc:"Keys that the loop knows."`
+	Oldest      string       `json:"oldest" doc:"How long the oldest due key has waited."`
+	Rate        string       `json:"rate" doc:"Looks per second in the last minute."`
+	Done        int64        `json:"done" doc:"Looks since the loop started."`
+	Failed      int64        `json:"failed" doc:"Looks since the loop started that failed."`
+	P99         string       `json:"p99" doc:"99 of 100 of the newest looks took no longer."`
+	LastSuccess *metav1.Time `json:"lastSuccess,omitempty" doc:"When a look last went well."`
+	LastError   *Failure     `json:"lastError,omitempty" doc:"The newest error."`
+	Replicas    int32        `json:"replicas" doc:"Processes that could run the loop, as far as leases and this process tell."`
+	Leader      string       `json:"leader" doc:"The process that runs it."`
+}
+
+// A Fight is a field that two managers, or one against itself, set back and forth.
+type Fight struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Object   Object      `json:"object" doc:"The object."`
+	Field    string      `json:"field" doc:"The field."`
+	Managers []string    `json:"managers" doc:"Who writes it; one alone fights itself."`
+	Values   []string    `json:"values" doc:"The values that it goes back and forth between."`
+	Turns    int64       `json:"turns" doc:"How often it went back to a value that it had before."`
+	Rate     string      `json:"rate" doc:"Turns per minute."`
+	Since    metav1.Time `json:"since" doc:"When it went back first."`
+	Last     metav1.Time `json:"last" doc:"When it went back last."`
+}
