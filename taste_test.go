@@ -28,6 +28,7 @@ var ladder = [][]string{
 	{"kinds"},
 	{"store"},
 	{"view"},
+	{"webhook"},
 	{"apply", "crd", "auth", "openapi"},
 	{"admission"},
 	{"server"},

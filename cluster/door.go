@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ import (
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // frontDoor is the API server and what it stands on.
@@ -50,6 +52,8 @@ type frontDoor struct {
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
 	custom  *crd.Registry
+	caller  *webhook.Caller // of webhooks
+	metrics *prometheus.Registry
 }
 
 // openStore opens the store that the configuration asks for.
@@ -67,6 +71,7 @@ func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker()}
 	d.view = view.New(d.set)
+	d.caller, d.metrics = d.newCaller(), prometheus.NewRegistry()
 	var err error
 	if d.signer, err = token.New(token.Config{Key: c.keys.ServiceAccount}); err != nil {
 		return nil, err
@@ -76,9 +81,10 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	roles := rbac.New(d.read)
 	authz := auth.Chain{rbac.Masters{}, node.New(d.read), roles}
+	hooks := d.newWebhooks(authz)
 	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
 	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
-		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}),
+		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(hooks.Mutating(), hooks.Validating()),
 		Sole:      len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
@@ -92,6 +98,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
+		Connect: d.server.Connect, Registry: d.metrics,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -69,6 +70,17 @@ func (s *Server) callScale(ctx context.Context, r *Request, verb string, in reso
 		return e.Object, nil
 	}
 	return nil, notAllowed(r, verb)
+}
+
+// Connect asks admission whether a connection may be made to a subresource that streams. opts is what the caller
+// asks for, *corev1.PodExecOptions and the like; admission may change it.
+func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) error {
+	q := s.asked(r, admission.Connect, nil, nil, nil)
+	q.Target = opts
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return err
+	}
+	return s.Admission.Validate(ctx, q)
 }
 
 // admitCall runs admission on the body of a call.

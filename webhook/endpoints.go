@@ -1,0 +1,57 @@
+package webhook
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Endpoints returns the addresses behind a port of a service: its ready endpoints, or the external name. It fails
+// for a service that is missing or has no such port; no address is no error.
+func Endpoints(read resource.Reader, ns, name string, port int32) ([]string, error) {
+	svc := resource.Get(read, core.Services, ns, name)
+	if svc == nil {
+		return nil, fmt.Errorf("service %q not found", name)
+	}
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return []string{address(svc.Spec.ExternalName, port)}, nil
+	}
+	at := slices.IndexFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+	if at < 0 {
+		return nil, fmt.Errorf("no service port %d found for service %q", port, name)
+	}
+	var list []string
+	for o := range read.ByLabel(discovery.EndpointSlices, ns, discoveryv1.LabelServiceName, name) {
+		if slice, ok := o.(*discoveryv1.EndpointSlice); ok {
+			list = append(list, readyIn(slice, svc.Spec.Ports[at].Name)...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+func address(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
+
+// readyIn lists the ready endpoints of a slice that have the named port.
+func readyIn(slice *discoveryv1.EndpointSlice, port string) (list []string) {
+	at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
+		return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
+	})
+	if at < 0 {
+		return nil
+	}
+	for _, ep := range slice.Endpoints {
+		if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
+			list = append(list, address(ep.Addresses[0], *slice.Ports[at].Port))
+		}
+	}
+	return list
+}
