@@ -30,13 +30,24 @@ func (c *zapCore) With(fields []zapcore.Field) zapcore.Core {
 	return &zapCore{c.log, append(c.fields[:len(c.fields):len(c.fields)], fields...)}
 }
 
-// harmless are parts of messages that etcd thinks worth a warning, but that every start brings.
+// harmless are parts of messages that etcd thinks worth a warning, but that every start or stop brings.
 var harmless = []string{
 	"cannot campaign",                  // told to before it could; it is told again
 	"Failed to detect storage schema",  // of a database that is new, and
 	"Failed to detect schema version",  // of a database that is new, and
 	"failed to update storage version", // tried again later
 	"failed to publish local member",   // before the log was replayed; tried again
+	"TCP streaming connection",         // when a member stops; that it became inactive is told too
+	"failed to find remote peer",       // that starts
+	"unpromotable and can not",         // a member that gets ready to vote
+	"learner is not ready",             // it tries again
+	"rejecting member",                 // the caller is told why
+	"waiting for ReadIndex response",   // who asked is told when it took too long
+	"prober detected unhealthy",        // told once when a peer becomes inactive, as are the next two
+	"failed to reach the peer URL",
+	"failed to get version",
+	"failed to parse cluster version", // of a cluster to join; tried again
+	"ignored out-of-date read index",
 }
 
 func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {

@@ -158,14 +158,17 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 			m, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
 	server, err := etcdserver.NewServer(serverConfig(c, seen, first, lg))
+	for err != nil && len(first) > 0 && undecided(err) && pause(ctx) {
+		server, err = etcdserver.NewServer(serverConfig(c, seen, first, lg))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
 	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared()}
 	server.Start()
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
 	if err := m.listen(c, lg); err != nil {
 		m.stop()
 		return nil, err
@@ -181,24 +184,18 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	return m, nil
 }
 
-// await waits until the member takes writes, and has it vote if it doesn't.
+// await waits until the member takes writes.
 func (m *member) await(ctx context.Context, c Config) error {
-	tell := time.NewTicker(10 * time.Second)
-	defer tell.Stop()
-	for {
-		select {
-		case <-m.server.ReadyNotify():
-			if c.Peers == nil {
-				return nil
-			}
-			return m.settle(ctx, c)
-		case <-m.server.StopNotify():
-			return errors.New("it stopped")
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", ctx.Err())
-		case <-tell.C:
-			c.Log.Info("the store waits for other members: more than half of them must run", "members", len(m.server.Cluster().Members()))
-		}
+	if c.Peers != nil {
+		return m.settle(ctx, c)
+	}
+	select {
+	case <-m.server.ReadyNotify():
+		return nil
+	case <-m.server.StopNotify():
+		return errors.New("it stopped")
+	case <-ctx.Done():
+		return fmt.Errorf("not ready: %w", ctx.Err())
 	}
 }
 

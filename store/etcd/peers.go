@@ -10,13 +10,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap"
 )
@@ -143,38 +144,74 @@ func (m *member) answer(srv io.Closer, serve func() error, log *slog.Logger) {
 	}()
 }
 
-// settle makes a member that runs what it should be: reachable at its address, and voting.
+// settle waits until the member is what it should be: known at its address, voting, and one that reads what others
+// wrote. (Etcd calls a member ready when it has told the others its name, which may take seven seconds more.)
 func (m *member) settle(ctx context.Context, c Config) error {
-	self := m.server.MemberID()
+	const patience = time.Second // for one step: what it asks for gets lost when there is no leader
+	tell, again := time.NewTicker(10*time.Second), time.NewTicker(50*time.Millisecond)
+	defer tell.Stop()
+	defer again.Stop()
 	for {
-		me := m.self()
-		var err error
-		switch {
-		case me == nil:
-			return errors.New("this member was removed from the cluster: to join it anew, move its data directory away")
-		case len(me.PeerURLs) != 1 || me.PeerURLs[0] != c.Peers.URL:
-			next := *me
-			next.PeerURLs = []string{c.Peers.URL}
-			_, err = m.server.UpdateMember(ctx, next)
-		case me.IsLearner:
-			_, err = m.server.PromoteMember(ctx, uint64(self))
-		default:
-			return nil
+		step, cancel := context.WithTimeout(ctx, patience)
+		done, err := m.approach(step, c.Peers.URL)
+		cancel()
+		if done {
+			return err
 		}
-		if err != nil {
-			c.Log.Debug("the member is not part of the cluster yet", "err", err)
-		}
+		c.Log.Debug("this member of the store is not ready", "err", err)
 		select {
+		case <-tell.C:
+			c.Log.Info("the store waits for its members: more than half of them must run", "members", len(m.server.Cluster().Members()), "err", err)
+		case <-again.C:
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return fmt.Errorf("more than half of the members of the store must run: %w", errors.Join(ctx.Err(), err))
 		case <-m.server.StopNotify():
-			return errors.New("it stopped")
-		case <-time.After(100 * time.Millisecond):
+			return errRemoved
 		}
 	}
 }
 
-// self is this member as the cluster knows it; nil when it doesn't.
-func (m *member) self() *membership.Member {
-	return m.server.Cluster().Member(m.server.MemberID())
+// undecided says that the members of the cluster to join have not agreed on its version yet, as they do soon after their
+// start. Etcd has no error of its own for it.
+func undecided(err error) bool {
+	return strings.Contains(err.Error(), "incompatible with current running cluster")
+}
+
+// pause waits a moment before another try.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(100 * time.Millisecond):
+		return true
+	}
+}
+
+var errRemoved = errors.New("this member was removed from the cluster: to join it anew, move its data directory away")
+
+// approach takes the next step, or says that there is none.
+func (m *member) approach(ctx context.Context, url string) (done bool, err error) {
+	if err := m.readable(ctx); err != nil {
+		return false, err
+	}
+	me := m.server.Cluster().Member(m.server.MemberID())
+	switch {
+	case me == nil:
+		return true, errRemoved
+	case len(me.PeerURLs) != 1 || me.PeerURLs[0] != url:
+		next := *me
+		next.PeerURLs = []string{url}
+		_, err = m.server.UpdateMember(ctx, next)
+	case me.IsLearner:
+		_, err = m.server.PromoteMember(ctx, uint64(me.ID))
+	default:
+		return true, nil
+	}
+	return false, err
+}
+
+// readable makes sure that all that was acknowledged is here.
+func (m *member) readable(ctx context.Context) error {
+	_, err := m.server.Range(ctx, &etcdserverpb.RangeRequest{Key: []byte("/"), CountOnly: true})
+	return err
 }

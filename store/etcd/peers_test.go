@@ -1,0 +1,302 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/storetest"
+)
+
+const peerUser = "peer"
+
+// A seat is a place for a member: it keeps its address and directory over restarts.
+type seat struct {
+	name, dir, url string
+	peers          etcd.Peers
+}
+
+// seats makes places for members that trust each other.
+func seats(t *testing.T, n int) (list []*seat) {
+	t.Helper()
+	keys, err := pki.Open(pki.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		cert, key, err := keys.CA.Issue(pki.Leaf{User: peerUser, Hosts: []string{"127.0.0.1"}, Client: true, Server: true}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &seat{name: fmt.Sprintf("m%d", i), dir: t.TempDir()}
+		files := t.TempDir()
+		s.peers = etcd.Peers{Name: s.name, User: peerUser, CAFile: filepath.Join(files, "ca"), CertFile: filepath.Join(files, "cert"),
+			KeyFile: filepath.Join(files, "key")}
+		for path, data := range map[string][]byte{s.peers.CAFile: keys.CA.PEM, s.peers.CertFile: cert, s.peers.KeyFile: key} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// sit starts the member; host is one that it joins when it has no data.
+func (s *seat) sit(t *testing.T, host *etcd.Store) *etcd.Store {
+	t.Helper()
+	at := "127.0.0.1:0"
+	if s.url != "" {
+		at = strings.TrimPrefix(s.url, "https://")
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "https://" + l.Addr().String()
+	p := s.peers
+	p.URL, p.Listener = s.url, l
+	if host != nil {
+		p.Join = func(ctx context.Context) (list []etcd.Peer, err error) {
+			for ctx.Err() == nil { // etcd wants members to be connected for five seconds before it takes more
+				if list, err = host.Admit(ctx, p.Name, p.URL); err == nil {
+					return list, nil
+				}
+				time.Sleep(50 * time.Millisecond) // the cluster tells nobody when it is ready
+			}
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	st, err := etcd.Open(ctx, etcd.Config{Dir: s.dir, Peers: &p, Log: quiet(t), NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	return st
+}
+
+// The contract holds for a member that others may join.
+func TestMemberForPeers(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) store.Store { return seats(t, 1)[0].sit(t, nil) })
+}
+
+func put(t *testing.T, s *etcd.Store, key, value string, expect int64) int64 {
+	t.Helper()
+	rev, err := s.Write(t.Context(), store.Write{Key: key, Value: []byte(value), Expect: expect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+// seen waits until a watch from the start of one member has told of the revision, and counts what it told.
+func seen(t *testing.T, s *etcd.Store, rev int64) (n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	errEnough := errors.New("enough")
+	err := s.Watch(ctx, "/registry/", 0, func(b store.Batch) error {
+		n += len(b.Events)
+		if b.Rev >= rev {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("watch up to %d: %v", rev, err)
+	}
+	return n
+}
+
+// remove takes a member out, when etcd thinks the cluster well enough.
+func remove(t *testing.T, s *etcd.Store, who string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := s.Remove(ctx, who)
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond) // nobody tells when it is
+		_, err = s.Remove(ctx, who)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
+	places := seats(t, 3)
+	a := places[0].sit(t, nil)
+	put(t, a, "/registry/a", "1", 0)
+	b := places[1].sit(t, a)
+	rev := put(t, b, "/registry/b", "1", 0)
+	if n := seen(t, a, rev); n != 2 {
+		t.Errorf("the first saw %d writes", n)
+	}
+	// A read on one sees what another acknowledged.
+	for i := range 50 {
+		rev = put(t, a, fmt.Sprintf("/registry/n%d", i), "1", 0)
+		if got, err := b.Revision(t.Context()); err != nil || got < rev {
+			t.Fatalf("the second reads revision %d, %v; %d was acknowledged", got, err, rev)
+		}
+	}
+	// It comes back with what was written while it was away: two of two are needed, so nothing was.
+	b.Close()
+	b = places[1].sit(t, nil)
+	if n := seen(t, b, rev); n != 52 {
+		t.Errorf("the second saw %d writes after its return", n)
+	}
+	c := places[2].sit(t, b)
+	c.Close()
+	for i := range 10 {
+		rev = put(t, a, fmt.Sprintf("/registry/away%d", i), "1", 0)
+	}
+	c = places[2].sit(t, nil)
+	if n := seen(t, c, rev); n != 62 {
+		t.Errorf("the third saw %d writes after its return", n)
+	}
+	// One that lost its data joins anew at its old place.
+	c.Close()
+	if err := os.RemoveAll(places[2].dir); err != nil {
+		t.Fatal(err)
+	}
+	c = places[2].sit(t, a)
+	if n := seen(t, c, rev); n != 62 {
+		t.Errorf("the third saw %d writes after it lost its data", n)
+	}
+	if _, err := a.Admit(t.Context(), "other", places[2].url); err == nil || !strings.Contains(err.Error(), "answers at") {
+		t.Errorf("admitted in the place of a member that lives: %v", err)
+	}
+	remove(t, a, "m2")
+	select {
+	case <-c.Gone():
+	case <-time.After(20 * time.Second):
+		t.Error("the removed member does not stop")
+	}
+	list, err := a.Members(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Errorf("members %v, %v", list, err)
+	}
+}
+
+// Without the other half nothing is read or written, and the caller is told in time.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	places := seats(t, 2)
+	a := places[0].sit(t, nil)
+	b := places[1].sit(t, a)
+	put(t, a, "/registry/a", "1", 0)
+	b.Close()
+	var calls sync.WaitGroup
+	for what, call := range map[string]func() error{
+		"read": func() error { _, err := a.Revision(t.Context()); return err },
+		"get":  func() error { _, _, err := a.Get(t.Context(), "/registry/a"); return err },
+		"write": func() error {
+			_, err := a.Write(t.Context(), store.Write{Key: "/registry/b", Value: []byte("x")})
+			return err
+		},
+	} {
+		calls.Go(func() {
+			if err := call(); !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	calls.Wait()
+	b = places[1].sit(t, nil)
+	if _, err := b.Revision(t.Context()); err != nil {
+		t.Errorf("read after the return of the other: %v", err)
+	}
+}
+
+// A stranger with a certificate of the same authority is no member.
+func TestStrangerIsNoPeer(t *testing.T) {
+	t.Parallel()
+	places := seats(t, 1)
+	a := places[0].sit(t, nil)
+	defer a.Close()
+	p := places[0].peers
+	p.User = "another"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p.URL, p.Listener, p.Name = "https://"+l.Addr().String(), l, "x"
+	p.Join = func(context.Context) ([]etcd.Peer, error) {
+		return []etcd.Peer{{ID: 1, Name: "m0", URL: places[0].url}, {ID: 2, URL: p.URL}}, nil
+	}
+	if s, err := etcd.Open(t.Context(), etcd.Config{Dir: t.TempDir(), Peers: &p, Log: quiet(t)}); err == nil {
+		s.Close()
+		t.Error("joined a cluster whose members have other names in their certificates")
+	}
+}
+
+// A lone member's data becomes that of a member with peers, and the other way round.
+func TestFromAloneToPeers(t *testing.T) {
+	t.Parallel()
+	places := seats(t, 2)
+	alone := open(t, places[0].dir)
+	put(t, alone, "/registry/a", "1", 0)
+	alone.Close()
+	a := places[0].sit(t, nil)
+	b := places[1].sit(t, a)
+	if kv, _, err := b.Get(t.Context(), "/registry/a"); err != nil || kv == nil {
+		t.Errorf("got %v, %v", kv, err)
+	}
+	b.Close()
+	b = places[1].sit(t, nil)
+	remove(t, a, "m1")
+	a.Close()
+	alone = open(t, places[0].dir)
+	if !alone.Sole() {
+		t.Error("it is not alone")
+	}
+}
+
+// Etcd's own clients are served where they are wanted.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := etcd.Open(t.Context(), etcd.Config{Dir: t.TempDir(), Clients: l, Log: quiet(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + l.Addr().String()}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	resp, err := c.Put(t.Context(), "/registry/theirs", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := seen(t, s, resp.Header.Revision); n != 1 {
+		t.Errorf("saw %d writes of others", n)
+	}
+	remote, err := etcd.Dial(t.Context(), etcd.Remote{Endpoints: []string{"http://" + l.Addr().String()}, Log: quiet(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remote.Close()
+	put(t, remote, "/registry/remote", "1", 0)
+}
