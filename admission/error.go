@@ -62,3 +62,8 @@ func (r *Request) annotate(key, value string) {
 		r.Annotate(key, value)
 	}
 }
+
+// Forbidden refuses the request for a reason, as upstream words it.
+func (r *Request) Forbidden(why error) *apierrors.StatusError {
+	return apierrors.NewForbidden(r.gr(), r.name(), why)
+}

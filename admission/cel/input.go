@@ -2,7 +2,6 @@ package cel
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -17,12 +16,11 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // An Input is a request as expressions see it. Values are made when an expression names them. For one goroutine.
 type Input struct {
-	Object, Old resource.Object   // in the version that the rule matched; nil for none
+	Object, Old runtime.Object    // in the version that the rule matched; nil for none
 	Params      runtime.Object    // nil for none
 	Namespace   *corev1.Namespace // of the request; nil for none
 	request     *admissionv1.AdmissionRequest
@@ -40,33 +38,20 @@ func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersio
 		in.checks = &checks{ask: a, user: r.User}
 	}
 	var err error
-	if in.Object, err = as(ctx, r, r.Object, kind); err != nil {
+	if in.Object, err = seen(ctx, r, r.Object, kind); err != nil {
 		return nil, err
 	}
-	if in.Old, err = as(ctx, r, r.Old, kind); err != nil {
+	if r.Target != nil { // what a connection is asked for
+		in.Object = r.Target
+	}
+	if in.Old, err = seen(ctx, r, r.Old, kind); err != nil {
 		return nil, err
 	}
 	return in, nil
 }
 
-// as returns an object of a request in a version. Bodies of calls (an Eviction, a Binding) are what they are.
-func as(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (resource.Object, error) {
-	if obj == nil {
-		return nil, nil
-	}
-	is := obj.GetObjectKind().GroupVersionKind()
-	if is == kind || is.GroupKind() != kind.GroupKind() || is.Kind != r.Kind.Info().GVK.Kind {
-		return obj, nil
-	}
-	out, err := r.Kind.ConvertTo(ctx, obj, kind)
-	if err != nil {
-		return nil, fmt.Errorf("convert to %s: %w", kind, err)
-	}
-	return out, nil
-}
-
 // SetObject replaces the object, for the expressions that come next.
-func (in *Input) SetObject(obj resource.Object) {
+func (in *Input) SetObject(obj runtime.Object) {
 	in.Object = obj
 	delete(in.values, "object")
 }
@@ -158,4 +143,10 @@ func Describe(r *admission.Request, kind schema.GroupVersionKind, gvr schema.Gro
 		}
 	}
 	return q
+}
+
+// SetNamespace replaces the namespace, for the expressions that come next; nil is none.
+func (in *Input) SetNamespace(ns *corev1.Namespace) {
+	in.Namespace = ns
+	delete(in.values, "namespaceObject")
 }
