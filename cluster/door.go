@@ -81,10 +81,9 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	roles := rbac.New(d.read)
 	authz := auth.Chain{rbac.Masters{}, node.New(d.read), roles}
-	hooks := d.newWebhooks(authz)
 	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
 	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
-		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(hooks.Mutating(), hooks.Validating()),
+		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(d.extensions(authz)...),
 		Sole:      len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
