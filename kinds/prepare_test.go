@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	certificates "k8s.io/api/certificates/v1"
@@ -217,5 +218,35 @@ func TestCertificates(t *testing.T) {
 	bundle.Spec.TrustBundle += bundle.Spec.TrustBundle
 	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) != 1 {
 		t.Errorf("the same anchor twice: %v", errs)
+	}
+}
+
+func TestNameOfNamelessLimitRange(t *testing.T) {
+	if l := settled(kinds.LimitRanges, "", &core.LimitRange{}, nil, true); l.Name != "u" {
+		t.Errorf("called %q", l.Name)
+	}
+}
+
+func TestBalancerStatusGoesWithTheType(t *testing.T) {
+	old := &core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer}}
+	old.Status.LoadBalancer.Ingress = []core.LoadBalancerIngress{{IP: "198.51.100.3"}}
+	kept := settled(kinds.Services, "", old.DeepCopy(), old, false)
+	next := old.DeepCopy()
+	next.Spec.Type = core.ServiceTypeNodePort
+	gone := settled(kinds.Services, "", next, old, false)
+	if len(kept.Status.LoadBalancer.Ingress) != 1 || len(gone.Status.LoadBalancer.Ingress) != 0 {
+		t.Errorf("kept %v, gone %v", kept.Status, gone.Status)
+	}
+}
+
+func TestSayingEmptyIsAChangeOfWebhooks(t *testing.T) {
+	old := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	said := old.DeepCopy()
+	said.Webhooks = []admissionregistration.MutatingWebhook{}
+	if g := settled(kinds.MutatingWebhookConfigurations, "", said, old, false).Generation; g != 2 {
+		t.Errorf("generation %d after saying that there are none", g)
+	}
+	if g := settled(kinds.MutatingWebhookConfigurations, "", old.DeepCopy(), old, false).Generation; g != 1 {
+		t.Errorf("generation %d after nothing", g)
 	}
 }

@@ -67,8 +67,10 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	singleOwners(r, obj)
 	obj.SetUID(s.newUID())
 	obj.SetCreationTimestamp(s.stamp())
-	if obj.GetName() == "" && obj.GetGenerateName() != "" {
-		obj.SetName(s.generateName(obj.GetGenerateName()))
+	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {
+		if obj.SetName(base); !verbatim[k.Info().GR()] {
+			obj.SetName(s.generateName(base))
+		}
 	}
 	k.SetDefaults(obj)
 	if k.Info().Generation {

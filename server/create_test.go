@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -45,6 +46,8 @@ func TestCreateRefusals(t *testing.T) {
 	versioned.ResourceVersion = "5"
 	owned := configMap("b")
 	owned.Finalizers = []string{"no good"}
+	orphan := configMap("b")
+	orphan.OwnerReferences = []metav1.OwnerReference{{APIVersion: "a/b/c", Kind: "Pod", Name: "p"}}
 	for _, x := range []struct {
 		obj  *core.ConfigMap
 		want string
@@ -55,6 +58,7 @@ func TestCreateRefusals(t *testing.T) {
 		{configMap("b", "bad", "x"), "Invalid FieldValueInvalid data[bad]"},
 		{long, "Invalid FieldValueInvalid metadata.labels"},
 		{owned, "Invalid FieldValueInvalid metadata.finalizers FieldValueInvalid metadata.finalizers[0]"},
+		{orphan, "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion FieldValueInvalid metadata.ownerReferences.uid"},
 		{elsewhere, "BadRequest"},
 		{versioned, "500"},
 	} {
@@ -72,6 +76,13 @@ func TestGenerateName(t *testing.T) {
 		if !regexp.MustCompile("^" + cut + "[bcdfghjklmnpqrstvwxz2456789]{5}$").MatchString(got.Name) {
 			t.Errorf("name %q of base %q", got.Name, base)
 		}
+	}
+	address := &networking.IPAddress{ObjectMeta: metav1.ObjectMeta{GenerateName: "10.96.0.9"}}
+	if got := create(w, ipAddresses, address); got.Name != "10.96.0.9" {
+		t.Errorf("an address is called %q", got.Name)
+	}
+	if _, err := w.Create(t.Context(), w.ask(jobs, ""), &core.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -78,6 +78,9 @@ func (s *Server) newUID() types.UID {
 	return types.UID(t[:])
 }
 
+// verbatim are the kinds whose generateName is the name: there is no other name for an address.
+var verbatim = map[schema.GroupResource]bool{{Group: "networking.k8s.io", Resource: "ipaddresses"}: true}
+
 // generateName makes a name from a base: cut to leave room, plus five letters.
 func (s *Server) generateName(base string) string {
 	if len(base) > maxBase {
@@ -151,14 +154,44 @@ var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
 func checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Info().Namespaced, r.checkName, metadataPath)
+	errs := asTold(r, validation.ValidateObjectMetaAccessor(obj, r.Kind.Info().Namespaced, r.checkName, metadataPath))
 	if old != nil {
-		fixed := validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath)
+		fixed := asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		if errs = append(errs, fixed...); !checksMetaOnce[r.Kind.Info().GR()] && !r.oldEvents() {
 			errs = append(errs, fixed...)
 		}
 	}
 	return append(errs, checkFinalizers(r, obj, old)...)
+}
+
+// nameOnly are the kinds that tell of a bad generateName by the name that was made of it.
+var nameOnly = map[schema.GroupResource]bool{
+	{Resource: "replicationcontrollers"}:                  true,
+	{Group: "resource.k8s.io", Resource: "deviceclasses"}: true,
+}
+
+const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerReferences"
+
+// asTold turns the library's findings about metadata into those that clients are told.
+//
+// Unlike Kubernetes, a bad owner reference is told of as up to 1.36: without its place in the list, and what it lacks as
+// invalid. Clients know that form.
+func asTold(r *Request, errs field.ErrorList) field.ErrorList {
+	told := errs[:0]
+	for _, e := range errs {
+		if e.Field == generateNamePath && nameOnly[r.Kind.Info().GR()] {
+			continue
+		}
+		if rest, owner := strings.CutPrefix(e.Field, ownersPath+"["); owner {
+			_, rest, _ = strings.Cut(rest, "]")
+			e.Field = ownersPath + rest
+			if e.Type == field.ErrorTypeRequired {
+				e.Type, e.BadValue = field.ErrorTypeInvalid, ""
+			}
+		}
+		told = append(told, e)
+	}
+	return told
 }
 
 // checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:

@@ -33,6 +33,11 @@ var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfigu
 		}
 		return append(errs, rule.Duplicates(names, hookName)...)
 	},
+	Prepare: func(c, old *v1.ValidatingWebhookConfiguration) {
+		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
+			c.Generation++
+		}
+	},
 	Columns: []resource.Column[*v1.ValidatingWebhookConfiguration]{
 		resource.Col("Webhooks", "integer", func(c *v1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
 		resource.Age[*v1.ValidatingWebhookConfiguration](),
@@ -61,11 +66,20 @@ var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfigurati
 		}
 		return append(errs, rule.Duplicates(names, hookName)...)
 	},
+	Prepare: func(c, old *v1.MutatingWebhookConfiguration) {
+		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
+			c.Generation++
+		}
+	},
 	Columns: []resource.Column[*v1.MutatingWebhookConfiguration]{
 		resource.Col("Webhooks", "integer", func(c *v1.MutatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
 		resource.Age[*v1.MutatingWebhookConfiguration](),
 	},
 }
+
+// saidEmpty says that an empty list was written where there was none before. To these kinds that is a change: upstream
+// compares them so strictly.
+func saidEmpty[W any](list, old []W) bool { return list != nil && len(list)+len(old) == 0 }
 
 func hookName(i int) *field.Path { return field.NewPath("webhooks").Index(i).Child("name") }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -44,6 +45,11 @@ func quotaUse(q *v1.ResourceQuota, limits bool) string {
 var LimitRanges = &resource.Def[*v1.LimitRange]{
 	GVK: gvk("LimitRange"), Plural: "limitranges", Short: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
 	Default: defaultLimitRange, Validate: validateLimitRange,
+	Prepare: func(l, old *v1.LimitRange) {
+		if old == nil {
+			rule.FillZero(&l.Name, string(l.UID)) // of all kinds this one may come without a name
+		}
+	},
 }
 
 // defaultLimitRange derives for containers the default limit from the highest allowed, and the default request from

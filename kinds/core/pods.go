@@ -39,6 +39,7 @@ var Pods = &resource.Def[*v1.Pod]{
 		{Label: "spec.hostNetwork", Value: func(p *v1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) }},
 		{Label: "status.phase", Value: func(p *v1.Pod) string { return string(p.Status.Phase) }},
 		{Label: "status.podIP", Value: func(p *v1.Pod) string { return firstIP(p) }},
+		{Label: "status.podIPs", Value: func(*v1.Pod) string { return "" }}, // a label that upstream takes and never fills
 		{Label: "status.nominatedNodeName", Value: func(p *v1.Pod) string { return p.Status.NominatedNodeName }},
 	},
 	Columns: podColumns,

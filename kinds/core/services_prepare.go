@@ -21,7 +21,7 @@ func prepareService(o, before *v1.Service) {
 	old := &before.Spec
 	keepAllocated(s, old)
 	followClusterIP(s, old)
-	dropUnused(s, old)
+	dropUnused(o, before)
 }
 
 func keepAllocated(s, old *v1.ServiceSpec) {
@@ -74,7 +74,8 @@ func followClusterIP(s, old *v1.ServiceSpec) {
 }
 
 // dropUnused clears what the old type needed, the new one does not, and the writer left as it was.
-func dropUnused(s, old *v1.ServiceSpec) {
+func dropUnused(o, before *v1.Service) {
+	s, old := &o.Spec, &before.Spec
 	if hasClusterIP(old) && !hasClusterIP(s) {
 		if s.ClusterIP == old.ClusterIP && slices.Equal(s.ClusterIPs, old.ClusterIPs) {
 			s.ClusterIP, s.ClusterIPs = "", nil
@@ -94,6 +95,7 @@ func dropUnused(s, old *v1.ServiceSpec) {
 	if old.Type == v1.ServiceTypeLoadBalancer && s.Type != old.Type {
 		drop(&s.AllocateLoadBalancerNodePorts, old.AllocateLoadBalancerNodePorts)
 		drop(&s.LoadBalancerClass, old.LoadBalancerClass)
+		o.Status.LoadBalancer = v1.LoadBalancerStatus{}
 	}
 	if external(old) && !external(s) {
 		drop(&s.ExternalTrafficPolicy, old.ExternalTrafficPolicy)
