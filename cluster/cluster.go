@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,7 @@ import (
 type Cluster struct {
 	cfg  Config
 	keys *pki.PKI
+	cred credential
 	door *frontDoor
 
 	Loops *loop.Watchers // why keys are not at rest
@@ -92,6 +94,9 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	if c.keys, err = c.openKeys(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	if c.cred, err = c.credentials(); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	st, err := c.openStore(ctx)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
@@ -119,7 +124,11 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	}
 	if !c.cfg.NoLoops {
 		list = append(list, part{"events", c.door.record})
-		list = append(list, c.loops()...)
+		loops, err := c.loops()
+		if err != nil {
+			return nil, errors.Join(err, listener.Close(), st.Close())
+		}
+		list = append(list, loops...)
 	}
 	nodes, err := c.nodes()
 	if err != nil {
@@ -145,7 +154,19 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
-	return pki.Open(pki.Config{Dir: dir, Hosts: hosts})
+	var first net.IP // of the Service kubernetes
+	if len(c.cfg.ServiceCIDRs) > 0 {
+		first = c.cfg.ServiceCIDRs[0].Masked().Addr().Next().AsSlice()
+	}
+	return pki.Open(pki.Config{Dir: dir, Hosts: hosts, ServiceIP: first})
+}
+
+// certificate is what the API shows: the configuration's, or one of the cluster's own authority.
+func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c.cred.serving != nil {
+		return c.cred.serving, nil
+	}
+	return c.keys.GetCertificate(hello)
 }
 
 // reachable is the address that clients on this machine use.
@@ -185,7 +206,7 @@ func (c *Cluster) Kubeconfig(user string, groups ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pki.Kubeconfig(c.URL(), c.keys.CA.PEM, cert, key), nil
+	return pki.Kubeconfig(c.URL(), c.cred.root, cert, key), nil
 }
 
 // Rest returns the configuration of a client-go client that acts as the administrator.
@@ -194,7 +215,7 @@ func (c *Cluster) Rest() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}}, nil
+	return &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.cred.root, CertData: cert, KeyData: key}}, nil
 }
 
 // Client returns a client in this process that acts as the administrator.

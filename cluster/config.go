@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 )
 
@@ -37,17 +38,42 @@ type Config struct {
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 
-	NoLoops   bool // the front door alone: no controllers, no scheduler
-	Node      string
-	StaticDir string // manifests of the own node's static pods; "": none
-	NodeName  string // "": the host's name
-	NodeDir   string // runtime and volumes of the own node; "": DataDir
-	SimNodes  int    // how many simulated nodes to make
+	ServingCert, ServingKey string // files of a serving certificate of the caller's own; "": the cluster's authority issues one
+	ClientCA                string // file of a further authority whose client certificates are believed
+
+	ServiceCIDRs              []netip.Prefix // ranges of cluster IPs, the default family first, one of each at most; none: 10.96.0.0/16
+	NodePortLow, NodePortHigh int32          // 0: 30000 and 32767
+	PodCIDR                   netip.Prefix   // addresses of pods of this process's nodes; zero: 10.88.0.0/16, in simulation 10.128.0.0/9
+
+	Issuer    string   // of service account tokens; "": token.Issuer
+	Audiences []string // that the API takes tokens for; none: the issuer
+	TokenKey  string   // file of the key that signs them; "": the data directory's
+	TokenKeys []string // files of further keys that are believed
+
+	AdmissionOn, AdmissionOff []string        // plugins, by upstream's names, beside the default ones
+	Authorization             []string        // modes in order, see ModeNode; none: Node, RBAC
+	NoAnonymous               bool            // refuse requests without credentials
+	Features                  map[string]bool // feature gates that differ from upstream's defaults; see Gates
+
+	NoLoops     bool     // the front door alone: no controllers, no scheduler
+	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
+	Node        string
+	StaticDir   string // manifests of the own node's static pods; "": none
+	NodeName    string // "": the host's name
+	NodeDir     string // runtime and volumes of the own node; "": DataDir
+	SimNodes    int    // how many simulated nodes to make
 
 	Kubeconfig string // where to write the administrator's kubeconfig; "": nowhere
 
-	NodeMonitorGrace time.Duration // silence after which a node is not ready; 0: 50 s
-	Log              *slog.Logger  // nil: the default logger
+	NodeMonitorGrace  time.Duration // silence after which a node is not ready; 0: 50 s
+	NodeMonitorPeriod time.Duration // nodes are also looked at after this, if nothing wakes them before; 0: 10 h
+	AutoscalerPeriod  time.Duration // autoscalers are also looked at after this; 0: 15 s
+	BinderPeriod      time.Duration // volumes and claims are also looked at after this; 0: 10 h
+
+	ProxyMode      string // ProxyNftables or ProxyIPVS; "": nftables
+	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
+
+	Log *slog.Logger // nil: the default logger
 }
 
 // EtcdTLS names the files of a client of an external etcd.
@@ -76,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Store != StoreEtcd && c.Store != StoreMemory:
 		return c, fmt.Errorf("store %q: use etcd or memory", c.Store)
-	case c.Store == StoreEtcd && c.DataDir == "":
+	case c.Store == StoreEtcd && c.DataDir == "" && len(c.EtcdServers) == 0:
 		return c, errors.New("the etcd store needs a data directory")
 	case c.Store == StoreMemory && len(c.EtcdServers) > 0:
 		return c, errors.New("the memory store and etcd servers exclude each other")
@@ -87,5 +113,5 @@ func (c Config) withDefaults() (Config, error) {
 	case c.SimNodes < 0:
 		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
 	}
-	return c, nil
+	return c, c.check()
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -72,19 +73,29 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker()}
 	d.view = view.New(d.set)
 	d.caller, d.metrics = d.newCaller(), prometheus.NewRegistry()
-	var err error
-	if d.signer, err = token.New(token.Config{Key: c.keys.ServiceAccount}); err != nil {
+	keys, err := c.tokenConfig()
+	if err != nil {
+		return nil, err
+	}
+	if d.signer, err = token.New(keys); err != nil {
 		return nil, err
 	}
 	if d.dialer, err = newAgentDialer(c.keys); err != nil {
 		return nil, err
 	}
 	roles := rbac.New(d.read)
-	authz := auth.Chain{rbac.Masters{}, node.New(d.read), roles}
+	authz, err := c.cfg.authorizer(rbac.Masters{}, node.New(d.read), roles)
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := c.cfg.plugins(admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(d.extensions(authz)...))
+	if err != nil {
+		return nil, err
+	}
 	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
 	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
-		Admission: admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(d.extensions(authz)...),
-		Sole:      len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
+		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
+		NoWatchList: !c.cfg.enabled("WatchList"), Sole: len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	docs := openapi.New(d.set)
@@ -95,7 +106,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	others := &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address,
+		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
 		Connect: d.server.Connect, Registry: d.metrics,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
@@ -114,9 +125,9 @@ func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 // authn is who is believed: certificates of our CA, the front proxy's word, tokens.
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
 	keys := d.c.keys
-	return &authn.Front{Known: authn.Union{
+	return &authn.Front{Anonymous: func(string) bool { return !d.c.cfg.NoAnonymous }, Known: authn.Union{
 		&authn.Proxy{Roots: pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
-		&authn.Certs{Roots: pool(keys.CA.Cert)},
+		&authn.Certs{Roots: pool(append(slices.Clip(d.c.cred.clients), keys.CA.Cert)...)},
 		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},
 	}}
 }
@@ -155,7 +166,7 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 // bootstrap writes what every cluster has from the start.
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	keys := d.c.keys
-	objects := bootstrap.Objects(bootstrap.Config{ClientCA: string(keys.CA.PEM), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
+	objects := bootstrap.Objects(bootstrap.Config{ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
 	if err := d.server.Bootstrap(ctx, append(objects, proxiers())); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
@@ -183,7 +194,7 @@ func proxiers() resource.Object {
 func (d *frontDoor) serve(ctx context.Context, l net.Listener, ready func()) error {
 	ready() // the socket takes connections already
 	return d.handler.Serve(ctx, l, &tls.Config{MinVersion: tls.VersionTLS12,
-		GetCertificate: d.c.keys.GetCertificate, ClientAuth: tls.RequestClientCert})
+		GetCertificate: d.c.certificate, ClientAuth: tls.RequestClientCert})
 }
 
 func (d *frontDoor) record(ctx context.Context, ready func()) error {

@@ -18,11 +18,16 @@ func loopTable(set *resource.Set, rootCA []byte, grace time.Duration) []controll
 }
 
 // loops are the parts that close gaps.
-func (c *Cluster) loops() (list []part) {
-	for _, e := range loopTable(c.door.set, c.keys.CA.PEM, c.cfg.NodeMonitorGrace) {
+func (c *Cluster) loops() (list []part, err error) {
+	table := append(loopTable(c.door.set, c.cred.root, c.cfg.NodeMonitorGrace),
+		controllers.Signing(c.keys.CA), controllers.Tokens(c.door.signer, c.cred.root))
+	if table, err = wantedLoops(table, c.cfg.Controllers); err != nil {
+		return nil, err
+	}
+	for _, e := range table {
 		list = append(list, c.loopPart(e))
 	}
-	return append(list, c.loopPart(controllers.Signing(c.keys.CA)), c.loopPart(controllers.Tokens(c.door.signer, c.keys.CA.PEM)))
+	return list, nil
 }
 
 // loopPart runs a loop as the account that upstream gives it.
@@ -34,7 +39,8 @@ func (c *Cluster) loopPart(e controllers.Entry) part {
 	return part{e.LoopName(), func(ctx context.Context, ready func()) error {
 		ready()
 		return e.Run(ctx, loop.Env{Client: c.door.local(accountOf(e), manager), Log: c.cfg.Log,
-			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops})
+			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops,
+			Resync: c.cfg.resync(e.LoopName())})
 	}}
 }
 

@@ -18,7 +18,7 @@ import (
 // nodes are the parts that run pods: the simulation, and this machine if it is a node.
 func (c *Cluster) nodes() (list []part, err error) {
 	if !c.cfg.NoLoops {
-		for _, l := range sim.Loops() {
+		for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {
 			list = append(list, c.simPart(l))
 		}
 	}
@@ -35,7 +35,7 @@ func (c *Cluster) nodes() (list []part, err error) {
 	if c.cfg.Node == NodeNone {
 		return list, nil
 	}
-	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), Log: c.cfg.Log}
+	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), PodCIDR: c.cfg.PodCIDR, Log: c.cfg.Log}
 	if err := runtime.Available(rt); err != nil {
 		if c.cfg.Node == NodeReal {
 			return nil, fmt.Errorf("run a node here: %w", err)

@@ -24,7 +24,7 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	if c, ok := computed[r.Kind.Info().GR()]; ok {
 		return c.List(ctx, r, opts)
 	}
-	if err := checkListOptions(opts, false); err != nil {
+	if err := s.checkListOptions(opts, false); err != nil {
 		return nil, err
 	}
 	if err := s.readable(r); err != nil {
@@ -57,9 +57,9 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	return s.listSnapshot(snap, c, "", limit), nil
 }
 
-func checkListOptions(opts *metav1.ListOptions, watch bool) error {
+func (s *Server) checkListOptions(opts *metav1.ListOptions, watch bool) error {
 	errs := ivalidation.ValidateListOptions(&internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
-		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}, true)
+		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}, !s.NoWatchList)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}

@@ -37,6 +37,8 @@ type Config struct {
 	// Sole says that no other server writes to the store. Then the newest revision is known here, and reads
 	// need not ask the store for it.
 	Sole bool
+	// NoWatchList refuses sendInitialEvents, as without the feature gate WatchList.
+	NoWatchList bool
 	// Network holds the ranges that services get addresses and ports from; the zero value means upstream's.
 	Network Network
 	// Tokens issues tokens of service accounts, Reviews answers TokenReview and the access reviews; without

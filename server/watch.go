@@ -41,7 +41,7 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}
-	if err := checkListOptions(opts, true); err != nil {
+	if err := s.checkListOptions(opts, true); err != nil {
 		return err
 	}
 	c, err := choose(r, opts)

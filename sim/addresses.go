@@ -11,17 +11,23 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// addresses hands out pod addresses from 10.128.0.0/9. It is derived: at the first use it learns what pods have.
+// addresses hands out pod addresses of an IPv4 range. It is derived: at the first use it learns what pods have.
 type addresses struct {
-	mu   sync.Mutex
-	used map[uint32]string // by offset: namespace/name
-	of   map[string]uint32
-	next uint32
+	first, span uint32
+	mu          sync.Mutex
+	used        map[uint32]string // by offset: namespace/name
+	of          map[string]uint32
+	next        uint32
 }
 
-const span = 1 << 23
-
-var first = binary.BigEndian.Uint32([]byte{10, 128, 0, 0})
+// inRange hands out addresses of pods, of 10.128.0.0/9 when that is the zero prefix.
+func inRange(pods netip.Prefix) *addresses {
+	if !pods.IsValid() {
+		pods = netip.MustParsePrefix("10.128.0.0/9")
+	}
+	first := pods.Masked().Addr().As4()
+	return &addresses{first: binary.BigEndian.Uint32(first[:]), span: 1 << (32 - pods.Bits())}
+}
 
 // take returns the pod's address, a new one if it has none.
 func (a *addresses) take(read resource.Reader, p *corev1.Pod) string {
@@ -37,14 +43,14 @@ func (a *addresses) take(read resource.Reader, p *corev1.Pod) string {
 		a.used[at], a.of[key] = key, at
 	}
 	var ip [4]byte
-	binary.BigEndian.PutUint32(ip[:], first+at)
+	binary.BigEndian.PutUint32(ip[:], a.first+at)
 	return netip.AddrFrom4(ip).String()
 }
 
-// unused finds a free offset. Eight million are more than any simulation has pods.
+// unused finds a free offset. When there is none, two pods share an address.
 func (a *addresses) unused() uint32 {
-	for range span {
-		a.next = a.next%(span-2) + 1 // neither the first nor the last
+	for range a.span {
+		a.next = a.next%(a.span-2) + 1 // neither the first nor the last
 		if _, taken := a.used[a.next]; !taken {
 			break
 		}
@@ -61,7 +67,7 @@ func (a *addresses) learn(read resource.Reader) {
 			continue
 		}
 		b := ip.As4()
-		if at := binary.BigEndian.Uint32(b[:]) - first; at < span {
+		if at := binary.BigEndian.Uint32(b[:]) - a.first; at < a.span {
 			key := p.Namespace + "/" + p.Name
 			a.used[at], a.of[key] = key, at
 		}

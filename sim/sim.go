@@ -6,6 +6,8 @@
 package sim
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
@@ -29,8 +31,11 @@ const (
 func Simulated(n *corev1.Node) bool { return n != nil && n.Annotations[Fake] == "fake" }
 
 // Loops returns the loops that simulate.
-func Loops() []loop.Loop {
-	ips := &addresses{}
+func Loops() []loop.Loop { return LoopsIn(netip.Prefix{}) }
+
+// LoopsIn returns the loops that simulate, with pod addresses of a range; the zero prefix means 10.128.0.0/9.
+func LoopsIn(pods netip.Prefix) []loop.Loop {
+	ips := inRange(pods)
 	return []loop.Loop{nodeLoop(), podLoop(ips), heartbeat{}}
 }
 

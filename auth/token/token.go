@@ -89,8 +89,10 @@ func New(cfg Config) (*Signer, error) {
 		if err != nil {
 			return nil, err
 		}
+		if s.keys[kid] == nil {
+			s.order = append(s.order, kid)
+		}
 		s.keys[kid] = pub
-		s.order = append(s.order, kid)
 	}
 	s.kid = s.order[0]
 	return s, nil

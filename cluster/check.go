@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
+)
+
+// How services become rules of the kernel.
+const (
+	ProxyNftables = "nftables"
+	ProxyIPVS     = "ipvs"
+)
+
+// Gates are the feature gates that kloop honours, with upstream's defaults. What other gates switch is always as
+// upstream has it by default.
+func Gates() map[string]bool {
+	return map[string]bool{
+		"WatchList": true, // sendInitialEvents of watches
+	}
+}
+
+// enabled says whether a feature is on.
+func (c Config) enabled(gate string) bool {
+	if on, said := c.Features[gate]; said {
+		return on
+	}
+	return Gates()[gate]
+}
+
+// check finds what can't be meant, before anything is opened.
+func (c Config) check() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse((c.ServingCert == "") != (c.ServingKey == ""), "a serving certificate needs its key, and a key its certificate")
+	refuse(c.TokenKey == "" && len(c.TokenKeys) > 0 && c.DataDir == "" && len(c.EtcdServers) > 0,
+		"keys of service account tokens are given but none that signs")
+	refuse(c.PodCIDR.IsValid() && (!c.PodCIDR.Addr().Is4() || c.PodCIDR.Bits() < 8 || c.PodCIDR.Bits() > 24), "pod CIDR %s: use an IPv4 range of /8 to /24", c.PodCIDR)
+	for gate := range c.Features {
+		_, known := Gates()[gate]
+		refuse(!known, "kloop has no feature gate %q%s", gate, Meant(gate, names(Gates())))
+	}
+	for what, d := range map[string]time.Duration{"node monitor grace": c.NodeMonitorGrace, "node monitor period": c.NodeMonitorPeriod,
+		"autoscaler period": c.AutoscalerPeriod, "volume binder period": c.BinderPeriod} {
+		refuse(d < 0, "%s of %s: can't be negative", what, d)
+		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
+	}
+	refuse(c.ProxyMode == ProxyIPVS, "proxy mode ipvs is not there yet: use nftables")
+	refuse(!slices.Contains([]string{"", ProxyNftables, ProxyIPVS}, c.ProxyMode), "proxy mode %q: use nftables", c.ProxyMode)
+	refuse(c.ProxyScheduler != "" && c.ProxyMode != ProxyIPVS, "a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", c.ProxyScheduler)
+	_, err := inOrder(c.Authorization, nil, nil)
+	return errors.Join(append(errs, err, checkServices(c.ServiceCIDRs), checkPorts(c.NodePortLow, c.NodePortHigh))...)
+}
+
+func checkServices(ranges []netip.Prefix) error {
+	for i, p := range ranges {
+		switch {
+		case p.Addr().BitLen()-p.Bits() < 3:
+			return fmt.Errorf("service CIDR %s: too small, at least eight addresses are needed", p)
+		case i > 1 || i == 1 && p.Addr().Is4() == ranges[0].Addr().Is4():
+			return errors.New("service CIDRs: one of IPv4 and one of IPv6 at most")
+		}
+	}
+	return nil
+}
+
+func checkPorts(low, high int32) error {
+	if low == 0 && high == 0 {
+		return nil
+	}
+	if low < 1 || high > 65535 || low > high {
+		return fmt.Errorf("node ports %d-%d: use a range within 1-65535, the lower port first", low, high)
+	}
+	return nil
+}
+
+// serviceCIDRs are the ranges of cluster IPs as text; nil: the default.
+func (c Config) serviceCIDRs() (list []string) {
+	for _, p := range c.ServiceCIDRs {
+		list = append(list, p.Masked().String())
+	}
+	return list
+}
+
+// authorizer is what may be done, by whom: masters may do everything, whatever the modes.
+func (c Config) authorizer(masters, node, rbac auth.Authorizer) (auth.Chain, error) {
+	modes := c.Authorization
+	if len(modes) == 0 {
+		modes = []string{ModeNode, ModeRBAC}
+	}
+	chain, err := inOrder(modes, node, rbac)
+	return append(auth.Chain{masters}, chain...), err
+}
+
+// plugins are the admission plugins that are on.
+func (c Config) plugins(all admission.Chain) (admission.Chain, error) {
+	return chosen(all, c.AdmissionOn, c.AdmissionOff)
+}
+
+// resync is after which time all keys of a loop are looked at again; 0: the engine's.
+func (c Config) resync(loop string) time.Duration {
+	switch {
+	case loop == "node-lifecycle":
+		return c.NodeMonitorPeriod
+	case loop == "horizontal-pod-autoscaler":
+		return c.AutoscalerPeriod
+	case strings.HasPrefix(loop, "volume-"):
+		return c.BinderPeriod
+	}
+	return 0
+}

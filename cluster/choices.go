@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/controllers"
+)
+
+// What may be in Config.Authorization. Members of system:masters may do everything, whatever the modes say, as upstream.
+const (
+	ModeNode        = "Node"        // node agents may touch what concerns their pods
+	ModeRBAC        = "RBAC"        // roles and bindings
+	ModeAlwaysAllow = "AlwaysAllow" // everybody may do everything
+	ModeAlwaysDeny  = "AlwaysDeny"  // nobody else may do anything
+)
+
+// everyone answers all requests alike.
+type everyone struct{ d auth.Decision }
+
+// Authorize implements auth.Authorizer.
+func (e everyone) Authorize(context.Context, *auth.Attributes) (auth.Decision, string, error) {
+	return e.d, "", nil
+}
+
+// inOrder returns the authorizers of the modes, in their order.
+func inOrder(modes []string, node, rbac auth.Authorizer) (chain auth.Chain, err error) {
+	known := map[string]auth.Authorizer{ModeNode: node, ModeRBAC: rbac, ModeAlwaysAllow: everyone{auth.Allow}, ModeAlwaysDeny: everyone{auth.NoOpinion}}
+	for i, m := range modes {
+		a, ok := known[m]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("authorization mode %q: use Node, RBAC, AlwaysAllow or AlwaysDeny%s", m, Meant(m, names(known)))
+		case slices.Contains(modes[:i], m):
+			return nil, fmt.Errorf("authorization mode %s is listed twice", m)
+		}
+		chain = append(chain, a)
+	}
+	return chain, nil
+}
+
+// chosen returns the plugins that are on. They keep their order: it is upstream's and not a matter of choice.
+func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
+	there := map[string]bool{}
+	for _, p := range all {
+		there[p.Name] = true
+	}
+	for _, name := range slices.Concat(on, off) {
+		if !there[name] {
+			return nil, fmt.Errorf("kloop has no admission plugin %q%s", name, Meant(name, names(there)))
+		}
+	}
+	for _, name := range on {
+		if slices.Contains(off, name) {
+			return nil, fmt.Errorf("admission plugin %s is both enabled and disabled", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p admission.Plugin) bool { return slices.Contains(off, p.Name) }), nil
+}
+
+// tokenConfig reads the keys of service account tokens. Without files the data directory's own key signs.
+func (c *Cluster) tokenConfig() (token.Config, error) {
+	t := token.Config{Key: c.keys.ServiceAccount, Issuer: c.cfg.Issuer, Audiences: c.cfg.Audiences}
+	if path := c.cfg.TokenKey; path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return t, fmt.Errorf("read the key that signs service account tokens: %w", err)
+		}
+		if t.Key, err = pki.ParseKey(data); err != nil {
+			return t, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, path := range c.cfg.TokenKeys {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return t, fmt.Errorf("read a key of service account tokens: %w", err)
+		}
+		keys, err := publicKeys(data)
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", path, err)
+		}
+		t.Also = append(t.Also, keys...)
+	}
+	return t, nil
+}
+
+// publicKeys reads PEM blocks of public keys, private keys and certificates.
+func publicKeys(data []byte) (keys []crypto.PublicKey, err error) {
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		switch block.Type {
+		case "CERTIFICATE":
+			var c *x509.Certificate
+			if c, err = x509.ParseCertificate(block.Bytes); err == nil {
+				key = c.PublicKey
+			}
+		case "PUBLIC KEY":
+			key, err = x509.ParsePKIXPublicKey(block.Bytes)
+		default:
+			var s crypto.Signer
+			if s, err = pki.ParseKey(pem.EncodeToMemory(block)); err == nil {
+				key = s.Public()
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read a key: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no key in it: want PEM")
+	}
+	return keys, nil
+}
+
+// A credential is what files say about who is believed, and what the server shows.
+type credential struct {
+	serving *tls.Certificate    // nil: the cluster's own authority issues one
+	clients []*x509.Certificate // further authorities of client certificates
+	root    []byte              // what clients must trust to believe the server, PEM
+	trusted []byte              // authorities of client certificates, PEM
+}
+
+// credentials reads the files that the configuration names beside the cluster's own keys.
+func (c *Cluster) credentials() (cr credential, err error) {
+	cr.root, cr.trusted = c.keys.CA.PEM, c.keys.CA.PEM
+	if c.cfg.ServingCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.cfg.ServingCert, c.cfg.ServingKey)
+		if err != nil {
+			return cr, fmt.Errorf("read the serving certificate: %w", err)
+		}
+		cr.serving = &pair
+		for _, der := range pair.Certificate {
+			cr.root = append(slices.Clip(cr.root), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+		}
+	}
+	if c.cfg.ClientCA != "" {
+		data, err := os.ReadFile(c.cfg.ClientCA)
+		if err != nil {
+			return cr, fmt.Errorf("read the authority of client certificates: %w", err)
+		}
+		if cr.clients, err = pki.ParseCerts(data); err != nil {
+			return cr, fmt.Errorf("%s: %w", c.cfg.ClientCA, err)
+		}
+		cr.trusted = append(slices.Clip(cr.trusted), data...)
+	}
+	return cr, nil
+}
+
+// wantedLoops are those of the table that the configuration asks for: "*" is all, "name" one more, "-name" one less. The
+// names are those of the loops, or upstream's.
+func wantedLoops(table []controllers.Entry, asked []string) ([]controllers.Entry, error) {
+	loops := map[string]bool{}
+	for _, e := range table {
+		loops[e.LoopName()] = true
+	}
+	all := len(asked) == 0
+	on := map[string]bool{}
+	for _, a := range asked {
+		name, minus := strings.CutPrefix(a, "-")
+		if name == "*" && !minus {
+			all = true
+			continue
+		}
+		own := ownName(name)
+		if !loops[own] {
+			return nil, fmt.Errorf("there is no controller %q%s", name, Meant(own, names(loops)))
+		}
+		if was, twice := on[own]; twice && was == minus {
+			return nil, fmt.Errorf("controller %s is switched both on and off", name)
+		}
+		on[own] = !minus
+	}
+	return slices.DeleteFunc(slices.Clone(table), func(e controllers.Entry) bool {
+		want, said := on[e.LoopName()]
+		return !want && (said || !all)
+	}), nil
+}
+
+// ownName is the name of the loop that upstream calls so.
+func ownName(name string) string {
+	if own, ok := upstreamNames[name]; ok {
+		return own
+	}
+	return strings.TrimSuffix(name, "-controller")
+}
+
+// upstreamNames are upstream's names of loops where they are not ours and "-controller" behind it.
+var upstreamNames = map[string]string{
+	"persistentvolume-binder-controller": "volume-binder", "persistentvolume-attach-detach-controller": "attach-detach",
+	"persistentvolumeclaim-protection-controller": "pvc-protection", "persistentvolume-protection-controller": "pv-protection",
+	"certificatesigningrequest-signing-controller": "csr-signing", "certificatesigningrequest-approving-controller": "csr-approving",
+	"certificatesigningrequest-cleaner-controller": "csr-cleaner", "root-ca-certificate-publisher-controller": "root-ca-publisher",
+	"resourcequota-controller": "resource-quota", "endpoints-controller": "endpoints", "garbagecollector": "garbage-collector",
+	"nodelifecycle": "node-lifecycle", "nodeipam": "node-ipam", "horizontalpodautoscaling": "horizontal-pod-autoscaler",
+	"podgc": "pod-garbage-collector", "resourcequota": "resource-quota", "csrsigning": "csr-signing", "csrapproving": "csr-approving",
+	"csrcleaner": "csr-cleaner", "endpointslicemirroring": "endpointslice-mirroring", "tokencleaner": "token-cleaner",
+	"bootstrapsigner": "bootstrap-signer", "bootstrap-signer-controller": "bootstrap-signer",
+}
+
+func names[T any](m map[string]T) (list []string) {
+	for n := range m {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+func TestWantedLoops(t *testing.T) {
+	table := loopTable(kinds.NewSet(), nil, 0)
+	const some = "deployment replicaset volume-binder job"
+	tests := []struct{ asked, want, err string }{
+		{"", some, ""},
+		{"*", some, ""},
+		{"* -deployment", "replicaset volume-binder job", ""},
+		{"-deployment-controller *", "replicaset volume-binder job", ""},
+		{"job-controller persistentvolume-binder-controller", "volume-binder job", ""},
+		{"-job", "", ""},
+		{"* -deploymnt", "", "did you mean deployment?"},
+		{"job -job", "", "both on and off"},
+		{"-*", "", `no controller "*"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.asked, func(t *testing.T) {
+			got, err := wantedLoops(table, strings.Fields(tt.asked))
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got %v, want %q in it", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			on := map[string]bool{}
+			for _, e := range got {
+				on[e.LoopName()] = true
+			}
+			for _, name := range strings.Fields(some) {
+				if on[name] != strings.Contains(" "+tt.want+" ", " "+name+" ") {
+					t.Errorf("%s runs: %v", name, on[name])
+				}
+			}
+		})
+	}
+}
+
+func TestChosen(t *testing.T) {
+	all := admission.Chain{{Name: "A"}, {Name: "Bee"}, {Name: "C"}}
+	tests := []struct{ on, off, want, err string }{
+		{"", "", "A Bee C", ""},
+		{"C A", "", "A Bee C", ""},
+		{"", "Bee", "A C", ""},
+		{"Beee", "", "", "did you mean Bee?"},
+		{"A", "A", "", "both enabled and disabled"},
+	}
+	for _, tt := range tests {
+		got, err := chosen(all, strings.Fields(tt.on), strings.Fields(tt.off))
+		var list []string
+		for _, p := range got {
+			list = append(list, p.Name)
+		}
+		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) || strings.Join(list, " ") != tt.want {
+			t.Errorf("on %q, off %q: %v, %v", tt.on, tt.off, list, err)
+		}
+	}
+}
+
+// TestConfigRefusesWhatCantBeMeant starts nothing.
+func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
+	prefix := netip.MustParsePrefix
+	tests := []struct {
+		cfg Config
+		err string
+	}{
+		{Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/30")}}, "too small"},
+		{Config{ServiceCIDRs: []netip.Prefix{prefix("10.0.0.0/24"), prefix("10.1.0.0/24")}}, "one of IPv4"},
+		{Config{NodePortLow: 40000, NodePortHigh: 39999}, "the lower port first"},
+		{Config{PodCIDR: prefix("fd00::/64")}, "IPv4 range"},
+		{Config{Authorization: []string{"RBAK"}}, "did you mean RBAC?"},
+		{Config{Authorization: []string{"RBAC", "RBAC"}}, "twice"},
+		{Config{Features: map[string]bool{"WatchLists": true}}, "did you mean WatchList?"},
+		{Config{NodeMonitorPeriod: time.Microsecond}, "100ms or more"},
+		{Config{NodeMonitorGrace: -time.Second}, "negative"},
+		{Config{ServingCert: "x"}, "needs its key"},
+		{Config{ProxyMode: "iptables"}, "use nftables"},
+		{Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
+	}
+	for _, tt := range tests {
+		if _, err := tt.cfg.withDefaults(); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%+v: got %v, want %q in it", tt.cfg, err, tt.err)
+		}
+	}
+	if _, err := (Config{}).withDefaults(); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+}
+
+func TestResyncOf(t *testing.T) {
+	cfg := Config{NodeMonitorPeriod: 1, AutoscalerPeriod: 2, BinderPeriod: 3}
+	for loop, want := range map[string]time.Duration{"node-lifecycle": 1, "horizontal-pod-autoscaler": 2, "volume-binder": 3, "volume-phase": 3, "job": 0} {
+		if got := cfg.resync(loop); got != want {
+			t.Errorf("%s: %d, want %d", loop, got, want)
+		}
+	}
+	known := map[string]bool{}
+	for _, e := range loopTable(kinds.NewSet(), nil, 0) {
+		known[e.LoopName()] = true
+	}
+	for _, loop := range []string{"node-lifecycle", "horizontal-pod-autoscaler", "volume-binder", "volume-phase"} {
+		if !known[loop] {
+			t.Errorf("no loop is called %s", loop)
+		}
+	}
+}
+
+func TestMeant(t *testing.T) {
+	known := []string{"network", "nodePorts", "issuer"}
+	for word, want := range map[string]string{"netwrok": "; did you mean network?", "nodeports": "; did you mean nodePorts?", "colour": "", "isuer": "; did you mean issuer?"} {
+		if got := Meant(word, known); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}
