@@ -49,10 +49,12 @@ import (
 
 // Config is what the loops need to know of their cluster.
 type Config struct {
-	Kinds     *resource.Set
-	RootCA    []byte          // certificate of the cluster's CA, in PEM
-	NodeGrace time.Duration   // silence after which a node counts as lost; 0: 50 s
-	Pods      []nodeipam.Pool // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
+	Kinds            *resource.Set
+	RootCA           []byte                         // certificate of the cluster's CA, in PEM
+	NodeGrace        time.Duration                  // silence after which a node counts as lost; 0: 50 s
+	Metrics          horizontalpodautoscaler.Source // what autoscalers go by; nil: there are none
+	AutoscalerPeriod time.Duration                  // how often autoscalers look; 0: 15 s
+	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
 // An Entry is a loop with the names that upstream knows it by.
@@ -80,7 +82,7 @@ func All(c Config) []Entry {
 		{endpointslice.Controller, "endpointslice-controller", "endpoint-slice-controller"},
 		{endpoints.Controller, "endpoint-controller", "endpoint-controller"},
 		{endpointslicemirroring.Controller, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
-		{horizontalpodautoscaler.Controller, "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
+		{horizontalpodautoscaler.Controller(c.Metrics, c.AutoscalerPeriod), "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
 		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},

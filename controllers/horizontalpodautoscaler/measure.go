@@ -1,0 +1,261 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/loop"
+)
+
+// A measured is what all metrics together call for.
+type measured struct {
+	replicas int32
+	metric   string // the one that called for the most
+	statuses []autoscalingv2.MetricStatus
+	reason   string // of the failure
+	err      error  // none can be had, or one that might have called for more
+	partly   error  // of a metric that can't be had, when the others suffice
+	partial  string // its reason
+	target   *fault // the target can't be measured at all
+}
+
+// A fault is a condition's reason and text.
+type fault struct{ reason, text string }
+
+// A question is one metric to be answered.
+type question struct {
+	a    *autoscaler
+	c    *loop.Ctx
+	h    hpa
+	t    target
+	pods []*corev1.Pod
+	sel  labels.Selector
+	band band
+}
+
+// An answer is what one metric calls for.
+type answer struct {
+	replicas int32
+	text     string
+	status   autoscalingv2.MetricStatus
+}
+
+// measure asks for all metrics. The largest answer counts. If one can't be had, the others may not make the target
+// smaller: the one might have called for more.
+func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) (m measured) {
+	q := question{a: a, c: c, h: h, t: t, band: tolerance(h)}
+	var err error
+	if q.pods, q.sel, err = podsOf(c, h.Namespace, t.scale.Selector); err != nil {
+		m.target = &fault{"InvalidSelector", "the HPA target's scale is missing a selector"}
+		m.err = err
+		return m
+	}
+	if names := rivals(c, h, q.pods); len(names) > 0 {
+		text := fmt.Sprintf("pods by selector %v are controlled by multiple HPAs: %v", t.scale.Selector,
+			strings.Join(append([]string{h.Name}, names...), ", "))
+		m.target, m.err = &fault{"AmbiguousSelector", text}, errors.New(text)
+		return m
+	}
+	failures := 0
+	for _, spec := range h.Spec.Metrics {
+		got, reason, err := q.ask(ctx, spec)
+		if err != nil {
+			failures++
+			if m.partly == nil {
+				m.partly, m.partial = err, reason
+			}
+			continue
+		}
+		if m.metric == "" || got.replicas > m.replicas {
+			m.replicas, m.metric = got.replicas, got.text
+		}
+		m.statuses = append(m.statuses, got.status)
+	}
+	if failures > 0 && (failures == len(h.Spec.Metrics) || m.replicas < t.scale.Replicas) {
+		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failures, len(h.Spec.Metrics), m.partly)
+		m.reason = m.partial
+	}
+	return m
+}
+
+// tolerance is how near to its target a metric has to be.
+func tolerance(h hpa) band {
+	b := band{tolerated, tolerated}
+	of := func(r *autoscalingv2.HPAScalingRules, def float64) float64 {
+		if r == nil || r.Tolerance == nil {
+			return def
+		}
+		return r.Tolerance.AsApproximateFloat64()
+	}
+	if s := h.Spec.Behavior; s != nil {
+		b = band{of(s.ScaleDown, b.down), of(s.ScaleUp, b.up)}
+	}
+	return b
+}
+
+// ask answers one metric; reason is the condition's when it can't.
+func (q question) ask(ctx context.Context, s autoscalingv2.MetricSpec) (got answer, reason string, err error) {
+	got.status.Type = s.Type
+	switch {
+	case s.Resource != nil:
+		got.status.Resource = &autoscalingv2.ResourceMetricStatus{Name: s.Resource.Name}
+		reason = "FailedGetResourceMetric"
+		err = q.resource(ctx, s.Resource.Name, "", s.Resource.Target, &got.status.Resource.Current, &got)
+	case s.ContainerResource != nil:
+		r := s.ContainerResource
+		got.status.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{Name: r.Name, Container: r.Container}
+		reason = "FailedGetContainerResourceMetric"
+		err = q.resource(ctx, r.Name, r.Container, r.Target, &got.status.ContainerResource.Current, &got)
+	case s.Pods != nil:
+		got.status.Pods = &autoscalingv2.PodsMetricStatus{Metric: s.Pods.Metric}
+		reason, err = "FailedGetPodsMetric", q.custom(ctx, s.Pods, &got)
+	case s.Object != nil:
+		got.status.Object = &autoscalingv2.ObjectMetricStatus{DescribedObject: s.Object.DescribedObject, Metric: s.Object.Metric}
+		reason, err = "FailedGetObjectMetric", q.object(ctx, s.Object, &got)
+	case s.External != nil:
+		got.status.External = &autoscalingv2.ExternalMetricStatus{Metric: s.External.Metric}
+		reason, err = "FailedGetExternalMetric", q.external(ctx, s.External, &got)
+	default:
+		reason, err = "InvalidMetricSourceType", fmt.Errorf("unknown metric source type %q", s.Type)
+	}
+	return got, reason, err
+}
+
+// resource answers for CPU or memory.
+func (q question) resource(ctx context.Context, name corev1.ResourceName, container string, want autoscalingv2.MetricTarget,
+	now *autoscalingv2.MetricValueStatus, got *answer) error {
+	title, kind := string(name), "utilization"
+	if want.AverageUtilization == nil {
+		kind = "usage"
+	}
+	fail := func(err error) error { return fmt.Errorf("failed to get %s %s: %w", name, kind, err) }
+	values, err := q.a.source.Resource(ctx, name, q.h.Namespace, q.sel, container)
+	if err != nil {
+		return fail(fmt.Errorf("unable to get metrics for resource %s: %w", name, err))
+	}
+	s := sortOut(q.pods, values, name == corev1.ResourceCPU, q.c.Now())
+	if container != "" {
+		title += " container resource"
+	} else {
+		title += " resource"
+	}
+	if want.AverageUtilization == nil {
+		got.text = title
+		if err := q.plain(s, want, now, got); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
+	if s.requests, err = requested(q.pods, container, name); err != nil {
+		return fail(err)
+	}
+	goal := int64(*want.AverageUtilization)
+	if percent, mean, err := utilization(s); err == nil {
+		p := int32(percent)
+		now.AverageUtilization, now.AverageValue = &p, apiresource.NewMilliQuantity(mean, apiresource.DecimalSI)
+	}
+	got.text = title + " utilization (percentage of request)"
+	got.replicas, err = wanted(s, q.t.scale.Replicas, q.band,
+		func(s sample) (float64, error) {
+			percent, _, err := utilization(s)
+			return float64(percent) / float64(goal), err
+		},
+		func(pod string, _ bool) int64 { return s.requests[pod] * max(unitOfTarget, goal) / unitOfTarget })
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// plain answers for a mean over pods that has a value as its target.
+func (q question) plain(s sample, want autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus, got *answer) (err error) {
+	if want.AverageValue == nil {
+		return errors.New("the target has neither a utilization nor an average value")
+	}
+	goal := want.AverageValue.MilliValue()
+	now.AverageValue = apiresource.NewMilliQuantity(average(s), apiresource.DecimalSI)
+	got.replicas, err = wanted(s, q.t.scale.Replicas, q.band,
+		func(s sample) (float64, error) { return float64(average(s)) / float64(goal), nil },
+		func(string, bool) int64 { return goal })
+	return err
+}
+
+// custom answers for a metric that each pod has.
+func (q question) custom(ctx context.Context, m *autoscalingv2.PodsMetricSource, got *answer) error {
+	values, err := q.a.source.Pods(ctx, m.Metric, q.h.Namespace, q.sel)
+	if err != nil {
+		return fmt.Errorf("failed to get pods metric value: unable to get metric %s: %w", m.Metric.Name, err)
+	}
+	got.text = "pods metric " + m.Metric.Name
+	if err := q.plain(sortOut(q.pods, values, false, q.c.Now()), m.Target, &got.status.Pods.Current, got); err != nil {
+		return fmt.Errorf("failed to get pods metric value: %w", err)
+	}
+	return nil
+}
+
+// object answers for a metric of one object.
+func (q question) object(ctx context.Context, m *autoscalingv2.ObjectMetricSource, got *answer) error {
+	gv, err := schema.ParseGroupVersion(m.DescribedObject.APIVersion)
+	if err != nil {
+		return fmt.Errorf("failed to get object metric value: %w", err)
+	}
+	resource := strings.ToLower(m.DescribedObject.Kind) + "s" // as upstream's REST mapper guesses for kinds that it doesn't know
+	if k, ok := q.c.Client().Kinds().GroupKind(schema.GroupKind{Group: gv.Group, Kind: m.DescribedObject.Kind}); ok {
+		resource = k.Info().GR().String()
+	}
+	value, err := q.a.source.Object(ctx, m.Metric, q.h.Namespace, resource, m.DescribedObject.Name)
+	if err != nil {
+		return fmt.Errorf("failed to get object metric value: unable to get metric %s: %s on %s %s: %w",
+			m.Metric.Name, m.DescribedObject.Kind, q.h.Namespace, m.DescribedObject.Name, err)
+	}
+	got.text = m.DescribedObject.Kind + " metric " + m.Metric.Name
+	return q.total(value, m.Target, &got.status.Object.Current, got)
+}
+
+// external answers for a metric of nothing in the cluster.
+func (q question) external(ctx context.Context, m *autoscalingv2.ExternalMetricSource, got *answer) error {
+	value, err := q.a.source.External(ctx, m.Metric, q.h.Namespace)
+	if err != nil {
+		return fmt.Errorf("failed to get %s external metric value: %w", m.Metric.Name, err)
+	}
+	got.text = fmt.Sprintf("external metric %s(%+v)", m.Metric.Name, selector(m.Metric))
+	return q.total(value, m.Target, &got.status.External.Current, got)
+}
+
+// total answers for one value for all pods: shared among them, or a goal for their sum.
+func (q question) total(value int64, want autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus, got *answer) error {
+	current := q.t.scale.Replicas
+	switch {
+	case want.AverageValue != nil:
+		goal, pods := want.AverageValue.MilliValue(), int64(max(q.t.scale.Current, 1))
+		got.replicas = q.t.scale.Current
+		if ratio := float64(value) / float64(goal*pods); !q.band.holds(ratio) {
+			got.replicas = ceil(float64(value) / float64(goal))
+		}
+		now.AverageValue = apiresource.NewMilliQuantity(ceilDiv(value, pods), apiresource.DecimalSI)
+	case want.Value != nil:
+		ratio := float64(value) / float64(want.Value.MilliValue())
+		switch {
+		case current == 0:
+			got.replicas = ceil(ratio)
+		case q.band.holds(ratio):
+			got.replicas = current
+		default:
+			got.replicas = ceil(ratio * float64(readyOf(q.pods)))
+		}
+		now.Value = apiresource.NewMilliQuantity(value, apiresource.DecimalSI)
+	default:
+		return errors.New("the target has neither a value nor an average value")
+	}
+	return nil
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
