@@ -119,6 +119,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},
+		{"audit", c.door.keepAudit},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"kubeconfig", c.writeKubeconfig},
 	}

@@ -35,6 +35,8 @@ type Config struct {
 	// when it changes.
 	EncryptionConfig string
 
+	Audit Audit // what is recorded of requests
+
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 

@@ -31,6 +31,7 @@ import (
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/audit"
 	httpapi "github.com/kloop-dev/kloop/server/http"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
@@ -53,6 +54,7 @@ type frontDoor struct {
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
 	custom  *crd.Registry
+	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
 	metrics *prometheus.Registry
 }
@@ -83,6 +85,9 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if d.dialer, err = newAgentDialer(c.keys); err != nil {
 		return nil, err
 	}
+	if err := d.newAuditor(); err != nil {
+		return nil, err
+	}
 	roles := rbac.New(d.read)
 	authz, err := c.cfg.authorizer(rbac.Masters{}, node.New(d.read), roles)
 	if err != nil {
@@ -108,7 +113,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
-		Connect: d.server.Connect, Registry: d.metrics,
+		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil

@@ -85,7 +85,7 @@ func (s *Server) live(ctx context.Context, k resource.Kind, ns, name string) (re
 func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, options any) *admission.Request {
 	q := &admission.Request{Op: op, Kind: r.Kind, GVK: r.GVK, Namespace: r.Namespace, Name: r.Name, Sub: r.Sub,
 		Object: obj, Old: old, Options: options, User: r.User, DryRun: r.DryRun, Read: &newest{view: s.View},
-		Warn: r.warn, Live: s.live}
+		Warn: r.warn, Annotate: r.Annotate, Live: s.live}
 	if q.Name == "" && obj != nil {
 		q.Name = obj.GetName()
 	}

@@ -72,6 +72,8 @@ type Request struct {
 	Agent   string          // user agent
 	Strict  FieldValidation // what to do with unknown and duplicate fields
 	Warn    func(text string)
+	// Annotate adds to the audit of the request; nil when there is none.
+	Annotate func(key, value string)
 
 	direct bool // the server's own write: no admission
 	many   bool // one of the objects of a deletecollection

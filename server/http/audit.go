@@ -1,103 +1,88 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"sync"
+	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/audit"
 )
 
-// An AuditEvent is the record of one request, in the form of audit.k8s.io/v1 at the level Metadata. It never
-// holds bodies, so no secret gets into it.
-type AuditEvent struct {
-	Kind         string            `json:"kind"`
-	APIVersion   string            `json:"apiVersion"`
-	Level        string            `json:"level"`
-	ID           string            `json:"auditID"`
-	Stage        string            `json:"stage"`
-	URI          string            `json:"requestURI"`
-	Verb         string            `json:"verb"`
-	User         AuditUser         `json:"user"`
-	Impersonated *AuditUser        `json:"impersonatedUser,omitempty"`
-	SourceIPs    []string          `json:"sourceIPs,omitempty"`
-	UserAgent    string            `json:"userAgent,omitempty"`
-	Object       *AuditObject      `json:"objectRef,omitempty"`
-	Response     AuditResponse     `json:"responseStatus"`
-	Received     metav1.MicroTime  `json:"requestReceivedTimestamp"`
-	Finished     metav1.MicroTime  `json:"stageTimestamp"`
-	Annotations  map[string]string `json:"annotations,omitempty"`
-}
+// The annotations that tell what was decided about a request.
+const (
+	decisionKey = "authorization.k8s.io/decision"
+	reasonKey   = "authorization.k8s.io/reason"
+)
 
-// AuditUser is who asked.
-type AuditUser struct {
-	Username string              `json:"username,omitempty"`
-	UID      string              `json:"uid,omitempty"`
-	Groups   []string            `json:"groups,omitempty"`
-	Extra    map[string][]string `json:"extra,omitempty"`
-}
-
-// AuditObject is what was asked for.
-type AuditObject struct {
-	Resource    string `json:"resource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Name        string `json:"name,omitempty"`
-	Group       string `json:"apiGroup,omitempty"`
-	Version     string `json:"apiVersion,omitempty"`
-	Subresource string `json:"subresource,omitempty"`
-}
-
-// AuditResponse is how it ended.
-type AuditResponse struct {
-	Code int `json:"code"`
-}
-
-// AuditLog returns a Config.Audit that writes one JSON line per event. Writes are serialized.
-func AuditLog(w io.Writer) func(*AuditEvent) {
-	var mu sync.Mutex
-	enc := json.NewEncoder(w)
-	return func(e *AuditEvent) {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := enc.Encode(e); err != nil {
-			slog.Error("write the audit log", "err", err)
-		}
-	}
-}
-
-// audit reports a finished request.
-func (s *surface) audit(r *http.Request, i *info, rec *recorder, start time.Time) {
+// audit begins the record of a request whose sender is known.
+func (s *surface) audit(w *recorder, r *http.Request, i *info, user *auth.User, start time.Time) {
 	if s.cfg.Audit == nil {
 		return
 	}
-	e := &AuditEvent{Kind: "Event", APIVersion: "audit.k8s.io/v1", Level: "Metadata", ID: rec.Header().Get("Audit-Id"),
-		Stage: "ResponseComplete", URI: r.URL.RequestURI(), Verb: i.Verb, UserAgent: r.UserAgent(),
-		Response: AuditResponse{rec.code}, Received: metav1.NewMicroTime(start), Finished: metav1.NewMicroTime(time.Now())}
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		e.SourceIPs = []string{host}
-	}
-	if i.Caller != nil {
-		e.User = auditUser(i.Caller)
-	}
-	if i.User != nil && i.User != i.Caller {
-		as := auditUser(i.User)
-		e.Impersonated = &as
-	}
-	if i.Resource {
-		e.Object = &AuditObject{Resource: i.Res, Namespace: i.Namespace, Name: i.Name, Group: i.Group, Version: i.Version, Subresource: i.Sub}
-	}
-	if i.Decision != "" {
-		e.Annotations = map[string]string{"authorization.k8s.io/decision": i.Decision, "authorization.k8s.io/reason": i.Reason}
-	}
-	s.cfg.Audit(e)
+	w.audit, w.stream = s.record(r, i, user, start, w.Header().Get("Audit-Id")), i.longRunning()
 }
 
-func auditUser(u *auth.User) AuditUser {
-	return AuditUser{Username: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}
+// record begins a record; user is nil when nobody was authenticated.
+func (s *surface) record(r *http.Request, i *info, user *auth.User, start time.Time, id string) *audit.Record {
+	what := attributes(i, user)
+	rec := s.cfg.Audit.Begin(what)
+	if rec == nil {
+		return nil
+	}
+	q := audit.Request{ID: id, URI: r.URL.RequestURI(), UserAgent: r.UserAgent(), Received: start, What: what}
+	for _, ip := range utilnet.SourceIPs(r) {
+		q.SourceIPs = append(q.SourceIPs, ip.String())
+	}
+	rec.Received(q)
+	return rec
+}
+
+// auditStranger records a request with wrong credentials.
+func (s *surface) auditStranger(r *http.Request, i *info, start time.Time, id string) {
+	if s.cfg.Audit == nil {
+		return
+	}
+	s.record(r, i, nil, start, id).Refused(http.StatusUnauthorized, tried(r))
+}
+
+// tried tells what a stranger offered.
+func tried(r *http.Request) string {
+	var ways []string
+	if _, _, ok := r.BasicAuth(); ok {
+		ways = append(ways, "basic")
+	}
+	if kind, _, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "bearer") {
+		ways = append(ways, "bearer")
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		ways = append(ways, "x509")
+	}
+	if len(ways) == 0 {
+		return "Authentication failed, no credentials provided"
+	}
+	return "Authentication failed, attempted: " + strings.Join(ways, ", ")
+}
+
+// auditList records a list as the answer, in the version that the client speaks.
+func (c *call) auditList(l *server.List) {
+	if !c.w.audit.WantsAnswer() {
+		return
+	}
+	head, err := c.listHead(l)
+	if err != nil {
+		return
+	}
+	c.w.audit.Answers(head, func(yield func(resource.Object) bool) {
+		for _, e := range l.Entries {
+			obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
+			if err == nil && !yield(obj) {
+				return
+			}
+		}
+	}, []byte("]}"))
 }

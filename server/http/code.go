@@ -69,9 +69,11 @@ func (c *call) answer(out resource.Object) error {
 	if out == nil {
 		st := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
 		fillStatus(st)
+		c.w.audit.Answer(st)
 		c.object(c.w, c.r, c.acc.plain(), http.StatusCreated, st)
 		return nil
 	}
+	c.w.audit.Answer(out)
 	if c.acc.as != "" {
 		return c.shaped(http.StatusCreated, c.kind, out)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/audit"
 )
 
 // Config holds what the wire needs. Ops, Kinds, Authn and Authz are required; the zero value of the rest is usable.
@@ -43,8 +44,7 @@ type Config struct {
 	// Connect admits a connection to a subresource before it is made (admission CONNECT); nil: all are welcome.
 	Connect func(ctx context.Context, r *server.Request, opts runtime.Object) error
 
-	// Audit gets the record of every finished request, streams included; nil: nobody does. It must not block long.
-	Audit func(*AuditEvent)
+	Audit *audit.Auditor // records requests, streams included; nil: nobody does
 
 	Address  string                  // host:port told to clients in /api
 	Live     []Check                 // /livez; Ready includes them

@@ -188,8 +188,12 @@ func methodsOf(verbs []string, table []method) (list []string) {
 
 // request is the call as the front door wants it.
 func (c *call) request() *server.Request {
-	return &server.Request{User: c.user, Kind: c.kind, GVK: c.gvk, Namespace: c.namespace(), Name: c.info.Name,
+	req := &server.Request{User: c.user, Kind: c.kind, GVK: c.gvk, Namespace: c.namespace(), Name: c.info.Name,
 		Sub: c.info.Sub, Agent: c.r.UserAgent(), Strict: server.FieldsWarn, Warn: c.warn.add}
+	if c.w.audit != nil {
+		req.Annotate = c.w.audit.Annotate
+	}
+	return req
 }
 
 // ops is who answers for the kind.

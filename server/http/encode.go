@@ -17,6 +17,11 @@ import (
 // entry answers with one object, from the encoding that the entry keeps.
 func (c *call) entry(code int, e *view.Entry) error {
 	ctx := c.r.Context()
+	if c.w.audit.WantsAnswer() {
+		if obj, err := e.Kind.ConvertTo(ctx, e.Object, c.out); err == nil {
+			c.w.audit.Answer(obj)
+		}
+	}
 	switch {
 	case c.acc.as != "":
 		obj, err := e.Kind.ConvertTo(ctx, e.Object, c.out)
@@ -43,6 +48,7 @@ func (c *call) entry(code int, e *view.Entry) error {
 
 // entries answers with a list.
 func (c *call) entries(l *server.List) error {
+	c.auditList(l)
 	switch {
 	case c.acc.as != "":
 		return c.shapedList(l)

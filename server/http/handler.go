@@ -60,17 +60,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.panicked(rec, r, p)
 		}
 		s.meter.observe(i, rec, start)
-		s.audit(r, i, rec, start)
+		rec.audit.Complete(rec.stream)
 	}()
 	if err != nil {
 		s.fail(rec, r, err)
 		return
 	}
-	s.admit(rec, r, i)
+	s.admit(rec, r, i, start)
 }
 
 // panicked turns a panic into an answer if there is still one to give.
 func (s *surface) panicked(rec *recorder, r *http.Request, p any) {
+	rec.audit.Panicked(fmt.Sprint(p))
+	rec.audit = nil // nothing follows
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
@@ -83,23 +85,26 @@ func (s *surface) panicked(rec *recorder, r *http.Request, p any) {
 }
 
 // admit holds the request to the limits, then finds out who asks and whether it may.
-func (s *surface) admit(w *recorder, r *http.Request, i *info) {
+func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) {
 	if i.Resource && s.streams.closed() {
 		w.Header().Set("Connection", "close")
 		s.fail(w, r, apierrors.NewServiceUnavailable("the server is shutting down"))
 		return
 	}
-	user, ok := s.authenticate(w, r)
+	user, ok := s.authenticate(w, r, i, start)
 	if !ok {
 		return
 	}
-	i.Caller = user
+	s.audit(w, r, i, user, start)
+	caller := user
 	user, err := authn.Impersonate(r.Context(), user, r.Header, s.cfg.Authz)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	i.User = user
+	if i.User = user; user != caller {
+		w.audit.As(user, "")
+	}
 	ctx, leave, ok := s.enter(w, r, i, user)
 	if !ok {
 		return
@@ -112,7 +117,7 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info) {
 	s.dispatch(w, r, i, user)
 }
 
-func (s *surface) authenticate(w http.ResponseWriter, r *http.Request) (*auth.User, bool) {
+func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time.Time) (*auth.User, bool) {
 	user, ok, err := s.cfg.Authn.Authenticate(r)
 	switch {
 	case err == nil && ok:
@@ -123,19 +128,22 @@ func (s *surface) authenticate(w http.ResponseWriter, r *http.Request) (*auth.Us
 	case err != nil:
 		slog.Debug("request with wrong credentials", "path", r.URL.Path, "err", err)
 	}
+	s.auditStranger(r, i, start, w.Header().Get("Audit-Id"))
 	s.fail(w, r, apierrors.NewUnauthorized("Unauthorized"))
 	return nil, false
 }
 
 // authorize asks whether the user may do what the URL says.
-func (s *surface) authorize(w http.ResponseWriter, r *http.Request, i *info, user *auth.User) bool {
+func (s *surface) authorize(w *recorder, r *http.Request, i *info, user *auth.User) bool {
 	a := attributes(i, user)
 	d, reason, err := s.cfg.Authz.Authorize(r.Context(), a)
-	i.Decision, i.Reason = "forbid", reason
 	if d == auth.Allow {
-		i.Decision = "allow"
+		w.audit.Annotate(decisionKey, "allow")
+		w.audit.Annotate(reasonKey, reason)
 		return true
 	}
+	w.audit.Annotate(decisionKey, "forbid")
+	w.audit.Annotate(reasonKey, reason)
 	if err != nil && d == auth.NoOpinion && reason == "" {
 		slog.Debug("authorization failed", "user", user.Name, "path", r.URL.Path, "err", err)
 	}

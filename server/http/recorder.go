@@ -4,26 +4,34 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+
+	"github.com/kloop-dev/kloop/server/audit"
 )
 
 // recorder notes what was answered. Unwrap lets http.ResponseController reach the connection.
 type recorder struct {
 	http.ResponseWriter
-	code  int
-	bytes int64
+	code   int
+	bytes  int64
+	audit  *audit.Record // nil: nobody records the request
+	stream bool          // the answer may take as long as it likes
+}
+
+// began notes the code of the answer, once.
+func (rec *recorder) began(code int) {
+	if rec.code == 0 {
+		rec.code = code
+		rec.audit.Started(code, rec.stream)
+	}
 }
 
 func (rec *recorder) WriteHeader(code int) {
-	if rec.code == 0 {
-		rec.code = code
-	}
+	rec.began(code)
 	rec.ResponseWriter.WriteHeader(code)
 }
 
 func (rec *recorder) Write(b []byte) (int, error) {
-	if rec.code == 0 {
-		rec.code = http.StatusOK
-	}
+	rec.began(http.StatusOK)
 	n, err := rec.ResponseWriter.Write(b)
 	rec.bytes += int64(n)
 	return n, err
@@ -37,8 +45,6 @@ func (rec *recorder) Flush() { _ = http.NewResponseController(rec.ResponseWriter
 
 // Hijack implements http.Hijacker for libraries that ask for it.
 func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if rec.code == 0 {
-		rec.code = http.StatusSwitchingProtocols
-	}
+	rec.began(http.StatusSwitchingProtocols)
 	return http.NewResponseController(rec.ResponseWriter).Hijack()
 }

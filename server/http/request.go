@@ -26,10 +26,7 @@ type info struct {
 	Sub         string
 	Rest        []string // path below a subresource: proxy paths
 	List        metav1.ListOptions
-	Caller      *auth.User // who sent the request, once authenticated
-	User        *auth.User // whom it is made as: the caller, unless impersonating
-	Decision    string     // of the authorizer: allow, forbid
-	Reason      string     // of the decision
+	User        *auth.User // whom it is made as, once authenticated: the caller, unless impersonating
 	Known       bool       // what is named exists: strangers must not make labels of metrics
 	LegacyWatch bool       // /api/v1/watch/…
 }

@@ -62,6 +62,10 @@ func plainError(code int32, reason metav1.StatusReason, format string, args ...a
 // objects, else in JSON.
 func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) {
 	st := statusOf(err)
+	if rec, ok := w.(*recorder); ok {
+		rec.audit.Status(st)
+		rec.audit.Answer(st)
+	}
 	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
 	}

@@ -128,6 +128,7 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
+	c.w.audit.Patch(data)
 	e, created, err := c.ops().Patch(c.r.Context(), req, pt, data, opts.Force)
 	if err != nil {
 		return err
@@ -171,6 +172,7 @@ func (c *call) delete() error {
 		}
 		fillStatus(st)
 		st.Code = 0 // upstream leaves it out
+		c.w.audit.Answer(st)
 		c.object(c.w, c.r, c.acc.plain(), http.StatusOK, st)
 		return nil
 	}
@@ -284,6 +286,7 @@ func (c *call) body(req *server.Request, obj resource.Object, named bool) error 
 	if err := decode(f, data, obj, c.facts.Custom, req.Strict, c.warn.add); err != nil {
 		return err
 	}
+	c.w.audit.Object(obj)
 	if named {
 		if err := sameName(obj, req.Namespace, req.Name); err != nil {
 			return err
