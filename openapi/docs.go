@@ -99,7 +99,8 @@ type groups struct {
 	all   []resource.Kind
 	kinds map[schema.GroupVersion][]resource.Kind
 	etags map[schema.GroupVersion]string
-	etag  string // of everything
+	pages map[string]route // by their path in the index
+	etag  string           // of everything
 }
 
 // look returns the groups; d.mu must be held. A set that changed is another slice.
@@ -108,12 +109,15 @@ func (d *Docs) look() *groups {
 	if d.groups.kinds != nil && len(all) == len(d.groups.all) && (len(all) == 0 || &all[0] == &d.groups.all[0]) {
 		return &d.groups
 	}
-	g := groups{all: all, kinds: map[schema.GroupVersion][]resource.Kind{}, etags: map[schema.GroupVersion]string{}}
+	g := groups{all: all, kinds: map[schema.GroupVersion][]resource.Kind{}, etags: map[schema.GroupVersion]string{}, pages: rootPages()}
 	for _, k := range all {
 		i := k.Info()
 		for _, gvk := range i.Served() {
 			if in, ok := resource.In(k, gvk); ok {
 				g.kinds[gvk.GroupVersion()] = append(g.kinds[gvk.GroupVersion()], in)
+			}
+			if path := "apis/" + gvk.Group; gvk.Group != "" && !i.Custom && g.pages[path].path == "" {
+				g.pages[path] = groupPage(gvk.Group)
 			}
 		}
 	}
@@ -151,6 +155,16 @@ func GroupPath(gv schema.GroupVersion) string {
 	return "apis/" + gv.String()
 }
 
+// groupVersion is what GroupPath makes a path of.
+func groupVersion(path string) schema.GroupVersion {
+	root, rest, _ := strings.Cut(path, "/")
+	if root == "api" {
+		return schema.GroupVersion{Version: rest}
+	}
+	group, version, _ := strings.Cut(rest, "/")
+	return schema.GroupVersion{Group: group, Version: version}
+}
+
 // Index returns the hash of each v3 document by its path: "apis/apps/v1" is served as /openapi/v3/apis/apps/v1.
 func (d *Docs) Index() map[string]string {
 	d.mu.Lock()
@@ -159,17 +173,20 @@ func (d *Docs) Index() map[string]string {
 	for gv, etag := range d.look().etags {
 		index[GroupPath(gv)] = etag
 	}
+	for path := range d.look().pages {
+		index[path] = pageMark(path)
+	}
 	return index
 }
 
-// V3 returns the v3 document of a group version as JSON, which must not be changed, and its hash.
-func (d *Docs) V3(gv schema.GroupVersion) (data []byte, etag string, err error) {
-	return d.v3(gv, "json", func(o object) ([]byte, error) { return json.Marshal(o) })
+// V3 returns the v3 document at a path of the index as JSON, which must not be changed, and its hash.
+func (d *Docs) V3(path string) (data []byte, etag string, err error) {
+	return d.v3(path, "json", func(o object) ([]byte, error) { return json.Marshal(o) })
 }
 
 // V3Proto is V3 in the protobuf form, application/com.github.proto-openapi.spec.v3@v1.0+protobuf.
-func (d *Docs) V3Proto(gv schema.GroupVersion) (data []byte, etag string, err error) {
-	return d.v3(gv, "proto", func(o object) ([]byte, error) { return encode(o, v3Messages, "Document") })
+func (d *Docs) V3Proto(path string) (data []byte, etag string, err error) {
+	return d.v3(path, "proto", func(o object) ([]byte, error) { return encode(o, v3Messages, "Document") })
 }
 
 // V2JSON returns the v2 document of everything as JSON, which must not be changed, and its hash.
@@ -182,20 +199,27 @@ func (d *Docs) V2Proto() (data []byte, etag string, err error) {
 	return d.v2("proto", func(o object) ([]byte, error) { return encode(o, v2Messages, "Document") })
 }
 
-func (d *Docs) v3(gv schema.GroupVersion, form string, write func(object) ([]byte, error)) ([]byte, string, error) {
+func (d *Docs) v3(path, form string, write func(object) ([]byte, error)) ([]byte, string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	g := d.look()
+	gv := groupVersion(path)
 	etag, ok := g.etags[gv]
-	if !ok {
-		return nil, "", fmt.Errorf("OpenAPI of %s: %w", gv, ErrNotServed)
+	page, isPage := g.pages[path]
+	if isPage {
+		etag = pageMark(path)
+	} else if !ok {
+		return nil, "", fmt.Errorf("OpenAPI of %s: %w", path, ErrNotServed)
 	}
-	return d.remember("v3/"+form+"/"+gv.String(), etag, func() ([]byte, error) {
+	return d.remember("v3/"+form+"/"+path, etag, func() ([]byte, error) {
 		lib, err := books.open()
 		if err != nil {
 			return nil, err
 		}
 		b := builder{lib: lib, custom: d.custom}
+		if isPage {
+			return write(b.pageDocument(page))
+		}
 		routes := b.routes(gv, g.kinds[gv])
 		return write(v3Document(routes, b.schemas(gv, routes)))
 	})
@@ -214,6 +238,9 @@ func (d *Docs) v2(form string, write func(object) ([]byte, error)) ([]byte, stri
 		var routes []route
 		for _, gv := range slices.SortedFunc(maps.Keys(g.kinds), compareGV) {
 			routes = append(routes, b.routes(gv, g.kinds[gv])...)
+		}
+		for _, page := range g.pages {
+			routes = append(routes, page)
 		}
 		doc, err := b.v2(routes)
 		if err != nil {

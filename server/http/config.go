@@ -69,9 +69,9 @@ type Check struct {
 type Docs interface {
 	// Index returns the hash of each v3 document by its path: api/v1, apis/apps/v1.
 	Index() map[string]string
-	// V3 returns the document of one group version as JSON, and its hash; V3Proto the same as protobuf.
-	V3(gv schema.GroupVersion) (doc []byte, hash string, err error)
-	V3Proto(gv schema.GroupVersion) (doc []byte, hash string, err error)
+	// V3 returns the document at a path of the index as JSON, and its hash; V3Proto the same as protobuf.
+	V3(path string) (doc []byte, hash string, err error)
+	V3Proto(path string) (doc []byte, hash string, err error)
 	// V2JSON returns the document of everything; V2Proto the same as protobuf.
 	V2JSON() (doc []byte, hash string, err error)
 	V2Proto() (doc []byte, hash string, err error)

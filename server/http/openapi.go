@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
@@ -77,7 +75,7 @@ func (s *surface) openapiIndex(w http.ResponseWriter, r *http.Request) {
 	s.tagged(w, r, "text/plain; charset=utf-8", doc, fmt.Sprintf("%X", sha512.Sum512_256(doc)))
 }
 
-// openapiV3 answers with the document of one group version. One asked for by its right hash may be kept for
+// openapiV3 answers with the document at one path of the index. One asked for by its right hash may be kept for
 // ever; a wrong hash is redirected to the right one.
 func (s *surface) openapiV3(w http.ResponseWriter, r *http.Request, path string) {
 	proto, ok := wantsProtoDoc(r.Header.Get("Accept"), "v3")
@@ -102,22 +100,12 @@ func (s *surface) openapiV3(w http.ResponseWriter, r *http.Request, path string)
 	if proto {
 		get, typ = s.cfg.OpenAPI.V3Proto, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 	}
-	doc, hash, err := get(groupVersion(path))
+	doc, hash, err := get(path)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	s.tagged(w, r, typ, doc, hash)
-}
-
-// groupVersion is the group version of a path below /openapi/v3.
-func groupVersion(path string) schema.GroupVersion {
-	root, rest, _ := strings.Cut(path, "/")
-	if root == "api" {
-		return schema.GroupVersion{Version: rest}
-	}
-	group, version, _ := strings.Cut(rest, "/")
-	return schema.GroupVersion{Group: group, Version: version}
 }
 
 // wantsProtoDoc reads the Accept header of a request for an OpenAPI document.

@@ -12,7 +12,6 @@ import (
 
 	discovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	memcache "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
@@ -189,12 +188,12 @@ func TestMetrics(t *testing.T) {
 type docs struct{}
 
 func (docs) Index() map[string]string { return map[string]string{"api/v1": "H1", "apis/apps/v1": "H2"} }
-func (docs) V3(gv schema.GroupVersion) ([]byte, string, error) {
-	return []byte(`{"of":"` + gv.String() + `"}`), "H", nil
+func (docs) V3(path string) ([]byte, string, error) {
+	return []byte(`{"of":"` + path + `"}`), "H", nil
 }
-func (docs) V3Proto(schema.GroupVersion) ([]byte, string, error) { return []byte("p3"), "H", nil }
-func (docs) V2JSON() ([]byte, string, error)                     { return []byte(`{"swagger":"2.0"}`), "H", nil }
-func (docs) V2Proto() ([]byte, string, error)                    { return []byte("p2"), "H", nil }
+func (docs) V3Proto(string) ([]byte, string, error) { return []byte("p3"), "H", nil }
+func (docs) V2JSON() ([]byte, string, error)        { return []byte(`{"swagger":"2.0"}`), "H", nil }
+func (docs) V2Proto() ([]byte, string, error)       { return []byte("p2"), "H", nil }
 
 func TestOpenAPI(t *testing.T) {
 	w := newWorld(t, func(c *httpapi.Config) { c.OpenAPI = docs{} })
@@ -203,7 +202,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("index %v", index)
 	}
 	got := w.must("GET", "/openapi/v3/apis/apps/v1?hash=H2", "", 200)
-	if string(got.body) != `{"of":"apps/v1"}` || got.header.Get("Cache-Control") != "public, immutable" {
+	if string(got.body) != `{"of":"apis/apps/v1"}` || got.header.Get("Cache-Control") != "public, immutable" {
 		t.Errorf("document %s %v", got.body, got.header)
 	}
 	if got := w.must("GET", "/openapi/v3/apis/apps/v1?hash=old", "", 301); got.header.Get("Location") != "/openapi/v3/apis/apps/v1?hash=H2" {

@@ -82,6 +82,9 @@ func (c *call) partialHead() []byte {
 
 // metadataOf is the encoded metadata of an entry: a JSON object, or a bare PartialObjectMetadata message.
 func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
+	if name := hidden[c.facts.GR()]; name != "" && e.Object.GetAnnotations()[name] != "" {
+		return c.metadataAnew(e)
+	}
 	if c.acc.format == asProto {
 		if !c.facts.Custom {
 			raw, err := e.RawProto(ctx, c.gvk)
@@ -92,7 +95,7 @@ func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
 				return cut, nil
 			}
 		}
-		return codec.RawProto(c.partial(e.Object))
+		return c.metadataAnew(e)
 	}
 	doc, err := e.JSON(ctx, c.gvk)
 	if err != nil {
@@ -100,6 +103,14 @@ func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
 	}
 	if cut, ok := jsonMetadata(doc, c.gvk); ok {
 		return cut, nil
+	}
+	return c.metadataAnew(e)
+}
+
+// metadataAnew is metadataOf where nothing can be cut out.
+func (c *call) metadataAnew(e *view.Entry) ([]byte, error) {
+	if c.acc.format == asProto {
+		return codec.RawProto(c.partial(e.Object))
 	}
 	return codec.MarshalJSON(&c.partial(e.Object).ObjectMeta)
 }

@@ -23,8 +23,12 @@ import (
 // stallFrom is the size from which an answer is watched for clients that do not take it.
 const stallFrom = 32 << 10
 
-// gzipFrom is the size from which answers are compressed when the client asks for it.
-const gzipFrom = 128 << 10
+// gzipFrom is the size from which answers are compressed when the client asks for it; those to clients on this machine
+// up to gzipNear, which is a few milliseconds' work.
+const (
+	gzipFrom = 128 << 10
+	gzipNear = 1 << 20
+)
 
 // object answers with an object that carries its own apiVersion and kind.
 func (s *surface) object(w http.ResponseWriter, r *http.Request, acc accepted, code int, obj runtime.Object) {
@@ -81,7 +85,7 @@ func (s *surface) write(w http.ResponseWriter, r *http.Request, code int, mediaT
 		guard := time.AfterFunc(s.cfg.Timeout, func() { _ = rc.SetWriteDeadline(time.Unix(1, 0)) })
 		defer guard.Stop()
 	}
-	if size > gzipFrom && acceptsGzip(r) && !near(r) {
+	if size > gzipFrom && acceptsGzip(r) && (size <= gzipNear || !near(r)) {
 		writeGzip(w, code, parts)
 		return
 	}
@@ -159,7 +163,7 @@ func acceptsGzip(r *http.Request) bool {
 // near says that the client is on this machine, where compressing costs more than it saves: 25 ms for a list of ten
 // thousand pods, on the very processors that the client then needs to undo it.
 //
-// Unlike Kubernetes, a server does not compress answers to clients on its own machine, though they ask for it.
+// Unlike Kubernetes, a server does not compress large answers to clients on its own machine, though they ask for it.
 func near(r *http.Request) bool {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -179,9 +180,11 @@ func TestGzip(t *testing.T) {
 
 func TestNoGzipForNeighbours(t *testing.T) {
 	w := newWorld(t)
-	w.configMap("big", strings.Repeat("x", 200000))
+	for i := range 3 {
+		w.configMap(fmt.Sprint("big", i), strings.Repeat("x", 500000))
+	}
 	for remote, want := range map[string]string{"127.0.0.1:1": "", "[::1]:1": "", "10.0.0.1:1": "", "10.0.0.2:1": "gzip", "what": "gzip"} {
-		r := httptest.NewRequest("GET", "/api/v1/namespaces/ns/configmaps/big", nil)
+		r := httptest.NewRequest("GET", "/api/v1/namespaces/ns/configmaps", nil)
 		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}))
 		r.RemoteAddr = remote
 		r.Header.Set("Accept-Encoding", "gzip")
