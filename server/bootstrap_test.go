@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,47 @@ func TestRepair(t *testing.T) {
 	if _, err := w.Create(t.Context(), w.ask(services, ""), b); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
 		t.Errorf("ports are not repaired: %v", err)
 	}
+}
+
+// A server that starts beside others takes nothing away that they may be about to use; what nobody comes to use goes later.
+func TestMend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, func(c *server.Config) { c.Sole = false })
+		create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31000)}))
+		var address string
+		leaky := func() (port, held bool) { // does what a service half made leaves behind stand in the way of another?
+			dry := w.ask(services, "")
+			dry.DryRun = true
+			_, err := w.Create(t.Context(), dry, service("probe", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31001)}))
+			return err != nil, w.get(ipAddresses, address) != nil
+		}
+		// A service that was being made by a server that died: its port and its address are taken.
+		b := create(w, services, service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31001)}))
+		address = b.Spec.ClusterIP
+		rev, err := strconv.ParseInt(b.ResourceVersion, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.store.Write(t.Context(), store.Write{Key: services.Info().Key("ns", "b"), Expect: rev}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Repair(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p, a := leaky(); !p || !a {
+			t.Errorf("taken away from a service that may be on the way: port %v, address %v", !p, !a)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.Mend(ctx)
+		time.Sleep(10 * time.Minute) // simulated
+		if p, a := leaky(); p || a {
+			t.Errorf("still taken after ten minutes: port %v, address %v", p, a)
+		}
+		if w.get(ipAddresses, w.get(services, "a").(*core.Service).Spec.ClusterIP) == nil {
+			t.Error("took the address of a service that is there")
+		}
+		cancel()
+	})
 }
 
 type issuer struct{}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -47,7 +48,12 @@ func (f *flaky) Write(ctx context.Context, w store.Write) (int64, error) {
 // What is in use is always allocated, to whom uses it; after a repair nothing else is.
 func TestServicesOnFlakyStore(t *testing.T) {
 	f := &flaky{r: rand.New(rand.NewPCG(1, 2))}
-	w := start(t, func(c *server.Config) { f.Store = c.Store; c.Store = f; c.Sole = false })
+	var later atomic.Int64 // how far the clock is ahead
+	w := start(t, func(c *server.Config) {
+		f.Store = c.Store
+		c.Store, c.Sole = f, false
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
 	f.on.Store(true)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -72,6 +78,7 @@ func TestServicesOnFlakyStore(t *testing.T) {
 	wg.Wait()
 	f.on.Store(false)
 	used := w.checkAllocated(t)
+	later.Store(int64(10 * time.Minute)) // nothing is on the way any more
 	if err := w.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net/netip"
+	"slices"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -17,16 +18,55 @@ import (
 )
 
 // Repair makes what is allocated agree with the services that there are: a crash between an allocation and
-// the write of its service leaves a difference. It must run before the server takes requests.
+// the write of its service leaves a difference. It must run before the server takes requests. Other servers may take
+// some meanwhile, so that only a sole one gives back what no service has; the others leave that to Mend.
 func (s *Server) Repair(ctx context.Context) error {
+	leaked, err := s.repair(ctx)
+	if err != nil || !s.Sole {
+		return err
+	}
+	return s.freePorts(ctx, leaked)
+}
+
+// How Mend tells what leaked from what is about to be used: requests end after a minute.
+const (
+	mendEvery  = 3 * time.Minute
+	leakedFrom = 2 * time.Minute // age of an address that no service has
+)
+
+// Mend repairs again and again until ctx ends, while other servers allocate too. It gives back ports that no service
+// had the last two times it looked.
+func (s *Server) Mend(ctx context.Context) {
+	t := time.NewTicker(mendEvery)
+	defer t.Stop()
+	var before []int32
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		leaked, err := s.repair(ctx)
+		if err == nil {
+			err = s.freePorts(ctx, slices.DeleteFunc(slices.Clone(leaked), func(p int32) bool { return !slices.Contains(before, p) }))
+		}
+		if err != nil && ctx.Err() == nil {
+			slog.Warn("check what is allocated to services", "err", err, "again", mendEvery)
+		}
+		before = leaked
+	}
+}
+
+// repair adds what is missing and gives back addresses. It returns the ports that are taken and that no service has.
+func (s *Server) repair(ctx context.Context) (leaked []int32, err error) {
 	services, ok := s.Kinds.GR(schema.GroupResource{Resource: "services"})
 	addresses, too := s.addresses()
 	if !ok || !too {
-		return nil
+		return nil, nil
 	}
 	snap, err := s.fresh(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	used := map[string]*core.Service{}
 	var ports []int32
@@ -38,11 +78,11 @@ func (s *Server) Repair(ctx context.Context) error {
 		ports = append(ports, portsOf(svc)...)
 	}
 	if err := s.repairIPs(ctx, snap, used); err != nil {
-		return err
+		return nil, err
 	}
 	for e := range snap.Entries(addresses, "", "") {
 		if err := s.dropOrphan(ctx, e, used); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	return s.repairPorts(ctx, ports)
@@ -75,6 +115,9 @@ func (s *Server) dropOrphan(ctx context.Context, e *view.Entry, used map[string]
 	if svc := used[a.Name]; svc != nil && svc.Namespace == ref.Namespace && svc.Name == ref.Name {
 		return nil
 	}
+	if !s.Sole && s.now().Sub(a.CreationTimestamp.Time) < leakedFrom {
+		return nil // its service may be on the way, on another server
+	}
 	_, err := s.remove(ctx, e)
 	var lost *store.ConflictError
 	if err != nil && !errors.As(err, &lost) {
@@ -84,12 +127,19 @@ func (s *Server) dropOrphan(ctx context.Context, e *view.Entry, used map[string]
 	return nil
 }
 
-func (s *Server) repairPorts(ctx context.Context, used []int32) error {
-	return s.editPorts(ctx, false, func(b bitmap) error {
-		b.bits.Set(new(big.Int))
+// repairPorts takes the ports in use that are not taken, and returns those that are taken and not in use.
+func (s *Server) repairPorts(ctx context.Context, used []int32) (leaked []int32, err error) {
+	err = s.editPorts(ctx, false, func(b bitmap) error {
+		leaked = nil
+		for p := b.g.low; p <= b.g.high; p++ {
+			if b.has(p) && !slices.Contains(used, p) {
+				leaked = append(leaked, p)
+			}
+		}
 		for _, p := range used {
 			b.set(p, 1)
 		}
 		return nil
 	})
+	return leaked, err
 }

@@ -13,8 +13,12 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 )
 
-// ErrAlone is returned by calls about members when the member in this process takes no others, or when there is none.
-var ErrAlone = errors.New("the store takes no other members")
+// The errors of calls about members that callers tell apart.
+var (
+	ErrAlone    = errors.New("the store of this server takes no other members") // or there is none in this process
+	ErrNoMember = errors.New("no such member")
+	ErrTaken    = errors.New("the place is taken") // by a member that lives, or one of the same name elsewhere
+)
 
 // Members lists who keeps the store, as of a moment after the call began.
 func (s *Store) Members(ctx context.Context) ([]Peer, error) {
@@ -40,8 +44,9 @@ func toPeer(m *membership.Member) Peer {
 }
 
 // Admit makes a member known that is about to start at the URL, and returns all members, that one included. It gets
-// all writes then, and votes once it has caught up. A member that was known by the name or at the URL is replaced: it
-// lost its data. Admit fails if one is alive there, or if the cluster is too unwell for a change.
+// all writes then, and votes once it has caught up. One that was at the URL before is replaced: it lost its data. Admit
+// fails with ErrTaken if one is alive there or another has the name, and with other errors while the cluster is too
+// unwell for a change.
 func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 	list, err := s.Members(ctx)
 	if err != nil {
@@ -52,7 +57,7 @@ func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 		return nil, fmt.Errorf("admit %s: %w", name, err)
 	}
 	if s.member.lives(ctx, url) {
-		return nil, fmt.Errorf("admit %s: a member of this cluster answers at %s: choose another address, or start that one without joining", name, url)
+		return nil, fmt.Errorf("admit %s: %w: a member of this cluster answers at %s; give the new one another address", name, ErrTaken, url)
 	}
 	for _, p := range list {
 		switch {
@@ -61,7 +66,7 @@ func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 				return nil, fmt.Errorf("admit %s: replace the member that was at %s: %w", name, url, err)
 			}
 		case p.Name == name:
-			return nil, fmt.Errorf("admit %s: a member of that name is at %s: choose another name, or remove that one first (kloop member remove %s)", name, p.URL, name)
+			return nil, fmt.Errorf("admit %s: %w: a member of that name is at %s; choose another name, or remove that one first (kloop member remove %s)", name, ErrTaken, p.URL, name)
 		}
 	}
 	now := time.Now()
@@ -82,7 +87,7 @@ func (s *Store) Remove(ctx context.Context, who string) (Peer, error) {
 			return p, s.remove(ctx, p)
 		}
 	}
-	return Peer{}, fmt.Errorf("there is no member %q", who)
+	return Peer{}, fmt.Errorf("%w: %s", ErrNoMember, who)
 }
 
 func (s *Store) remove(ctx context.Context, p Peer) error {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,13 +20,17 @@ type Remote struct {
 	Endpoints                 []string
 	CAFile, CertFile, KeyFile string
 	Keep                      time.Duration // history that compaction leaves, up to twice that; 0: 5 minutes
+	Patience                  time.Duration // how long to wait for the first answer; 0: a minute
 	Log                       *slog.Logger  // nil: the default logger
 }
 
-// dialPatience bounds the wait for the first answer.
-const dialPatience = 10 * time.Second
+const (
+	dialTimeout  = 10 * time.Second // of one connection
+	dialPatience = time.Minute
+	tryPatience  = 5 * time.Second // for one answer at the start
+)
 
-// Dial connects to an etcd cluster, and returns when it answers. The cluster's compaction is taken care of as
+// Dial connects to an etcd cluster, and returns when it answers, or with an error when it has not for long. The cluster's compaction is taken care of as
 // by upstream's API servers, together with those that may run beside; its defragmentation is not.
 func Dial(ctx context.Context, r Remote) (*Store, error) {
 	if len(r.Endpoints) == 0 {
@@ -39,7 +44,7 @@ func Dial(ctx context.Context, r Remote) (*Store, error) {
 	}
 	c := clientv3.Config{
 		Endpoints:            r.Endpoints,
-		DialTimeout:          dialPatience,
+		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
 		MaxCallSendMsgSize:   64 << 20, // the server says what is too large
@@ -59,12 +64,32 @@ func Dial(ctx context.Context, r Remote) (*Store, error) {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", where, err)
 	}
 	s := newStore(client, nil, r.Log)
-	ctx, cancel := context.WithTimeout(ctx, dialPatience)
-	defer cancel()
-	if _, err := s.Revision(ctx); err != nil {
+	if err := s.greet(ctx, cmp.Or(r.Patience, dialPatience), where); err != nil {
 		s.Close()
-		return nil, fmt.Errorf("connect to etcd at %s: %w", where, err)
+		return nil, err
 	}
 	s.upkeep.Go(func() { s.keepUp(r.Keep) })
 	return s, nil
+}
+
+// greet waits for the first answer and says that it does.
+func (s *Store) greet(ctx context.Context, patience time.Duration, where string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		try, stop := context.WithTimeout(ctx, tryPatience)
+		_, err := s.Revision(try)
+		stop()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("connect to etcd at %s: no answer for %v: check the addresses, and the certificates if it is https: %w", where, patience, err)
+		}
+		s.log.Info("etcd does not answer yet", "servers", where, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
