@@ -26,6 +26,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/controllers/podcertificatecleaner"
 	"github.com/kloop-dev/kloop/controllers/podgc"
+	"github.com/kloop-dev/kloop/controllers/policystatus"
 	"github.com/kloop-dev/kloop/controllers/pvcprotection"
 	"github.com/kloop-dev/kloop/controllers/pvprotection"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
@@ -103,6 +104,7 @@ func All(c Config) []Entry {
 		{attachdetach.Controller, "attachdetach-controller", "attachdetach-controller"},
 		{storagemigration.Controller, "storage-version-migrator-controller", "storage-version-migrator-controller"},
 		{ttl.Controller, "ttl-controller", "ttl-controller"},
+		{policystatus.Controller(c.Kinds), "validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"},
 	}
 	if len(c.Pods) > 0 {
 		list = append(list, Entry{nodeipam.Controller(c.Pods), "node-controller", "cidrAllocator"})

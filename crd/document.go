@@ -3,6 +3,7 @@ package crd
 import (
 	"slices"
 
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -42,4 +43,19 @@ func complete(s *spec.Schema) {
 			s.Required = append(s.Required, name)
 		}
 	}
+}
+
+// OpenAPI is the schema of one version of a definition as clients may read it; nil when it has none, or there is no
+// such version.
+func OpenAPI(def *v1.CustomResourceDefinition, name string) (*spec.Schema, error) {
+	k, err := NewKind(def)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range k.(*Kind).all {
+		if v.spec.Name == name {
+			return v.openAPI()
+		}
+	}
+	return nil, nil
 }

@@ -124,3 +124,16 @@ func misfit(t *celgo.Type, want []*celgo.Type) string {
 func fault(t apiservercel.ErrorType, cause error, format string, args ...any) error {
 	return &apiservercel.Error{Type: t, Detail: fmt.Sprintf(format, args...), Cause: cause}
 }
+
+// Check says what is wrong with an expression of any type; "" when nothing is. broken says that the environment is at
+// fault, not the expression.
+func (s *Scope) Check(text string) (issues string, broken error) {
+	env, err := s.env()
+	if err != nil {
+		return "", fmt.Errorf("fail to build env: %w", err)
+	}
+	if _, found := env.Compile(text); found != nil {
+		return found.String(), nil
+	}
+	return "", nil
+}
