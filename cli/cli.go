@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/kloop-dev/kloop/cli/settings"
 )
 
 // A command is one word after kloop.
@@ -31,6 +33,7 @@ func commands() []command {
 		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
 		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
 		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
+		{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd},
 		{"restore", "--data-dir DIR FILE", "make a data directory from a snapshot of etcd", restore},
 		{"version", "", "print the version", printVersion},
 	}
@@ -95,23 +98,30 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\nkloop COMMAND -h tells the flags of a command.\n")
 }
 
-// flags makes a flag set that reports errors by itself.
+// flags makes a flag set. What it reports of wrong flags is reported by parse.
 func flags(std stdio, name string) *flag.FlagSet {
 	fs := flag.NewFlagSet("kloop "+name, flag.ContinueOnError)
 	fs.SetOutput(std.err)
 	return fs
 }
 
-// parse reads the flags and refuses what is left over.
+// parse reads the flags and refuses what is left over. The list of flags is shown when asked for, not behind every
+// slip of the finger.
 func parse(fs *flag.FlagSet, args []string) error {
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
+	out := fs.Output()
+	fs.SetOutput(io.Discard)
+	err := fs.Parse(args)
+	fs.SetOutput(out)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(out, "%s has these flags:\n", fs.Name())
+		fs.PrintDefaults()
+		return err
+	case err != nil:
+		fmt.Fprintf(out, "%s: %v%s\n%s -h lists the flags\n", fs.Name(), err, settings.Explain(fs, args), fs.Name())
 		return errUsage
-	}
-	if fs.NArg() > 0 {
-		fmt.Fprintf(fs.Output(), "%s: what is %q? There are only flags\n", fs.Name(), strings.Join(fs.Args(), " "))
+	case fs.NArg() > 0:
+		fmt.Fprintf(out, "%s: what is %q? There are only flags\n", fs.Name(), strings.Join(fs.Args(), " "))
 		return errUsage
 	}
 	return nil

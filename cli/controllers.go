@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 )
@@ -15,13 +16,17 @@ import (
 func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "controllers")
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server")
-	grace := fs.Duration("node-monitor-grace", 50*time.Second, "silence after which a node is not ready")
 	lease := fs.Duration("lease", 15*time.Second, "how long a leader is believed without a sign of life")
-	level := fs.String("log", "info", "debug, info, warn or error")
+	o := settings.Defaults()
+	s := settings.New(&o)
+	file := s.Bind(fs, settings.Controllers)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	log, err := logger(std, *level)
+	if err := s.Fill(*file, os.LookupEnv); err != nil {
+		return err
+	}
+	log, err := logger(std, o.LogLevel)
 	if err != nil {
 		return err
 	}
@@ -33,7 +38,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, NodeGrace: *grace, Log: log, Election: client.Election{
+	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
 		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
 		Identity: fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano())}})
 }

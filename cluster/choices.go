@@ -162,7 +162,7 @@ func (c *Cluster) credentials() (cr credential, err error) {
 // wantedLoops are those of the table that the configuration asks for: "*" is all, "name" one more, "-name" one less. The
 // names are those of the loops, or upstream's.
 func wantedLoops(table []controllers.Entry, asked []string) ([]controllers.Entry, error) {
-	loops := map[string]bool{}
+	loops := map[string]bool{"csr-signing": true, "serviceaccount-token": true, "node-ipam": true} // these need what not every process has
 	for _, e := range table {
 		loops[e.LoopName()] = true
 	}

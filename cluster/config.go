@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 )
 
 // The stores.
@@ -76,6 +79,17 @@ type Config struct {
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
 
 	Log *slog.Logger // nil: the default logger
+}
+
+// DefaultIssuer is the issuer of service account tokens.
+const DefaultIssuer = token.Issuer
+
+// DefaultNodeGrace is the silence after which a node is not ready.
+const DefaultNodeGrace = nodelifecycle.DefaultGrace
+
+// DefaultServiceCIDRs are the ranges of cluster IPs.
+func DefaultServiceCIDRs() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
 }
 
 // EtcdTLS names the files of a client of an external etcd.

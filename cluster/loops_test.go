@@ -25,7 +25,7 @@ func TestLoopsOverHTTP(t *testing.T) {
 		t.Cleanup(stops[id])
 		go func() {
 			defer close(done)
-			err := cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, NodeGrace: time.Minute, Election: client.Election{
+			err := cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{NodeMonitorGrace: time.Minute}, Election: client.Election{
 				Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: 3 * time.Second, Renew: 500 * time.Millisecond}})
 			if err != nil {
 				t.Errorf("%s: %v", id, err)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -20,15 +19,18 @@ import (
 
 // Loops says how to run the loops away from the server.
 type Loops struct {
-	Rest      *rest.Config
-	NodeGrace time.Duration
-	Log       *slog.Logger
-	Election  client.Election // without Client
+	Rest     *rest.Config
+	Config   Config // of it Controllers and what says how often they look
+	Log      *slog.Logger
+	Election client.Election // without Client
 }
 
 // RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. It
 // returns when ctx ends, or when leadership was lost: the process should then start anew, cold.
 func RunLoops(ctx context.Context, l Loops) error {
+	if err := l.Config.check(); err != nil {
+		return err
+	}
 	set := kinds.NewSet()
 	ca, err := authority(l.Rest)
 	if err != nil {
@@ -67,14 +69,18 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 		{"copies", remote.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
 	}
-	table := loopTable(set, ca, l.NodeGrace)
+	table, err := wantedLoops(loopTable(set, ca, l.Config.NodeMonitorGrace), l.Config.Controllers)
+	if err != nil {
+		return err
+	}
 	for _, s := range sim.Loops() {
 		table = append(table, controllers.Entry{Loop: s, Component: "kloop-sim"})
 	}
 	for _, e := range table {
 		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
 			ready()
-			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers})
+			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers,
+				Resync: l.Config.resync(e.LoopName())})
 		}})
 	}
 	return runParts(ctx, l.Log, func() { l.Log.Info("the loops run") }, list...)

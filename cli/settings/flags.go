@@ -1,0 +1,141 @@
+package settings
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// Bind makes the flags of a command, --config among them; file is its value after parsing.
+func (s *Sheet) Bind(fs *flag.FlagSet, command Commands) (file *string) {
+	for i := range s.list {
+		if t := &s.list[i]; t.For&command != 0 {
+			fs.Var(flagValue{s, t}, t.Flag, strings.ReplaceAll(t.Doc, "`", ""))
+		}
+	}
+	return fs.String("config", "", "file with settings, see docs/config.md; flags go before it")
+}
+
+// Fill takes what the file and the environment say, in the order of their authority, after flags were parsed.
+func (s *Sheet) Fill(file string, lookup func(string) (string, bool)) error {
+	if file != "" {
+		if err := s.Load(file); err != nil {
+			return err
+		}
+	}
+	if err := s.Environment(lookup); err != nil {
+		return err
+	}
+	for key, texts := range s.flagged {
+		t := s.find(key)
+		if err := t.change(strings.Join(texts, ","), "flag --"+t.Flag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flagValue is a setting as a flag. The value given is noted, and has the last word in Fill. Flags of lists and
+// maps may be given several times.
+type flagValue struct {
+	s *Sheet
+	t *Setting
+}
+
+// String implements flag.Value.
+func (f flagValue) String() string {
+	if f.t == nil { // package flag asks the zero value for the zero default
+		return ""
+	}
+	return f.t.text()
+}
+
+// Set implements flag.Value.
+func (f flagValue) Set(text string) error {
+	texts := []string{text}
+	if f.t.shape() >= list {
+		texts = append(f.s.flagged[f.t.Key], text)
+	}
+	f.s.flagged[f.t.Key] = texts
+	return f.t.set(strings.Join(texts, ","))
+}
+
+// IsBoolFlag lets a flag stand without a value.
+func (f flagValue) IsBoolFlag() bool { return f.t != nil && f.t.shape() == truth }
+
+// Explain is the answer to arguments that the flags of fs do not know: the flag that was probably meant.
+func Explain(fs *flag.FlagSet, args []string) string {
+	var known []string
+	fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	for _, a := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if a != "" && a[0] == '-' && name != "" && fs.Lookup(name) == nil {
+			return cluster.Meant(name, known)
+		}
+	}
+	return ""
+}
+
+// Show writes the effective settings as a file that Load would take, and behind each where it came from.
+func (s *Sheet) Show(w io.Writer) error {
+	lines := []string{"apiVersion: " + APIVersion, "kind: " + Kind}
+	group := ""
+	for i := range s.list {
+		t := &s.list[i]
+		from := t.from
+		if from == "" {
+			from = "default"
+		}
+		above, name, nested := strings.Cut(t.Key, ".")
+		indent := ""
+		if !nested {
+			name = above
+			above = ""
+		} else {
+			indent = "  "
+		}
+		if above != group && above != "" {
+			lines = append(lines, above+":")
+		}
+		group = above
+		lines = append(lines, fmt.Sprintf("%-60s # %s", indent+name+": "+shown(t.value), from))
+	}
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
+}
+
+// shown is a value as YAML, on one line.
+func shown(v value) string {
+	text := v.text()
+	switch v.shape() {
+	case truth:
+		return text
+	case list:
+		var parts []string
+		for _, p := range split(text) {
+			parts = append(parts, fmt.Sprintf("%q", p))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case mapping:
+		return "{" + strings.ReplaceAll(strings.ReplaceAll(text, "=", ": "), ",", ", ") + "}"
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// Markdown is the table of docs/config.md.
+func (s *Sheet) Markdown() string {
+	var b strings.Builder
+	b.WriteString("| key | flag | default | what it does |\n|---|---|---|---|\n")
+	for i := range s.list {
+		t := &s.list[i]
+		def := t.text()
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s |\n", t.Key, t.Flag, def, t.Doc)
+	}
+	return b.String()
+}

@@ -1,0 +1,66 @@
+package settings
+
+import "github.com/kloop-dev/kloop/cluster"
+
+// table binds every setting to its field.
+func table(o *Options) []Setting {
+	const all = Up | Server | Controllers | Node
+	c := &o.Config
+	return []Setting{
+		{Key: "dataDir", Flag: "data-dir", For: Up | Server, Doc: "directory of keys, certificates and the store", value: text{&c.DataDir}},
+		{Key: "store", Flag: "store", For: Up | Server, Doc: "`etcd`, or `memory`, which is gone when kloop ends", value: text{&c.Store}},
+		{Key: "kubeconfig", Flag: "kubeconfig", For: Up | Server, Doc: "where to write the administrator's kubeconfig, beside DATA-DIR/admin.kubeconfig", value: text{&c.Kubeconfig}},
+		{Key: "log", Flag: "log", For: all, Doc: "`debug`, `info`, `warn` or `error`", value: text{&o.LogLevel}},
+		{Key: "pprof", Flag: "pprof", For: Up | Server, Doc: "serve profiles of kloop itself at this address, host:port", value: text{&o.Pprof}},
+
+		{Key: "api.listen", Flag: "listen", For: Up | Server, Doc: "address of the API, host:port; pods can't reach it on the loopback", value: text{&c.Listen}},
+		{Key: "api.hosts", Flag: "hosts", For: Up | Server, Doc: "further names and addresses that the serving certificate is good for", value: words{&c.Hosts}},
+		{Key: "api.certFile", Flag: "tls-cert-file", For: Up | Server, Doc: "serving certificate of your own; without one the cluster's authority issues it", value: text{&c.ServingCert}},
+		{Key: "api.keyFile", Flag: "tls-private-key-file", For: Up | Server, Doc: "its key", value: text{&c.ServingKey}},
+		{Key: "api.clientCAFile", Flag: "client-ca-file", For: Up | Server, Doc: "a further authority whose client certificates are believed", value: text{&c.ClientCA}},
+		{Key: "api.anonymous", Flag: "anonymous-auth", For: Up | Server, Doc: "whether requests without credentials are heard, as `system:anonymous`", value: no{&c.NoAnonymous}},
+
+		{Key: "etcd.servers", Flag: "etcd-servers", For: Up | Server, Doc: "use these etcd servers instead of the embedded one", value: words{&c.EtcdServers}},
+		{Key: "etcd.caFile", Flag: "etcd-cafile", For: Up | Server, Doc: "authority of the etcd servers", value: text{&c.EtcdTLS.CA}},
+		{Key: "etcd.certFile", Flag: "etcd-certfile", For: Up | Server, Doc: "client certificate for the etcd servers", value: text{&c.EtcdTLS.Cert}},
+		{Key: "etcd.keyFile", Flag: "etcd-keyfile", For: Up | Server, Doc: "its key", value: text{&c.EtcdTLS.Key}},
+		{Key: "encryption.configFile", Flag: "encryption-provider-config", For: Up | Server, Doc: "EncryptionConfiguration: what is encrypted at rest, and by which keys", value: text{&c.EncryptionConfig}},
+
+		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
+		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
+		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
+
+		{Key: "tokens.issuer", Flag: "service-account-issuer", For: Up | Server, Doc: "issuer of service account tokens", value: text{&c.Issuer}},
+		{Key: "tokens.audiences", Flag: "api-audiences", For: Up | Server, Doc: "audiences that the API takes tokens for; default: the issuer", value: words{&c.Audiences}},
+		{Key: "tokens.signingKeyFile", Flag: "service-account-signing-key-file", For: Up | Server, Doc: "key that signs them, ECDSA P-256 or RSA; default: DATA-DIR/pki/sa.key, made when missing", value: text{&c.TokenKey}},
+		{Key: "tokens.keyFiles", Flag: "service-account-key-file", For: Up | Server, Doc: "further keys (or certificates) whose tokens are believed", value: words{&c.TokenKeys}},
+
+		{Key: "admission.enable", Flag: "enable-admission-plugins", For: Up | Server, Doc: "plugins beside the default ones", value: words{&c.AdmissionOn}},
+		{Key: "admission.disable", Flag: "disable-admission-plugins", For: Up | Server, Doc: "plugins to leave out", value: words{&c.AdmissionOff}},
+		{Key: "authorization.modes", Flag: "authorization-mode", For: Up | Server, Doc: "who is asked, in order: `Node`, `RBAC`, `AlwaysAllow`, `AlwaysDeny`; `system:masters` may do everything", value: words{&c.Authorization}},
+		{Key: "featureGates", Flag: "feature-gates", For: Up | Server, Doc: "feature gates that differ from upstream's defaults, NAME=true or NAME=false", value: gates{&c.Features}},
+
+		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers, Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: words{&c.Controllers}},
+		{Key: "controllers.nodeMonitorGrace", Flag: "node-monitor-grace", For: Up | Controllers, Doc: "silence after which a node is not ready", value: span{&c.NodeMonitorGrace}},
+		{Key: "controllers.nodeMonitorPeriod", Flag: "node-monitor-period", For: Up | Controllers, Doc: "look at all nodes this often too; by default whenever something changes or a grace runs out", value: span{&c.NodeMonitorPeriod}},
+		{Key: "controllers.autoscalerPeriod", Flag: "horizontal-pod-autoscaler-sync-period", For: Up | Controllers, Doc: "look at all autoscalers this often too", value: span{&c.AutoscalerPeriod}},
+		{Key: "controllers.volumeBinderPeriod", Flag: "pvclaimbinder-sync-period", For: Up | Controllers, Doc: "look at all volumes and claims this often too; by default whenever something changes", value: span{&c.BinderPeriod}},
+
+		{Key: "node.kind", Flag: "node", For: Up, Doc: "`real`: this machine is a node; `auto`: if it has a container runtime; `none`", value: text{&c.Node}},
+		{Key: "node.name", Flag: "node-name", For: Up, Doc: "name of this machine's node; default: the host name", value: text{&c.NodeName}},
+		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},
+		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
+
+		{Key: "proxy.mode", Flag: "proxy-mode", For: Up | Node, Doc: "how services become rules of the kernel: `nftables`", value: text{&c.ProxyMode}},
+		{Key: "proxy.scheduler", Flag: "ipvs-scheduler", For: Up | Node, Doc: "how ipvs chooses among endpoints", value: text{&c.ProxyScheduler}},
+	}
+}
+
+// Defaults are the options of a command before anything is set.
+func Defaults() Options {
+	return Options{LogLevel: "info", Config: cluster.Config{
+		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
+		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
+		Issuer: cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
+		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables}}
+}
