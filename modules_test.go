@@ -39,6 +39,7 @@ var modules = map[string]string{
 	"k8s.io/kube-aggregator":               "types of APIService",
 	"k8s.io/kube-openapi":                  "OpenAPI documents",
 	"k8s.io/kubectl":                       "kubectl, a binary of its own",
+	"k8s.io/metrics":                       "types of the API metrics.k8s.io",
 	"k8s.io/pod-security-admission":        "pod security levels",
 	"k8s.io/streaming":                     "SPDY and WebSocket upgrades",
 	"k8s.io/utils":                         "parsing of addresses as the API allows them",

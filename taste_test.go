@@ -36,7 +36,7 @@ var ladder = [][]string{
 	{"loop"},
 	{"controllers/internal/pods"},
 	{"controllers/internal"},
-	{"controllers/", "scheduler", "node", "proxy", "dns", "lb", "converge", "web"},
+	{"controllers/", "scheduler", "node", "proxy", "metrics", "dns", "lb", "converge", "web"},
 	{"controllers"},
 	{"sim"},
 	{"cluster"},

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
 func TestWantedLoops(t *testing.T) {
-	table := loopTable(kinds.NewSet(), nil, 0)
+	table := loopTable(controllers.Config{Kinds: kinds.NewSet()})
 	const some = "deployment replicaset volume-binder job"
 	tests := []struct{ asked, want, err string }{
 		{"", some, ""},
@@ -108,7 +109,7 @@ func TestResyncOf(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	for _, e := range loopTable(kinds.NewSet(), nil, 0) {
+	for _, e := range loopTable(controllers.Config{Kinds: kinds.NewSet()}) {
 		known[e.LoopName()] = true
 	}
 	for _, loop := range []string{"node-lifecycle", "horizontal-pod-autoscaler", "volume-binder", "volume-phase"} {

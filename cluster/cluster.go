@@ -124,7 +124,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if !c.cfg.NoLoops {
-		list = append(list, part{"events", c.door.record})
+		list = append(list, part{"events", c.door.record}, part{"metrics", c.door.measure})
 		loops, err := c.loops()
 		if err != nil {
 			return nil, errors.Join(err, listener.Close(), st.Close())

@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -53,6 +54,8 @@ type frontDoor struct {
 	handler *httpapi.Handler
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
+	meter   *metrics.Collector
+	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	custom  *crd.Registry
 	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
@@ -72,7 +75,8 @@ func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 }
 
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker()}
+	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker(),
+		virtual: map[resource.Kind]server.Operations{}}
 	d.view = view.New(d.set)
 	d.caller, d.metrics = d.newCaller(), prometheus.NewRegistry()
 	keys, err := c.tokenConfig()
@@ -103,6 +107,11 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		NoWatchList: !c.cfg.enabled("WatchList"), Sole: len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
+	if !c.cfg.NoLoops {
+		if err := d.serveMetrics(); err != nil {
+			return nil, err
+		}
+	}
 	docs := openapi.New(d.set)
 	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs}
 	front, err := frontProxy(c.keys)
@@ -111,7 +120,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	others := &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
+		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},

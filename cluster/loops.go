@@ -6,20 +6,25 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 )
 
 // loopTable is every loop of a cluster: the controllers and the scheduler.
-func loopTable(set *resource.Set, rootCA []byte, grace time.Duration) []controllers.Entry {
-	return append(controllers.All(controllers.Config{Kinds: set, RootCA: rootCA, NodeGrace: grace}),
+func loopTable(cfg controllers.Config) []controllers.Entry {
+	return append(controllers.All(cfg),
 		controllers.Entry{Loop: scheduler.New(scheduler.Config{}), Account: "kube-scheduler", Component: "default-scheduler"})
 }
 
 // loops are the parts that close gaps.
 func (c *Cluster) loops() (list []part, err error) {
-	table := append(loopTable(c.door.set, c.cred.root, c.cfg.NodeMonitorGrace),
+	own, err := c.restAs(loopUser("horizontal-pod-autoscaler"))
+	if err != nil {
+		return nil, err
+	}
+	table := append(loopTable(controllers.Config{Kinds: c.door.set, RootCA: c.cred.root, NodeGrace: c.cfg.NodeMonitorGrace,
+		Metrics: horizontalpodautoscaler.REST(own), AutoscalerPeriod: c.cfg.AutoscalerPeriod}),
 		controllers.Signing(c.keys.CA), controllers.Tokens(c.door.signer, c.cred.root))
 	if table, err = wantedLoops(table, c.cfg.Controllers); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/sim"
@@ -69,7 +70,12 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 		{"copies", remote.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
 	}
-	table, err := wantedLoops(loopTable(set, ca, l.Config.NodeMonitorGrace), l.Config.Controllers)
+	raw, err := rawClient(l.Rest)
+	if err != nil {
+		return err
+	}
+	table, err := wantedLoops(loopTable(controllers.Config{Kinds: set, RootCA: ca, NodeGrace: l.Config.NodeMonitorGrace,
+		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod}), l.Config.Controllers)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,57 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/sim"
+)
+
+// TestAutoscaler scales a Deployment up by the CPU that its pods use, as the metrics API tells, and stops at the
+// autoscaler's bound.
+func TestAutoscaler(t *testing.T) {
+	c := start(t, cluster.Config{SimNodes: 2, AutoscalerPeriod: time.Second})
+	cs := clientset(t, config(t, c))
+	ns := namespace(t, cs)
+	d := deployment("busy", 1)
+	d.Spec.Template.Annotations = map[string]string{sim.CPU: "200m", sim.Memory: "32Mi"}
+	d.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": apiresource.MustParse("100m")}
+	if _, err := cs.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	half := int32(50)
+	_, err := cs.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "busy"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "busy"},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu",
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &half}}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "three pods", func(ctx context.Context) (bool, error) {
+		d, err := cs.AppsV1().Deployments(ns).Get(ctx, "busy", metav1.GetOptions{})
+		return err == nil && d.Status.ReadyReplicas == 3, err
+	})
+	eventually(t, "the autoscaler's status", func(ctx context.Context) (bool, error) {
+		h, err := cs.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "busy", metav1.GetOptions{})
+		if err != nil || len(h.Status.CurrentMetrics) == 0 || h.Status.CurrentReplicas != 3 {
+			return false, err
+		}
+		m := h.Status.CurrentMetrics[0].Resource.Current
+		return m.AverageUtilization != nil && *m.AverageUtilization == 200 && m.AverageValue.MilliValue() == 200, nil
+	})
+	raw, err := cs.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/" + ns + "/pods").DoRaw(t.Context())
+	var list v1beta1.PodMetricsList
+	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Items) != 3 || list.Items[0].Containers[0].Usage.Memory().Value() != 32<<20 {
+		t.Errorf("pods' metrics: %s, %v", raw, err)
+	}
+}

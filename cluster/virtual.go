@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
+	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/sim"
+)
+
+// serveVirtual has a kind that is not stored answered by ops. It must be called before the API serves.
+func (d *frontDoor) serveVirtual(ops server.Operations, list ...resource.Kind) error {
+	if err := d.set.Put(list...); err != nil {
+		return err
+	}
+	for _, k := range list {
+		d.virtual[k] = ops
+	}
+	return nil
+}
+
+// virtualOps implements httpapi.Config.Virtual.
+func (d *frontDoor) virtualOps(k resource.Kind) server.Operations { return d.virtual[k] }
+
+// serveMetrics makes the API metrics.k8s.io: what nodes and pods use, as the nodes' agents tell.
+func (d *frontDoor) serveMetrics() error {
+	d.meter = metrics.New(metrics.Config{Read: d.read, Ask: d.use, Log: d.log})
+	return d.serveVirtual(server.Computed(d.meter.Objects), metricskinds.All()...)
+}
+
+// measure keeps what is known of uses fresh while somebody asks.
+func (d *frontDoor) measure(ctx context.Context, ready func()) error {
+	ready()
+	d.meter.Run(ctx)
+	return nil
+}
+
+// maxSummary bounds an agent's answer.
+const maxSummary = 16 << 20
+
+// use asks a node's agent what was used; for a simulated node its pods' annotations say.
+func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*metrics.Summary, error) {
+	if sim.Simulated(n) {
+		return sim.Use(d.read(), n.Name, time.Now()), nil
+	}
+	at, err := agents{d}.Endpoint(ctx, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.URL+"/stats/summary", nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := at.Transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxSummary))
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent says %s", res.Status)
+	}
+	return metrics.Parse(data, time.Now())
+}
+
+// restAs returns a client over HTTP that acts as the user: for what only the wire offers, aggregated APIs among them.
+func (c *Cluster) restAs(u *auth.User) (rest.Interface, error) {
+	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: u.Name, Groups: u.Groups, Client: true}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return rawClient(&rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}})
+}
+
+// rawClient asks for paths, and makes nothing of the answers.
+func rawClient(cfg *rest.Config) (rest.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	return rest.UnversionedRESTClientFor(cfg)
+}
