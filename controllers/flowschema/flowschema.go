@@ -1,0 +1,81 @@
+// Package flowschema says of every flow schema whether the priority level that it names exists.
+//
+//	reads   FlowSchema, PriorityLevelConfiguration
+//	writes  FlowSchema: status
+//	rule    the condition Dangling is True while there is no such level, else False
+//
+// Every server runs this loop, with or without other loops, as upstream's does.
+package flowschema
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Controller is the loop: wake on a schema, and on a level that comes or goes.
+var Controller = &loop.Controller[*v1.FlowSchema]{
+	Name:   "flowschema",
+	For:    kinds.FlowSchemas,
+	Wake:   []loop.Wake{{Kind: kinds.PriorityLevelConfigurations, Keys: levelCameOrWent}},
+	Writes: []resource.Kind{kinds.FlowSchemas},
+	Reconcile: func(ctx context.Context, c *loop.Ctx, s *v1.FlowSchema) (time.Duration, error) {
+		level := s.Spec.PriorityLevelConfiguration.Name
+		exists := resource.Get(c, kinds.PriorityLevelConfigurations, "", level) != nil
+		want := plan(s, exists)
+		if want == nil {
+			return 0, nil
+		}
+		now := c.Now().UTC().Truncate(time.Second)
+		data, err := json.Marshal(map[string]any{"apiVersion": v1.SchemeGroupVersion.String(), "kind": "FlowSchema",
+			"metadata": map[string]any{"name": s.Name, "uid": s.UID},
+			"status": map[string]any{"conditions": []any{map[string]any{"type": want.Type, "status": want.Status, "reason": want.Reason,
+				"message": want.Message, "lastTransitionTime": now}}}})
+		if err != nil {
+			return 0, err
+		}
+		return 0, c.Patch(ctx, kinds.FlowSchemas, s, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true})
+	},
+}
+
+// levelCameOrWent wakes the schemas that name the level.
+func levelCameOrWent(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	if c.Old != nil && c.New != nil {
+		return
+	}
+	obj := c.New
+	if obj == nil {
+		obj = c.Old
+	}
+	for s := range read.Each(kinds.FlowSchemas, "") {
+		if s.(*v1.FlowSchema).Spec.PriorityLevelConfiguration.Name == obj.GetName() {
+			wake("", s.GetName())
+		}
+	}
+}
+
+// plan is the condition that the schema should have; nil if it has it.
+func plan(s *v1.FlowSchema, exists bool) *v1.FlowSchemaCondition {
+	level := s.Spec.PriorityLevelConfiguration.Name
+	want := v1.FlowSchemaCondition{Type: v1.FlowSchemaConditionDangling, Status: v1.ConditionFalse, Reason: "Found",
+		Message: fmt.Sprintf("the priority level %q exists", level)}
+	if !exists {
+		want.Status, want.Reason = v1.ConditionTrue, "NotFound"
+		want.Message = fmt.Sprintf("there is no priority level %q: create it, or name another", level)
+	}
+	for _, have := range s.Status.Conditions {
+		if have.Type == want.Type && have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message {
+			return nil
+		}
+	}
+	return &want
+}
