@@ -193,6 +193,8 @@ func (s *Server) disrupt(ctx context.Context, r *Request, opts *metav1.DeleteOpt
 		rev := e.Object.GetResourceVersion()
 		opts.Preconditions.ResourceVersion = &rev
 	}
-	_, _, err = s.Delete(ctx, r, opts)
+	own := *r
+	own.direct = true // admission has judged the eviction, and is not asked about the deletion
+	_, _, err = s.Delete(ctx, &own, opts)
 	return err
 }

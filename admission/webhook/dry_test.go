@@ -1,0 +1,29 @@
+package webhook
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Webhooks with side effects, which old configurations may have, are not asked about what is only tried.
+func TestDryRun(t *testing.T) {
+	for effects, want := range map[v1.SideEffectClass]string{
+		v1.SideEffectClassNone: "", v1.SideEffectClassNoneOnDryRun: "",
+		v1.SideEffectClassSome:    `admission webhook "x" does not support dry run`,
+		v1.SideEffectClassUnknown: `admission webhook "x" does not support dry run`,
+	} {
+		h := &hook{MutatingWebhook: v1.MutatingWebhook{Name: "x", SideEffects: &effects}}
+		got := ""
+		if err := h.dry(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q", effects, got)
+		}
+	}
+	h := &hook{MutatingWebhook: v1.MutatingWebhook{Name: "x"}}
+	if err := h.dry(); err == nil || err.Error() != `failed calling webhook "x": Webhook SideEffects is nil` {
+		t.Errorf("%v", err)
+	}
+}
