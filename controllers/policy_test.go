@@ -36,8 +36,8 @@ func TestPolicyStatus(t *testing.T) {
 			t.Errorf("warning %v", w)
 		}
 		got.Spec.Validations[0].Expression = "object.spec.replicas < 5"
-		if _, err := c.Update(t.Context(), kinds.ValidatingAdmissionPolicies, got, ""); err != nil {
-			t.Fatal(err)
+		if _, err := c.Update(c.t.Context(), kinds.ValidatingAdmissionPolicies, got, ""); err != nil {
+			c.t.Fatal(err)
 		}
 		c.until("the change is checked", seen(2, 0))
 	})
