@@ -23,6 +23,7 @@ import (
 const (
 	maxPending  = 4096
 	maxSeries   = 4096
+	maxSimilar  = 10 // texts of one reason about one object, before further ones become one event
 	spamBurst   = 25
 	spamRefill  = 5 * time.Minute
 	seriesFor   = 10 * time.Minute
@@ -30,8 +31,8 @@ const (
 	eventWriter = 10 * time.Second // longest time that one write may take
 )
 
-// A Recorder writes Events for people to read. Repeats of an event within ten minutes become a count; an
-// object that speaks too much is cut; when the server is slow, events are dropped rather than waited for. A
+// A Recorder writes Events for people to read. Repeats of an event within ten minutes become a count, many that
+// differ by their text only become one event; an object that speaks too much is cut; when the server is slow, events are dropped rather than waited for. A
 // nil *Recorder drops everything. Safe for concurrent use.
 type Recorder struct {
 	client    Client
@@ -46,6 +47,7 @@ type Recorder struct {
 type recorderState struct {
 	mu     sync.Mutex
 	series map[seriesKey]*series
+	alike  map[seriesKey]*alike // by the key without the text
 	tokens map[types.UID]*bucket
 	queue  chan pending
 }
@@ -60,6 +62,12 @@ type series struct {
 	ns, name string // of the Event
 	count    int32
 	last     time.Time
+}
+
+// alike are events that differ by their text only.
+type alike struct {
+	texts map[string]bool
+	last  time.Time
 }
 
 type bucket struct {
@@ -79,7 +87,7 @@ func NewRecorder(c Client, component string, now func() time.Time) *Recorder {
 		now = time.Now
 	}
 	return &Recorder{client: c, component: component, now: now, shared: &recorderState{
-		series: map[seriesKey]*series{}, tokens: map[types.UID]*bucket{}, queue: make(chan pending, maxPending)}}
+		series: map[seriesKey]*series{}, alike: map[seriesKey]*alike{}, tokens: map[types.UID]*bucket{}, queue: make(chan pending, maxPending)}}
 }
 
 // For returns a recorder that speaks for another component (and host, for node agents) through the same queue.
@@ -189,8 +197,11 @@ func (r *Recorder) Run(ctx context.Context) {
 }
 
 func (r *Recorder) write(ctx context.Context, p pending) error {
+	if r.action == "" && r.shared.combine(&p.key, r.now()) { // upstream's, too, names no controller then
+		p.event.Message, p.event.ReportingController = "(combined from similar events): "+p.event.Message, ""
+	}
 	if old := r.shared.repeat(p.key, r.now()); old != nil {
-		more := map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp}
+		more := map[string]any{"count": old.count, "lastTimestamp": p.event.LastTimestamp, "message": p.event.Message}
 		if r.action != "" {
 			more = map[string]any{"series": map[string]any{"count": old.count, "lastObservedTime": p.event.EventTime}}
 		}
@@ -208,6 +219,30 @@ func (r *Recorder) write(ctx context.Context, p pending) error {
 		r.shared.remember(p.key, p.event, r.now())
 	}
 	return err
+}
+
+// combine says whether there were so many events like this one of late that it is told of with others, by a key
+// without its text.
+func (s *recorderState) combine(key *seriesKey, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	without := *key
+	without.detail = ""
+	a := s.alike[without]
+	if a == nil || now.Sub(a.last) > seriesFor {
+		if len(s.alike) >= maxSeries {
+			clear(s.alike)
+		}
+		a = &alike{texts: map[string]bool{}}
+		s.alike[without] = a
+	}
+	a.last = now
+	if a.texts[key.detail] = true; len(a.texts) < maxSimilar {
+		return false
+	}
+	delete(a.texts, key.detail)
+	*key = without
+	return true
 }
 
 // repeat counts one more of a known series.
