@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/store/etcd"
 )
 
 // A Cluster is a running process's worth of Kubernetes.
@@ -26,6 +27,9 @@ type Cluster struct {
 	keys *pki.PKI
 	cred credential
 	door *frontDoor
+	etcd *etcd.Store // with a member of its own; nil: there is none
+
+	peerURL string // of that member, for others
 
 	Loops *loop.Watchers // why keys are not at rest
 
@@ -91,6 +95,9 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		return nil, fmt.Errorf("listen for the API: %w", err)
 	}
 	c.address = reachable(listener.Addr().(*net.TCPAddr))
+	if err := c.joinKeys(ctx); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	if c.keys, err = c.openKeys(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -123,11 +130,23 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"kubeconfig", c.writeKubeconfig},
 	}
+	if c.together() {
+		list = append(list, part{"presence", c.door.stay}, part{"repair", c.door.repair})
+	}
+	if c.etcd != nil && c.cfg.Snapshots.Every > 0 {
+		list = append(list, part{"snapshots", c.snapshots})
+	}
+	if c.cfg.Together.PeerListen != "" {
+		list = append(list, part{"peer certificate", c.renewPeerCert})
+	}
 	if !c.cfg.NoLoops {
 		list = append(list, part{"events", c.door.record}, part{"metrics", c.door.measure})
-		loops, err := c.loops()
+		loops, err := c.loops() // also when they are elected: what is wrong with the configuration is told now
 		if err != nil {
 			return nil, errors.Join(err, listener.Close(), st.Close())
+		}
+		if c.together() {
+			loops = []part{c.elected(c.loops)}
 		}
 		list = append(list, loops...)
 	}
@@ -164,6 +183,9 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 
 // certificate is what the API shows: the configuration's, or one of the cluster's own authority.
 func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if hello != nil && hello.ServerName == joinHost {
+		return c.joinCertificate()
+	}
 	if c.cred.serving != nil {
 		return c.cred.serving, nil
 	}

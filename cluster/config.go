@@ -33,6 +33,8 @@ type Config struct {
 	Store       string   // StoreEtcd or StoreMemory; "": memory without DataDir, etcd with
 	EtcdServers []string // use this etcd instead of an embedded one: https://host:2379
 	EtcdTLS     EtcdTLS
+	Together    Together  // with other servers
+	Snapshots   Snapshots // of the embedded store
 
 	// EncryptionConfig names upstream's EncryptionConfiguration file; "": objects are stored in clear. It is read again
 	// when it changes.
@@ -128,6 +130,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("a node of its own needs a directory: NodeDir or DataDir")
 	case c.SimNodes < 0:
 		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
+	}
+	if err := c.Together.fill(c); err != nil {
+		return c, err
+	}
+	if err := c.Snapshots.fill(c.DataDir); err != nil {
+		return c, err
 	}
 	return c, c.check()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -71,7 +72,18 @@ func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 		t := c.cfg.EtcdTLS
 		return etcd.Dial(ctx, etcd.Remote{Endpoints: c.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, Log: c.cfg.Log})
 	}
-	return etcd.Open(ctx, etcd.Config{Dir: filepath.Join(c.cfg.DataDir, "etcd"), Log: c.cfg.Log})
+	peers, err := c.peers()
+	if err != nil {
+		return nil, err
+	}
+	c.etcd, err = etcd.Open(ctx, etcd.Config{Dir: filepath.Join(c.cfg.DataDir, "etcd"), Peers: peers, Log: c.cfg.Log})
+	if err != nil {
+		if peers != nil {
+			_ = peers.Listener.Close() // open or not
+		}
+		return nil, c.explainCorrupt(err)
+	}
+	return c.etcd, nil
 }
 
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
@@ -104,7 +116,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
 	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
 		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
-		NoWatchList: !c.cfg.enabled("WatchList"), Sole: len(c.cfg.EtcdServers) == 0, Tokens: d.signer, Grants: roles, Stale: stale(st),
+		NoWatchList: !c.cfg.enabled("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	if !c.cfg.NoLoops {
@@ -120,7 +132,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	others := &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(tokens), Authz: authz, Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
+		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
@@ -168,8 +180,16 @@ func loopUser(name string) *auth.User {
 // keepStore closes the store when everything above it has stopped.
 func (d *frontDoor) keepStore(ctx context.Context, ready func()) error {
 	ready()
-	<-ctx.Done()
-	return d.store.Close()
+	var gone <-chan struct{}
+	if d.c.etcd != nil {
+		gone = d.c.etcd.Gone()
+	}
+	select {
+	case <-ctx.Done():
+		return d.store.Close()
+	case <-gone:
+		return errors.Join(errors.New("the member of the store in this server stopped: it was removed from the cluster, or its disk failed"), d.store.Close())
+	}
 }
 
 func (d *frontDoor) follow(ctx context.Context, ready func()) error {
@@ -184,8 +204,10 @@ func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	if err := d.server.Bootstrap(ctx, append(objects, proxiers())); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
-	if err := d.server.Publish(ctx, d.c.advertised()); err != nil {
-		return fmt.Errorf("publish the service kubernetes: %w", err)
+	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does
+		if err := d.server.Publish(ctx, at); err != nil {
+			return fmt.Errorf("publish the service kubernetes: %w", err)
+		}
 	}
 	if err := d.server.Repair(ctx); err != nil {
 		d.log.Warn("check what is allocated to services", "err", err)
@@ -209,6 +231,13 @@ func (d *frontDoor) serve(ctx context.Context, l net.Listener, ready func()) err
 	ready() // the socket takes connections already
 	return d.handler.Serve(ctx, l, &tls.Config{MinVersion: tls.VersionTLS12,
 		GetCertificate: d.c.certificate, ClientAuth: tls.RequestClientCert})
+}
+
+// repair gives back what is allocated to services that are not there, while other servers allocate too.
+func (d *frontDoor) repair(ctx context.Context, ready func()) error {
+	ready()
+	d.server.Mend(ctx)
+	return nil
 }
 
 func (d *frontDoor) record(ctx context.Context, ready func()) error {

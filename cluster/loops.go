@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/sim"
 )
 
 // loopTable is every loop of a cluster: the controllers and the scheduler.
@@ -17,7 +18,7 @@ func loopTable(cfg controllers.Config) []controllers.Entry {
 		controllers.Entry{Loop: scheduler.New(scheduler.Config{}), Account: "kube-scheduler", Component: "default-scheduler"})
 }
 
-// loops are the parts that close gaps.
+// loops are the parts that close gaps, and the simulation of nodes.
 func (c *Cluster) loops() (list []part, err error) {
 	own, err := c.restAs(loopUser("horizontal-pod-autoscaler"))
 	if err != nil {
@@ -31,6 +32,9 @@ func (c *Cluster) loops() (list []part, err error) {
 	}
 	for _, e := range table {
 		list = append(list, c.loopPart(e))
+	}
+	for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {
+		list = append(list, c.simPart(l))
 	}
 	return list, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/sim"
 )
 
-// nodes are the parts that run pods: the simulation, and this machine if it is a node.
+// nodes are the parts that make nodes: simulated ones, and this machine if it is one.
 func (c *Cluster) nodes() (list []part, err error) {
 	if !c.cfg.NoLoops {
 		for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {

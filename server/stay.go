@@ -21,6 +21,8 @@ const (
 	hereKey   = "/registry/masterleases/"
 	hereFor   = 15 * time.Second
 	hereAgain = 10 * time.Second
+
+	leavePatience = 3 * time.Second // a store without its quorum does not answer
 )
 
 // Stay publishes the address at which this server answers until ctx ends, and withdraws it then. Servers that
@@ -44,9 +46,12 @@ func (s *Server) Stay(ctx context.Context, at netip.AddrPort, ready func()) erro
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), hereAgain)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavePatience)
 			defer cancel()
-			return s.leave(last, at)
+			if err := s.leave(last, at); err != nil {
+				slog.Warn("the address of this server stays until it expires", "object", at, "err", err, "after", hereFor)
+			}
+			return nil
 		case <-t.C:
 			if err := s.here(ctx, at); err != nil && ctx.Err() == nil {
 				slog.Warn("the address of this server may expire", "object", at, "err", err, "again", hereAgain)

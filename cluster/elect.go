@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/client"
+)
+
+// The lease by which servers that share a store decide whose loops run; `kloop controllers` holds the same one.
+const (
+	leaderLease    = "kube-controller-manager"
+	leaderDuration = 15 * time.Second
+	leaderRenew    = 3 * time.Second
+)
+
+// elected runs the parts on one of the servers that share the store: the one that holds the lease. Who loses it stops its
+// loops, before another one may begin, and stands for election again: its next loops start cold.
+func (c *Cluster) elected(list func() ([]part, error)) part {
+	return part{"loops", func(ctx context.Context, ready func()) error {
+		ready()
+		host, err := os.Hostname()
+		if err != nil {
+			return err
+		}
+		var failed error
+		for ctx.Err() == nil && failed == nil {
+			e := client.Election{Client: c.door.local(loopUser("leader-election"), leaderLease), Namespace: "kube-system", Name: leaderLease,
+				Identity: fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano()),
+				Duration: leaderDuration, Renew: leaderRenew}
+			e.Run(ctx, func(ctx context.Context) {
+				parts, err := list()
+				if err == nil {
+					err = runParts(ctx, c.cfg.Log, func() { c.cfg.Log.Info("the loops run here") }, parts...)
+				}
+				failed = err
+			})
+		}
+		return failed
+	}}
+}
+
+// together says that other servers may write to the store.
+func (c *Cluster) together() bool {
+	return len(c.cfg.EtcdServers) > 0 || c.etcd != nil && !c.etcd.Sole()
+}
+
+// stay tells the other servers, and pods, that this one is there.
+func (d *frontDoor) stay(ctx context.Context, ready func()) error {
+	at := d.c.advertised()
+	if len(at) == 0 {
+		ready()
+		<-ctx.Done()
+		return nil
+	}
+	return d.server.Stay(ctx, at[0], ready)
+}

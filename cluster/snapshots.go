@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/store/etcd"
+)
+
+// noResource is what errors about things beside the API name.
+var noResource = schema.GroupResource{Resource: "members"}
+
+// Snapshots says how the embedded store is saved by itself.
+type Snapshots struct {
+	Every time.Duration // 0: 12 hours; negative: never
+	Keep  int           // how many are kept; 0: 5
+	Dir   string        // where; "": snapshots, in the data directory
+}
+
+func (s *Snapshots) fill(dataDir string) error {
+	if s.Every == 0 {
+		s.Every = 12 * time.Hour
+	}
+	if s.Keep == 0 {
+		s.Keep = 5
+	}
+	if s.Dir == "" {
+		s.Dir = filepath.Join(dataDir, "snapshots")
+	}
+	switch {
+	case s.Keep < 0:
+		return fmt.Errorf("%d snapshots to keep: can't be negative", s.Keep)
+	case s.Every > 0 && s.Every < time.Second:
+		return fmt.Errorf("a snapshot every %v: at least a second must lie between two", s.Every)
+	}
+	return nil
+}
+
+// Names of snapshots sort by time.
+const (
+	snapshotStart = "snapshot-"
+	snapshotEnd   = ".db"
+	snapshotTime  = "20060102T150405Z"
+)
+
+// list returns the snapshots there are, the newest last.
+func (s Snapshots) list() ([]string, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the snapshots: %w", err)
+	}
+	var list []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), snapshotStart) && strings.HasSuffix(e.Name(), snapshotEnd) {
+			list = append(list, filepath.Join(s.Dir, e.Name()))
+		}
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// newest is the newest snapshot and when it was taken; "" when there is none.
+func (s Snapshots) newest() (string, time.Time) {
+	list, err := s.list()
+	if err != nil || len(list) == 0 {
+		return "", time.Time{}
+	}
+	last := list[len(list)-1]
+	at, err := time.Parse(snapshotTime, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(last), snapshotStart), snapshotEnd))
+	if err != nil {
+		return last, time.Time{}
+	}
+	return last, at
+}
+
+// take saves the store under a name of its own, and drops the oldest snapshots beyond those that are kept.
+func (s Snapshots) take(ctx context.Context, st *etcd.Store, now time.Time) (string, error) {
+	path := filepath.Join(s.Dir, snapshotStart+now.UTC().Format(snapshotTime)+snapshotEnd)
+	if err := SaveSnapshot(path, func(w io.Writer) error { return st.Snapshot(ctx, w) }); err != nil {
+		return "", err
+	}
+	list, err := s.list()
+	if err != nil {
+		return path, err
+	}
+	for _, old := range list[:max(0, len(list)-s.Keep)] {
+		if err := os.Remove(old); err != nil {
+			return path, fmt.Errorf("drop an old snapshot: %w", err)
+		}
+	}
+	return path, nil
+}
+
+// SaveSnapshot writes a file in one step: what has the name is whole and on disk.
+func SaveSnapshot(path string, write func(io.Writer) error) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the first error says more
+		}
+	}()
+	out := bufio.NewWriterSize(f, 256<<10)
+	err = write(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("save %s: %w", path, err)
+	}
+	return nil
+}
+
+// snapshots saves the store from time to time, if something was written since. A server that was off for longer
+// than that saves soon after its start.
+func (c *Cluster) snapshots(ctx context.Context, ready func()) error {
+	ready()
+	s := c.cfg.Snapshots
+	_, last := s.newest()
+	var saved int64 // revision of the last snapshot; 0: unknown
+	for {
+		wait := max(s.Every-time.Since(last), min(s.Every, time.Minute)) // not right at the start, when there is other work
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		last = time.Now()
+		rev, err := c.etcd.Revision(ctx)
+		if err == nil && rev == saved {
+			continue
+		}
+		var path string
+		if err == nil {
+			path, err = s.take(ctx, c.etcd, last)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				slog.Warn("save the store", "err", err, "again", s.Every)
+			}
+			continue
+		}
+		saved = rev
+		slog.Info("saved the store", "file", path, "rev", rev, "took", time.Since(last))
+	}
+}
+
+// giveSnapshot sends the whole store as it is now.
+func (c *Cluster) giveSnapshot(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		refuse(w, apierrors.NewMethodNotSupported(noResource, strings.ToLower(r.Method)))
+		return
+	}
+	ctx := context.WithoutCancel(r.Context()) // a large store takes longer than requests may; the client's going away ends it
+	if _, err := c.etcd.Revision(ctx); err != nil {
+		refuse(w, memberError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := c.etcd.Snapshot(ctx, w); err != nil {
+		slog.Warn("send a snapshot", "err", err)
+		panic(http.ErrAbortHandler) // half a snapshot must not look whole
+	}
+}
+
+// explainCorrupt names the newest snapshot in the error about a store that can't be trusted.
+func (c *Cluster) explainCorrupt(err error) error {
+	var corrupt *etcd.CorruptError
+	if !errors.As(err, &corrupt) {
+		return err
+	}
+	path, at := c.cfg.Snapshots.newest()
+	if path == "" {
+		return fmt.Errorf("%w. There is no snapshot in %s", err, c.cfg.Snapshots.Dir)
+	}
+	return fmt.Errorf("%w. The newest snapshot is %s, taken at %s", err, path, at.Format(time.RFC3339))
+}
