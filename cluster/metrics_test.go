@@ -8,6 +8,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -53,5 +54,26 @@ func TestAutoscaler(t *testing.T) {
 	var list v1beta1.PodMetricsList
 	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Items) != 3 || list.Items[0].Containers[0].Usage.Memory().Value() != 32<<20 {
 		t.Errorf("pods' metrics: %s, %v", raw, err)
+	}
+}
+
+// TestMetricsOfAnother installs somebody else's metrics API: it answers from then on, also when it does not.
+func TestMetricsOfAnother(t *testing.T) {
+	c := start(t, cluster.Config{SimNodes: 1})
+	cs := clientset(t, config(t, c))
+	ask := func() error {
+		return cs.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").MaxRetries(0).Do(t.Context()).Error()
+	}
+	if err := ask(); err != nil {
+		t.Fatalf("our own: %v", err)
+	}
+	err := cs.RESTClient().Post().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Body([]byte(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",
+		"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,"versionPriority":100,
+		"insecureSkipTLSVerify":true,"service":{"namespace":"kube-system","name":"metrics-server"}}}`)).Do(t.Context()).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("asked of a metrics-server that is not there: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 		return
 	}
 	kind, gvk, ok := s.cfg.Kinds.Resource(i.gvr())
-	if !ok {
+	if !ok || s.yields(kind, i) {
 		s.unknown(w, r, i)
 		return
 	}
@@ -45,6 +45,12 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 	if err := c.route(); err != nil {
 		s.fail(w, r, err)
 	}
+}
+
+// yields says whether somebody else has been installed to answer for a kind that this process would compute: a
+// metrics-server, say.
+func (s *surface) yields(k resource.Kind, i *info) bool {
+	return k.Info().Virtual && k.Info().Custom && s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv())
 }
 
 // unknown answers for resources that no kind serves: another server's, or nobody's.
