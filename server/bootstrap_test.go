@@ -220,3 +220,40 @@ func serversComeAndGo(t *testing.T) {
 	published("192.0.2.1")
 	leaveA()
 }
+
+// A sole server gives back what it could not when a service went: nobody restarts it for an address.
+func TestMendAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &refusing{}
+		w := start(t, func(c *server.Config) { f.Store, c.Store, c.Sole = c.Store, f, true })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.Mend(ctx)
+		a := create(w, services, service("a", core.ServiceSpec{Ports: ports(80, 0)}))
+		f.prefix = "/registry/ipaddresses/"
+		if _, _, err := w.Delete(t.Context(), w.ask(services, "a"), nil); err != nil {
+			t.Fatal(err)
+		}
+		f.prefix = ""
+		if w.get(ipAddresses, a.Spec.ClusterIP) == nil {
+			t.Fatal("the address was given back at once")
+		}
+		time.Sleep(10 * time.Minute) // simulated
+		if w.get(ipAddresses, a.Spec.ClusterIP) != nil {
+			t.Error("the address is still taken after ten minutes")
+		}
+	})
+}
+
+// refusing is a store that does not answer writes of some keys.
+type refusing struct {
+	store.Store
+	prefix string
+}
+
+func (f *refusing) Write(ctx context.Context, w store.Write) (int64, error) {
+	if f.prefix != "" && strings.HasPrefix(w.Key, f.prefix) {
+		return 0, errFlaky
+	}
+	return f.Store.Write(ctx, w)
+}

@@ -85,6 +85,9 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	if r.DryRun || err != nil && !doubtful(err) {
 		undo(ctx)
 	}
+	if err != nil && doubtful(err) {
+		s.alloc.leaked.Store(s.now().UnixNano())
+	}
 	return e, err
 }
 

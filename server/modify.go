@@ -108,6 +108,9 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	if r.DryRun || err != nil && !doubtful(err) {
 		undo(ctx)
 	}
+	if err != nil && doubtful(err) {
+		s.alloc.leaked.Store(s.now().UnixNano())
+	}
 	return e, false, err
 }
 

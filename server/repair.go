@@ -21,7 +21,11 @@ import (
 // the write of its service leaves a difference. It must run before the server takes requests. Other servers may take
 // some meanwhile, so that only a sole one gives back what no service has; the others leave that to Mend.
 func (s *Server) Repair(ctx context.Context) error {
-	leaked, err := s.repair(ctx)
+	young := leakedFrom
+	if s.Sole {
+		young = 0
+	}
+	leaked, err := s.repair(ctx, young)
 	if err != nil || !s.Sole {
 		return err
 	}
@@ -34,8 +38,8 @@ const (
 	leakedFrom = 2 * time.Minute // age of an address that no service has
 )
 
-// Mend repairs again and again until ctx ends, while other servers allocate too. It gives back ports that no service
-// had the last two times it looked.
+// Mend repairs again and again until ctx ends, while this server and others allocate too. It gives back ports that no
+// service had the last two times it looked. A sole server looks only when it knows that something may have leaked.
 func (s *Server) Mend(ctx context.Context) {
 	t := time.NewTicker(mendEvery)
 	defer t.Stop()
@@ -46,19 +50,27 @@ func (s *Server) Mend(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		leaked, err := s.repair(ctx)
+		since := s.alloc.leaked.Load()
+		if since == 0 && s.Sole {
+			continue
+		}
+		old := s.now().Sub(time.Unix(0, since)) > leakedFrom
+		leaked, err := s.repair(ctx, leakedFrom)
 		if err == nil {
 			err = s.freePorts(ctx, slices.DeleteFunc(slices.Clone(leaked), func(p int32) bool { return !slices.Contains(before, p) }))
 		}
 		if err != nil && ctx.Err() == nil {
 			slog.Warn("check what is allocated to services", "err", err, "again", mendEvery)
 		}
-		before = leaked
+		if before = leaked; err == nil && len(leaked) == 0 && old {
+			s.alloc.leaked.CompareAndSwap(since, 0)
+		}
 	}
 }
 
-// repair adds what is missing and gives back addresses. It returns the ports that are taken and that no service has.
-func (s *Server) repair(ctx context.Context) (leaked []int32, err error) {
+// repair adds what is missing and gives back addresses, but for those that are young. It returns the ports that are
+// taken and that no service has.
+func (s *Server) repair(ctx context.Context, young time.Duration) (leaked []int32, err error) {
 	services, ok := s.Kinds.GR(schema.GroupResource{Resource: "services"})
 	addresses, too := s.addresses()
 	if !ok || !too {
@@ -81,7 +93,7 @@ func (s *Server) repair(ctx context.Context) (leaked []int32, err error) {
 		return nil, err
 	}
 	for e := range snap.Entries(addresses, "", "") {
-		if err := s.dropOrphan(ctx, e, used); err != nil {
+		if err := s.dropOrphan(ctx, e, used, young); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +118,7 @@ func (s *Server) repairIPs(ctx context.Context, snap *view.Snapshot, used map[st
 }
 
 // dropOrphan deletes an address that was allocated to a service which does not have it.
-func (s *Server) dropOrphan(ctx context.Context, e *view.Entry, used map[string]*core.Service) error {
+func (s *Server) dropOrphan(ctx context.Context, e *view.Entry, used map[string]*core.Service, young time.Duration) error {
 	a := e.Object.(*networking.IPAddress)
 	ref := a.Spec.ParentRef
 	if a.Labels[networking.LabelManagedBy] != managedBy || ref == nil || ref.Resource != "services" {
@@ -115,8 +127,8 @@ func (s *Server) dropOrphan(ctx context.Context, e *view.Entry, used map[string]
 	if svc := used[a.Name]; svc != nil && svc.Namespace == ref.Namespace && svc.Name == ref.Name {
 		return nil
 	}
-	if !s.Sole && s.now().Sub(a.CreationTimestamp.Time) < leakedFrom {
-		return nil // its service may be on the way, on another server
+	if s.now().Sub(a.CreationTimestamp.Time) < young {
+		return nil // its service may be on the way
 	}
 	_, err := s.remove(ctx, e)
 	var lost *store.ConflictError

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,6 +26,7 @@ type Network struct {
 type allocator struct {
 	ranges []ipRange // the default family first
 	ports  portRange
+	leaked atomic.Int64 // when something may have been taken that no service has, in ns; 0: nothing since Mend looked
 }
 
 func (a *allocator) init(n Network) {
@@ -85,6 +87,7 @@ func (s *Server) giveBack(ctx context.Context, svc *core.Service, ips []string, 
 	for _, ip := range clusterIPs(svc) {
 		if !slices.Contains(ips, ip) {
 			if err := s.freeIP(ctx, ip, svc); err != nil {
+				s.alloc.leaked.Store(s.now().UnixNano())
 				slog.Warn("a cluster IP is not given back", "kind", "Service", "object", svc.Namespace+"/"+svc.Name, "err", err)
 			}
 		}
@@ -96,6 +99,7 @@ func (s *Server) giveBack(ctx context.Context, svc *core.Service, ips []string, 
 		}
 	}
 	if err := s.freePorts(ctx, free); err != nil {
+		s.alloc.leaked.Store(s.now().UnixNano())
 		slog.Warn("node ports are not given back", "kind", "Service", "object", svc.Namespace+"/"+svc.Name, "err", err)
 	}
 }
