@@ -51,7 +51,7 @@ func (heartbeat) Run(ctx context.Context, env loop.Env) error {
 
 func anySimulated(read resource.Reader) bool {
 	for obj := range read.Each(kinds.Nodes, "") {
-		if Simulated(obj.(*corev1.Node)) {
+		if alive(obj.(*corev1.Node)) {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ func nodeLoop() loop.Loop {
 		Name:   "sim-node",
 		For:    kinds.Nodes,
 		Writes: []resource.Kind{kinds.Nodes},
-		Skip:   func(n *corev1.Node) bool { return !Simulated(n) },
+		Skip:   func(n *corev1.Node) bool { return !alive(n) },
 		Reconcile: func(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
 			if n.DeletionTimestamp != nil || up(n) {
 				return 0, nil

@@ -19,6 +19,10 @@ import (
 // Fake is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
 const Fake = nodelifecycle.Fake
 
+// Lost is the annotation that makes a simulated node fall silent, with all its pods, until it is taken away. The value
+// does not matter.
+const Lost = nodelifecycle.Lost
+
 // The annotations of pods. Their values do not matter, but for Exit.
 const (
 	Exit    = "sim.kloop.dev/exit"    // its containers end with this code
@@ -39,7 +43,10 @@ func LoopsIn(pods netip.Prefix) []loop.Loop {
 	return []loop.Loop{nodeLoop(), podLoop(ips), heartbeat{}}
 }
 
-// simulatedPod says whether a pod runs on a simulated node.
+// alive says whether a node lives in simulation and is heard.
+func alive(n *corev1.Node) bool { return Simulated(n) && n.Annotations[Lost] == "" }
+
+// simulatedPod says whether a pod runs on a simulated node that is heard.
 func simulatedPod(read resource.Reader, p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && Simulated(resource.Get(read, kinds.Nodes, "", p.Spec.NodeName))
+	return p.Spec.NodeName != "" && alive(resource.Get(read, kinds.Nodes, "", p.Spec.NodeName))
 }

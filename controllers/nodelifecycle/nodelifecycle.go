@@ -25,6 +25,7 @@ import (
 // them send one heartbeat. One that has a lease of its own goes by that.
 const (
 	Fake           = "kwok.x-k8s.io/node"
+	Lost           = "sim.kloop.dev/lost" // a simulated node with it has fallen silent
 	SimulatedLease = "kloop-simulated-nodes"
 )
 
@@ -58,13 +59,13 @@ func (w *watch) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (tim
 	if n.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	silent, again := w.silence(c, n, c.Now()) // observe
-	next := plan(n, silent, c.Now())          // decide
+	silent, again := w.silence(c, n, time.Now()) // observe, by the clock that nobody sets
+	next := plan(n, silent, c.Now())             // decide
 	if !equality.Semantic.DeepEqual(n.Status.Conditions, next.Status.Conditions) {
 		return again, report(ctx, c, n, next) // everything else follows from what is reported: its change wakes us
 	}
-	again = soonest(again, w.brake(c, n, next, c.Now())) // not all at once
-	return again, act(ctx, c, n, next)                   // act
+	again = soonest(again, w.brake(c, n, next, time.Now())) // not all at once
+	return again, act(ctx, c, n, next)                      // act
 }
 
 // report writes that the node is lost.

@@ -69,10 +69,10 @@ func (w *watch) forget(node string) {
 	delete(w.seen, node)
 }
 
-// leaseOf is the lease whose renewal is the node's heartbeat.
+// leaseOf is the lease whose renewal is the node's heartbeat. A simulated node that is lost does not share the others'.
 func leaseOf(read resource.Reader, n *corev1.Node) *coordinationv1.Lease {
 	own := resource.Get(read, kinds.Leases, corev1.NamespaceNodeLease, n.Name)
-	if own == nil && n.Annotations[Fake] == "fake" {
+	if own == nil && n.Annotations[Fake] == "fake" && n.Annotations[Lost] == "" {
 		return resource.Get(read, kinds.Leases, corev1.NamespaceNodeLease, SimulatedLease)
 	}
 	return own
