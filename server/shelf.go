@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ type Shelf struct {
 	view    *view.View
 	store   *memory.Store
 	refresh func(ctx context.Context, k resource.Kind) error
+	watches atomic.Int64
 }
 
 var _ Operations = (*Shelf)(nil)
@@ -48,6 +50,9 @@ func (s *Shelf) Run(ctx context.Context, ready func()) error {
 	err := s.view.Follow(ctx, s.store, ready)
 	return errors.Join(err, s.store.Close())
 }
+
+// Watched says that somebody watches what is on the shelf.
+func (s *Shelf) Watched() bool { return s.watches.Load() > 0 }
 
 // Read returns what is on the shelf.
 func (s *Shelf) Read() resource.Reader { return s.view.Snapshot() }
@@ -118,5 +123,7 @@ func (s *Shelf) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 	if err := s.fresh(ctx, r); err != nil {
 		return err
 	}
+	s.watches.Add(1)
+	defer s.watches.Add(-1)
 	return s.reads.Watch(ctx, r, opts, f)
 }

@@ -1,0 +1,171 @@
+package converge
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+// Callers is what the front door saw of those who come over the wire: who watches what, and whose writes are refused.
+// It is bounded, and safe for concurrent use; a nil *Callers knows of nobody.
+type Callers struct {
+	Now func() time.Time // nil: time.Now
+
+	mu      sync.Mutex
+	watches map[schema.GroupResource]map[string]int // by who watches: how many watches are open
+	refused map[refusalKey]*Refusal
+}
+
+// maxRefusals bounds how many refusals are remembered; the oldest goes first.
+const maxRefusals = 256
+
+type refusalKey struct {
+	gr       schema.GroupResource
+	ns, name string
+	user     string
+}
+
+// A Refusal is a write that the server did not take.
+type Refusal struct {
+	User, Agent, Verb, Resource string
+	Message                     string
+	Forbidden                   bool // by an authorizer: the user lacks a right
+	Count                       int64
+	First, Last                 time.Time
+}
+
+func (r *Refusal) failure() *convergence.Failure {
+	return &convergence.Failure{Message: r.Message, Count: r.Count, First: stamp(r.First), Last: stamp(r.Last)}
+}
+
+func (c *Callers) now() time.Time {
+	if c.Now != nil {
+		return c.Now()
+	}
+	return time.Now()
+}
+
+// Watching notes a watch; the returned function ends it.
+func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func()) {
+	if byHand(agent) {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watches == nil {
+		c.watches = map[schema.GroupResource]map[string]int{}
+	}
+	if c.watches[gr] == nil {
+		c.watches[gr] = map[string]int{}
+	}
+	c.watches[gr][agent]++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.watches[gr][agent]--; c.watches[gr][agent] <= 0 {
+			delete(c.watches[gr], agent)
+		}
+	})
+}
+
+// watchers counts who watches a resource, people's tools aside.
+func (c *Callers) watchers(gr schema.GroupResource) int {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.watches[gr])
+}
+
+// watchersLike counts those of them that have a word of the name in theirs; all of them when that tells nothing.
+func (c *Callers) watchersLike(gr schema.GroupResource, name string) (n int) {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for agent := range c.watches[gr] {
+		if !strings.HasPrefix(agent, "kloop") {
+			n++
+		}
+	}
+	return n
+}
+
+// Refused notes a write, or a read of a controller's, that was refused. ns and name are those of the object.
+func (c *Callers) Refused(r Refusal, gr schema.GroupResource, ns, name string) {
+	if byHand(r.Agent) {
+		return
+	}
+	r.Agent, _, _ = strings.Cut(r.Agent, "/")
+	r.Resource = gr.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if c.refused == nil {
+		c.refused = map[refusalKey]*Refusal{}
+	}
+	key := refusalKey{gr, ns, name, r.User}
+	if old := c.refused[key]; old != nil {
+		old.Count, old.Last, old.Message = old.Count+1, now, r.Message
+		return
+	}
+	if len(c.refused) >= maxRefusals {
+		c.dropOldest()
+	}
+	r.Count, r.First, r.Last = 1, now, now
+	c.refused[key] = &r
+}
+
+func (c *Callers) dropOldest() {
+	var oldest refusalKey
+	var at time.Time
+	for key, r := range c.refused {
+		if at.IsZero() || r.Last.Before(at) {
+			oldest, at = key, r.Last
+		}
+	}
+	delete(c.refused, oldest)
+}
+
+// Took notes that a write of a user's went well: what was refused before is over.
+func (c *Callers) Took(user string, gr schema.GroupResource, ns, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.refused) > 0 {
+		delete(c.refused, refusalKey{gr, ns, name, user})
+	}
+}
+
+// refusalFor returns a refusal that keeps the controller of an object from its work: of a write of the object, or of
+// anything else in its namespace by the same user.
+func (c *Callers) refusalFor(gr schema.GroupResource, ns, name string) (Refusal, bool) {
+	if c == nil {
+		return Refusal{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var best *Refusal
+	agents := c.watches[gr]
+	for key, r := range c.refused {
+		own := key.gr == gr && key.ns == ns && (key.name == name || key.name == "")
+		near := false
+		for agent := range agents {
+			if a, _, _ := strings.Cut(agent, "/"); a == r.Agent && (key.ns == ns || key.ns == "") {
+				near = true
+			}
+		}
+		if (own || near) && (best == nil || r.Last.After(best.Last)) {
+			best = r
+		}
+	}
+	if best == nil {
+		return Refusal{}, false
+	}
+	return *best, true
+}

@@ -1,0 +1,58 @@
+package converge
+
+import (
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// autoscalers are the ways in which an autoscaler can't do its work.
+func autoscalers() []Situation {
+	of := []resource.Kind{kinds.HorizontalPodAutoscalers}
+	return []Situation{
+		{"ScaleTargetMissing", of, autoscaler(autoscalingv2.AbleToScale, scaleTargetMissing)},
+		{"MetricsMissing", of, autoscaler(autoscalingv2.ScalingActive, metricsMissing)},
+	}
+}
+
+func autoscaler(typ autoscalingv2.HorizontalPodAutoscalerConditionType, see func(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		h := l.obj.(*autoscalingv2.HorizontalPodAutoscaler)
+		for _, c := range h.Status.Conditions {
+			if c.Type == typ && c.Status == corev1.ConditionFalse {
+				f := see(l, h, c.Reason, c.Message)
+				if f != nil && f.Error == nil {
+					f.Error = textOnly(c.Message)
+				}
+				return f
+			}
+		}
+		return nil
+	}
+}
+
+func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
+	t := h.Spec.ScaleTargetRef
+	return &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked, Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
+		Next: does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
+}
+
+func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
+	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"), Next: does(l.owner, "asks again every 15 s"),
+		Advice: []string{"see what kubectl top pods -n " + h.Namespace + " says: metrics come from the node agents by way of metrics.k8s.io",
+			"a target in percent needs requests in the pod template"}}
+	if strings.Contains(text, "missing request") {
+		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
+		return f
+	}
+	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
+		if a := apiServiceOf(l.Read, group); a != nil && !l.Health(kinds.APIServices, a).Converged() {
+			f.Below = []Ref{refTo(kinds.APIServices, a)}
+		}
+	}
+	return f
+}

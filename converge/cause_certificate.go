@@ -1,0 +1,75 @@
+package converge
+
+import (
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// certificates are the ways in which a request for a certificate is not answered.
+func certificates() []Situation {
+	of := []resource.Kind{kinds.CertificateSigningRequests}
+	return []Situation{
+		{"SigningFailed", of, signingFailed},
+		{"NotApproved", of, notApproved},
+		{"SignerMissing", of, signerMissing},
+		{"NotSigned", of, notSigned},
+	}
+}
+
+func csrHas(r *certificatesv1.CertificateSigningRequest, typ certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
+	for i := range r.Status.Conditions {
+		if r.Status.Conditions[i].Type == typ && r.Status.Conditions[i].Status != corev1.ConditionFalse {
+			return &r.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func signingFailed(l *look) *Finding {
+	c := csrHas(l.obj.(*certificatesv1.CertificateSigningRequest), certificatesv1.CertificateFailed)
+	if c == nil {
+		return nil
+	}
+	return &Finding{Says: "can't be signed: " + c.Message, State: Failed, Error: textOnly(c.Message), Next: does(person, "makes a request that the signer accepts")}
+}
+
+func notApproved(l *look) *Finding {
+	r := l.obj.(*certificatesv1.CertificateSigningRequest)
+	if csrHas(r, certificatesv1.CertificateApproved) != nil {
+		return nil
+	}
+	f := &Finding{Says: "waits for somebody to approve it: " + r.Spec.Username + " asks " + r.Spec.SignerName, Owner: person, State: Blocked,
+		Waits: on("Person", refTo(l.kind, r), "status.conditions[Approved]"), Next: does(person, "approves or denies it"),
+		Advice: []string{"kubectl certificate approve " + r.Name + " (or deny)"}}
+	if rec, ok := l.record("csr-approving", l.kind, r); ok && rec.Note != "" {
+		f.Says += "; it is not approved by itself because " + rec.Note
+	}
+	return f
+}
+
+// signerMissing: the signer is none of Kubernetes' own, and nobody who could be it is connected.
+func signerMissing(l *look) *Finding {
+	r := l.obj.(*certificatesv1.CertificateSigningRequest)
+	who := "the signer " + r.Spec.SignerName
+	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")
+	if domain == "kubernetes.io" || l.Callers.watchers(l.kind.Info().GR()) > 0 {
+		return nil
+	}
+	return &Finding{Says: "is approved, and " + who + " is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", r.Spec.SignerName),
+		Next: does(who, "signs it when it runs"), Advice: []string{"start the controller that signs for " + r.Spec.SignerName}}
+}
+
+func notSigned(l *look) *Finding {
+	r := l.obj.(*certificatesv1.CertificateSigningRequest)
+	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")
+	f := &Finding{Says: "is approved and waits for the signer " + r.Spec.SignerName, State: Waiting, Waits: forName("Controller", r.Spec.SignerName), Next: does(l.owner, "signs it")}
+	if domain != "kubernetes.io" {
+		f.Owner, f.Next = "the signer "+r.Spec.SignerName, does("the signer "+r.Spec.SignerName, "signs it")
+	}
+	return f
+}

@@ -1,0 +1,150 @@
+package converge
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// claims are the ways in which a claim gets no volume.
+func claims() []Situation {
+	claim := func(see func(l *look, c *corev1.PersistentVolumeClaim) *Finding) func(l *look) *Finding {
+		return func(l *look) *Finding {
+			if l.obj.GetDeletionTimestamp() != nil {
+				return nil
+			}
+			return see(l, l.obj.(*corev1.PersistentVolumeClaim))
+		}
+	}
+	of := []resource.Kind{kinds.PersistentVolumeClaims}
+	return []Situation{
+		{"ClaimLost", of, claim(claimLost)},
+		{"ClaimGrows", of, claim(claimGrows)},
+		{"VolumeTaken", of, claim(volumeTaken)},
+		{"VolumeMissing", of, claim(volumeMissing)},
+		{"StorageClassMissing", of, claim(classMissing)},
+		{"WaitForPod", of, claim(waitForPod)},
+		{"ProvisionerMissing", of, claim(provisionerMissing)},
+		{"Provisioning", of, claim(provisioning)},
+		{"NoVolume", of, claim(noVolume)},
+		{"ReclaimFailed", []resource.Kind{kinds.PersistentVolumes}, reclaimFailed},
+	}
+}
+
+func claimLost(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	if c.Status.Phase != corev1.ClaimLost {
+		return nil
+	}
+	return &Finding{Says: "has lost its volume " + c.Spec.VolumeName + ", and what was on it", State: Failed, Owner: "volume-binder", Waits: on("Object", Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}, ""),
+		Next: does(person, "restores the volume, or deletes the claim and makes it anew")}
+}
+
+func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	if c.Status.Phase != corev1.ClaimBound {
+		return nil
+	}
+	f := &Finding{Says: "is to grow to " + l.health.Want[strings.LastIndex(l.health.Want, "=")+1:] + " and nobody makes it grow", Owner: "the volume's resizer", State: Missing,
+		Waits: on("Field", refTo(l.kind, c), "status.capacity.storage"), Next: does("the volume's resizer", "makes the volume grow when it runs"),
+		Advice: []string{"volumes of types without a driver can't grow: make a larger one and copy"}}
+	for _, cond := range c.Status.Conditions {
+		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
+			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", Waiting, "node agent"
+			f.Next, f.Advice = does("node agent", "makes the file system grow when a pod mounts it"), nil
+		}
+	}
+	return f
+}
+
+func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	if c.Spec.VolumeName == "" {
+		return nil
+	}
+	v := resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName)
+	if v == nil || v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace == c.Namespace && v.Spec.ClaimRef.Name == c.Name {
+		return nil
+	}
+	other := v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
+	return &Finding{Says: "wants the volume " + v.Name + ", which belongs to the claim " + other, State: Blocked, Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"),
+		Next: does("volume-binder", "binds it when the volume is free"), Advice: []string{"name another volume, or free this one from " + other}}
+}
+
+func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil {
+		return nil
+	}
+	r := Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}
+	return &Finding{Says: "wants the volume " + r.Name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
+		Next: does("volume-binder", "binds it when the volume exists"), Advice: []string{"create persistentvolume/" + r.Name}}
+}
+
+func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	name := deref(c.Spec.StorageClassName, "")
+	if name == "" || classOf(l.World, c) != nil {
+		return nil
+	}
+	r := Ref{kinds.StorageClasses, "", name}
+	return &Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it", State: Blocked, Waits: on("Object", r, ""),
+		Next: does("volume-binder", "looks again when the class or a volume of it exists"), Advice: []string{"kubectl get storageclass lists those that exist; create " + name + ", or make the claim anew with another one"}}
+}
+
+func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	class := classOf(l.World, c)
+	if class == nil || deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
+		return nil
+	}
+	if class.Provisioner != "kubernetes.io/no-provisioner" && len(users(l.World, c)) == 0 {
+		return nil
+	}
+	if class.Provisioner == "kubernetes.io/no-provisioner" {
+		return &Finding{Says: "waits for a volume of class " + class.Name + " on a node where its pod can run; nobody provisions such volumes", State: Blocked,
+			Waits: on("Object", refTo(kinds.StorageClasses, class), ""), Next: does("scheduler", "binds it when a volume fits"), Advice: []string{"create a persistent volume of class " + class.Name + " that is large enough, on a node that suits the pod"}}
+	}
+	return &Finding{Says: "waits for its pod to be scheduled: its class " + class.Name + " binds then", Owner: "scheduler", State: Waiting,
+		Next: does("scheduler", "chooses a node for the pod and with it a volume")}
+}
+
+func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	class := classOf(l.World, c)
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || l.Callers.watchersLike(kinds.PersistentVolumeClaims.Info().GR(), class.Provisioner) > 0 {
+		return nil
+	}
+	who := "the provisioner " + class.Provisioner
+	return &Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", class.Provisioner),
+		Next:   does(who, "makes a volume when it runs"),
+		Advice: []string{"install or start " + class.Provisioner, "or create a persistent volume of class " + class.Name + " by hand"}}
+}
+
+func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	class := classOf(l.World, c)
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" {
+		return nil
+	}
+	who := "the provisioner " + class.Provisioner
+	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting, Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
+	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil {
+		f.State, f.Error, f.Says = BackingOff, eventFailure(e), "can't get a volume: "+e.Message
+	}
+	return f
+}
+
+func noVolume(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	q := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	f := &Finding{Says: "has no storage class, and no free volume fits it", State: Blocked, Waits: forName("Object", "a persistent volume of at least "+q.String()),
+		Next: does("volume-binder", "binds it when a volume fits"), Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes", "or make the claim anew with a storage class"}}
+	if name := deref(c.Spec.StorageClassName, ""); name != "" {
+		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
+	}
+	return f
+}
+
+func reclaimFailed(l *look) *Finding {
+	v := l.obj.(*corev1.PersistentVolume)
+	if v.Status.Phase != corev1.VolumeFailed {
+		return nil
+	}
+	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
+}

@@ -1,0 +1,201 @@
+package converge
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// containers are the ways in which a container does not run for long, or at all.
+func containers() []Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []Situation{
+		{"ConfigMissing", of, container(configMissing)},
+		{"ContainerRefused", of, container(containerRefused)},
+		{"OutOfMemory", of, container(outOfMemory)},
+		{"InitCrash", of, container(initCrash)},
+		{"CrashLoop", of, container(crashLoop)},
+		{"ContainerEnded", of, container(containerEnded)},
+		{"PodEvicted", of, failedPod(podEvicted)},
+		{"PodFailed", of, failedPod(podFailed)},
+	}
+}
+
+var missing = regexp.MustCompile(`(configmap|secret) "([^"]+)" not found`)
+
+// configMissing: the environment comes from something that is not there, or lacks the key.
+func configMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "CreateContainerConfigError" {
+		return nil
+	}
+	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: Blocked, Error: textOnly(text), Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
+		Next: does(agentOf(p), "starts the container when what it needs is there"), Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
+	if m := missing.FindStringSubmatch(text); m != nil {
+		k := resource.Kind(kinds.ConfigMaps)
+		if m[1] == "secret" {
+			k = kinds.Secrets
+		}
+		f.Says = fmt.Sprintf("can't start container %s: the %s %s does not exist", c.Name, m[1], m[2])
+		f.Waits, f.Advice = on("Object", l.namespaced(k, m[2]), ""), []string{"create " + m[1] + "/" + m[2] + " in namespace " + p.Namespace}
+	}
+	return f
+}
+
+func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "CreateContainerError" && reason != "RunContainerError" && reason != "PostStartHookError" {
+		return nil
+	}
+	return &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text), Next: does(agentOf(p), "tries again"),
+		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
+}
+
+// again is when a container that crashed is started anew: the pause doubles from 10 s to 5 minutes.
+func again(c *corev1.ContainerStatus) time.Time {
+	t := c.LastTerminationState.Terminated
+	if t == nil {
+		t = c.State.Terminated
+	}
+	if t == nil || t.FinishedAt.IsZero() || c.RestartCount < 1 {
+		return time.Time{}
+	}
+	return t.FinishedAt.Add(min(10*time.Second<<min(c.RestartCount-1, 5), 5*time.Minute))
+}
+
+// died is how a container last ended, if it did and was started again or is to be.
+func died(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	reason, _ := waitsFor(c)
+	t := c.LastTerminationState.Terminated
+	if t == nil && reason == "" {
+		t = c.State.Terminated
+	}
+	if t != nil && t.ExitCode == 0 && reason != "CrashLoopBackOff" {
+		return nil
+	}
+	return t
+}
+
+func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	t := died(c)
+	if t == nil || t.Reason != "OOMKilled" || c.Ready {
+		return nil
+	}
+	limit := "its limit"
+	for i := range p.Spec.Containers {
+		if s := &p.Spec.Containers[i]; s.Name == c.Name {
+			if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok {
+				limit = "its limit of " + q.String()
+			}
+		}
+	}
+	return &Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit, times(c.RestartCount)), State: BackingOff,
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"), Next: at(again(c), agentOf(p), "starts container %s again", c.Name),
+		Error: textOnly("OOMKilled"), Advice: []string{"raise the memory limit of container " + c.Name + ", or find out why it needs so much"}}
+}
+
+func times(n int32) string {
+	switch n {
+	case 0, 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// exit words how a container ended.
+func exit(t *corev1.ContainerStateTerminated) string {
+	text := fmt.Sprintf("exits with code %d", t.ExitCode)
+	if t.Signal != 0 || t.ExitCode > 128 {
+		text = fmt.Sprintf("is ended by signal %d", max(t.Signal, t.ExitCode-128))
+	}
+	if m := strings.TrimSpace(t.Message); m != "" {
+		text += ", saying: " + lastLine(m)
+	}
+	return text
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	isInit := false
+	for i := range p.Status.InitContainerStatuses {
+		isInit = isInit || &p.Status.InitContainerStatuses[i] == c
+	}
+	t := died(c)
+	if !isInit || t == nil || c.Ready || c.State.Running != nil {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("does not start: its init container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
+		Next: at(again(c), agentOf(p), "starts init container %s again", c.Name), Error: textOnly(exit(t)),
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+}
+
+func crashLoop(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, _ := waitsFor(c)
+	t := died(c)
+	if t == nil || reason != "CrashLoopBackOff" && (c.State.Running != nil || c.RestartCount == 0 || p.Spec.RestartPolicy == corev1.RestartPolicyNever) {
+		return nil
+	}
+	f := &Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
+		Next: at(again(c), agentOf(p), "starts container %s again", c.Name), Error: textOnly(exit(t)),
+		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+	if e := l.warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, "Liveness probe failed") && t.ExitCode > 128 {
+		f.Says = fmt.Sprintf("crashes: container %s is killed because its liveness probe fails (%s)", c.Name, times(max(c.RestartCount, 1)))
+		f.Error, f.Advice = eventFailure(e), []string{"find out why the probe fails: " + e.Message, "or give the container more time: a startupProbe, or a longer timeoutSeconds and failureThreshold"}
+	}
+	return f
+}
+
+// containerEnded: a container has ended and will not be started again, so that the pod never becomes ready.
+func containerEnded(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	t := c.State.Terminated
+	if t == nil || p.Status.Phase != corev1.PodRunning || p.Spec.RestartPolicy == corev1.RestartPolicyAlways || p.Spec.RestartPolicy == "" {
+		return nil
+	}
+	for i := range p.Status.InitContainerStatuses {
+		if &p.Status.InitContainerStatuses[i] == c {
+			return nil
+		}
+	}
+	return &Finding{Says: fmt.Sprintf("is not ready because container %s has ended while others run (%s)", c.Name, exit(t)), State: Waiting,
+		Next: does(agentOf(p), "ends the pod when its other containers end")}
+}
+
+func failedPod(see func(l *look, p *corev1.Pod) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		if p := l.obj.(*corev1.Pod); p.Status.Phase == corev1.PodFailed {
+			return see(l, p)
+		}
+		return nil
+	}
+}
+
+func podEvicted(l *look, p *corev1.Pod) *Finding {
+	if p.Status.Reason == "" {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, p.Status.Message), Owner: person, State: Failed,
+		Next: does(person, "deletes the pod, or makes it anew"), Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+}
+
+func podFailed(l *look, p *corev1.Pod) *Finding {
+	says := "failed"
+	for i := range p.Status.ContainerStatuses {
+		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
+			says = fmt.Sprintf("failed: container %s %s, and restartPolicy is %s", p.Status.ContainerStatuses[i].Name, exit(t), p.Spec.RestartPolicy)
+		}
+	}
+	return &Finding{Says: says, Owner: person, State: Failed, Next: does(person, "deletes the pod, or makes it anew"),
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace, "nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+}

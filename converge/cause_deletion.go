@@ -1,0 +1,251 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// deletions are the ways in which objects do not go though they were deleted.
+func deletions() []Situation {
+	return []Situation{
+		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
+		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceNotEmpty)},
+		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
+		{"NodeGone", []resource.Kind{kinds.Pods}, leaving(podOnLostNode)},
+		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
+		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeInUse)},
+		{"DependentsRemain", nil, leaving(dependentsRemain)},
+		{"FinalizerStuck", nil, leaving(finalizerStuck)},
+		{"PodStopping", []resource.Kind{kinds.Pods}, leaving(podStopping)},
+	}
+}
+
+// leaving limits a rule to objects that are being deleted.
+func leaving(see func(l *look) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		if l.obj.GetDeletionTimestamp() == nil {
+			return nil
+		}
+		return see(l)
+	}
+}
+
+// namespaceBlind: the namespace can't be emptied of what a server that does not answer holds.
+func namespaceBlind(l *look) *Finding {
+	ns := l.obj.(*corev1.Namespace)
+	failed := slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+		return c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceDeletionDiscoveryFailure || c.Type == corev1.NamespaceDeletionContentFailure)
+	})
+	if len(l.remaining(ns.Name)) > 0 && !failed {
+		return nil
+	}
+	for _, a := range resource.List(l.Read, kinds.APIServices, "") {
+		if l.Health(kinds.APIServices, a).Converged() {
+			continue
+		}
+		r := refTo(kinds.APIServices, a)
+		return &Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer", State: Blocked, Waits: on("APIService", r, "status.conditions[Available]"),
+			Next:   does(l.owner, "goes on when apiservice/%s is available or gone", a.Name),
+			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used"}, Below: []Ref{r}}
+	}
+	return nil
+}
+
+// remaining are the objects left in a namespace, those that are held by finalizers first.
+func (l *look) remaining(ns string) (left []Ref) {
+	var rest []Ref
+	for _, k := range l.Kinds.All() {
+		i := k.Info()
+		if !i.Namespaced || i.Virtual || !slices.Contains(i.Verbs, "delete") || i.GR() == (schema.GroupResource{Resource: "events"}) {
+			continue
+		}
+		for obj := range l.Read.Each(k, ns) {
+			switch {
+			case len(obj.GetFinalizers()) > 0:
+				left = append(left, refTo(k, obj))
+			case len(rest) < maxLooks:
+				rest = append(rest, refTo(k, obj))
+			}
+			if len(left) > maxLooks {
+				return left
+			}
+		}
+	}
+	return append(left, rest...)
+}
+
+func namespaceNotEmpty(l *look) *Finding {
+	left := l.remaining(l.obj.GetName())
+	if len(left) == 0 {
+		return nil
+	}
+	first := named(left[0].Kind, left[0].NS, left[0].Name)
+	return &Finding{Says: "still holds " + first.Short() + andMore(len(left)-1), State: Waiting, Waits: on("Object", left[0], ""),
+		Next: does(l.owner, "finishes when the namespace is empty"), Below: left}
+}
+
+func andMore(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
+func instancesRemain(l *look) *Finding {
+	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	k, ok := l.Kinds.GR(schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural})
+	if !ok {
+		return nil
+	}
+	var left []Ref
+	for obj := range l.Read.Each(k, "") {
+		left = append(left, refTo(k, obj))
+		if len(left) > maxLooks {
+			break
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return &Finding{Says: "still has " + count(len(left), "object"), State: Waiting, Waits: on("Object", left[0], ""),
+		Next: does(l.owner, "finishes when the last object of the kind is gone"), Below: left}
+}
+
+// podOnLostNode: only its node can say that the pod's containers have ended.
+func podOnLostNode(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	if p.Spec.NodeName == "" || len(p.Finalizers) > 0 {
+		return nil
+	}
+	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
+	if n != nil && l.Health(kinds.Nodes, n).Converged() {
+		return nil
+	}
+	r := Ref{kinds.Nodes, "", p.Spec.NodeName}
+	return &Finding{Says: "can't be stopped: its node " + p.Spec.NodeName + " does not answer", Owner: agentOf(p), State: Blocked, Waits: on("Node", r, "status.conditions[Ready]"),
+		Next:   does(agentOf(p), "stops the containers when it is back"),
+		Advice: []string{"bring the node back; or, if it will never come back, delete the node: the pod then goes too"}, Below: []Ref{r}}
+}
+
+func podStopping(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	f := &Finding{Says: "has not stopped though its time is over", Owner: agentOf(p), State: Waiting, Next: does(agentOf(p), "kills the containers and removes the pod"),
+		Advice: []string{"look at the node agent's log; kubectl delete pod --grace-period=0 --force forgets the pod without waiting for its containers"}}
+	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
+		f.Error = eventFailure(e)
+	}
+	return f
+}
+
+func claimInUse(l *look) *Finding {
+	c := l.obj.(*corev1.PersistentVolumeClaim)
+	pods := users(l.World, c)
+	if !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection") || len(pods) == 0 {
+		return nil
+	}
+	r := refTo(kinds.Pods, pods[0])
+	return &Finding{Says: "is used by pod/" + pods[0].Name + andMore(len(pods)-1), Owner: "pvc-protection", State: Blocked, Waits: on("Object", r, ""),
+		Next: does("pvc-protection", "lets it go when no pod uses it"), Advice: []string{"delete the pods that use it, or scale their workload down"}}
+}
+
+func volumeInUse(l *look) *Finding {
+	v := l.obj.(*corev1.PersistentVolume)
+	if !slices.Contains(v.Finalizers, "kubernetes.io/pv-protection") || v.Spec.ClaimRef == nil || v.Status.Phase != corev1.VolumeBound {
+		return nil
+	}
+	r := Ref{kinds.PersistentVolumeClaims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name}
+	return &Finding{Says: "is bound to persistentvolumeclaim/" + r.Name, Owner: "pv-protection", State: Blocked, Waits: on("Object", r, ""),
+		Next: does("pv-protection", "lets it go when the claim is gone"), Advice: []string{"delete the claim " + r.NS + "/" + r.Name}}
+}
+
+// dependentsRemain: deletion in the foreground waits for those that block it.
+func dependentsRemain(l *look) *Finding {
+	if !slices.Contains(l.obj.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		return nil
+	}
+	var left []Ref
+	for _, k := range l.Kinds.All() {
+		if k.Info().Virtual {
+			continue
+		}
+		for obj := range l.Read.ByOwner(k, string(l.obj.GetUID())) {
+			if slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+				return o.UID == l.obj.GetUID() && deref(o.BlockOwnerDeletion, false)
+			}) {
+				left = append(left, refTo(k, obj))
+			}
+		}
+	}
+	f := &Finding{Owner: "garbage-collector", Says: "waits for what depends on it", Next: does("garbage-collector", "removes the finalizer foregroundDeletion when they are gone"),
+		Waits: forName("Finalizer", metav1.FinalizerDeleteDependents), State: Waiting, Below: left}
+	if len(left) == 0 {
+		return f
+	}
+	f.Says += ": " + named(left[0].Kind, left[0].NS, left[0].Name).Short() + andMore(len(left)-1)
+	return f
+}
+
+// known are the finalizers of our own loops.
+var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", "kubernetes.io/pv-protection": "pv-protection",
+	metav1.FinalizerOrphanDependents: "garbage-collector", metav1.FinalizerDeleteDependents: "garbage-collector", "batch.kubernetes.io/job-tracking": "job",
+	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition", "kubernetes": "namespace"}
+
+func finalizerStuck(l *look) *Finding {
+	if len(l.obj.GetFinalizers()) == 0 {
+		return nil
+	}
+	name := l.obj.GetFinalizers()[0]
+	f := &Finding{Says: fmt.Sprintf("is held by the finalizer %s", name), State: Blocked, Waits: forName("Finalizer", name)}
+	if own, ok := known[name]; ok {
+		f.Owner = own
+		f.Next = does(own, "removes the finalizer when its work is done")
+		if runs, sure := l.runs(own); sure && !runs {
+			f.State, f.Says = Missing, f.Says+", and the loop "+own+" does not run here"
+		}
+		return f
+	}
+	who, here := l.finalizes(name)
+	f.Owner = who
+	f.Next = does(who, "removes the finalizer when its work is done")
+	f.Advice = []string{"look at the log of " + who}
+	if !here {
+		f.State, f.Says = Missing, f.Says+", and no controller watches "+l.kind.Info().GR().String()
+		f.Next = does(who, "removes the finalizer when it runs again; it is not connected now")
+		f.Advice = []string{"start the controller that set the finalizer again",
+			fmt.Sprintf("if it will never come back, remove the finalizer by hand: what it was to clean up stays behind (kubectl patch %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}')",
+				l.kind.Info().Singular, l.obj.GetName())}
+	}
+	return f
+}
+
+// finalizes guesses whose a finalizer is, and whether that controller is connected.
+func (l *look) finalizes(name string) (who string, here bool) {
+	domain, _, _ := strings.Cut(name, "/")
+	who = "the controller behind " + domain
+	for _, m := range l.obj.GetManagedFields() {
+		if m.FieldsV1 != nil && !byHand(m.Manager) && strings.Contains(string(m.FieldsV1.Raw), `"v:\"`+name+`\""`) {
+			who = m.Manager
+		}
+	}
+	return who, l.Callers.watchers(l.kind.Info().GR()) > 0
+}
+
+// apiServiceOf finds the APIService of a group that another server answers.
+func apiServiceOf(read resource.Reader, group string) *apiregistrationv1.APIService {
+	for _, a := range resource.List(read, kinds.APIServices, "") {
+		if a.Spec.Group == group && a.Spec.Service != nil {
+			return a
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package converge
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// extensions are the ways in which what extends the API does not work.
+func extensions() []Situation {
+	return []Situation{
+		{"APIServiceDown", []resource.Kind{kinds.APIServices}, apiServiceDown},
+		{"NamesTaken", []resource.Kind{kinds.CustomResourceDefinitions}, namesTaken},
+		{"DefinitionFaulty", []resource.Kind{kinds.CustomResourceDefinitions}, definitionFaulty},
+		{"QuotaNotCounted", []resource.Kind{kinds.ResourceQuotas}, quotaNotCounted},
+	}
+}
+
+func apiServiceDown(l *look) *Finding {
+	a := l.obj.(*apiregistrationv1.APIService)
+	s := a.Spec.Service
+	if s == nil {
+		return nil
+	}
+	r := Ref{kinds.Services, s.Namespace, s.Name}
+	f := &Finding{Says: "has a server that does not answer: service " + s.Namespace + "/" + s.Name, Owner: "the server behind " + s.Namespace + "/" + s.Name, State: Blocked, Waits: on("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back, or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}, Below: []Ref{r}}
+	f.Next = does(f.Owner, "answers again when it runs")
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
+			f.Error = textOnly(c.Message)
+		}
+	}
+	return f
+}
+
+func namesTaken(l *look) *Finding {
+	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	for _, c := range d.Status.Conditions {
+		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
+			return &Finding{Says: "has names that another definition of its group has: " + c.Message, State: Blocked, Error: textOnly(c.Message), Waits: on("Field", refTo(l.kind, d), "spec.names"),
+				Next: does(l.owner, "serves it when the names are free"), Advice: []string{"choose other names, or delete the other definition"}}
+		}
+	}
+	return nil
+}
+
+func definitionFaulty(l *look) *Finding {
+	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	for _, c := range d.Status.Conditions {
+		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
+			return &Finding{Says: "has a schema that is not structural: " + c.Message, State: Blocked, Error: textOnly(c.Message), Next: does(person, "corrects the schema")}
+		}
+	}
+	return nil
+}
+
+func quotaNotCounted(l *look) *Finding {
+	q := l.obj.(*corev1.ResourceQuota)
+	return &Finding{Says: "waits for its use to be counted", Next: does(l.owner, "counts what is used"), Waits: on("Field", refTo(l.kind, q), "status.hard")}
+}

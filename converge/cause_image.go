@@ -1,0 +1,132 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// images are the ways in which a container's image is not there.
+func images() []Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []Situation{
+		{"ImageNameInvalid", of, container(imageNameInvalid)},
+		{"ImageNotPresent", of, container(imageNotPresent)},
+		{"ImagePull", of, container(imagePull)},
+	}
+}
+
+// container asks a rule about every container of a pod that has a node and is not being deleted.
+func container(see func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		p := l.obj.(*corev1.Pod)
+		if p.Spec.NodeName == "" || p.DeletionTimestamp != nil {
+			return nil
+		}
+		for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for i := range statuses {
+				if f := see(l, p, &statuses[i]); f != nil {
+					if f.Owner == "" {
+						f.Owner = agentOf(p)
+					}
+					return f
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// waitsFor is the reason and the text for which a container waits; empty when it does not.
+func waitsFor(c *corev1.ContainerStatus) (reason, text string) {
+	if c.State.Waiting == nil {
+		return "", ""
+	}
+	return c.State.Waiting.Reason, c.State.Waiting.Message
+}
+
+func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "InvalidImageName" {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), imageField(c)),
+		Error: textOnly(text), Next: does(person, "corrects the image's name"), Advice: []string{"correct the image in the pod's template"}}
+}
+
+func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "ErrImageNeverPull" {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image, p.Spec.NodeName), State: Blocked,
+		Waits: on("Field", refTo(kinds.Pods, p), imageField(c)), Error: textOnly(text), Next: does(agentOf(p), "starts the container when the image is there"),
+		Advice: []string{"load the image into the node's runtime: kloop image load FILE", "or let it be pulled: imagePullPolicy: IfNotPresent"}}
+}
+
+func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "ErrImagePull" && reason != "ImagePullBackOff" && reason != "ImageInspectError" && reason != "RegistryUnavailable" {
+		return nil
+	}
+	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), imageField(c)),
+		Next: does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text), Advice: imageAdvice(c.Image, text)}
+	if e := l.warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
+		f.Error = eventFailure(e)
+	}
+	if why := pullReason(text + errorText(f.Error)); why != "" {
+		f.Says += ": " + why
+	}
+	return f
+}
+
+// pullReason words what the runtime says in a few words.
+func pullReason(text string) string {
+	low := strings.ToLower(text)
+	for _, r := range []struct{ mark, words string }{
+		{"not found", "the registry does not have it"}, {"manifest unknown", "the registry does not have it"}, {"repository does not exist", "the registry does not have it"},
+		{"unauthorized", "the registry wants credentials"}, {"authorization failed", "the registry wants credentials"}, {"denied", "the registry wants credentials"},
+		{"no such host", "the registry's name is not known"}, {"connection refused", "the registry does not answer"}, {"i/o timeout", "the registry does not answer"},
+		{"deadline exceeded", "the registry does not answer"}, {"x509", "the registry's certificate is not trusted"}, {"toomanyrequests", "the registry limits pulls"},
+		{"no match for platform", "there is none for the node's platform"},
+	} {
+		if strings.Contains(low, r.mark) {
+			return r.words
+		}
+	}
+	return ""
+}
+
+func imageAdvice(image, text string) []string {
+	switch pullReason(text) {
+	case "the registry wants credentials":
+		return []string{"give the pod an imagePullSecret for the registry of " + image, "check the image's name: registries answer so for what does not exist, too"}
+	case "the registry does not answer", "the registry's name is not known":
+		return []string{"look whether the node reaches the registry of " + image, "or load the image by hand: kloop image load FILE"}
+	}
+	return []string{"check the name and tag of the image " + image, "or load the image into the node's runtime: kloop image load FILE"}
+}
+
+func imageField(c *corev1.ContainerStatus) string {
+	return "spec.containers[" + c.Name + "].image"
+}
+
+func errorText(f *convergence.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Message
+}
+
+// textOnly is an error of which no more than the text is known.
+func textOnly(text string) *convergence.Failure {
+	if text == "" {
+		return nil
+	}
+	return &convergence.Failure{Message: text}
+}

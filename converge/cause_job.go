@@ -1,0 +1,87 @@
+package converge
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// jobs are the ways in which jobs do not complete.
+func jobs() []Situation {
+	of := []resource.Kind{kinds.Jobs}
+	return []Situation{
+		{"JobGaveUp", of, jobGaveUp},
+		{"JobPodsFail", of, jobPodsFail},
+		{"JobPodsWait", of, jobPodsWait},
+		{"JobStarts", of, jobStarts},
+	}
+}
+
+func jobGaveUp(l *look) *Finding {
+	j := l.obj.(*batchv1.Job)
+	for _, c := range j.Status.Conditions {
+		if c.Type != batchv1.JobFailed || c.Status != corev1.ConditionTrue {
+			continue
+		}
+		f := &Finding{Says: "gave up: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message), Next: does(person, "finds out why its pods fail and makes the job anew"),
+			Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
+		switch c.Reason {
+		case batchv1.JobReasonBackoffLimitExceeded:
+			f.Says = fmt.Sprintf("gave up after %s, which is more than its backoffLimit of %d", count(int(j.Status.Failed), "failed pod"), deref(j.Spec.BackoffLimit, 6))
+		case batchv1.JobReasonDeadlineExceeded:
+			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d", deref(j.Spec.ActiveDeadlineSeconds, 0))
+		}
+		if why := l.lastFailure(j); why != "" {
+			f.Says += "; " + why
+		}
+		return f
+	}
+	return nil
+}
+
+// lastFailure words how one of the job's pods failed.
+func (l *look) lastFailure(j *batchv1.Job) string {
+	for _, p := range resource.Owned(l.Read, kinds.Pods, j) {
+		for i := range p.Status.ContainerStatuses {
+			c := &p.Status.ContainerStatuses[i]
+			if t := died(c); t != nil {
+				return fmt.Sprintf("container %s of pod/%s %s", c.Name, p.Name, exit(t))
+			}
+		}
+	}
+	return ""
+}
+
+func jobPodsFail(l *look) *Finding {
+	j := l.obj.(*batchv1.Job)
+	if j.Status.Failed == 0 {
+		return nil
+	}
+	limit := deref(j.Spec.BackoffLimit, 6)
+	f := &Finding{Says: fmt.Sprintf("has had %s of the %d that it bears", count(int(j.Status.Failed), "failed pod"), limit), State: BackingOff, Next: does(l.owner, "starts another pod after a pause that doubles from 10 s"),
+		Advice: []string{"read the log of a pod that failed: kubectl logs -l batch.kubernetes.io/job-name=" + j.Name + " -n " + j.Namespace}}
+	if r, ok := l.record(l.owner, l.kind, j); ok {
+		f.Next.At = stamp(r.Next)
+	}
+	if why := l.lastFailure(j); why != "" {
+		f.Says += "; " + why
+	}
+	return f
+}
+
+func jobPodsWait(l *look) *Finding {
+	bad := l.unwell()
+	if len(bad) == 0 {
+		return nil
+	}
+	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to run", State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.phase"), Next: does(l.owner, "counts the pods that complete"),
+		Below: refs(kinds.Pods, bad)}
+}
+
+func jobStarts(l *look) *Finding {
+	return &Finding{Says: "is being worked on", State: Progressing, Next: does(l.owner, "makes the pods and counts those that complete")}
+}

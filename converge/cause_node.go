@@ -1,0 +1,97 @@
+package converge
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// nodes are the ways in which nodes are not well, and pods with them.
+func nodes() []Situation {
+	return []Situation{
+		{"NodeSilent", []resource.Kind{kinds.Nodes}, node(nodeSilent)},
+		{"NodeNeverReported", []resource.Kind{kinds.Nodes}, node(nodeNeverReported)},
+		{"NodeReportsTrouble", []resource.Kind{kinds.Nodes}, node(nodeReportsTrouble)},
+		{"PodNodeMissing", []resource.Kind{kinds.Pods}, podNodeMissing},
+		{"PodNodeNotReady", []resource.Kind{kinds.Pods}, podNodeNotReady},
+	}
+}
+
+func node(see func(l *look, n *corev1.Node) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding { return see(l, l.obj.(*corev1.Node)) }
+}
+
+func nodeSilent(l *look, n *corev1.Node) *Finding {
+	for _, c := range n.Status.Conditions {
+		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown {
+			continue
+		}
+		agent := "node agent on " + n.Name
+		f := &Finding{Says: "has not been heard of", Owner: agent, State: Missing, Waits: on("Node", Ref{kinds.Leases, corev1.NamespaceNodeLease, n.Name}, "spec.renewTime"),
+			Next:   does(agent, "reports again when it runs and reaches the API server; the pods of the node are moved away meanwhile"),
+			Advice: []string{"look whether the machine is up and its node agent runs and reaches the API server", "if it is gone for good: kubectl delete node " + n.Name}}
+		if lease := resource.Get(l.Read, kinds.Leases, corev1.NamespaceNodeLease, n.Name); lease != nil && lease.Spec.RenewTime != nil {
+			f.Says += fmt.Sprintf(" since %s", lease.Spec.RenewTime.UTC().Format("15:04:05 MST"))
+		}
+		return f
+	}
+	return nil
+}
+
+func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return nil
+		}
+	}
+	agent := "node agent on " + n.Name
+	return &Finding{Says: "was created and no node agent ever reported for it", Owner: agent, State: Missing, Next: does(agent, "reports when it starts"),
+		Advice: []string{"start the node agent on the machine, with this node's name: kloop node", "or delete the node: kubectl delete node " + n.Name}}
+}
+
+func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue || c.Type != corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			continue
+		}
+		agent := "node agent on " + n.Name
+		return &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
+			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent, "reports again when that is over"),
+			Advice: []string{"look at the node agent's log and the container runtime on " + n.Name}}
+	}
+	return nil
+}
+
+func podNodeMissing(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	if p.Spec.NodeName == "" || resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName) != nil {
+		return nil
+	}
+	r := Ref{kinds.Nodes, "", p.Spec.NodeName}
+	f := &Finding{Says: "is on node " + p.Spec.NodeName + ", which does not exist", Owner: "pod-garbage-collector", State: Waiting, Waits: on("Node", r, ""),
+		Next: does("pod-garbage-collector", "deletes the pod")}
+	return f
+}
+
+func podNodeNotReady(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
+	if p.Spec.NodeName == "" || n == nil || l.Health(kinds.Nodes, n).Converged() || nodeReady(n) {
+		return nil
+	}
+	r := refTo(kinds.Nodes, n)
+	return &Finding{Says: "is on node " + n.Name + ", which is not ready", Owner: agentOf(p), State: Blocked, Waits: on("Node", r, "status.conditions[Ready]"),
+		Next: does("taint-eviction", "deletes the pod when it has tolerated the node's taints for long enough"), Below: []Ref{r}}
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

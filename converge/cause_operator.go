@@ -1,0 +1,168 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// operators are the ways in which custom resources get stuck: their controllers live outside, and are known by what
+// they do at the front door.
+func operators() []Situation {
+	return []Situation{
+		{"OperatorMissing", nil, custom(operatorMissing)},
+		{"OperatorRefused", nil, custom(operatorRefused)},
+		{"PartsNotReady", nil, custom(partsNotReady)},
+		{"OperatorBehind", nil, custom(operatorBehind)},
+		{"OperatorReports", nil, custom(operatorReports)},
+	}
+}
+
+// custom limits a rule to kinds that users defined.
+func custom(see func(l *look, status map[string]any) *Finding) func(l *look) *Finding {
+	return func(l *look) *Finding {
+		tree, ok := content(l.obj)
+		if !ok || l.obj.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		status, _ := tree["status"].(map[string]any)
+		return see(l, status)
+	}
+}
+
+// operatorMissing: nobody watches the kind, so nobody will see what is to be done.
+func operatorMissing(l *look, _ map[string]any) *Finding {
+	gr := l.kind.Info().GR()
+	if l.Callers == nil || l.Callers.watchers(gr) > 0 {
+		return nil
+	}
+	who := l.keeper()
+	f := &Finding{Says: l.health.Says + ", and no controller watches " + gr.String(), Owner: who, State: Missing, Waits: forName("Controller", who),
+		Next:   does(who, "takes it up when it runs and watches %s", gr),
+		Advice: []string{"start the controller of " + gr.String() + ", or look why it does not reach the API server: kubectl get pods -A, and its log"}}
+	if at := l.lastWrite(who); !at.IsZero() {
+		f.Says += fmt.Sprintf("; %s wrote it last %s ago", who, ago(l.Now.Sub(at)))
+	}
+	if lease := l.leaseOf(who); lease != nil && lease.Spec.RenewTime != nil {
+		f.Says += fmt.Sprintf("; its lease %s/%s was renewed last %s ago", lease.Namespace, lease.Name, ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
+	}
+	return f
+}
+
+// ago words a duration roughly, so that the sentence does not change every second.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "less than a minute"
+	case d < time.Hour:
+		return count(int(d/time.Minute), "minute")
+	case d < 48*time.Hour:
+		return count(int(d/time.Hour), "hour")
+	}
+	return count(int(d/(24*time.Hour)), "day")
+}
+
+// lastWrite is when the manager last wrote the object.
+func (l *look) lastWrite(manager string) (at time.Time) {
+	for _, m := range l.obj.GetManagedFields() {
+		if m.Manager == manager && m.Time != nil && m.Time.After(at) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+// leaseOf finds the lease by which a controller elects its leader: one that has its name, or its holder's.
+func (l *look) leaseOf(who string) *coordinationv1.Lease {
+	group := l.kind.Info().GVK.Group
+	var best *coordinationv1.Lease
+	for _, lease := range resource.List(l.Read, kinds.Leases, "") {
+		if lease.Namespace == "kube-node-lease" || lease.Spec.RenewTime == nil {
+			continue
+		}
+		holder := deref(lease.Spec.HolderIdentity, "")
+		if strings.Contains(lease.Name, who) || strings.Contains(holder, who) || strings.Contains(lease.Name, group) {
+			if best == nil || lease.Spec.RenewTime.After(best.Spec.RenewTime.Time) {
+				best = lease
+			}
+		}
+	}
+	return best
+}
+
+// operatorRefused: the controller is there, and the API server refuses what it asks for.
+func operatorRefused(l *look, _ map[string]any) *Finding {
+	r, ok := l.Callers.refusalFor(l.kind.Info().GR(), l.obj.GetNamespace(), l.obj.GetName())
+	if !ok || l.Now.Sub(r.Last) > 10*time.Minute {
+		return nil
+	}
+	f := &Finding{Says: l.health.Says + "; " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),
+		Waits: forName("Policy", "RBAC"), Next: does(r.Agent, "tries again"), Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
+	if !r.Forbidden {
+		f.Waits, f.Advice = forName("Policy", "admission"), []string{"change what stands in the way of the controller's write: " + r.Message}
+	}
+	return f
+}
+
+// partsNotReady: what the controller made for the object is not well.
+func partsNotReady(l *look, _ map[string]any) *Finding {
+	var bad []Ref
+	for _, k := range l.Kinds.All() {
+		if k.Info().Virtual {
+			continue
+		}
+		for obj := range l.Read.ByOwner(k, string(l.obj.GetUID())) {
+			if !l.Health(k, obj).Converged() {
+				bad = append(bad, refTo(k, obj))
+			}
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	who := l.keeper()
+	return &Finding{Says: l.health.Says + ": what was made for it is not well", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""), Next: does(who, "goes on when it is"), Below: bad}
+}
+
+func operatorBehind(l *look, status map[string]any) *Finding {
+	observed, ok := status["observedGeneration"].(int64)
+	if !ok || observed >= l.obj.GetGeneration() {
+		return nil
+	}
+	who := l.keeper()
+	f := &Finding{Says: fmt.Sprintf("was changed, and %s, which watches it, has not taken note of that", who), Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
+		Next: does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
+	return f
+}
+
+// operatorReports: the controller itself says that it is not done, and why.
+func operatorReports(l *look, status map[string]any) *Finding {
+	who := l.keeper()
+	typ := between(l.health.Want, "[", "]")
+	c, ok := conditionsIn(status)[typ]
+	if !ok {
+		return nil
+	}
+	f := &Finding{Says: l.health.Says, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), "status.conditions["+typ+"]"), Next: does(who, "goes on with it"),
+		Advice: []string{"read the log of " + who}}
+	if text := orElse(c.Message, c.Reason); text != "" {
+		f.Says += ": " + text
+		f.Error = textOnly(text)
+	}
+	if typ == "Stalled" || typ == "Failed" {
+		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
+	}
+	return f
+}
+
+// anything is what can be said of an object that no rule knows.
+func anything() []Situation {
+	return []Situation{{"Unknown", nil, func(l *look) *Finding {
+		return &Finding{Says: l.health.Says}
+	}}}
+}

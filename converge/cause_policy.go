@@ -1,0 +1,89 @@
+package converge
+
+import (
+	"strings"
+
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+func policyDenies(l *look, text string) *Finding {
+	name := quoted(text, "ValidatingAdmissionPolicy ")
+	if name == "" && strings.Contains(text, "denied request: ") {
+		name = quoted(text, "policy ")
+	}
+	if name == "" {
+		return nil
+	}
+	why := between(text+"\x00", "denied request: ", "\x00")
+	return &Finding{Says: "is refused by the policy " + name + ": " + why, Waits: on("Policy", Ref{kinds.ValidatingAdmissionPolicies, "", name}, ""),
+		Next: does(person, "changes the object, or the policy"), Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
+}
+
+func podSecurity(l *look, text string) *Finding {
+	level := quoted(text, "violates PodSecurity ")
+	if level == "" {
+		return nil
+	}
+	r := Ref{kinds.Namespaces, "", l.obj.GetNamespace()}
+	return &Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name, Waits: on("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
+		Next: does(person, "changes the pod template, or the namespace's level"), Advice: []string{"set in the pod template what the error asks for", "or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=baseline --overwrite"}}
+}
+
+func serviceAccountMissing(l *look, text string) *Finding {
+	if !strings.Contains(text, "error looking up service account") {
+		return nil
+	}
+	name := quoted(text, "serviceaccount ")
+	if name == "" {
+		name = text[strings.LastIndex(between(text, "service account ", ":"), "/")+1:]
+	}
+	r := l.namespaced(kinds.ServiceAccounts, name)
+	return &Finding{Says: "can't create pods: the service account " + name + " does not exist", Waits: on("Object", r, ""),
+		Next: does(person, "creates serviceaccount/%s", name), Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS, "or name another one in the pod template's serviceAccountName"}}
+}
+
+func limitRange(l *look, text string) *Finding {
+	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text, " per PersistentVolumeClaim is ") {
+		return nil
+	}
+	return &Finding{Says: "is refused by a LimitRange of the namespace", Waits: forName("Policy", "LimitRange"),
+		Next: does(person, "changes the requests and limits, or the LimitRange"), Advice: []string{"kubectl describe limitrange -n " + l.obj.GetNamespace() + " tells what is allowed"}}
+}
+
+func priorityClassMissing(l *look, text string) *Finding {
+	name := between(text, "no PriorityClass with name ", " was found")
+	if name == "" {
+		return nil
+	}
+	return &Finding{Says: "can't create pods: the priority class " + name + " does not exist", Waits: on("Object", Ref{kinds.PriorityClasses, "", name}, ""),
+		Next: does(person, "creates priorityclass/%s", name), Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
+}
+
+func namespaceLeaving(l *look, text string) *Finding {
+	if !strings.Contains(text, "because it is being terminated") {
+		return nil
+	}
+	r := Ref{kinds.Namespaces, "", l.obj.GetNamespace()}
+	return &Finding{Says: "can't create anything: its namespace is being deleted", Waits: on("Object", r, ""), Next: does("namespace", "deletes it too")}
+}
+
+// notAllowed: the loop's account lacks a right, or a plugin refuses for a reason that no other rule knows.
+func notAllowed(l *look, text string) *Finding {
+	if !strings.Contains(text, " is forbidden: ") {
+		return nil
+	}
+	why := between(text+"\x00", " is forbidden: ", "\x00")
+	f := &Finding{Says: "is refused: " + why, Waits: forName("Policy", "admission"), Next: does(person, "changes what is asked for, or who may ask for it")}
+	if strings.Contains(why, " cannot ") {
+		f.Waits, f.Advice = forName("Policy", "RBAC"), []string{"give the account the right that it lacks by a role and a binding"}
+	}
+	return f
+}
+
+func invalid(l *look, text string) *Finding {
+	if !strings.Contains(text, " is invalid: ") {
+		return nil
+	}
+	why := between(text+"\x00", " is invalid: ", "\x00")
+	return &Finding{Says: "makes objects that are not valid: " + why, Waits: on("Field", refTo(l.kind, l.obj), "spec.template"), Next: does(person, "corrects the template")}
+}

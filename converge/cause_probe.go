@@ -1,0 +1,86 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// probes are the ways in which a pod runs and is not ready.
+func probes() []Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []Situation{
+		{"StartupProbeFails", of, container(probeFails("Startup", func(c *corev1.Container) *corev1.Probe { return c.StartupProbe }))},
+		{"ReadinessProbeFails", of, container(probeFails("Readiness", func(c *corev1.Container) *corev1.Probe { return c.ReadinessProbe }))},
+		{"ReadinessGate", of, readinessGate},
+	}
+}
+
+func probeFails(name string, of func(*corev1.Container) *corev1.Probe) func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	return func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+		if c.Ready || c.State.Running == nil || name == "Readiness" && !deref(c.Started, true) {
+			return nil
+		}
+		probe := probeOf(p, c.Name, of)
+		if probe == nil || name == "Startup" && deref(c.Started, false) {
+			return nil
+		}
+		word := strings.ToLower(name)
+		f := &Finding{Says: fmt.Sprintf("is not ready: the %s probe of container %s (%s) has not passed", word, c.Name, target(probe)), State: Waiting,
+			Waits:  on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Next:   does(agentOf(p), "asks again every %d s", max(probe.PeriodSeconds, 1)),
+			Advice: []string{"find out why the application does not answer its probe: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+		if e := l.warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, name+" probe") {
+			f.Error = eventFailure(e)
+			f.Says = fmt.Sprintf("is not ready: the %s probe of container %s (%s) fails: %s", word, c.Name, target(probe), lastLine(e.Message[strings.Index(e.Message, ":")+1:]))
+		}
+		return f
+	}
+}
+
+func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Probe) *corev1.Probe {
+	for i := range p.Spec.Containers {
+		if p.Spec.Containers[i].Name == name {
+			return of(&p.Spec.Containers[i])
+		}
+	}
+	return nil
+}
+
+// target words what a probe asks.
+func target(p *corev1.Probe) string {
+	switch {
+	case p.HTTPGet != nil:
+		return fmt.Sprintf("GET %s at port %s", orElse(p.HTTPGet.Path, "/"), p.HTTPGet.Port.String())
+	case p.TCPSocket != nil:
+		return "TCP port " + p.TCPSocket.Port.String()
+	case p.GRPC != nil:
+		return fmt.Sprintf("gRPC at port %d", p.GRPC.Port)
+	case p.Exec != nil:
+		return "command " + strings.Join(p.Exec.Command, " ")
+	}
+	return "nothing"
+}
+
+// readinessGate: the containers are ready, and somebody else has to say that the pod is.
+func readinessGate(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	if len(p.Spec.ReadinessGates) == 0 || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	for _, g := range p.Spec.ReadinessGates {
+		c := podCondition(p, g.ConditionType)
+		if c != nil && c.Status == corev1.ConditionTrue {
+			continue
+		}
+		who := "who sets the condition " + string(g.ConditionType)
+		return &Finding{Says: "is not ready: its readiness gate " + string(g.ConditionType) + " is not set", Owner: who, State: Blocked,
+			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.conditions[%s]", g.ConditionType)), Next: does(who, "sets it to True"),
+			Advice: []string{"look whether the controller that sets " + string(g.ConditionType) + " runs"}}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package converge
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// scheduling are the ways in which a pod gets no node. What the scheduler found is its sentence on the pod.
+func scheduling() []Situation {
+	pod := func(see func(l *look, p *corev1.Pod, text string) *Finding) func(l *look) *Finding {
+		return func(l *look) *Finding {
+			p := l.obj.(*corev1.Pod)
+			if p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
+				return nil
+			}
+			f := see(l, p, l.verdictOn(p))
+			if f != nil && f.Owner == "" {
+				f.Owner = "scheduler"
+			}
+			return f
+		}
+	}
+	of := []resource.Kind{kinds.Pods}
+	return []Situation{
+		{"Gated", of, pod(gated)},
+		{"SchedulerMissing", of, pod(schedulerMissing)},
+		{"NoNodes", of, pod(noNodes)},
+		{"ClaimMissing", of, pod(claimMissing)},
+		{"ClaimPending", of, pod(claimPending)},
+		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv"))},
+		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim"))},
+		{"InsufficientResources", of, pod(insufficient)},
+		{"Tainted", of, pod(unsuitable("toleration", "untolerated taint", "were unschedulable"))},
+		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "node affinity/selector", "[NodeAffinity]"))},
+		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity", "pod affinity rules", "anti-affinity rules"))},
+		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints", "topology spread constraints"))},
+		{"PortTaken", of, pod(unsuitable("host port", "free ports"))},
+		{"Unschedulable", of, pod(unschedulable)},
+		{"NotScheduled", of, pod(notScheduled)},
+	}
+}
+
+// verdictOn is what the scheduler last said of a pod; "" when it has said nothing.
+func (l *look) verdictOn(p *corev1.Pod) string {
+	if r, ok := l.record("scheduler", l.kind, p); ok && (r.Note != "" || r.LastErr != "") {
+		return orElse(r.LastErr, r.Note)
+	}
+	if c := podCondition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Message
+	}
+	return ""
+}
+
+func gated(l *look, p *corev1.Pod, _ string) *Finding {
+	if len(p.Spec.SchedulingGates) == 0 {
+		return nil
+	}
+	var names []string
+	for _, g := range p.Spec.SchedulingGates {
+		names = append(names, g.Name)
+	}
+	f := &Finding{Says: "is held back by the scheduling gate " + list(names, 3), Owner: "who set the gate " + names[0], State: Blocked,
+		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: ptr(l.object()), Field: "spec.schedulingGates"}}
+	f.Next = does(f.Owner, "removes the gate when the pod may be scheduled")
+	f.Advice = []string{"look whether the controller that sets " + names[0] + " runs; the gate can be removed by kubectl edit pod " + p.Name}
+	return f
+}
+
+func schedulerMissing(l *look, p *corev1.Pod, text string) *Finding {
+	name := orElse(p.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	runs, sure := l.runs("scheduler")
+	if text != "" || name == corev1.DefaultSchedulerName && (runs || !sure) {
+		return nil
+	}
+	who := "the scheduler " + name
+	f := &Finding{Says: "wants to be scheduled by " + name + ", and no such scheduler has looked at it", Owner: who, State: Missing, Waits: forName("Controller", name),
+		Next: does(who, "takes the pod when it runs"), Advice: []string{"start the scheduler " + name + ", or correct spec.schedulerName"}}
+	return f
+}
+
+func noNodes(l *look, p *corev1.Pod, text string) *Finding {
+	if !strings.HasPrefix(text, "no nodes available") {
+		return nil
+	}
+	return &Finding{Says: "can't be scheduled: the cluster has no node", State: Blocked, Waits: forName("Node", "any"),
+		Next: does("scheduler", "tries again when a node joins"), Advice: []string{"add a node: kloop node, or kloop up --node=real on this machine"}}
+}
+
+func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
+	for _, name := range claimsOf(p) {
+		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil {
+			r := l.namespaced(kinds.PersistentVolumeClaims, name)
+			return &Finding{Says: "uses the claim " + name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
+				Next: does("scheduler", "tries again when the claim exists"), Advice: []string{"create persistentvolumeclaim/" + name + ", or correct the volume's claimName"}}
+		}
+	}
+	return nil
+}
+
+func claimPending(l *look, p *corev1.Pod, text string) *Finding {
+	var open []Ref
+	for _, name := range claimsOf(p) {
+		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+		if c != nil && (c.Status.Phase != corev1.ClaimBound || c.DeletionTimestamp != nil) {
+			open = append(open, refTo(kinds.PersistentVolumeClaims, c))
+		}
+	}
+	if len(open) == 0 || strings.Contains(text, "Insufficient ") {
+		return nil
+	}
+	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting, Waits: on("Object", open[0], "status.phase"),
+		Next: does("scheduler", "tries again when the claim has a volume"), Below: open}
+}
+
+func insufficient(l *look, p *corev1.Pod, text string) *Finding {
+	i := strings.Index(text, "Insufficient ")
+	if i < 0 && !strings.Contains(text, "Too many pods") {
+		return nil
+	}
+	what := "room for more pods"
+	if i >= 0 {
+		what = strings.TrimRight(strings.FieldsFunc(text[i+len("Insufficient "):], func(r rune) bool { return r == ',' || r == ' ' })[0], ".")
+	}
+	f := &Finding{Says: "fits on no node for want of " + what + ": " + text, State: Blocked, Waits: forName("Node", "with enough "+what),
+		Next:   does("scheduler", "tries again when a pod ends or a node joins"),
+		Advice: []string{"lower the pod's requests, remove other pods, or add a node"}}
+	if n := p.Status.NominatedNodeName; n != "" {
+		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
+	}
+	return f
+}
+
+// unsuitable is the rule for what the scheduler names in its sentence.
+func unsuitable(what string, marks ...string) func(l *look, p *corev1.Pod, text string) *Finding {
+	return func(l *look, p *corev1.Pod, text string) *Finding {
+		for _, m := range marks {
+			if strings.Contains(text, m) {
+				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked, Waits: forName("Node", "that suits its "+what),
+					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{"change the pod's " + what + ", or the nodes' labels and taints: kubectl describe nodes"}}
+			}
+		}
+		return nil
+	}
+}
+
+func unschedulable(l *look, p *corev1.Pod, text string) *Finding {
+	if text == "" {
+		return nil
+	}
+	return &Finding{Says: "can't be scheduled: " + text, State: Blocked, Next: does("scheduler", "tries again when something changes that could help")}
+}
+
+func notScheduled(l *look, p *corev1.Pod, _ string) *Finding {
+	return &Finding{Says: "was not scheduled yet", State: Progressing, Next: does("scheduler", "takes it when its turn comes")}
+}

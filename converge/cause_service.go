@@ -1,0 +1,105 @@
+package converge
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// services are the ways in which a service leads nowhere.
+func services() []Situation {
+	service := func(see func(l *look, s *corev1.Service) *Finding) func(l *look) *Finding {
+		return func(l *look) *Finding { return see(l, l.obj.(*corev1.Service)) }
+	}
+	of := []resource.Kind{kinds.Services}
+	return []Situation{
+		{"LoadBalancerMissing", of, service(loadBalancerMissing)},
+		{"NothingSelected", of, service(nothingSelected)},
+		{"BackendsNotReady", of, service(backendsNotReady)},
+		{"PortMissing", of, service(portMissing)},
+	}
+}
+
+func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
+		return nil
+	}
+	who := orElse(deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
+	return &Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who, State: Missing, Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
+		Next: does(who, "gives it an address when it runs"), Advice: []string{"install a load balancer controller and give it addresses", "or use type NodePort: the service is reachable inside the cluster meanwhile"}}
+}
+
+func nothingSelected(l *look, s *corev1.Service) *Finding {
+	if len(selected(l.World, s)) > 0 {
+		return nil
+	}
+	sel := labels.Set(s.Spec.Selector).String()
+	f := &Finding{Says: "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.selector"),
+		Next: does(l.owner, "adds pods with these labels when there are some"), Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
+	f.Below = l.makersFor(s)
+	if len(f.Below) > 0 {
+		first := named(f.Below[0].Kind, s.Namespace, f.Below[0].Name)
+		f.Says, f.State, f.Advice = "selects the pods of "+first.Short()+", which has none", Waiting, nil
+	}
+	return f
+}
+
+// makersFor are the workloads whose pods the service would select, as far as they are not well.
+func (l *look) makersFor(s *corev1.Service) (list []Ref) {
+	sel := labels.SelectorFromSet(s.Spec.Selector)
+	add := func(k resource.Kind, obj resource.Object, template map[string]string) {
+		if sel.Matches(labels.Set(template)) && !l.Health(k, obj).Converged() {
+			list = append(list, refTo(k, obj))
+		}
+	}
+	for _, d := range resource.List(l.Read, kinds.Deployments, s.Namespace) {
+		add(kinds.Deployments, d, d.Spec.Template.Labels)
+	}
+	for _, d := range resource.List(l.Read, kinds.StatefulSets, s.Namespace) {
+		add(kinds.StatefulSets, d, d.Spec.Template.Labels)
+	}
+	for _, d := range resource.List(l.Read, kinds.DaemonSets, s.Namespace) {
+		add(kinds.DaemonSets, d, d.Spec.Template.Labels)
+	}
+	return list
+}
+
+func backendsNotReady(l *look, s *corev1.Service) *Finding {
+	var bad []*corev1.Pod
+	for _, p := range selected(l.World, s) {
+		if !l.Health(kinds.Pods, p).Converged() {
+			bad = append(bad, p)
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("selects %s, of which none is ready", count(len(bad), "pod")), State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
+		Next: does(l.owner, "adds them when they are ready"), Below: refs(kinds.Pods, bad)}
+}
+
+// portMissing: the pods are ready, and none has a port of the name that the service leads to.
+func portMissing(l *look, s *corev1.Service) *Finding {
+	for _, port := range s.Spec.Ports {
+		name := port.TargetPort.StrVal
+		if name == "" {
+			continue
+		}
+		for _, p := range selected(l.World, s) {
+			for _, c := range p.Spec.Containers {
+				for _, has := range c.Ports {
+					if has.Name == name {
+						return nil
+					}
+				}
+			}
+		}
+		return &Finding{Says: "leads to the port " + name + ", which none of its pods names", State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.ports[].targetPort"),
+			Next: does(l.owner, "adds the pods when they have such a port"), Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package converge
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// webhookDown: the API server can't reach a webhook that it must ask. Worst is one whose own pods it has to be asked
+// about: it keeps itself down.
+func webhookDown(l *look, text string) *Finding {
+	name := quoted(text, "failed calling webhook ")
+	if name == "" {
+		return nil
+	}
+	hook := findWebhook(l.Read, name)
+	f := &Finding{Says: "can't be written: the webhook " + name + " does not answer and must be asked", Owner: l.owner, Waits: forName("Webhook", name),
+		Next: does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
+	svc := hook.service(l.Read)
+	switch {
+	case svc == nil && hook.ref != nil:
+		f.Below = []Ref{{kinds.Services, hook.ref.Namespace, hook.ref.Name}}
+	case svc != nil && deadlocked(l, svc):
+		f.Says = "can't create its pods: they are those of the webhook " + name + ", which is down and must be asked about them first"
+		f.Next = does(person, "breaks the circle")
+		f.Advice = []string{"let the webhook not be asked about its own namespace: add a namespaceSelector or objectSelector to " + hook.config,
+			"to get out of it now: kubectl delete " + hook.config + ", and create it again when its pods are ready"}
+	case svc != nil:
+		f.Below = []Ref{refTo(kinds.Services, svc)}
+	}
+	return f
+}
+
+// deadlocked says that the pods that l can't create are those behind the webhook's service.
+func deadlocked(l *look, svc *corev1.Service) bool {
+	if svc.Namespace != l.obj.GetNamespace() || len(svc.Spec.Selector) == 0 {
+		return false
+	}
+	var template labels.Set
+	switch obj := l.obj.(type) {
+	case *appsv1.ReplicaSet:
+		template = obj.Spec.Template.Labels
+	case *appsv1.Deployment:
+		template = obj.Spec.Template.Labels
+	case *appsv1.StatefulSet:
+		template = obj.Spec.Template.Labels
+	case *appsv1.DaemonSet:
+		template = obj.Spec.Template.Labels
+	}
+	return template != nil && labels.SelectorFromSet(svc.Spec.Selector).Matches(template)
+}
+
+func webhookDenies(l *look, text string) *Finding {
+	name := quoted(text, "admission webhook ")
+	if name == "" {
+		return nil
+	}
+	why := between(text+"\x00", "denied the request: ", "\x00")
+	return &Finding{Says: "is refused by the webhook " + name + ": " + orElse(why, "it gave no reason"), Waits: forName("Webhook", name),
+		Next:   does(l.owner, "tries again; it succeeds once the webhook agrees"),
+		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it (" + findWebhook(l.Read, name).config + ")"}}
+}
+
+// A webhook is one of a configuration.
+type webhook struct {
+	config string // mutatingwebhookconfiguration/x
+	ref    *admissionv1.ServiceReference
+	url    string
+}
+
+func (h webhook) service(read resource.Reader) *corev1.Service {
+	if h.ref == nil {
+		return nil
+	}
+	return resource.Get(read, kinds.Services, h.ref.Namespace, h.ref.Name)
+}
+
+func (h webhook) advice(name string) []string {
+	if h.config == "" {
+		return []string{"find the configuration that has the webhook " + name + " and bring its server back"}
+	}
+	at := "its server"
+	switch {
+	case h.ref != nil:
+		at = "the pods behind service " + h.ref.Namespace + "/" + h.ref.Name
+	case h.url != "":
+		at = h.url
+	}
+	return []string{"bring " + at + " back", "or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
+}
+
+// findWebhook finds a webhook by name; the zero value when there is none.
+func findWebhook(read resource.Reader, name string) webhook {
+	for _, c := range resource.List(read, kinds.ValidatingWebhookConfigurations, "") {
+		for i := range c.Webhooks {
+			if c.Webhooks[i].Name == name {
+				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service, deref(c.Webhooks[i].ClientConfig.URL, "")}
+			}
+		}
+	}
+	for _, c := range resource.List(read, kinds.MutatingWebhookConfigurations, "") {
+		for i := range c.Webhooks {
+			if c.Webhooks[i].Name == name {
+				return webhook{"mutatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service, deref(c.Webhooks[i].ClientConfig.URL, "")}
+			}
+		}
+	}
+	return webhook{}
+}

@@ -1,0 +1,152 @@
+// Package converge explains what has not converged: which object is not what it should be, whose move it is, what
+// that loop waits for, and when it tries next.
+//
+// Everything that is said is derived from what is there: the objects (spec, status, conditions, events), the engine's
+// records of why keys are not at rest, and what the front door saw of those who come over the wire. A Health says
+// that an object is not what it should be; a Situation says why; Explain follows the causes down to the object where
+// they end. A Board keeps the explanations of all objects up to date while somebody wants them.
+//
+// To add a situation: one rule in a file cause_*.go, its line in situations, and its row in test/why.
+package converge
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Loops is what the engine knows of its keys; *loop.Watchers has it.
+type Loops interface {
+	Stats() []loop.Stats
+	Records() map[string][]loop.Record
+	Record(loop string, key loop.Key) (loop.Record, bool)
+}
+
+// A World is what explanations are made of: one unchanging state, and what is known beside it. It is for one
+// goroutine.
+type World struct {
+	Read    resource.Reader
+	Kinds   *resource.Set
+	Loops   Loops    // nil: nothing is known
+	Callers *Callers // nil: nothing is known
+	Now     time.Time
+
+	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
+	running  map[string]bool               // loops of this process; made when first asked for
+	path     []loop.Key                    // the objects whose explanation is being made
+	rules    map[schema.GroupResource][]Situation
+}
+
+// situations are those that objects of a kind can be in.
+func (w *World) situations(k resource.Kind) []Situation {
+	gr := k.Info().GR()
+	if list, ok := w.rules[gr]; ok {
+		return list
+	}
+	var list []Situation
+	for _, s := range situations() {
+		if s.Of == nil || slices.ContainsFunc(s.Of, func(o resource.Kind) bool { return o.Info().GR() == gr }) {
+			list = append(list, s)
+		}
+	}
+	if w.rules == nil {
+		w.rules = map[schema.GroupResource][]Situation{}
+	}
+	w.rules[gr] = list
+	return list
+}
+
+// runs says whether the named loop runs in this process, and whether that is known at all.
+func (w *World) runs(name string) (runs, known bool) {
+	if w.running == nil {
+		w.running = map[string]bool{}
+		if w.Loops != nil {
+			for _, s := range w.Loops.Stats() {
+				w.running[s.Name] = true
+			}
+		}
+	}
+	return w.running[name], len(w.running) > 0
+}
+
+// record returns what a loop noted of an object.
+func (w *World) record(name string, k resource.Kind, obj resource.Object) (loop.Record, bool) {
+	if w.Loops == nil || name == "" {
+		return loop.Record{}, false
+	}
+	return w.Loops.Record(name, loop.KeyOf(k, obj))
+}
+
+// events returns the warnings about an object, of any age.
+func (w *World) events(uid types.UID) []*corev1.Event {
+	if w.warnings == nil {
+		w.warnings = map[types.UID][]*corev1.Event{}
+		for _, e := range resource.List(w.Read, kinds.Events, "") {
+			if e.Type == corev1.EventTypeWarning {
+				w.warnings[e.InvolvedObject.UID] = append(w.warnings[e.InvolvedObject.UID], e)
+			}
+		}
+	}
+	return w.warnings[uid]
+}
+
+// warning returns the newest warning about an object for one of the reasons.
+func (w *World) warning(uid types.UID, reasons ...string) *corev1.Event {
+	var best *corev1.Event
+	for _, e := range w.events(uid) {
+		for _, r := range reasons {
+			if e.Reason == r && (best == nil || told(best).Before(told(e))) {
+				best = e
+			}
+		}
+	}
+	return best
+}
+
+// told is when an event was last seen.
+func told(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+// A look is one object under examination.
+type look struct {
+	*World
+	kind   resource.Kind
+	obj    resource.Object
+	health Health
+	owner  string // the loop that keeps objects of this kind converged
+}
+
+func (l *look) object() convergence.Object { return objectOf(l.kind, l.obj) }
+
+func objectOf(k resource.Kind, obj resource.Object) convergence.Object {
+	o := named(k, obj.GetNamespace(), obj.GetName())
+	o.UID = string(obj.GetUID())
+	return o
+}
+
+func named(k resource.Kind, ns, name string) convergence.Object {
+	i := k.Info()
+	if !i.Namespaced {
+		ns = ""
+	}
+	return convergence.Object{APIVersion: i.GVK.GroupVersion().String(), Kind: i.GVK.Kind, Resource: i.GR().String(), Namespace: ns, Name: name}
+}
+
+func ptr[T any](v T) *T { return &v }

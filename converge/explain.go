@@ -1,0 +1,211 @@
+package converge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What bounds an explanation.
+const (
+	maxDepth    = 6
+	maxBranches = 3  // different causes below one object
+	maxLooks    = 24 // objects looked at below one object
+)
+
+// A Step is an object that is not what it should be, why, and what lies below it.
+type Step struct {
+	Finding
+	Cause  string
+	Object convergence.Object
+	Health Health
+	Below  []*Step
+	Others int // further objects beside this one in the same situation
+}
+
+// Explain says why an object is not what it should be; nil when it is.
+func (w *World) Explain(k resource.Kind, obj resource.Object) *Step {
+	l := &look{World: w, kind: k, obj: obj, owner: ownerOf(k)}
+	l.health = w.Health(k, obj)
+	if l.health.Converged() {
+		return l.troubled()
+	}
+	s := &Step{Object: l.object(), Health: l.health}
+	for _, sit := range w.situations(k) {
+		if f := sit.See(l); f != nil {
+			s.Cause, s.Finding = sit.Name, *f
+			break
+		}
+	}
+	l.fill(s.Cause, &s.Finding)
+	s.Below = w.below(loop.KeyOf(k, obj), s.Finding.Below)
+	return s
+}
+
+// troubled explains an object that is what it should be, as far as it tells, though its loop keeps failing at it.
+func (l *look) troubled() *Step {
+	r, ok := l.record(l.owner, l.kind, l.obj)
+	if !ok || r.Fails < 2 {
+		return nil
+	}
+	l.health = Health{Says: "is not what the loop " + l.owner + " wants to make of it", Since: r.FirstFail}
+	s := &Step{Object: l.object(), Health: l.health, Cause: "LoopFails"}
+	for _, sit := range refusals() {
+		if f := sit.See(l); f != nil {
+			s.Cause, s.Finding = sit.Name, *f
+			break
+		}
+	}
+	l.fill(s.Cause, &s.Finding)
+	return s
+}
+
+// below explains what a cause lies in, and groups what is alike.
+func (w *World) below(from loop.Key, list []Ref) (steps []*Step) {
+	if len(w.path) >= maxDepth {
+		return nil
+	}
+	w.path = append(w.path, from)
+	defer func() { w.path = w.path[:len(w.path)-1] }()
+	for i, r := range list {
+		if i == maxLooks {
+			if len(steps) > 0 {
+				steps[0].Others += len(list) - i
+			}
+			break
+		}
+		s := w.step(r)
+		if s == nil {
+			continue
+		}
+		if at := slices.IndexFunc(steps, func(o *Step) bool { return alike(o, s) }); at >= 0 {
+			steps[at].Others++
+			continue
+		}
+		steps = append(steps, s)
+	}
+	slices.SortStableFunc(steps, func(a, b *Step) int { return cmp.Compare(rank(a), rank(b)) })
+	return steps[:min(len(steps), maxBranches)]
+}
+
+// rank puts what is stuck before what merely takes its time, and what many share before what few do.
+func rank(s *Step) int {
+	r := -s.Others
+	if s.Deepest().State == Progressing {
+		r += 1 << 20
+	}
+	return r
+}
+
+// step explains one object of a cause; nil when it is no cause after all.
+func (w *World) step(r Ref) *Step {
+	key := loop.Key{Kind: r.Kind, Namespace: r.NS, Name: r.Name}
+	if !r.Kind.Info().Namespaced {
+		key.Namespace = ""
+	}
+	if slices.Contains(w.path, key) {
+		return nil
+	}
+	obj := w.Read.Lookup(r.Kind, key.Namespace, key.Name)
+	if obj == nil {
+		o := named(r.Kind, r.NS, r.Name)
+		return &Step{Object: o, Cause: "NotFound", Health: Health{Says: "does not exist"}, Finding: Finding{Says: "does not exist",
+			Owner: person, State: Blocked, Waits: on("Object", r, ""), Next: does(person, "creates %s", o.Short())}}
+	}
+	return w.Explain(r.Kind, obj)
+}
+
+// alike says that two steps tell the same story of different objects.
+func alike(a, b *Step) bool {
+	if a.Cause != b.Cause || a.Object.Kind != b.Object.Kind || a.State != b.State || len(a.Below) != len(b.Below) {
+		return false
+	}
+	for i := range a.Below {
+		if !alike(a.Below[i], b.Below[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Deepest is the step where the first chain of causes ends: whose owner makes the next move.
+func (s *Step) Deepest() *Step {
+	for len(s.Below) > 0 {
+		s = s.Below[0]
+	}
+	return s
+}
+
+// Gap is the explanation as an object of the API.
+func (s *Step) Gap() *convergence.Gap {
+	d := s.Deepest()
+	g := &convergence.Gap{Object: s.Object, Says: s.Health.Says, Want: s.Health.Want, Have: s.Health.Have,
+		Cause: d.Cause, Owner: d.Owner, State: d.State, Waits: d.Waits, Next: d.Next, Error: d.Error, Advice: d.Advice}
+	if g.Error == nil {
+		g.Error = s.Error
+	}
+	g.Since.Time = s.Health.Since
+	g.Namespace, g.Name = s.Object.Namespace, gapName(s.Object)
+	if g.Namespace == "" {
+		g.Namespace = "default"
+	}
+	g.CreationTimestamp = g.Since
+	g.Labels = map[string]string{"convergence.kloop.dev/cause": d.Cause, "convergence.kloop.dev/kind": s.Object.Kind}
+	g.Because = s.because()
+	g.Verdict = s.Object.Short() + " " + s.Health.Says
+	if g.Because != "" {
+		g.Verdict += " because " + g.Because
+	}
+	s.links(g, 1)
+	return g
+}
+
+func gapName(o convergence.Object) string { return o.Resource + ":" + o.Name }
+
+// because tells the cause in words.
+func (s *Step) because() string {
+	d := s.Deepest()
+	switch {
+	case d != s && d.Says != "":
+		return d.Object.Short() + " " + d.Says
+	case s.Says == s.Health.Says || s.Says == "":
+		return ""
+	}
+	return "it " + s.Says
+}
+
+func (s *Step) links(g *convergence.Gap, depth int32) {
+	for _, b := range s.Below {
+		g.Chain = append(g.Chain, convergence.Link{Depth: depth, Object: b.Object, Says: orElse(b.Says, b.Health.Says),
+			Cause: b.Cause, Owner: b.Owner, State: b.State, Error: b.Error, Others: int32(b.Others)})
+		b.links(g, depth+1)
+	}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// count words a number of things: 1 pod, 2 pods.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// list words a few names: a, b and 3 more.
+func list(names []string, most int) string {
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

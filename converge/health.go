@@ -1,0 +1,130 @@
+package converge
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A Health says whether an object is what it should be. The zero value says that it is.
+type Health struct {
+	Says  string // what differs: completes a sentence whose subject is the object
+	Want  string // the field that says what should be, with its value
+	Have  string // the field that says what is, with its value
+	Since time.Time
+	// Fine says that nothing is stuck though the object is not done: its work simply takes time.
+	Fine bool
+}
+
+// Converged says that the object is what it should be.
+func (h Health) Converged() bool { return h.Says == "" }
+
+// Health judges an object: built-in kinds by the rules that sigs.k8s.io/cli-utils' kstatus has for them, all others by
+// the ones that it has for any object: deletion, generation and conditions. Where kstatus says InProgress of what only
+// waits for its first use, or of a job that is at work, there is no gap.
+func (w *World) Health(k resource.Kind, obj resource.Object) Health {
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		return w.leaving(obj, at.Time)
+	}
+	if f, ok := healths[k.Info().GR()]; ok {
+		h := f(w, obj)
+		if !h.Converged() && h.Since.IsZero() {
+			h.Since = changed(obj)
+		}
+		return h
+	}
+	if tree, ok := content(obj); ok {
+		h := w.customHealth(k, obj, tree)
+		if !h.Converged() && h.Since.IsZero() {
+			h.Since = changed(obj)
+		}
+		return h
+	}
+	return Health{}
+}
+
+// grace is how long after its time a deletion is still nothing to speak of.
+const grace = 2 * time.Second
+
+// leaving judges what is being deleted. A pod's deletionTimestamp lies ahead by its grace period.
+func (w *World) leaving(obj resource.Object, at time.Time) Health {
+	if w.Now.Before(at.Add(grace)) {
+		return Health{}
+	}
+	h := Health{Says: "was deleted and is still there", Since: at, Want: "metadata.deletionTimestamp=" + at.UTC().Format(time.RFC3339)}
+	if f := obj.GetFinalizers(); len(f) > 0 {
+		h.Have = "metadata.finalizers=[" + list(f, 3) + "]"
+	}
+	return h
+}
+
+// health judges objects of one kind that are not being deleted.
+type health func(w *World, obj resource.Object) Health
+
+// of gives a rule its type.
+func of[T resource.Object](f func(w *World, obj T) Health) health {
+	return func(w *World, obj resource.Object) Health {
+		t, ok := obj.(T)
+		if !ok {
+			return Health{}
+		}
+		return f(w, t)
+	}
+}
+
+// healths is the table of kinds with rules of their own.
+var healths = map[schema.GroupResource]health{
+	{Group: "apps", Resource: "deployments"}:                               of(deploymentHealth),
+	{Group: "apps", Resource: "replicasets"}:                               of(replicaSetHealth),
+	{Group: "apps", Resource: "statefulsets"}:                              of(statefulSetHealth),
+	{Group: "apps", Resource: "daemonsets"}:                                of(daemonSetHealth),
+	{Group: "batch", Resource: "jobs"}:                                     of(jobHealth),
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:           of(autoscalerHealth),
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: of(csrHealth),
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             of(apiServiceHealth),
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: of(definitionHealth),
+	{Resource: "replicationcontrollers"}:                                   of(controllerHealth),
+	{Resource: "pods"}:                                                     of(podHealth),
+	{Resource: "services"}:                                                 of(serviceHealth),
+	{Resource: "persistentvolumeclaims"}:                                   of(claimHealth),
+	{Resource: "persistentvolumes"}:                                        of(volumeHealth),
+	{Resource: "nodes"}:                                                    of(nodeHealth),
+	{Resource: "resourcequotas"}:                                           of(quotaHealth),
+}
+
+// behind says that a controller has not looked at the newest spec.
+func behind(generation, observed int64) (Health, bool) {
+	if observed >= generation {
+		return Health{}, false
+	}
+	return Health{Says: "has a spec that its controller has not looked at yet", Want: fmt.Sprintf("metadata.generation=%d", generation),
+		Have: fmt.Sprintf("status.observedGeneration=%d", observed)}, true
+}
+
+// short words a shortage: how many of the wanted there are.
+func short(wantField string, want int32, haveField string, have int32, what string) Health {
+	return Health{Says: fmt.Sprintf("has %d of %d %s", have, want, what), Want: fmt.Sprintf("%s=%d", wantField, want),
+		Have: fmt.Sprintf("%s=%d", haveField, have)}
+}
+
+// changed is when somebody last changed what the object should be: the newest write of another part than its status.
+func changed(obj metav1.Object) time.Time {
+	at := obj.GetCreationTimestamp().Time
+	for _, m := range obj.GetManagedFields() {
+		if m.Subresource == "" && m.Time != nil && m.Time.After(at) {
+			at = m.Time.Time
+		}
+	}
+	return at
+}
+
+func deref[T any](p *T, or T) T {
+	if p == nil {
+		return or
+	}
+	return *p
+}

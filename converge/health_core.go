@@ -1,0 +1,293 @@
+package converge
+
+import (
+	"fmt"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// podCondition finds a condition of a pod.
+func podCondition(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == typ {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// podHealth finds no gap in a pod that failed under a controller: the controller has its say about that.
+func podHealth(_ *World, p *corev1.Pod) Health {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded:
+		return Health{}
+	case corev1.PodFailed:
+		if metav1.GetControllerOfNoCopy(p) != nil {
+			return Health{}
+		}
+		return Health{Says: "failed", Want: "status.phase=Running", Have: "status.phase=Failed", Since: ended(p)}
+	}
+	ready := podCondition(p, corev1.PodReady)
+	switch {
+	case ready != nil && ready.Status == corev1.ConditionTrue:
+		return Health{}
+	case p.Spec.NodeName == "":
+		h := Health{Says: "has no node", Want: "spec.nodeName set", Have: "spec.nodeName empty", Since: p.CreationTimestamp.Time}
+		return h
+	case p.Status.Phase == corev1.PodRunning:
+		h := Health{Says: "runs and is not ready", Want: "status.conditions[Ready]=True", Have: "status.conditions[Ready]=False"}
+		if ready != nil {
+			h.Since = ready.LastTransitionTime.Time
+		}
+		return h
+	}
+	h := Health{Says: "has a node and does not run", Want: "status.phase=Running", Have: "status.phase=" + string(p.Status.Phase), Since: p.CreationTimestamp.Time}
+	if c := podCondition(p, corev1.PodScheduled); c != nil {
+		h.Since = c.LastTransitionTime.Time
+	}
+	return h
+}
+
+// ended is when the last container of a pod ended.
+func ended(p *corev1.Pod) (at time.Time) {
+	at = p.CreationTimestamp.Time
+	for _, c := range p.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.FinishedAt.After(at) {
+			at = t.FinishedAt.Time
+		}
+	}
+	return at
+}
+
+// serviceHealth finds no gap in a service whose workloads are scaled to zero: that is what was asked for.
+func serviceHealth(w *World, s *corev1.Service) Health {
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+		return Health{Says: "has no address outside the cluster", Want: "spec.type=LoadBalancer", Have: "status.loadBalancer.ingress empty"}
+	}
+	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+		return Health{}
+	}
+	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		for _, ep := range obj.(*discoveryv1.EndpointSlice).Endpoints {
+			if deref(ep.Conditions.Ready, true) {
+				return Health{}
+			}
+		}
+	}
+	picked := selected(w, s)
+	if len(picked) == 0 && (asleep(w, s) || !w.Now.After(s.CreationTimestamp.Add(grace))) {
+		return Health{}
+	}
+	h := Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(), Have: "no ready endpoint"}
+	for _, p := range picked {
+		if c := podCondition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(h.Since) {
+			h.Since = c.LastTransitionTime.Time
+		}
+	}
+	return h
+}
+
+// selected are the pods that a service selects and that are not through.
+func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
+	sel := labels.SelectorFromSet(s.Spec.Selector)
+	for key, value := range s.Spec.Selector {
+		for obj := range w.Read.ByLabel(kinds.Pods, s.Namespace, key, value) {
+			p := obj.(*corev1.Pod)
+			if sel.Matches(labels.Set(p.Labels)) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+				picked = append(picked, p)
+			}
+		}
+		break
+	}
+	return picked
+}
+
+// asleep says that the service belongs to a workload that wants no pods.
+func asleep(w *World, s *corev1.Service) bool {
+	sel := labels.SelectorFromSet(s.Spec.Selector)
+	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
+		if deref(d.Spec.Replicas, 1) == 0 && sel.Matches(labels.Set(d.Spec.Template.Labels)) {
+			return true
+		}
+	}
+	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
+		if deref(d.Spec.Replicas, 1) == 0 && sel.Matches(labels.Set(d.Spec.Template.Labels)) {
+			return true
+		}
+	}
+	return false
+}
+
+// claimHealth finds no gap in a claim that waits for its first pod and has none.
+func claimHealth(w *World, c *corev1.PersistentVolumeClaim) Health {
+	want := c.Spec.Resources.Requests[corev1.ResourceStorage]
+	switch {
+	case c.Status.Phase == corev1.ClaimLost:
+		return Health{Says: "has lost its volume", Want: "spec.volumeName=" + c.Spec.VolumeName, Have: "status.phase=Lost"}
+	case c.Status.Phase != corev1.ClaimBound:
+		if class := classOf(w, c); class != nil && deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
+			return Health{}
+		}
+		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + orElse(string(c.Status.Phase), "Pending"), Since: c.CreationTimestamp.Time}
+	}
+	if have, ok := c.Status.Capacity[corev1.ResourceStorage]; ok && have.Cmp(want) < 0 {
+		return Health{Says: "is smaller than asked for", Want: "spec.resources.requests.storage=" + want.String(), Have: "status.capacity.storage=" + have.String()}
+	}
+	return Health{}
+}
+
+func classOf(w *World, c *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
+	if name := deref(c.Spec.StorageClassName, ""); name != "" {
+		return resource.Get(w.Read, kinds.StorageClasses, "", name)
+	}
+	return nil
+}
+
+// users are the pods that want the claim and are not through.
+func users(w *World, c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
+	for _, p := range resource.List(w.Read, kinds.Pods, c.Namespace) {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, name := range claimsOf(p) {
+			if name == c.Name {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
+// claimsOf names the claims of a pod.
+func claimsOf(p *corev1.Pod) (list []string) {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			list = append(list, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			list = append(list, p.Name+"-"+v.Name)
+		}
+	}
+	return list
+}
+
+func volumeHealth(_ *World, v *corev1.PersistentVolume) Health {
+	if v.Status.Phase == corev1.VolumeFailed {
+		return Health{Says: "could not be reclaimed", Want: "spec.persistentVolumeReclaimPolicy=" + string(v.Spec.PersistentVolumeReclaimPolicy),
+			Have: "status.phase=Failed"}
+	}
+	return Health{}
+}
+
+func nodeHealth(_ *World, n *corev1.Node) Health {
+	for _, c := range n.Status.Conditions {
+		bad := c.Status == corev1.ConditionTrue
+		if c.Type == corev1.NodeReady {
+			bad = c.Status != corev1.ConditionTrue
+		}
+		if !bad {
+			continue
+		}
+		h := Health{Says: "is not ready", Want: "status.conditions[Ready]=True", Have: fmt.Sprintf("status.conditions[%s]=%s", c.Type, c.Status),
+			Since: c.LastTransitionTime.Time}
+		if c.Type != corev1.NodeReady {
+			h.Says, h.Want = "has "+string(c.Type), fmt.Sprintf("status.conditions[%s]=False", c.Type)
+		}
+		return h
+	}
+	if len(n.Status.Conditions) == 0 {
+		return Health{Says: "has never reported", Want: "status.conditions[Ready]=True", Have: "status.conditions empty", Since: n.CreationTimestamp.Time}
+	}
+	return Health{}
+}
+
+func quotaHealth(w *World, q *corev1.ResourceQuota) Health {
+	for name, want := range q.Spec.Hard {
+		if have, ok := q.Status.Hard[name]; !ok || have.Cmp(want) != 0 {
+			return Health{Says: "is not in force as its spec has it", Want: fmt.Sprintf("spec.hard.%s=%s", name, want.String()), Have: "status.hard differs"}
+		}
+	}
+	return Health{}
+}
+
+func autoscalerHealth(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) Health {
+	for _, c := range h.Status.Conditions {
+		if c.Status != corev1.ConditionFalse || c.Reason == "ScalingDisabled" || c.Type == autoscalingv2.ScalingLimited {
+			continue
+		}
+		says := "can't compute how many replicas there should be"
+		if c.Type == autoscalingv2.AbleToScale {
+			says = "can't scale its target"
+		}
+		return Health{Says: says, Want: fmt.Sprintf("status.conditions[%s]=True", c.Type),
+			Have: fmt.Sprintf("status.conditions[%s]=False", c.Type), Since: c.LastTransitionTime.Time}
+	}
+	if len(h.Status.Conditions) == 0 {
+		return Health{Says: "was never looked at", Want: "status.conditions[AbleToScale]=True", Have: "status.conditions empty", Since: h.CreationTimestamp.Time}
+	}
+	return Health{}
+}
+
+func csrHealth(_ *World, r *certificatesv1.CertificateSigningRequest) Health {
+	var approved bool
+	for _, c := range r.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateDenied:
+			return Health{}
+		case certificatesv1.CertificateFailed:
+			return Health{Says: "could not be signed", Want: "status.certificate", Have: "status.conditions[Failed]=True", Since: c.LastTransitionTime.Time}
+		case certificatesv1.CertificateApproved:
+			approved = true
+		}
+	}
+	switch {
+	case !approved:
+		return Health{Says: "is not approved", Want: "status.conditions[Approved]=True", Have: "no approval", Since: r.CreationTimestamp.Time}
+	case len(r.Status.Certificate) == 0:
+		return Health{Says: "is approved and not signed", Want: "status.certificate set", Have: "status.certificate empty"}
+	}
+	return Health{}
+}
+
+func apiServiceHealth(_ *World, a *apiregistrationv1.APIService) Health {
+	if a.Spec.Service == nil {
+		return Health{}
+	}
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			if c.Status == apiregistrationv1.ConditionTrue {
+				return Health{}
+			}
+			return Health{Says: "is not available", Want: "status.conditions[Available]=True", Have: "status.conditions[Available]=" + string(c.Status),
+				Since: c.LastTransitionTime.Time}
+		}
+	}
+	return Health{Says: "is not known to be available", Want: "status.conditions[Available]=True", Have: "no such condition", Since: a.CreationTimestamp.Time}
+}
+
+func definitionHealth(_ *World, d *apiextensionsv1.CustomResourceDefinition) Health {
+	state := map[apiextensionsv1.CustomResourceDefinitionConditionType]apiextensionsv1.CustomResourceDefinitionCondition{}
+	for _, c := range d.Status.Conditions {
+		state[c.Type] = c
+	}
+	if c := state[apiextensionsv1.NamesAccepted]; c.Status == apiextensionsv1.ConditionFalse {
+		return Health{Says: "has names that another definition has", Want: "status.conditions[NamesAccepted]=True",
+			Have: "status.conditions[NamesAccepted]=False", Since: c.LastTransitionTime.Time}
+	}
+	if c := state[apiextensionsv1.Established]; c.Status != apiextensionsv1.ConditionTrue {
+		return Health{Says: "is not served", Want: "status.conditions[Established]=True", Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
+	}
+	return Health{}
+}

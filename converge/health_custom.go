@@ -1,0 +1,87 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// content is an object of a kind that users defined, as a tree.
+func content(obj resource.Object) (map[string]any, bool) {
+	u, ok := obj.(interface{ UnstructuredContent() map[string]any })
+	if !ok {
+		return nil, false
+	}
+	return u.UnstructuredContent(), true
+}
+
+// customHealth judges any object by what operators agree on: observedGeneration, the conditions Reconciling and Stalled,
+// and Ready or Available where the kind has them.
+func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[string]any) Health {
+	status, has := tree["status"].(map[string]any)
+	if observed, ok := status["observedGeneration"].(int64); ok {
+		if h, is := behind(obj.GetGeneration(), observed); is {
+			return h
+		}
+	}
+	conds := conditionsIn(status)
+	for _, bad := range []struct{ typ, value, says string }{
+		{"Stalled", "True", "is stalled"}, {"Failed", "True", "failed"}, {"Reconciling", "True", "is being worked on"}, {"Ready", "False", "is not ready"},
+		{"Ready", "Unknown", "is not known to be ready"}, {"Available", "False", "is not available"}, {"Degraded", "True", "is degraded"},
+	} {
+		if c, ok := conds[bad.typ]; ok && c.Status == bad.value {
+			return Health{Says: bad.says, Want: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, opposite(bad.value)),
+				Have: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, bad.value), Since: c.Since}
+		}
+	}
+	if !has && w.expectsStatus(k) && w.Callers.watchers(k.Info().GR()) == 0 {
+		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
+	}
+	return Health{}
+}
+
+func opposite(value string) string {
+	if value == "True" {
+		return "False"
+	}
+	return "True"
+}
+
+// expectsStatus says that the kind's definition gives its objects a status of their own: somebody means to write it.
+func (w *World) expectsStatus(k resource.Kind) bool {
+	if w.Callers == nil {
+		return false
+	}
+	gr := k.Info().GR()
+	def := resource.Get(w.Read, kinds.CustomResourceDefinitions, "", gr.String())
+	return def != nil && slices.ContainsFunc(def.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Subresources != nil && v.Subresources.Status != nil
+	})
+}
+
+// A custom condition is as much of a condition as all have.
+type customCondition struct {
+	Status, Reason, Message string
+	Since                   time.Time
+}
+
+func conditionsIn(status map[string]any) map[string]customCondition {
+	list, _ := status["conditions"].([]any)
+	out := map[string]customCondition{}
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(key string) string { s, _ := m[key].(string); return s }
+		c := customCondition{Status: text("status"), Reason: text("reason"), Message: text("message")}
+		c.Since, _ = time.Parse(time.RFC3339, text("lastTransitionTime"))
+		out[text("type")] = c
+	}
+	return out
+}

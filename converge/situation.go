@@ -1,0 +1,164 @@
+package converge
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The states of who owns a gap.
+const (
+	Queued      = "Queued"      // its turn comes
+	Running     = "Running"     // it works on it right now
+	BackingOff  = "BackingOff"  // it failed and tries again at a time
+	Waiting     = "Waiting"     // something else must change first, and somebody is on it
+	Blocked     = "Blocked"     // something stands in the way that only a person or another system can take away
+	Missing     = "Missing"     // nobody is there to close the gap
+	Failed      = "Failed"      // it gave up
+	Progressing = "Progressing" // all goes well; it takes its time
+)
+
+// Who makes a move when no loop does.
+const (
+	person  = "a person"
+	gateway = "the API server"
+)
+
+// A Situation is one way in which objects get stuck: a rule that recognizes it.
+type Situation struct {
+	Name string
+	Of   []resource.Kind // whose objects; nil: of any kind
+	// See returns what it found, or nil when this is not the situation. It only looks; it must be quick.
+	See func(l *look) *Finding
+}
+
+// A Finding says why an object is not what it should be. What is left empty is filled in from the situation, the
+// owning loop's record and the object's health.
+type Finding struct {
+	Says   string // completes a sentence whose subject is the object: "can't pull the image x"
+	Owner  string // whose move it is; "": the loop that owns the kind
+	State  string
+	Waits  *convergence.Wait
+	Next   convergence.Next
+	Error  *convergence.Failure
+	Advice []string
+	Below  []Ref // where the cause lies, if not here
+}
+
+// A Ref names an object that may not exist.
+type Ref struct {
+	Kind     resource.Kind
+	NS, Name string
+}
+
+func refTo(k resource.Kind, obj resource.Object) Ref {
+	return Ref{k, obj.GetNamespace(), obj.GetName()}
+}
+
+// refs names objects of one kind.
+func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
+	for _, obj := range list {
+		out = append(out, refTo(k, obj))
+	}
+	return out
+}
+
+// situations is the table, the most telling first: of several that an object is in the first is told.
+func situations() []Situation {
+	var all []Situation
+	for _, group := range [][]Situation{
+		deletions(), refusals(), nodes(), scheduling(), images(), containers(), volumes(), probes(), pods(),
+		claims(), rollouts(), jobs(), services(), autoscalers(), certificates(), extensions(), operators(), anything(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// on waits for an object, or a field of it.
+func on(typ string, r Ref, field string) *convergence.Wait {
+	o := named(r.Kind, r.NS, r.Name)
+	return &convergence.Wait{Type: typ, On: &o, Field: field}
+}
+
+// forName waits for something that is no object.
+func forName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
+
+// does is who makes the next move as soon as something changes.
+func does(who, format string, args ...any) convergence.Next {
+	return convergence.Next{Who: who, What: fmt.Sprintf(format, args...)}
+}
+
+// at is does with a time; the zero time is none.
+func at(when time.Time, who, format string, args ...any) convergence.Next {
+	n := does(who, format, args...)
+	n.At = stamp(when)
+	return n
+}
+
+func stamp(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}
+
+// failureOf is the last error of a loop's record; nil when the last look went well.
+func failureOf(r loop.Record) *convergence.Failure {
+	if r.Fails == 0 {
+		return nil
+	}
+	return &convergence.Failure{Message: r.LastErr, Count: int64(r.Fails), First: stamp(r.FirstFail), Last: stamp(r.LastFail)}
+}
+
+// fill completes a finding.
+func (l *look) fill(name string, f *Finding) {
+	if f.Owner == "" {
+		f.Owner = l.owner
+	}
+	if f.Owner == "" {
+		f.Owner = l.keeper()
+	}
+	r, known := l.record(f.Owner, l.kind, l.obj)
+	if known && f.Error == nil {
+		f.Error = failureOf(r)
+	}
+	if f.State == "" {
+		f.State = stateOf(r, known)
+	}
+	if f.Next.Who == "" {
+		f.Next.Who = f.Owner
+	}
+	if f.Next.At == nil && known && f.Next.Who == f.Owner && f.State == BackingOff {
+		f.Next.At = stamp(r.Next)
+	}
+	if f.Next.What == "" {
+		f.Next.What = "looks again when something changes"
+		if f.Next.At != nil {
+			f.Next.What = "tries again"
+		}
+	}
+	if f.Says == "" {
+		f.Says = l.health.Says
+	}
+}
+
+// stateOf reads a loop's state off its record.
+func stateOf(r loop.Record, known bool) string {
+	switch {
+	case !known:
+		return Waiting
+	case r.Running || r.State == "running":
+		return Running
+	case r.Fails > 0:
+		return BackingOff
+	case r.State == "queued":
+		return Queued
+	}
+	return Waiting
+}
