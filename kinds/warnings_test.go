@@ -1,10 +1,12 @@
 package kinds_test
 
 import (
+	"strings"
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
 )
@@ -21,6 +23,18 @@ func TestRawJSONStaysTheSame(t *testing.T) {
 	if errs := kinds.ControllerRevisions.Check("", r(`{"a":[3],"b":1}`), old); len(errs) != 1 {
 		t.Errorf("a change was accepted: %v", errs)
 	}
+}
+
+func pod(spec string) map[string]any { return specOf("Pod", spec) }
+
+func service(spec string) map[string]any { return specOf("Service", spec) }
+
+func specOf(kind, spec string) map[string]any {
+	var s map[string]any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(spec, "\t", " ")), &s); err != nil {
+		panic(err)
+	}
+	return map[string]any{"apiVersion": "v1", "kind": kind, "spec": s}
 }
 
 // What deserves how many warnings.
@@ -44,6 +58,34 @@ func TestWarnings(t *testing.T) {
 			"spec": map[string]any{"template": pods}}, 1},
 		{"long name of a job", map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": "a.b"},
 			"spec": map[string]any{"template": pods}}, 1},
+		{"nothing to say", pod(`{}`), 0},
+		{"spread over no pods", pod(`{topologySpreadConstraints: [{topologyKey: beta.kubernetes.io/os}]}`), 2},
+		{"near no pods", pod(`{affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}, podAntiAffinity:
+			{preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: a}}, {weight: 1, podAffinityTerm: {topologyKey: a, labelSelector: {}}}]}}}`), 2},
+		{"a value that no label has", pod(`{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference:
+			{matchExpressions: [{key: a, operator: In, values: [b, -c]}]}}]}}}`), 1},
+		{"twice", pod(`{hostAliases: [{ip: 1.1.1.1}, {ip: 1.1.1.1}], imagePullSecrets: [{name: a}, {name: a}, {}]}`), 3},
+		{"ports", pod(`{containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}, {containerPort: 80}]}, {name: d, image: i, ports:
+			[{name: a, containerPort: 81, hostPort: 5}, {containerPort: 81, hostPort: 5, hostIP: 1.1.1.1}, {containerPort: 82, hostIP: 1.1.1.1}]}]}`), 4},
+		{"a port of an init container", pod(`{initContainers: [{name: b, image: i, ports: [{name: a, containerPort: 70}]}],
+			containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}]}]}`), 0},
+		{"values that build on others", pod(`{containers: [{name: c, image: i, env: [{name: A, value: x}, {name: A, value: $(A)y}, {name: A, value: z}]}]}`), 1},
+		{"files in each other's way", pod(`{volumes: [{name: a, configMap: {name: x, items: [{key: k, path: p}, {key: l, path: p/q}, {key: m, path: pq}]}},
+			{name: b, projected: {sources: [{secret: {name: s, items: [{key: k, path: token}]}}, {serviceAccountToken: {path: token}}, {}]}}]}`), 3},
+		{"volumes that are gone", pod(`{volumes: [{name: a, photonPersistentDisk: {pdID: x}}, {name: b, rbd: {image: x, monitors: [m]}}]}`), 2},
+		{"annotations", map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"annotations": map[string]any{
+			"scheduler.alpha.kubernetes.io/critical-pod": "", "seccomp.security.alpha.kubernetes.io/pod": "x"}}, "spec": pods["spec"]}, 2},
+		{"headless", service(`{type: ClusterIP, clusterIP: None, clusterIPs: [None], sessionAffinity: ClientIP, externalIPs: [1.1.1.1], loadBalancerIP: 1.1.1.1}`), 3},
+		{"service", service(`{type: ClusterIP, externalIPs: [01.1.1.1], externalName: x, trafficDistribution: PreferClose}`), 4},
+		{"volume", map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "spec": map[string]any{"rbd": map[string]any{"image": "x"},
+			"nodeAffinity": map[string]any{"required": map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{
+				map[string]any{"key": "beta.kubernetes.io/arch", "operator": "Exists"}}}}}}}}, 2},
+		{"storage class", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "allowedTopologies": []any{map[string]any{
+			"matchLabelExpressions": []any{map[string]any{"key": "beta.kubernetes.io/os", "values": []any{"a"}}}}}}, 1},
+		{"storage capacity", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "nodeTopology": map[string]any{
+			"matchLabels": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
+		{"runtime class", map[string]any{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "scheduling": map[string]any{
+			"nodeSelector": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
 		{"daemon set", map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": "a.b"},
 			"spec": map[string]any{"template": pods}}, 0},
 	} {

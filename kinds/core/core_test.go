@@ -141,7 +141,7 @@ func TestDiscovery(t *testing.T) {
 func TestSelectable(t *testing.T) {
 	for kind, want := range map[string]string{
 		"Pod": "metadata.name metadata.namespace spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork " +
-			"status.phase status.podIP status.nominatedNodeName",
+			"status.phase status.podIP status.podIPs status.nominatedNodeName",
 		"Event": "metadata.name metadata.namespace involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid " +
 			"involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type " +
 			"regarding.kind regarding.namespace regarding.name regarding.uid reportingController",

@@ -2,10 +2,10 @@ package core
 
 import (
 	"crypto/tls"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -51,15 +51,41 @@ func warnNode(n, old *v1.Node) (list []string) {
 	return list
 }
 
-func warnService(s, old *v1.Service) (list []string) {
-	if len(s.Spec.ExternalIPs) > 0 && (old == nil || !slices.Equal(s.Spec.ExternalIPs, old.Spec.ExternalIPs)) {
-		list = append(list, "spec.externalIPs: this field is deprecated since v1.36 and will be ignored in a future Kubernetes release")
+func warnService(s, _ *v1.Service) (list []string) {
+	spec, none := &s.Spec, s.Spec.Type == v1.ServiceTypeClusterIP && headless(&s.Spec)
+	say := func(when bool, text string) {
+		if when {
+			list = append(list, text)
+		}
 	}
-	if s.Spec.Type == v1.ServiceTypeExternalName && len(s.Spec.ExternalIPs) > 0 {
-		list = append(list, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	_, hints := s.Annotations[v1.DeprecatedAnnotationTopologyAwareHints]
+	say(hints, "annotation "+v1.DeprecatedAnnotationTopologyAwareHints+" is deprecated, please use "+v1.AnnotationTopologyMode+" instead")
+	if spec.Type != v1.ServiceTypeExternalName && !headless(spec) {
+		list = append(list, addressWarnings(spec.ClusterIPs, "clusterIPs")...)
 	}
-	if headless(&s.Spec) && s.Spec.SessionAffinity == v1.ServiceAffinityClientIP {
-		list = append(list, "spec.SessionAffinity is ignored for headless services")
+	say(none && spec.LoadBalancerIP != "", "spec.loadBalancerIP is ignored for headless services")
+	say(none && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
+	say(none && spec.SessionAffinity != v1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
+	list = append(list, addressWarnings(spec.ExternalIPs, "externalIPs")...)
+	external := spec.Type == v1.ServiceTypeExternalName
+	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs: deprecated since v1.36; some clusters no longer serve it")
+	if spec.LoadBalancerIP != "" {
+		list = append(list, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+	}
+	for i, r := range spec.LoadBalancerSourceRanges {
+		list = append(list, validation.GetWarningsForCIDR(specPath.Child("loadBalancerSourceRanges").Index(i), r)...)
+	}
+	say(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	say(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
+	nearby := spec.TrafficDistribution != nil && *spec.TrafficDistribution == v1.ServiceTrafficDistributionPreferClose
+	say(nearby, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
+	return list
+}
+
+// addressWarnings warns of addresses that other programs may read in another way.
+func addressWarnings(ips []string, name string) (list []string) {
+	for i, ip := range ips {
+		list = append(list, validation.GetWarningsForIP(specPath.Child(name).Index(i), ip)...)
 	}
 	return list
 }
@@ -100,7 +126,10 @@ func warnVolume(v, _ *v1.PersistentVolume) (list []string) {
 		list = append(list, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "+
 			"Instead, the recommended approach is to use dynamic provisioning.")
 	}
-	return list
+	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+		list = append(list, podspec.NodeTermWarnings(a.Required.NodeSelectorTerms, specPath.Child("nodeAffinity", "required", "nodeSelectorTerms"))...)
+	}
+	return append(list, podspec.SourceWarnings(&v.Spec.PersistentVolumeSource, specPath)...)
 }
 
 func warnClaim(c, _ *v1.PersistentVolumeClaim) (list []string) {

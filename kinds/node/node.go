@@ -20,6 +20,15 @@ var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
 			podspec.RoundResources(c.Overhead.PodFixed)
 		}
 	},
+	Warn: func(c, _ *v1.RuntimeClass) (list []string) {
+		if c.Scheduling == nil {
+			return nil
+		}
+		for key := range c.Scheduling.NodeSelector {
+			list = append(list, podspec.LabelWarnings(key, field.NewPath("scheduling", "nodeSelector"))...)
+		}
+		return list
+	},
 	Columns: []resource.Column[*v1.RuntimeClass]{
 		resource.Col("Handler", "string", func(c *v1.RuntimeClass) any { return c.Handler }),
 		resource.Age[*v1.RuntimeClass](),

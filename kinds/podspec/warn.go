@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -14,11 +15,21 @@ import (
 
 // oldLabels are the labels of nodes that have newer names.
 var oldLabels = map[string]string{
-	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
-	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"app.kubernetes.io/created-by":                  "deprecated since v1.9",
+	"scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
+}
+
+// oldAnnotations are those of pods that nobody reads any more.
+var oldAnnotations = map[string]string{
+	"scheduler.alpha.kubernetes.io/critical-pod":  `non-functional in v1.16+; use the "priorityClassName" field instead`,
+	"security.alpha.kubernetes.io/sysctls":        `non-functional in v1.11+; use the "sysctls" field instead`,
+	"security.alpha.kubernetes.io/unsafe-sysctls": `non-functional in v1.11+; use the "sysctls" field instead`,
 }
 
 const (
@@ -26,38 +37,64 @@ const (
 	seccompOne   = "container.seccomp.security.alpha.kubernetes.io/"
 	nonFunction  = "non-functional in v1.27+; use the \"seccompProfile\" field instead"
 	apparmorText = "deprecated since v1.30; use the \"appArmorProfile\" field instead"
+	noSelector   = "a null labelSelector results in matching no pod"
 )
 
-// Warnings returns what is not wrong with a pod or template, but will not do what its writer expects.
+// Warnings returns what is not wrong with a pod or template, but will not do what its writer expects. The path of a pod
+// is nil.
 func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string {
 	w := &warner{}
 	spec := path.Child("spec")
-	for key := range meta.Annotations {
-		at := path.Child("metadata", "annotations").Key(key)
-		switch {
-		case key == seccompPod, strings.HasPrefix(key, seccompOne):
-			w.warn(at, nonFunction)
-		case strings.HasPrefix(key, apparmorOne):
-			w.warn(at, apparmorText)
-		}
-	}
+	w.annotations(meta, s, path)
 	for key := range s.NodeSelector {
 		w.label(key, spec.Child("nodeSelector").Key(key))
 	}
 	for i, c := range s.TopologySpreadConstraints {
-		w.label(c.TopologyKey, spec.Child("topologySpreadConstraints").Index(i).Child("topologyKey"))
+		at := spec.Child("topologySpreadConstraints").Index(i)
+		w.label(c.TopologyKey, at.Child("topologyKey"))
+		w.selector(c.LabelSelector, at)
 	}
 	w.affinity(s.Affinity, spec.Child("affinity"))
-	w.pulls(s.ImagePullSecrets, spec.Child("imagePullSecrets"))
+	w.names(s, spec)
 	for i := range s.Volumes {
 		w.volume(&s.Volumes[i].VolumeSource, spec.Child("volumes").Index(i))
+		w.overlaps(&s.Volumes[i])
 	}
 	if t := s.TerminationGracePeriodSeconds; t != nil && *t < 0 {
 		w.warn(spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
 	eachContainer(s, spec, w.container)
+	w.ports(s, spec)
 	w.amounts(s.Overhead, spec.Child("overhead"))
 	return w.list
+}
+
+// annotations warns of those that have become fields.
+func (w *warner) annotations(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) {
+	if len(meta.Annotations) == 0 {
+		return
+	}
+	at := path.Child("metadata", "annotations")
+	says := func(key, text string) {
+		if _, set := meta.Annotations[key]; set {
+			w.warn(at.Key(key), "%s", text)
+		}
+	}
+	for key, text := range oldAnnotations {
+		says(key, text)
+	}
+	pod := s.SecurityContext
+	if pod == nil || pod.SeccompProfile == nil {
+		says(seccompPod, nonFunction)
+	}
+	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+			says(seccompOne+c.Name, nonFunction)
+		}
+		if path == nil || profileOf(c, s) == nil { // a pod's annotation has become its field by now
+			says(apparmorOne+c.Name, apparmorText)
+		}
+	})
 }
 
 type warner struct{ list []string }
@@ -72,74 +109,153 @@ func (w *warner) label(key string, path *field.Path) {
 	}
 }
 
+func (w *warner) selector(sel *metav1.LabelSelector, path *field.Path) {
+	if sel == nil {
+		w.warn(path.Child("labelSelector"), noSelector)
+	}
+}
+
 func (w *warner) affinity(a *v1.Affinity, path *field.Path) {
-	if a == nil || a.NodeAffinity == nil {
+	if a == nil {
 		return
 	}
-	path = path.Child("nodeAffinity")
-	if r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
-		for i := range r.NodeSelectorTerms {
-			w.term(&r.NodeSelectorTerms[i], path.Child(required, "nodeSelectorTerms").Index(i))
+	if n := a.NodeAffinity; n != nil {
+		at := path.Child("nodeAffinity")
+		if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			for i, t := range n.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+				w.term(t, false, at.Child(required, "nodeSelectorTerms").Index(i))
+			}
+		}
+		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+			w.term(t.Preference, true, at.Child(preferred).Index(i).Child("preference"))
 		}
 	}
-	for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		w.term(&a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, path.Child(preferred).Index(i).Child("preference"))
+	if p := a.PodAffinity; p != nil {
+		w.near(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		w.near(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
 	}
 }
 
-func (w *warner) term(t *v1.NodeSelectorTerm, path *field.Path) {
+func (w *warner) near(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTerm, path *field.Path) {
+	for i, t := range must {
+		w.selector(t.LabelSelector, path.Child(required).Index(i))
+	}
+	for i, t := range may {
+		w.selector(t.PodAffinityTerm.LabelSelector, path.Child(preferred).Index(i).Child("podAffinityTerm"))
+	}
+}
+
+// term warns of old labels, and of values that no label has unless validation refuses them anyway.
+func (w *warner) term(t v1.NodeSelectorTerm, values bool, path *field.Path) {
 	for i, e := range t.MatchExpressions {
-		w.label(e.Key, path.Child("matchExpressions").Index(i).Child("key"))
+		at := path.Child("matchExpressions").Index(i)
+		w.label(e.Key, at.Child("key"))
+		for k := 0; values && k < len(e.Values); k++ {
+			for _, says := range validation.IsValidLabelValue(e.Values[k]) {
+				w.warn(at.Child("values").Index(k), "%s is invalid, %s", e.Values[k], says)
+			}
+		}
 	}
 }
 
-func (w *warner) pulls(list []v1.LocalObjectReference, path *field.Path) {
-	for i, r := range list {
+// NodeTermWarnings warns of old labels in the terms of a volume's node affinity.
+func NodeTermWarnings(terms []v1.NodeSelectorTerm, path *field.Path) []string {
+	w := &warner{}
+	for i, t := range terms {
+		w.term(t, false, path.Index(i))
+	}
+	return w.list
+}
+
+// LabelWarnings warns of a label of nodes that has a newer name.
+func LabelWarnings(key string, path *field.Path) []string {
+	w := &warner{}
+	w.label(key, path)
+	return w.list
+}
+
+// names warns of what is there twice, or has none.
+func (w *warner) names(s *v1.PodSpec, spec *field.Path) {
+	ips, secrets := sets.New[string](), sets.New[string]()
+	for i, a := range s.HostAliases {
+		if ips.Has(a.IP) {
+			w.warn(spec.Child("hostAliases").Index(i).Child("ip"), "duplicate ip %q", a.IP)
+		}
+		ips.Insert(a.IP)
+	}
+	for i, r := range s.ImagePullSecrets {
+		at := spec.Child("imagePullSecrets").Index(i).Child("name")
+		if secrets.Has(r.Name) {
+			w.warn(at, "duplicate name %q", r.Name)
+		}
 		if r.Name == "" {
-			w.warn(path.Index(i), "invalid empty name %q", r.Name)
+			w.warn(at, "invalid empty name %q", r.Name)
 		}
-	}
-}
-
-func (w *warner) volume(s *v1.VolumeSource, path *field.Path) {
-	for _, f := range []struct {
-		name, says string
-		set        bool
-	}{{"gitRepo", "deprecated in v1.11, and disabled by default in v1.33+", s.GitRepo != nil},
-		{"flocker", "deprecated in v1.22, non-functional in v1.25+", s.Flocker != nil},
-		{"glusterfs", "deprecated in v1.25, non-functional in v1.26+", s.Glusterfs != nil},
-		{"quobyte", "deprecated in v1.22, non-functional in v1.25+", s.Quobyte != nil},
-		{"scaleIO", "deprecated in v1.16, non-functional in v1.22+", s.ScaleIO != nil},
-		{"storageos", "deprecated in v1.22, non-functional in v1.25+", s.StorageOS != nil},
-		{"cephfs", "deprecated in v1.28, non-functional in v1.31+", s.CephFS != nil},
-		{"rbd", "deprecated in v1.28, non-functional in v1.31+", s.RBD != nil}} {
-		if f.set {
-			w.warn(path.Child(f.name), "%s", f.says)
-		}
-	}
-	if s.Ephemeral != nil && s.Ephemeral.VolumeClaimTemplate != nil {
-		w.list = append(w.list, ClaimWarnings(&s.Ephemeral.VolumeClaimTemplate.Spec, path.Child("ephemeral", "volumeClaimTemplate", "spec"))...)
+		secrets.Insert(r.Name)
 	}
 }
 
 func (w *warner) container(c *v1.Container, path *field.Path) {
 	seen := sets.New[string]()
 	for i, e := range c.Env {
-		if seen.Has(e.Name) {
+		self := "$(" + e.Name + ")" // a value may build on the one before
+		if seen.Has(e.Name) && (e.ValueFrom != nil || e.Value == self || !strings.Contains(e.Value, self)) {
 			w.warn(path.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
 		seen.Insert(e.Name)
 	}
 	w.amounts(c.Resources.Limits, path.Child("resources", "limits"))
 	w.amounts(c.Resources.Requests, path.Child("resources", "requests"))
-	ports := map[string]int{}
-	for i, p := range c.Ports {
-		k := fmt.Sprintf("%s/%d/%d/%s", p.Protocol, p.ContainerPort, p.HostPort, p.HostIP)
-		if before, dup := ports[k]; dup {
-			w.warn(path.Child("ports").Index(i), "duplicate port definition with %s", path.Child("ports").Index(before))
-		}
-		ports[k] = i
+}
+
+// ports warns of ports of a pod that are told of twice or may clash, and of names that stand for two.
+func (w *warner) ports(s *v1.PodSpec, spec *field.Path) {
+	type place struct {
+		at   *field.Path
+		port v1.ContainerPort
 	}
+	before, names := map[string][]place{}, map[string]*field.Path{}
+	eachContainer(s, spec, func(c *v1.Container, path *field.Path) {
+		starts := isInit(s, c) && c.RestartPolicy == nil // and is gone when services look
+		for i, p := range c.Ports {
+			at := path.Child("ports").Index(i)
+			if p.HostIP != "" && p.HostPort == 0 {
+				w.warn(at, "hostIP set without hostPort: %+v", p)
+			}
+			key := fmt.Sprint(p.ContainerPort, "/", p.Protocol)
+			for _, o := range before[key] {
+				switch {
+				case p.HostIP == o.port.HostIP && p.HostPort == o.port.HostPort:
+					w.warn(at, "duplicate port definition with %s", o.at)
+				case p.HostPort == 0 || o.port.HostPort == 0:
+					w.warn(at, "overlapping port definition with %s", o.at)
+				case p.HostPort == o.port.HostPort && (p.HostIP == "") != (o.port.HostIP == ""):
+					w.warn(at, "dangerously ambiguous port definition with %s", o.at)
+				}
+			}
+			before[key] = append(before[key], place{at, p})
+			if p.Name == "" || starts {
+				continue
+			}
+			if first := names[p.Name]; first != nil {
+				w.warn(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, first, first)
+			} else {
+				names[p.Name] = at
+			}
+		}
+	})
+}
+
+// isInit says whether the container is one of the init containers.
+func isInit(s *v1.PodSpec, c *v1.Container) bool {
+	for i := range s.InitContainers {
+		if &s.InitContainers[i] == c {
+			return true
+		}
+	}
+	return false
 }
 
 // amounts warns of parts of bytes.

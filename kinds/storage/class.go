@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -29,7 +30,7 @@ var StorageClasses = &resource.Def[*v1.StorageClass]{
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, v1.VolumeBindingImmediate)
 	},
-	Validate: validateClass,
+	Validate: validateClass, Warn: warnClass,
 	Columns: []resource.Column[*v1.StorageClass]{
 		resource.Name(func(c *v1.StorageClass) any {
 			if c.Annotations[defaultClass] == "true" || c.Annotations[defaultClassBeta] == "true" {
@@ -45,6 +46,17 @@ var StorageClasses = &resource.Def[*v1.StorageClass]{
 		}),
 		resource.Age[*v1.StorageClass](),
 	},
+}
+
+// warnClass warns of labels of nodes that have newer names.
+func warnClass(c, _ *v1.StorageClass) (list []string) {
+	for i, t := range c.AllowedTopologies {
+		for k, e := range t.MatchLabelExpressions {
+			at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(k)
+			list = append(list, podspec.LabelWarnings(e.Key, at.Child("key"))...)
+		}
+	}
+	return list
 }
 
 func orDefault[T ~string](p *T, or string) string {

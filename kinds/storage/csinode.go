@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -86,7 +87,22 @@ func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
 
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*v1.CSIStorageCapacity]{
-	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity,
+	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity, Warn: warnCapacity,
+}
+
+// warnCapacity warns of labels of nodes that have newer names.
+func warnCapacity(c, _ *v1.CSIStorageCapacity) (list []string) {
+	if c.NodeTopology == nil {
+		return nil
+	}
+	at := field.NewPath("nodeTopology")
+	for i, e := range c.NodeTopology.MatchExpressions {
+		list = append(list, podspec.LabelWarnings(e.Key, at.Child("matchExpressions").Index(i).Child("key"))...)
+	}
+	for key := range c.NodeTopology.MatchLabels {
+		list = append(list, podspec.LabelWarnings(key, at.Child("matchLabels").Child(key))...)
+	}
+	return list
 }
 
 func validateCapacity(c, old *v1.CSIStorageCapacity) (errs field.ErrorList) {
