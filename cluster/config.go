@@ -42,6 +42,8 @@ type Config struct {
 
 	Audit Audit // what is recorded of requests
 
+	MaxReads, MaxWrites int // seats for short requests, all priority levels together have the sum; 0: 400 and 200
+
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 

@@ -134,7 +134,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
-		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor,
+		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil

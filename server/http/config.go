@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/audit"
+	"github.com/kloop-dev/kloop/server/fair"
 )
 
 // Config holds what the wire needs. Ops, Kinds, Authn and Authz are required; the zero value of the rest is usable.
@@ -52,8 +53,9 @@ type Config struct {
 	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
 	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
 
-	MaxReads   int           // concurrent short reads; 0: 400
-	MaxWrites  int           // concurrent short writes; 0: 200
+	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
+	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few
+
 	MaxBody    int64         // bytes; 0: 3 MiB
 	Timeout    time.Duration // of requests that are not streams; 0: 60 s
 	WriteStall time.Duration // how long a stream's client may take no bytes; 0: 30 s
@@ -118,8 +120,9 @@ func (c *Config) fill() {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	}
-	c.MaxReads = orInt(c.MaxReads, 400)
-	c.MaxWrites = orInt(c.MaxWrites, 200)
+	if c.Fair == nil {
+		c.Fair = fair.New(fair.Config{})
+	}
 	c.MaxBody = orInt(c.MaxBody, 3<<20)
 	c.Timeout = orInt(c.Timeout, time.Minute)
 	c.WriteStall = orInt(c.WriteStall, 30*time.Second)

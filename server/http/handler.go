@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -19,13 +18,13 @@ import (
 
 // surface is the handler: the configuration and what is derived from it.
 type surface struct {
-	cfg     Config
-	reads   chan struct{}
-	writes  chan struct{}
-	meter   *meter
-	docs    discovery
-	streams streams
-	proxied *http.Transport // to pods and services
+	cfg      Config
+	under    inFlight
+	meter    *meter
+	docs     discovery
+	streams  streams
+	unlisted map[string]http.Handler // pages that / does not name
+	proxied  *http.Transport         // to pods and services
 }
 
 // Handler is the HTTP surface. It is safe for concurrent use.
@@ -34,9 +33,9 @@ type Handler struct{ s *surface }
 // New returns the handler for the configuration. It starts nothing.
 func New(cfg Config) *Handler {
 	cfg.fill()
-	s := &surface{cfg: cfg, proxied: newProxyTransport(cfg.Dial)}
-	s.reads, s.writes = make(chan struct{}, cfg.MaxReads), make(chan struct{}, cfg.MaxWrites)
-	s.meter = newMeter(cfg.Registry, s.reads, s.writes)
+	s := &surface{cfg: cfg, unlisted: cfg.Fair.Pages(), proxied: newProxyTransport(cfg.Dial)}
+	s.meter = newMeter(cfg.Registry, &s.under)
+	cfg.Registry.MustRegister(cfg.Fair)
 	return &Handler{s: s}
 }
 
@@ -105,13 +104,14 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) 
 	if i.User = user; user != caller {
 		w.audit.As(user, "")
 	}
-	ctx, leave, ok := s.enter(w, r, i, user)
+	a := attributes(i, user)
+	ctx, leave, ok := s.enter(w, r, i, a)
 	if !ok {
 		return
 	}
 	defer leave()
 	r = r.WithContext(ctx)
-	if !s.authorize(w, r, i, user) {
+	if !s.authorize(w, r, a) {
 		return
 	}
 	s.dispatch(w, r, i, user)
@@ -134,8 +134,7 @@ func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time
 }
 
 // authorize asks whether the user may do what the URL says.
-func (s *surface) authorize(w *recorder, r *http.Request, i *info, user *auth.User) bool {
-	a := attributes(i, user)
+func (s *surface) authorize(w *recorder, r *http.Request, a *auth.Attributes) bool {
 	d, reason, err := s.cfg.Authz.Authorize(r.Context(), a)
 	if d == auth.Allow {
 		w.audit.Annotate(decisionKey, "allow")
@@ -145,7 +144,7 @@ func (s *surface) authorize(w *recorder, r *http.Request, i *info, user *auth.Us
 	w.audit.Annotate(decisionKey, "forbid")
 	w.audit.Annotate(reasonKey, reason)
 	if err != nil && d == auth.NoOpinion && reason == "" {
-		slog.Debug("authorization failed", "user", user.Name, "path", r.URL.Path, "err", err)
+		slog.Debug("authorization failed", "user", a.User.Name, "path", r.URL.Path, "err", err)
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.fail(w, r, auth.Forbidden(a, reason))
@@ -164,35 +163,6 @@ func attributes(i *info, user *auth.User) *auth.Attributes {
 	return a
 }
 
-// enter takes a place among the requests in flight and sets the time limit. Streams have neither, but end when
-// the server does.
-func (s *surface) enter(w http.ResponseWriter, r *http.Request, i *info, user *auth.User) (context.Context, func(), bool) {
-	if i.longRunning() {
-		ctx, leave := s.streams.join(r.Context())
-		return ctx, leave, true
-	}
-	room := s.writes
-	if i.Verb == "get" || i.Verb == "list" || i.Verb == "head" {
-		room = s.reads
-	}
-	select {
-	case room <- struct{}{}:
-	default:
-		if !exempt(user) {
-			s.fail(w, r, apierrors.NewTooManyRequests("too many requests, please try again later", 1))
-			return nil, nil, false
-		}
-		room = nil
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeout(r))
-	return ctx, func() {
-		cancel()
-		if room != nil {
-			<-room
-		}
-	}, true
-}
-
 // timeout is the limit of a short request; a client may ask for a shorter one.
 func (s *surface) timeout(r *http.Request) time.Duration {
 	if !strings.Contains(r.URL.RawQuery, "timeout=") {
@@ -202,16 +172,6 @@ func (s *surface) timeout(r *http.Request) time.Duration {
 		return min(d, s.cfg.Timeout)
 	}
 	return s.cfg.Timeout
-}
-
-// exempt users are never told to wait: an operator must be able to rescue a busy server.
-func exempt(u *auth.User) bool {
-	for _, g := range u.Groups {
-		if g == auth.GroupMasters {
-			return true
-		}
-	}
-	return false
 }
 
 // auditID is the client's own id of the request if it sent a sane one, else a fresh random one.

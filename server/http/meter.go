@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,7 @@ type meter struct {
 	handler  http.Handler
 }
 
-func newMeter(reg *prometheus.Registry, reads, writes chan struct{}) *meter {
+func newMeter(reg *prometheus.Registry, under *inFlight) *meter {
 	m := &meter{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "apiserver_request_total",
 			Help: "Requests answered."}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
@@ -33,16 +34,16 @@ func newMeter(reg *prometheus.Registry, reads, writes chan struct{}) *meter {
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "apiserver_response_sizes",
 			Help: "Bytes of an answer before compression.", Buckets: prometheus.ExponentialBuckets(1000, 10, 7)}, []string{"verb"}),
 	}
-	reg.MustRegister(m.requests, m.duration, inFlight("readOnly", reads), inFlight("mutating", writes), m.streams, m.watches, m.sizes)
+	reg.MustRegister(m.requests, m.duration, underWay("readOnly", &under.reads), underWay("mutating", &under.writes), m.streams, m.watches, m.sizes)
 	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return m
 }
 
-// inFlight tells how many of the places for short requests are taken.
-func inFlight(kind string, places chan struct{}) prometheus.Collector {
+// underWay tells how many short requests there are.
+func underWay(kind string, n *atomic.Int64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "apiserver_current_inflight_requests",
 		Help: "Short requests under way.", ConstLabels: prometheus.Labels{"request_kind": kind}},
-		func() float64 { return float64(len(places)) })
+		func() float64 { return float64(n.Load()) })
 }
 
 // serve answers /metrics.

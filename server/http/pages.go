@@ -64,6 +64,10 @@ func (s *surface) extra(w http.ResponseWriter, r *http.Request, path string) {
 			h.ServeHTTP(w, r)
 			return
 		}
+		if h, ok := s.unlisted[path]; ok {
+			h.ServeHTTP(w, r)
+			return
+		}
 		cut := strings.LastIndexByte(strings.TrimSuffix(path, "/"), '/')
 		if cut < 0 || path == "/" {
 			notFoundPage(w)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server/fair"
 	httpapi "github.com/kloop-dev/kloop/server/http"
 )
 
@@ -220,7 +221,7 @@ func TestOpenAPI(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	inside, release := make(chan bool), make(chan bool)
 	w := newWorld(t, func(c *httpapi.Config) {
-		c.MaxReads = 1
+		c.Fair = fair.New(fair.Config{Seats: 1})
 		c.Authz = everyone{func(*auth.Attributes) bool { return true }}
 		c.Extra = map[string]http.Handler{"/slow": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside <- true; <-release })}
 	})

@@ -60,6 +60,7 @@ func (c *call) watchSocket(req *server.Request, opts *metav1.ListOptions, f fram
 				return err
 			}
 		}
+		c.begun(opts, events)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {

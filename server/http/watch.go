@@ -46,7 +46,9 @@ func (c *call) watch() error {
 	kick := time.AfterFunc(headersAfter, st.start)
 	defer kick.Stop()
 	err = c.ops().Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
-		return st.send(c.r.Context(), f, events)
+		err := st.send(c.r.Context(), f, events)
+		c.begun(&opts, events)
+		return err
 	})
 	return st.end(c.r.Context(), f, err)
 }
