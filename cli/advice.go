@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,19 +35,4 @@ func connection(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return cfg, nil
-}
-
-// restore makes a data directory out of a snapshot.
-func restore(_ context.Context, std stdio, args []string) error {
-	fs := flags(std, "restore")
-	dir := fs.String("data-dir", "/var/lib/kloop", "directory of keys, certificates and the store; must hold no store")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop restore [--data-dir DIR] SNAPSHOT")
-		return errUsage
-	}
-	if err := etcd.Restore(fs.Arg(0), *dir+"/etcd"); err != nil {
-		return advise(err)
-	}
-	_, err := fmt.Fprintf(std.out, "restored to %s; kloop up --data-dir %s goes on from there\n", *dir, *dir)
-	return err
 }

@@ -34,7 +34,10 @@ func commands() []command {
 		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
 		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
 		{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd},
-		{"restore", "--data-dir DIR FILE", "make a data directory from a snapshot of etcd", restore},
+		{"token", "[--data-dir DIR]", "print what lets another server join", token},
+		{"member", "list | remove NAME", "show or change who keeps the store", member},
+		{"backup", "FILE", "save the store of a server", backup},
+		{"restore", "FILE", "make a data directory from a backup", restore},
 		{"version", "", "print the version", printVersion},
 	}
 }

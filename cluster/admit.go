@@ -23,9 +23,9 @@ func (c *Cluster) pages() map[string]http.Handler {
 	return map[string]http.Handler{
 		keysPath:          http.HandlerFunc(c.giveKeys),
 		joinPath:          http.HandlerFunc(c.admit),
-		membersPath:       http.HandlerFunc(c.members),
-		membersPath + "/": http.HandlerFunc(c.members),
-		snapshotPath:      http.HandlerFunc(c.giveSnapshot),
+		MembersPath:       http.HandlerFunc(c.members),
+		MembersPath + "/": http.HandlerFunc(c.members),
+		SnapshotPath:      http.HandlerFunc(c.giveSnapshot),
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Cluster) admit(w http.ResponseWriter, r *http.Request) {
 
 // members lists the members of the store, or removes the one that the path names.
 func (c *Cluster) members(w http.ResponseWriter, r *http.Request) {
-	who := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, membersPath), "/")
+	who := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, MembersPath), "/")
 	switch {
 	case r.Method == http.MethodGet && who == "":
 		list, err := c.etcd.Members(r.Context())

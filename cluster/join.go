@@ -23,10 +23,11 @@ import (
 
 // Paths by which servers join, and their members are seen to.
 const (
-	keysPath     = "/kloop/keys"
-	joinPath     = "/kloop/join"
-	membersPath  = "/kloop/members"
-	snapshotPath = "/kloop/snapshot"
+	keysPath = "/kloop/keys"
+	joinPath = "/kloop/join"
+
+	MembersPath  = "/kloop/members"  // GET lists, DELETE of a name below it removes
+	SnapshotPath = "/kloop/snapshot" // GET sends the whole store
 )
 
 // joinHost is the name that a newcomer asks for. The server then shows its certificate together with the authority's,

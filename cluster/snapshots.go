@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,14 @@ type Snapshots struct {
 	Dir   string        // where; "": snapshots, in the data directory
 }
 
+// The defaults of Snapshots.
+const (
+	DefaultSnapshotEvery = 12 * time.Hour
+	DefaultSnapshotKeep  = 5
+)
+
 func (s *Snapshots) fill(dataDir string) error {
-	if s.Every == 0 {
-		s.Every = 12 * time.Hour
-	}
-	if s.Keep == 0 {
-		s.Keep = 5
-	}
+	s.Every, s.Keep = cmp.Or(s.Every, DefaultSnapshotEvery), cmp.Or(s.Keep, DefaultSnapshotKeep)
 	if s.Dir == "" {
 		s.Dir = filepath.Join(dataDir, "snapshots")
 	}

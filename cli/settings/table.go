@@ -24,6 +24,16 @@ func table(o *Options) []Setting {
 		{Key: "etcd.caFile", Flag: "etcd-cafile", For: Up | Server, Doc: "authority of the etcd servers", value: text{&c.EtcdTLS.CA}},
 		{Key: "etcd.certFile", Flag: "etcd-certfile", For: Up | Server, Doc: "client certificate for the etcd servers", value: text{&c.EtcdTLS.Cert}},
 		{Key: "etcd.keyFile", Flag: "etcd-keyfile", For: Up | Server, Doc: "its key", value: text{&c.EtcdTLS.Key}},
+		{Key: "peers.listen", Flag: "peer-listen", For: Up | Server, Doc: "where the embedded etcd answers those of other servers, host:port; without it no server can join", value: text{&c.Together.PeerListen}},
+		{Key: "peers.url", Flag: "peer-url", For: Up | Server, Doc: "how they reach it, https://host:port; default: the machine's address", value: text{&c.Together.PeerURL}},
+		{Key: "peers.name", Flag: "member-name", For: Up | Server, Doc: "name of this server among them; default: the host name", value: text{&c.Together.Name}},
+		{Key: "peers.join", Flag: "join", For: Up | Server, Doc: "a running server to join, https://host:port, as long as the data directory holds no data", value: text{&c.Together.Join}},
+		{Key: "peers.token", Flag: "token", For: Up | Server, Doc: "what it lets one join with; `kloop token` on its machine prints it", value: text{&c.Together.Token}},
+
+		{Key: "snapshots.every", Flag: "snapshot-every", For: Up | Server, Doc: "how often the embedded etcd is saved, if something changed; negative: never", value: span{&c.Snapshots.Every}},
+		{Key: "snapshots.keep", Flag: "snapshot-keep", For: Up | Server, Doc: "how many are kept", value: number{&c.Snapshots.Keep}},
+		{Key: "snapshots.dir", Flag: "snapshot-dir", For: Up | Server, Doc: "where; default: DATA-DIR/snapshots", value: text{&c.Snapshots.Dir}},
+
 		{Key: "encryption.configFile", Flag: "encryption-provider-config", For: Up | Server, Doc: "EncryptionConfiguration: what is encrypted at rest, and by which keys", value: text{&c.EncryptionConfig}},
 
 		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
@@ -61,6 +71,7 @@ func Defaults() Options {
 	return Options{LogLevel: "info", Config: cluster.Config{
 		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
-		Issuer: cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
+		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},
+		Issuer:    cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
 		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables}}
 }

@@ -67,9 +67,30 @@ func Restore(snapshot, dir string) error {
 	return nil
 }
 
-// unpack copies the database out of a snapshot and compares the checksum. Databases are whole blocks long, so
-// the length tells whether there is one.
+// CheckSnapshot says what is wrong with a snapshot: that it is cut off, or that its checksum does not match.
+func CheckSnapshot(path string) error {
+	if err := copySnapshot(path, io.Discard); err != nil {
+		return fmt.Errorf("check the snapshot %s: %w", path, err)
+	}
+	return nil
+}
+
+// unpack copies the database out of a snapshot.
 func unpack(snapshot, to string) error {
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := copySnapshot(snapshot, out); err != nil {
+		return err
+	}
+	return out.Sync()
+}
+
+// copySnapshot copies the database out of a snapshot and compares the checksum. Databases are whole blocks long, so
+// the length tells whether there is one.
+func copySnapshot(snapshot string, out io.Writer) error {
 	in, err := os.Open(snapshot)
 	if err != nil {
 		return err
@@ -84,11 +105,6 @@ func unpack(snapshot, to string) error {
 	if rest := info.Size() - size; size == 0 || rest != 0 && rest != sha256.Size {
 		return fmt.Errorf("%d bytes are no snapshot, or a part of one", info.Size())
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	sum := sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(out, sum), in, size); err != nil {
 		return err
@@ -100,7 +116,7 @@ func unpack(snapshot, to string) error {
 	if len(want) > 0 && !bytes.Equal(want, sum.Sum(nil)) {
 		return errors.New("the checksum is wrong")
 	}
-	return out.Sync()
+	return nil
 }
 
 // rebase takes out of a database what binds it to the cluster it comes from, and moves the revision ahead.

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/store/etcd"
+)
+
+// Names in a backup that holds keys too.
+const (
+	backupStore = "snapshot.db"
+	backupKeys  = "pki"
+)
+
+// backup saves the store of a server to a file: of one that runs, or of the data directory of one that is stopped.
+func backup(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "backup")
+	config := fs.String("kubeconfig", "", "how to reach a running server, as an administrator; without it --data-dir says where the server is")
+	dir := fs.String("data-dir", "/var/lib/kloop", "directory of a server on this machine, running or not")
+	keys := fs.Bool("keys", false, "save the cluster's keys as well; the file is a tar archive then, and opens the cluster to who reads it")
+	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
+		fmt.Fprintln(std.err, "usage: kloop backup [--data-dir DIR | --kubeconfig FILE] [--keys] FILE")
+		return errUsage
+	}
+	to := fs.Arg(0)
+	if *keys && *config != "" {
+		return errors.New("keys are saved on the server's own machine only: leave --kubeconfig away and name its --data-dir")
+	}
+	plain := to
+	if *keys {
+		plain = to + ".store"
+		defer os.Remove(plain)
+	}
+	if err := saveStore(ctx, plain, *config, *dir); err != nil {
+		return advise(err)
+	}
+	if err := etcd.CheckSnapshot(plain); err != nil {
+		return errors.Join(err, os.Remove(plain))
+	}
+	if *keys {
+		if err := cluster.SaveSnapshot(to, func(w io.Writer) error { return pack(w, plain, filepath.Join(*dir, backupKeys)) }); err != nil {
+			return err
+		}
+	}
+	info, err := os.Stat(to)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "saved %d bytes to %s; kloop restore makes a data directory of it\n", info.Size(), to)
+	return err
+}
+
+// saveStore asks a running server, or reads the data directory itself.
+func saveStore(ctx context.Context, to, config, dir string) error {
+	if config != "" {
+		return download(ctx, to, config)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "etcd", "member")); err != nil {
+		return fmt.Errorf("there is no store in %s: name the directory of a server with --data-dir, or a running one with --kubeconfig: %w", dir, err)
+	}
+	st, err := etcd.Open(ctx, etcd.Config{Dir: filepath.Join(dir, "etcd")}) // replays what the database file may lack
+	if errors.Is(err, etcd.ErrInUse) {
+		return download(ctx, to, filepath.Join(dir, "admin.kubeconfig"))
+	}
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	return cluster.SaveSnapshot(to, func(w io.Writer) error { return st.Snapshot(ctx, w) })
+}
+
+func download(ctx context.Context, to, kubeconfig string) error {
+	cfg, err := connection(kubeconfig)
+	if err != nil {
+		return err
+	}
+	door, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	res, err := kloopPage(ctx, door, http.MethodGet, cfg.Host, cluster.SnapshotPath)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return cluster.SaveSnapshot(to, func(w io.Writer) error { _, err := io.Copy(w, res.Body); return err })
+}
+
+// pack writes the archive: the store first, then the keys.
+func pack(w io.Writer, store, keys string) error {
+	out := tar.NewWriter(w)
+	if err := addFile(out, backupStore, store); err != nil {
+		return err
+	}
+	err := filepath.WalkDir(keys, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(keys, path)
+		if err != nil {
+			return err
+		}
+		return addFile(out, backupKeys+"/"+filepath.ToSlash(name), path)
+	})
+	return errors.Join(err, out.Close())
+}
+
+func addFile(out *tar.Writer, name, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: time.Now(), Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f)
+	return err
+}
+
+// restore makes a data directory out of a backup.
+func restore(_ context.Context, std stdio, args []string) error {
+	fs := flags(std, "restore")
+	dir := fs.String("data-dir", "/var/lib/kloop", "directory of keys, certificates and the store; must hold no store")
+	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
+		fmt.Fprintln(std.err, "usage: kloop restore [--data-dir DIR] FILE")
+		return errUsage
+	}
+	from := fs.Arg(0)
+	archive, err := isArchive(from)
+	if err != nil {
+		return advise(err)
+	}
+	if archive {
+		if from, err = unpackBackup(from, *dir); err != nil {
+			return advise(err)
+		}
+		defer os.Remove(from)
+	}
+	if err := etcd.Restore(from, filepath.Join(*dir, "etcd")); err != nil {
+		return advise(err)
+	}
+	_, err = fmt.Fprintf(std.out, "restored to %s; kloop up --data-dir %s goes on from there, as the only server\n", *dir, *dir)
+	return err
+}
+
+// isArchive says that the file is a tar archive, not the store alone.
+func isArchive(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head, err := bufio.NewReaderSize(f, 512).Peek(512)
+	if err != nil {
+		return false, nil // too short to be one; restoring says what is wrong
+	}
+	return string(head[257:262]) == "ustar", nil
+}
+
+// unpackBackup puts the keys into the data directory, if they are not there, and the store into a file whose name it returns.
+func unpackBackup(path, dir string) (store string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	store = filepath.Join(dir, "restore.db")
+	_, keyless := os.Stat(filepath.Join(dir, backupKeys, "ca.key"))
+	for in := tar.NewReader(f); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return store, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w", path, err)
+		}
+		name := filepath.Clean(h.Name)
+		switch {
+		case name == backupStore:
+			err = cluster.SaveSnapshot(store, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+		case !strings.HasPrefix(name, backupKeys+"/") || !filepath.IsLocal(name):
+			err = fmt.Errorf("%s is not a backup of kloop: it holds %q", path, h.Name)
+		case keyless != nil:
+			err = cluster.SaveSnapshot(filepath.Join(dir, name), func(w io.Writer) error { _, err := io.Copy(w, in); return err })
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}

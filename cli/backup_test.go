@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// said runs a command and returns what it printed.
+func said(t *testing.T, f func(context.Context, stdio, []string) error, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := f(t.Context(), stdio{in: strings.NewReader(""), out: &out, err: t.Output()}, args)
+	return out.String(), err
+}
+
+func runServer(t *testing.T, dir string) (*cluster.Cluster, *kubernetes.Clientset) {
+	t.Helper()
+	c, err := cluster.Start(context.Background(), cluster.Config{DataDir: dir, NoLoops: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, kubernetes.NewForConfigOrDie(cfg)
+}
+
+// What is saved from a running server, or from one that was stopped, comes back; with the keys, old kubeconfigs too.
+func TestBackupAndRestore(t *testing.T) {
+	dir, files := t.TempDir(), t.TempDir()
+	c, client := runServer(t, dir)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"k": "v"}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	saved := map[string][]string{
+		"running":            {"--data-dir", dir},
+		"running, with keys": {"--data-dir", dir, "--keys"},
+		"by kubeconfig":      {"--kubeconfig", filepath.Join(dir, "admin.kubeconfig")},
+	}
+	for name, args := range saved {
+		if out, err := said(t, backup, append(args, filepath.Join(files, name))...); err != nil {
+			t.Fatalf("%s: %v, %s", name, err, out)
+		}
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	saved["stopped"] = nil
+	if _, err := said(t, backup, "--data-dir", dir, filepath.Join(files, "stopped")); err != nil {
+		t.Fatal(err)
+	}
+	for name := range saved {
+		t.Run(name, func(t *testing.T) {
+			to := filepath.Join(t.TempDir(), "restored")
+			if _, err := said(t, restore, "--data-dir", to, filepath.Join(files, name)); err != nil {
+				t.Fatal(err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(to, "restore*")); len(left) > 0 {
+				t.Errorf("%v is left behind", left)
+			}
+			c, client := runServer(t, to)
+			defer c.Stop()
+			if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+				t.Error(err)
+			}
+			old, err := os.ReadFile(filepath.Join(dir, "pki", "ca.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := os.ReadFile(filepath.Join(to, "pki", "ca.key"))
+			if err != nil || bytes.Equal(old, now) != strings.Contains(name, "keys") {
+				t.Errorf("the same keys: %v, %v", bytes.Equal(old, now), err)
+			}
+		})
+	}
+}
+
+func TestBackupSaysWhatIsWrong(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--data-dir", none, "x"}, "there is no store"},
+		{[]string{"--kubeconfig", none, "x"}, "no such file"},
+		{[]string{"--kubeconfig", none, "--keys", "x"}, "on the server's own machine"},
+	} {
+		if _, err := said(t, backup, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("backup %s: %v", strings.Join(tt.args, " "), err)
+		}
+	}
+}
+
+// The names of members are the servers'; one that takes no others has none to show.
+func TestMemberOfALoneServer(t *testing.T) {
+	dir := t.TempDir()
+	c, _ := runServer(t, dir)
+	defer c.Stop()
+	_, err := said(t, member, "list", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig"))
+	if err == nil || !strings.Contains(err.Error(), "takes no other members") {
+		t.Errorf("got %v", err)
+	}
+	text, err := said(t, token, "--data-dir", dir)
+	if err != nil || !strings.HasPrefix(text, "kloop-join.") {
+		t.Errorf("token %q, %v", text, err)
+	}
+}

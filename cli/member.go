@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/store/etcd"
+)
+
+// token prints what lets another server join this one's cluster.
+func token(_ context.Context, std stdio, args []string) error {
+	fs := flags(std, "token")
+	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
+	life := fs.Duration("life", time.Hour, "how long it is good; a day at most")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	path := filepath.Join(*dir, "pki")
+	if _, err := os.Stat(filepath.Join(path, "ca.key")); err != nil {
+		return advise(fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", *dir, err))
+	}
+	keys, err := pki.Open(pki.Config{Dir: path})
+	if err != nil {
+		return err
+	}
+	text, err := cluster.JoinToken(keys, *life)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(std.out, text)
+	return err
+}
+
+// member lists the members of the store, or removes one.
+func member(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "member")
+	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach a server, as an administrator")
+	if err := fs.Parse(args); err != nil {
+		return errUsage
+	}
+	words := fs.Args()
+	if len(words) > 1 { // flags may come after the word too
+		if err := fs.Parse(words[1:]); err != nil {
+			return errUsage
+		}
+		words = append(words[:1:1], fs.Args()...)
+	}
+	ask, err := memberRequest(words)
+	if err != nil {
+		fmt.Fprintln(std.err, err)
+		return errUsage
+	}
+	cfg, err := connection(*config)
+	if err != nil {
+		return err
+	}
+	door, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	res, err := kloopPage(ctx, door, ask.method, cfg.Host, ask.path)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if ask.method == http.MethodDelete {
+		_, err = fmt.Fprintf(std.out, "member %s is removed; its server stops, and needs an empty data directory to join again\n", words[1])
+		return err
+	}
+	var list []etcd.Peer
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
+		return fmt.Errorf("read the members: %w", err)
+	}
+	return printMembers(std.out, list)
+}
+
+type pageRequest struct{ method, path string }
+
+func memberRequest(words []string) (pageRequest, error) {
+	switch {
+	case len(words) == 1 && words[0] == "list":
+		return pageRequest{http.MethodGet, cluster.MembersPath}, nil
+	case len(words) == 2 && words[0] == "remove" && !strings.Contains(words[1], "/"):
+		return pageRequest{http.MethodDelete, cluster.MembersPath + "/" + words[1]}, nil
+	}
+	return pageRequest{}, errors.New("usage: kloop member [--kubeconfig FILE] list | remove NAME")
+}
+
+func printMembers(w io.Writer, list []etcd.Peer) error {
+	out := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(out, "NAME\tID\tADDRESS\tVOTES")
+	for _, m := range list {
+		fmt.Fprintf(out, "%s\t%x\t%s\t%v\n", m.Name, m.ID, m.URL, !m.Learner)
+	}
+	return out.Flush()
+}
+
+// kloopPage asks a server for one of kloop's own pages. Answers other than 200 are errors.
+func kloopPage(ctx context.Context, door *http.Client, method, host, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(host, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := door.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	st := &metav1.Status{}
+	if json.Unmarshal(text, st) != nil || st.Message == "" {
+		st.Message = strings.TrimSpace(string(text))
+	}
+	if res.StatusCode == http.StatusNotFound && st.Reason == "" {
+		st.Message = "the server keeps its store elsewhere, or is not kloop"
+	}
+	return nil, fmt.Errorf("%s %s: %s", method, path, st.Message)
+}
