@@ -127,6 +127,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},
 		{"audit", c.door.keepAudit},
+		{"convergence", c.door.look},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"kubeconfig", c.writeKubeconfig},
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Dial        DialFunc      // reaches pods and services for the proxy subresources; nil: the host's network
 	Groups      GroupSource   // aggregated groups that other servers answer; nil: none
 	Delegate    http.Handler  // gets requests that Groups claims; nil: 503
+	// Witness sees what clients do; nil: nobody does.
+	Witness Witness
 	// Connect admits a connection to a subresource before it is made (admission CONNECT); nil: all are welcome.
 	Connect func(ctx context.Context, r *server.Request, opts runtime.Object) error
 

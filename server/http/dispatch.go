@@ -42,6 +42,9 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 	}
 	c := &call{surface: s, w: w, r: r, info: i, user: user, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
 	c.warn.h = w.Header()
+	if i.Verb == "watch" {
+		defer c.watched()()
+	}
 	if err := c.route(); err != nil {
 		s.fail(w, r, err)
 	}

@@ -59,6 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.panicked(rec, r, p)
 		}
 		s.meter.observe(i, rec, start)
+		s.witness(r, i, rec)
 		rec.audit.Complete(rec.stream)
 	}()
 	if err != nil {

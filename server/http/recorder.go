@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kloop-dev/kloop/server/audit"
 )
 
@@ -13,8 +15,9 @@ type recorder struct {
 	http.ResponseWriter
 	code   int
 	bytes  int64
-	audit  *audit.Record // nil: nobody records the request
-	stream bool          // the answer may take as long as it likes
+	audit  *audit.Record  // nil: nobody records the request
+	stream bool           // the answer may take as long as it likes
+	failed *metav1.Status // what was answered in place of what was asked for
 }
 
 // began notes the code of the answer, once.

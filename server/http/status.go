@@ -63,6 +63,7 @@ func plainError(code int32, reason metav1.StatusReason, format string, args ...a
 func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) {
 	st := statusOf(err)
 	if rec, ok := w.(*recorder); ok {
+		rec.failed = st
 		rec.audit.Status(st)
 		rec.audit.Answer(st)
 	}

@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/server"
+	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// A lookout explains what has not converged, to those who ask the API for it.
+type lookout struct {
+	*server.Shelf
+	board   *converge.Board
+	callers *converge.Callers
+}
+
+// serveGaps makes the API convergence.kloop.dev. It must be called before the API serves.
+func (d *frontDoor) serveGaps(docs *openapi.Docs) error {
+	for gvk, s := range convergence.Schemas() {
+		if err := docs.AddSchema(gvk, s); err != nil {
+			return err
+		}
+	}
+	host, _ := os.Hostname()
+	board := &converge.Board{Client: d.local(nodesUser, "kloop"), Loops: d.c.Loops, Callers: &converge.Callers{}, Self: host, Log: d.log}
+	board.Shelf = server.NewShelf(board.Refresh, convergence.All()...)
+	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers}
+	return d.serveVirtual(d.lookout, convergence.All()...)
+}
+
+// look keeps the explanations.
+func (d *frontDoor) look(ctx context.Context, ready func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	shelf := make(chan error, 1)
+	go func() {
+		defer stop()
+		shelf <- d.lookout.Run(ctx, ready)
+	}()
+	err := d.lookout.board.Run(ctx)
+	stop()
+	return errors.Join(err, <-shelf)
+}
+
+// Get implements server.Operations: a gap can be asked for also when a greater one tells it.
+func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOptions) (*view.Entry, error) {
+	e, err := o.Shelf.Get(ctx, r, opts)
+	if !apierrors.IsNotFound(err) || r.Kind != convergence.Gaps {
+		return e, err
+	}
+	gr, name, perr := convergence.ParseName(r.Name)
+	if perr != nil {
+		return nil, err
+	}
+	w := o.board.World()
+	k, ok := w.Kinds.GR(gr)
+	if !ok || k.Info().Virtual {
+		return nil, err
+	}
+	ns := r.Namespace
+	if !k.Info().Namespaced {
+		ns = ""
+	}
+	obj := w.Read.Lookup(k, ns, name)
+	if obj == nil {
+		return nil, err
+	}
+	step := w.Explain(k, obj)
+	if step == nil {
+		return nil, err
+	}
+	return view.NewEntry(r.Kind, 0, step.Gap()), nil
+}
+
+// Watching implements httpapi.Witness.
+func (o *lookout) Watching(gr schema.GroupResource, agent string) (ended func()) {
+	return o.callers.Watching(gr, agent)
+}
+
+// Refused implements httpapi.Witness. Conflicts and names that do not exist are daily business.
+func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
+	switch st.Reason {
+	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonBadRequest:
+		o.callers.Refused(converge.Refusal{User: a.User, Agent: a.Agent, Verb: a.Verb, Message: st.Message,
+			Forbidden: st.Reason == metav1.StatusReasonForbidden && strings.Contains(st.Message, " cannot ")}, a.Resource, a.Namespace, a.Name)
+	}
+}
+
+// Wrote implements httpapi.Witness.
+func (o *lookout) Wrote(a httpapi.Act) { o.callers.Took(a.User, a.Resource, a.Namespace, a.Name) }
