@@ -27,7 +27,7 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	c := &checking{rules: r, at: k.at, ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
+	c := &checking{at: k.at, ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
 	if c.obj, err = k.tree(obj); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -35,6 +35,14 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 		if c.old, err = k.tree(old); err != nil {
 			return field.ErrorList{field.InternalError(nil, err)}
 		}
+	}
+	if c.sound(r, sub) {
+		return nil
+	}
+	if c.stock, err = r.stock(); err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	if c.old != nil {
 		c.pair = common.NewCorrelatedObject(c.obj, c.old, &model.Structural{Structural: r.schema})
 	}
 	if sub == "status" {
@@ -45,6 +53,24 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 	c.lists()
 	c.evaluate()
 	return c.errs
+}
+
+// sound says that the object is valid for sure. What is so by itself needs no comparison with what it was.
+func (c *checking) sound(r *rules, sub string) bool {
+	if r.shape == nil || len(c.at.checkScaleStatus(c.obj)) > 0 {
+		return false
+	}
+	if sub != "status" {
+		if len(c.at.checkScaleSpec(c.obj)) > 0 {
+			return false
+		}
+	}
+	var old any
+	if c.old != nil {
+		old = c.old
+	}
+	budget := int64(celconfig.RuntimeCELCostBudget)
+	return r.shape.fits(c.obj) && r.tree.holds(c.ctx, c.obj, old, &budget)
 }
 
 // recorder takes warnings.
@@ -68,7 +94,7 @@ func (k *Kind) tree(obj resource.Object) (map[string]any, error) {
 
 // checking is one validation under way.
 type checking struct {
-	*rules
+	*stock
 	ctx      context.Context // carries where warnings go, as the library wants it
 	at       *version
 	obj, old map[string]any // old: nil for a new object
@@ -81,9 +107,9 @@ func (c *checking) add(errs field.ErrorList) { c.errs = append(c.errs, errs...) 
 // whole validates the object. What an update leaves as it was may stay invalid.
 func (c *checking) whole() {
 	if c.old == nil {
-		c.add(validation.ValidateCustomResource(nil, c.obj, c.rules.whole))
+		c.add(validation.ValidateCustomResource(nil, c.obj, c.stock.whole))
 	} else {
-		c.add(validation.ValidateCustomResourceUpdate(nil, c.obj, c.old, c.rules.whole, validation.WithRatcheting(c.pair)))
+		c.add(validation.ValidateCustomResourceUpdate(nil, c.obj, c.old, c.stock.whole, validation.WithRatcheting(c.pair)))
 	}
 	c.add(c.at.checkScaleSpec(c.obj))
 	c.add(c.at.checkScaleStatus(c.obj))
@@ -92,12 +118,12 @@ func (c *checking) whole() {
 
 // status validates the status alone.
 func (c *checking) status() {
-	if status, has := c.obj["status"]; has && c.rules.status != nil {
+	if status, has := c.obj["status"]; has && c.stock.status != nil {
 		var opts []validation.ValidationOption
 		if c.schema != nil {
 			opts = append(opts, validation.WithRatcheting(c.pair.Key("status")))
 		}
-		c.add(validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], c.rules.status, opts...))
+		c.add(validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], c.stock.status, opts...))
 	}
 	c.add(c.at.checkScaleStatus(c.obj))
 }

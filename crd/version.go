@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
@@ -31,8 +32,17 @@ type version struct {
 	paths func() []path
 }
 
-// rules are the compiled ways to validate an object.
+// rules are the compiled ways to validate an object: a quick one, which tells that all is well, and the library, which
+// tells what is wrong.
 type rules struct {
+	schema *structural.Structural
+	shape  *shape    // nil: there is no schema
+	tree   *ruleTree // nil: there are no rules
+	stock  func() (*stock, error)
+}
+
+// stock is the library's validation.
+type stock struct {
 	schema *structural.Structural
 	whole  validation.SchemaValidator
 	status validation.SchemaValidator // nil: status is not described
@@ -85,11 +95,23 @@ func (v *version) compileRules() (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &rules{schema: s, stock: sync.OnceValues(v.compileStock)}
+	if s != nil {
+		r.shape, r.tree = newShape(s), newRuleTree(s, true, model.SchemaDeclType(s, true))
+	}
+	return r, nil
+}
+
+func (v *version) compileStock() (*stock, error) {
+	s, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
 	in, err := v.props()
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{schema: s}
+	r := &stock{schema: s}
 	if r.whole, _, err = validation.NewSchemaValidator(in); err != nil {
 		return nil, fmt.Errorf("compile the schema of %s: %w", v.gvk, err)
 	}

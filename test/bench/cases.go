@@ -23,6 +23,8 @@ func measurements() []measurement {
 		{name: "list", run: list, args: up},
 		{name: "watch", run: watch, args: up},
 		{name: "apply", run: apply, args: []string{"server"}},
+		{name: "custom", run: custom, stores: both, args: []string{"server"}},
+		{name: "definitions", run: defined, args: []string{"server"}},
 		{name: "deployment", run: deployment, stores: both, args: up, sim: true},
 		{name: "namespace", run: namespace, args: up},
 	}
