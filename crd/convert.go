@@ -2,9 +2,9 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -37,7 +37,7 @@ func (f *family) object(obj resource.Object) (*Object, error) {
 }
 
 // ConvertTo implements resource.Kind. The result shares memory with obj.
-func (k *Kind) ConvertTo(_ context.Context, obj resource.Object, gvk schema.GroupVersionKind) (resource.Object, error) {
+func (k *Kind) ConvertTo(ctx context.Context, obj resource.Object, gvk schema.GroupVersionKind) (resource.Object, error) {
 	from := obj.GetObjectKind().GroupVersionKind()
 	if from == gvk {
 		return obj, nil
@@ -50,10 +50,80 @@ func (k *Kind) ConvertTo(_ context.Context, obj resource.Object, gvk schema.Grou
 	case to == nil || from.Group != gvk.Group:
 		return nil, fmt.Errorf("convert %s to %s: there is no such version", from, gvk)
 	}
-	if c := k.def.Spec.Conversion; c != nil && c.Strategy == v1.WebhookConverter {
-		return nil, fmt.Errorf("convert %s to %s: conversion by webhook is not supported yet", from, gvk)
+	if !k.hooked() {
+		return k.renamed(o, to)
 	}
-	return k.renamed(o, to)
+	if v := k.find(from); v != nil {
+		o = &Object{*o.DeepCopy(), v}
+		v.fill(o.Object)
+	}
+	list, err := k.translate(ctx, []*Object{o}, to)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// ConvertAll is ConvertTo of many stored objects: those that need a webhook share its calls, and are remembered.
+func (k *Kind) ConvertAll(ctx context.Context, objs []resource.Object, gvk schema.GroupVersionKind) ([]resource.Object, error) {
+	to := k.find(gvk)
+	if to == nil || !k.hooked() {
+		return nil, errNoBatch
+	}
+	out := make([]resource.Object, len(objs))
+	todo, at := map[schema.GroupVersionKind][]*Object{}, map[schema.GroupVersionKind][]int{}
+	for i, obj := range objs {
+		o, err := k.object(obj)
+		if err != nil {
+			return nil, err
+		}
+		from := o.GroupVersionKind()
+		if from == gvk {
+			out[i] = o
+		} else if known := k.remembered(o, to); known != nil {
+			out[i] = known
+		} else {
+			todo[from], at[from] = append(todo[from], o), append(at[from], i)
+		}
+	}
+	for from, list := range todo { // there are two: one call may hold objects of one version only
+		done, err := k.translate(ctx, list, to)
+		if err != nil {
+			return nil, err
+		}
+		for n, o := range done {
+			k.remember(list[n], o, to)
+			out[at[from][n]] = o
+		}
+	}
+	return out, nil
+}
+
+var errNoBatch = errors.New("no webhook converts objects of this kind")
+
+// Batched says that ConvertAll is worth calling: a webhook converts between the versions.
+func (k *Kind) Batched() bool { return k.hooked() && len(k.all) > 1 }
+
+// seen is a stored object in the version by which this kind is seen, for columns and selectors. Where that needs a
+// webhook that does not answer, the object is what is stored.
+func (k *Kind) seen(obj resource.Object) (*Object, error) {
+	o, err := k.object(obj)
+	if err != nil || !k.hooked() || o.GroupVersionKind() == k.at.gvk {
+		return o, err
+	}
+	if known := k.remembered(o, k.at); known != nil {
+		return known, nil
+	}
+	if k.resting() {
+		return o, nil
+	}
+	list, err := k.translate(context.Background(), []*Object{o}, k.at)
+	if err != nil {
+		k.rest()
+		return o, nil
+	}
+	k.remember(o, list[0], k.at)
+	return list[0], nil
 }
 
 // renamed gives a copy of an object another version, which may know fewer fields. Objects on their way into the
@@ -107,8 +177,8 @@ func (k *Kind) settled(o *Object) (resource.Object, error) {
 		o.SetGroupVersionKind(v.gvk)
 		return o, nil
 	}
-	if c := k.def.Spec.Conversion; c != nil && c.Strategy == v1.WebhookConverter {
-		return o, nil // ConvertTo tells
+	if k.hooked() {
+		return o, nil // as it is: nothing is decoded by asking others
 	}
 	return k.renamed(o, k.hub)
 }

@@ -9,12 +9,14 @@ package crd
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // A Kind is a kind that a CustomResourceDefinition declares, as seen from one of its versions: versions may differ
@@ -37,6 +39,10 @@ type family struct {
 	all   []*version // in the order of the definition, those that are not served too
 	hub   *version   // the one that is stored
 	views map[string]*Kind
+
+	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
+	mu     sync.Mutex
+	memo   memo // guarded by mu
 }
 
 // verbs are in the order of discovery.
@@ -48,12 +54,12 @@ var scaleGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind
 
 // NewKind returns the kind that a definition declares, as its storage version. The names are those that were
 // accepted; without any, those that it asks for. The definition is kept and must not change.
-func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) { return newKind(def, nil) }
+func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) { return newKind(def, nil, nil) }
 
 // newKind takes over what was compiled for the kind as it was, where it is the same: objects then need not be
 // read again. was may be nil.
-func newKind(def *v1.CustomResourceDefinition, was *Kind) (resource.Kind, error) {
-	f := &family{def: def, views: map[string]*Kind{}}
+func newKind(def *v1.CustomResourceDefinition, was *Kind, caller *webhook.Caller) (resource.Kind, error) {
+	f := &family{def: def, views: map[string]*Kind{}, caller: caller}
 	names := namesOf(def)
 	for i := range def.Spec.Versions {
 		v := newVersion(f, &def.Spec.Versions[i], names.Kind)

@@ -320,7 +320,7 @@ func TestInherit(t *testing.T) {
 	next := k.def.DeepCopy()
 	Set(&next.Status, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue}, metav1.Now())
 	next.Spec.Versions[1].Deprecated = false
-	got, err := newKind(next, k)
+	got, err := newKind(next, k, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestInherit(t *testing.T) {
 		t.Error("what stayed the same was not taken over, or what did not was")
 	}
 	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = v1.JSONSchemaProps{Type: "integer"}
-	if got, err = newKind(next, k); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
+	if got, err = newKind(next, k, nil); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
 		t.Error("an object was not read again by another schema", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // A Registry makes the kinds of definitions known to the parts of a server, and unknown again. It is safe for
@@ -35,6 +36,8 @@ type Registry struct {
 		AddSchemaLater(gvk schema.GroupVersionKind, mark string, later func() (*spec.Schema, error))
 		RemoveSchema(gvk schema.GroupVersionKind)
 	}
+	// Webhooks calls the conversion webhooks of definitions; nil: objects of definitions with one can't be converted.
+	Webhooks *webhook.Caller
 
 	mu    sync.Mutex
 	known map[string]*served // by the definition's name
@@ -106,7 +109,7 @@ func (r *Registry) prepare(def *v1.CustomResourceDefinition) (*served, error) {
 	if was != nil {
 		old = was.kind.(*Kind)
 	}
-	k, err := newKind(def, old)
+	k, err := newKind(def, old, r.Webhooks)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func (k *Kind) Header() []metav1.TableColumnDefinition {
 // Row implements resource.Kind.
 func (k *Kind) Row(obj resource.Object) []any {
 	row := []any{obj.GetName()}
-	o, err := k.object(obj)
+	o, err := k.seen(obj)
 	for _, c := range k.at.table() {
 		if err != nil {
 			row = append(row, nil)
@@ -172,7 +172,7 @@ func (k *Kind) FieldSet(obj resource.Object) fields.Set {
 	if k.info.Namespaced {
 		set["metadata.namespace"] = obj.GetNamespace()
 	}
-	o, err := k.object(obj)
+	o, err := k.seen(obj)
 	for _, p := range k.at.paths() {
 		set[p.label] = ""
 		if err != nil {

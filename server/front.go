@@ -154,7 +154,10 @@ func (r *Request) toHub(ctx context.Context, obj resource.Object) (resource.Obje
 		return obj, nil
 	}
 	out, err := r.Kind.ConvertTo(ctx, obj, hub)
-	if err != nil {
+	switch {
+	case err != nil && r.Kind.Info().Custom: // a webhook's failure, not the caller's
+		return nil, plain(err.Error())
+	case err != nil:
 		return nil, invalidBody(err)
 	}
 	return out, nil

@@ -77,6 +77,12 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		e, err := s.makeMissing(ctx, r, c)
 		return e, true, err
 	}
+	read := cur
+	cur, err := inHub(ctx, cur)
+	if err != nil {
+		return nil, false, err
+	}
+	r.outdated = cur != read
 	old := cur.Object
 	obj, err := c.next(ctx, cur)
 	if err != nil {
@@ -112,6 +118,20 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		s.alloc.leaked.Store(s.now().UnixNano())
 	}
 	return e, false, err
+}
+
+// inHub returns an entry with its object in the hub version. One that is stored in another version, which only a
+// webhook can convert, is not so in the view.
+func inHub(ctx context.Context, cur *view.Entry) (*view.Entry, error) {
+	hub := cur.Kind.Info().GVK
+	if !cur.Kind.Info().Custom || cur.Object.GetObjectKind().GroupVersionKind() == hub {
+		return cur, nil
+	}
+	obj, err := cur.Kind.ConvertTo(ctx, cur.Object, hub)
+	if err != nil {
+		return nil, plain(err.Error())
+	}
+	return view.NewEntry(cur.Kind, cur.Rev, obj), nil
 }
 
 // makeMissing makes the object that a change of a missing object wants, if it may.
@@ -232,7 +252,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if released(k, obj, old) {
 		return s.release(ctx, r, obj, cur)
 	}
-	if same(k, obj, old) && (r.DryRun || !s.stale(ctx, cur)) {
+	if same(k, obj, old) && (r.DryRun || !r.outdated && !s.stale(ctx, cur)) {
 		return cur, nil
 	}
 	if r.DryRun {

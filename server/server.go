@@ -77,6 +77,8 @@ type Request struct {
 
 	direct bool // the server's own write: no admission
 	many   bool // one of the objects of a deletecollection
+
+	outdated bool // what was read is stored in another version: a write that changes nothing is done all the same
 }
 
 // FieldValidation is the fieldValidation query parameter.

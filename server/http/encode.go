@@ -48,6 +48,10 @@ func (c *call) entry(code int, e *view.Entry) error {
 
 // entries answers with a list.
 func (c *call) entries(l *server.List) error {
+	l, err := c.inVersion(l)
+	if err != nil {
+		return err
+	}
 	c.auditList(l)
 	switch {
 	case c.acc.as != "":

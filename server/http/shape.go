@@ -124,9 +124,12 @@ func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.
 
 // addRow adds the row of an object, which is of the version that the caller speaks.
 func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions) error {
-	hub, err := k.ConvertTo(c.r.Context(), obj, k.Info().GVK)
-	if err != nil {
-		return err
+	hub := obj
+	if !c.facts.Custom { // those have columns in every version
+		var err error
+		if hub, err = k.ConvertTo(c.r.Context(), obj, k.Info().GVK); err != nil {
+			return err
+		}
 	}
 	row := metav1.TableRow{Cells: k.Row(hub)}
 	switch o.IncludeObject {
