@@ -57,6 +57,7 @@ type frontDoor struct {
 	dialer  *agentDialer // to node agents
 	meter   *metrics.Collector
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
+	lookout *lookout
 	custom  *crd.Registry
 	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
@@ -125,6 +126,9 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		}
 	}
 	docs := openapi.New(d.set)
+	if err := d.serveGaps(docs); err != nil {
+		return nil, err
+	}
 	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs, Webhooks: d.caller}
 	front, err := frontProxy(c.keys)
 	if err != nil {
@@ -134,7 +138,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
-		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor,
+		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil
