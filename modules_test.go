@@ -44,6 +44,7 @@ var modules = map[string]string{
 	"k8s.io/streaming":                     "SPDY and WebSocket upgrades",
 	"k8s.io/utils":                         "parsing of addresses as the API allows them",
 	"pgregory.net/rapid":                   "property tests",
+	"sigs.k8s.io/controller-runtime":       "its envtest runs on kloop in a test; no part of the binary",
 	"sigs.k8s.io/json":                     "case-sensitive JSON that names unknown and duplicate fields",
 	"sigs.k8s.io/randfill":                 "random objects in tests",
 	"sigs.k8s.io/structured-merge-diff/v6": "server-side apply",

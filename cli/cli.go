@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -32,6 +33,7 @@ func commands() []command {
 		{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig},
 		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
 		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
+		{"envtest", "DIR", "make a directory for KUBEBUILDER_ASSETS", envtest},
 		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
 		{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd},
 		{"token", "[--data-dir DIR]", "print what lets another server join", token},
@@ -51,11 +53,14 @@ type stdio struct {
 // errUsage says that the arguments were wrong and the user has been told.
 var errUsage = errors.New("wrong usage")
 
-// Main runs the command that args name and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
+// Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	if c, ok := personality(args[0]); ok {
+		return code(std, c, c.run(ctx, std, args[1:]))
+	}
 	if len(args) < 2 {
 		usage(std.err)
 		return 2
@@ -72,6 +77,16 @@ func Main(args []string) int {
 	}
 	fmt.Fprintf(std.err, "kloop: there is no command %q; kloop help lists them\n", args[1])
 	return 2
+}
+
+// personality is the program that kloop stands in for when it is called by its name.
+func personality(arg0 string) (command, bool) {
+	for _, c := range []command{{name: "kube-apiserver", run: apiServer}, {name: "etcd", run: etcdServer}, {name: "kubectl", run: kubectl}} {
+		if filepath.Base(arg0) == c.name {
+			return c, true
+		}
+	}
+	return command{}, false
 }
 
 func code(std stdio, c command, err error) int {

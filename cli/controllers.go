@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if err := s.Fill(*file, os.LookupEnv); err != nil {
+	if err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv); err != nil {
 		return err
 	}
 	log, err := logger(std, o.LogLevel)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,7 +44,7 @@ func sheet(std stdio, name string, command settings.Commands, o *settings.Option
 	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
-	return s, s.Fill(*file, os.LookupEnv)
+	return s, s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv)
 }
 
 // configCmd shows what is set, and by whom.

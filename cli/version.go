@@ -15,3 +15,9 @@ func printVersion(_ context.Context, std stdio, args []string) error {
 	_, err := fmt.Fprintf(std.out, "kloop %s (commit %s, built %s, %s)\n", v.GitVersion, v.GitCommit, v.BuildDate, v.GoVersion)
 	return err
 }
+
+// kubernetesVersion prints what kube-apiserver --version does.
+func kubernetesVersion(std stdio) error {
+	_, err := fmt.Fprintf(std.out, "Kubernetes %s\n", httpapi.DefaultVersion().GitVersion)
+	return err
+}

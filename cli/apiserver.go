@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/cli/settings"
+	"github.com/kloop-dev/kloop/cli/upstream"
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// How the environment changes what kloop does in the place of kube-apiserver: with loops a test environment has what
+// a cluster has.
+const (
+	envControllers = "KLOOP_CONTROLLERS" // 1: all; or names as in the setting controllers.run
+	envNodes       = "KLOOP_SIM_NODES"   // simulated nodes, when there are loops; default 1
+)
+
+// apiServer stands in for kube-apiserver: the front door on an etcd elsewhere. Keys that no flag names live in memory.
+func apiServer(ctx context.Context, std stdio, args []string) error {
+	p := apiserving{std: std, listen: "0.0.0.0", port: "6443", certDir: "/var/run/kubernetes"}
+	p.o = settings.Defaults()
+	p.o.DataDir, p.o.Node, p.o.LogLevel = "", cluster.NodeNone, "warn"
+	p.o.Controllers, p.o.SimNodes = nil, 0
+	p.sheet = settings.New(&p.o)
+	flags, err := upstream.APIServer().Parse(args)
+	if errors.Is(err, upstream.ErrHelp) {
+		upstream.APIServer().Help(std.out, p.does)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(flags, func(f upstream.Flag) bool { return f.Name == "version" && f.Value != "false" }) {
+		return kubernetesVersion(std)
+	}
+	if err := p.fill(flags); err != nil {
+		return err
+	}
+	c, err := begin(ctx, std, &p.o)
+	if err != nil {
+		return err
+	}
+	return advise(c.Wait())
+}
+
+// apiserving is a command line of kube-apiserver as it is being understood.
+type apiserving struct {
+	std                   stdio
+	o                     settings.Options
+	sheet                 *settings.Sheet
+	listen, port, certDir string
+	idle                  []string // flags that have no effect
+}
+
+// fill takes the environment, then the flags, then what follows from both.
+func (p *apiserving) fill(flags []upstream.Flag) error {
+	if err := p.sheet.Fill(os.Getenv("KLOOP_CONFIG"), lookupEnv); err != nil {
+		return err
+	}
+	many := map[string][]string{} // values of flags that may be given several times
+	for _, f := range flags {
+		key, _, list := p.sheet.ByFlag(f.Name, settings.Server)
+		value := f.Value
+		if list {
+			many[key] = append(many[key], value)
+			value = strings.Join(many[key], ",")
+		}
+		if err := p.take(key, f.Name, value); err != nil {
+			return err
+		}
+	}
+	if len(p.o.EtcdServers) == 0 {
+		return errors.New("--etcd-servers must be specified: kube-apiserver keeps nothing itself; kloop up is a whole cluster")
+	}
+	p.o.Listen = net.JoinHostPort(p.listen, p.port)
+	p.o.NoLoops = len(p.o.Controllers) == 0
+	if _, said := os.LookupEnv(envNodes); !p.o.NoLoops && !said {
+		p.o.SimNodes = 1
+	}
+	p.ownCertificate()
+	if len(p.idle) > 0 {
+		log, err := logger(p.std, p.o.LogLevel)
+		if err != nil {
+			return err
+		}
+		log.Warn("these flags have no effect in kloop", "flags", strings.Join(p.idle, " "))
+	}
+	return nil
+}
+
+// take takes one flag.
+func (p *apiserving) take(key, flag, value string) error {
+	switch flag {
+	case "secure-port":
+		p.port = value
+	case "bind-address":
+		p.listen = value
+	case "cert-dir":
+		p.certDir = value
+	case "external-hostname":
+		p.o.Hosts = append(p.o.Hosts, value)
+	case "v":
+		p.o.LogLevel = verbosity(value)
+	case "etcd-prefix":
+		if strings.Trim(value, "/") != "registry" {
+			return fmt.Errorf("--etcd-prefix=%s: kloop keeps everything below /registry", value)
+		}
+	case "feature-gates":
+		return p.gates(key, value)
+	default:
+		if key == "" {
+			p.idle = append(p.idle, "--"+flag+"="+value)
+			return nil
+		}
+		return p.sheet.Set(key, value, "flag --"+flag)
+	}
+	return nil
+}
+
+// does says whether a flag has an effect.
+func (p *apiserving) does(flag string) bool {
+	if key, _, _ := p.sheet.ByFlag(flag, settings.Server); key != "" {
+		return true
+	}
+	return slices.Contains([]string{"secure-port", "bind-address", "cert-dir", "external-hostname", "v", "version"}, flag)
+}
+
+// gates takes the feature gates that kloop honours. What others switch is as upstream's default has it: tests name
+// gates of many versions, and should run.
+func (p *apiserving) gates(key, value string) error {
+	known := cluster.Gates()
+	var ours []string
+	for _, part := range strings.Split(value, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if _, honoured := known[name]; honoured {
+			ours = append(ours, part)
+		} else if name != "" {
+			p.idle = append(p.idle, "--feature-gates="+part)
+		}
+	}
+	return p.sheet.Set(key, strings.Join(ours, ","), "flag --feature-gates")
+}
+
+// ownCertificate takes the pair of the directory of certificates, if one is there and no flag names another.
+func (p *apiserving) ownCertificate() {
+	cert, key := filepath.Join(p.certDir, "apiserver.crt"), filepath.Join(p.certDir, "apiserver.key")
+	if _, err := os.Stat(cert); p.o.ServingCert == "" && err == nil {
+		p.o.ServingCert, p.o.ServingKey = cert, key
+	}
+}
+
+// verbosity is the level of klog as one of ours.
+func verbosity(v string) string {
+	switch {
+	case v == "" || v == "0":
+		return "warn"
+	case len(v) == 1 && v < "4":
+		return "info"
+	}
+	return slog.LevelDebug.String()
+}
+
+// lookupEnv is the environment, with 1 and 0 for all controllers and none.
+func lookupEnv(name string) (string, bool) {
+	value, ok := os.LookupEnv(name)
+	if name == envControllers {
+		switch value {
+		case "1", "true":
+			value = "*"
+		case "0", "false":
+			return "", false
+		}
+	}
+	return value, ok
+}
