@@ -13,6 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/csrsigning"
 	"github.com/kloop-dev/kloop/controllers/daemonset"
 	"github.com/kloop-dev/kloop/controllers/deployment"
+	"github.com/kloop-dev/kloop/controllers/devicetainteviction"
 	"github.com/kloop-dev/kloop/controllers/disruption"
 	"github.com/kloop-dev/kloop/controllers/endpoints"
 	"github.com/kloop-dev/kloop/controllers/endpointslice"
@@ -31,6 +32,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/pvprotection"
 	"github.com/kloop-dev/kloop/controllers/replicaset"
 	"github.com/kloop-dev/kloop/controllers/replicationcontroller"
+	"github.com/kloop-dev/kloop/controllers/resourceclaim"
 	"github.com/kloop-dev/kloop/controllers/resourcequota"
 	"github.com/kloop-dev/kloop/controllers/rootca"
 	"github.com/kloop-dev/kloop/controllers/serviceaccount"
@@ -104,6 +106,10 @@ func All(c Config) []Entry {
 		{attachdetach.Controller, "attachdetach-controller", "attachdetach-controller"},
 		{storagemigration.Controller, "storage-version-migrator-controller", "storage-version-migrator-controller"},
 		{ttl.Controller, "ttl-controller", "ttl-controller"},
+		{resourceclaim.Pods, "resource-claim-controller", "resource_claim"},
+		{resourceclaim.Claims, "resource-claim-controller", "resource_claim"},
+		{devicetainteviction.Controller, "device-taint-eviction-controller", "device-taint-eviction"},
+		{devicetainteviction.Rules, "device-taint-eviction-controller", "device-taint-eviction"},
 		{policystatus.Controller(c.Kinds), "validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"},
 	}
 	if len(c.Pods) > 0 {

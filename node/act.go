@@ -111,12 +111,25 @@ func soonest(a, b time.Duration) time.Duration {
 
 // prepare makes the volumes and the pod's directories.
 func (a *Agent) prepare(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
+	if err := withoutDevices(pod); err != nil {
+		a.event(pod, "", corev1.EventTypeWarning, "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: %v", err)
+		return nil, err
+	}
 	mounts, err := a.vols.Prepare(ctx, pod)
 	if err != nil {
 		a.event(pod, "", corev1.EventTypeWarning, "FailedMount", "%v", err)
 		return nil, err
 	}
 	return mounts, a.makeDirs(pod)
+}
+
+// withoutDevices refuses to start a pod that claims devices: nobody here would give them to its containers.
+func withoutDevices(pod *corev1.Pod) error {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the pod claims devices (%s), and this node's agent talks to no driver of devices yet: let it run on a node of another agent",
+		pod.Spec.ResourceClaims[0].Name)
 }
 
 func (a *Agent) event(pod *corev1.Pod, container, typ, reason, format string, args ...any) {

@@ -49,3 +49,14 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("%q, want %q", text, want)
 	}
 }
+
+func TestWithoutDevices(t *testing.T) {
+	pod := &corev1.Pod{}
+	if err := withoutDevices(pod); err != nil {
+		t.Errorf("a pod without claims: %v", err)
+	}
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+	if err := withoutDevices(pod); err == nil {
+		t.Error("a pod that claims a device would be started without")
+	}
+}

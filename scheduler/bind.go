@@ -86,6 +86,9 @@ func (r *runner) assign(t *task, slot int) {
 	if v := c.volumes; v != nil && len(v.wait) > 0 {
 		t.plan, _ = v.plan(r.st.slots[slot].node)
 	}
+	if c.devices != nil {
+		t.devices = c.devices.plan(t.pod, r.st.slots[slot].node)
+	}
 	r.st.nominate(t, -1)
 	r.st.put(t, slot)
 	r.st.turn = slot + 1
@@ -93,8 +96,16 @@ func (r *runner) assign(t *task, slot int) {
 	r.wakeClass(c)
 	r.stir(c)
 	node := r.st.slots[slot].name
+	if t.devices != nil {
+		r.st.promise(t.devices)
+	}
+	r.giveVolumes(t, node)
+}
+
+// giveVolumes has the claims of a decided pod bound, then those to devices allocated, then the pod bound.
+func (r *runner) giveVolumes(t *task, node string) {
 	if t.plan == nil {
-		r.bind(t, node)
+		r.giveDevices(t, node)
 		return
 	}
 	for _, g := range t.plan.give {
@@ -180,6 +191,7 @@ func (r *runner) unbound(t *task, err error) {
 		return
 	}
 	r.unpledge(t)
+	r.unpromise(t)
 	r.unput(t)
 	t.stage = placed
 	switch {
@@ -198,6 +210,7 @@ func (r *runner) unbound(t *task, err error) {
 // reject parks a task that fits nowhere, after having made room for it where that is possible, and returns why.
 func (r *runner) reject(t *task, f *failure) string {
 	text := f.message()
+	r.surrender(t)
 	c, why := r.room(t, f)
 	switch {
 	case c != nil:

@@ -25,9 +25,11 @@ type class struct {
 	out     *outlook
 	claims  []string
 	volumes *volumes // as of volEpoch
+	devices *devices // as of devEpoch
 	land    *lay
 
 	volEpoch int64
+	devEpoch int64
 	waiting  taskHeap // parked pods of the class, the most urgent first
 	failure  *failure // of the newest decision, while nothing has changed
 }
@@ -68,7 +70,7 @@ func (c *class) strip() {
 	}
 	c.land.release(c.st)
 	c.out.refs--
-	c.ready, c.land, c.out, c.failure, c.volumes = false, nil, nil, nil, nil
+	c.ready, c.land, c.out, c.failure, c.volumes, c.devices = false, nil, nil, nil, nil, nil
 	delete(c.st.prepared, c)
 }
 
@@ -115,13 +117,29 @@ func (st *state) refresh(c *class) *outlook {
 	if len(c.claims) > 0 && (c.volumes == nil || c.volEpoch != st.volEpoch) {
 		c.volumes, c.volEpoch = st.volumesOf(c), st.volEpoch
 	}
+	if len(c.pod.Spec.ResourceClaims) > 0 && (c.devices == nil || c.devEpoch != st.stock.epoch) {
+		c.devices, c.devEpoch = st.devicesOf(c), st.stock.epoch
+	}
 	return c.out
 }
 
 // check runs the checks of one node that need no look at others.
 func (c *class) check(s *slot) *refusal {
-	if r := c.out.check(s); r != nil || c.volumes == nil {
+	if r := c.out.check(s); r != nil {
 		return r
 	}
-	return c.volumes.check(s)
+	return c.claimed(s)
+}
+
+// claimed runs the checks of what the pods have claims to: volumes and devices.
+func (c *class) claimed(s *slot) *refusal {
+	if c.volumes != nil {
+		if r := c.volumes.check(s); r != nil {
+			return r
+		}
+	}
+	if c.devices != nil {
+		return c.devices.check(s)
+	}
+	return nil
 }

@@ -8,25 +8,25 @@ import (
 
 // A failure says why no node can take a pod.
 type failure struct {
-	at, termEpoch, volEpoch int64 // when it was found
-	nodes                   int
-	pre                     string     // refused without a look at nodes
-	refused                 []*refusal // by slot
-	plugins                 plugin
-	why                     string // why preemption does not help; "": not known
-	text                    string // the message, once it was asked for
+	at, termEpoch, volEpoch, devEpoch int64 // when it was found
+	nodes                             int
+	pre                               string     // refused without a look at nodes
+	refused                           []*refusal // by slot
+	plugins                           plugin
+	why                               string // why preemption does not help; "": not known
+	text                              string // the message, once it was asked for
 }
 
 // decide returns the slot that suits the task best, or the reason why none does.
 func (st *state) decide(t *task) (int, *failure) {
 	c := t.class
-	if f := c.failure; f != nil && t.nominee < 0 && c.ready && f.at == st.now() && f.termEpoch == st.termEpoch && f.volEpoch == st.volEpoch {
+	if f := c.failure; f != nil && t.nominee < 0 && c.ready && f.at == st.now() && f.termEpoch == st.termEpoch && f.volEpoch == st.volEpoch && f.devEpoch == st.stock.epoch {
 		return -1, f
 	}
 	o := st.refresh(c)
 	st.scratch.reset()
 	if why := c.broken(); why != "" {
-		return -1, st.fail(c, &failure{pre: why, plugins: volumeBinding})
+		return -1, st.fail(c, &failure{pre: why, plugins: volumeBinding | dynamicResources})
 	}
 	if t.nominee >= 0 {
 		if i := t.nominee; st.fits(t, i) {
@@ -49,20 +49,18 @@ func (st *state) decide(t *task) (int, *failure) {
 }
 
 // broken says why no node at all will do.
-//
-// Unlike Kubernetes, devices of ResourceClaims are not allocated: pods that want some stay pending, and say so.
 func (c *class) broken() string {
-	if len(c.pod.Spec.ResourceClaims) > 0 {
-		return "resource claims can't be allocated: the scheduler allocates no devices"
-	}
-	if c.volumes != nil {
+	if c.volumes != nil && c.volumes.broken != "" {
 		return c.volumes.broken
+	}
+	if c.devices != nil {
+		return c.devices.broken
 	}
 	return ""
 }
 
 func (st *state) fail(c *class, f *failure) *failure {
-	f.nodes, f.at, f.termEpoch, f.volEpoch = st.nodes, st.now(), st.termEpoch, st.volEpoch
+	f.nodes, f.at, f.termEpoch, f.volEpoch, f.devEpoch = st.nodes, st.now(), st.termEpoch, st.volEpoch, st.stock.epoch
 	c.failure = f
 	return f
 }
@@ -74,18 +72,15 @@ func (st *state) fail(c *class, f *failure) *failure {
 func (st *state) best(c *class, o *outlook) int {
 	l := c.land
 	ok := st.scratch.okay[:0]
-	if l.rough() || c.volumes != nil {
+	if l.rough() || c.volumes != nil || c.devices != nil {
 		tr := st.look(c)
 		refused := zeros(&st.scratch.refused, len(o.verdict))
 		for i, r := range o.verdict {
 			if r != nil {
 				continue
 			}
-			if c.volumes != nil {
-				r = c.volumes.check(st.slots[i])
-			}
-			if r == nil {
-				r = tr.check(l, i)
+			if r = tr.check(l, i); r == nil {
+				r = c.claimed(st.slots[i])
 			}
 			if r != nil {
 				refused[i] = r

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -43,6 +44,8 @@ func (r *runner) change(c client.Change) {
 		}
 	case kinds.Services:
 		r.service(c)
+	case kinds.ResourceClaims, kinds.ResourceSlices, kinds.DeviceClasses, kinds.DeviceTaintRules:
+		r.deviceChange(c)
 	default:
 		r.volumeChange(c)
 	}
@@ -74,6 +77,7 @@ func (r *runner) reset(read resource.Reader) {
 		}
 	}
 	r.st.volEpoch++
+	r.st.stock.epoch++
 	r.st.svcEpoch++
 	r.wakeWhere(^plugin(0))
 	r.checkVolumes()
@@ -143,7 +147,8 @@ func (r *runner) update(t *task, p *corev1.Pod) bool {
 	old := t.pod
 	t.pod = p
 	if old.Generation == p.Generation && labels.Equals(old.Labels, p.Labels) && !resizing(p) && !resizing(old) &&
-		(old.DeletionTimestamp == nil) == (p.DeletionTimestamp == nil) && len(old.Spec.SchedulingGates) == len(p.Spec.SchedulingGates) {
+		(old.DeletionTimestamp == nil) == (p.DeletionTimestamp == nil) && len(old.Spec.SchedulingGates) == len(p.Spec.SchedulingGates) &&
+		resourceclaim.PodStatusEqual(old.Status.ResourceClaimStatuses, p.Status.ResourceClaimStatuses) {
 		return false
 	}
 	slot, nominee := r.st.nameOf(t.slot), r.st.nameOf(t.nominee)
@@ -262,6 +267,7 @@ func (r *runner) drop(t *task) {
 		r.wakeClass(t.class) // the next of its kind takes its turn
 	}
 	r.unpledge(t)
+	r.unpromise(t)
 	t.class.release()
 }
 

@@ -12,6 +12,7 @@ const (
 	volumeBinding
 	podTopologySpread
 	interPodAffinity
+	dynamicResources
 )
 
 // maxScore is the best that a plugin can say of a node.
@@ -52,7 +53,7 @@ func always(*outlook) bool { return true }
 
 // filters is the table of checks in their order: the first refusal is the one that people see. The checks that
 // depend on more than the node and what is on it come after them: volumes (see volumes), PodTopologySpread and
-// InterPodAffinity (see terrain).
+// InterPodAffinity (see terrain), DynamicResources (see devices).
 func filters() []filter {
 	return []filter{
 		{"NodeAffinity", func(o *outlook) bool { return o.only != nil }, checkNamed},

@@ -1,7 +1,9 @@
 // Package scheduler gives every pending pod a node: snapshot → filter → score → bind.
 //
-//	reads   Pods, Nodes, Namespaces, Services and what owns pods, claims, volumes and their classes, disruption budgets
-//	writes  Pod: binding, status (PodScheduled, nominatedNodeName), deletion of victims; claims and volumes: binding
+//	reads   Pods, Nodes, Namespaces, Services and what owns pods, claims, volumes and their classes, devices and claims to
+//	        them, disruption budgets
+//	writes  Pod: binding, status (PodScheduled, nominatedNodeName), deletion of victims; claims and volumes: binding;
+//	        claims to devices: allocation, reservation
 //	rule    every pod of ours that fits somewhere is bound to the node that suits it best
 //
 // One goroutine owns all state and takes all decisions; writes happen beside it, and until the feed shows them
@@ -89,7 +91,8 @@ type runner struct {
 // feedKinds are the kinds whose changes matter.
 func feedKinds() []resource.Kind {
 	return []resource.Kind{kinds.Pods, kinds.Nodes, kinds.Namespaces, kinds.Services,
-		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses}
+		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses,
+		kinds.ResourceClaims, kinds.ResourceSlices, kinds.DeviceClasses, kinds.DeviceTaintRules}
 }
 
 func (r *runner) listen(ctx context.Context, out chan<- client.Batch) {

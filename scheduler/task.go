@@ -46,6 +46,7 @@ type task struct {
 	evicting bool    // is being removed to make room
 	parkedAt time.Time
 	plan     *volumePlan
+	devices  *devicePlan
 	bindBy   time.Time // when waiting for volumes
 }
 
@@ -74,6 +75,7 @@ func template(p *corev1.Pod) string {
 	for _, c := range claimsOf(p) {
 		q.Spec.Volumes = append(q.Spec.Volumes, corev1.Volume{Name: c})
 	}
+	q.Status.ResourceClaimStatuses = p.Status.ResourceClaimStatuses
 	data, err := q.Marshal()
 	if err != nil {
 		return string(p.UID) // can't be; then it is like no other

@@ -62,7 +62,7 @@ func (r *runner) checkVolumes() {
 		case ready:
 			delete(r.volumes, t)
 			t.plan = nil
-			r.bind(t, r.st.slots[t.slot].name)
+			r.giveDevices(t, r.st.slots[t.slot].name)
 		case refused:
 			delete(r.volumes, t)
 			r.unbound(t, errors.New("binding volumes: provisioning failed for the selected node"))

@@ -98,11 +98,3 @@ func TestVolumes(t *testing.T) {
 		})
 	}
 }
-
-func TestDevicesAreRefused(t *testing.T) {
-	st := site(node("n1", "", ""))
-	st.read = noObjects{}
-	if got := st.where(pod("p", "", "", "resourceClaims: [{name: gpu, resourceClaimName: gpu}]")); !strings.Contains(got, "resource claims") {
-		t.Error(got)
-	}
-}

@@ -1,0 +1,124 @@
+package resourceclaim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// ofTemplate is the annotation that says which of the pod's claims an object was made for.
+const ofTemplate = "resource.kubernetes.io/pod-claim-name"
+
+// Pods is the loop that makes claims of templates: wake on a pod that names a template, on its claims, and on the
+// template.
+var Pods = &loop.Controller[*corev1.Pod]{
+	Name:   "resource-claim-pods",
+	For:    kinds.Pods,
+	Skip:   func(p *corev1.Pod) bool { return len(p.Spec.ResourceClaims) == 0 },
+	Wake:   []loop.Wake{loop.Owner(kinds.ResourceClaims), loop.Each(kinds.ResourceClaimTemplates, whoNames)},
+	Writes: []resource.Kind{kinds.ResourceClaims, kinds.Pods},
+	Reconcile: func(ctx context.Context, c *loop.Ctx, p *corev1.Pod) (time.Duration, error) {
+		if p.DeletionTimestamp != nil || over(p) {
+			return 0, nil
+		}
+		return 0, makeClaims(ctx, c, p)
+	},
+}
+
+// over says whether the pod needs its devices no more.
+func over(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+		p.DeletionTimestamp != nil && p.Spec.NodeName == ""
+}
+
+// makeClaims makes the claims that are missing and tells the pod the names of all.
+func makeClaims(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
+	made := map[string]string{}
+	for _, claim := range resource.Owned(c, kinds.ResourceClaims, p) {
+		made[claim.Annotations[ofTemplate]] = claim.Name
+	}
+	for _, want := range plan(p, made) {
+		t := resource.Get(c, kinds.ResourceClaimTemplates, p.Namespace, *want.ResourceClaimTemplateName)
+		if t == nil {
+			c.Waiting("ResourceClaimTemplate %s", *want.ResourceClaimTemplateName)
+			c.Event(kinds.Pods, p, corev1.EventTypeWarning, "FailedResourceClaimCreation",
+				"PodResourceClaim %s: resource claim template %q: resourceclaimtemplate.resource.k8s.io %q not found", want.Name,
+				*want.ResourceClaimTemplateName, *want.ResourceClaimTemplateName)
+			return nil
+		}
+		obj, err := c.Create(ctx, kinds.ResourceClaims, fromTemplate(p, want.Name, t))
+		if err != nil {
+			c.Event(kinds.Pods, p, corev1.EventTypeWarning, "FailedResourceClaimCreation", "PodResourceClaim %s: %v", want.Name, err)
+			return fmt.Errorf("make the claim %s of a template: %w", want.Name, err)
+		}
+		made[want.Name] = obj.GetName()
+	}
+	return tell(ctx, c, p, made)
+}
+
+// plan lists the pod's claims that are to be made of templates and are not there yet.
+func plan(p *corev1.Pod, made map[string]string) (missing []corev1.PodResourceClaim) {
+	for _, want := range p.Spec.ResourceClaims {
+		if want.ResourceClaimTemplateName != nil && made[want.Name] == "" {
+			missing = append(missing, want)
+		}
+	}
+	return missing
+}
+
+// fromTemplate is the claim that the template stands for, of the pod's own.
+func fromTemplate(p *corev1.Pod, name string, t *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+	claim := &resourcev1.ResourceClaim{ObjectMeta: *t.Spec.ObjectMeta.DeepCopy(), Spec: *t.Spec.Spec.DeepCopy()}
+	claim.Namespace, claim.GenerateName = p.Namespace, p.Name+"-"+name+"-"
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, ofTemplate, name)
+	claim.OwnerReferences = append(claim.OwnerReferences, *metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")))
+	return claim
+}
+
+// tell writes the claims' names into the pod's status.
+func tell(ctx context.Context, c *loop.Ctx, p *corev1.Pod, made map[string]string) error {
+	known := map[string]string{}
+	for _, s := range p.Status.ResourceClaimStatuses {
+		if s.ResourceClaimName != nil {
+			known[s.Name] = *s.ResourceClaimName
+		}
+	}
+	var list []map[string]any
+	differs := false
+	for _, want := range p.Spec.ResourceClaims {
+		if name := made[want.Name]; want.ResourceClaimTemplateName != nil {
+			list = append(list, map[string]any{"name": want.Name, "resourceClaimName": name})
+			differs = differs || known[want.Name] != name
+		}
+	}
+	if !differs {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": map[string]any{"resourceClaimStatuses": list}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, kinds.Pods, p, client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
+}
+
+// whoNames wakes the pods that name a template.
+func whoNames(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	for _, p := range resource.List(read, kinds.Pods, obj.GetNamespace()) {
+		for _, want := range p.Spec.ResourceClaims {
+			if want.ResourceClaimTemplateName != nil && *want.ResourceClaimTemplateName == obj.GetName() {
+				wake(p.Namespace, p.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/dra"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// The plugin DynamicResources. Which devices suit a claim on a node is decided by the library that every scheduler
+// shares (k8s.io/dynamic-resource-allocation); whose turn it is, and that no device is given out twice, is ours.
+
+var (
+	otherDevices = &refusal{plugin: dynamicResources, reasons: []string{"resourceclaim not available on the node"}, hopeless: true}
+	noDevices    = &refusal{plugin: dynamicResources, reasons: []string{"cannot allocate all claims"}, hopeless: true}
+)
+
+// deviceFeatures are those that are on by default in upstream's 1.37.
+var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true}
+
+// selectors is how many compiled device selectors are kept.
+const selectors = 100
+
+// deviceStock is what the scheduler knows of devices beside the state that it reads.
+type deviceStock struct {
+	epoch    int64                                      // claims, slices, classes, taints, and what was promised
+	promised map[types.UID]*resourcev1.AllocationResult // by claim: decided, not seen in the state yet
+	cel      *cel.Cache
+
+	at        int64
+	allocator structured.Allocator // as of at
+	broken    error
+}
+
+func newDeviceStock() *deviceStock {
+	return &deviceStock{promised: map[types.UID]*resourcev1.AllocationResult{}, at: -1,
+		cel: cel.NewCache(selectors, cel.Features{EnableConsumableCapacity: deviceFeatures.ConsumableCapacity})}
+}
+
+// devices is what the claims of a class stand for at one moment.
+type devices struct {
+	broken    string // why no node will do
+	bound     []*nodeaffinity.NodeSelector
+	open      []*resourcev1.ResourceClaim // to be allocated
+	have      []*resourcev1.ResourceClaim // allocated already
+	state     *state
+	allocator structured.Allocator
+}
+
+// devicePlan is what must be written before the pod can be bound.
+type devicePlan struct {
+	claims  []*resourcev1.ResourceClaim    // as they were read
+	results []*resourcev1.AllocationResult // nil: it has its devices, and is to be reserved
+	writing bool
+	written int // how many of them are, from the first
+}
+
+// devicesOf looks up the class's claims. A class with claims made for one pod is of that pod alone.
+func (st *state) devicesOf(c *class) *devices {
+	d := &devices{state: st}
+	if st.read == nil {
+		return d
+	}
+	for i := range c.pod.Spec.ResourceClaims {
+		name, own, err := resourceclaim.Name(c.pod, &c.pod.Spec.ResourceClaims[i])
+		if err != nil {
+			d.broken = "waiting for the resource claim controller: " + err.Error()
+			return d
+		}
+		if name == nil {
+			continue // none is needed
+		}
+		claim := resource.Get(st.read, kinds.ResourceClaims, c.pod.Namespace, *name)
+		switch {
+		case claim == nil:
+			d.broken = fmt.Sprintf("waiting for resourceclaim %q: not found", *name)
+		case claim.DeletionTimestamp != nil:
+			d.broken = fmt.Sprintf("resourceclaim %q is being deleted", *name)
+		case own:
+			if err := resourceclaim.IsForPod(c.pod, claim, false); err != nil {
+				d.broken = err.Error()
+			}
+		}
+		if d.broken == "" {
+			d.broken = d.add(claim, c.pod)
+		}
+		if d.broken != "" {
+			return d
+		}
+	}
+	if len(d.open) == 0 {
+		return d
+	}
+	var err error
+	if d.allocator, err = st.deviceAllocator(); err != nil {
+		d.broken = err.Error()
+	}
+	return d
+}
+
+// add sorts a claim; the answer says why it can't be had at all.
+func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
+	result := claim.Status.Allocation
+	if result == nil {
+		if d.state.stock.promised[claim.UID] != nil {
+			return fmt.Sprintf("resourceclaim %q is being allocated for another pod", claim.Name)
+		}
+		d.open = append(d.open, claim)
+		return ""
+	}
+	if !resourceclaim.IsReservedForPod(p, claim, false) && !resourceclaim.CanBeReserved(claim) {
+		return fmt.Sprintf("resourceclaim %q is in use", claim.Name)
+	}
+	d.have = append(d.have, claim)
+	if result.NodeSelector != nil {
+		sel, err := nodeaffinity.NewNodeSelector(result.NodeSelector)
+		if err != nil {
+			return fmt.Sprintf("resourceclaim %q: %v", claim.Name, err)
+		}
+		d.bound = append(d.bound, sel)
+	}
+	return ""
+}
+
+// deviceAllocator is the library's allocator for the present state; it is made anew when something changed.
+func (st *state) deviceAllocator() (structured.Allocator, error) {
+	s := st.stock
+	if s.at == s.epoch {
+		return s.allocator, s.broken
+	}
+	rules := dra.Rules(st.read)
+	list := resource.List(st.read, kinds.ResourceSlices, "")
+	for i := range list {
+		list[i] = dra.Tainted(list[i], rules)
+	}
+	s.allocator, s.broken = structured.NewAllocator(context.Background(), deviceFeatures, st.allocated(), classes{st.read}, list, s.cel)
+	s.at = s.epoch
+	return s.allocator, s.broken
+}
+
+// allocated is all that has been given out, promises counted.
+func (st *state) allocated() structured.AllocatedState {
+	out := structured.AllocatedState{AllocatedDevices: sets.New[structured.DeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection()}
+	count := func(r *resourcev1.AllocationResult) {
+		for _, d := range r.Devices.Results {
+			if d.AdminAccess != nil && *d.AdminAccess {
+				continue // it shares with everybody
+			}
+			id := structured.MakeDeviceID(d.Driver, d.Pool, d.Device)
+			if d.ShareID == nil {
+				out.AllocatedDevices.Insert(id)
+				continue
+			}
+			out.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, d.ShareID))
+			out.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
+		}
+	}
+	for _, claim := range resource.List(st.read, kinds.ResourceClaims, "") {
+		if claim.Status.Allocation != nil {
+			count(claim.Status.Allocation)
+		}
+	}
+	for _, r := range st.stock.promised {
+		count(r)
+	}
+	return out
+}
+
+// classes lists device classes for the allocator.
+type classes struct{ read resource.Reader }
+
+// List implements structured.DeviceClassLister.
+func (c classes) List() ([]*resourcev1.DeviceClass, error) {
+	return resource.List(c.read, kinds.DeviceClasses, ""), nil
+}
+
+// Get implements structured.DeviceClassLister.
+func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
+	if k := resource.Get(c.read, kinds.DeviceClasses, "", name); k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("deviceclass %q not found", name)
+}
+
+// check is the plugin's filter.
+func (d *devices) check(s *slot) *refusal {
+	for _, sel := range d.bound {
+		if !sel.Match(s.node) {
+			return otherDevices
+		}
+	}
+	if len(d.open) == 0 {
+		return nil
+	}
+	if _, r := d.allocate(s.node); r != nil {
+		return r
+	}
+	return nil
+}
+
+// allocate chooses devices for the open claims on a node.
+func (d *devices) allocate(node *corev1.Node) ([]resourcev1.AllocationResult, *refusal) {
+	results, err := d.allocator.Allocate(context.Background(), node, d.open)
+	switch {
+	case errors.Is(err, structured.ErrFailedAllocationOnNode):
+		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, hopeless: true}
+	case err != nil: // a selector or a class is wrong: no node will do, and all say the same
+		d.broken = err.Error()
+		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, hopeless: true}
+	case results == nil:
+		return nil, noDevices
+	}
+	return results, nil
+}
+
+// plan is what has to be written for one pod of the class to use its devices on the node; nil: nothing.
+func (d *devices) plan(pod *corev1.Pod, node *corev1.Node) *devicePlan {
+	p := &devicePlan{}
+	if len(d.open) > 0 {
+		results, _ := d.allocate(node)
+		for i := range results {
+			p.claims, p.results = append(p.claims, d.open[i]), append(p.results, &results[i])
+		}
+	}
+	for _, claim := range d.have {
+		if !resourceclaim.IsReservedForPod(pod, claim, false) {
+			p.claims, p.results = append(p.claims, claim), append(p.results, nil)
+		}
+	}
+	if len(p.claims) == 0 {
+		return nil
+	}
+	return p
+}
