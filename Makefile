@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X '$(API).gitVersion=$(VERSION)' -X '$(API).gitCommit=$(COMMIT
 
 export CGO_ENABLED = 0
 
-.PHONY: build run test bench lint
+.PHONY: build run test bench lint oracle
 
 build: bin/kloop bin/kubectl
 
@@ -25,6 +25,9 @@ test:
 
 lint:
 	scripts/lint
+
+oracle: build
+	scripts/oracle
 
 bench: build
 	scripts/bench

@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 )
 
 // settled returns what would be stored of obj over old.
@@ -248,5 +251,17 @@ func TestSayingEmptyIsAChangeOfWebhooks(t *testing.T) {
 	}
 	if g := settled(kinds.MutatingWebhookConfigurations, "", old.DeepCopy(), old, false).Generation; g != 1 {
 		t.Errorf("generation %d after nothing", g)
+	}
+}
+
+func TestCSINodeShowsNoEmptyStatus(t *testing.T) {
+	n := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	doc, err := codec.MarshalJSON(n)
+	if err != nil || strings.Contains(string(doc), "status") || !json.Valid(doc) {
+		t.Errorf("%s, %v", doc, err)
+	}
+	n.Status.StorageHealth = []storage.StorageHealth{{Name: "d"}}
+	if doc, err = codec.MarshalJSON(n); err != nil || !strings.Contains(string(doc), "storageHealth") || !json.Valid(doc) {
+		t.Errorf("%s, %v", doc, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -47,7 +48,21 @@ func MarshalJSON(obj any) ([]byte, error) {
 	if err := enc.Encode(obj); err != nil {
 		return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if _, ok := obj.(*storage.CSINode); ok {
+		doc = withoutStatus(doc)
+	}
+	return doc, nil
+}
+
+// withoutStatus takes an empty status off the end of a document.
+//
+// Unlike Kubernetes, a CSINode shows no status while the feature that fills it is off, as up to 1.36.
+func withoutStatus(doc []byte) []byte {
+	if cut, empty := bytes.CutSuffix(doc, []byte(`,"status":{}}`)); empty {
+		return append(cut, '}')
+	}
+	return doc
 }
 
 // MarshalProto encodes an object as an enveloped protobuf message, with its own apiVersion and kind.
