@@ -1,0 +1,50 @@
+package proof
+
+import (
+	"github.com/kloop-dev/kloop/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// bends break the cluster on purpose, where a loop's calls pass: the proof must notice. A nil *bends breaks nothing.
+type bends struct {
+	onCreate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object
+	onCreated func(obj resource.Object) resource.Object
+	onUpdate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object
+	onRemove  func(h *hand, k resource.Kind, opts *metav1.DeleteOptions) *metav1.DeleteOptions
+	onCall    func(h *hand, in resource.Object) resource.Object
+}
+
+func (b *bends) create(h *hand, k resource.Kind, obj resource.Object) resource.Object {
+	if b == nil || b.onCreate == nil {
+		return obj
+	}
+	return b.onCreate(h, k, obj)
+}
+
+func (b *bends) created(obj resource.Object, err error) (resource.Object, error) {
+	if b == nil || b.onCreated == nil || err != nil {
+		return obj, err
+	}
+	return b.onCreated(obj), nil
+}
+
+func (b *bends) update(h *hand, k resource.Kind, obj resource.Object) resource.Object {
+	if b == nil || b.onUpdate == nil {
+		return obj
+	}
+	return b.onUpdate(h, k, obj)
+}
+
+func (b *bends) remove(h *hand, k resource.Kind, opts *metav1.DeleteOptions) *metav1.DeleteOptions {
+	if b == nil || b.onRemove == nil {
+		return opts
+	}
+	return b.onRemove(h, k, opts)
+}
+
+func (b *bends) call(h *hand, in resource.Object) resource.Object {
+	if b == nil || b.onCall == nil {
+		return in
+	}
+	return b.onCall(h, in)
+}

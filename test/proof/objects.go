@@ -1,0 +1,119 @@
+package proof
+
+import (
+	"math/rand/v2"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kloop-dev/kloop/sim"
+)
+
+// maxReplicas bounds each workload, so that all that a program makes fits on three nodes.
+const maxReplicas = 4
+
+func nodeOf(name, zone string) *corev1.Node {
+	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
+		corev1.ResourcePods: apiresource.MustParse("60")}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake"},
+		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
+}
+
+func selecting(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// templateOf is a pod that asks for some of a node; a few of them fill one.
+func templateOf(d *rand.Rand, app string) corev1.PodTemplateSpec {
+	asks := corev1.ResourceList{corev1.ResourceCPU: *apiresource.NewMilliQuantity(int64(100*(1+d.IntN(5))), apiresource.DecimalSI)}
+	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(1 + d.Int64N(5))), Containers: []corev1.Container{{Name: "c", Image: "image:0",
+			Resources: corev1.ResourceRequirements{Requests: asks}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}
+	return t
+}
+
+func deploymentOf(d *rand.Rand, namespace, name string) *appsv1.Deployment {
+	t := templateOf(d, name)
+	x := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(1 + d.IntN(maxReplicas))), Selector: selecting(name), Template: t}}
+	switch d.IntN(4) {
+	case 0:
+		x.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	default:
+		surge, down := intstr.FromInt32(int32(d.IntN(3))), intstr.FromInt32(int32(d.IntN(2)))
+		if surge.IntVal+down.IntVal == 0 {
+			surge = intstr.FromInt32(1)
+		}
+		x.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &down}
+	}
+	if d.IntN(5) == 0 {
+		x.Spec.MinReadySeconds = int32(1 + d.IntN(5))
+	}
+	return x
+}
+
+func statefulSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
+	x := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.StatefulSetSpec{
+		Replicas: new(int32(1 + d.IntN(maxReplicas))), ServiceName: name, Selector: selecting(name), Template: templateOf(d, name)}}
+	if d.IntN(3) == 0 {
+		x.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+	}
+	if d.IntN(3) == 0 {
+		x.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(name),
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}}
+	}
+	return x
+}
+
+// volumeOf is a disk that only the set's claims can have.
+func volumeOf(name, set string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{StorageClassName: set,
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")},
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data/" + name}}}}
+}
+
+func daemonSetOf(d *rand.Rand, namespace, name string, port int32) *appsv1.DaemonSet {
+	x := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DaemonSetSpec{
+		Selector: selecting(name), Template: templateOf(d, name)}}
+	x.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: port, HostPort: port}}
+	if d.IntN(3) == 0 {
+		none, one := intstr.FromInt32(0), intstr.FromInt32(1)
+		x.Spec.Template.Spec.Containers[0].Ports = nil
+		x.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxSurge: &one, MaxUnavailable: &none}
+	}
+	return x
+}
+
+func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
+	t := templateOf(d, name)
+	t.Labels = nil
+	t.Spec.RestartPolicy = corev1.RestartPolicyNever
+	x := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.JobSpec{Template: t,
+		Completions: new(int32(1 + d.IntN(4))), Parallelism: new(int32(1 + d.IntN(3))), BackoffLimit: new(int32(1000))}}
+	switch d.IntN(4) {
+	case 0:
+		x.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+	case 1:
+		x.Spec.BackoffLimit = new(int32(d.IntN(2)))
+		x.Spec.Template.Annotations = map[string]string{sim.Exit: "3"}
+	}
+	return x
+}
+
+func cronJobOf(d *rand.Rand, namespace, name string) *batchv1.CronJob {
+	j := jobOf(d, namespace, name)
+	return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *",
+		ConcurrencyPolicy: []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}[d.IntN(3)],
+		JobTemplate:       batchv1.JobTemplateSpec{Spec: j.Spec}}}
+}
+
+func serviceOf(namespace, name, app string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}}}}
+}

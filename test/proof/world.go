@@ -1,0 +1,415 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/sim"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/store/memory"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// A world is a whole cluster and all that goes wrong with it.
+type world struct {
+	seed  uint64
+	turns *turns
+	hist  history
+	set   *resource.Set
+	mem   *memory.Store
+	loops loop.Watchers
+	ctx   context.Context
+	all   sync.WaitGroup // every goroutine
+
+	view   *view.View
+	srv    *server.Server
+	cursor *view.Cursor
+	lit    context.Context    // as long as the server has power
+	power  context.CancelFunc // ends that
+
+	mu      sync.Mutex
+	step    time.Duration // by how much clocks are wrong
+	cut     map[string]time.Time
+	running map[string]*life
+	errs    []error
+
+	plans   []plan
+	weather *weather // nil: all is well
+	bent    *bends
+	checks  *checks
+	luck    *rand.Rand // the server's
+}
+
+// A life is one run of a loop, from start to crash.
+type life struct {
+	hand *hand
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// A plan is something that the run does at a time.
+type plan struct {
+	at  time.Time
+	why string
+	do  func()
+}
+
+// newWorld returns a cluster with what every cluster has. Nothing runs yet.
+func newWorld(ctx context.Context, seed uint64, log io.Writer, bent *bends) *world {
+	w := &world{seed: seed, turns: newTurns(seed), set: kinds.NewSet(), mem: memory.New(), ctx: ctx, cut: map[string]time.Time{},
+		running: map[string]*life{}, bent: bent, luck: rand.New(rand.NewPCG(seed, 2))}
+	w.hist.changed = map[resource.Kind]int{}
+	w.turns.log, w.turns.fate, w.turns.held = log, w.fateOf, w.heldBack
+	w.checks = newChecks(w)
+	w.boot()
+	w.found()
+	return w
+}
+
+// boot starts a server on the store.
+func (w *world) boot() {
+	ctx, power := context.WithCancel(w.ctx)
+	v, ready := view.New(w.set), make(chan struct{})
+	w.view, w.lit, w.power = v, ctx, power
+	w.all.Go(func() {
+		if err := v.Follow(ctx, w.mem, func() { close(ready) }); err != nil {
+			w.fail("the view: %v", err)
+		}
+	})
+	<-ready
+	srv := server.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance,
+		Admission: plugins(w.now)})
+	if err := srv.Repair(ctx); err != nil {
+		w.fail("repair: %v", err)
+	}
+	w.srv = srv
+	w.all.Go(func() { srv.Mend(ctx) })
+	snap := v.Snapshot()
+	w.cursor = v.CursorAt(snap)
+	w.hist.add(moment{snap: snap})
+}
+
+// plugins is the chain that every cluster has, with names that chance has no part in.
+func plugins(now func() time.Time) admission.Chain {
+	chain := admission.Plugins(admission.Config{Now: now})
+	for i := range chain {
+		if chain[i].Name != "ServiceAccount" {
+			continue
+		}
+		inner := chain[i].Mutate
+		chain[i].Mutate = func(ctx context.Context, r *admission.Request) error {
+			err := inner(ctx, r)
+			if p, ok := r.Object.(*corev1.Pod); ok && err == nil {
+				plainNames(&p.Spec)
+			}
+			return err
+		}
+	}
+	return chain
+}
+
+func plainNames(s *corev1.PodSpec) {
+	const prefix = "kube-api-access-"
+	plain := func(name *string) {
+		if strings.HasPrefix(*name, prefix) {
+			*name = prefix + "token"
+		}
+	}
+	for i := range s.Volumes {
+		plain(&s.Volumes[i].Name)
+	}
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			for j := range list[i].VolumeMounts {
+				plain(&list[i].VolumeMounts[j].Name)
+			}
+		}
+	}
+}
+
+// chance fills p with what the seed says.
+func (w *world) chance(p []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range p {
+		p[i] = byte(w.luck.Uint32())
+	}
+}
+
+// now is what the clocks show.
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.step)
+}
+
+// admin is a client whose calls nothing can go wrong with.
+func (w *world) admin() *client.Local {
+	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "admin"}
+}
+
+// hand returns a client for who.
+func (w *world) hand(who string, kill context.CancelFunc) *hand {
+	local := w.admin()
+	local.User = &auth.User{Name: who, Groups: []string{auth.GroupMasters}}
+	local.Manager = who
+	return &hand{Local: local, w: w, who: who, kill: kill, seen: w.hist.newest()}
+}
+
+// found writes what every cluster has.
+func (w *world) found() {
+	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
+		if _, err := w.admin().Create(w.ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
+			w.fail("make namespace %s: %v", ns, err)
+		}
+	}
+}
+
+// entries is the table of loops, new ones.
+func (w *world) entries() (list []loop.Loop) {
+	for _, e := range controllers.All(controllers.Config{Kinds: w.set, RootCA: []byte("ca")}) {
+		list = append(list, e.Loop)
+	}
+	return append(append(list, scheduler.New(scheduler.Config{})), sim.Loops()...)
+}
+
+// start starts a loop cold.
+func (w *world) start(name string) {
+	list := w.entries()
+	at := slices.IndexFunc(list, func(l loop.Loop) bool { return l.LoopName() == name })
+	l := list[at]
+	ctx, stop := context.WithCancel(w.ctx)
+	run := &life{hand: w.hand(name, stop), stop: stop, done: make(chan struct{})}
+	if w.weather != nil {
+		run.hand.lag = w.weather.lag(w)
+	}
+	w.mu.Lock()
+	w.running[name] = run
+	w.mu.Unlock()
+	dice := rand.New(rand.NewPCG(w.seed, uint64(at)<<32+uint64(w.turns.steps)))
+	var mu sync.Mutex
+	env := loop.Env{Client: run.hand, Log: slog.New(slog.DiscardHandler), Now: w.now, Resync: resync, Watch: &w.loops,
+		Turn: func(ctx context.Context) error { _, err := w.turns.ask(ctx, w.ctx, name, "take", nil); return err },
+		Chance: func(n int64) int64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return dice.Int64N(n)
+		}}
+	w.all.Go(func() {
+		defer close(run.done)
+		if err := l.Run(ctx, env); err != nil {
+			w.fail("%s: %v", name, err)
+		}
+	})
+	w.turns.settle()
+}
+
+// resync is how soon a loop looks at everything, to catch what it never heard of.
+const resync = 8 * time.Minute
+
+// crash ends a loop in the middle of whatever it does, and has it start again later.
+func (w *world) crash(name string, after time.Duration) {
+	run := w.running[name]
+	if run == nil {
+		return
+	}
+	w.turns.note("%s crashes", name)
+	run.stop()
+	w.buried(name, run, after)
+}
+
+// buried has a loop start again when nothing of it is left. The server may still clean up after its last call.
+func (w *world) buried(name string, run *life, after time.Duration) {
+	w.mu.Lock()
+	delete(w.running, name)
+	w.mu.Unlock()
+	w.doubt(name)
+	killed := time.Now()
+	var begin func()
+	begin = func() {
+		select {
+		case <-run.done:
+			w.start(name)
+			return
+		default:
+		}
+		if time.Since(killed) > longestEnd {
+			w.fail("%s did not end with its context", name)
+			return
+		}
+		w.plan(100*time.Millisecond, name+" ends", begin)
+	}
+	w.plan(after, name+" starts", begin)
+}
+
+// longestEnd is how long a loop may take to end: as long as the server may for what it does once a call was given up.
+const longestEnd = 2 * time.Minute
+
+// reboot ends the whole process and starts it again on the same store.
+func (w *world) reboot() {
+	w.turns.note("all crashes")
+	for _, name := range w.names() {
+		w.crash(name, time.Second)
+	}
+	w.power()
+	w.turns.settle()
+	w.observe()
+	w.turns.note("all starts")
+	w.boot()
+	w.checks.rebooted()
+}
+
+// names lists the loops that run.
+func (w *world) names() (list []string) {
+	for name := range w.running {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// plan has something done later.
+func (w *world) plan(after time.Duration, why string, do func()) {
+	w.plans = append(w.plans, plan{time.Now().Add(after), why, do})
+	slices.SortStableFunc(w.plans, func(a, b plan) int { return a.at.Compare(b.at) })
+}
+
+// run takes turns until the condition holds; it says whether it did within the limit.
+func (w *world) run(limit time.Duration, until func() bool) bool {
+	for end := time.Now().Add(limit); ; {
+		w.turns.settle()
+		w.observe()
+		for len(w.plans) > 0 && !w.plans[0].at.After(time.Now()) {
+			p := w.plans[0]
+			w.plans = w.plans[1:]
+			w.turns.note("plan: %s", p.why)
+			p.do()
+			w.turns.settle()
+			w.observe()
+		}
+		if until() || len(w.errs) > 0 {
+			return true
+		}
+		now := time.Now()
+		if !now.Before(end) {
+			return false
+		}
+		t, soonest := w.turns.next(now)
+		if t == nil {
+			w.rest(end, soonest)
+			continue
+		}
+		w.take(t)
+		time.Sleep(w.turns.span(10*time.Microsecond, 2*time.Millisecond))
+	}
+}
+
+// rest lets time go on until somebody wants a turn, or may have one.
+func (w *world) rest(end, soonest time.Time) {
+	if !soonest.IsZero() && soonest.Before(end) {
+		end = soonest
+	}
+	if len(w.plans) > 0 && w.plans[0].at.Before(end) {
+		end = w.plans[0].at
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case <-w.turns.bell:
+	case <-timer.C:
+	}
+}
+
+// observe takes note of what the last step did.
+func (w *world) observe() {
+	for {
+		b, err := w.cursor.TryNext()
+		if err != nil {
+			w.fail("the run's own cursor: %v", err)
+			return
+		}
+		if len(b.Changes) == 0 {
+			return
+		}
+		m := moment{snap: b.Snapshot, changes: b.Changes}
+		w.hist.add(m)
+		w.checks.look(m)
+	}
+}
+
+// fail records that the cluster broke a promise.
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.errs) < 10 {
+		w.errs = append(w.errs, fmt.Errorf(format, args...))
+	}
+}
+
+// close ends everything.
+func (w *world) close() {
+	w.power()
+	for _, run := range w.running {
+		run.stop()
+	}
+}
+
+// slowStore is the store as the server sees it: each write waits for its turn, and what comes back may not be the
+// truth.
+type slowStore struct {
+	*memory.Store
+	w *world
+}
+
+var errNoAnswer = errors.New("the store did not answer")
+
+// Write implements store.Store.
+func (s slowStore) Write(ctx context.Context, wr store.Write) (int64, error) {
+	h, _ := ctx.Value(callerKey{}).(*hand)
+	if h == nil {
+		return s.Store.Write(ctx, wr)
+	}
+	f, err := s.w.turns.ask(ctx, s.w.lit, h.who, "write "+wr.Key, nil)
+	if err != nil {
+		return 0, err
+	}
+	if f == refuse {
+		return 0, errNoAnswer
+	}
+	s.w.checks.writing(h.who)
+	rev, err := s.Store.Write(ctx, wr)
+	sum := fnv.New64a()
+	sum.Write(wr.Value)
+	s.w.turns.note("revision %d %s %x %v", rev, wr.Key, sum.Sum64(), err)
+	switch {
+	case f == forget && err == nil:
+		s.w.doubt(h.who)
+		return 0, errNoAnswer
+	case f == die && h.kill != nil:
+		h.kill()
+		s.w.plan(0, h.who+" died", func() { s.w.mourn(h.who) })
+		return 0, context.Canceled
+	}
+	return rev, err
+}
