@@ -31,6 +31,9 @@ func commands() []command {
 		{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd},
 		{"node", "--kubeconfig FILE", "run a node agent", nodeCmd},
 		{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig},
+		{"why", "[KIND/NAME]", "explain why an object, or anything, is not what it should be", why},
+		{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps},
+		{"loops", "", "show how the control loops are doing", loops},
 		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
 		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
 		{"envtest", "DIR", "make a directory for KUBEBUILDER_ASSETS", envtest},
@@ -81,7 +84,8 @@ func Main(args []string) int {
 
 // personality is the program that kloop stands in for when it is called by its name.
 func personality(arg0 string) (command, bool) {
-	for _, c := range []command{{name: "kube-apiserver", run: apiServer}, {name: "etcd", run: etcdServer}, {name: "kubectl", run: kubectl}} {
+	for _, c := range []command{{name: "kube-apiserver", run: apiServer}, {name: "etcd", run: etcdServer}, {name: "kubectl", run: kubectl},
+		{name: "kubectl-why", run: why}, {name: "kubectl-gaps", run: gaps}, {name: "kubectl-loops", run: loops}} {
 		if filepath.Base(arg0) == c.name {
 			return c, true
 		}

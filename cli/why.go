@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+// why explains on one screen why an object is not what it should be. It only reads the API, so it works from anywhere.
+func why(ctx context.Context, std stdio, args []string) error {
+	var f askFlags
+	fs := flags(std, "why")
+	f.bind(fs)
+	var words []string
+	for rest := args; ; { // flags may come after the object, as with kubectl
+		if err := fs.Parse(rest); err != nil {
+			return errUsage
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		words, rest = append(words, fs.Arg(0)), fs.Args()[1:]
+	}
+	a, err := f.connect()
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(words) == 0:
+		return a.tellAll(ctx, std)
+	case len(words) == 1 && strings.Contains(words[0], "/"):
+		words = strings.SplitN(words[0], "/", 2)
+	case len(words) != 2:
+		fmt.Fprintln(std.err, "usage: kloop why [-n NAMESPACE] [KIND/NAME]")
+		return errUsage
+	}
+	return a.tell(ctx, std.out, words[0], words[1])
+}
+
+// tell explains one object.
+func (a *asker) tell(ctx context.Context, out io.Writer, kind, name string) error {
+	r, err := a.resolve(kind)
+	if err != nil {
+		return err
+	}
+	ns := a.ns
+	if !r.Namespaced {
+		ns = "default" // where gaps of objects without a namespace are
+	} else if ns == "" {
+		return fmt.Errorf("say in which namespace %s/%s is", kind, name)
+	}
+	gr := schema.GroupResource{Group: r.Group, Resource: r.Name}
+	var g convergence.Gap
+	err = a.get(ctx, within(ns, "gaps")+"/"+convergence.NameOf(gr, name), &g)
+	switch {
+	case err == nil:
+		_, err = io.WriteString(out, a.screen(&g, a.lastWords(ctx, &g)))
+		return err
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	if err := a.get(ctx, explained, &metav1.APIResourceList{}); err != nil {
+		return unexplained(err)
+	}
+	if err := a.get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s/%s is what it should be\n", strings.ToLower(r.Kind), name)
+	return err
+}
+
+func objectPath(r *metav1.APIResource, ns, name string) string {
+	path := "/apis/" + r.Group + "/" + r.Version
+	if r.Group == "" {
+		path = "/api/" + r.Version
+	}
+	if r.Namespaced {
+		path += "/namespaces/" + ns
+	}
+	return path + "/" + r.Name + "/" + name
+}
+
+// resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.
+func (a *asker) resolve(word string) (*metav1.APIResource, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(a.rest)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := d.ServerGroupsAndResources()
+	if len(lists) == 0 && err != nil {
+		return nil, err
+	}
+	low := strings.ToLower(word)
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for i := range l.APIResources {
+			r := &l.APIResources[i]
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			if low == r.Name || low == r.SingularName || low == strings.ToLower(r.Kind) || low == r.Name+"."+gv.Group || slices.Contains(r.ShortNames, low) {
+				r.Group, r.Version = gv.Group, gv.Version
+				return r, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("the server has no resource %q; kubectl api-resources lists them", word)
+}
+
+// screen is the whole explanation.
+func (a *asker) screen(g *convergence.Gap, words []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", g.Verdict)
+	a.treeOf(&b, g)
+	row := func(name string, lines ...string) {
+		for i, l := range lines {
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(&b, "  %-8s %s\n", name, l)
+		}
+	}
+	b.WriteByte('\n')
+	if g.Want != "" {
+		row("differs", fmt.Sprintf("%s, but %s, for %s", g.Want, g.Have, a.since(g.Since)))
+	}
+	row("state", g.State+" ("+g.Cause+")")
+	if g.Waits != nil {
+		row("waits", "for "+waitText(g.Waits))
+	}
+	next := g.Next.Who + " " + g.Next.What
+	if g.Next.At != nil {
+		if left := g.Next.At.Sub(a.now()); left > 0 {
+			next += fmt.Sprintf(", in %s", left.Round(1e9))
+		} else {
+			next += ", now"
+		}
+	}
+	row("next", next)
+	if e := g.Error; e != nil {
+		lines := strings.Split(strings.TrimSpace(e.Message), "\n")
+		if e.Count > 1 && e.First != nil {
+			lines = append(lines, fmt.Sprintf("(%d times since %s)", e.Count, e.First.UTC().Format("2006-01-02 15:04:05 MST")))
+		}
+		row("error", lines...)
+	}
+	row("log", words...)
+	row("you can", g.Advice...)
+	return b.String()
+}
+
+func waitText(w *convergence.Wait) string {
+	text := strings.ToLower(w.Type[:1]) + w.Type[1:]
+	if w.Name != "" {
+		text += " " + w.Name
+	}
+	if w.On != nil {
+		text = w.On.Short()
+	}
+	if w.Field != "" {
+		text += ", field " + w.Field
+	}
+	return text
+}
+
+// treeOf draws the causes.
+func (a *asker) treeOf(b *strings.Builder, g *convergence.Gap) {
+	fmt.Fprintf(b, "  %s %s\n", g.Object.Short(), g.Says)
+	for i := range g.Chain {
+		l := &g.Chain[i]
+		branch := "└─ "
+		for j := i + 1; j < len(g.Chain) && g.Chain[j].Depth >= l.Depth; j++ {
+			if g.Chain[j].Depth == l.Depth {
+				branch = "├─ "
+			}
+		}
+		fmt.Fprintf(b, "  %s%s%s %s", strings.Repeat("   ", int(l.Depth)-1), branch, l.Object.Short(), l.Says)
+		if l.Others > 0 {
+			fmt.Fprintf(b, " (and %d more like it)", l.Others)
+		}
+		fmt.Fprintf(b, "  [%s, %s]\n", l.Owner, strings.ToLower(l.State))
+	}
+}
+
+// wordy are the causes at which a container's last words say more than anything else.
+var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "StartupProbeFails", "ReadinessProbeFails"}
+
+// tail is how many of the last lines of a log are shown.
+const tail = "5"
+
+// lastWords are the last lines that the container at the bottom of it wrote; none if they can't be had.
+func (a *asker) lastWords(ctx context.Context, g *convergence.Gap) []string {
+	at, cause := g.Object, g.Cause
+	for _, l := range g.Chain {
+		if l.Cause == cause {
+			at = l.Object
+			break
+		}
+	}
+	if at.Kind != "Pod" || !slices.Contains(wordy, cause) {
+		return nil
+	}
+	path := "/api/v1/namespaces/" + at.Namespace + "/pods/" + at.Name
+	var p corev1.Pod
+	if a.get(ctx, path, &p) != nil {
+		return nil
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if c.Ready || c.State.Terminated != nil && c.State.Terminated.ExitCode == 0 {
+			continue
+		}
+		req := a.raw.Get().AbsPath(path+"/log").Param("container", c.Name).Param("tailLines", tail)
+		if c.State.Running == nil && c.RestartCount > 0 && c.State.Terminated == nil {
+			req.Param("previous", "true")
+		}
+		if data, err := req.DoRaw(ctx); err == nil && len(data) > 0 {
+			return strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+		}
+	}
+	return nil
+}
