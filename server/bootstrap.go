@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/bootstrap"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
 )
 
 const (
@@ -41,6 +42,10 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 }
 
 func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error {
+	snap, err := s.fresh(ctx) // once: with an etcd elsewhere it costs a round trip
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, planters)
 	fails := make([]error, len(objects))
@@ -48,15 +53,15 @@ func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			fails[i] = s.plant(ctx, obj)
+			fails[i] = s.plant(ctx, snap, obj)
 		})
 	}
 	wg.Wait()
 	return errors.Join(fails...)
 }
 
-// plant makes one object, or brings it up to date.
-func (s *Server) plant(ctx context.Context, obj resource.Object) error {
+// plant makes one object, or brings it up to date. What others wrote since the snapshot shows as a conflict.
+func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Object) error {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	k, ok := s.Kinds.Kind(gvk)
 	if !ok {
@@ -64,10 +69,7 @@ func (s *Server) plant(ctx context.Context, obj resource.Object) error {
 	}
 	r := s.myself(k, obj.GetNamespace(), obj.GetName())
 	r.GVK = gvk
-	snap, err := s.fresh(ctx)
-	if err != nil {
-		return err
-	}
+	var err error
 	old := snap.Lookup(k, r.scope(), r.Name)
 	if old == nil {
 		_, err = s.Create(ctx, r, resource.Clone(obj))
