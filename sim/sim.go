@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // Fake is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
@@ -23,12 +21,22 @@ const Fake = nodelifecycle.Fake
 // does not matter.
 const Lost = nodelifecycle.Lost
 
-// The annotations of pods. Their values do not matter, but for Exit.
+const prefix = "sim.kloop.dev/"
+
+// The annotations of pods: see docs/simulation.md. Those in ofNodes may stand on a node and hold for its pods then.
 const (
-	Exit    = "sim.kloop.dev/exit"    // its containers end with this code
-	Hold    = "sim.kloop.dev/hold"    // it never starts
-	Unready = "sim.kloop.dev/unready" // it runs and is never ready
-	Keep    = "sim.kloop.dev/keep"    // it belongs to a Job and runs on all the same
+	Exit      = prefix + "exit"       // its containers end with this code, and so does the pod
+	Hold      = prefix + "hold"       // it never starts
+	Unready   = prefix + "unready"    // it runs and is not ready, for as long as it has this
+	Keep      = prefix + "keep"       // it belongs to a Job and runs on all the same
+	Run       = prefix + "run"        // how long containers run that end or crash
+	Crash     = prefix + "crash"      // its containers crash with this code; "CODExN": only N times
+	Pull      = prefix + "pull"       // how long it takes to pull an image
+	PullError = prefix + "pull-error" // images that can't be pulled, with commas between them; "*": all
+	Init      = prefix + "init"       // how long an init container runs
+	InitExit  = prefix + "init-exit"  // the code that init containers end with
+	Ready     = prefix + "ready"      // how long a container runs before it is ready
+	Stop      = prefix + "stop"       // how long containers take to stop
 )
 
 // Simulated says whether a node lives in simulation.
@@ -45,8 +53,3 @@ func LoopsIn(pods netip.Prefix) []loop.Loop {
 
 // alive says whether a node lives in simulation and is heard.
 func alive(n *corev1.Node) bool { return Simulated(n) && n.Annotations[Lost] == "" }
-
-// simulatedPod says whether a pod runs on a simulated node that is heard.
-func simulatedPod(read resource.Reader, p *corev1.Pod) bool {
-	return p.Spec.NodeName != "" && alive(resource.Get(read, kinds.Nodes, "", p.Spec.NodeName))
-}

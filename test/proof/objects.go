@@ -33,6 +33,16 @@ func templateOf(d *rand.Rand, app string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(1 + d.Int64N(5))), Containers: []corev1.Container{{Name: "c", Image: "image:0",
 			Resources: corev1.ResourceRequirements{Requests: asks}, Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}}}
+	t.Annotations = map[string]string{}
+	for _, x := range []struct {
+		key string
+		of  []string
+	}{{sim.Ready, []string{"", "1s", "3s", "8s"}}, {sim.Pull, []string{"", "", "1s", "4s"}}, {sim.Stop, []string{"", "1s", "5s"}},
+		{sim.Run, []string{"", "2s", "9s"}}, {sim.Crash, []string{"", "", "", "", "1x1", "1x2"}}} {
+		if v := x.of[d.IntN(len(x.of))]; v != "" {
+			t.Annotations[x.key] = v
+		}
+	}
 	return t
 }
 
@@ -93,6 +103,7 @@ func daemonSetOf(d *rand.Rand, namespace, name string, port int32) *appsv1.Daemo
 func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
 	t := templateOf(d, name)
 	t.Labels = nil
+	delete(t.Annotations, sim.Crash)
 	t.Spec.RestartPolicy = corev1.RestartPolicyNever
 	x := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.JobSpec{Template: t,
 		Completions: new(int32(1 + d.IntN(4))), Parallelism: new(int32(1 + d.IntN(3))), BackoffLimit: new(int32(1000))}}
@@ -101,7 +112,7 @@ func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
 		x.Spec.CompletionMode = new(batchv1.IndexedCompletion)
 	case 1:
 		x.Spec.BackoffLimit = new(int32(d.IntN(2)))
-		x.Spec.Template.Annotations = map[string]string{sim.Exit: "3"}
+		x.Spec.Template.Annotations[sim.Exit] = "3"
 	}
 	return x
 }

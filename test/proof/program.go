@@ -39,7 +39,6 @@ type model struct {
 	cordoned, tainted              map[string]bool
 	deployments, sets, daemons     []string
 	jobs, crons, services, budgets []string
-	spaces                         []string
 	serial                         int
 }
 

@@ -23,13 +23,12 @@ var (
 
 // An outcome is how a run ended.
 type outcome struct {
-	end    string
-	errs   []error
-	trace  uint64
-	steps  int
-	rev    int64
-	took   time.Duration // of cluster time
-	seldom string
+	end   string
+	errs  []error
+	trace uint64
+	steps int
+	rev   int64
+	took  time.Duration // of cluster time
 }
 
 // Cluster time that a run may take.

@@ -1,0 +1,289 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A life is one look at a pod: what its status becomes now, and when it changes next.
+type life struct {
+	pod  *corev1.Pod
+	fate fate
+	now  metav1.Time
+	st   *corev1.PodStatus
+	next time.Duration // 0: nothing is due
+}
+
+// live is pure: it returns the status that a pod on a simulated node has now, and after which time to look again.
+// ip gives the pod its address when it needs one.
+func live(p *corev1.Pod, f fate, now metav1.Time, ip func() string) (*corev1.PodStatus, time.Duration) {
+	l := &life{pod: p, fate: f, now: now, st: p.Status.DeepCopy()}
+	switch p.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed:
+		return l.st, 0
+	case corev1.PodPending, "":
+		if f.hold {
+			return l.st, 0
+		}
+	}
+	if l.st.StartTime == nil {
+		l.begin()
+	}
+	at, ok := l.inits()
+	if ok {
+		l.mains(at, ip)
+	}
+	if l.st.Phase == corev1.PodRunning || l.st.Phase == corev1.PodPending {
+		l.readiness()
+	}
+	return l.st, l.next
+}
+
+// due asks for a look after d.
+func (l *life) due(d time.Duration) {
+	if d = max(d, time.Millisecond); l.next == 0 || d < l.next {
+		l.next = d
+	}
+}
+
+// begin is when the agent hears of the pod.
+func (l *life) begin() {
+	l.st.Phase, l.st.StartTime = corev1.PodPending, &l.now
+	l.st.HostIP, l.st.HostIPs = hostIP, []corev1.HostIP{{IP: hostIP}}
+	reason := "ContainerCreating"
+	if len(l.pod.Spec.InitContainers) > 0 {
+		reason = "PodInitializing"
+	}
+	l.st.ContainerStatuses, l.st.InitContainerStatuses = waiting(l.pod.Spec.Containers, reason), waiting(l.pod.Spec.InitContainers, "PodInitializing")
+}
+
+// hostIP is the address of all simulated nodes.
+const hostIP = "203.0.113.10"
+
+func waiting(list []corev1.Container, reason string) (out []corev1.ContainerStatus) {
+	for _, c := range list {
+		out = append(out, corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(bool),
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
+	}
+	return out
+}
+
+// inits runs the init containers one after another. It says whether all are done, and since when.
+func (l *life) inits() (at time.Time, done bool) {
+	at = l.st.StartTime.Time
+	for i := range l.pod.Spec.InitContainers {
+		if i >= len(l.st.InitContainerStatuses) {
+			break
+		}
+		c, s := &l.pod.Spec.InitContainers[i], &l.st.InitContainerStatuses[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if !l.started(c, s, at) {
+			return at, false
+		}
+		switch r := s.State.Running; {
+		case sidecar && r != nil:
+			s.Ready, s.Started = true, new(true)
+			at = r.StartedAt.Time
+			continue
+		case r != nil && !l.passed(r.StartedAt.Time, l.fate.init):
+			return at, false
+		case r != nil:
+			l.end(s, l.fate.initExit)
+		}
+		t := s.State.Terminated
+		if t != nil && t.ExitCode != 0 {
+			l.failedInit(c, s)
+			return at, false
+		}
+		s.Ready = true
+		at = t.FinishedAt.Time
+	}
+	return at, true
+}
+
+// failedInit has an init container tried again, or the pod fail.
+func (l *life) failedInit(c *corev1.Container, s *corev1.ContainerStatus) {
+	if l.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		l.finish(corev1.PodFailed)
+		return
+	}
+	l.restart(c, s)
+}
+
+// mains runs the containers side by side.
+func (l *life) mains(at time.Time, ip func() string) {
+	running, failed := 0, false
+	for i := range l.pod.Spec.Containers {
+		if i >= len(l.st.ContainerStatuses) {
+			break
+		}
+		c, s := &l.pod.Spec.Containers[i], &l.st.ContainerStatuses[i]
+		if s.State.Waiting != nil && s.State.Waiting.Reason == "PodInitializing" {
+			s.State.Waiting.Reason = "ContainerCreating"
+		}
+		fresh := s.State.Running == nil
+		if !l.started(c, s, at) {
+			running++
+			continue
+		}
+		if r := s.State.Running; r != nil && !fresh { // that it ran is to be seen before that it ended
+			l.mayEnd(s, r.StartedAt.Time)
+		} else if r != nil && (l.fate.ends || l.crashes(s)) {
+			l.due(l.fate.run)
+		}
+		if t := s.State.Terminated; t == nil {
+			running++
+		} else if (!l.fate.ends || l.crashes(s)) && l.restarts(t.ExitCode) {
+			running++
+			l.restart(c, s)
+		} else {
+			failed = failed || t.ExitCode != 0
+		}
+	}
+	switch {
+	case running == 0 && failed:
+		l.finish(corev1.PodFailed)
+		return
+	case running == 0:
+		l.finish(corev1.PodSucceeded)
+		return
+	}
+	if l.st.PodIP == "" {
+		addr := ip()
+		l.st.PodIP, l.st.PodIPs = addr, []corev1.PodIP{{IP: addr}}
+	}
+	for i := range l.st.ContainerStatuses {
+		if s := &l.st.ContainerStatuses[i]; s.State.Running != nil || s.LastTerminationState.Terminated != nil {
+			l.st.Phase = corev1.PodRunning
+		}
+	}
+}
+
+// mayEnd ends a container whose time has come.
+func (l *life) mayEnd(s *corev1.ContainerStatus, since time.Time) {
+	switch {
+	case !l.crashes(s) && !l.fate.ends, !l.passed(since, l.fate.run):
+	case l.crashes(s):
+		l.end(s, l.fate.crash)
+	default:
+		l.end(s, l.fate.exit)
+	}
+}
+
+// crashes says whether a container's next end is a crash.
+func (l *life) crashes(s *corev1.ContainerStatus) bool { return int(s.RestartCount) < l.fate.crashes }
+
+// passed says whether a time is over, or asks for a look when it is.
+func (l *life) passed(since time.Time, d time.Duration) bool {
+	left := since.Add(d).Sub(l.now.Time)
+	if left > 0 {
+		l.due(left)
+	}
+	return left <= 0
+}
+
+// started brings a container to its start: its image is pulled and it has paused as long as it must. It says whether
+// the container runs, or has run.
+func (l *life) started(c *corev1.Container, s *corev1.ContainerStatus, at time.Time) bool {
+	w := s.State.Waiting
+	if w == nil {
+		return true
+	}
+	if w.Reason == "CrashLoopBackOff" {
+		if t := s.LastTerminationState.Terminated; t != nil && !l.passed(t.FinishedAt.Time, pauseAfter(s.RestartCount+1)) {
+			return false
+		}
+		s.RestartCount++
+		l.run(s)
+		return true
+	}
+	if l.fate.cantPull(c.Image) || w.Reason == "ImagePullBackOff" || w.Reason == "ErrImagePull" {
+		_, failing, again := pulling(l.now.Sub(at))
+		if l.fate.cantPull(c.Image) || !failing { // it will be pulled when it is tried again
+			l.unpulled(c, s, failing)
+			l.due(again)
+			return false
+		}
+	} else if !l.passed(at, l.fate.pull) {
+		return false
+	}
+	l.run(s)
+	return true
+}
+
+func (l *life) unpulled(c *corev1.Container, s *corev1.ContainerStatus, failing bool) {
+	w := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q", c.Image)}
+	if failing {
+		w.Reason, w.Message = "ErrImagePull", fmt.Sprintf("failed to pull image %q: not found in the simulation", c.Image)
+	}
+	s.State = corev1.ContainerState{Waiting: w}
+}
+
+func (l *life) run(s *corev1.ContainerStatus) {
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}}
+	s.ContainerID = fmt.Sprintf("sim://%s/%s/%d", l.pod.UID, s.Name, s.RestartCount)
+	s.ImageID = "sim://" + s.Image
+}
+
+// end ends a container.
+func (l *life) end(s *corev1.ContainerStatus, exit int32) {
+	reason, began := "Error", l.now
+	if exit == 0 {
+		reason = "Completed"
+	}
+	if s.State.Running != nil {
+		began = s.State.Running.StartedAt
+	}
+	s.Ready, s.Started = false, new(false)
+	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began,
+		FinishedAt: l.now, ContainerID: s.ContainerID}}
+}
+
+// restarts says whether the pod's policy has a container that ended run again.
+func (l *life) restarts(exit int32) bool {
+	switch l.pod.Spec.RestartPolicy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return exit != 0
+	}
+	return true
+}
+
+// restart runs a container again: at once the first time, then after growing pauses.
+func (l *life) restart(c *corev1.Container, s *corev1.ContainerStatus) {
+	t := s.State.Terminated
+	s.LastTerminationState = corev1.ContainerState{Terminated: t}
+	pause := pauseAfter(s.RestartCount + 1)
+	if t.FinishedAt.Sub(t.StartedAt.Time) >= cured {
+		pause = 0
+	}
+	if pause > 0 {
+		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", pause, c.Name, l.pod.Name)}}
+		l.due(t.FinishedAt.Add(pause).Sub(l.now.Time))
+		return
+	}
+	s.RestartCount++
+	l.run(s)
+	l.due(l.fate.run)
+}
+
+// finish ends the pod.
+func (l *life) finish(phase corev1.PodPhase) {
+	l.st.Phase, l.next = phase, 0
+	reason := "PodFailed"
+	if phase == corev1.PodSucceeded {
+		reason = "PodCompleted"
+	}
+	for i := range l.st.InitContainerStatuses { // sidecars end with the pod
+		if s := &l.st.InitContainerStatuses[i]; s.State.Running != nil {
+			l.end(s, 0)
+		}
+	}
+	l.st.Conditions = condition(l.st.Conditions, corev1.PodReady, corev1.ConditionFalse, reason, l.now)
+	l.st.Conditions = condition(l.st.Conditions, corev1.ContainersReady, corev1.ConditionFalse, reason, l.now)
+}
