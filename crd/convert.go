@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,8 @@ func (f *family) object(obj resource.Object) (*Object, error) {
 	switch o := obj.(type) {
 	case *Object:
 		return o, nil
+	case *Stored:
+		return o.open(), nil
 	case runtime.Unstructured:
 		out := &Object{read: f.find(obj.GetObjectKind().GroupVersionKind())}
 		out.Object = o.UnstructuredContent()
@@ -151,6 +154,9 @@ func (k *Kind) Decode(data []byte) (resource.Object, error) {
 
 // Recast implements view.Recaster: it reads an object by this declaration that was read by an older one.
 func (k *Kind) Recast(obj resource.Object) resource.Object {
+	if s, ok := obj.(*Stored); ok && s.read == k.hub {
+		return obj
+	}
 	o, err := k.object(obj)
 	if err != nil || o.read == k.hub {
 		return obj
@@ -158,6 +164,9 @@ func (k *Kind) Recast(obj resource.Object) resource.Object {
 	out, err := k.settled(&Object{*o.DeepCopy(), nil})
 	if err != nil {
 		return obj // as good as it was
+	}
+	if rev, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
+		return k.Pack(out, nil, rev)
 	}
 	return out
 }

@@ -26,6 +26,20 @@ type Object interface {
 // Clone returns a deep copy of obj that its owner may change.
 func Clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
 
+// Sealed is implemented by objects that are kept in a form that is small and slow to read.
+type Sealed interface {
+	// Open returns the object in a form that is quick to read, for the caller alone.
+	Open() Object
+}
+
+// Opened returns obj in a form that is quick to read, for those who look at it more than once.
+func Opened(obj Object) Object {
+	if s, ok := obj.(Sealed); ok {
+		return s.Open()
+	}
+	return obj
+}
+
 // Info holds the facts of a kind that need no code. It never changes once the kind is in a Set.
 type Info struct {
 	GVK        schema.GroupVersionKind // the version that is stored and that Go code works with (the hub)

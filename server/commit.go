@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"time"
 
@@ -114,10 +113,6 @@ func sameOwnership(a, b metav1.ManagedFieldsEntry) bool {
 }
 
 func equalEncoding(k resource.Kind, a, b resource.Object) bool {
-	if m, ok := content(a); ok {
-		n, _ := content(b)
-		return reflect.DeepEqual(m, n)
-	}
 	x, ok := a.(codec.Proto)
 	y, too := b.(codec.Proto)
 	if k.Info().Custom || !ok || !too {

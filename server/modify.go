@@ -83,7 +83,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		return nil, false, err
 	}
 	r.outdated = cur != read
-	old := cur.Object
+	old := resource.Opened(cur.Object)
 	obj, err := c.next(ctx, cur)
 	if err != nil {
 		return nil, false, err
@@ -93,7 +93,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	}
 	singleOwners(r, obj)
 	r.Kind.SetDefaults(obj)
-	if !c.owned && !s.untouched(r, obj, old) {
+	if !c.owned && !s.untouched(r, obj, cur.Object) {
 		if err := s.own(ctx, r, old, obj); err != nil {
 			return nil, false, err
 		}
@@ -238,7 +238,7 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
-	k, old := r.Kind, cur.Object
+	k, old := r.Kind, q.Old
 	if errs := append(checkMeta(r, obj, old), checkKind(r, obj, old)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
@@ -252,7 +252,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if released(k, obj, old) {
 		return s.release(ctx, r, obj, cur)
 	}
-	if same(k, obj, old) && (r.DryRun || !r.outdated && !s.stale(ctx, cur)) {
+	if same(k, obj, cur.Object) && (r.DryRun || !r.outdated && !s.stale(ctx, cur)) {
 		return cur, nil
 	}
 	if r.DryRun {

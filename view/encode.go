@@ -42,6 +42,9 @@ type encoded struct {
 
 // JSON returns the object as JSON in the given served version, with kind and apiVersion. The bytes are shared.
 func (e *Entry) JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, error) {
+	if doc := e.ready(gvk); doc != nil {
+		return doc, nil
+	}
 	x, err := e.encoding(ctx, gvk, hubJSON)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,9 @@ func (e *Entry) JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, 
 // ItemJSON returns the object as an item of a list: without kind and apiVersion, except for custom resources,
 // which carry them there as well. It comes in two parts, open and rest, so that it shares the bytes of JSON.
 func (e *Entry) ItemJSON(ctx context.Context, gvk schema.GroupVersionKind) (open, rest []byte, err error) {
+	if doc := e.ready(gvk); doc != nil {
+		return nil, doc, nil
+	}
 	x, err := e.encoding(ctx, gvk, hubJSON)
 	if err != nil {
 		return nil, nil, err
@@ -60,6 +66,14 @@ func (e *Entry) ItemJSON(ctx context.Context, gvk schema.GroupVersionKind) (open
 		return nil, x.data, nil
 	}
 	return x.data[:1], x.data[x.rest:], nil
+}
+
+// ready returns the object's JSON if that is how the object is kept, else nil.
+func (e *Entry) ready(gvk schema.GroupVersionKind) []byte {
+	if doc, ok := e.Object.(codec.Encoded); ok && gvk == e.Object.GetObjectKind().GroupVersionKind() {
+		return doc.EncodedJSON()
+	}
+	return nil
 }
 
 // RawProto returns the bare protobuf message in the given served version; codec.ErrNoProtobuf for kinds that

@@ -31,8 +31,8 @@ type Entry struct {
 // NewEntry wraps an object that is in no view: an answer to a dry run, a read of the past. The entry owns obj
 // and sets its resourceVersion, apiVersion and kind; rev 0 leaves the resourceVersion alone.
 func NewEntry(k resource.Kind, rev int64, obj resource.Object) *Entry {
-	if rev != 0 {
-		obj.SetResourceVersion(strconv.FormatInt(rev, 10))
+	if text := strconv.FormatInt(rev, 10); rev != 0 && obj.GetResourceVersion() != text {
+		obj.SetResourceVersion(text)
 	}
 	if obj.GetObjectKind().GroupVersionKind().Empty() {
 		obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
@@ -64,15 +64,20 @@ func (c Change) Last() *Entry {
 	if e := c.Old.last.Load(); e != nil && e.Rev == c.Rev {
 		return e
 	}
-	e := NewEntry(c.Old.Kind, c.Rev, copyToStamp(c.Old.Object))
+	e := NewEntry(c.Old.Kind, c.Rev, copyToStamp(c.Old.Object, c.Rev))
 	e.enc.budget = c.Old.enc.budget
 	c.Old.last.Store(e)
 	return e
 }
 
-// copyToStamp returns a copy that may get another resourceVersion. Typed objects share all that hangs below them
-// with the copy, as neither ever changes; trees are copied whole, since their resourceVersion hangs below as well.
-func copyToStamp(obj resource.Object) resource.Object {
+// copyToStamp returns a copy that may get another resourceVersion, or has it. Typed objects share all that hangs below
+// them with the copy, as neither ever changes; trees are copied whole, since their resourceVersion hangs below as well.
+func copyToStamp(obj resource.Object, rev int64) resource.Object {
+	if s, ok := obj.(interface {
+		Stamped(rev int64) resource.Object
+	}); ok {
+		return s.Stamped(rev)
+	}
 	from := reflect.ValueOf(obj)
 	if from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {
 		return resource.Clone(obj)

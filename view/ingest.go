@@ -10,6 +10,13 @@ import (
 	"github.com/kloop-dev/kloop/store"
 )
 
+// A Packer is a kind whose objects the view keeps in a form of their own.
+type Packer interface {
+	// Pack returns an object, which is not used any more, in the form that is kept, at a revision; obj itself if it
+	// has none. text is what codec.Stored makes of obj, or nil; it is the view's.
+	Pack(obj resource.Object, text []byte, rev int64) resource.Object
+}
+
 // A write is one change of one key on its way into the view.
 type write struct {
 	key      string
@@ -67,12 +74,16 @@ func (v *View) decode(key string, kv *store.KV, rev int64) write {
 		w.value = kv.Value
 		return w
 	}
-	obj := v.offers.take(key, kv.Value)
+	obj, text := v.offers.take(key, kv.Value), kv.Value
 	if obj == nil {
+		text = nil // it may say more than the object, or less
 		if obj, w.err = codec.FromStored(w.kind, kv.Value); w.err != nil {
 			w.value = kv.Value
 			return w
 		}
+	}
+	if p, ok := w.kind.(Packer); ok {
+		obj = p.Pack(obj, text, rev)
 	}
 	w.entry = v.entry(w.kind, w.ns, w.name, rev, obj)
 	w.entry.size = len(kv.Value)

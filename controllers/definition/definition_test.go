@@ -175,11 +175,11 @@ func (w *world) create(group, version, name, spec string) (*crd.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.Object.(*crd.Object), nil
+	return resource.Opened(e.Object).(*crd.Object), nil
 }
 
 func spec(o resource.Object) map[string]any {
-	m, _ := o.(*crd.Object).Object["spec"].(map[string]any)
+	m, _ := resource.Opened(o).(*crd.Object).Object["spec"].(map[string]any)
 	return m
 }
 

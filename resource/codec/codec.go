@@ -37,9 +37,18 @@ type Proto interface {
 	Unmarshal([]byte) error
 }
 
+// Encoded is implemented by objects that are JSON already.
+type Encoded interface {
+	// EncodedJSON returns what MarshalJSON of this package would. The bytes are shared and must not be changed.
+	EncodedJSON() []byte
+}
+
 // MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
-// object carries them.
+// object carries them. The bytes must not be changed: others may have them too.
 func MarshalJSON(obj any) ([]byte, error) {
+	if e, ok := obj.(Encoded); ok {
+		return e.EncodedJSON(), nil
+	}
 	if u, ok := obj.(runtime.Unstructured); ok && !u.IsList() {
 		obj = u.UnstructuredContent() // its own encoding is the same, and would be read through once more
 	}

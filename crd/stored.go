@@ -1,0 +1,215 @@
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+)
+
+// A Stored is a custom resource as it lies in memory: its JSON of the hub version, resourceVersion included, and
+// where the metadata begins. A tree of maps takes ten times as much. What is asked of the metadata is read from the
+// text; who wants more opens it. It never changes, so it may be shared; its setters panic: clone it first, which
+// makes a tree.
+type Stored struct {
+	text string
+	read *version
+	meta uint32 // where the metadata's brace is
+}
+
+var (
+	_ resource.Object      = (*Stored)(nil)
+	_ resource.Sealed      = (*Stored)(nil)
+	_ runtime.Unstructured = (*Stored)(nil)
+)
+
+// Pack implements view.Packer: it returns an object, which is of the hub version, as it lies in memory. text is its
+// JSON without resourceVersion, if the caller has it.
+func (k *Kind) Pack(obj resource.Object, text []byte, rev int64) resource.Object {
+	o, ok := obj.(*Object)
+	if !ok || o.GroupVersionKind() != k.hub.gvk {
+		return obj // not yet what it is to become
+	}
+	if text == nil {
+		var err error
+		if text, err = codec.MarshalJSON(o); err != nil {
+			return obj
+		}
+	}
+	s := stamp(unsafe.String(unsafe.SliceData(text), len(text)), strconv.FormatInt(rev, 10))
+	if s == nil {
+		return obj
+	}
+	if s.read = o.read; s.read == nil {
+		s.read = k.hub
+	}
+	return s
+}
+
+// stamp gives a text another resourceVersion, or one at all; nil if it has no metadata.
+func stamp(text, rev string) *Stored {
+	at, ok := metadataAt(text)
+	if !ok {
+		return nil
+	}
+	const name = "resourceVersion"
+	first := int(at) + 1
+	from, to := first, first // what gives way
+	eachMember(text, int(at), func(key string, begin, _, end int) bool {
+		switch {
+		case key < name:
+			from, to = end, end
+		case key == name:
+			from, to = begin, end
+		}
+		return key < name
+	})
+	member := `"` + name + `":"` + rev + `"`
+	switch {
+	case from < to, text[from] == '}' && from == first: // in the place of another one, or alone
+	case from == first:
+		member += ","
+	default:
+		member = "," + member
+	}
+	return &Stored{text: text[:from] + member + text[to:], meta: at}
+}
+
+// Stamped returns the object with another resourceVersion.
+func (s *Stored) Stamped(rev int64) resource.Object {
+	out := stamp(s.text, strconv.FormatInt(rev, 10))
+	out.read = s.read
+	return out
+}
+
+// EncodedJSON implements codec.Encoded. The bytes are shared and must not be changed.
+func (s *Stored) EncodedJSON() []byte { return unsafe.Slice(unsafe.StringData(s.text), len(s.text)) }
+
+// MarshalJSON implements json.Marshaler.
+func (s *Stored) MarshalJSON() ([]byte, error) { return []byte(s.text), nil }
+
+// Open implements resource.Sealed: it returns a tree of the caller's own.
+func (s *Stored) Open() resource.Object { return s.open() }
+
+func (s *Stored) open() *Object {
+	o := &Object{read: s.read}
+	o.Object = map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(s.EncodedJSON(), &o.Object); err != nil {
+		panic(fmt.Sprintf("a custom resource in memory is no JSON: %v", err)) // this process has encoded it
+	}
+	return o
+}
+
+// DeepCopyObject implements runtime.Object: the copy is a tree.
+func (s *Stored) DeepCopyObject() runtime.Object { return s.open() }
+
+// UnstructuredContent implements runtime.Unstructured. Every call makes another tree.
+func (s *Stored) UnstructuredContent() map[string]any { return s.open().Object }
+
+// NewEmptyInstance implements runtime.Unstructured.
+func (s *Stored) NewEmptyInstance() runtime.Unstructured { return &Object{read: s.read} }
+
+// IsList implements runtime.Unstructured.
+func (s *Stored) IsList() bool { return false }
+
+// EachListItem implements runtime.Unstructured.
+func (s *Stored) EachListItem(func(runtime.Object) error) error {
+	return fmt.Errorf("a %s is no list", s.GroupVersionKind().Kind)
+}
+
+// EachListItemWithAlloc implements runtime.Unstructured.
+func (s *Stored) EachListItemWithAlloc(f func(runtime.Object) error) error { return s.EachListItem(f) }
+
+// GetObjectKind implements runtime.Object.
+func (s *Stored) GetObjectKind() schema.ObjectKind { return s }
+
+// GroupVersionKind implements schema.ObjectKind.
+func (s *Stored) GroupVersionKind() schema.GroupVersionKind { return s.read.gvk }
+
+// field returns the raw JSON of a member of the metadata; "" when there is none.
+func (s *Stored) field(name string) (raw string) {
+	eachMember(s.text, int(s.meta), func(key string, _, start, end int) bool {
+		if key == name {
+			raw = s.text[start:end]
+		}
+		return key < name // they are in order
+	})
+	return raw
+}
+
+func (s *Stored) str(name string) string { return unquoted(s.field(name)) }
+
+// decode reads a member of the metadata; what is not there stays as it is.
+func decode[T any](s *Stored, name string) (out T) {
+	if raw := s.field(name); raw != "" {
+		_ = json.Unmarshal([]byte(raw), &out) // it was encoded from the same type
+	}
+	return out
+}
+
+// GetName implements metav1.Object, as do all that follow.
+func (s *Stored) GetName() string { return s.str("name") }
+
+// GetNamespace implements metav1.Object.
+func (s *Stored) GetNamespace() string { return s.str("namespace") }
+
+// GetGenerateName implements metav1.Object.
+func (s *Stored) GetGenerateName() string { return s.str("generateName") }
+
+// GetUID implements metav1.Object.
+func (s *Stored) GetUID() types.UID { return types.UID(s.str("uid")) }
+
+// GetResourceVersion implements metav1.Object.
+func (s *Stored) GetResourceVersion() string { return s.str("resourceVersion") }
+
+// GetSelfLink implements metav1.Object.
+func (s *Stored) GetSelfLink() string { return s.str("selfLink") }
+
+// GetGeneration implements metav1.Object.
+func (s *Stored) GetGeneration() int64 {
+	n, _ := strconv.ParseInt(s.field("generation"), 10, 64)
+	return n
+}
+
+// GetCreationTimestamp implements metav1.Object.
+func (s *Stored) GetCreationTimestamp() metav1.Time {
+	return decode[metav1.Time](s, "creationTimestamp")
+}
+
+// GetDeletionTimestamp implements metav1.Object.
+func (s *Stored) GetDeletionTimestamp() *metav1.Time {
+	return decode[*metav1.Time](s, "deletionTimestamp")
+}
+
+// GetDeletionGracePeriodSeconds implements metav1.Object.
+func (s *Stored) GetDeletionGracePeriodSeconds() *int64 {
+	return decode[*int64](s, "deletionGracePeriodSeconds")
+}
+
+// GetLabels implements metav1.Object.
+func (s *Stored) GetLabels() map[string]string { return stringMap(s.field("labels")) }
+
+// GetAnnotations implements metav1.Object.
+func (s *Stored) GetAnnotations() map[string]string { return stringMap(s.field("annotations")) }
+
+// GetFinalizers implements metav1.Object.
+func (s *Stored) GetFinalizers() []string { return decode[[]string](s, "finalizers") }
+
+// GetOwnerReferences implements metav1.Object.
+func (s *Stored) GetOwnerReferences() []metav1.OwnerReference {
+	return decode[[]metav1.OwnerReference](s, "ownerReferences")
+}
+
+// GetManagedFields implements metav1.Object.
+func (s *Stored) GetManagedFields() []metav1.ManagedFieldsEntry {
+	return decode[[]metav1.ManagedFieldsEntry](s, "managedFields")
+}
