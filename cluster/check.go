@@ -55,6 +55,9 @@ func (c Config) check() error {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)
 		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
 	}
+	for _, p := range c.nodeRanges() {
+		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
+	}
 	refuse(c.ProxyMode == ProxyIPVS, "proxy mode ipvs is not there yet: use nftables")
 	refuse(!slices.Contains([]string{"", ProxyNftables, ProxyIPVS}, c.ProxyMode), "proxy mode %q: use nftables", c.ProxyMode)
 	refuse(c.ProxyScheduler != "" && c.ProxyMode != ProxyIPVS, "a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", c.ProxyScheduler)

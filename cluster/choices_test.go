@@ -12,7 +12,7 @@ import (
 )
 
 func TestWantedLoops(t *testing.T) {
-	table := loopTable(controllers.Config{Kinds: kinds.NewSet()})
+	table := loopTable(controllers.Config{Kinds: kinds.NewSet()}, nil)
 	const some = "deployment replicaset volume-binder job"
 	tests := []struct{ asked, want, err string }{
 		{"", some, ""},
@@ -109,7 +109,7 @@ func TestResyncOf(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	for _, e := range loopTable(controllers.Config{Kinds: kinds.NewSet()}) {
+	for _, e := range loopTable(controllers.Config{Kinds: kinds.NewSet()}, nil) {
 		known[e.LoopName()] = true
 	}
 	for _, loop := range []string{"node-lifecycle", "horizontal-pod-autoscaler", "volume-binder", "volume-phase"} {

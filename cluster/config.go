@@ -79,6 +79,11 @@ type Config struct {
 	AutoscalerPeriod  time.Duration // autoscalers are also looked at after this; 0: 15 s
 	BinderPeriod      time.Duration // volumes and claims are also looked at after this; 0: 10 h
 
+	NodeCIDRs    bool // give every node a part of PodCIDR, or of 10.244.0.0/16
+	NodeCIDRBits int  // prefix length of such a part; 0: 24 (IPv4) or 64
+
+	SchedulerConfig string // file with upstream's KubeSchedulerConfiguration; "": the default profile
+
 	ProxyMode      string // ProxyNftables or ProxyIPVS; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
 

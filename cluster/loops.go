@@ -13,9 +13,9 @@ import (
 )
 
 // loopTable is every loop of a cluster: the controllers and the scheduler.
-func loopTable(cfg controllers.Config) []controllers.Entry {
+func loopTable(cfg controllers.Config, profiles []scheduler.Profile) []controllers.Entry {
 	return append(controllers.All(cfg),
-		controllers.Entry{Loop: scheduler.New(scheduler.Config{}), Account: "kube-scheduler", Component: "default-scheduler"})
+		controllers.Entry{Loop: scheduler.New(scheduler.Config{Profiles: profiles}), Account: "kube-scheduler", Component: "default-scheduler"})
 }
 
 // loops are the parts that close gaps, and the simulation of nodes.
@@ -24,8 +24,12 @@ func (c *Cluster) loops() (list []part, err error) {
 	if err != nil {
 		return nil, err
 	}
+	profiles, err := c.cfg.profiles()
+	if err != nil {
+		return nil, err
+	}
 	table := append(loopTable(controllers.Config{Kinds: c.door.set, RootCA: c.cred.root, NodeGrace: c.cfg.NodeMonitorGrace,
-		Metrics: horizontalpodautoscaler.REST(own), AutoscalerPeriod: c.cfg.AutoscalerPeriod}),
+		Metrics: horizontalpodautoscaler.REST(own), AutoscalerPeriod: c.cfg.AutoscalerPeriod, Pods: c.cfg.nodeRanges()}, profiles),
 		controllers.Signing(c.keys.CA), controllers.Tokens(c.door.signer, c.cred.root))
 	if table, err = wantedLoops(table, c.cfg.Controllers); err != nil {
 		return nil, err

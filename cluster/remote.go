@@ -74,8 +74,12 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 	if err != nil {
 		return err
 	}
+	profiles, err := l.Config.profiles()
+	if err != nil {
+		return err
+	}
 	table, err := wantedLoops(loopTable(controllers.Config{Kinds: set, RootCA: ca, NodeGrace: l.Config.NodeMonitorGrace,
-		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod}), l.Config.Controllers)
+		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod, Pods: l.Config.nodeRanges()}, profiles), l.Config.Controllers)
 	if err != nil {
 		return err
 	}

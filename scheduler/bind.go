@@ -234,6 +234,9 @@ func (r *runner) reject(t *task, f *failure) string {
 
 // room asks for victims; pods that are alike and have no nomination get the same no.
 func (r *runner) room(t *task, f *failure) (*candidate, string) {
+	if !t.class.profile.on(preemptPlugin) {
+		return nil, ""
+	}
 	if f.why != "" && t.nominee < 0 {
 		return nil, f.why
 	}
@@ -280,7 +283,7 @@ func (r *runner) unnominate(t *task) {
 // remove tells a victim why, then deletes it.
 func (r *runner) remove(ctx context.Context, victim, by *corev1.Pod, node string) error {
 	err := r.patchStatus(ctx, victim, map[string]any{"conditions": []any{condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
-		corev1.PodReasonPreemptionByScheduler, r.cfg.Name+": preempting to accommodate a higher priority pod", r.env.Now())}})
+		corev1.PodReasonPreemptionByScheduler, by.Spec.SchedulerName+": preempting to accommodate a higher priority pod", r.env.Now())}})
 	if err == nil {
 		err = r.env.Client.Delete(ctx, kinds.Pods, victim.Namespace, victim.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})

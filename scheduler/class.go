@@ -10,6 +10,7 @@ type class struct {
 	st       *state
 	key      string
 	pod      *corev1.Pod // any of them
+	profile  *Profile    // of the scheduler that they name; nil: upstream's default
 	labels   labels.Set
 	need     *need
 	priority int32
@@ -39,7 +40,7 @@ func (st *state) classOf(p *corev1.Pod) *class {
 	k := template(p)
 	c := st.classes[k]
 	if c == nil {
-		c = &class{st: st, key: k, pod: p, labels: p.Labels, need: needOf(p, st.names), waiting: taskHeap{less: urgent}}
+		c = &class{st: st, key: k, pod: p, profile: st.profiles[p.Spec.SchedulerName], labels: p.Labels, need: needOf(p, st.names), waiting: taskHeap{less: urgent}}
 		if p.Spec.Priority != nil {
 			c.priority = *p.Spec.Priority
 		}
@@ -98,7 +99,10 @@ func (c *class) prepare() {
 		}
 		oldest.strip()
 	}
-	c.ready, c.claims, c.out = true, claimsOf(c.pod), c.st.outlookOf(c)
+	c.ready, c.out = true, c.st.outlookOf(c)
+	if c.profile.on(volumePlugin) {
+		c.claims = claimsOf(c.pod)
+	}
 	c.land = &lay{svcEpoch: c.st.svcEpoch}
 	c.st.prepared[c] = true
 	c.st.survey(c)
@@ -111,13 +115,15 @@ func (st *state) refresh(c *class) *outlook {
 		c.strip()
 		c.prepare()
 	}
-	c.land.others(st, c)
+	if c.profile.on(bondPlugin) {
+		c.land.others(st, c)
+	}
 	c.out.refresh()
 	c.land.refresh(st, c.out)
 	if len(c.claims) > 0 && (c.volumes == nil || c.volEpoch != st.volEpoch) {
 		c.volumes, c.volEpoch = st.volumesOf(c), st.volEpoch
 	}
-	if len(c.pod.Spec.ResourceClaims) > 0 && (c.devices == nil || c.devEpoch != st.stock.epoch) {
+	if len(c.pod.Spec.ResourceClaims) > 0 && c.profile.on(devicePlugin) && (c.devices == nil || c.devEpoch != st.stock.epoch) {
 		c.devices, c.devEpoch = st.devicesOf(c), st.stock.epoch
 	}
 	return c.out

@@ -118,7 +118,7 @@ func (r *runner) pod(p *corev1.Pod) {
 		r.drop(t)
 		t = nil
 	}
-	if finished(p) || p.Spec.NodeName == "" && p.Spec.SchedulerName != r.cfg.Name {
+	if finished(p) || p.Spec.NodeName == "" && r.st.profiles[p.Spec.SchedulerName] == nil {
 		if t != nil {
 			r.drop(t)
 		}

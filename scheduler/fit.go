@@ -50,6 +50,16 @@ func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
 
 // scoreFit ranks nodes by how much would be left of them (LeastAllocated).
 func scoreFit(o *outlook, s *slot) int64 {
+	return o.share(s, func(alloc, used int64) int64 { return alloc - used })
+}
+
+// scorePacked ranks nodes by how much of them would be used (MostAllocated).
+func scorePacked(o *outlook, s *slot) int64 {
+	return o.share(s, func(_, used int64) int64 { return used })
+}
+
+// share is the mean over cpu and memory of what is asked about a node with the pod on it, 100 being all of it.
+func (o *outlook) share(s *slot, of func(alloc, used int64) int64) int64 {
 	sum, n := int64(0), int64(0)
 	for _, x := range [2]struct{ alloc, used int64 }{
 		{s.alloc[resCPU], s.fairCPU + o.need.fairCPU}, {s.alloc[resMemory], s.fairMem + o.need.fairMem}} {
@@ -58,7 +68,7 @@ func scoreFit(o *outlook, s *slot) int64 {
 		}
 		n++
 		if x.used <= x.alloc {
-			sum += (x.alloc - x.used) * maxScore / x.alloc
+			sum += of(x.alloc, x.used) * maxScore / x.alloc
 		}
 	}
 	if n == 0 {

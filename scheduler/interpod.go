@@ -222,6 +222,6 @@ func (st *state) rankBonds(l *lay, ok []int32, total []int64) {
 		return
 	}
 	for j := range ok {
-		total[j] += 2 * int64(maxScore*(float64(raw[j]-low)/float64(high-low)))
+		total[j] += l.bondWeight * int64(maxScore*(float64(raw[j]-low)/float64(high-low)))
 	}
 }

@@ -47,7 +47,7 @@ var noNode = &refusal{hopeless: true}
 // outlookKey is the part of a pod that outlooks depend on.
 func outlookKey(p *corev1.Pod) string {
 	s := &p.Spec
-	q := corev1.Pod{Spec: corev1.PodSpec{NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
+	q := corev1.Pod{Spec: corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
 		Resources: s.Resources, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}}
 	if a := affinityOf(p); a != nil {
 		q.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
@@ -65,15 +65,15 @@ func (st *state) outlookOf(c *class) *outlook {
 	o := st.outlooks[k]
 	if o == nil {
 		st.dropOutlooks()
-		p := c.pod
+		p := c.profile.affinity(c.pod)
 		o = &outlook{st: st, pod: p, need: c.need, priority: c.priority, only: namedNodes(p), preferred: preferences(p), images: imagesOf(p),
 			required: nodeaffinity.GetRequiredNodeAffinity(p)}
-		for _, f := range filters() {
+		for _, f := range c.profile.filters() {
 			if f.applies(o) {
 				o.filters = append(o.filters, f)
 			}
 		}
-		for _, s := range scores() {
+		for _, s := range c.profile.scores() {
 			if s.applies(o) {
 				o.scores = append(o.scores, s)
 			}

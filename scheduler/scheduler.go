@@ -26,8 +26,8 @@ import (
 
 // Config tunes a Scheduler; the zero value is upstream's default profile.
 type Config struct {
-	Name     string // the schedulerName whose pods are ours; "": default-scheduler
-	Parallel int    // writes at once; 0: 64
+	Profiles []Profile // whose pods are ours, and how they are treated; none: default-scheduler's, upstream's way
+	Parallel int       // writes at once; 0: 64
 }
 
 // A Scheduler is the loop that assigns pods to nodes.
@@ -35,8 +35,8 @@ type Scheduler struct{ cfg Config }
 
 // New returns a scheduler. It does nothing before Run.
 func New(cfg Config) *Scheduler {
-	if cfg.Name == "" {
-		cfg.Name = corev1.DefaultSchedulerName
+	if len(cfg.Profiles) == 0 {
+		cfg.Profiles = []Profile{{Name: corev1.DefaultSchedulerName}}
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = 64
@@ -57,6 +57,9 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	}
 	r := &runner{cfg: s.cfg, env: env, log: env.Log.With("loop", s.LoopName()), st: newState(), q: newQueue(),
 		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}, ledger: loop.NewLedger(env.Now)}
+	for i := range s.cfg.Profiles {
+		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
+	}
 	defer env.Watch.Add(s.LoopName(), r.ledger)()
 	ctx, stop := context.WithCancel(ctx)
 	batches := make(chan client.Batch)
@@ -92,6 +95,7 @@ type runner struct {
 func feedKinds() []resource.Kind {
 	return []resource.Kind{kinds.Pods, kinds.Nodes, kinds.Namespaces, kinds.Services,
 		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses,
+		kinds.CSINodes, kinds.CSIDrivers, kinds.CSIStorageCapacities,
 		kinds.ResourceClaims, kinds.ResourceSlices, kinds.DeviceClasses, kinds.DeviceTaintRules}
 }
 

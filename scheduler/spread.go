@@ -51,8 +51,13 @@ func (l *lay) spreads(st *state, c *class) {
 	if sel.Empty() {
 		return
 	}
-	for _, x := range []corev1.TopologySpreadConstraint{{MaxSkew: 3, TopologyKey: corev1.LabelHostname}, {MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone}} {
-		l.soft = append(l.soft, l.constraint(st, c, &x, sel))
+	for _, x := range c.profile.spread() {
+		k := l.constraint(st, c, &x, sel)
+		if x.WhenUnsatisfiable == corev1.DoNotSchedule {
+			l.hard = append(l.hard, k)
+		} else {
+			l.soft = append(l.soft, k)
+		}
 	}
 }
 
@@ -237,9 +242,9 @@ func (st *state) rankSpread(l *lay, ok []int32, total []int64) {
 		switch {
 		case ignored[j]:
 		case high == 0:
-			total[j] += 2 * maxScore
+			total[j] += l.spreadWeight * maxScore
 		default:
-			total[j] += 2 * (maxScore * (high + low - int64(math.Round(raw[j]))) / high)
+			total[j] += l.spreadWeight * (maxScore * (high + low - int64(math.Round(raw[j]))) / high)
 		}
 	}
 }

@@ -50,6 +50,7 @@ type state struct {
 	claimUsers map[key]int    // claim → placed pods that use it
 	pledged    map[string]key // volume → claim that was just given it
 	stock      *deviceStock
+	profiles   map[string]*Profile
 
 	// journal lists the slots that changed, oldest first; its first entry has number journalAt.
 	journal   []int32
@@ -67,7 +68,7 @@ type state struct {
 func newState() *state {
 	return &state{names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
-		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(),
+		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), profiles: map[string]*Profile{},
 		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
 }
 

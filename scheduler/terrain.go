@@ -15,14 +15,21 @@ type lay struct {
 	termsKnown  bool
 	svcEpoch    int64
 
+	spreadWeight, bondWeight int64 // of the rankings
+
 	counts []uint32 // by slot, see refresh
 	at     int64
 }
 
 // survey reads a class's demands.
 func (st *state) survey(c *class) {
-	c.land.spreads(st, c)
-	c.land.bonds(st, c)
+	c.land.spreadWeight, c.land.bondWeight = c.profile.weight(spreadPlugin, topologyWeight), c.profile.weight(bondPlugin, topologyWeight)
+	if c.profile.on(spreadPlugin) {
+		c.land.spreads(st, c)
+	}
+	if c.profile.on(bondPlugin) {
+		c.land.bonds(st, c)
+	}
 }
 
 func (l *lay) release(st *state) {

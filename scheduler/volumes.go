@@ -38,7 +38,8 @@ type volumes struct {
 	lost   bool   // a bound volume does not exist
 	bound  []*nodeaffinity.NodeSelector
 	zones  []zoned
-	once   []key // claims for one pod at a time
+	once   []key        // claims for one pod at a time
+	attach []attachment // what CSI drivers will have to attach
 	wait   []waitingClaim
 	state  *state
 }
@@ -95,6 +96,9 @@ func (st *state) volumesOf(c *class) *volumes {
 		}
 		if v.broken != "" {
 			return v
+		}
+		if a, ok := st.attachmentOf(pvc.Namespace, name); ok {
+			v.attach = append(v.attach, a)
 		}
 		if slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
 			v.once = append(v.once, keyOfClaim(pvc))
@@ -220,14 +224,15 @@ func keyOfClaim(pvc *corev1.PersistentVolumeClaim) key {
 	return key{Namespace: pvc.Namespace, Name: pvc.Name}
 }
 
-// check is the filters of the plugins VolumeRestrictions, VolumeBinding and VolumeZone.
-//
-// Unlike Kubernetes, how many volumes a CSI driver can attach to a node is not looked at.
+// check is the filters of the plugins VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
 func (v *volumes) check(s *slot) *refusal {
 	for _, k := range v.once {
 		if v.state.claimUsers[k] > 0 {
 			return inUse
 		}
+	}
+	if r := v.checkLimits(s); r != nil {
+		return r
 	}
 	if v.lost {
 		return lostOnes
@@ -237,8 +242,8 @@ func (v *volumes) check(s *slot) *refusal {
 			return elsewhere
 		}
 	}
-	if _, ok := v.plan(s.node); !ok {
-		return noVolumes
+	if _, r := v.plan(s.node); r != nil {
+		return r
 	}
 	return v.checkZones(s.node)
 }
@@ -254,15 +259,15 @@ func (v *volumes) checkZones(node *corev1.Node) *refusal {
 	return nil
 }
 
-// plan says how the waiting claims would be served on a node.
-func (v *volumes) plan(node *corev1.Node) (*volumePlan, bool) {
+// plan says how the waiting claims would be served on a node, or why they can't be.
+func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
 	p := &volumePlan{}
 	used := map[string]bool{}
 	for _, w := range v.wait {
 		p.claims = append(p.claims, keyOfClaim(w.claim))
 		if n := w.claim.Annotations[selectedNode]; n != "" { // chosen already: its provisioner is at work
 			if n != node.Name {
-				return nil, false
+				return nil, noVolumes
 			}
 			p.provide = append(p.provide, w.claim)
 			continue
@@ -273,12 +278,14 @@ func (v *volumes) plan(node *corev1.Node) (*volumePlan, bool) {
 			used[pv.Name] = true
 			p.give = append(p.give, gift{pv, w.claim})
 		case w.class.Provisioner == byHand || !allowed(w.class.AllowedTopologies, node):
-			return nil, false
+			return nil, noVolumes
+		case !w.room(v.state.read, node):
+			return nil, noSpace
 		default:
 			p.provide = append(p.provide, w.claim)
 		}
 	}
-	return p, true
+	return p, nil
 }
 
 // volumeOn returns the best volume for the claim that the node can reach.

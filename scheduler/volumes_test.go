@@ -72,6 +72,10 @@ func TestVolumes(t *testing.T) {
 			`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, ` + zoneB + `}, status: {phase: Available}}`}},
 		{name: "a volume of others", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
 			volumes: []string{`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, claimRef: {namespace: x, name: c}}, status: {phase: Available}}`}},
+		{name: "as many as the driver attaches", spec: "storageClassName: csi", volumes: []string{}, want: "n2"},
+		{name: "where there is space", spec: "storageClassName: spacious, resources: {requests: {storage: 5Gi}}", want: "n3"},
+		{name: "where there is not", spec: "storageClassName: spacious, resources: {requests: {storage: 50Gi}}",
+			want: "0/3 nodes are available: 3 node(s) did not have enough free storage."},
 		{name: "lost", meta: done, spec: "volumeName: pv}, status: {phase: Lost", want: `0/3 nodes are available: persistentvolumeclaim "c" bound to non-existent persistentvolume "pv".`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,6 +89,14 @@ func TestVolumes(t *testing.T) {
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: there}, provisioner: x.io/y, volumeBindingMode: WaitForFirstConsumer,
   allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [b]}]}]}`)
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: byhand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: csi}, provisioner: csi.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: spacious}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}]}}`)
+			put(s, kinds.CSIDrivers, &storagev1.CSIDriver{}, `{metadata: {name: space.io}, spec: {storageCapacity: true}}`)
+			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
+				`{metadata: {name: a, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: b}}, capacity: 1Gi}`)
+			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
+				`{metadata: {name: b, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: c}}, capacity: 80Gi, maximumVolumeSize: 10Gi}`)
 			st := site(node("n1", "zone: a, topology.kubernetes.io/zone: a", ""), node("n2", "zone: b, topology.kubernetes.io/zone: b", ""),
 				node("n3", "zone: c, topology.kubernetes.io/zone: c", ""))
 			st.read = s

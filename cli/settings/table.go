@@ -56,6 +56,10 @@ func table(o *Options) []Setting {
 		{Key: "controllers.autoscalerPeriod", Flag: "horizontal-pod-autoscaler-sync-period", For: Up | Controllers, Doc: "look at all autoscalers this often too", value: span{&c.AutoscalerPeriod}},
 		{Key: "controllers.volumeBinderPeriod", Flag: "pvclaimbinder-sync-period", For: Up | Controllers, Doc: "look at all volumes and claims this often too; by default whenever something changes", value: span{&c.BinderPeriod}},
 
+		{Key: "controllers.allocateNodeCIDRs", Flag: "allocate-node-cidrs", For: Up | Controllers, Doc: "give every node a part of the pod range, in spec.podCIDR: for network plugins that go by it", value: yes{&c.NodeCIDRs}},
+		{Key: "controllers.nodeCIDRMaskSize", Flag: "node-cidr-mask-size", For: Up | Controllers, Doc: "prefix length of such a part", value: number{&c.NodeCIDRBits}},
+		{Key: "scheduler.configFile", Flag: "scheduler-config", For: Up | Controllers, Doc: "KubeSchedulerConfiguration: profiles, each with its plugins and weights", value: text{&c.SchedulerConfig}},
+
 		{Key: "node.kind", Flag: "node", For: Up, Doc: "`real`: this machine is a node; `auto`: if it has a container runtime; `none`", value: text{&c.Node}},
 		{Key: "node.name", Flag: "node-name", For: Up, Doc: "name of this machine's node; default: the host name", value: text{&c.NodeName}},
 		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},

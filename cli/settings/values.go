@@ -28,6 +28,17 @@ func (v number) set(s string) error {
 func (v number) text() string { return strconv.Itoa(*v.p) }
 func (v number) shape() shape { return scalar }
 
+type yes struct{ p *bool }
+
+func (v yes) set(s string) (err error) {
+	if *v.p, err = strconv.ParseBool(s); err != nil {
+		return fmt.Errorf("%q is neither true nor false", s)
+	}
+	return nil
+}
+func (v yes) text() string { return strconv.FormatBool(*v.p) }
+func (v yes) shape() shape { return truth }
+
 // no is a setting whose field says the opposite.
 type no struct{ p *bool }
 

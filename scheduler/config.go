@@ -1,0 +1,185 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// The types below are upstream's KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) as far as it has a meaning
+// here.
+
+type configFile struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Profiles   []profileFile `json:"profiles"`
+
+	// What tunes upstream's process and has no meaning in kloop's; it may be there.
+	Parallelism              any `json:"parallelism"`
+	LeaderElection           any `json:"leaderElection"`
+	ClientConnection         any `json:"clientConnection"`
+	EnableProfiling          any `json:"enableProfiling"`
+	EnableContentionProfile  any `json:"enableContentionProfiling"`
+	PercentageOfNodesToScore any `json:"percentageOfNodesToScore"`
+	PodInitialBackoffSeconds any `json:"podInitialBackoffSeconds"`
+	PodMaxBackoffSeconds     any `json:"podMaxBackoffSeconds"`
+}
+
+type profileFile struct {
+	SchedulerName            string             `json:"schedulerName"`
+	PercentageOfNodesToScore any                `json:"percentageOfNodesToScore"`
+	Plugins                  map[string]choices `json:"plugins"` // by extension point
+	PluginConfig             []struct {
+		Name string     `json:"name"`
+		Args pluginArgs `json:"args"`
+	} `json:"pluginConfig"`
+}
+
+type choices struct {
+	Enabled  []choice `json:"enabled"`
+	Disabled []choice `json:"disabled"`
+}
+
+type choice struct {
+	Name   string `json:"name"`
+	Weight *int64 `json:"weight"`
+}
+
+// pluginArgs are those of all plugins together: their names do not meet.
+type pluginArgs struct {
+	APIVersion         string                            `json:"apiVersion"`
+	Kind               string                            `json:"kind"`
+	AddedAffinity      *corev1.NodeAffinity              `json:"addedAffinity"`
+	DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints"`
+	DefaultingType     string                            `json:"defaultingType"`
+	ScoringStrategy    *struct {
+		Type      string `json:"type"`
+		Resources any    `json:"resources"`
+	} `json:"scoringStrategy"`
+}
+
+// points are the extension points at which a plugin may be chosen. In kloop a plugin is one thing: what is switched off
+// where it filters is off.
+var points = []string{"multiPoint", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "preBind"}
+
+// ReadConfig reads upstream's KubeSchedulerConfiguration. What it asks for and can't be had is an error.
+func ReadConfig(data []byte) ([]Profile, error) {
+	var f configFile
+	if err := yaml.UnmarshalStrict(data, &f); err != nil {
+		return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
+	}
+	if f.Kind != "KubeSchedulerConfiguration" || f.APIVersion != "kubescheduler.config.k8s.io/v1" {
+		return nil, fmt.Errorf("the scheduler's configuration is a %s of %s: it has to be a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1", f.Kind, f.APIVersion)
+	}
+	if len(f.Profiles) == 0 {
+		return []Profile{{Name: corev1.DefaultSchedulerName}}, nil
+	}
+	var list []Profile
+	for _, in := range f.Profiles {
+		p, err := in.profile()
+		if err == nil {
+			err = p.Check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(list, func(o Profile) bool { return o.Name == p.Name }) {
+			return nil, fmt.Errorf("two scheduler profiles are called %s", p.Name)
+		}
+		list = append(list, *p)
+	}
+	return list, nil
+}
+
+func (f profileFile) profile() (*Profile, error) {
+	p := &Profile{Name: f.SchedulerName, Weights: map[string]int64{}}
+	if p.Name == "" {
+		p.Name = corev1.DefaultSchedulerName
+	}
+	for point, c := range f.Plugins {
+		if !slices.Contains(points, point) {
+			return nil, fmt.Errorf("scheduler profile %s: plugins can't be chosen at %s: use %s", p.Name, point, strings.Join(points, ", "))
+		}
+		if err := p.choose(point, c); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range f.PluginConfig {
+		if err := p.tune(c.Args); err != nil {
+			return nil, fmt.Errorf("scheduler profile %s: %s: %w", p.Name, c.Name, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *Profile) choose(point string, c choices) error {
+	for _, d := range c.Disabled {
+		if slices.ContainsFunc(c.Enabled, func(e choice) bool { return e.Name == d.Name }) {
+			continue // it is listed to be given a weight
+		}
+		switch {
+		case d.Name == "*" && point != "score":
+			return fmt.Errorf("scheduler profile %s: not all plugins can be switched off at %s: name those that are to be", p.Name, point)
+		case d.Name == "*":
+			for _, s := range rankings() {
+				p.Weights[s] = 0
+			}
+		case point == "score" || point == "preScore":
+			p.Weights[d.Name] = 0
+		default:
+			p.Off = append(p.Off, d.Name)
+		}
+	}
+	for _, e := range c.Enabled {
+		if e.Weight != nil {
+			p.Weights[e.Name] = *e.Weight
+		} else if point == "score" {
+			delete(p.Weights, e.Name)
+		}
+	}
+	return nil
+}
+
+// rankings are the plugins that rank nodes.
+func rankings() []string {
+	list := []string{spreadPlugin, bondPlugin}
+	for _, s := range scores() {
+		list = append(list, s.name)
+	}
+	return list
+}
+
+func (p *Profile) tune(a pluginArgs) error {
+	p.Affinity = orAffinity(a.AddedAffinity, p.Affinity)
+	switch a.DefaultingType {
+	case "", "System":
+	case "List":
+		p.Spread = append([]corev1.TopologySpreadConstraint{}, a.DefaultConstraints...)
+	default:
+		return fmt.Errorf("defaultingType %q: use System or List", a.DefaultingType)
+	}
+	if a.DefaultingType != "List" && len(a.DefaultConstraints) > 0 {
+		return errors.New("defaultConstraints need the defaultingType List")
+	}
+	if s := a.ScoringStrategy; s != nil {
+		switch s.Type {
+		case "", "LeastAllocated":
+		case "MostAllocated":
+			p.Packed = true
+		default:
+			return fmt.Errorf("scoringStrategy %s is not there yet: use LeastAllocated or MostAllocated", s.Type)
+		}
+	}
+	return nil
+}
+
+func orAffinity(a, other *corev1.NodeAffinity) *corev1.NodeAffinity {
+	if a != nil {
+		return a
+	}
+	return other
+}

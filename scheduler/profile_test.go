@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const configHead = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+func TestReadConfig(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"default", configHead, "default-scheduler [] map[] 0 spread, spread out"},
+		{"another kind", "apiVersion: v1\nkind: Pod", "error: has to be a KubeSchedulerConfiguration"},
+		{"a typo", configHead + "profile: []", "error: unknown field"},
+		{"off", configHead + "profiles: [{schedulerName: x, plugins: {filter: {disabled: [{name: TaintToleration}]}}}]", "x [TaintToleration] map[] 0 spread, spread out"},
+		{"weights", configHead + "profiles: [{schedulerName: x, plugins: {score: {disabled: [{name: ImageLocality}, {name: NodeAffinity}], enabled: [{name: NodeAffinity, weight: 9}]}}}]",
+			"x [] map[ImageLocality:0 NodeAffinity:9] 0 spread, spread out"},
+		{"no ranking but one", configHead + "profiles: [{plugins: {score: {disabled: [{name: '*'}], enabled: [{name: ImageLocality, weight: 1}]}}}]",
+			"default-scheduler [] map[ImageLocality:1 InterPodAffinity:0 NodeAffinity:0 NodeResourcesBalancedAllocation:0 NodeResourcesFit:0 PodTopologySpread:0 TaintToleration:0] 0 spread, spread out"},
+		{"unknown", configHead + "profiles: [{plugins: {filter: {disabled: [{name: Tolerations}]}}}]", `error: no plugin "Tolerations"`},
+		{"twice", configHead + "profiles: [{}, {schedulerName: default-scheduler}]", "error: two scheduler profiles"},
+		{"packed", configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]}]", "default-scheduler [] map[] 0 spread, packed"},
+		{"not there yet", configHead + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]}]", "error: not there yet"},
+		{"spread", configHead + "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]}}]}]",
+			"default-scheduler [] map[] 1 spread, spread out"},
+		{"extenders", configHead + "extenders: [{urlPrefix: x}]", "error: unknown field"},
+	} {
+		got := ""
+		list, err := ReadConfig([]byte(test.text))
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		for _, p := range list {
+			packed := "spread out"
+			if p.Packed {
+				packed = "packed"
+			}
+			got += fmt.Sprintf("%s %v %v %d spread, %s", p.Name, p.Off, p.Weights, len(p.Spread), packed)
+		}
+		want, isError := strings.CutPrefix(test.want, "error: ")
+		if isError && (err == nil || !strings.Contains(got, want)) || !isError && got != want {
+			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+// TestProfiles decides one pod as the profiles of several schedulers would.
+func TestProfiles(t *testing.T) {
+	zoneB := &corev1.NodeAffinity{}
+	must(yaml.UnmarshalStrict([]byte(`requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}`), zoneB))
+	for _, test := range []struct {
+		profile Profile
+		want    string
+	}{
+		{Profile{}, "empty"},
+		{Profile{Packed: true, Weights: map[string]int64{"NodeResourcesBalancedAllocation": 0}}, "used"},
+		{Profile{Off: []string{"TaintToleration"}, Weights: map[string]int64{"NodeResourcesFit": 100}}, "tainted"},
+		{Profile{Affinity: zoneB}, "used"},
+	} {
+		test.profile.Name = "own"
+		if err := test.profile.Check(); err != nil {
+			t.Fatal(err)
+		}
+		st := site(node("used", "zone: b", ""), node("empty", "zone: a", ""))
+		big := node("tainted", "zone: a", "spec: {taints: [{key: k, effect: NoSchedule}]}")
+		must(yaml.Unmarshal([]byte(`{cpu: 64, memory: 128Gi, pods: 10}`), &big.Status.Allocatable))
+		st.setNode(big.Name, big)
+		st.profiles["own"] = &test.profile
+		st.add(pod("there", "", "cpu=1,memory=2Gi", ""), "used")
+		p := pod("p", "", "cpu=1,memory=2Gi", "")
+		p.Spec.SchedulerName = "own"
+		if got := st.where(p); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.profile, got, test.want)
+		}
+	}
+}
