@@ -257,16 +257,20 @@ func TestImpersonate(t *testing.T) {
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"}}, "", ""},
 		{"anonymous", http.Header{asUser: {auth.Anonymous}}, &auth.User{Name: auth.Anonymous, Groups: []string{auth.GroupUnauthed}}, "", ""},
 		{"other user", http.Header{asUser: {"bob"}}, nil, metav1.StatusReasonForbidden,
-			`users "bob" is forbidden: User "admin" cannot impersonate resource "users" in API group "" at the cluster scope`},
+			`pods "p" is forbidden: User "admin" cannot impersonate-on:user-info:get resource "pods" in API group "" in the namespace "ns"`},
 		{"other group", http.Header{asUser: {"eve"}, asGroup: {"g", "system:masters"}}, nil, metav1.StatusReasonForbidden,
-			`groups "system:masters" is forbidden`},
+			"impersonate-on:user-info:get"},
 		{"other extra", http.Header{asUser: {"eve"}, "Impersonate-Extra-Scopes": {"b"}}, nil, metav1.StatusReasonForbidden,
-			`cannot impersonate resource "userextras/scopes" in API group "authentication.k8s.io"`},
+			"impersonate-on:user-info:get"},
 		{"group alone", http.Header{asGroup: {"g"}}, nil, metav1.StatusReasonBadRequest, "without impersonating a user"},
 		{"extra alone", http.Header{"Impersonate-Extra-X": {"g"}}, nil, metav1.StatusReasonBadRequest, "without impersonating a user"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			u, err := Impersonate(context.Background(), &auth.User{Name: "admin"}, c.header, z)
+			a := &auth.Attributes{User: &auth.User{Name: "admin"}, Verb: "get", Version: "v1", Resource: "pods", Namespace: "ns", Name: "p"}
+			u, constraint, err := Impersonate(context.Background(), a, c.header, z)
+			if constraint != "" {
+				t.Errorf("constrained by %s", constraint)
+			}
 			if c.reason != "" {
 				if apierrors.ReasonForError(err) != c.reason || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("got %v", err)

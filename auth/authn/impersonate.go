@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -19,30 +20,33 @@ const (
 	asExtra = "Impersonate-Extra-"
 )
 
-// Impersonate returns the user that the request is to be made as: u itself, unless the headers name another
-// whom u may impersonate. Every attribute needs its own permission. The headers are removed once they are
-// obeyed. Errors are those of the API.
-func Impersonate(ctx context.Context, u *auth.User, h http.Header, z auth.Authorizer) (*auth.User, error) {
+// Impersonate returns the user that the request, which is made by a.User, is to be made as: that user itself, unless the
+// headers name another whom it may impersonate. The ways of KEP-5284 are tried first: they need a permission for what is
+// to be done as that user beside one for each attribute of the user, and constraint is then the verb of the latter. The
+// plain way, for which every attribute needs a permission, is tried last. The headers are removed once they are obeyed.
+// Errors are those of the API.
+func Impersonate(ctx context.Context, a *auth.Attributes, h http.Header, z auth.Authorizer) (u *auth.User, constraint string, err error) {
 	as, err := asked(h)
 	if as == nil || err != nil {
-		return u, err
+		return a.User, "", err
 	}
-	for _, a := range needs(u, as) {
-		d, reason, err := z.Authorize(ctx, &a)
-		if d == auth.Allow {
+	var first error
+	for _, w := range ways() {
+		if !w.fits(a.User, as) {
 			continue
 		}
-		if err != nil && reason == "" {
-			reason = err.Error()
+		if err := w.allowed(ctx, a, as, z); err != nil {
+			first = cmp.Or(first, err)
+			continue
 		}
-		return nil, auth.Forbidden(&a, reason)
-	}
-	for key := range h {
-		if strings.HasPrefix(key, "Impersonate-") {
-			delete(h, key)
+		for key := range h {
+			if strings.HasPrefix(key, "Impersonate-") {
+				delete(h, key)
+			}
 		}
+		return w.settle(as), w.constraint(), nil
 	}
-	return settle(as), nil
+	return nil, "", first
 }
 
 // asked reads the headers; nil when there are none.
@@ -67,39 +71,13 @@ func asked(h http.Header) (*auth.User, error) {
 	return nil, nil
 }
 
-// needs lists the permissions that u must have.
-func needs(u, as *auth.User) (list []auth.Attributes) {
-	add := func(group, kind, sub, ns, name string) {
-		version := ""
-		if group == "" || group == "authentication.k8s.io" {
-			version = "v1"
-		}
-		list = append(list, auth.Attributes{User: u, Verb: "impersonate", Group: group, Version: version,
-			Resource: kind, Subresource: sub, Namespace: ns, Name: name})
-	}
-	if ns, name, ok := auth.SplitServiceAccount(as.Name); ok {
-		add("", "serviceaccounts", "", ns, name)
-	} else {
-		add("", "users", "", "", as.Name)
-	}
-	for _, g := range as.Groups {
-		add("", "groups", "", "", g)
-	}
-	for key, values := range as.Extra {
-		for _, v := range values {
-			add("authentication.k8s.io", "userextras", key, "", v)
-		}
-	}
-	if as.UID != "" {
-		add("authentication.k8s.io", "uids", "", "", as.UID)
-	}
-	return list
-}
-
 // settle adds the groups that the user would be in if it came by itself.
-func settle(as *auth.User) *auth.User {
+func (w way) settle(as *auth.User) *auth.User {
 	if ns, _, ok := auth.SplitServiceAccount(as.Name); ok && len(as.Groups) == 0 {
 		as.Groups = auth.ServiceAccountGroups(ns)
+	}
+	if _, ok := nodeName(as.Name); ok && w.mode != "" {
+		as.Groups = []string{auth.GroupNodes}
 	}
 	if as.Name == auth.Anonymous {
 		if !as.In(auth.GroupUnauthed) {

@@ -20,16 +20,15 @@ const (
 )
 
 // audit begins the record of a request whose sender is known.
-func (s *surface) audit(w *recorder, r *http.Request, i *info, user *auth.User, start time.Time) {
+func (s *surface) audit(w *recorder, r *http.Request, i *info, a *auth.Attributes, start time.Time) {
 	if s.cfg.Audit == nil {
 		return
 	}
-	w.audit, w.stream = s.record(r, i, user, start, w.Header().Get("Audit-Id")), i.longRunning()
+	w.audit, w.stream = s.record(r, a, start, w.Header().Get("Audit-Id")), i.longRunning()
 }
 
-// record begins a record; user is nil when nobody was authenticated.
-func (s *surface) record(r *http.Request, i *info, user *auth.User, start time.Time, id string) *audit.Record {
-	what := attributes(i, user)
+// record begins a record; what.User is nil when nobody was authenticated.
+func (s *surface) record(r *http.Request, what *auth.Attributes, start time.Time, id string) *audit.Record {
 	rec := s.cfg.Audit.Begin(what)
 	if rec == nil {
 		return nil
@@ -47,7 +46,7 @@ func (s *surface) auditStranger(r *http.Request, i *info, start time.Time, id st
 	if s.cfg.Audit == nil {
 		return
 	}
-	s.record(r, i, nil, start, id).Refused(http.StatusUnauthorized, tried(r))
+	s.record(r, attributes(i, nil), start, id).Refused(http.StatusUnauthorized, tried(r))
 }
 
 // tried tells what a stranger offered.

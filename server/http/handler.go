@@ -95,17 +95,17 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) 
 	if !ok {
 		return
 	}
-	s.audit(w, r, i, user, start)
-	caller := user
-	user, err := authn.Impersonate(r.Context(), user, r.Header, s.cfg.Authz)
+	a := attributes(i, user)
+	s.audit(w, r, i, a, start)
+	as, constraint, err := authn.Impersonate(r.Context(), a, r.Header, s.cfg.Authz)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	if i.User = user; user != caller {
-		w.audit.As(user, "")
+	if i.User = as; as != user {
+		w.audit.As(as, constraint)
+		a = attributes(i, as)
 	}
-	a := attributes(i, user)
 	ctx, leave, ok := s.enter(w, r, i, a)
 	if !ok {
 		return
@@ -115,7 +115,7 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) 
 	if !s.authorize(w, r, a) {
 		return
 	}
-	s.dispatch(w, r, i, user)
+	s.dispatch(w, r, i, as)
 }
 
 func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time.Time) (*auth.User, bool) {

@@ -141,7 +141,7 @@ func TestAccess(t *testing.T) {
 		{"allowed by name", "GET", "/api/v1/namespaces/ns/configmaps/mine", []string{"Test-User", "reader"}, 404, ""},
 		{"list is more than get", "GET", "/api/v1/namespaces/ns/configmaps?fieldSelector=metadata.name%3Dmine", []string{"Test-User", "reader"}, 403, ""},
 		{"impersonation", "GET", "/api/v1/namespaces/ns/configmaps/mine", []string{"Impersonate-User", "reader"}, 404, ""},
-		{"no impersonation", "GET", "/api/v1/pods", []string{"Test-User", "reader", "Impersonate-User", "root"}, 403, `users "root" is forbidden: User "reader" cannot impersonate resource "users" in API group "" at the cluster scope`},
+		{"no impersonation", "GET", "/api/v1/pods", []string{"Test-User", "reader", "Impersonate-User", "root"}, 403, `pods is forbidden: User "reader" cannot impersonate-on:user-info:list resource "pods" in API group "" at the cluster scope`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
