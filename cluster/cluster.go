@@ -126,9 +126,11 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},
+		{"groups", c.door.register},
 		{"audit", c.door.keepAudit},
 		{"convergence", c.door.look},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
+		{"events", c.door.record},
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if c.together() {
@@ -141,7 +143,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		list = append(list, part{"peer certificate", c.renewPeerCert})
 	}
 	if !c.cfg.NoLoops {
-		list = append(list, part{"events", c.door.record}, part{"metrics", c.door.measure})
+		list = append(list, part{"metrics", c.door.measure})
 		loops, err := c.loops() // also when they are elected: what is wrong with the configuration is told now
 		if err != nil {
 			return nil, errors.Join(err, listener.Close(), st.Close())

@@ -61,6 +61,7 @@ type frontDoor struct {
 	custom  *crd.Registry
 	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
+	others  *httpapi.Aggregator
 	metrics *prometheus.Registry
 }
 
@@ -134,10 +135,10 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
+	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
-		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: others, Delegate: others,
+		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})

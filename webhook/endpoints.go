@@ -31,7 +31,10 @@ func Endpoints(read resource.Reader, ns, name string, port int32) ([]string, err
 	var list []string
 	for o := range read.ByLabel(discovery.EndpointSlices, ns, discoveryv1.LabelServiceName, name) {
 		if slice, ok := o.(*discoveryv1.EndpointSlice); ok {
-			list = append(list, readyIn(slice, svc.Spec.Ports[at].Name)...)
+			hosts, number := Ready(slice, svc.Spec.Ports[at].Name)
+			for _, h := range hosts {
+				list = append(list, address(h, number))
+			}
 		}
 	}
 	slices.Sort(list)
@@ -40,18 +43,19 @@ func Endpoints(read resource.Reader, ns, name string, port int32) ([]string, err
 
 func address(host string, port int32) string { return net.JoinHostPort(host, strconv.Itoa(int(port))) }
 
-// readyIn lists the ready endpoints of a slice that have the named port.
-func readyIn(slice *discoveryv1.EndpointSlice, port string) (list []string) {
+// Ready lists the hosts of a slice's ready endpoints and the number of the named port; a slice without the port has
+// no hosts.
+func Ready(slice *discoveryv1.EndpointSlice, port string) (hosts []string, number int32) {
 	at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
 		return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
 	})
 	if at < 0 {
-		return nil
+		return nil, 0
 	}
 	for _, ep := range slice.Endpoints {
 		if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
-			list = append(list, address(ep.Addresses[0], *slice.Ports[at].Port))
+			hosts = append(hosts, ep.Addresses[0])
 		}
 	}
-	return list
+	return hosts, *slice.Ports[at].Port
 }

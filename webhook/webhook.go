@@ -118,7 +118,7 @@ func (c *Caller) connect(t Target) (*Client, error) {
 		conf.ServerName = s.host()
 		out.url = url.URL{Scheme: "https", Host: net.JoinHostPort(s.host(), strconv.Itoa(int(port))), Path: s.Path}
 		rt.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return c.dialService(ctx, network, s.Namespace, s.Name, port)
+			return c.DialService(ctx, network, s.Namespace, s.Name, port)
 		}
 		return out, nil
 	}
@@ -143,8 +143,8 @@ func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
 }
 
-// dialService connects to one of the endpoints of a service, the first of a few that answers.
-func (c *Caller) dialService(ctx context.Context, network, ns, name string, port int32) (net.Conn, error) {
+// DialService connects to one of the endpoints of a service, the first of a few that answers.
+func (c *Caller) DialService(ctx context.Context, network, ns, name string, port int32) (net.Conn, error) {
 	if c.Resolve == nil {
 		return nil, fmt.Errorf("service %q: this server does not reach services", name)
 	}

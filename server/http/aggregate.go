@@ -15,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	core "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // An Aggregator hands requests for the groups of APIServices to the servers behind them. It serves as
@@ -46,11 +45,7 @@ type remote struct {
 	found     listed
 }
 
-var (
-	apiServices = schema.GroupResource{Group: apiregistration.GroupName, Resource: "apiservices"}
-	sliceKind   = schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}
-	serviceKind = schema.GroupResource{Resource: "services"}
-)
+var apiServices = schema.GroupResource{Group: apiregistration.GroupName, Resource: "apiservices"}
 
 // of returns the APIService of the group version if another server is behind it.
 func (a *Aggregator) of(gv schema.GroupVersion) *apiregistration.APIService {
@@ -141,11 +136,11 @@ func (a *Aggregator) remote(svc *apiregistration.APIService) (*remote, error) {
 	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: idleConn,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			addr, err := a.endpoint(ref.Namespace, ref.Name, at)
+			conn, err := a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
 			if err != nil {
-				return nil, err
+				return nil, apierrors.NewServiceUnavailable(err.Error())
 			}
-			return a.dial(ctx, network, addr)
+			return conn, nil
 		}}}
 	a.keep(svc.Name, rt)
 	return rt, nil
@@ -170,58 +165,11 @@ func (a *Aggregator) keep(name string, rt *remote) {
 	}
 }
 
-func (a *Aggregator) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if a.Dial != nil {
-		return a.Dial(ctx, network, addr)
-	}
-	return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
-}
-
-// endpoint chooses a ready endpoint of a service, or its external name.
-func (a *Aggregator) endpoint(ns, name string, port int32) (string, error) {
-	kind, ok := a.Kinds.GR(serviceKind)
-	slicesOf, also := a.Kinds.GR(sliceKind)
-	if !ok || !also {
-		return "", apierrors.NewServiceUnavailable("services are not served")
-	}
-	read := a.Read()
-	svc, _ := read.Lookup(kind, ns, name).(*core.Service)
-	if svc == nil {
-		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("service %s/%s not found", ns, name))
-	}
-	if svc.Spec.Type == core.ServiceTypeExternalName {
-		return net.JoinHostPort(svc.Spec.ExternalName, strconv.Itoa(int(port))), nil
-	}
-	at := slices.IndexFunc(svc.Spec.Ports, func(p core.ServicePort) bool { return p.Port == port })
-	if at < 0 {
-		return "", apierrors.NewServiceUnavailable(fmt.Sprintf("service %s/%s has no port %d", ns, name, port))
-	}
-	for o := range read.ByLabel(slicesOf, ns, discoveryv1.LabelServiceName, name) {
-		slice, ok := o.(*discoveryv1.EndpointSlice)
-		if !ok {
-			continue
-		}
-		if host, number, found := readyIn(slice, svc.Spec.Ports[at].Name); found {
-			return net.JoinHostPort(host, strconv.Itoa(int(number))), nil
-		}
-	}
-	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %s/%s", ns, name))
-}
-
-// readyIn finds a ready endpoint that has the named port.
-func readyIn(slice *discoveryv1.EndpointSlice, port string) (host string, number int32, found bool) {
-	at := slices.IndexFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
-		return p.Port != nil && (p.Name == nil && port == "" || p.Name != nil && *p.Name == port)
-	})
-	if at < 0 {
-		return "", 0, false
-	}
-	for _, ep := range slice.Endpoints {
-		if (ep.Conditions.Ready == nil || *ep.Conditions.Ready) && len(ep.Addresses) > 0 {
-			return ep.Addresses[0], *slice.Ports[at].Port, true
-		}
-	}
-	return "", 0, false
+// caller finds the endpoints of services.
+func (a *Aggregator) caller() *webhook.Caller {
+	return &webhook.Caller{Dial: a.Dial, Resolve: func(ns, name string, port int32) ([]string, error) {
+		return webhook.Endpoints(a.Read(), ns, name, port)
+	}}
 }
 
 type userKey struct{}

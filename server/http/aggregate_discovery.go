@@ -60,20 +60,37 @@ func (a *Aggregator) discovered(svc *apiregistration.APIService) Version {
 	return v
 }
 
-// ask fetches the list of resources and notes the outcome.
-func (a *Aggregator) ask(svc *apiregistration.APIService, rt *remote) {
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+// reachLimit is how long a server may take to say that it is there.
+const reachLimit = 6 * time.Second
+
+// Check asks the server behind an APIService for its resources, which discovery then tells. The error says what was
+// asked and how it failed.
+func (a *Aggregator) Check(ctx context.Context, svc *apiregistration.APIService) error {
+	rt, err := a.remote(svc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
 	defer cancel()
 	list, err := fetchResources(ctx, svc, rt.transport)
-	if err != nil {
-		slog.Debug("discovery of another server failed", "kind", "APIService", "object", svc.Name, "err", err)
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	rt.found.at, rt.found.ok = time.Now(), err == nil
 	if err == nil {
 		rt.found.resources = list
 	}
+	return err
+}
+
+// ask fetches the list of resources and notes the outcome.
+func (a *Aggregator) ask(svc *apiregistration.APIService, rt *remote) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	if err := a.Check(ctx, svc); err != nil {
+		slog.Debug("discovery of another server failed", "kind", "APIService", "object", svc.Name, "err", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	close(rt.found.asking)
 	rt.found.asking = nil
 }
@@ -88,11 +105,11 @@ func fetchResources(ctx context.Context, svc *apiregistration.APIService, rt htt
 	req = asUser(WithUser(req, &auth.User{Name: "system:kube-aggregator", Groups: []string{auth.GroupMasters}}))
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w", url, err)
+		return nil, fmt.Errorf("failing or missing response from %s: %w", url, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask %s: %s", url, resp.Status)
+		return nil, fmt.Errorf("failing or missing response from %s: bad status from %s: %d", url, url, resp.StatusCode)
 	}
 	var list metav1.APIResourceList
 	if err := json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(&list); err != nil {

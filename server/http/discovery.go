@@ -210,8 +210,29 @@ func (s *surface) groups() []Group {
 	if len(more) == 0 {
 		return own
 	}
-	all := append(slices.Clone(own), more...)
+	all := slices.Clone(own)
+	for _, g := range more {
+		all = merged(all, g)
+	}
 	sortGroups(all)
+	return all
+}
+
+// merged adds a group of another server. Where a group has versions here and there, who serves a version is what its
+// APIService says: the other.
+func merged(all []Group, g Group) []Group {
+	at := slices.IndexFunc(all, func(o Group) bool { return o.Name == g.Name })
+	if at < 0 {
+		return append(all, g)
+	}
+	both := Group{Name: g.Name, Priority: max(g.Priority, all[at].Priority), Versions: g.Versions}
+	for _, v := range all[at].Versions {
+		if _, other := g.version(v.Name); !other {
+			both.Versions = append(both.Versions, v)
+		}
+	}
+	slices.SortStableFunc(both.Versions, func(a, b Version) int { return version.CompareKubeAwareVersionStrings(b.Name, a.Name) })
+	all[at] = both
 	return all
 }
 

@@ -50,10 +50,10 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 	}
 }
 
-// yields says whether somebody else has been installed to answer for a kind that this process would compute: a
+// yields says whether somebody else has been installed to answer for a kind that this process would define or compute: a
 // metrics-server, say.
 func (s *surface) yields(k resource.Kind, i *info) bool {
-	return k.Info().Virtual && k.Info().Custom && s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv())
+	return k.Info().Custom && s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv())
 }
 
 // unknown answers for resources that no kind serves: another server's, or nobody's.

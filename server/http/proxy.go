@@ -15,9 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
 
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // target is what a proxied request names: [scheme:]name[:port].
@@ -199,7 +201,7 @@ func portName(svc *core.Service, port string) (string, bool) {
 }
 
 func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (host string, number int32, err error) {
-	kind, ok := c.cfg.Kinds.GR(sliceKind)
+	kind, ok := c.cfg.Kinds.GR(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"})
 	if !ok {
 		return "", 0, apierrors.NewServiceUnavailable("endpoint slices are not served")
 	}
@@ -217,8 +219,8 @@ func (c *call) endpoint(ctx context.Context, svc *core.Service, port string) (ho
 		if !ok {
 			continue
 		}
-		if host, number, found := readyIn(slice, port); found {
-			return host, number, nil
+		if hosts, number := webhook.Ready(slice, port); len(hosts) > 0 {
+			return hosts[0], number, nil
 		}
 	}
 	return "", 0, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", svc.Name))
