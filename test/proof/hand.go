@@ -73,6 +73,13 @@ func (h *history) news(i int, kinds []resource.Kind) bool {
 	return slices.ContainsFunc(kinds, func(k resource.Kind) bool { return h.changed[k] > i })
 }
 
+// last is the newest moment that changed anything.
+func (h *history) last() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.any
+}
+
 func (h *history) lost(i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,6 +216,17 @@ type feed struct {
 	at    int
 	begun bool
 	last  []client.Change
+
+	asked int // when news were last looked for: moment of the newest change then
+	news  bool
+}
+
+// ready says whether there is something to hear.
+func (f *feed) ready() bool {
+	if any := f.h.w.hist.last(); any != f.asked {
+		f.asked, f.news = any, f.h.w.hist.news(f.at, f.kinds)
+	}
+	return f.news
 }
 
 // Next implements client.Feed.
@@ -218,13 +236,14 @@ func (f *feed) Next(ctx context.Context) (client.Batch, error) {
 		if _, err := f.h.w.turns.ask(ctx, f.h.w.lit, f.h.who, "look at all", nil); err != nil {
 			return client.Batch{}, err
 		}
-		f.begun = true
+		f.begun, f.asked = true, -1
 		return f.reset(), nil
 	}
-	ft, err := f.h.w.turns.ask(ctx, f.h.w.lit, f.h.who, "hear", func() bool { return hist.news(f.at, f.kinds) })
+	ft, err := f.h.w.turns.ask(ctx, f.h.w.lit, f.h.who, "hear", f.ready)
 	if err != nil {
 		return client.Batch{}, err
 	}
+	f.asked = -1
 	to := hist.newest()
 	if ft == part {
 		to = f.at + 1 + f.h.w.turns.dice.IntN(to-f.at)

@@ -17,8 +17,8 @@ import (
 const maxReplicas = 4
 
 func nodeOf(name, zone string) *corev1.Node {
-	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("8"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
-		corev1.ResourcePods: apiresource.MustParse("60")}
+	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("6"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
+		corev1.ResourcePods: apiresource.MustParse("30")}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake"},
 		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
 }
@@ -72,7 +72,7 @@ func statefulSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
 	if d.IntN(3) == 0 {
 		x.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}
-	if d.IntN(3) == 0 {
+	if d.IntN(2) == 0 {
 		x.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
 			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: new(name),
 				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}}

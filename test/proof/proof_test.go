@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 40, "how many seeds TestSeeds runs")
+	seeds = flag.Int("seeds", 200, "how many seeds TestSeeds runs")
 	first = flag.Uint64("seed", 0, "the first seed; with -seeds 1 the only one")
 	size  = flag.Int("size", 18, "steps of a user's program")
 	loud  = flag.Bool("loud", false, "print all that happens")

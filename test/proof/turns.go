@@ -52,7 +52,8 @@ var fates = [...]string{"", " REFUSED", " FORGOTTEN", " CONFLICT", " DIED", " LO
 // turns is who waits, and the record of who went.
 type turns struct {
 	mu      sync.Mutex
-	waiting []*turn
+	waiting []*turn // in an order that does not depend on who came first, as long as they are not alike
+	can     []*turn // see next
 	count   int
 	bell    chan struct{} // rung when somebody waits
 
@@ -77,7 +78,8 @@ func (ts *turns) ask(ctx, lit context.Context, who, what string, ready func() bo
 	ts.mu.Lock()
 	ts.count++
 	t.seq = ts.count
-	ts.waiting = append(ts.waiting, t)
+	at, _ := slices.BinarySearchFunc(ts.waiting, t, before)
+	ts.waiting = slices.Insert(ts.waiting, at, t)
 	ts.mu.Unlock()
 	ts.ring()
 	select {
@@ -108,11 +110,15 @@ func (ts *turns) settle() {
 	}
 }
 
-// next picks who goes, in an order that does not depend on who came first; nil: nobody can.
+func before(a, b *turn) int {
+	return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what), cmp.Compare(a.seq, b.seq))
+}
+
+// next picks who goes; nil: nobody can.
 func (ts *turns) next(now time.Time) (t *turn, soonest time.Time) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	can := ts.waiting[:0:0]
+	can := ts.can[:0]
 	for _, t := range ts.waiting {
 		if t.ready != nil && !t.ready() {
 			continue
@@ -132,9 +138,7 @@ func (ts *turns) next(now time.Time) (t *turn, soonest time.Time) {
 	if len(can) == 0 {
 		return nil, soonest
 	}
-	slices.SortFunc(can, func(a, b *turn) int {
-		return cmp.Or(cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what), cmp.Compare(a.seq, b.seq))
-	})
+	ts.can = can
 	return can[ts.dice.IntN(len(can))], soonest
 }
 
