@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,9 @@ func TestMemberOfALoneServer(t *testing.T) {
 	_, err := said(t, member, "list", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig"))
 	if err == nil || !strings.Contains(err.Error(), "takes no other members") {
 		t.Errorf("got %v", err)
+	}
+	if _, err := said(t, member, "remove", "x", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig")); err == nil || errors.Is(err, errUsage) {
+		t.Errorf("flags behind the words: %v", err)
 	}
 	text, err := said(t, token, "--data-dir", dir)
 	if err != nil || !strings.HasPrefix(text, "kloop-join.") {

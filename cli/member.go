@@ -49,15 +49,14 @@ func token(_ context.Context, std stdio, args []string) error {
 func member(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "member")
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach a server, as an administrator")
-	if err := fs.Parse(args); err != nil {
-		return errUsage
-	}
-	words := fs.Args()
-	if len(words) > 1 { // flags may come after the word too
-		if err := fs.Parse(words[1:]); err != nil {
+	var words []string
+	for len(args) > 0 { // flags may stand between the words, and after them
+		if err := fs.Parse(args); err != nil {
 			return errUsage
 		}
-		words = append(words[:1:1], fs.Args()...)
+		if args = fs.Args(); len(args) > 0 {
+			words, args = append(words, args[0]), args[1:]
+		}
 	}
 	ask, err := memberRequest(words)
 	if err != nil {
