@@ -115,8 +115,6 @@ func (c Config) resync(loop string) time.Duration {
 	switch {
 	case loop == "node-lifecycle":
 		return c.NodeMonitorPeriod
-	case loop == "horizontal-pod-autoscaler":
-		return c.AutoscalerPeriod
 	case strings.HasPrefix(loop, "volume-"):
 		return c.BinderPeriod
 	}

@@ -102,8 +102,8 @@ func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 }
 
 func TestResyncOf(t *testing.T) {
-	cfg := Config{NodeMonitorPeriod: 1, AutoscalerPeriod: 2, BinderPeriod: 3}
-	for loop, want := range map[string]time.Duration{"node-lifecycle": 1, "horizontal-pod-autoscaler": 2, "volume-binder": 3, "volume-phase": 3, "job": 0} {
+	cfg := Config{NodeMonitorPeriod: 1, BinderPeriod: 3}
+	for loop, want := range map[string]time.Duration{"node-lifecycle": 1, "volume-binder": 3, "volume-phase": 3, "job": 0} {
 		if got := cfg.resync(loop); got != want {
 			t.Errorf("%s: %d, want %d", loop, got, want)
 		}
@@ -112,7 +112,7 @@ func TestResyncOf(t *testing.T) {
 	for _, e := range loopTable(controllers.Config{Kinds: kinds.NewSet()}, nil) {
 		known[e.LoopName()] = true
 	}
-	for _, loop := range []string{"node-lifecycle", "horizontal-pod-autoscaler", "volume-binder", "volume-phase"} {
+	for _, loop := range []string{"node-lifecycle", "volume-binder", "volume-phase"} {
 		if !known[loop] {
 			t.Errorf("no loop is called %s", loop)
 		}

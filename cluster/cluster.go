@@ -171,6 +171,9 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 		return nil, err
 	}
 	hosts := append([]string{host}, c.cfg.Hosts...)
+	if c.cfg.Advertise.IsValid() {
+		hosts = append(hosts, c.cfg.Advertise.String())
+	}
 	if own, err := hostAddress(); err == nil {
 		hosts = append(hosts, own.String())
 	}
@@ -209,6 +212,9 @@ func (c *Cluster) advertised() []netip.AddrPort {
 	at, err := netip.ParseAddrPort(c.address)
 	if err != nil {
 		return nil
+	}
+	if c.cfg.Advertise.IsValid() {
+		return []netip.AddrPort{netip.AddrPortFrom(c.cfg.Advertise, at.Port())}
 	}
 	if at.Addr().IsLoopback() {
 		host, err := hostAddress()

@@ -47,6 +47,8 @@ type Config struct {
 	Listen string   // host:port of the API; "": 127.0.0.1:0
 	Hosts  []string // further names and addresses that the serving certificate is good for
 
+	Advertise netip.Addr // at which pods reach the API; zero: where it listens, or the machine's address
+
 	ServingCert, ServingKey string // files of a serving certificate of the caller's own; "": the cluster's authority issues one
 	ClientCA                string // file of a further authority whose client certificates are believed
 

@@ -15,6 +15,7 @@ import (
 
 	authnv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,7 @@ import (
 )
 
 func TestServiceRanges(t *testing.T) {
-	cs := clientset(t, config(t, start(t, cluster.Config{NoLoops: true, NodePortLow: 31000, NodePortHigh: 31003,
+	cs := clientset(t, config(t, start(t, cluster.Config{NoLoops: true, Advertise: netip.MustParseAddr("10.9.8.7"), NodePortLow: 31000, NodePortHigh: 31003,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.50.1.0/24")}})))
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}}}
 	made := must[*corev1.Service](t)(cs.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}))
@@ -36,6 +37,10 @@ func TestServiceRanges(t *testing.T) {
 	outside.Name, outside.Spec.Ports[0].NodePort = "outside", 30080
 	if _, err := cs.CoreV1().Services("default").Create(t.Context(), outside, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a port outside of the range: %v", err)
+	}
+	slice := must[*discoveryv1.EndpointSlice](t)(cs.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))
+	if slice.Endpoints[0].Addresses[0] != "10.9.8.7" {
+		t.Errorf("the API is advertised at %v", slice.Endpoints)
 	}
 	api := must[*corev1.Service](t)(cs.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{}))
 	if api.Spec.ClusterIP != "10.50.1.1" {

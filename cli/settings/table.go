@@ -15,6 +15,9 @@ func table(o *Options) []Setting {
 
 		{Key: "api.listen", Flag: "listen", For: Up | Server, Doc: "address of the API, host:port; pods can't reach it on the loopback", value: text{&c.Listen}},
 		{Key: "api.hosts", Flag: "hosts", For: Up | Server, Doc: "further names and addresses that the serving certificate is good for", value: words{&c.Hosts}},
+		{Key: "api.advertise", Flag: "advertise-address", For: Up | Server, Doc: "address at which pods reach the API; default: where it listens, or the machine's", value: address{&c.Advertise}},
+		{Key: "api.maxReads", Flag: "max-requests-inflight", For: Up | Server, Doc: "seats for requests that read; all priority levels share these and the next", value: number{&c.MaxReads}},
+		{Key: "api.maxWrites", Flag: "max-mutating-requests-inflight", For: Up | Server, Doc: "seats for requests that write", value: number{&c.MaxWrites}},
 		{Key: "api.certFile", Flag: "tls-cert-file", For: Up | Server, Doc: "serving certificate of your own; without one the cluster's authority issues it", value: text{&c.ServingCert}},
 		{Key: "api.keyFile", Flag: "tls-private-key-file", For: Up | Server, Doc: "its key", value: text{&c.ServingKey}},
 		{Key: "api.clientCAFile", Flag: "client-ca-file", For: Up | Server, Doc: "a further authority whose client certificates are believed", value: text{&c.ClientCA}},
@@ -35,6 +38,14 @@ func table(o *Options) []Setting {
 		{Key: "snapshots.dir", Flag: "snapshot-dir", For: Up | Server, Doc: "where; default: DATA-DIR/snapshots", value: text{&c.Snapshots.Dir}},
 
 		{Key: "encryption.configFile", Flag: "encryption-provider-config", For: Up | Server, Doc: "EncryptionConfiguration: what is encrypted at rest, and by which keys", value: text{&c.EncryptionConfig}},
+
+		{Key: "audit.policyFile", Flag: "audit-policy-file", For: Up | Server, Doc: "Policy (audit.k8s.io/v1): what is recorded of which requests; nothing without one", value: text{&c.Audit.PolicyFile}},
+		{Key: "audit.logPath", Flag: "audit-log-path", For: Up | Server, Doc: "file of the records, one JSON event a line; `-` is the standard output", value: text{&c.Audit.LogPath}},
+		{Key: "audit.logMaxAge", Flag: "audit-log-maxage", For: Up | Server, Doc: "days that old log files are kept; 0: for ever", value: number{&c.Audit.LogMaxAge}},
+		{Key: "audit.logMaxBackups", Flag: "audit-log-maxbackup", For: Up | Server, Doc: "how many old log files are kept; 0: all", value: number{&c.Audit.LogMaxBackups}},
+		{Key: "audit.logMaxSize", Flag: "audit-log-maxsize", For: Up | Server, Doc: "MiB from which a new log file is begun; default: 100", value: number{&c.Audit.LogMaxSize}},
+		{Key: "audit.webhookConfigFile", Flag: "audit-webhook-config-file", For: Up | Server, Doc: "kubeconfig of a server that gets batches of records", value: text{&c.Audit.WebhookKubeconfig}},
+		{Key: "audit.webhookBackoff", Flag: "audit-webhook-initial-backoff", For: Up | Server, Doc: "pause before a batch is sent again; default: 10s", value: span{&c.Audit.WebhookBackoff}},
 
 		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
 		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
@@ -73,6 +84,7 @@ func table(o *Options) []Setting {
 // Defaults are the options of a command before anything is set.
 func Defaults() Options {
 	return Options{LogLevel: "info", Config: cluster.Config{
+		MaxReads: 400, MaxWrites: 200,
 		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},

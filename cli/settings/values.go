@@ -121,6 +121,29 @@ func (v prefix) text() string {
 }
 func (v prefix) shape() shape { return scalar }
 
+type address struct{ p *netip.Addr }
+
+func (v address) set(s string) error {
+	if s == "" {
+		*v.p = netip.Addr{}
+		return nil
+	}
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return fmt.Errorf("%q is not an IP address", s)
+	}
+	*v.p = a
+	return nil
+}
+
+func (v address) text() string {
+	if !v.p.IsValid() {
+		return ""
+	}
+	return v.p.String()
+}
+func (v address) shape() shape { return scalar }
+
 type prefixes struct{ p *[]netip.Prefix }
 
 func (v prefixes) set(s string) error {
