@@ -56,6 +56,9 @@ type stdio struct {
 // errUsage says that the arguments were wrong and the user has been told.
 var errUsage = errors.New("wrong usage")
 
+// errStopped says that a signal came before all was ready. That is no failure.
+var errStopped = errors.New("stopped before it was ready")
+
 // Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -96,7 +99,7 @@ func personality(arg0 string) (command, bool) {
 func code(std stdio, c command, err error) int {
 	var exit exitError
 	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, errStopped):
 		return 0
 	case errors.Is(err, errUsage):
 		return 2

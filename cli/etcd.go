@@ -110,12 +110,13 @@ func readMember(flags []upstream.Flag) (m etcdMember, err error) {
 
 // clientAddress is where to listen: the host and port of a URL.
 func clientAddress(urls string) (string, error) {
+	if strings.Contains(urls, ",") {
+		return "", errors.New("kloop in the place of etcd listens at one address")
+	}
 	u, err := url.Parse(urls)
 	switch {
 	case err != nil:
 		return "", err
-	case strings.Contains(urls, ","):
-		return "", errors.New("kloop in the place of etcd listens at one address")
 	case u.Scheme != "http" || u.Host == "":
 		return "", errors.New("use http://HOST:PORT: kloop in the place of etcd answers in the clear only")
 	}

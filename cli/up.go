@@ -94,5 +94,8 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 		}
 	}
 	c, err := cluster.Start(ctx, o.Config)
+	if err != nil && ctx.Err() != nil {
+		return nil, errStopped
+	}
 	return c, advise(err)
 }

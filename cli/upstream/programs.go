@@ -61,7 +61,7 @@ func Etcd() Program {
 		initial-cluster initial-cluster-state initial-cluster-token key-file listen-client-http-urls listen-client-urls
 		listen-metrics-urls listen-peer-urls log-format log-level log-outputs log-package-levels logger max-concurrent-streams
 		max-learners max-request-bytes max-snapshots max-txn-ops max-wals memory-mlock metrics name peer-cert-file
-		peer-key-file peer-trusted-ca-file pre-vote proxy quota-backend-bytes self-signed-cert-validity snapshot-catchup-entries
+		peer-key-file peer-trusted-ca-file proxy quota-backend-bytes self-signed-cert-validity snapshot-catchup-entries
 		snapshot-count tls-max-version tls-min-version trusted-ca-file v2-deprecation wal-dir warning-apply-duration
 		watch-progress-notify-interval`)}
 }
