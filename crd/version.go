@@ -26,6 +26,8 @@ type version struct {
 
 	// schema is how objects are pruned and defaulted; nil stands for no schema.
 	schema func() (*structural.Structural, error)
+	// filler sets defaults; nil when there are none.
+	filler func() *filler
 	// rules is what objects are validated by; made at the first write.
 	rules func() (*rules, error)
 	table func() []column
@@ -53,6 +55,13 @@ func newVersion(f *family, spec *v1.CustomResourceDefinitionVersion, kind string
 	v := &version{spec: spec, keep: f.def.Spec.PreserveUnknownFields,
 		gvk: schema.GroupVersionKind{Group: f.def.Spec.Group, Version: spec.Name, Kind: kind}}
 	v.schema = sync.OnceValues(v.compileSchema)
+	v.filler = sync.OnceValue(func() *filler {
+		s, err := v.schema()
+		if err != nil {
+			return nil
+		}
+		return newFiller(s)
+	})
 	v.rules = sync.OnceValues(v.compileRules)
 	v.table = sync.OnceValue(v.compileTable)
 	v.paths = sync.OnceValue(v.compilePaths)
@@ -182,8 +191,4 @@ func (v *version) coerce(u map[string]any, track, lenient bool) (unknown []strin
 }
 
 // fill sets defaults.
-func (v *version) fill(u map[string]any) {
-	if s, err := v.schema(); err == nil && s != nil {
-		defaulting.Default(u, s)
-	}
-}
+func (v *version) fill(u map[string]any) { v.filler().fill(u) }

@@ -194,6 +194,38 @@ func asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	return told
 }
 
+// light is an object whose managedFields come without the fields, which no rule looks at and which trees make anew
+// whenever they are asked.
+func light(obj resource.Object) metav1.Object {
+	tree, ok := content(obj)
+	if !ok {
+		return obj
+	}
+	meta, _ := tree["metadata"].(map[string]any)
+	list, ok := meta["managedFields"].([]any)
+	if !ok {
+		return obj
+	}
+	return fieldless{obj, list}
+}
+
+type fieldless struct {
+	metav1.Object
+	entries []any
+}
+
+// GetManagedFields implements metav1.Object.
+func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
+	out := make([]metav1.ManagedFieldsEntry, len(f.entries))
+	for i, e := range f.entries {
+		m, _ := e.(map[string]any)
+		text := func(name string) string { s, _ := m[name].(string); return s }
+		out[i] = metav1.ManagedFieldsEntry{Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")),
+			APIVersion: text("apiVersion"), FieldsType: text("fieldsType"), Subresource: text("subresource")}
+	}
+	return out
+}
+
 // checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:
 // there both the generic rules and the kind's own look.
 var checksMetaOnce = map[schema.GroupResource]bool{
