@@ -48,6 +48,7 @@ var harmless = []string{
 	"failed to get version",
 	"failed to parse cluster version", // of a cluster to join; tried again
 	"ignored out-of-date read index",
+	"dropped internal Raft message", // hundreds a second while a member can't be reached
 }
 
 func (c *zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
