@@ -56,6 +56,7 @@ type frontDoor struct {
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
 	meter   *metrics.Collector
+	uses    tokenUses
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout
 	custom  *crd.Registry
@@ -97,6 +98,8 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.uses = make(tokenUses, 64)
+	keys.Used = d.uses.used
 	if d.signer, err = token.New(keys); err != nil {
 		return nil, err
 	}

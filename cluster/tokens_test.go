@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // TestTokenInSecret asks for a token by a Secret, as old tools do, uses it, and sees it go with its account.
@@ -36,6 +38,15 @@ func TestTokenInSecret(t *testing.T) {
 	_, err := clientset(t, robot).CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("with the token: %v, want forbidden: known, but without rights", err)
+	}
+	eventually(t, "the use is noted", func(ctx context.Context) (bool, error) {
+		s, err := secrets.Get(ctx, "key", metav1.GetOptions{})
+		return err == nil && s.Labels[core.LegacyTokenLastUsed] != "", err
+	})
+	must[*corev1.Secret](t)(secrets.Patch(t.Context(), "key", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+core.LegacyTokenInvalidSince+`":"2026-01-01"}}}`), metav1.PatchOptions{}))
+	if _, err := clientset(t, robot).CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("with a token that has been declared invalid: %v", err)
 	}
 	if err := cs.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/controllers/attachdetach"
+	"github.com/kloop-dev/kloop/controllers/bootstrapsigner"
 	"github.com/kloop-dev/kloop/controllers/clusterroleaggregation"
 	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/csrapproving"
@@ -22,6 +23,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/garbage"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/controllers/job"
+	"github.com/kloop-dev/kloop/controllers/legacytokencleaner"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
@@ -99,6 +101,8 @@ func All(c Config) []Entry {
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
 		{servicecidr.Controller, "service-cidrs-controller", "service-cidrs-controller"},
 		{tokencleaner.Controller, "token-cleaner", "token-cleaner"},
+		{bootstrapsigner.Controller, "bootstrap-signer", "bootstrap-signer"},
+		{legacytokencleaner.Controller, "legacy-service-account-token-cleaner", "legacy-service-account-token-cleaner"},
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 		{podcertificatecleaner.Controller, "podcertificaterequestcleaner", "podcertificaterequestcleaner"},

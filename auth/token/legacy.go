@@ -38,11 +38,16 @@ func (s *Signer) Secret(sa *v1.ServiceAccount, secret string) (string, error) {
 		Namespace: sa.Namespace, SecretName: secret, ServiceAccount: sa.Name, UID: string(sa.UID)})
 }
 
-func (c *legacyClaims) user(text string, read resource.Reader) (*auth.User, error) {
+// user is whose token it is. used, if set, is told of every use of one that is good.
+func (c *legacyClaims) user(text string, read resource.Reader, used func(*v1.Secret)) (*auth.User, error) {
 	secret := resource.Get(read, core.Secrets, c.Namespace, c.SecretName)
 	if secret == nil || secret.DeletionTimestamp != nil ||
 		subtle.ConstantTimeCompare(secret.Data[v1.ServiceAccountTokenKey], []byte(text)) != 1 {
 		return nil, errInvalid
+	}
+	if secret.Labels[core.LegacyTokenInvalidSince] != "" {
+		return nil, fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid: use tokens from the TokenRequest API, or remove the label %s from the secret",
+			c.Namespace, c.SecretName, c.Namespace, c.ServiceAccount, core.LegacyTokenInvalidSince)
 	}
 	sa := resource.Get(read, core.ServiceAccounts, c.Namespace, c.ServiceAccount)
 	switch {
@@ -52,6 +57,9 @@ func (c *legacyClaims) user(text string, read resource.Reader) (*auth.User, erro
 		return nil, fmt.Errorf("service account %s/%s has been deleted", c.Namespace, c.ServiceAccount)
 	case string(sa.UID) != c.UID:
 		return nil, fmt.Errorf("service account UID (%s) does not match claim (%s)", sa.UID, c.UID)
+	}
+	if used != nil {
+		used(secret)
 	}
 	return &auth.User{Name: auth.ServiceAccountName(c.Namespace, c.ServiceAccount), UID: c.UID,
 		Groups: auth.ServiceAccountGroups(c.Namespace)}, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	v1 "k8s.io/api/core/v1"
 )
 
 // Issuer is the default issuer, and the only audience of the API server.
@@ -54,6 +55,7 @@ type Config struct {
 	Issuer    string             // "": Issuer
 	Audiences []string           // of the API server; nil: the issuer
 	Now       func() time.Time   // nil: time.Now
+	Used      func(*v1.Secret)   // told of every use of a token that is kept in a Secret; must not block; nil: nobody is
 }
 
 // A Signer issues and verifies tokens. Safe for concurrent use.

@@ -46,7 +46,7 @@ func (s *Signer) Verify(text string, read resource.Reader, wanted []string) (u *
 	}
 	if v.legacy != nil {
 		granted = wanted
-		if u, err = v.legacy.user(text, read); err == nil && len(intersect(wanted, s.cfg.Audiences)) == 0 {
+		if u, err = v.legacy.user(text, read, s.cfg.Used); err == nil && len(intersect(wanted, s.cfg.Audiences)) == 0 {
 			err = audienceError(nil, wanted)
 		}
 		return u, granted, true, err

@@ -1,0 +1,10 @@
+package core
+
+// The names by which the use of tokens in Secrets is tracked (KEP-2799): who serves the API writes the first and the
+// last two, who cleans up the second.
+const (
+	LegacyTokenLastUsed     = "kubernetes.io/legacy-token-last-used"                 // label of a Secret: the day
+	LegacyTokenInvalidSince = "kubernetes.io/legacy-token-invalid-since"             // label of a Secret: the day
+	LegacyTokenTracking     = "kube-apiserver-legacy-service-account-token-tracking" // ConfigMap in kube-system
+	LegacyTokenSince        = "since"                                                // its key: the day when the tracking began
+)
