@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/auth"
 )
 
 // How services become rules of the kernel.
@@ -61,7 +60,7 @@ func (c Config) check() error {
 	refuse(c.ProxyMode == ProxyIPVS, "proxy mode ipvs is not there yet: use nftables")
 	refuse(!slices.Contains([]string{"", ProxyNftables, ProxyIPVS}, c.ProxyMode), "proxy mode %q: use nftables", c.ProxyMode)
 	refuse(c.ProxyScheduler != "" && c.ProxyMode != ProxyIPVS, "a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", c.ProxyScheduler)
-	_, err := inOrder(c.Authorization, nil, nil)
+	_, err := inOrder(c.Authorization, nil)
 	return errors.Join(append(errs, err, checkServices(c.ServiceCIDRs), checkPorts(c.NodePortLow, c.NodePortHigh))...)
 }
 
@@ -93,16 +92,6 @@ func (c Config) serviceCIDRs() (list []string) {
 		list = append(list, p.Masked().String())
 	}
 	return list
-}
-
-// authorizer is what may be done, by whom: masters may do everything, whatever the modes.
-func (c Config) authorizer(masters, node, rbac auth.Authorizer) (auth.Chain, error) {
-	modes := c.Authorization
-	if len(modes) == 0 {
-		modes = []string{ModeNode, ModeRBAC}
-	}
-	chain, err := inOrder(modes, node, rbac)
-	return append(auth.Chain{masters}, chain...), err
 }
 
 // plugins are the admission plugins that are on.

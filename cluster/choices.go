@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -35,14 +36,15 @@ func (e everyone) Authorize(context.Context, *auth.Attributes) (auth.Decision, s
 	return e.d, "", nil
 }
 
-// inOrder returns the authorizers of the modes, in their order.
-func inOrder(modes []string, node, rbac auth.Authorizer) (chain auth.Chain, err error) {
-	known := map[string]auth.Authorizer{ModeNode: node, ModeRBAC: rbac, ModeAlwaysAllow: everyone{auth.Allow}, ModeAlwaysDeny: everyone{auth.NoOpinion}}
+// inOrder returns the authorizers of the modes, in their order; there are those that stand for more than an answer to all.
+func inOrder(modes []string, there map[string]auth.Authorizer) (chain auth.Chain, err error) {
+	known := map[string]auth.Authorizer{ModeNode: nil, ModeRBAC: nil, ModeWebhook: nil, ModeAlwaysAllow: everyone{auth.Allow}, ModeAlwaysDeny: everyone{auth.NoOpinion}}
+	maps.Copy(known, there)
 	for i, m := range modes {
 		a, ok := known[m]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("authorization mode %q: use Node, RBAC, AlwaysAllow or AlwaysDeny%s", m, Meant(m, names(known)))
+			return nil, fmt.Errorf("authorization mode %q: use Node, RBAC, Webhook, AlwaysAllow or AlwaysDeny%s", m, Meant(m, names(known)))
 		case slices.Contains(modes[:i], m):
 			return nil, fmt.Errorf("authorization mode %s is listed twice", m)
 		}

@@ -23,11 +23,12 @@ import (
 
 // A Cluster is a running process's worth of Kubernetes.
 type Cluster struct {
-	cfg  Config
-	keys *pki.PKI
-	cred credential
-	door *frontDoor
-	etcd *etcd.Store // with a member of its own; nil: there is none
+	cfg   Config
+	keys  *pki.PKI
+	cred  credential
+	door  *frontDoor
+	files []*followed // read again when they change
+	etcd  *etcd.Store // with a member of its own; nil: there is none
 
 	peerURL string // of that member, for others
 
@@ -122,7 +123,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 			return nil
 		}},
 		{"store", c.door.keepStore},
-		{"encryption", c.door.keepEncryption},
+		{"files", c.keepFiles},
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},

@@ -38,6 +38,8 @@ type Config struct {
 
 	// EncryptionConfig names upstream's EncryptionConfiguration file; "": objects are stored in clear. It is read again
 	// when it changes.
+	Authn Authn // who is believed
+	Authz Authz // what decides about requests
 	EncryptionConfig string
 
 	Audit Audit // what is recorded of requests

@@ -60,6 +60,7 @@ type frontDoor struct {
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout
 	custom  *crd.Registry
+	outside outsiders       // who is believed by configuration
 	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
 	others  *httpapi.Aggregator
@@ -110,7 +111,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		return nil, err
 	}
 	roles := rbac.New(d.read)
-	authz, err := c.cfg.authorizer(rbac.Masters{}, node.New(d.read), roles)
+	authz, err := c.authorizer(node.New(d.read), roles)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,10 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens := authn.TokenUnion{authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read}}
+	tokens, err := d.tokens()
+	if err != nil {
+		return nil, err
+	}
 	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
 		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
 		NoWatchList: !c.cfg.enabled("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
@@ -140,7 +144,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: c.cfg.NoAnonymous,
+		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: true,
 		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
@@ -159,7 +163,7 @@ func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 // authn is who is believed: certificates of our CA, the front proxy's word, tokens.
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
 	keys := d.c.keys
-	return &authn.Front{Anonymous: func(string) bool { return !d.c.cfg.NoAnonymous }, Known: authn.Union{
+	return &authn.Front{Anonymous: func(path string) bool { return !d.c.cfg.NoAnonymous && d.outside.anonymous(path) }, Known: authn.Union{
 		&authn.Proxy{Roots: pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
 		&authn.Certs{Roots: pool(append(slices.Clip(d.c.cred.clients), keys.CA.Cert)...)},
 		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},

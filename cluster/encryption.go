@@ -19,16 +19,28 @@ func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
 		return st, nil
 	}
 	builtin := kinds.NewSet()
-	f, err := sealed.Open(c.cfg.EncryptionConfig, st, func(key string) schema.GroupResource {
-		if k, _, _, ok := builtin.ByKey(key); ok {
-			return k.Info().GR()
+	var s *sealed.Store
+	err := c.follow("encryption configuration", c.cfg.EncryptionConfig, func(data []byte) error {
+		rules, err := sealed.Parse(data, func(key string) schema.GroupResource {
+			if k, _, _, ok := builtin.ByKey(key); ok {
+				return k.Info().GR()
+			}
+			return customKey(key)
+		})
+		switch {
+		case err != nil:
+			return err
+		case s == nil:
+			s = sealed.New(st, rules)
+		default:
+			s.Replace(rules)
 		}
-		return customKey(key)
+		return nil
 	})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	return f, nil
+	return s, nil
 }
 
 // customKey reads the key of a custom resource: /registry/GROUP/RESOURCE/….
@@ -40,19 +52,8 @@ func customKey(key string) (gr schema.GroupResource) {
 
 // stale is what the front door asks before it leaves out a write that changes nothing.
 func stale(st store.Store) func(context.Context, string) (bool, error) {
-	if s, ok := st.(*sealed.File); ok {
+	if s, ok := st.(*sealed.Store); ok {
 		return s.Stale
 	}
-	return nil
-}
-
-// keepEncryption follows the file with the keys.
-func (d *frontDoor) keepEncryption(ctx context.Context, ready func()) error {
-	ready()
-	if s, ok := d.store.(*sealed.File); ok {
-		s.Follow(ctx, d.log)
-		return nil
-	}
-	<-ctx.Done()
 	return nil
 }

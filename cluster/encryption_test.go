@@ -70,10 +70,10 @@ func TestEncryptionAtRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := c.door.store.(*sealed.File)
+	st := c.door.store.(*sealed.Store)
 	raw := func() string {
 		t.Helper()
-		kv, _, err := st.Store.Store.Get(ctx, "/registry/secrets/default/s")
+		kv, _, err := st.Store.Get(ctx, "/registry/secrets/default/s")
 		if err != nil || kv == nil {
 			t.Fatal(kv, err)
 		}
@@ -91,7 +91,7 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Errorf("an update of nothing was stored: %v", err)
 	}
 	encryptionFile(t, file, provider("secretbox", '2')+", "+provider("aesgcm", '1'))
-	if changed, err := st.Reload(); !changed || err != nil {
+	if changed, err := c.files[0].look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	moved, err := secrets.Update(ctx, made, metav1.UpdateOptions{})
@@ -101,7 +101,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	stored("k8s:enc:secretbox:v1:k2:")
 
 	encryptionFile(t, file, provider("aescbc", '3')) // the key is lost
-	if changed, err := st.Reload(); !changed || err != nil {
+	if changed, err := c.files[0].look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	until(t, "the lost Secret is reported", func() bool { // when the view has read all again
@@ -121,7 +121,7 @@ func TestEncryptionAtRest(t *testing.T) {
 		t.Errorf("one lost Secret keeps others from being made: %v", err)
 	}
 	encryptionFile(t, file, provider("aescbc", '3')+", "+provider("secretbox", '2')) // and found
-	if changed, err := st.Reload(); !changed || err != nil {
+	if changed, err := c.files[0].look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
 	until(t, "the Secret is back", func() bool {

@@ -222,3 +222,30 @@ func (v gates) text() string {
 	return strings.Join(all, ",")
 }
 func (v gates) shape() shape { return mapping }
+
+type pairs struct{ p *map[string]string }
+
+func (v pairs) set(s string) error {
+	all := map[string]string{}
+	for _, part := range split(s) {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("%q: use NAME=VALUE", part)
+		}
+		all[name] = value
+	}
+	if *v.p = nil; len(all) > 0 {
+		*v.p = all
+	}
+	return nil
+}
+
+func (v pairs) text() string {
+	var all []string
+	for name, value := range *v.p {
+		all = append(all, name+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+func (v pairs) shape() shape { return mapping }

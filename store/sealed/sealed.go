@@ -5,7 +5,6 @@
 //
 //	config.go   the EncryptionConfiguration file: which keys are sealed by what
 //	ciphers.go  the forms of sealed values
-//	file.go     reads the file again when it changed
 package sealed
 
 import (

@@ -8,8 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -277,39 +275,6 @@ func TestParseRefuses(t *testing.T) {
 		if _, err := Parse([]byte(c.text), resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestFollow(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "enc.yaml")
-	put := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(file("secrets: aesgcm/k1"))
-	f, err := Open(path, memory.New(), resourceOf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if changed, err := f.Reload(); changed || err != nil {
-		t.Errorf("an unchanged file: %v %v", changed, err)
-	}
-	put(file("secrets: secretbox/k2 aesgcm/k1"))
-	if changed, err := f.Reload(); !changed || err != nil {
-		t.Errorf("a changed file: %v %v", changed, err)
-	}
-	put("broken")
-	if changed, err := f.Reload(); changed || err == nil {
-		t.Errorf("a broken file: %v %v", changed, err)
-	}
-	if changed, err := f.Reload(); changed || err != nil {
-		t.Errorf("a broken file that was told of already: %v %v", changed, err)
-	}
-	got, _ := f.rules.Load().seal(secretKey, []byte("v"))
-	if !bytes.HasPrefix(got, []byte("k8s:enc:secretbox:v1:k2:")) {
-		t.Errorf("after a broken file: %q", got)
 	}
 }
 

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/auth/oidc"
+	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/auth/webhook"
+)
+
+// How long good tokens are remembered.
+const (
+	issuedTTL  = 10 * time.Second // of OpenID Connect providers
+	webhookTTL = 2 * time.Minute
+)
+
+// Authn says who is believed, beside certificates and the cluster's own tokens.
+type Authn struct {
+	// ConfigFile is upstream's AuthenticationConfiguration: issuers of tokens, and who may be anonymous. It is read again
+	// when it changes, and excludes OIDC.
+	ConfigFile string
+	OIDC       OIDC
+	TokenFile  string // lines of token,user,uid,"group,group"; "": none
+
+	WebhookKubeconfig string        // the server that is asked about tokens, by TokenReview; "": none
+	WebhookVersion    string        // of TokenReview, v1 or v1beta1; "": v1beta1, upstream's default
+	WebhookTTL        time.Duration // how long its good tokens are remembered; 0: 2 min
+}
+
+// OIDC is one OpenID Connect provider, in the terms of upstream's --oidc flags.
+type OIDC struct {
+	IssuerURL      string // https://…; "": none
+	ClientID       string
+	UsernameClaim  string // "": sub
+	UsernamePrefix string // "": the issuer and # unless the claim is email; "-": none
+	GroupsClaim    string
+	GroupsPrefix   string
+	RequiredClaims map[string]string
+	CAFile         string   // authorities of the issuer's certificate; "": the host's
+	SigningAlgs    []string // none: RS256
+}
+
+// outsiders are who is believed by configuration that may change.
+type outsiders struct{ now atomic.Pointer[oidc.Config] }
+
+// Token implements authn.Tokens.
+func (o *outsiders) Token(ctx context.Context, text string, wanted []string) (*auth.User, []string, bool, error) {
+	if c := o.now.Load(); c != nil && c.Issuers != nil {
+		return c.Issuers.Token(ctx, text, wanted)
+	}
+	return nil, nil, false, nil
+}
+
+// anonymous tells whether requests for the path need no credentials.
+func (o *outsiders) anonymous(path string) bool {
+	c := o.now.Load()
+	if c == nil || c.Anonymous == nil {
+		return true
+	}
+	if !c.Anonymous.Enabled || len(c.Anonymous.Conditions) == 0 {
+		return c.Anonymous.Enabled
+	}
+	for _, x := range c.Anonymous.Conditions {
+		if x.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// tokens are all kinds of tokens that are believed.
+func (d *frontDoor) tokens() (authn.Tokens, error) {
+	a := d.c.cfg.Authn
+	var all authn.TokenUnion
+	if a.TokenFile != "" {
+		f, err := os.Open(a.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the token file: %w", err)
+		}
+		defer f.Close()
+		s, err := authn.ReadStatic(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.TokenFile, err)
+		}
+		all = append(all, s)
+	}
+	all = append(all, authn.ServiceAccounts{Signer: d.signer, Read: d.read}, authn.Bootstrap{Read: d.read})
+	if a.ConfigFile != "" || a.OIDC.IssuerURL != "" {
+		if err := d.configureIssuers(a); err != nil {
+			return nil, err
+		}
+		all = append(all, &authn.Cache{Tokens: &d.outside, TTL: issuedTTL})
+	}
+	if a.WebhookKubeconfig != "" {
+		w, err := webhook.NewTokens(a.WebhookKubeconfig, or(a.WebhookVersion, "v1beta1"))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &authn.Cache{Tokens: w, TTL: or(a.WebhookTTL, webhookTTL)})
+	}
+	return all, nil
+}
+
+func or[T comparable](v, other T) T {
+	var none T
+	if v == none {
+		return other
+	}
+	return v
+}
+
+// configureIssuers reads the file, or what stands in its place.
+func (d *frontDoor) configureIssuers(a Authn) error {
+	own := []string{or(d.c.cfg.Issuer, token.Issuer)}
+	if a.ConfigFile != "" {
+		if a.OIDC.IssuerURL != "" {
+			return fmt.Errorf("an authentication configuration (%s) and an OpenID Connect issuer (%s) exclude each other: name the issuer in the file", a.ConfigFile, a.OIDC.IssuerURL)
+		}
+		return d.c.follow("authentication configuration", a.ConfigFile, func(data []byte) error {
+			c, err := oidc.Parse(data, oidc.Options{Taken: own})
+			if err == nil {
+				d.outside.now.Store(c)
+			}
+			return err
+		})
+	}
+	spec, err := a.OIDC.spec()
+	if err != nil {
+		return err
+	}
+	algs := a.OIDC.SigningAlgs
+	if len(algs) == 0 {
+		algs = []string{"RS256"}
+	}
+	c, err := oidc.New(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{spec}}, oidc.Options{Taken: own, Algorithms: algs})
+	if err != nil {
+		return fmt.Errorf("the OpenID Connect issuer: %w", err)
+	}
+	d.outside.now.Store(c)
+	return nil
+}
+
+// spec is the provider in the terms of an AuthenticationConfiguration.
+func (o OIDC) spec() (s apiserver.JWTAuthenticator, err error) {
+	if o.ClientID == "" {
+		return s, fmt.Errorf("the OpenID Connect issuer %s needs a client id, for which its tokens must be", o.IssuerURL)
+	}
+	s.Issuer = apiserver.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}}
+	if o.CAFile != "" {
+		ca, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return s, fmt.Errorf("read the authorities of the OpenID Connect issuer: %w", err)
+		}
+		s.Issuer.CertificateAuthority = string(ca)
+	}
+	claim, prefix := or(o.UsernameClaim, "sub"), o.UsernamePrefix
+	switch {
+	case prefix == "-":
+		prefix = ""
+	case prefix == "" && claim != "email":
+		prefix = o.IssuerURL + "#"
+	}
+	s.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Claim: claim, Prefix: &prefix}
+	if o.GroupsClaim != "" {
+		s.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
+	}
+	for _, name := range names(o.RequiredClaims) {
+		s.ClaimValidationRules = append(s.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: name, RequiredValue: o.RequiredClaims[name]})
+	}
+	return s, nil
+}

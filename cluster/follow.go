@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// lookEvery is how often files that may change while the cluster runs are looked at.
+const lookEvery = 30 * time.Second
+
+// A followed file is read again when it changed.
+type followed struct {
+	what, path string
+	last       []byte // what was read last, good or not
+	use        func(data []byte) error
+}
+
+// follow reads a file and will read it again. What it can't use then is told, and what was before stays.
+func (c *Cluster) follow(what, path string, use func(data []byte) error) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the %s: %w", what, err)
+	}
+	if err := use(data); err != nil {
+		return fmt.Errorf("the %s in %s: %w", what, path, err)
+	}
+	c.files = append(c.files, &followed{what: what, path: path, last: data, use: use})
+	return nil
+}
+
+// look reads the file again if it changed.
+func (f *followed) look() (changed bool, err error) {
+	data, err := os.ReadFile(f.path)
+	if err != nil || bytes.Equal(data, f.last) {
+		return false, err
+	}
+	f.last = data
+	if err := f.use(data); err != nil {
+		return false, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return true, nil
+}
+
+// keepFiles looks at all followed files until ctx ends.
+func (c *Cluster) keepFiles(ctx context.Context, ready func()) error {
+	ready()
+	if len(c.files) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		for _, f := range c.files {
+			switch changed, err := f.look(); {
+			case err != nil:
+				c.cfg.Log.Error("a file changed and can't be used: what was before stays", "file", f.what, "err", err)
+			case changed:
+				c.cfg.Log.Info("a file changed and is used", "file", f.what, "path", f.path)
+			}
+		}
+	}
+}
