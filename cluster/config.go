@@ -1,5 +1,3 @@
-// Package cluster is the map: it puts the parts together in one process, in the order in which they start,
-// and stops them in reverse. `kloop up` runs it; tests embed it.
 package cluster
 
 import (
@@ -38,8 +36,8 @@ type Config struct {
 
 	// EncryptionConfig names upstream's EncryptionConfiguration file; "": objects are stored in clear. It is read again
 	// when it changes.
-	Authn Authn // who is believed
-	Authz Authz // what decides about requests
+	Authn            Authn // who is believed
+	Authz            Authz // what decides about requests
 	EncryptionConfig string
 
 	Audit Audit // what is recorded of requests

@@ -4,6 +4,7 @@ package envtest_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kloop-dev/kloop/cli"
+	"github.com/kloop-dev/kloop/cluster"
 )
 
 // TestMain lets the test's own binary stand in for kloop: envtest starts it as kube-apiserver and etcd. Set
@@ -310,4 +312,34 @@ func TestControllers(t *testing.T) {
 	eventually(t, "the namespace to go", func(ctx context.Context) bool {
 		return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(ns), ns))
 	})
+}
+
+// TestExisting gives envtest a cluster of package cluster instead of processes.
+func TestExisting(t *testing.T) {
+	began := time.Now()
+	c, err := cluster.Start(t.Context(), cluster.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	existing := true
+	env := &envtest.Environment{UseExistingCluster: &existing, Config: cfg, CRDDirectoryPaths: []string{"testdata/crds"}}
+	cl := clientOf(t, start(t, env))
+	t.Logf("the cluster and the environment took %v", time.Since(began))
+	defer stop(t, env)
+	w := widget("w")
+	if err := cl.Create(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if size, _, _ := unstructured.NestedInt64(w.Object, "spec", "size"); size != 3 {
+		t.Errorf("size is %d, want the schema's default", size)
+	}
 }
