@@ -133,8 +133,9 @@ func (p *apiserving) does(flag string) bool {
 	return slices.Contains([]string{"secure-port", "bind-address", "cert-dir", "external-hostname", "v", "version"}, flag)
 }
 
-// gates takes the feature gates that kloop honours. What others switch is as upstream's default has it: tests name
-// gates of many versions, and should run.
+// gates takes the feature gates that kloop honours.
+//
+// Unlike Kubernetes, other gates are passed over, misspelt ones too: suites name gates of many versions and should run.
 func (p *apiserving) gates(key, value string) error {
 	known := cluster.Gates()
 	var ours []string
