@@ -17,6 +17,8 @@ type Config struct {
 	// returns a Conflict; it returns the stored quota. nil: quotas are not enforced.
 	Charge func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error)
 	Now    func() time.Time // nil: time.Now
+	// PodSecurity is what namespaces without labels are held to, and what is exempt.
+	PodSecurity PodSecurity
 }
 
 // Plugins returns upstream's default plugins in upstream's order, with NodeRestriction. Policies and webhooks
@@ -34,7 +36,7 @@ func Plugins(cfg Config) Chain {
 		{Name: "ServiceAccount", Mutate: mutateServiceAccount, Validate: validateServiceAccount},
 		{Name: "NodeRestriction", Mutate: node.admit},
 		{Name: "TaintNodesByCondition", Mutate: taintNewNodes},
-		{Name: "PodSecurity", Validate: newPodSecurity().validate},
+		{Name: "PodSecurity", Validate: newPodSecurity(cfg.PodSecurity).validate},
 		{Name: "Priority", Mutate: mutatePriority, Validate: validatePriority},
 		{Name: "DefaultTolerationSeconds", Mutate: defaultTolerationSeconds},
 		{Name: "DefaultStorageClass", Mutate: defaultStorageClass},

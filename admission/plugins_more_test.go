@@ -121,6 +121,37 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
+func TestPodSecurityExemptions(t *testing.T) {
+	read := authtest.Of(core.Namespaces, namespace("ns"), namespace("free"))
+	yes, fast := true, "fast"
+	for _, c := range []struct {
+		name, user, ns, class, noted string
+	}{
+		{name: "nobody", user: "somebody", ns: "ns"},
+		{name: "a user", user: "root", ns: "ns", noted: "user"},
+		{name: "a namespace", user: "somebody", ns: "free", noted: "namespace"},
+		{name: "a runtime class", user: "somebody", ns: "ns", class: fast, noted: "runtimeClass"},
+	} {
+		chain := Chain{{Name: "PodSecurity", Validate: newPodSecurity(PodSecurity{Defaults: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+			Users: []string{"root"}, Namespaces: []string{"free"}, RuntimeClasses: []string{fast}}).validate}}
+		bad := simplePod()
+		bad.Namespace = c.ns
+		bad.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
+		if c.class != "" {
+			bad.Spec.RuntimeClassName = &c.class
+		}
+		noted := ""
+		_, err := admit(chain, &Request{Op: Create, Kind: core.Pods, Read: read, User: &auth.User{Name: c.user}, Annotate: func(key, value string) {
+			if key == "pod-security.kubernetes.io/exempt" {
+				noted = value
+			}
+		}}, bad)
+		if (err == nil) != (c.noted != "") || noted != c.noted {
+			t.Errorf("%s: %v, noted %q", c.name, err, noted)
+		}
+	}
+}
+
 func TestStorage(t *testing.T) {
 	class := func(name string, age int, def, grows bool) *storagev1.StorageClass {
 		c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(int64(age), 0)}, AllowVolumeExpansion: &grows}

@@ -25,21 +25,48 @@ const (
 	strictTime = time.Second
 )
 
+// PodSecurity is what upstream's PodSecurityConfiguration says. The zero value lets everything in where namespaces don't
+// say otherwise, and exempts nobody.
+type PodSecurity struct {
+	Defaults map[string]string // as labels of a namespace say it: pod-security.kubernetes.io/enforce and so on
+	// Who and what is not judged.
+	Users, Namespaces, RuntimeClasses []string
+}
+
 // podSecurity holds pods to the level that their namespace's labels name. Of objects that contain a pod
 // template it only warns.
-type podSecurity struct{ checks policy.Evaluator }
+type podSecurity struct {
+	checks   policy.Evaluator
+	exempt   PodSecurity
+	defaults api.Policy
+}
 
-func newPodSecurity() podSecurity {
+func newPodSecurity(c PodSecurity) podSecurity {
 	e, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		panic(fmt.Sprintf("the library's own pod security checks are wrong: %v", err))
 	}
-	return podSecurity{e}
+	free := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
+	// What can't be read counts as the strictest level, as it does of namespaces.
+	defaults, _ := api.PolicyToEvaluate(c.Defaults, api.Policy{Enforce: free, Audit: free, Warn: free})
+	return podSecurity{e, c, defaults}
 }
 
-func privileged() api.Policy {
-	free := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
-	return api.Policy{Enforce: free, Audit: free, Warn: free}
+// exempted says that a request is not judged, and notes it.
+func (p podSecurity) exempted(r *Request, spec *corev1.PodSpec) bool {
+	why := ""
+	switch {
+	case slices.Contains(p.exempt.Namespaces, r.Namespace):
+		why = "namespace"
+	case r.User != nil && slices.Contains(p.exempt.Users, r.User.Name):
+		why = "user"
+	case spec.RuntimeClassName != nil && slices.Contains(p.exempt.RuntimeClasses, *spec.RuntimeClassName):
+		why = "runtimeClass"
+	default:
+		return false
+	}
+	r.annotate("pod-security.kubernetes.io/"+api.ExemptionReasonAnnotationKey, why)
+	return true
 }
 
 func (p podSecurity) validate(ctx context.Context, r *Request) error {
@@ -63,27 +90,37 @@ func (p podSecurity) validate(ctx context.Context, r *Request) error {
 }
 
 func (p podSecurity) pod(ctx context.Context, r *Request, pod *corev1.Pod) error {
-	if old, ok := r.Old.(*corev1.Pod); ok && r.Op == Update && sameImages(&pod.Spec, &old.Spec) {
+	if old, ok := r.Old.(*corev1.Pod); ok && r.Op == Update && sameImages(pod, old) {
 		return nil
 	}
 	return p.judge(ctx, r, &pod.ObjectMeta, &pod.Spec, true)
 }
 
 // sameImages tells whether nothing changed that a pod could break the rules with.
-func sameImages(a, b *corev1.PodSpec) bool {
-	same := func(x, y []corev1.Container) bool {
-		return slices.EqualFunc(x, y, func(p, q corev1.Container) bool { return p.Image == q.Image })
+func sameImages(a, b *corev1.Pod) bool {
+	profile := func(name string) bool {
+		key := seccompAnnotation + name
+		return a.Annotations[key] == b.Annotations[key]
 	}
-	if !same(a.Containers, b.Containers) || !same(a.InitContainers, b.InitContainers) {
+	same := func(x, y []corev1.Container) bool {
+		return slices.EqualFunc(x, y, func(p, q corev1.Container) bool { return p.Image == q.Image && profile(p.Name) })
+	}
+	if !same(a.Spec.Containers, b.Spec.Containers) || !same(a.Spec.InitContainers, b.Spec.InitContainers) {
 		return false
 	}
-	for _, c := range a.EphemeralContainers {
-		if !slices.ContainsFunc(b.EphemeralContainers, func(o corev1.EphemeralContainer) bool { return o.Name == c.Name && o.Image == c.Image }) {
+	for _, c := range a.Spec.EphemeralContainers {
+		there := func(o corev1.EphemeralContainer) bool {
+			return o.Name == c.Name && o.Image == c.Image && profile(c.Name)
+		}
+		if !slices.ContainsFunc(b.Spec.EphemeralContainers, there) {
 			return false
 		}
 	}
 	return true
 }
+
+// seccompAnnotation is how containers named their profile before there was a field.
+const seccompAnnotation = "container.seccomp.security.alpha.kubernetes.io/"
 
 func templateOf(o resource.Object) *corev1.PodTemplateSpec {
 	switch w := o.(type) {
@@ -108,6 +145,9 @@ func templateOf(o resource.Object) *corev1.PodTemplateSpec {
 }
 
 func (p podSecurity) judge(ctx context.Context, r *Request, meta *metav1.ObjectMeta, spec *corev1.PodSpec, enforce bool) error {
+	if p.exempted(r, spec) {
+		return nil
+	}
 	ns, err := namespaceOf(ctx, r)
 	if err != nil {
 		if enforce {
@@ -115,7 +155,7 @@ func (p podSecurity) judge(ctx context.Context, r *Request, meta *metav1.ObjectM
 		}
 		return nil
 	}
-	levels, errs := api.PolicyToEvaluate(ns.Labels, privileged())
+	levels, errs := api.PolicyToEvaluate(ns.Labels, p.defaults)
 	if len(errs) == 0 && levels.FullyPrivileged() {
 		return nil
 	}
@@ -144,7 +184,7 @@ func (p podSecurity) judge(ctx context.Context, r *Request, meta *metav1.ObjectM
 
 // namespace refuses labels that make no sense, and warns of pods that a stricter level would not let in.
 func (p podSecurity) namespace(ctx context.Context, r *Request, ns *corev1.Namespace) error {
-	levels, errs := api.PolicyToEvaluate(ns.Labels, privileged())
+	levels, errs := api.PolicyToEvaluate(ns.Labels, p.defaults)
 	old, ok := r.Old.(*corev1.Namespace)
 	if !ok || r.Op == Create {
 		if len(errs) > 0 {
@@ -152,12 +192,12 @@ func (p podSecurity) namespace(ctx context.Context, r *Request, ns *corev1.Names
 		}
 		return nil
 	}
-	before, oldErrs := api.PolicyToEvaluate(old.Labels, privileged())
+	before, oldErrs := api.PolicyToEvaluate(old.Labels, p.defaults)
 	if len(errs) > 0 && !reflect.DeepEqual(errs, oldErrs) {
 		return apierrors.NewInvalid(core.Namespaces.Info().GVK.GroupKind(), ns.Name, errs)
 	}
 	now, was := levels.Enforce, before.Enforce
-	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
+	if slices.Contains(p.exempt.Namespaces, ns.Name) || now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
 		return nil
 	}
 	p.warnOfPods(ctx, r, ns.Name, now)

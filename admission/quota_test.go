@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,6 +121,38 @@ func TestQuotaExact(t *testing.T) {
 	wg.Wait()
 	if ok != allowed || refusals != asking-allowed || l.used("q", "pods") != "20" {
 		t.Errorf("%d let in, %d refused, used %s", ok, refusals, l.used("q", "pods"))
+	}
+}
+
+// Claims that grow at once, through two servers, get exactly what is left.
+func TestQuotaExactUpdates(t *testing.T) {
+	const fits, asking = 10, 64
+	q := limits("q", amounts("requests.storage", "74Gi"), amounts("requests.storage", "64Gi")) // 64 claims of 1 Gi
+	l := newLedger(q)
+	servers := []Chain{quotaChain(l), quotaChain(l)}
+	read := authtest.Of(core.ResourceQuotas, q)
+	var wg sync.WaitGroup
+	var grown, refusals atomic.Int64
+	for i := range asking {
+		wg.Go(func() {
+			claim := func(size string) *corev1.PersistentVolumeClaim {
+				return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i), ResourceVersion: "1"},
+					Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: amounts("storage", size)}}}
+			}
+			_, err := admit(servers[i%2], &Request{Op: Update, Kind: core.PersistentVolumeClaims, Read: read, Live: l.live, Old: claim("1Gi")}, claim("2Gi"))
+			switch {
+			case err == nil:
+				grown.Add(1)
+			case apierrors.IsForbidden(err):
+				refusals.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if grown.Load() != fits || refusals.Load() != asking-fits || l.used("q", "requests.storage") != "74Gi" {
+		t.Errorf("%d grown, %d refused, used %s", grown.Load(), refusals.Load(), l.used("q", "requests.storage"))
 	}
 }
 
