@@ -145,7 +145,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: true,
-		OpenAPI: docs, Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
+		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})

@@ -57,6 +57,7 @@ type Config struct {
 	Kinds            *resource.Set
 	RootCA           []byte                         // certificate of the cluster's CA, in PEM
 	NodeGrace        time.Duration                  // silence after which a node counts as lost; 0: 50 s
+	Others           namespace.Others               // servers behind APIServices; nil: nobody empties them
 	Metrics          horizontalpodautoscaler.Source // what autoscalers go by; nil: there are none
 	AutoscalerPeriod time.Duration                  // how often autoscalers look; 0: 15 s
 	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
@@ -74,7 +75,7 @@ func All(c Config) []Entry {
 	list := []Entry{
 		{serviceaccount.Controller, "service-account-controller", "serviceaccount-controller"},
 		{rootca.Controller(c.RootCA), "root-ca-cert-publisher", "root-ca-cert-publisher"},
-		{namespace.Controller, "namespace-controller", "namespace-controller"},
+		{namespace.Controller(c.Others), "namespace-controller", "namespace-controller"},
 		{garbage.Controller(c.Kinds), "generic-garbage-collector", "garbage-collector"},
 		{deployment.Controller, "deployment-controller", "deployment-controller"},
 		{replicaset.Controller, "replicaset-controller", "replicaset-controller"},

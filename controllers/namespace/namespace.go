@@ -19,22 +19,33 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Controller is the loop: wake on a Namespace, and when an object leaves a terminating one.
-var Controller = &loop.Controller[*corev1.Namespace]{
-	Name:      "namespace",
-	For:       kinds.Namespaces,
-	Wake:      []loop.Wake{{Keys: left}},
-	Writes:    loop.Anything,
-	Skip:      func(ns *corev1.Namespace) bool { return ns.DeletionTimestamp == nil },
-	Workers:   8,
-	Reconcile: reconcile,
+// Others are the servers behind APIServices.
+type Others interface {
+	// Empty deletes what other servers hold in a namespace. left counts what remains, by plural and group; dead says which
+	// group versions could not be asked for their resources, and why. The error is that of a deletion.
+	Empty(ctx context.Context, ns string) (left map[string]int, dead []string, err error)
+}
+
+// Controller is the loop: wake on a Namespace, and when an object leaves a terminating one. others may be nil.
+func Controller(others Others) *loop.Controller[*corev1.Namespace] {
+	return &loop.Controller[*corev1.Namespace]{
+		Name:    "namespace",
+		For:     kinds.Namespaces,
+		Wake:    []loop.Wake{{Keys: left}},
+		Writes:  loop.Anything,
+		Skip:    func(ns *corev1.Namespace) bool { return ns.DeletionTimestamp == nil },
+		Workers: 8,
+		Reconcile: func(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) (time.Duration, error) {
+			return reconcile(ctx, c, others, ns)
+		},
+	}
 }
 
 // recheck is how soon a namespace that waits for finalizers or for pods to end is looked at again, should no
 // change wake it: objects of kinds that the view doesn't hold may be among what remains.
 const recheck = 15 * time.Second
 
-func reconcile(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) (time.Duration, error) {
+func reconcile(ctx context.Context, c *loop.Ctx, others Others, ns *corev1.Namespace) (time.Duration, error) {
 	if len(ns.Spec.Finalizers) == 0 {
 		return 0, nil // nothing holds it any more: the server removes it
 	}
@@ -43,24 +54,46 @@ func reconcile(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) (time.Dur
 	done, err := loop.Batch(len(todo), func(i int) error {
 		return c.Delete(ctx, todo[i].kind, todo[i].obj)
 	})
-	if status := conditions(ns, seen, err, c.Now()); !equality.Semantic.DeepEqual(status, ns.Status) {
+	far := elsewhere{}
+	if others != nil {
+		var ferr error
+		far.left, far.dead, ferr = others.Empty(ctx, ns.Name)
+		err = errors.Join(err, ferr)
+	}
+	if status := conditions(ns, seen, far, err, c.Now()); !equality.Semantic.DeepEqual(status, ns.Status) {
 		next := resource.Clone(ns)
 		next.Status = status
 		if serr := c.UpdateStatus(ctx, kinds.Namespaces, next); serr != nil {
 			return 0, errors.Join(err, serr)
 		}
+		far.tell(c, ns)
 		return time.Millisecond, err // finish on the object as it is now
 	}
 	switch {
 	case err != nil:
 		return 0, err
-	case len(seen) == 0:
+	case len(seen)+len(far.left) == 0:
 		return 0, finalize(ctx, c, ns)
 	case done > 0:
 		return recheck, nil
 	}
-	c.Waiting("%s", remaining(seen))
+	c.Waiting("%s", remaining(seen, far.left))
 	return recheck, nil
+}
+
+// elsewhere is what other servers have to do with a namespace.
+type elsewhere struct {
+	left map[string]int // objects by plural and group
+	dead []string       // group versions whose servers do not answer, and why
+}
+
+// tell says that a namespace goes though nobody knows what a server that does not answer holds of it.
+//
+// Unlike Kubernetes, a server that does not answer keeps no namespace from being deleted.
+func (e elsewhere) tell(c *loop.Ctx, ns *corev1.Namespace) {
+	if len(e.dead) > 0 {
+		c.Event(kinds.Namespaces, ns, corev1.EventTypeWarning, "DiscoveryFailed", "%s. The namespace is deleted all the same", undiscovered(e.dead))
+	}
 }
 
 // finalize takes kloop's finalizer off: the server then removes the namespace.

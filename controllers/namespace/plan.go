@@ -50,8 +50,9 @@ func plan(seen []item) (todo []item) {
 }
 
 // remaining says in words what is left: "pods. has 3 resource instances, configmaps. has 1 …".
-func remaining(seen []item) string {
+func remaining(seen []item, far map[string]int) string {
 	counts := map[string]int{}
+	maps.Copy(counts, far)
 	for _, it := range seen {
 		counts[it.kind.Info().Plural+"."+it.kind.Info().GVK.Group]++
 	}
@@ -60,6 +61,11 @@ func remaining(seen []item) string {
 		parts = append(parts, fmt.Sprintf("%s has %d resource instances", gr, counts[gr]))
 	}
 	return "Some resources are remaining: " + strings.Join(parts, ", ")
+}
+
+// undiscovered says in words which groups nobody could be asked about.
+func undiscovered(dead []string) string {
+	return fmt.Sprintf("Discovery failed for some groups, %d failing: unable to retrieve the complete list of server APIs: %s", len(dead), strings.Join(dead, ", "))
 }
 
 // finalizers says in words which finalizers hold what is left.
@@ -81,7 +87,7 @@ func finalizers(seen []item) string {
 }
 
 // conditions is the namespace's status with its five conditions as they are now.
-func conditions(ns *corev1.Namespace, seen []item, failed error, now time.Time) corev1.NamespaceStatus {
+func conditions(ns *corev1.Namespace, seen []item, far elsewhere, failed error, now time.Time) corev1.NamespaceStatus {
 	st := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(ns.Status.Conditions)}
 	set := func(t corev1.NamespaceConditionType, bad bool, reasonBad, reasonGood, msgBad, msgGood string) {
 		c := corev1.NamespaceCondition{Type: t, Status: corev1.ConditionFalse, Reason: reasonGood, Message: msgGood, LastTransitionTime: metav1.NewTime(now)}
@@ -104,11 +110,11 @@ func conditions(ns *corev1.Namespace, seen []item, failed error, now time.Time) 
 		why = "Failed to delete all resource types, 1 remaining: " + failed.Error()
 	}
 	held := finalizers(seen)
-	set(corev1.NamespaceDeletionDiscoveryFailure, false, "", "ResourcesDiscovered", "", "All resources successfully discovered")
+	set(corev1.NamespaceDeletionDiscoveryFailure, len(far.dead) > 0, "DiscoveryFailed", "ResourcesDiscovered", undiscovered(far.dead), "All resources successfully discovered")
 	set(corev1.NamespaceDeletionGVParsingFailure, false, "", "ParsedGroupVersions", "", "All legacy kube types successfully parsed")
 	set(corev1.NamespaceDeletionContentFailure, failed != nil, "ContentDeletionFailed", "ContentDeleted", why,
 		"All content successfully deleted, may be waiting on finalization")
-	set(corev1.NamespaceContentRemaining, len(seen) > 0, "SomeResourcesRemain", "ContentRemoved", remaining(seen), "All content successfully removed")
+	set(corev1.NamespaceContentRemaining, len(seen)+len(far.left) > 0, "SomeResourcesRemain", "ContentRemoved", remaining(seen, far.left), "All content successfully removed")
 	set(corev1.NamespaceFinalizersRemaining, held != "", "SomeFinalizersRemain", "ContentHasNoFinalizers", held, "All content-preserving finalizers finished")
 	return st
 }

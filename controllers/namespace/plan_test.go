@@ -36,7 +36,7 @@ func TestPlanTakesPodsFirst(t *testing.T) {
 func TestConditions(t *testing.T) {
 	now := time.Unix(100, 0)
 	held := item{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Finalizers: []string{"x/y"}}}}
-	st := conditions(&corev1.Namespace{}, []item{held}, errors.New("boom"), now)
+	st := conditions(&corev1.Namespace{}, []item{held}, elsewhere{}, errors.New("boom"), now)
 	want := map[corev1.NamespaceConditionType][2]string{
 		corev1.NamespaceDeletionDiscoveryFailure: {"False", "All resources"},
 		corev1.NamespaceDeletionGVParsingFailure: {"False", "All legacy"},
@@ -52,14 +52,28 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
 		}
 	}
-	later := conditions(&corev1.Namespace{Status: st}, []item{held}, errors.New("boom"), now.Add(time.Hour))
+	later := conditions(&corev1.Namespace{Status: st}, []item{held}, elsewhere{}, errors.New("boom"), now.Add(time.Hour))
 	if later.Conditions[0].LastTransitionTime != st.Conditions[0].LastTransitionTime {
 		t.Error("a condition that says the same has a new time")
 	}
-	done := conditions(&corev1.Namespace{Status: st}, nil, nil, now)
+	done := conditions(&corev1.Namespace{Status: st}, nil, elsewhere{}, nil, now)
 	for _, c := range done.Conditions {
 		if c.Status != corev1.ConditionFalse {
 			t.Errorf("an empty namespace: %+v", c)
+		}
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	far := elsewhere{left: map[string]int{"things.x.example": 2}, dead: []string{"y.example/v1: gone"}}
+	st := conditions(&corev1.Namespace{}, nil, far, nil, time.Unix(100, 0))
+	want := map[corev1.NamespaceConditionType]string{
+		corev1.NamespaceDeletionDiscoveryFailure: "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: y.example/v1: gone",
+		corev1.NamespaceContentRemaining:         "Some resources are remaining: things.x.example has 2 resource instances",
+	}
+	for _, c := range st.Conditions {
+		if w := want[c.Type]; (c.Status == corev1.ConditionTrue) != (w != "") || w != "" && c.Message != w {
+			t.Errorf("%s is %s: %s", c.Type, c.Status, c.Message)
 		}
 	}
 }

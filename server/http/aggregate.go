@@ -43,6 +43,7 @@ type remote struct {
 	spec      string
 	transport *http.Transport
 	found     listed
+	docs      described
 }
 
 var apiServices = schema.GroupResource{Group: apiregistration.GroupName, Resource: "apiservices"}
@@ -214,19 +215,33 @@ func asUser(r *http.Request) *http.Request {
 	return out
 }
 
-// Groups implements GroupSource.
-func (a *Aggregator) Groups() []Group {
+// services lists the APIServices that other servers answer for.
+func (a *Aggregator) services() (list []*apiregistration.APIService) {
 	kind, ok := a.Kinds.GR(apiServices)
 	if !ok {
 		return nil
 	}
+	for o := range a.Read().Each(kind, "") {
+		if svc, ok := o.(*apiregistration.APIService); ok && svc.Spec.Service != nil {
+			list = append(list, svc)
+		}
+	}
+	return list
+}
+
+// Groups implements GroupSource.
+func (a *Aggregator) Groups() []Group {
+	list := a.services()
+	if len(list) == 0 {
+		return nil
+	}
+	first := time.Now().Add(askFirst) // for all of them together
+	for _, svc := range list {
+		_, _ = a.begin(svc) // discovered tells
+	}
 	byName := map[string]*Group{}
 	rank := map[schema.GroupVersion]int32{}
-	for o := range a.Read().Each(kind, "") {
-		svc, ok := o.(*apiregistration.APIService)
-		if !ok || svc.Spec.Service == nil {
-			continue
-		}
+	for _, svc := range list {
 		g := byName[svc.Spec.Group]
 		if g == nil {
 			g = &Group{Name: svc.Spec.Group}
@@ -234,7 +249,7 @@ func (a *Aggregator) Groups() []Group {
 		}
 		g.Priority = max(g.Priority, int(svc.Spec.GroupPriorityMinimum))
 		rank[schema.GroupVersion{Group: g.Name, Version: svc.Spec.Version}] = svc.Spec.VersionPriority
-		g.Versions = append(g.Versions, a.discovered(svc))
+		g.Versions = append(g.Versions, a.discovered(svc, time.Until(first)))
 	}
 	groups := make([]Group, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {

@@ -32,27 +32,43 @@ type listed struct {
 	asking    chan struct{} // closed when the attempt under way is over; nil: none is
 }
 
-// discovered returns the version with the resources that its server told last. It is asked again in the
-// background when that was long ago; only the first answer is waited for.
-func (a *Aggregator) discovered(svc *apiregistration.APIService) Version {
-	v := Version{Name: svc.Spec.Version, Stale: true}
+// begin asks the server again in the background when that was long ago, and returns what is closed when it has
+// answered; nil when there is nothing to wait for.
+func (a *Aggregator) begin(svc *apiregistration.APIService) (asking chan struct{}, err error) {
 	rt, err := a.remote(svc)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	age := time.Since(rt.found.at)
+	if rt.found.asking == nil && (age > askEvery || !rt.found.ok && age > askAgain) {
+		rt.found.asking = make(chan struct{})
+		go a.ask(svc, rt)
+	}
+	if !rt.found.at.IsZero() {
+		return nil, nil
+	}
+	return rt.found.asking, nil
+}
+
+// discovered returns the version with the resources that its server told last. Only the first answer is waited for, and
+// not for long.
+func (a *Aggregator) discovered(svc *apiregistration.APIService, patience time.Duration) Version {
+	v := Version{Name: svc.Spec.Version, Stale: true}
+	asking, err := a.begin(svc)
 	if err != nil {
 		return v
 	}
-	a.mu.Lock()
-	never, asking := rt.found.at.IsZero(), rt.found.asking
-	if age := time.Since(rt.found.at); asking == nil && (age > askEvery || !rt.found.ok && age > askAgain) {
-		asking = make(chan struct{})
-		rt.found.asking = asking
-		go a.ask(svc, rt)
-	}
-	a.mu.Unlock()
-	if never && asking != nil {
+	if asking != nil {
 		select {
 		case <-asking:
-		case <-time.After(askFirst):
+		case <-time.After(patience):
 		}
+	}
+	rt, err := a.remote(svc)
+	if err != nil {
+		return v
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

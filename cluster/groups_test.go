@@ -1,0 +1,109 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// Groups register themselves, those of definitions come and go with these, and an APIService whose service is not there
+// is reported and keeps no namespace.
+func TestGroups(t *testing.T) {
+	c := start(t, cluster.Config{})
+	cfg := config(t, c)
+	cs := clientset(t, cfg)
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := client.Resource(apiregistration.SchemeGroupVersion.WithResource("apiservices"))
+	defs := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	available := func(name, reason, managed string) {
+		t.Helper()
+		eventually(t, name+" is "+reason, func(ctx context.Context) (bool, error) {
+			u, err := services.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return false, ignoreNotFound(err)
+			}
+			var svc apiregistration.APIService
+			data, _ := json.Marshal(u)
+			if err := json.Unmarshal(data, &svc); err != nil {
+				return false, err
+			}
+			for _, cond := range svc.Status.Conditions {
+				if cond.Type == apiregistration.Available && cond.Reason == reason {
+					return svc.Labels["kube-aggregator.kubernetes.io/automanaged"] == managed, nil
+				}
+			}
+			return false, nil
+		})
+	}
+	available("v1.apps", "Local", "onstart")
+	def := &unstructured.Unstructured{}
+	text := strings.Replace(fmt.Sprintf(tabsText, "https://127.0.0.1:1/", `""`), "conv.example", "groups.example", -1)
+	if err := yaml.Unmarshal([]byte(text), &def.Object); err != nil {
+		t.Fatal(err)
+	}
+	unstructured.RemoveNestedField(def.Object, "spec", "conversion")
+	if _, err := defs.Create(t.Context(), def, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	available("v1.groups.example", "Local", "true")
+	available("v2.groups.example", "Local", "true")
+	if err := defs.Delete(t.Context(), "tabs.groups.example", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "v2.groups.example is gone", func(ctx context.Context) (bool, error) {
+		_, err := services.Get(ctx, "v2.groups.example", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	dead := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.dead.example"}, "spec": map[string]any{"group": "dead.example", "version": "v1",
+			"groupPriorityMinimum": int64(100), "versionPriority": int64(10), "service": map[string]any{"namespace": "default", "name": "nobody"}}}}
+	if _, err := services.Create(t.Context(), dead, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	available("v1.dead.example", "ServiceNotFound", "")
+	ns := namespace(t, cs)
+	if _, err := cs.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("c"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cs.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+		_, err := cs.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	told := map[string]bool{}
+	eventually(t, "events tell of it", func(ctx context.Context) (bool, error) {
+		list, err := cs.CoreV1().Events(corev1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, e := range list.Items {
+			told[e.InvolvedObject.Kind+" "+e.Reason] = true
+		}
+		return told["APIService ServiceNotFound"] && told["Namespace DiscoveryFailed"], nil
+	})
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
