@@ -93,6 +93,7 @@ func All(c Config) []Entry {
 		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},
 		{disruption.Controller, "disruption-controller", "controllermanager"},
+		{disruption.Stale, "disruption-controller", "controllermanager"},
 		{clusterroleaggregation.Controller, "clusterrole-aggregation-controller", "clusterrole-aggregation-controller"},
 		{volumebinder.Claims, "persistent-volume-binder", "persistentvolume-controller"},
 		{volumebinder.Volumes, "persistent-volume-binder", "persistentvolume-controller"},
