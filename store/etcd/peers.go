@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap"
 )
@@ -125,13 +126,41 @@ func (m *member) listen(c Config, lg *zap.Logger) error {
 		srv := &http.Server{Handler: etcdhttp.NewPeerHandler(lg, m.server), TLSConfig: cfg, ReadHeaderTimeout: time.Minute,
 			ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols)}
 		srv.Protocols.SetHTTP1(true)
-		m.answer(srv, func() error { return srv.ServeTLS(p.Listener, "", "") }, c.Log)
+		m.answer(srv, func() error { return srv.ServeTLS(impatient{p.Listener}, "", "") }, c.Log)
 	}
 	if c.Clients != nil {
 		srv := clientServer(m.server, lg)
 		m.answer(srv, func() error { return srv.Serve(c.Clients) }, c.Log)
 	}
 	return nil
+}
+
+// impatient ends connections on which nothing moves for five seconds, as etcd's own listener for peers does: they beat
+// more often. Else one whose packets got lost while the network was cut would be waited for long after it is mended.
+type impatient struct{ net.Listener }
+
+func (l impatient) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return deadlined{c}, nil
+}
+
+type deadlined struct{ net.Conn }
+
+func (c deadlined) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(rafthttp.ConnReadTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c deadlined) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(rafthttp.ConnWriteTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // answer serves until the member stops.
