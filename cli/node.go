@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
@@ -21,7 +23,9 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
 	pods := fs.String("pod-cidr", "10.88.0.0/16", "addresses of pods")
 	address := fs.String("address", "", "address of the node (default: the first of the machine)")
-	level := fs.String("log", "info", "debug, info, warn or error")
+	o := settings.Defaults()
+	s := settings.New(&o)
+	file := s.Bind(fs, settings.Node)
 	fs.StringVar(&n.Name, "name", "", "name of the node (default: the host name)")
 	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
 	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
@@ -31,8 +35,12 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	var err error
-	if n.Log, err = logger(std, *level); err != nil {
+	err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv)
+	if err != nil {
+		return err
+	}
+	n.Services, n.ProxyMode, n.ProxyScheduler = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler
+	if n.Log, err = logger(std, o.LogLevel); err != nil {
 		return err
 	}
 	if n.Rest, err = connection(*config); err != nil {

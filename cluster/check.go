@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,11 +56,20 @@ func (c Config) check() error {
 	for _, p := range c.nodeRanges() {
 		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
 	}
-	refuse(c.ProxyMode == ProxyIPVS, "proxy mode ipvs is not there yet: use nftables")
-	refuse(!slices.Contains([]string{"", ProxyNftables, ProxyIPVS}, c.ProxyMode), "proxy mode %q: use nftables", c.ProxyMode)
-	refuse(c.ProxyScheduler != "" && c.ProxyMode != ProxyIPVS, "a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", c.ProxyScheduler)
 	_, err := inOrder(c.Authorization, nil)
-	return errors.Join(append(errs, err, checkServices(c.ServiceCIDRs), checkPorts(c.NodePortLow, c.NodePortHigh))...)
+	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), checkPorts(c.NodePortLow, c.NodePortHigh))...)
+}
+
+func checkProxy(mode, scheduler string) error {
+	switch {
+	case mode == ProxyIPVS:
+		return errors.New("proxy mode ipvs is not there yet: use nftables")
+	case mode != "" && mode != ProxyNftables:
+		return fmt.Errorf("proxy mode %q: use nftables", mode)
+	case scheduler != "":
+		return fmt.Errorf("a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", scheduler)
+	}
+	return nil
 }
 
 func checkServices(ranges []netip.Prefix) error {

@@ -35,9 +35,12 @@ type NodeConfig struct {
 	ProxyClient client.Client
 	Events      *client.Recorder
 	Loops       *loop.Watchers
-	Beat        time.Duration // between two renewals of the node's lease; 0: 10 s
-	Proxy       bool          // program the services of the cluster into this network namespace
-	Log         *slog.Logger
+	Beat        time.Duration  // between two renewals of the node's lease; 0: 10 s
+	Proxy       bool           // program the services of the cluster into this network namespace
+	Services    []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
+
+	ProxyMode, ProxyScheduler string // as in Config
+	Log                       *slog.Logger
 }
 
 func (n NodeConfig) log() *slog.Logger {
@@ -50,6 +53,9 @@ func (n NodeConfig) log() *slog.Logger {
 // nodeParts are the parts of a node, in the order in which they start.
 func nodeParts(n NodeConfig) ([]part, error) {
 	n.Log = n.log()
+	if err := errors.Join(checkProxy(n.ProxyMode, n.ProxyScheduler), checkServices(n.Services)); err != nil {
+		return nil, err
+	}
 	if n.Port == 0 {
 		n.Port = 10250
 	}
@@ -95,7 +101,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	}})
 	if n.Proxy {
 		list = append(list, part{"proxy", func(ctx context.Context, ready func()) error {
-			return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Log: n.Log}, ready)
+			return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Log: n.Log, Services: n.Services}, ready)
 		}})
 	}
 	return list, nil

@@ -91,5 +91,6 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
 	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Cert: cert, Key: key,
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
-		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy")})
+		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
+		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler})
 }

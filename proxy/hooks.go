@@ -68,12 +68,9 @@ func byNodePort(m *nftables.Set) []expr.Any {
 		&expr.Lookup{SourceRegister: part1, DestRegister: 0, IsDestRegSet: true, SetName: m.Name, SetID: m.ID}}
 }
 
-// services is the range that cluster IPs are from.
-var services = netip.MustParsePrefix("10.96.0.0/16")
-
 // prepareKernel lets packets through the node, and gives cluster IPs a route where there is no default one: the
 // kernel looks for a route before it applies our rules to packets of the node's own.
-func prepareKernel() error {
+func prepareKernel(services netip.Prefix) error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644); err != nil {
 		return fmt.Errorf("let the node forward packets: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"time"
 
@@ -25,6 +26,18 @@ type Config struct {
 	Client client.Client
 	Node   string // name of this node, for policies that prefer or demand local endpoints
 	Log    *slog.Logger
+
+	Services []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
+}
+
+// range4 is the IPv4 range of cluster IPs.
+func (c Config) range4() netip.Prefix {
+	for _, p := range c.Services {
+		if p.Addr().Is4() {
+			return p.Masked()
+		}
+	}
+	return netip.MustParsePrefix("10.96.0.0/16")
 }
 
 // settle is how long the loop waits for more changes before it writes rules: a rollout changes many endpoints at
@@ -40,7 +53,7 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if err := prepareKernel(); err != nil {
+	if err := prepareKernel(cfg.range4()); err != nil {
 		return err
 	}
 	feed := cfg.Client.Feed(kinds.Services, kinds.EndpointSlices)

@@ -45,7 +45,7 @@ func ownNetwork(t *testing.T, pods ...string) {
 		}
 	}
 	// What prepareKernel does by files of /proc belongs to the thread's namespace only there.
-	_, dst, _ := net.ParseCIDR(services.String())
+	_, dst, _ := net.ParseCIDR(Config{}.range4().String())
 	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func table(o *Options) []Setting {
 		{Key: "audit.webhookConfigFile", Flag: "audit-webhook-config-file", For: Up | Server, Doc: "kubeconfig of a server that gets batches of records", value: text{&c.Audit.WebhookKubeconfig}},
 		{Key: "audit.webhookBackoff", Flag: "audit-webhook-initial-backoff", For: Up | Server, Doc: "pause before a batch is sent again; default: 10s", value: span{&c.Audit.WebhookBackoff}},
 
-		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
+		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Node, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
 		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
 		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
 
