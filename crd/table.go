@@ -172,8 +172,12 @@ func (k *Kind) FieldSet(obj resource.Object) fields.Set {
 	if k.info.Namespaced {
 		set["metadata.namespace"] = obj.GetNamespace()
 	}
+	paths := k.at.paths()
+	if len(paths) == 0 {
+		return set
+	}
 	o, err := k.seen(obj)
-	for _, p := range k.at.paths() {
+	for _, p := range paths {
 		set[p.label] = ""
 		if err != nil {
 			continue

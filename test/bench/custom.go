@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -13,7 +14,7 @@ const (
 	definitions = 1000
 )
 
-// definition declares a kind with rules, as operators do: types, defaults, a list that is a map, six expressions.
+// definition declares a kind with rules, as operators do: types, defaults, a list that is a map, expressions.
 const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.bench.example.com"},"spec":{
 "group":"bench.example.com","scope":"Namespaced","names":{"plural":"%[1]ss","singular":"%[1]s","kind":"%[2]s"},"versions":[{"name":"v1","served":true,"storage":true,
 "subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","required":["engine","replicas"],
@@ -26,7 +27,18 @@ const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 "hosts":{"type":"array","maxItems":20,"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"],"items":{"type":"object","required":["name"],
 "x-kubernetes-validations":[{"rule":"self.name.matches('^[a-z0-9-]+$')"}],
 "properties":{"name":{"type":"string","maxLength":63},"address":{"type":"string","maxLength":63},"port":{"type":"integer","default":80}}}}}},
+"more":{"type":"object","properties":{%[3]s}},
 "status":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`
+
+// fields are more properties, which make a definition as large as those of operators: n of some 300 bytes.
+func fields(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
+			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
+	}
+	return strings.Join(list, ",")
+}
 
 // customBody is a custom resource of about 1 KiB as it is sent.
 func customBody(i int) string {
@@ -43,7 +55,7 @@ func (b *bench) define(ctx context.Context, singular, kind string) error {
 		return err
 	}
 	defer c.close()
-	if _, err := c.do(ctx, call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, singular, kind)}); err != nil {
+	if _, err := c.do(ctx, call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, singular, kind, "")}); err != nil {
 		return err
 	}
 	return b.poll(ctx, "GET", "/apis/bench.example.com/v1/"+singular+"s", 0)
@@ -112,9 +124,10 @@ func (b *bench) settled(ctx context.Context) (resident, own float64) {
 // defined makes many definitions and waits until the last is served.
 func defined(ctx context.Context, b *bench) error {
 	_, before := b.settled(ctx)
+	more := fields(100)
 	began := time.Now()
 	_, _, err := b.storm(ctx, 16, definitions, func(i int) call {
-		return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i), fmt.Sprintf("Kind%04d", i))}
+		return call{method: "POST", path: definitionsPath, body: fmt.Appendf(nil, definition, fmt.Sprintf("kind%04d", i), fmt.Sprintf("Kind%04d", i), more)}
 	})
 	if err != nil {
 		return err
