@@ -76,18 +76,20 @@ func (k *Kind) ConvertAll(ctx context.Context, objs []resource.Object, gvk schem
 	out := make([]resource.Object, len(objs))
 	todo, at := map[schema.GroupVersionKind][]*Object{}, map[schema.GroupVersionKind][]int{}
 	for i, obj := range objs {
+		from := obj.GetObjectKind().GroupVersionKind()
+		if from == gvk {
+			out[i] = obj
+			continue
+		}
+		if known := k.remembered(obj, to); known != nil {
+			out[i] = known
+			continue
+		}
 		o, err := k.object(obj)
 		if err != nil {
 			return nil, err
 		}
-		from := o.GroupVersionKind()
-		if from == gvk {
-			out[i] = o
-		} else if known := k.remembered(o, to); known != nil {
-			out[i] = known
-		} else {
-			todo[from], at[from] = append(todo[from], o), append(at[from], i)
-		}
+		todo[from], at[from] = append(todo[from], o), append(at[from], i)
 	}
 	for from, list := range todo { // there are two: one call may hold objects of one version only
 		done, err := k.translate(ctx, list, to)
@@ -110,15 +112,15 @@ func (k *Kind) Batched() bool { return k.hooked() && len(k.all) > 1 }
 // seen is a stored object in the version by which this kind is seen, for columns and selectors. Where that needs a
 // webhook that does not answer, the object is what is stored.
 func (k *Kind) seen(obj resource.Object) (*Object, error) {
-	o, err := k.object(obj)
-	if err != nil || !k.hooked() || o.GroupVersionKind() == k.at.gvk {
-		return o, err
+	if !k.hooked() || obj.GetObjectKind().GroupVersionKind() == k.at.gvk {
+		return k.object(obj)
 	}
-	if known := k.remembered(o, k.at); known != nil {
+	if known := k.remembered(obj, k.at); known != nil {
 		return known, nil
 	}
-	if k.resting() {
-		return o, nil
+	o, err := k.object(obj)
+	if err != nil || k.resting() {
+		return o, err
 	}
 	list, err := k.translate(context.Background(), []*Object{o}, k.at)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/webhook"
 )
@@ -246,11 +247,11 @@ const maxMemo = 512
 // pause is how long a webhook that failed is left alone by selectors.
 const pause = time.Second
 
-func keyOf(o *Object, to *version) memoKey {
+func keyOf(o resource.Object, to *version) memoKey {
 	return memoKey{o.GetUID(), o.GetResourceVersion(), to.gvk.Version}
 }
 
-func (f *family) remembered(o *Object, to *version) *Object {
+func (f *family) remembered(o resource.Object, to *version) *Object {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.memo.known[keyOf(o, to)]

@@ -8,7 +8,6 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -48,7 +47,7 @@ func (w *Webhooks) mutate(ctx context.Context, r *admission.Request) error {
 		}
 		r.Memory[MutatingName] = memory
 	}
-	if r.Round > 0 && memory.last != nil && !equality.Semantic.DeepEqual(memory.last, r.Object) {
+	if r.Round > 0 && memory.last != nil && !same(memory.last, r.Object) {
 		memory.changed()
 	}
 	c := w.ask(r)

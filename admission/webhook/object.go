@@ -90,10 +90,20 @@ func adopt(ctx context.Context, r *admission.Request, kind schema.GroupVersionKi
 	if r.Kind.Info().Namespaced && hub.GetNamespace() != r.Namespace {
 		return false, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	changed = !equality.Semantic.DeepEqual(r.Object, hub)
+	changed = !same(r.Object, hub)
 	r.Kind.SetDefaults(hub)
 	r.Object = hub
 	return changed, nil
+}
+
+// same compares what two objects say.
+func same(a, b resource.Object) bool {
+	x, ok := a.(runtime.Unstructured)
+	y, too := b.(runtime.Unstructured)
+	if ok && too {
+		return equality.Semantic.DeepEqual(x.UnstructuredContent(), y.UnstructuredContent())
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // overwrite replaces what an object says, where others hold on to the object itself.
