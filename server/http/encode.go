@@ -84,31 +84,37 @@ func (c *call) jsonList(l *server.List) error {
 		return err
 	}
 	cut := []byte(`{"kind":"` + c.gvk.Kind + `","apiVersion":"` + c.gvk.GroupVersion().String() + `",`)
-	parts := make([][]byte, 1, 2*len(l.Entries)+2)
-	parts[0] = head
 	open, between := []byte("{"), []byte(",")
 	openNext := []byte(",{")
-	for i, e := range l.Entries {
-		doc, err := e.JSON(c.r.Context(), c.gvk)
-		if err != nil {
+	return c.sendJSON(l, func(out emit) error {
+		if err := out(head); err != nil {
 			return err
 		}
-		rest, bare := doc, false
-		if !c.facts.Custom {
-			rest, bare = bytes.CutPrefix(doc, cut)
+		for i, e := range l.Entries {
+			doc, err := e.JSON(c.r.Context(), c.gvk)
+			if err != nil {
+				return err
+			}
+			rest, bare := doc, false
+			if !c.facts.Custom {
+				rest, bare = bytes.CutPrefix(doc, cut)
+			}
+			switch {
+			case bare && i == 0:
+				err = out(open, rest)
+			case bare:
+				err = out(openNext, rest)
+			case i > 0:
+				err = out(between, rest)
+			default:
+				err = out(rest)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		switch {
-		case bare && i == 0:
-			parts = append(parts, open)
-		case bare:
-			parts = append(parts, openNext)
-		case i > 0:
-			parts = append(parts, between)
-		}
-		parts = append(parts, rest)
-	}
-	c.joined(append(parts, []byte("]}")))
-	return nil
+		return out([]byte("]}"))
+	})
 }
 
 // listHead is the list up to its first item.
@@ -139,6 +145,15 @@ func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode fu
 	}
 	first := appendVarint([]byte{0x0a}, len(raw))
 	first = append(first, raw...)
+	if big := large(l); big && gvk == c.listGVK() {
+		return c.streamProto(l, first)
+	} else if big { // parts of items must not keep the whole of them
+		whole := encode
+		encode = func(ctx context.Context, e *view.Entry) ([]byte, error) {
+			b, err := whole(ctx, e)
+			return bytes.Clone(b), err
+		}
+	}
 	size := len(first)
 	parts := make([][]byte, 2, 2*len(l.Entries)+3)
 	parts[1] = first

@@ -87,11 +87,17 @@ type world struct {
 
 func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 	t.Helper()
+	return newWorldOf(t, view.Config{}, change...)
+}
+
+// newWorldOf is newWorld with other bounds of what the view keeps.
+func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config)) *world {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices)...)
 	st := memory.New()
-	v := view.New(set)
+	v := view.NewWith(set, bounds)
 	ready := make(chan struct{})
 	done := make(chan struct{})
 	go func() {

@@ -129,21 +129,27 @@ func (c *call) partialList(l *server.List) error {
 		c.document(c.w, c.r, c.acc, http.StatusOK, []byte(head+"null}"))
 		return nil
 	}
-	parts := make([][]byte, 0, 2*len(l.Entries)+2)
-	between := append([]byte("["), c.partialHead()...)
-	parts = append(parts, []byte(head))
-	for i, e := range l.Entries {
-		item, err := c.metadataOf(c.r.Context(), e)
-		if err != nil {
+	first := append([]byte("["), c.partialHead()...)
+	next := append([]byte("},"), c.partialHead()...)
+	return c.sendJSON(l, func(out emit) error {
+		if err := out([]byte(head)); err != nil {
 			return err
 		}
-		if i == 1 {
-			between = append([]byte("},"), c.partialHead()...)
+		for i, e := range l.Entries {
+			item, err := c.metadataOf(c.r.Context(), e)
+			if err != nil {
+				return err
+			}
+			between := next
+			if i == 0 {
+				between = first
+			}
+			if err := out(between, item); err != nil {
+				return err
+			}
 		}
-		parts = append(parts, between, item)
-	}
-	c.joined(append(parts, []byte("}]}")))
-	return nil
+		return out([]byte("}]}"))
+	})
 }
 
 // joined answers with a JSON document in parts.

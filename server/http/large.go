@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// largeList is the size in bytes, as stored, from which a list is encoded while it is sent, so that no more of it is in
+// memory at a time than what the view keeps anyway.
+const largeList = 4 << 20
+
+// large tells whether the whole of a list is too much to hold for every client that asks for it.
+func large(l *server.List) bool {
+	n := 0
+	for _, e := range l.Entries {
+		if n += e.Stored(); n > largeList {
+			return true
+		}
+	}
+	return false
+}
+
+// emit takes the next parts of a body.
+type emit func(parts ...[]byte) error
+
+// gather returns the parts that produce emits.
+func gather(room int, produce func(emit) error) ([][]byte, error) {
+	parts := make([][]byte, 0, room)
+	err := produce(func(p ...[]byte) error {
+		parts = append(parts, p...)
+		return nil
+	})
+	return parts, err
+}
+
+// sendLarge sends a body as it is produced. size is its length, if that is known, else -1. Once it has begun, an error
+// can only be told by breaking the connection: what was sent must not look whole.
+func (s *surface) sendLarge(w http.ResponseWriter, r *http.Request, mediaType string, size int, produce func(emit) error) {
+	h := w.Header()
+	h.Set("Content-Type", mediaType)
+	rc := http.NewResponseController(w)
+	guard := time.AfterFunc(s.cfg.Timeout, func() { _ = rc.SetWriteDeadline(time.Unix(1, 0)) })
+	defer guard.Stop()
+	var to io.Writer = w
+	var z *gzip.Writer
+	if acceptsGzip(r) && !near(r) {
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		z = gzips.Get().(*gzip.Writer)
+		defer gzips.Put(z)
+		z.Reset(w)
+		to = z
+	} else if size >= 0 {
+		h.Set("Content-Length", strconv.Itoa(size))
+	}
+	w.WriteHeader(http.StatusOK)
+	out := bufio.NewWriterSize(to, 64<<10)
+	err := produce(func(parts ...[]byte) error {
+		for _, p := range parts {
+			if _, err := out.Write(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil && z != nil {
+		err = z.Close()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// sendJSON answers with the JSON document that produce makes of a list.
+func (c *call) sendJSON(l *server.List, produce func(emit) error) error {
+	if !c.acc.pretty && c.acc.format != asYAML && large(l) {
+		c.sendLarge(c.w, c.r, codec.JSON, -1, func(e emit) error {
+			if err := produce(e); err != nil {
+				return err
+			}
+			return e(newline)
+		})
+		return nil
+	}
+	parts, err := gather(2*len(l.Entries)+2, produce)
+	if err != nil {
+		return err
+	}
+	c.joined(parts)
+	return nil
+}
+
+// sizeOf is the length of an entry's bare message.
+func (c *call) sizeOf(ctx context.Context, e *view.Entry) (int, error) {
+	obj, err := e.Kind.ConvertTo(ctx, e.Object, c.gvk)
+	if err != nil {
+		return 0, err
+	}
+	if p, ok := obj.(codec.Proto); ok {
+		return p.Size(), nil
+	}
+	raw, err := e.RawProto(ctx, c.gvk)
+	return len(raw), err
+}
+
+// streamProto sends a large list message. Its lengths stand before what they are of, so items are measured first and
+// encoded when their turn comes.
+func (c *call) streamProto(l *server.List, head []byte) error {
+	ctx := c.r.Context()
+	sizes := make([]int, len(l.Entries))
+	size := len(head)
+	for i, e := range l.Entries {
+		n, err := c.sizeOf(ctx, e)
+		if err != nil {
+			return err
+		}
+		sizes[i] = n
+		size += 1 + varintLen(n) + n
+	}
+	before, after := envelope(c.listGVK(), size)
+	c.sendLarge(c.w, c.r, codec.Protobuf, len(before)+size+len(after), func(out emit) error {
+		if err := out(before, head); err != nil {
+			return err
+		}
+		for i, e := range l.Entries {
+			item, err := e.RawProto(ctx, c.gvk)
+			if err != nil {
+				return err
+			}
+			if len(item) != sizes[i] { // can't be: objects do not change
+				return io.ErrShortWrite
+			}
+			if err := out(appendVarint([]byte{0x12}, len(item)), item); err != nil {
+				return err
+			}
+		}
+		return out(after)
+	})
+	return nil
+}
