@@ -154,7 +154,7 @@ var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
 func checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
-	errs := asTold(r, validation.ValidateObjectMetaAccessor(obj, r.Kind.Info().Namespaced, r.checkName, metadataPath))
+	errs := asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, r.checkName, metadataPath))
 	if old != nil {
 		fixed := asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		if errs = append(errs, fixed...); !checksMetaOnce[r.Kind.Info().GR()] && !r.oldEvents() {
