@@ -48,6 +48,7 @@ var harmless = []string{
 	"failed to get version",
 	"failed to parse cluster version", // of a cluster to join; tried again
 	"ignored out-of-date read index",
+	"apply request took too long",   // of reads that waited for the leader: who asked is told
 	"dropped internal Raft message", // hundreds a second while a member can't be reached
 }
 
