@@ -18,6 +18,7 @@ import (
 // deletions are the ways in which objects do not go though they were deleted.
 func deletions() []Situation {
 	return []Situation{
+		{"NamespaceHeld", []resource.Kind{kinds.Namespaces}, leaving(namespaceHeld)},
 		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
 		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceNotEmpty)},
 		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
@@ -46,7 +47,7 @@ func namespaceBlind(l *look) *Finding {
 	failed := slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 		return c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceDeletionDiscoveryFailure || c.Type == corev1.NamespaceDeletionContentFailure)
 	})
-	if len(l.remaining(ns.Name)) > 0 && !failed {
+	if !failed {
 		return nil
 	}
 	for _, a := range resource.List(l.Read, kinds.APIServices, "") {
@@ -82,6 +83,15 @@ func (l *look) remaining(ns string) (left []Ref) {
 		}
 	}
 	return append(left, rest...)
+}
+
+// namespaceHeld: what is left in the namespace is held by finalizers.
+func namespaceHeld(l *look) *Finding {
+	left := l.remaining(l.obj.GetName())
+	if len(left) == 0 || len(l.Read.Lookup(left[0].Kind, left[0].NS, left[0].Name).GetFinalizers()) == 0 {
+		return nil
+	}
+	return namespaceNotEmpty(l)
 }
 
 func namespaceNotEmpty(l *look) *Finding {
@@ -233,7 +243,7 @@ func (l *look) finalizes(name string) (who string, here bool) {
 	domain, _, _ := strings.Cut(name, "/")
 	who = "the controller behind " + domain
 	for _, m := range l.obj.GetManagedFields() {
-		if m.FieldsV1 != nil && !byHand(m.Manager) && strings.Contains(string(m.FieldsV1.Raw), `"v:\"`+name+`\""`) {
+		if m.FieldsV1 != nil && !byHand(m.Manager) && m.Manager != "kube-controller-manager" && strings.Contains(string(m.FieldsV1.Raw), `"v:\"`+name+`\""`) {
 			who = m.Manager
 		}
 	}

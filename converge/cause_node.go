@@ -26,7 +26,7 @@ func node(see func(l *look, n *corev1.Node) *Finding) func(l *look) *Finding {
 
 func nodeSilent(l *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
-		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown {
+		if c.Type != corev1.NodeReady || c.Status != corev1.ConditionUnknown || c.Reason == neverUpdated {
 			continue
 		}
 		agent := "node agent on " + n.Name
@@ -41,9 +41,12 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 	return nil
 }
 
+// neverUpdated is what the node lifecycle says of a node that no agent ever spoke for.
+const neverUpdated = "NodeStatusNeverUpdated"
+
 func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
+		if c.Type == corev1.NodeReady && c.Reason != neverUpdated {
 			return nil
 		}
 	}

@@ -33,10 +33,7 @@ func serviceAccountMissing(l *look, text string) *Finding {
 	if !strings.Contains(text, "error looking up service account") {
 		return nil
 	}
-	name := quoted(text, "serviceaccount ")
-	if name == "" {
-		name = text[strings.LastIndex(between(text, "service account ", ":"), "/")+1:]
-	}
+	_, name, _ := strings.Cut(between(text, "error looking up service account ", ":"), "/")
 	r := l.namespaced(kinds.ServiceAccounts, name)
 	return &Finding{Says: "can't create pods: the service account " + name + " does not exist", Waits: on("Object", r, ""),
 		Next: does(person, "creates serviceaccount/%s", name), Advice: []string{"kubectl create serviceaccount " + name + " -n " + r.NS, "or name another one in the pod template's serviceAccountName"}}

@@ -1,9 +1,12 @@
 package converge
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -18,9 +21,15 @@ func scheduling() []Situation {
 			if p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
 				return nil
 			}
-			f := see(l, p, l.verdictOn(p))
-			if f != nil && f.Owner == "" {
-				f.Owner = "scheduler"
+			said := l.verdictOn(p)
+			counts, _, _ := strings.Cut(said, " preemption: ") // what preemption came to stands in the error
+			f := see(l, p, strings.TrimSuffix(counts, "."))
+			if f == nil {
+				return nil
+			}
+			f.Owner = orElse(f.Owner, "scheduler")
+			if f.Error == nil && said != "" {
+				f.Error = textOnly(said)
 			}
 			return f
 		}
@@ -35,7 +44,7 @@ func scheduling() []Situation {
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv"))},
 		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim"))},
 		{"InsufficientResources", of, pod(insufficient)},
-		{"Tainted", of, pod(unsuitable("toleration", "untolerated taint", "were unschedulable"))},
+		{"Tainted", of, pod(tainted)},
 		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "node affinity/selector", "[NodeAffinity]"))},
 		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity", "pod affinity rules", "anti-affinity rules"))},
 		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints", "topology spread constraints"))},
@@ -110,21 +119,37 @@ func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 			open = append(open, refTo(kinds.PersistentVolumeClaims, c))
 		}
 	}
-	if len(open) == 0 || strings.Contains(text, "Insufficient ") {
+	if len(open) == 0 || strings.HasPrefix(mainReason(text), "Insufficient ") {
 		return nil
 	}
 	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting, Waits: on("Object", open[0], "status.phase"),
 		Next: does("scheduler", "tries again when the claim has a volume"), Below: open}
 }
 
-func insufficient(l *look, p *corev1.Pod, text string) *Finding {
-	i := strings.Index(text, "Insufficient ")
-	if i < 0 && !strings.Contains(text, "Too many pods") {
-		return nil
+// mainReason is why most of the nodes will not do: the reason with the greatest count in the scheduler's sentence; the
+// whole sentence when it counts no nodes.
+func mainReason(text string) string {
+	_, reasons, ok := strings.Cut(text, " nodes are available: ")
+	if !ok {
+		return text
 	}
-	what := "room for more pods"
-	if i >= 0 {
-		what = strings.TrimRight(strings.FieldsFunc(text[i+len("Insufficient "):], func(r rune) bool { return r == ',' || r == ' ' })[0], ".")
+	best, most := text, 0
+	for _, r := range strings.Split(reasons, ", ") {
+		n, why, ok := strings.Cut(r, " ")
+		if k, err := strconv.Atoi(n); ok && err == nil && k > most {
+			best, most = why, k
+		}
+	}
+	return best
+}
+
+func insufficient(l *look, p *corev1.Pod, text string) *Finding {
+	what, ok := strings.CutPrefix(mainReason(text), "Insufficient ")
+	if !ok {
+		if !strings.HasPrefix(mainReason(text), "Too many pods") {
+			return nil
+		}
+		what = "room for more pods"
 	}
 	f := &Finding{Says: "fits on no node for want of " + what + ": " + text, State: Blocked, Waits: forName("Node", "with enough "+what),
 		Next:   does("scheduler", "tries again when a pod ends or a node joins"),
@@ -135,11 +160,52 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	return f
 }
 
+// tainted: the nodes that the pod asks for keep it away. Whatever the counts say, nodes that it does not ask for do
+// not matter.
+func tainted(l *look, p *corev1.Pod, text string) *Finding {
+	if !strings.Contains(text, "untolerated taint") && !strings.Contains(text, "were unschedulable") {
+		return nil
+	}
+	want := nodeaffinity.GetRequiredNodeAffinity(p)
+	var names []string
+	taint := ""
+	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
+		if ok, err := want.Match(n); err != nil || !ok {
+			continue
+		}
+		i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations, func(o corev1.Toleration) bool { return tolerates(&o, &t) })
+		})
+		switch {
+		case i >= 0:
+			taint = n.Spec.Taints[i].ToString()
+		case n.Spec.Unschedulable:
+			taint = "cordoned"
+		default:
+			return nil // another reason keeps it from this one
+		}
+		names = append(names, n.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
+		Waits: forName("Node", "without the taint "+taint), Next: does("scheduler", "tries again when a node loses its taint or another one joins"),
+		Advice: []string{"give the pod a toleration, or take the taint away: kubectl taint nodes " + names[0] + " " + taint + "-"}}
+}
+
+func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
+	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
+		return false
+	}
+	return o.Operator == corev1.TolerationOpExists || (o.Operator == "" || o.Operator == corev1.TolerationOpEqual) && o.Value == t.Value
+}
+
 // unsuitable is the rule for what the scheduler names in its sentence.
 func unsuitable(what string, marks ...string) func(l *look, p *corev1.Pod, text string) *Finding {
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
-			if strings.Contains(text, m) {
+			if strings.Contains(mainReason(text), m) {
 				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked, Waits: forName("Node", "that suits its "+what),
 					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{"change the pod's " + what + ", or the nodes' labels and taints: kubectl describe nodes"}}
 			}

@@ -80,7 +80,11 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 		return Health{}
 	}
 	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
-		for _, ep := range obj.(*discoveryv1.EndpointSlice).Endpoints {
+		slice := obj.(*discoveryv1.EndpointSlice)
+		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 {
+			continue // its pods have none of the service's ports
+		}
+		for _, ep := range slice.Endpoints {
 			if deref(ep.Conditions.Ready, true) {
 				return Health{}
 			}

@@ -1,0 +1,356 @@
+package why_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+// A situation is one way to be stuck, made for real, and what must be said about it.
+type situation struct {
+	Name  string `json:"name"`  // also of its namespace
+	Given string `json:"given"` // objects, in YAML; those without a namespace get that of the situation
+	Then  []step `json:"then"`  // what happens to them
+	Ask   string `json:"ask"`   // RESOURCE[.GROUP]:NAME
+	Cause string `json:"cause"`
+	Owner string `json:"owner"`
+	State string `json:"state"`
+	Next  string `json:"next"` // part of what is said that comes next
+	Says  string `json:"says"` // part of the verdict
+}
+
+// A step changes an object: RESOURCE[.GROUP]:NAME. It waits for the object if it must.
+type step struct {
+	Delete string `json:"delete"`
+	Patch  string `json:"patch"`
+	Sub    string `json:"sub"`
+	With   string `json:"with"` // merge patch, in YAML
+	Await  string `json:"await"`
+	Is     string `json:"is"` // a text that the object's JSON must have in it
+
+	Event   string `json:"event"` // what its node's agent says of an object
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+
+	Watch string `json:"watch"` // a controller watches the resource from now on
+}
+
+// world is the cluster that all situations share.
+type world struct {
+	t      *testing.T
+	dyn    dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	all    context.Context // until the last situation is done
+}
+
+// TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
+func TestSituations(t *testing.T) {
+	w := start(t)
+	list := read(t)
+	if len(list) < 40 {
+		t.Errorf("only %d situations", len(list))
+	}
+	var made sync.WaitGroup
+	for _, s := range list {
+		made.Go(func() { w.make(s) })
+	}
+	made.Wait()
+	for _, s := range list {
+		t.Run(s.Name, func(t *testing.T) { w.with(t).check(s) })
+	}
+}
+
+// fatal gives up on a situation.
+func (w *world) fatal(format string, args ...any) {
+	w.t.Helper()
+	w.t.Errorf(format, args...)
+	w.t.FailNow()
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 8, Log: slog.New(slog.DiscardHandler), NodeMonitorGrace: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disc, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t, dyn, restmapper.NewDeferredDiscoveryRESTMapper(cached{disc}), t.Context()}
+}
+
+// cached lets the mapper ask anew every time: kinds come and go here.
+type cached struct{ discovery.DiscoveryInterface }
+
+func (cached) Fresh() bool { return false }
+func (cached) Invalidate() {}
+
+func read(t *testing.T) (list []situation) {
+	t.Helper()
+	data, err := os.ReadFile("situations.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (w *world) with(t *testing.T) *world { return &world{t, w.dyn, w.mapper, w.all} }
+
+// in is where the object of the name lives.
+func (w *world) in(s situation, id string) (dynamic.ResourceInterface, string) {
+	w.t.Helper()
+	gr, name, err := convergence.ParseName(id)
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	gvk, err := w.mapper.KindFor(gr.WithVersion(""))
+	if err != nil {
+		w.fatal("%s: %v", id, err)
+	}
+	return w.of(s, gvk, ""), name
+}
+
+func (w *world) of(s situation, gvk schema.GroupVersionKind, ns string) dynamic.ResourceInterface {
+	w.t.Helper()
+	m, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		w.fatal("%s: %v", gvk, err)
+	}
+	if m.Scope.Name() == meta.RESTScopeNameRoot {
+		return w.dyn.Resource(m.Resource)
+	}
+	if ns == "" {
+		ns = s.Name
+	}
+	return w.dyn.Resource(m.Resource).Namespace(ns)
+}
+
+// make brings the situation about.
+func (w *world) make(s situation) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	namespaces := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": s.Name}}}
+	if _, err := namespaces.Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		w.fatal("%v", err)
+	}
+	w.until("its service account is there", func() error {
+		_, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(s.Name).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	docs := yamlutil.NewYAMLOrJSONDecoder(strings.NewReader(s.Given), 4096)
+	for {
+		obj := &unstructured.Unstructured{}
+		if err := docs.Decode(obj); err == io.EOF {
+			break
+		} else if err != nil {
+			w.fatal("%v", err)
+		}
+		if len(obj.Object) > 0 {
+			w.create(s, obj)
+		}
+	}
+	for _, st := range s.Then {
+		w.do(s, st)
+	}
+}
+
+// create makes an object, and its status if it has one; a kind that was just defined takes its time.
+func (w *world) create(s situation, obj *unstructured.Unstructured) {
+	w.t.Helper()
+	status, has := obj.Object["status"]
+	w.until("create "+obj.GetKind()+" "+obj.GetName(), func() error {
+		m, err := w.mapper.RESTMapping(obj.GroupVersionKind().GroupKind(), obj.GroupVersionKind().Version)
+		if err != nil {
+			return err
+		}
+		r := w.of(s, m.GroupVersionKind, obj.GetNamespace())
+		made, err := r.Create(w.t.Context(), obj, metav1.CreateOptions{FieldManager: "test"})
+		if err != nil || !has {
+			return err
+		}
+		made.Object["status"] = status
+		_, err = r.UpdateStatus(w.t.Context(), made, metav1.UpdateOptions{FieldManager: "widget-operator"})
+		return err
+	})
+}
+
+// do performs a step.
+func (w *world) do(s situation, st step) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%+v", st), func() error {
+		ctx := w.t.Context()
+		switch {
+		case st.Delete != "":
+			r, name := w.in(s, st.Delete)
+			return r.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: propagation(st.With)})
+		case st.Patch != "":
+			r, name := w.in(s, st.Patch)
+			data, err := yaml.YAMLToJSON([]byte(st.With))
+			if err != nil {
+				return err
+			}
+			_, err = r.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: "test"}, subs(st.Sub)...)
+			return err
+		case st.Event != "":
+			return w.event(s, st)
+		case st.Watch != "":
+			r, _ := w.in(s, st.Watch)
+			_, err := r.Watch(w.all, metav1.ListOptions{}) // ends with the cluster
+			return err
+		}
+		r, name := w.in(s, st.Await)
+		obj, err := r.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(obj)
+		if err == nil && !bytes.Contains(data, []byte(st.Is)) {
+			err = fmt.Errorf("it is %s", data)
+		}
+		return err
+	})
+}
+
+// event says something of an object, as a node's agent does.
+func (w *world) event(s situation, st step) error {
+	r, name := w.in(s, st.Event)
+	obj, err := r.Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Format(time.RFC3339)
+	_, err = w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(s.Name).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name + ".1"}, "type": "Warning", "reason": st.Reason, "message": st.Message,
+		"count": int64(3), "firstTimestamp": now, "lastTimestamp": now, "source": map[string]any{"component": "kubelet"},
+		"involvedObject": map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "namespace": s.Name, "name": name, "uid": string(obj.GetUID())}}},
+		metav1.CreateOptions{})
+	return err
+}
+
+func propagation(s string) *metav1.DeletionPropagation {
+	p := metav1.DeletionPropagation(s)
+	if s == "" {
+		return nil
+	}
+	return &p
+}
+
+func subs(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// check asks until the answer is the expected one, or the time is over.
+func (w *world) check(s situation) {
+	w.t.Helper()
+	gvr := convergence.GroupVersion.WithResource("gaps")
+	var last string
+	w.until("the right explanation", func() error {
+		obj, err := w.dyn.Resource(gvr).Namespace(w.spaceOf(s)).Get(w.t.Context(), s.Ask, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		data, _ := json.MarshalIndent(obj, "", " ")
+		last = string(data)
+		var g convergence.Gap
+		if err := json.Unmarshal(data, &g); err != nil {
+			return err
+		}
+		return wrong(s, &g)
+	})
+	if w.t.Failed() {
+		w.t.Log(last)
+	}
+}
+
+// spaceOf is the namespace that the gap is in.
+func (w *world) spaceOf(s situation) string {
+	gr, _, _ := convergence.ParseName(s.Ask)
+	gvk, err := w.mapper.KindFor(gr.WithVersion(""))
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	if m, err := w.mapper.RESTMapping(gvk.GroupKind()); err == nil && m.Scope.Name() == meta.RESTScopeNameRoot {
+		return "default"
+	}
+	return s.Name
+}
+
+// wrong compares an explanation with what is expected.
+func wrong(s situation, g *convergence.Gap) error {
+	var bad []string
+	same := func(what, got, want string) {
+		if got != want && want != "" {
+			bad = append(bad, fmt.Sprintf("%s is %q, not %q", what, got, want))
+		}
+	}
+	same("cause", g.Cause, s.Cause)
+	same("owner", g.Owner, s.Owner)
+	same("state", g.State, s.State)
+	if next := g.Next.Who + " " + g.Next.What; !strings.Contains(next, s.Next) {
+		bad = append(bad, fmt.Sprintf("next is %q, not %q", next, s.Next))
+	}
+	if !strings.Contains(g.Verdict, s.Says) {
+		bad = append(bad, fmt.Sprintf("the verdict %q lacks %q", g.Verdict, s.Says))
+	}
+	if bad == nil {
+		return nil
+	}
+	return fmt.Errorf("%s", strings.Join(bad, "; "))
+}
+
+// until tries every 50 ms, for 20 s at most.
+func (w *world) until(what string, f func() error) {
+	w.t.Helper()
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = f(); err == nil || apierrors.IsAlreadyExists(err) {
+			return
+		}
+	}
+	w.fatal("%s: %v", what, err)
+}
