@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
@@ -63,9 +66,7 @@ func TestGroups(t *testing.T) {
 	}
 	available("v1.groups.example", "Local", "true")
 	available("v2.groups.example", "Local", "true")
-	if err := defs.Delete(t.Context(), "tabs.groups.example", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	closing(t, client, cs.Discovery(), defs)
 	eventually(t, "v2.groups.example is gone", func(ctx context.Context) (bool, error) {
 		_, err := services.Get(ctx, "v2.groups.example", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
@@ -99,6 +100,46 @@ func TestGroups(t *testing.T) {
 		}
 		return told["APIService ServiceNotFound"] && told["Namespace DiscoveryFailed"], nil
 	})
+}
+
+// closing deletes a definition with an object that waits: discovery shows what may still be done, and watches end.
+func closing(t *testing.T, client dynamic.Interface, disco discovery.DiscoveryInterface, defs dynamic.ResourceInterface) {
+	t.Helper()
+	ctx := t.Context()
+	tabs := client.Resource(schema.GroupVersionResource{Group: "groups.example", Version: "v1", Resource: "tabs"}).Namespace("default")
+	held := tab("v1", "held", nil)
+	held.SetAPIVersion("groups.example/v1")
+	held.SetFinalizers([]string{"groups.example/x"})
+	if _, err := tabs.Create(ctx, held, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := tabs.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	idle, err := client.Resource(schema.GroupVersionResource{Group: "groups.example", Version: "v2", Resource: "tabs"}).Namespace("elsewhere").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Stop()
+	if err := defs.Delete(ctx, "tabs.groups.example", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "discovery shows that the kind goes", func(context.Context) (bool, error) {
+		list, err := disco.ServerResourcesForGroupVersion("groups.example/v1")
+		if err != nil {
+			return false, err
+		}
+		return fmt.Sprint(list.APIResources[0].Verbs) == "[delete deletecollection get list watch]", nil
+	})
+	if _, err := tabs.Patch(ctx, "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []interface{ ResultChan() <-chan apiwatch.Event }{watch, idle} {
+		for range w.ResultChan() { // until the server closes it
+		}
+	}
 }
 
 func ignoreNotFound(err error) error {

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -25,6 +26,7 @@ type watch struct {
 	s         *Server
 	choice    *choice
 	kind      resource.Kind
+	spoken    schema.GroupVersionKind
 	cursor    *view.Cursor
 	bookmarks bool
 	told      int64 // resourceVersion that the caller knows by now
@@ -48,7 +50,7 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	if err != nil {
 		return err
 	}
-	w := &watch{s: s, choice: c, kind: r.Kind, bookmarks: opts.AllowWatchBookmarks, f: f}
+	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.spoken(), bookmarks: opts.AllowWatchBookmarks, f: f}
 	initial, err := w.start(ctx, opts)
 	if err != nil {
 		return err
@@ -137,11 +139,11 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 			if err := w.drain(); err != nil {
 				return err
 			}
-			if _, served := w.s.Kinds.GR(w.kind.Info().GR()); !served {
+			if !w.served() {
 				return nil
 			}
 		case <-mark.C:
-			if _, served := w.s.Kinds.GR(w.kind.Info().GR()); !served {
+			if !w.served() {
 				return nil
 			}
 			if err := w.bookmark(); err != nil {
@@ -154,6 +156,12 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 			return nil
 		}
 	}
+}
+
+// served says whether the kind is still there, in the version that is watched.
+func (w *watch) served() bool {
+	_, _, ok := w.s.Kinds.Resource(w.spoken.GroupVersion().WithResource(w.kind.Info().Plural))
+	return ok
 }
 
 // nextBookmark is when to send the next one: in about a minute, but once shortly before the end.

@@ -40,6 +40,7 @@ func (v *View) Adopt(list ...resource.Kind) error {
 		if t.kind != k {
 			t.redeclare(k)
 			v.moved = true
+			v.touch(t) // a version may be gone
 		}
 		if t.objects.Len() == 0 { // what became of it before is not known
 			t.log.floor = max(t.log.floor, now)
@@ -131,6 +132,7 @@ func (v *View) Drop(gr schema.GroupResource) error {
 		v.keep(key, raw{value: value, rev: e.Rev})
 	}
 	t.kind = nil
+	v.touch(t) // who watches the kind is to see that it is gone, also if it had no objects
 	v.finish(now)
 	return errors.Join(errs...)
 }

@@ -29,6 +29,9 @@ var groupPriority = map[string]int{"apiregistration.k8s.io": 20000, "apps": 1780
 // customPriority is that of groups that users define.
 const customPriority = 1000
 
+// closingVerbs are what discovery shows of a kind whose definition is under deletion.
+var closingVerbs = []string{"delete", "deletecollection", "get", "list", "watch"}
+
 // A Group is an API group as discovery lists it.
 type Group struct {
 	Name     string
@@ -121,7 +124,11 @@ func groupsOf(all []resource.Kind) []Group {
 				continue
 			}
 			gv := gvk.GroupVersion()
-			byGV[gv] = append(byGV[gv], resourcesOf(in.Info(), gvk)...)
+			list := resourcesOf(in.Info(), gvk)
+			if c, ok := in.(interface{ Closing() bool }); ok && c.Closing() {
+				list[0].Verbs = closingVerbs
+			}
+			byGV[gv] = append(byGV[gv], list...)
 			if _, known := custom[gv.Group]; !known || !i.Custom {
 				custom[gv.Group] = i.Custom
 			}
