@@ -189,7 +189,8 @@ func (k *Kind) settled(o *Object) (resource.Object, error) {
 		return o, nil
 	}
 	if k.hooked() {
-		return o, nil // as it is: nothing is decoded by asking others
+		// Unlike Kubernetes, it is converted when somebody asks for another version: a deletion needs no webhook.
+		return o, nil
 	}
 	return k.renamed(o, k.hub)
 }

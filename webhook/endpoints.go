@@ -16,6 +16,8 @@ import (
 
 // Endpoints returns the addresses behind a port of a service: its ready endpoints, or the external name. It fails
 // for a service that is missing or has no such port; no address is no error.
+//
+// Unlike Kubernetes, services are called at their endpoints, not at the cluster IP: the server need not run on a node.
 func Endpoints(read resource.Reader, ns, name string, port int32) ([]string, error) {
 	svc := resource.Get(read, core.Services, ns, name)
 	if svc == nil {
