@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -162,5 +164,24 @@ func BenchmarkStored(b *testing.B) {
 				f()
 			}
 		})
+	}
+}
+
+// Setting owners of fields is the same as in the library's tree.
+func TestSetManagedFields(t *testing.T) {
+	now := metav1.Unix(1767225600, 0)
+	for _, list := range [][]metav1.ManagedFieldsEntry{
+		nil, {}, {{}},
+		{{Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", Subresource: "status", Time: &now,
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{".":{},"k:{\"n\":1}":{}}}`)}}, {Manager: "n", FieldsV1: &metav1.FieldsV1{}}},
+	} {
+		ours := &Object{}
+		ours.Object = map[string]any{"metadata": map[string]any{"name": "a"}}
+		theirs := ours.DeepCopy()
+		ours.SetManagedFields(list)
+		theirs.SetManagedFields(list)
+		if !reflect.DeepEqual(ours.Object, theirs.Object) {
+			t.Errorf("got %v, want %v", ours.Object, theirs.Object)
+		}
 	}
 }

@@ -50,7 +50,11 @@ func MarshalJSON(obj any) ([]byte, error) {
 		return e.EncodedJSON(), nil
 	}
 	if u, ok := obj.(runtime.Unstructured); ok && !u.IsList() {
-		obj = u.UnstructuredContent() // its own encoding is the same, and would be read through once more
+		doc, err := appendTree(make([]byte, 0, 2048), u.UnstructuredContent()) // its own encoding is the same, and slow
+		if err != nil {
+			return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
+		}
+		return doc, nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
