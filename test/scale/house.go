@@ -41,9 +41,9 @@ type house struct {
 	all   sync.WaitGroup
 }
 
-// newHouse starts a server on an empty store.
-func newHouse(ctx context.Context) (*house, error) {
-	h := &house{set: kinds.NewSet(), st: memory.New()}
+// open starts a server on an empty store.
+func (h *house) open(ctx context.Context) error {
+	h.set, h.st = kinds.NewSet(), memory.New()
 	v, ready := view.New(h.set), make(chan struct{})
 	h.all.Go(func() {
 		if err := v.Follow(ctx, h.st, func() { close(ready) }); err != nil {
@@ -55,10 +55,10 @@ func newHouse(ctx context.Context) (*house, error) {
 	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "scale"}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := h.Create(ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return h, nil
+	return nil
 }
 
 // work starts all loops.

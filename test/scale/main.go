@@ -36,11 +36,11 @@ func main() {
 
 func run(ctx context.Context, nodes, pods, next int, rest time.Duration) error {
 	ctx, stop := context.WithCancel(ctx)
-	h, err := newHouse(ctx)
-	if err != nil {
+	h := &house{}
+	defer func() { stop(); h.all.Wait() }()
+	if err := h.open(ctx); err != nil {
 		return err
 	}
-	defer func() { stop(); h.all.Wait() }()
 	began := time.Now()
 	if err := h.load(ctx, nodes, pods); err != nil {
 		return err
