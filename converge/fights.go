@@ -43,8 +43,8 @@ type tally struct {
 
 // A suspect is an object that changes often.
 type suspect struct {
-	kind   resource.Kind
 	obj    convergence.Object
+	owner  types.UID // its controller
 	last   time.Time
 	fields map[string]*bout
 }
@@ -107,7 +107,10 @@ func (f *fights) suspect(c *client.Change, now time.Time) *suspect {
 			return nil
 		}
 	}
-	s := &suspect{kind: c.Kind, obj: objectOf(c.Kind, c.New), fields: map[string]*bout{}}
+	s := &suspect{obj: objectOf(c.Kind, c.New), fields: map[string]*bout{}}
+	if ref := metav1.GetControllerOfNoCopy(c.New); ref != nil {
+		s.owner = ref.UID
+	}
 	f.suspects[c.New.GetUID()] = s
 	return s
 }
@@ -115,14 +118,20 @@ func (f *fights) suspect(c *client.Change, now time.Time) *suspect {
 // forget drops suspects that did not change, or did not fight, for a while.
 func (f *fights) forget(now time.Time, calm time.Duration) {
 	for uid, s := range f.suspects {
-		fought := false
-		for _, b := range s.fields {
-			fought = fought || b.told() && now.Sub(b.last) < fightFor
-		}
-		if !fought && now.Sub(s.last) > calm || now.Sub(s.last) > fightFor {
+		if !s.fights(now) && now.Sub(s.last) > calm || now.Sub(s.last) > fightFor {
 			delete(f.suspects, uid)
 		}
 	}
+}
+
+// fights says that a field of the object is fought over.
+func (s *suspect) fights(now time.Time) bool {
+	for _, b := range s.fields {
+		if b.told() && now.Sub(b.last) < fightFor {
+			return true
+		}
+	}
+	return false
 }
 
 // changed takes in a new value of a field.
@@ -159,6 +168,9 @@ func (b *bout) told() bool { return b.turns >= turnsToTell && (len(b.by) > 1 || 
 func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 	f.forget(now, window)
 	for _, s := range f.suspects {
+		if owner := f.suspects[s.owner]; owner != nil && owner.fights(now) {
+			continue // what happens to its controller happens to it
+		}
 		for _, path := range slices.Sorted(maps.Keys(s.fields)) {
 			b := s.fields[path]
 			if !b.told() || now.Sub(b.last) > fightFor {

@@ -1,0 +1,112 @@
+package why_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: app, image: example.com/app:1}]}
+`
+
+// A gap comes, changes and goes while somebody watches; a healthy cluster has none; nobody can write one.
+func TestWatch(t *testing.T) {
+	w := start(t)
+	s := situation{Name: "watched", Given: deployment}
+	w.make(s)
+	gaps := w.dyn.Resource(convergence.GroupVersion.WithResource("gaps"))
+	w.until("no gap is left", func() error {
+		list, err := gaps.List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d: %v", len(list.Items), list.Items[0].Object["verdict"])
+		}
+		return err
+	})
+	stream, err := gaps.Namespace(s.Name).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Stop()
+	expect := func(want watch.EventType, says string) {
+		t.Helper()
+		for {
+			select {
+			case e := <-stream.ResultChan():
+				text, _ := json.Marshal(e.Object)
+				if e.Type == want && strings.Contains(string(text), says) {
+					return
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("no %s of %q", want, says)
+			}
+		}
+	}
+	w.do(s, step{Patch: "deployments.apps:web", With: "{spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}"})
+	expect(watch.Added, "AffinityMismatch")
+	w.do(s, step{Patch: "deployments.apps:web", With: "{spec: {template: {spec: {nodeSelector: null}}}}"})
+	expect(watch.Deleted, "deployments.apps:web")
+	if err := gaps.Namespace(s.Name).Delete(t.Context(), "deployments.apps:web", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
+		t.Errorf("delete of a gap: %v", err)
+	}
+}
+
+// Two managers that set a field back and forth are told, and so is one that fights itself.
+func TestFights(t *testing.T) {
+	w := start(t)
+	s := situation{Name: "ring", Given: deployment + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n"}
+	w.make(s)
+	set := func(manager, id, field string, value any) {
+		t.Helper()
+		r, name := w.in(s, id)
+		patch, _ := json.Marshal(map[string]any{strings.Split(field, ".")[0]: map[string]any{strings.Split(field, ".")[1]: value}})
+		if _, err := r.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 8 {
+		set("red", "deployments.apps:web", "spec.replicas", 4)
+		set("blue", "deployments.apps:web", "spec.replicas", 2)
+		set("dancer", "configmaps:dizzy", "data.turn", "right")
+		set("dancer", "configmaps:dizzy", "data.turn", "left")
+	}
+	w.until("the fights are told", func() error {
+		list, err := w.dyn.Resource(convergence.GroupVersion.WithResource("fights")).Namespace(s.Name).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, item := range list.Items {
+			data, _ := json.Marshal(item.Object)
+			var f convergence.Fight
+			if err := json.Unmarshal(data, &f); err != nil {
+				return err
+			}
+			slices.Sort(f.Values)
+			got = append(got, fmt.Sprint(f.Object.Short(), " ", f.Field, " ", f.Managers, " ", f.Values))
+		}
+		want := []string{"configmap/dizzy data.turn [dancer] [left right]", "deployment/web spec.replicas [blue red] [2 4]"}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+}
