@@ -50,18 +50,14 @@ type agentDialer struct {
 }
 
 func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
-	cert, key, err := keys.CA.Issue(pki.Leaf{User: agentUser, Groups: []string{auth.GroupMasters}, Client: true}, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
+	cert, err := keys.CA.Rotating(pki.Leaf{User: agentUser, Groups: []string{auth.GroupMasters}, Client: true}, nil)
 	if err != nil {
 		return nil, err
 	}
 	// The names of agents are those of their Nodes, whatever address they are reached at; the node's own name is
 	// what its certificate must have (see endpoint).
 	return &agentDialer{&http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: pool(keys.CA.Cert)}}}, nil
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: cert.Client, RootCAs: pool(keys.CA.Cert)}}}, nil
 }
 
 // endpoint is one agent. The transport is made for one call and keeps no connection.
@@ -73,11 +69,6 @@ func (d *agentDialer) endpoint(node, addr string) (httpapi.Endpoint, error) {
 }
 
 // frontProxy is who the server is to the servers of aggregated APIs: they take its word for who asks.
-func frontProxy(keys *pki.PKI) (*tls.Certificate, error) {
-	cert, key, err := keys.FrontProxy.Issue(pki.Leaf{User: pki.FrontProxyUser, Client: true}, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	return &pair, err
+func frontProxy(keys *pki.PKI) (*pki.Rotating, error) {
+	return keys.FrontProxy.Rotating(pki.Leaf{User: pki.FrontProxyUser, Client: true}, nil)
 }

@@ -142,7 +142,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front}
+	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front.Client}
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,

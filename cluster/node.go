@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,8 +28,8 @@ type NodeConfig struct {
 	Dir         string
 	StaticDir   string
 	Runtime     runtime.Config
-	Cert, Key   []byte // serving certificate, PEM
-	CA          []byte // PEM
+	Serving     *pki.Rotating // the certificate of the agent's API
+	CA          []byte        // PEM
 	Client      client.Client
 	ProxyClient client.Client
 	Events      *client.Recorder
@@ -59,10 +58,6 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	if n.Port == 0 {
 		n.Port = 10250
 	}
-	pair, err := tls.X509KeyPair(n.Cert, n.Key)
-	if err != nil {
-		return nil, fmt.Errorf("read the node's certificate: %w", err)
-	}
 	certs, err := pki.ParseCerts(n.CA)
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's CA: %w", err)
@@ -88,7 +83,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 		}
 		defer rt.Close()
 		agent := node.New(node.Config{Name: n.Name, Client: n.Client, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
-			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: &pair, Beat: n.Beat})
+			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat})
 		served := make(chan error, 1)
 		sctx, stop := context.WithCancel(ctx)
 		go func() {

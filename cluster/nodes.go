@@ -83,13 +83,13 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: "system:node:" + name, Groups: []string{auth.GroupNodes},
-		Hosts: []string{name, addr.String(), "127.0.0.1"}, Server: true, Client: true}, time.Now())
+	serving, err := c.keys.CA.Rotating(pki.Leaf{User: "system:node:" + name, Groups: []string{auth.GroupNodes},
+		Hosts: []string{name, addr.String(), "127.0.0.1"}, Server: true}, nil)
 	if err != nil {
 		return nil, err
 	}
 	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
-	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Cert: cert, Key: key,
+	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Serving: serving,
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
 		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler})

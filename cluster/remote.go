@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
@@ -130,9 +132,15 @@ func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
 			return err
 		}
 	}
-	if n.Cert, n.Key, err = keyPair(n.Rest); err != nil {
+	cert, key, err := keyPair(n.Rest)
+	if err != nil {
 		return err
 	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("read the node's certificate: %w", err)
+	}
+	n.Serving = pki.Fixed(&pair)
 	remote, err := client.NewRemote(n.Rest, set, "kubelet/kloop", nodeSources(n.Name, n.Proxy)...)
 	if err != nil {
 		return err

@@ -47,9 +47,10 @@ type Config struct {
 	StaticDir string // manifests of static pods; "": none
 	CgroupDir string // parent cgroup of all pods; "": kubepods
 
-	Address netip.Addr        // of the node
-	Port    int               // where the agent's own API listens; 0: 10250
-	Serving *tls.Certificate  // of the agent's own API
+	Address netip.Addr // of the node
+	Port    int        // where the agent's own API listens; 0: 10250
+	// Serving is the certificate of the agent's own API, for tls.Config.
+	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Labels  map[string]string // of the Node, beside the usual ones
 	Taints  []corev1.Taint    // of the Node when it registers
 	MaxPods int               // 0: 110

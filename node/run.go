@@ -45,7 +45,7 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 // Serve answers the agent's own API on the listener until ctx ends.
 func (a *Agent) Serve(ctx context.Context, l net.Listener, c serve.Config) error {
 	c.Runtime, c.Pods, c.Container = a.cfg.Runtime, a.pods, a.find
-	return serve.Serve(ctx, l, serve.New(c), *a.cfg.Serving, c.ClientCA)
+	return serve.Serve(ctx, l, serve.New(c), a.cfg.Serving, c.ClientCA)
 }
 
 // pods lists the node's pods.

@@ -47,8 +47,7 @@ type PKI struct {
 	now     func() time.Time
 	mu      sync.Mutex // guards the fields below
 	hosts   []string
-	serving *tls.Certificate
-	renewAt time.Time
+	serving *Rotating // nil: to be made for other hosts
 }
 
 // Open loads the keys in cfg.Dir and makes those that are missing. A file that is there but cannot be used is
@@ -104,16 +103,14 @@ func merge(hosts, more []string) []string {
 func (p *PKI) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
-	if p.serving != nil && now.Before(p.renewAt) {
-		return p.serving, nil
+	if p.serving == nil {
+		r, err := p.CA.Rotating(Leaf{User: "kube-apiserver", Hosts: p.hosts, Server: true}, p.now)
+		if err != nil {
+			return nil, fmt.Errorf("issue the serving certificate: %w", err)
+		}
+		p.serving = r
 	}
-	c, err := p.CA.pair(Leaf{User: "kube-apiserver", Hosts: p.hosts, Server: true}, now)
-	if err != nil {
-		return nil, fmt.Errorf("issue the serving certificate: %w", err)
-	}
-	p.serving, p.renewAt = c, now.Add(leafLife/3*2)
-	return c, nil
+	return p.serving.Get()
 }
 
 // AddHosts makes the serving certificate valid for further names and addresses.
@@ -123,16 +120,6 @@ func (p *PKI) AddHosts(hosts ...string) {
 	if next := merge(slices.Clone(p.hosts), hosts); len(next) != len(p.hosts) {
 		p.hosts, p.serving = next, nil
 	}
-}
-
-// ServerTLS returns the TLS settings of the API server. Client certificates are asked for but checked by the
-// authenticators, so that a bad one is answered with a Status instead of a broken connection.
-func (p *PKI) ServerTLS() *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(p.CA.Cert)
-	pool.AddCert(p.FrontProxy.Cert)
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: p.GetCertificate, ClientAuth: tls.RequestClientCert, ClientCAs: pool}
 }
 
 // Issue makes a client certificate for a user; ttl 0 means a year.
@@ -149,11 +136,6 @@ func (p *PKI) FrontProxyClient() (cert, key []byte, err error) {
 // API server whether it may.
 func (p *PKI) KubeletClient() (cert, key []byte, err error) {
 	return p.Issue("kube-apiserver-kubelet-client", []string{"system:masters"}, 0)
-}
-
-// NodeClient makes a node agent's client certificate.
-func (p *PKI) NodeClient(node string) (cert, key []byte, err error) {
-	return p.Issue("system:node:"+node, []string{"system:nodes"}, 0)
 }
 
 // NodeServing makes a node agent's serving certificate for the given names and addresses.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -200,5 +201,71 @@ func BenchmarkOpenInMemory(b *testing.B) {
 func BenchmarkOpenOnDisk(b *testing.B) {
 	for b.Loop() {
 		open(b, Config{Dir: b.TempDir()})
+	}
+}
+
+// TestRotating lets a year and a half go by, week by week.
+func TestRotating(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	p, err := Open(Config{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.CA.Rotating(Leaf{User: "agent", Client: true, Life: 30 * 24 * time.Hour}, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for range 78 {
+		for name, get := range map[string]func() (*tls.Certificate, error){"client": r.Get, "serving": func() (*tls.Certificate, error) { return p.GetCertificate(nil) }} {
+			c, err := get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.After(c.Leaf.NotAfter) || now.Before(c.Leaf.NotBefore) {
+				t.Errorf("%s: at %s a certificate for %s to %s", name, now, c.Leaf.NotBefore, c.Leaf.NotAfter)
+			}
+			if again, _ := get(); again != c {
+				t.Errorf("%s: issued anew without need", name)
+			}
+			seen[name+c.Leaf.SerialNumber.String()] = true
+		}
+		now = now.Add(7 * 24 * time.Hour)
+	}
+	if n := len(seen); n < 20 || n > 32 { // 546 days: 19 to 27 of a month, 2 or 3 of a year
+		t.Errorf("%d certificates", n)
+	}
+}
+
+// TestRotatingWithoutIssuer keeps a certificate while it is good when no other can be had.
+func TestRotatingWithoutIssuer(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	p, err := Open(Config{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := false
+	r, err := NewRotating(func() time.Time { return now }, func(at time.Time) (*tls.Certificate, error) {
+		if broken {
+			return nil, errors.New("no")
+		}
+		return p.CA.pair(Leaf{User: "u", Life: 3 * time.Hour}, at)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := r.Get()
+	broken, now = true, now.Add(150*time.Minute)
+	if c, err := r.Get(); err != nil || c != first {
+		t.Errorf("given up early: %v", err)
+	}
+	now = now.Add(time.Hour)
+	if _, err := r.Get(); err == nil {
+		t.Error("shown after its end")
+	}
+	broken = false
+	if c, err := r.Get(); err != nil || c == first {
+		t.Errorf("not renewed: %v", err)
 	}
 }

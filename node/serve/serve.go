@@ -233,11 +233,11 @@ const (
 
 // Serve answers on the listener until ctx ends. Streams under way are then cut. ca signs callers' certificates; a
 // caller without one gets as far as a 401.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, cert tls.Certificate, ca *x509.CertPool) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler, cert func(*tls.ClientHelloInfo) (*tls.Certificate, error), ca *x509.CertPool) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleConn, MaxHeaderBytes: headerLimit,
 		ErrorLog:  slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug), // handshakes of strangers
 		Protocols: new(http.Protocols),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, ClientCAs: ca, ClientAuth: tls.RequestClientCert}}
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert, ClientCAs: ca, ClientAuth: tls.RequestClientCert}}
 	srv.Protocols.SetHTTP1(true) // SPDY takes connections over, which HTTP/2 can't give
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 	failed := make(chan error, 1)

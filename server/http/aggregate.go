@@ -31,7 +31,8 @@ import (
 type Aggregator struct {
 	Kinds *resource.Set
 	Read  func() resource.Reader // the newest state
-	Cert  *tls.Certificate       // who this server is to the others: the front proxy's client certificate; nil: nobody
+	// Cert is who this server is to the others: the front proxy's client certificate; nil: nobody. It fits tls.Config.
+	Cert func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	Dial  DialFunc               // reaches endpoints; nil: the host's network
 
 	mu      sync.Mutex
@@ -131,9 +132,7 @@ func (a *Aggregator) remote(svc *apiregistration.APIService) (*remote, error) {
 			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the caBundle of APIService %s holds no certificate", svc.Name))
 		}
 	}
-	if a.Cert != nil {
-		conf.Certificates = []tls.Certificate{*a.Cert}
-	}
+	conf.GetClientCertificate = a.Cert
 	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: idleConn,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -1,0 +1,66 @@
+package pki
+
+import (
+	"crypto/tls"
+	"sync"
+	"time"
+)
+
+// A Rotating is a certificate that is issued anew when the last third of its life has begun. Connections that it is
+// shown to go on; new ones see the new one. Its methods are safe for concurrent use and fit tls.Config.
+type Rotating struct {
+	issue func(now time.Time) (*tls.Certificate, error)
+	now   func() time.Time
+
+	mu      sync.Mutex
+	cert    *tls.Certificate
+	renewAt time.Time
+}
+
+// NewRotating issues the first certificate. now nil is time.Now.
+func NewRotating(now func() time.Time, issue func(now time.Time) (*tls.Certificate, error)) (*Rotating, error) {
+	if now == nil {
+		now = time.Now
+	}
+	r := &Rotating{issue: issue, now: now}
+	_, err := r.Get()
+	return r, err
+}
+
+// Rotating returns a certificate of the authority that stays good as long as the authority does.
+func (a *Authority) Rotating(l Leaf, now func() time.Time) (*Rotating, error) {
+	return NewRotating(now, func(now time.Time) (*tls.Certificate, error) { return a.pair(l, now) })
+}
+
+// Fixed is a certificate that somebody else looks after.
+func Fixed(cert *tls.Certificate) *Rotating {
+	return &Rotating{now: time.Now, issue: func(time.Time) (*tls.Certificate, error) { return cert, nil }}
+}
+
+// Get returns the certificate. When a new one is due and can't be issued, the present one is returned as long as it is good.
+func (r *Rotating) Get() (*tls.Certificate, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if r.cert != nil && now.Before(r.renewAt) {
+		return r.cert, nil
+	}
+	fresh, err := r.issue(now)
+	if err != nil {
+		if r.cert != nil && r.cert.Leaf != nil && now.Before(r.cert.Leaf.NotAfter) {
+			return r.cert, nil
+		}
+		return nil, err
+	}
+	r.cert, r.renewAt = fresh, now.Add(time.Hour)
+	if fresh.Leaf != nil {
+		r.renewAt = now.Add(fresh.Leaf.NotAfter.Sub(now) / 3 * 2)
+	}
+	return r.cert, nil
+}
+
+// Server is for tls.Config.GetCertificate.
+func (r *Rotating) Server(*tls.ClientHelloInfo) (*tls.Certificate, error) { return r.Get() }
+
+// Client is for tls.Config.GetClientCertificate.
+func (r *Rotating) Client(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return r.Get() }
