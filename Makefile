@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X '$(API).gitVersion=$(VERSION)' -X '$(API).gitCommit=$(COMMIT
 
 export CGO_ENABLED = 0
 
-.PHONY: build run test bench lint oracle
+.PHONY: build run test bench lint oracle sim
 
 build: bin/kloop bin/kubectl
 
@@ -31,3 +31,7 @@ oracle: build
 
 bench: build
 	scripts/bench
+
+# Many seeds of the proof of convergence; SEED is the first.
+sim:
+	scripts/sim $(SEEDS) $(SEED)
