@@ -36,6 +36,9 @@ func (n *newest) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
 	return n.read().Each(k, ns)
 }
 
+// Count returns how many objects of the kind there are; it costs less than Each.
+func (n *newest) Count(k resource.Kind, ns string) int { return n.read().Count(k, ns) }
+
 // ByOwner implements resource.Reader.
 func (n *newest) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object] {
 	return n.read().ByOwner(k, uid)

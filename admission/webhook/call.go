@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -109,7 +110,7 @@ func (w *Webhooks) call(ctx context.Context, h *hook, review *admissionv1.Admiss
 func (h *hook) dry() error {
 	switch {
 	case h.SideEffects == nil:
-		return &failure{h.Name, fmt.Errorf("Webhook SideEffects is nil")} //nolint:staticcheck // upstream's words
+		return &failure{h.Name, errors.New("webhook sideEffects is not set")}
 	case *h.SideEffects == v1.SideEffectClassNone, *h.SideEffects == v1.SideEffectClassNoneOnDryRun:
 		return nil
 	}

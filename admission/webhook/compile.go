@@ -43,9 +43,17 @@ type compiled struct {
 	hooks   []*hook
 }
 
+// A counter is a reader that knows how many objects there are without looking at them.
+type counter interface {
+	Count(k resource.Kind, ns string) int
+}
+
 // hooks returns the webhooks of all configurations, in the order of their names. Objects of a state are never
 // changed, so a configuration is the same if it is the same object.
 func (s *source) hooks(read resource.Reader) []*hook {
+	if c, ok := read.(counter); ok && c.Count(s.kind, "") == 0 {
+		return nil
+	}
 	known, n := s.state.Load(), 0
 	same := known != nil
 	for cfg := range read.Each(s.kind, "") {

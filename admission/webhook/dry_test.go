@@ -23,7 +23,7 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	h := &hook{MutatingWebhook: v1.MutatingWebhook{Name: "x"}}
-	if err := h.dry(); err == nil || err.Error() != `failed calling webhook "x": Webhook SideEffects is nil` {
+	if err := h.dry(); err == nil || err.Error() != `failed calling webhook "x": webhook sideEffects is not set` {
 		t.Errorf("%v", err)
 	}
 }
