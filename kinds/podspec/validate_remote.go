@@ -132,9 +132,15 @@ func checkAzureDisk(s *v1.AzureDiskVolumeSource, path *field.Path) field.ErrorLi
 	errs = append(errs, rule.AmongPtr(s.CachingMode, path.Child("cachingMode"), v1.AzureDataDiskCachingNone,
 		v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)...)
 	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), v1.AzureSharedBlobDisk, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk)...)
-	managed := strings.HasPrefix(strings.ToLower(s.DataDiskURI), "/subscriptions/")
-	if s.Kind != nil && (*s.Kind == v1.AzureManagedDisk) != managed && s.DataDiskURI != "" {
-		errs = append(errs, field.NotSupported(path.Child("diskURI"), s.DataDiskURI, []string{"/subscriptions/… for Managed, https://… else"}))
+	if s.Kind == nil {
+		return errs
+	}
+	start := "https://"
+	if *s.Kind == v1.AzureManagedDisk {
+		start = "/subscriptions/"
+	}
+	if !strings.HasPrefix(s.DataDiskURI, start) {
+		errs = append(errs, field.NotSupported(path.Child("diskURI"), s.DataDiskURI, []string{start + "…"}))
 	}
 	return errs
 }

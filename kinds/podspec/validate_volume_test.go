@@ -27,6 +27,8 @@ func TestVolumeSources(t *testing.T) {
 		{`flexVolume: {}`, []string{"flexVolume.driver Required"}},
 		{`azureFile: {}`, []string{"azureFile.secretName Required", "azureFile.shareName Required"}},
 		{`azureDisk: {diskName: dd, diskURI: 'https://x', kind: Managed}`, []string{"azureDisk.diskURI NotSupported"}},
+		{`azureDisk: {diskName: dd, diskURI: x, kind: Dedicated}`, []string{"azureDisk.diskURI NotSupported"}},
+		{`projected: {sources: [{clusterTrustBundle: {name: 'a.b:c:d', path: a}}, {clusterTrustBundle: {name: 'a.b:c:D', path: b}}]}`, []string{"projected.sources[1].clusterTrustBundle.name Invalid"}},
 		{`azureDisk: {diskName: dd, diskURI: 'https://x', cachingMode: Odd}`, []string{"azureDisk.cachingMode NotSupported"}},
 		{`vsphereVolume: {}`, []string{"vsphereVolume.volumePath Required"}},
 		{`photonPersistentDisk: {}`, []string{"photonPersistentDisk.pdID Required"}},
