@@ -1,0 +1,117 @@
+// Package torture kills servers and feeds them what nobody should. The tests of a normal run are short; flags make them long:
+//
+//	go test ./test/torture -run Kill -kills 200
+//	go test ./test/torture -run Malformed -requests 100000
+package torture
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// The variables make this test binary a server on a data directory; see TestMain.
+const (
+	serverDir  = "KLOOP_TORTURE_DIR"
+	serverAddr = "KLOOP_TORTURE_ADDR"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serverDir); dir != "" {
+		c, err := cluster.Start(context.Background(), cluster.Config{DataDir: dir, Listen: os.Getenv(serverAddr), NoLoops: true})
+		if err == nil {
+			fmt.Println("ready")
+			err = c.Wait()
+		}
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// A victim is a server in a process of its own.
+type victim struct {
+	t    *testing.T
+	dir  string
+	addr string
+	cmd  *exec.Cmd
+}
+
+// newVictim chooses an address that the server keeps over its restarts.
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	v := &victim{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	t.Cleanup(v.kill)
+	return v
+}
+
+// start returns when the server is ready.
+func (v *victim) start() {
+	v.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.cmd = exec.Command(self)
+	v.cmd.Env = append(os.Environ(), serverDir+"="+v.dir, serverAddr+"="+v.addr)
+	v.cmd.Stderr = v.t.Output()
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		v.t.Fatal(err)
+	}
+	said := make(chan string, 1)
+	go func() {
+		in := bufio.NewScanner(out)
+		in.Scan()
+		said <- in.Text()
+	}()
+	select {
+	case text := <-said:
+		if !strings.HasPrefix(text, "ready") {
+			v.t.Fatalf("the server ends: %s", text)
+		}
+	case <-time.After(time.Minute):
+		v.t.Fatal("the server does not start")
+	}
+}
+
+func (v *victim) kill() {
+	if v.cmd != nil {
+		_ = v.cmd.Process.Kill()
+		_ = v.cmd.Wait() // it was killed
+		v.cmd = nil
+	}
+}
+
+func (v *victim) config() *rest.Config {
+	v.t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(v.dir, "admin.kubeconfig"))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return cfg
+}
+
+func (v *victim) client() *kubernetes.Clientset { return kubernetes.NewForConfigOrDie(v.config()) }
