@@ -159,3 +159,15 @@ func TestStatusStays(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// Webhooks may not make a mess of who owns what.
+func TestOwners(t *testing.T) {
+	w := start(t)
+	w.mutating("m", nil, "/m")
+	w.answer("/m", says(`[{"op":"replace","path":"/metadata/managedFields/0/fieldsType","value":"Odd"}]`))
+	obj, err := w.create(configMap("a", "k", "v"))
+	w.must(nil, err)
+	if f := obj.GetManagedFields(); len(f) != 1 || f[0].FieldsType != "FieldsV1" || len(w.warns) == 0 || !strings.Contains(w.warns[0], "invalid state after admission") {
+		t.Errorf("%+v, warnings %v", f, w.warns)
+	}
+}

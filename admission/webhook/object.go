@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
@@ -90,10 +91,28 @@ func adopt(ctx context.Context, r *admission.Request, kind schema.GroupVersionKi
 	if r.Kind.Info().Namespaced && hub.GetNamespace() != r.Namespace {
 		return false, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
+	keepOwners(r, hub)
 	changed = !same(r.Object, hub)
 	r.Kind.SetDefaults(hub)
 	r.Object = hub
 	return changed, nil
+}
+
+// keepOwners takes back what a webhook did to the ownership of fields, if that is no longer readable.
+func keepOwners(r *admission.Request, obj resource.Object) {
+	before, after := r.Object.GetManagedFields(), obj.GetManagedFields()
+	if equality.Semantic.DeepEqual(before, after) {
+		return
+	}
+	err := managedfields.ValidateManagedFields(after)
+	if err == nil {
+		return
+	}
+	obj.SetManagedFields(before)
+	if r.Warn != nil {
+		r.Warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "+
+			"admission controller; please fix your requests: %v", err))
+	}
 }
 
 // same compares what two objects say.

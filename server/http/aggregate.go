@@ -78,6 +78,10 @@ func (a *Aggregator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	errs := serviceErrors{}
+	if unreachable(svc) {
+		errs.Error(w, r, apierrors.NewServiceUnavailable("the server behind APIService "+svc.Name+" can't be reached: "+a.why(svc)))
+		return
+	}
 	rt, err := a.remote(svc)
 	if err != nil {
 		errs.Error(w, r, err)
@@ -90,6 +94,16 @@ func (a *Aggregator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.UseLocationHost = true
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(w, r)
+}
+
+// unreachable says that the server did not answer when it was last asked: nobody need wait for it.
+func unreachable(svc *apiregistration.APIService) bool {
+	for _, c := range svc.Status.Conditions {
+		if c.Type == apiregistration.Available {
+			return c.Status == apiregistration.ConditionFalse
+		}
+	}
+	return false
 }
 
 func hostOf(svc *apiregistration.APIService) string {
