@@ -149,16 +149,16 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 			b.since = now
 		}
 		b.last = now
-	}
-	b.past = [2]string{was, is}
-	if len(b.by) < 4 {
-		b.by[by] = true
-	}
-	for _, v := range b.past {
-		if !slices.Contains(b.values, v) && len(b.values) < 4 {
-			b.values = append(b.values, v)
+		if len(b.by) < 4 {
+			b.by[by] = true
+		}
+		for _, v := range b.past {
+			if !slices.Contains(b.values, v) && len(b.values) < 4 {
+				b.values = append(b.values, v)
+			}
 		}
 	}
+	b.past = [2]string{was, is}
 }
 
 // told says that it is a fight. A status that one manager sets back and forth tells of the world, not of a fight.
