@@ -4,6 +4,7 @@ package admission
 
 import (
 	"context"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,6 +95,17 @@ func (c Chain) Validate(ctx context.Context, r *Request) error {
 		}
 	}
 	return nil
+}
+
+// Spoken is the kind of what the caller sent: the object's version, the body of a call, the options of a connection.
+func (r *Request) Spoken() schema.GroupVersionKind {
+	if r.Target == nil {
+		return r.GVK
+	}
+	if gvk := r.Target.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		return gvk
+	}
+	return schema.GroupVersionKind{Version: "v1", Kind: reflect.TypeOf(r.Target).Elem().Name()} // all of them are of the core group
 }
 
 // Resource is the resource of the request in the version that the caller spoke.

@@ -82,6 +82,21 @@ func TestWhatExpressionsSee(t *testing.T) {
 	}
 }
 
+// A connection is judged by what it asks for.
+func TestConnect(t *testing.T) {
+	r := &admission.Request{Op: admission.Connect, Kind: core.Pods, GVK: core.Pods.GVK, Namespace: "ns", Name: "p", Sub: "exec",
+		Target: &corev1.PodExecOptions{Container: "c", Command: []string{"sh"}}}
+	in, err := NewInput(t.Context(), r, r.Spoken(), r.Resource(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewScope(Declared{})
+	p := s.Compile(`request.kind.kind == 'PodExecOptions' && request.subResource == 'exec' && object.container == 'c' && object.command[0] == 'sh' && oldObject == null`, Bool)
+	if v, _, err := in.Run(t.Context(), s, Budget).Eval(p); err != nil || v.Value() != true {
+		t.Errorf("%v %v", v, err)
+	}
+}
+
 func TestCompileErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`object.`:            "compilation failed:",

@@ -125,11 +125,11 @@ func namespaceValue(ns *corev1.Namespace) ref.Val {
 // Describe is the request as expressions and webhooks are told of it, without the objects and a uid. kind and
 // resource are those that the rule matched.
 func Describe(r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource) *admissionv1.AdmissionRequest {
-	own := r.Resource()
+	own, spoken := r.Resource(), metav1.GroupVersionKind(r.Spoken())
 	dry := r.DryRun
 	q := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(gvr), SubResource: r.Sub,
-		RequestKind:        &metav1.GroupVersionKind{Group: r.GVK.Group, Version: r.GVK.Version, Kind: r.GVK.Kind},
+		RequestKind:        &spoken,
 		RequestResource:    &metav1.GroupVersionResource{Group: own.Group, Version: own.Version, Resource: own.Resource},
 		RequestSubResource: r.Sub, Name: r.Name, Namespace: r.Namespace, Operation: admissionv1.Operation(r.Op), DryRun: &dry,
 	}

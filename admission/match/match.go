@@ -73,7 +73,7 @@ type As struct {
 
 // Match says whether the request is one that the matcher is about, and as what. An error means that it may be.
 func (m *Matcher) Match(ctx context.Context, r *admission.Request) (as As, ok bool, err error) {
-	own := As{r.GVK, r.Resource()}
+	own := As{r.Spoken(), r.Resource()}
 	if m == nil {
 		return own, true, nil
 	}
