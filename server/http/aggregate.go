@@ -33,7 +33,7 @@ type Aggregator struct {
 	Read  func() resource.Reader // the newest state
 	// Cert is who this server is to the others: the front proxy's client certificate; nil: nobody. It fits tls.Config.
 	Cert func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
-	Dial  DialFunc               // reaches endpoints; nil: the host's network
+	Dial DialFunc // reaches endpoints; nil: the host's network
 
 	mu      sync.Mutex
 	remotes map[string]*remote // by the name of the APIService
