@@ -67,7 +67,7 @@ func (p *apiserving) fill(flags []upstream.Flag) error {
 	}
 	many := map[string][]string{} // values of flags that may be given several times
 	for _, f := range flags {
-		key, _, list := p.sheet.ByFlag(f.Name, settings.Server)
+		key, list := p.sheet.ByFlag(f.Name, settings.Server)
 		value := f.Value
 		if list {
 			many[key] = append(many[key], value)
@@ -127,7 +127,7 @@ func (p *apiserving) take(key, flag, value string) error {
 
 // does says whether a flag has an effect.
 func (p *apiserving) does(flag string) bool {
-	if key, _, _ := p.sheet.ByFlag(flag, settings.Server); key != "" {
+	if key, _ := p.sheet.ByFlag(flag, settings.Server); key != "" {
 		return true
 	}
 	return slices.Contains([]string{"secure-port", "bind-address", "cert-dir", "external-hostname", "v", "version"}, flag)

@@ -113,12 +113,13 @@ func (s *Sheet) Set(key, text, from string) error {
 	return t.change(text, from)
 }
 
-// ByFlag returns the key of the setting that has the flag for any of the commands; "" when none has.
-func (s *Sheet) ByFlag(flag string, commands Commands) (key string, boolean, many bool) {
+// ByFlag returns the key of the setting that has the flag for any of the commands, "" when none has, and whether its
+// values add up when the flag is given several times.
+func (s *Sheet) ByFlag(flag string, commands Commands) (key string, many bool) {
 	for _, t := range s.list {
 		if t.Flag == flag && t.For&commands != 0 {
-			return t.Key, t.shape() == truth, t.shape() >= list
+			return t.Key, t.shape() >= list
 		}
 	}
-	return "", false, false
+	return "", false
 }

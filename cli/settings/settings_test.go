@@ -14,8 +14,6 @@ import (
 
 const header = "apiVersion: kloop.dev/v1alpha1\nkind: Config\n"
 
-func none(string) (string, bool) { return "", false }
-
 func TestLoad(t *testing.T) {
 	o := Defaults()
 	s := New(&o)

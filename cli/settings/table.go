@@ -1,9 +1,18 @@
 package settings
 
-import "github.com/kloop-dev/kloop/cluster"
+import (
+	"slices"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
+	return slices.Concat(serving(o), believing(&o.Config), working(&o.Config))
+}
+
+// serving is what concerns the process, the API and what stands behind it.
+func serving(o *Options) []Setting {
 	const all = Up | Server | Controllers | Node
 	c := &o.Config
 	return []Setting{
@@ -55,7 +64,12 @@ func table(o *Options) []Setting {
 		{Key: "tokens.audiences", Flag: "api-audiences", For: Up | Server, Doc: "audiences that the API takes tokens for; default: the issuer", value: words{&c.Audiences}},
 		{Key: "tokens.signingKeyFile", Flag: "service-account-signing-key-file", For: Up | Server, Doc: "key that signs them, ECDSA P-256 or RSA; default: DATA-DIR/pki/sa.key, made when missing", value: text{&c.TokenKey}},
 		{Key: "tokens.keyFiles", Flag: "service-account-key-file", For: Up | Server, Doc: "further keys (or certificates) whose tokens are believed", value: words{&c.TokenKeys}},
+	}
+}
 
+// believing is who is believed, and who may do what.
+func believing(c *cluster.Config) []Setting {
+	return []Setting{
 		{Key: "authentication.configFile", Flag: "authentication-config", For: Up | Server, Doc: "AuthenticationConfiguration: issuers of tokens, and who may be anonymous", value: text{&c.Authn.ConfigFile}},
 		{Key: "authentication.tokenFile", Flag: "token-auth-file", For: Up | Server, Doc: "fixed tokens: lines of token,user,uid,\"group,group\"", value: text{&c.Authn.TokenFile}},
 		{Key: "authentication.webhookConfigFile", Flag: "authentication-token-webhook-config-file", For: Up | Server, Doc: "kubeconfig of a server that is asked about tokens", value: text{&c.Authn.WebhookKubeconfig}},
@@ -80,7 +94,12 @@ func table(o *Options) []Setting {
 		{Key: "authorization.webhookAllowedTTL", Flag: "authorization-webhook-cache-authorized-ttl", For: Up | Server, Doc: "how long it is remembered that it allowed; default: 5m", value: span{&c.Authz.WebhookAllowedTTL}},
 		{Key: "authorization.webhookRefusedTTL", Flag: "authorization-webhook-cache-unauthorized-ttl", For: Up | Server, Doc: "how long it is remembered that it did not; default: 30s", value: span{&c.Authz.WebhookRefusedTTL}},
 		{Key: "featureGates", Flag: "feature-gates", For: Up | Server, Doc: "feature gates that differ from upstream's defaults, NAME=true or NAME=false", value: gates{&c.Features}},
+	}
+}
 
+// working is what concerns loops and nodes.
+func working(c *cluster.Config) []Setting {
+	return []Setting{
 		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers, Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: words{&c.Controllers}},
 		{Key: "controllers.nodeMonitorGrace", Flag: "node-monitor-grace", For: Up | Controllers, Doc: "silence after which a node is not ready", value: span{&c.NodeMonitorGrace}},
 		{Key: "controllers.nodeMonitorPeriod", Flag: "node-monitor-period", For: Up | Controllers, Doc: "look at all nodes this often too; by default whenever something changes or a grace runs out", value: span{&c.NodeMonitorPeriod}},
