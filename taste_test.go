@@ -29,7 +29,7 @@ var ladder = [][]string{
 	{"store"},
 	{"view"},
 	{"webhook"},
-	{"apply", "crd", "auth", "openapi"},
+	{"apply", "crd", "auth", "openapi", "trail"},
 	{"admission"},
 	{"server"},
 	{"client"},

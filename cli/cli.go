@@ -31,6 +31,7 @@ func commands() []command {
 		{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd},
 		{"node", "--kubeconfig FILE", "run a node agent", nodeCmd},
 		{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig},
+		{"trace", "KIND/NAME", "tell who changed an object, because of what, and what followed", trace},
 		{"why", "[KIND/NAME]", "explain why an object, or anything, is not what it should be", why},
 		{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps},
 		{"loops", "", "show how the control loops are doing", loops},

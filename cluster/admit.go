@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -12,21 +13,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // pages are the paths of this server beside the API. Those who hold a join token may post to keys and join; all
 // others need the right to the path, as administrators have.
-func (c *Cluster) pages() map[string]http.Handler {
-	if c.etcd == nil {
-		return nil
+func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
+	pages := map[string]http.Handler{}
+	if t := d.trail; t != nil {
+		pages[trail.Page] = t
 	}
-	return map[string]http.Handler{
+	if c.etcd == nil {
+		return pages
+	}
+	maps.Copy(pages, map[string]http.Handler{
 		keysPath:          http.HandlerFunc(c.giveKeys),
 		joinPath:          http.HandlerFunc(c.admit),
 		MembersPath:       http.HandlerFunc(c.members),
 		MembersPath + "/": http.HandlerFunc(c.members),
 		SnapshotPath:      http.HandlerFunc(c.giveSnapshot),
-	}
+	})
+	return pages
 }
 
 // giveKeys hands the cluster's keys to a newcomer. Others don't get them, whatever they may do.

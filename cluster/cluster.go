@@ -131,6 +131,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"audit", c.door.keepAudit},
 		{"convergence", c.door.look},
 		{"token tracking", c.door.trackTokens},
+		{"trail", c.door.remember},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"events", c.door.record},
 		{"kubeconfig", c.writeKubeconfig},

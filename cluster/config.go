@@ -74,6 +74,9 @@ type Config struct {
 	NodeDir     string // runtime and volumes of the own node; "": DataDir
 	SimNodes    int    // how many simulated nodes to make
 
+	NoTrail     bool   // do not remember who changed what and because of what
+	TraceExport string // where cascades go as spans, OTLP over HTTP: http://collector:4318/v1/traces; "": nowhere
+
 	Kubeconfig string // where to write the administrator's kubeconfig; "": nowhere
 
 	NodeMonitorGrace  time.Duration // silence after which a node is not ready; 0: 50 s

@@ -38,6 +38,7 @@ import (
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/memory"
+	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/view"
 	"github.com/kloop-dev/kloop/webhook"
 )
@@ -57,6 +58,7 @@ type frontDoor struct {
 	dialer  *agentDialer // to node agents
 	meter   *metrics.Collector
 	uses    tokenUses
+	trail   *trail.Log // nil: none is kept
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout
 	custom  *crd.Registry
@@ -123,7 +125,8 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.server = server.New(server.Config{Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
+	d.trail = c.newTrail()
+	d.server = server.New(server.Config{Trail: d.tracked(), Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
 		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
 		NoWatchList: !c.cfg.enabled("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
@@ -144,7 +147,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	}
 	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front.Client}
 	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(), Address: c.address, NoAnonymous: true,
+		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},

@@ -213,7 +213,7 @@ func (r *runner[T]) step(ctx context.Context, e *entry, read resource.Reader) {
 	c := &Ctx{Reader: read, env: r.env, writes: r.Writes, loop: r.Name}
 	started := r.env.Now()
 	var o outcome
-	o.again, o.gone, o.err = r.reconcile(ctx, c, e.key)
+	o.again, o.gone, o.err = r.reconcile(r.because(ctx, e), c, e.key)
 	o.wrote, o.writes, o.note = c.wrote, c.did, c.note
 	o.took = r.env.Now().Sub(started)
 	if r.Rest > 0 {

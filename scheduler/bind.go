@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // A job writes something beside the scheduler's goroutine; what it returns then happens on that goroutine.
@@ -153,6 +155,7 @@ func (r *runner) bind(t *task, node string) {
 // call posts a binding. When the answer says neither yes nor no, it looks: a pod that was bound after all must not
 // be taken for one that was not.
 func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding) error {
+	ctx = because(ctx, p)
 	_, err := r.env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b)
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return err
@@ -176,6 +179,15 @@ func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding) err
 		case <-timer.C:
 		}
 	}
+}
+
+// because returns a context whose writes tell that the pod, as it is known, made the scheduler act.
+func because(ctx context.Context, p *corev1.Pod) context.Context {
+	key := trail.RefOf(kinds.Pods, p.Namespace, p.Name)
+	if rev, err := strconv.ParseInt(p.ResourceVersion, 10, 64); err == nil {
+		key.Rev = rev
+	}
+	return trail.With(ctx, &trail.Cause{Loop: "scheduler", Key: key, Woken: []trail.Ref{key}})
 }
 
 // firstLook is the pause after a look in vain at what became of a binding; it doubles.
@@ -282,6 +294,7 @@ func (r *runner) unnominate(t *task) {
 
 // remove tells a victim why, then deletes it.
 func (r *runner) remove(ctx context.Context, victim, by *corev1.Pod, node string) error {
+	ctx = because(ctx, by)
 	err := r.patchStatus(ctx, victim, map[string]any{"conditions": []any{condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
 		corev1.PodReasonPreemptionByScheduler, by.Spec.SchedulerName+": preempting to accommodate a higher priority pod", r.env.Now())}})
 	if err == nil {

@@ -113,6 +113,9 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	if errors.As(err, &c) {
 		return nil, s.taken(ctx, r, obj, c)
 	}
+	if err == nil {
+		s.note(ctx, r, nil, e.Object, e.Rev)
+	}
 	return e, err
 }
 

@@ -170,7 +170,11 @@ func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur 
 	if r.DryRun {
 		return view.NewEntry(r.Kind, cur.Rev, obj), nil
 	}
-	return s.put(ctx, r.Kind, obj, cur.Rev, r.Kind.Expiry(obj))
+	e, err := s.put(ctx, r.Kind, obj, cur.Rev, r.Kind.Expiry(obj))
+	if err == nil {
+		s.note(ctx, r, cur.Object, e.Object, e.Rev)
+	}
+	return e, err
 }
 
 // deleteNow removes the object and returns its last state.
@@ -182,6 +186,7 @@ func (s *Server) deleteNow(ctx context.Context, r *Request, cur *view.Entry) (*v
 	if err != nil {
 		return nil, false, err
 	}
+	s.note(ctx, r, cur.Object, nil, last.Rev)
 	s.deleted(ctx, r, cur.Object)
 	return last, true, nil
 }

@@ -261,6 +261,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	}
 	e, err := s.put(ctx, k, obj, cur.Rev, k.Expiry(obj))
 	if err == nil {
+		s.note(ctx, r, old, e.Object, e.Rev)
 		s.changed(ctx, r, old, e.Object)
 	}
 	return e, err

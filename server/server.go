@@ -47,6 +47,8 @@ type Config struct {
 	Reviews Reviews
 	// Grants refuses roles and bindings that would give more than their writer holds; nil refuses none.
 	Grants Grants
+	// Trail is told of every write; nil: nobody is.
+	Trail Trail
 	// Stale tells whether a key's value is stored in another form than a write would give it; nil: never. It is asked
 	// for writes that change nothing.
 	Stale func(ctx context.Context, key string) (bool, error)

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/trail"
+)
+
+// trace tells who changed an object, and what followed from it.
+func trace(ctx context.Context, std stdio, args []string) error {
+	var f askFlags
+	fs := flags(std, "trace")
+	f.bind(fs)
+	follow := fs.Bool("follow", false, "go on with what comes")
+	since := fs.Duration("since", 24*time.Hour, "how far to look back")
+	asJSON := fs.Bool("json", false, "print the writes as JSON, one a line")
+	var words []string
+	for rest := args; ; { // flags may come after the object, as with kubectl
+		if err := fs.Parse(rest); err != nil {
+			return errUsage
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		words, rest = append(words, fs.Arg(0)), fs.Args()[1:]
+	}
+	if len(words) == 1 {
+		words = strings.SplitN(words[0], "/", 2)
+	}
+	if len(words) != 2 {
+		fmt.Fprintln(std.err, "usage: kloop trace [-n NAMESPACE] [--since 1h] [--follow] KIND/NAME")
+		return errUsage
+	}
+	a, err := f.connect()
+	if err != nil {
+		return err
+	}
+	r, err := a.resolve(words[0])
+	if err != nil {
+		return err
+	}
+	object := trail.Ref{Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}.String(), Name: words[1]}
+	if r.Namespaced {
+		if object.Namespace = a.ns; a.ns == "" {
+			return fmt.Errorf("say in which namespace %s is", strings.Join(words, "/"))
+		}
+	}
+	q := url.Values{"resource": {object.Resource}, "namespace": {object.Namespace}, "name": {object.Name}, "since": {since.String()}}
+	if *follow {
+		q.Set("follow", "true")
+	}
+	req := a.raw.Get().RequestURI(trail.Page + "?" + q.Encode())
+	body, err := req.Stream(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the trail of %s: %w", strings.Join(words, "/"), err)
+	}
+	defer func() { _ = body.Close() }()
+	switch {
+	case *asJSON:
+		_, err = io.Copy(std.out, body)
+		return err
+	case *follow:
+		return tellAsItComes(std.out, body)
+	}
+	list, err := readWrites(body, nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(std.out, screenOf(object, list))
+	return err
+}
+
+// readWrites reads one write a line; each, if set, is called for every one.
+func readWrites(body io.Reader, each func(trail.Write)) (list []trail.Write, err error) {
+	dec := json.NewDecoder(bufio.NewReader(body))
+	for {
+		var w trail.Write
+		switch err := dec.Decode(&w); {
+		case err == io.EOF:
+			return list, nil
+		case err != nil:
+			return list, fmt.Errorf("read the trail: %w", err)
+		case each != nil:
+			each(w)
+		default:
+			list = append(list, w)
+		}
+	}
+}
+
+// tellAsItComes prints a line for every write.
+func tellAsItComes(out io.Writer, body io.Reader) error {
+	_, err := readWrites(body, func(w trail.Write) {
+		fmt.Fprintf(out, "%s  %s %s %s%s\n", clock(w.At), w.By(), did(w.Verb), named(w), colon(w.What))
+	})
+	return err
+}
+
+// screenOf is the history of an object, and what its newest request set off.
+func screenOf(object trail.Ref, list []trail.Write) string {
+	g := trail.NewGraph(list)
+	own := g.Of(object)
+	var b strings.Builder
+	if len(own) == 0 {
+		fmt.Fprintf(&b, "nothing is known of changes of %s %s within this time: it has not changed, or the server keeps no trail\n", object.Resource, object.Name)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s %s\n\n", object.Resource, object.Name)
+	for _, w := range own {
+		if w.What == "status" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s  %s %s it%s%s\n", clock(w.At), w.By(), did(w.Verb), colon(w.What), whose(w))
+		for _, c := range g.Because(w) {
+			if c.Ref != w.Ref && c.What != "status" {
+				fmt.Fprintf(&b, "              because %s %s %s%s\n", c.By(), did(c.Verb), named(c), colon(c.What))
+				break
+			}
+		}
+	}
+	start, _ := g.Start(object)
+	tree := g.Cascade(start)
+	if tree == nil || len(tree.Below) == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\nwhat followed from the %s at %s:\n\n", start.Verb, clock(start.At))
+	fmt.Fprintf(&b, "%10s  %s %s %s%s\n", "", start.By(), did(start.Verb), named(start), colon(start.What))
+	drawSteps(&b, tree.Below, start.At, "")
+	return b.String()
+}
+
+// drawSteps draws a cascade, each step with the time since its start.
+func drawSteps(b *strings.Builder, steps []*trail.Step, from time.Time, indent string) {
+	for i, s := range steps {
+		branch, next := "├─ ", "│  "
+		if i == len(steps)-1 {
+			branch, next = "└─ ", "   "
+		}
+		what := named(s.Write)
+		if s.Count > 1 {
+			what = fmt.Sprintf("%d %s (%s…)", s.Count, plain(s.Resource), s.Name)
+		}
+		after := "+" + short(s.At.Sub(from))
+		if s.Count > 1 && s.Last.Sub(s.At) >= time.Millisecond {
+			after += "…" + short(s.Last.Sub(from))
+		}
+		fmt.Fprintf(b, "%10s  %s%s%s %s %s%s\n", after, indent, branch, s.By(), did(s.Verb), what, colon(s.What))
+		drawSteps(b, s.Below, from, indent+next)
+	}
+}
+
+func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
+
+// short is a time of a cascade: 4ms, 1.2s.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func did(verb string) string {
+	switch verb {
+	case trail.Created:
+		return "created"
+	case trail.Marked:
+		return "asked to delete"
+	case trail.Deleted:
+		return "deleted"
+	}
+	return "changed"
+}
+
+// plain is the resource without its group.
+func plain(resource string) string { name, _, _ := strings.Cut(resource, "."); return name }
+
+func named(w trail.Write) string { return strings.TrimSuffix(plain(w.Resource), "s") + "/" + w.Name }
+
+func colon(what string) string {
+	if what == "" || what == "status" {
+		return ""
+	}
+	return ": " + what
+}
+
+// whose adds who it was, of those that are no loops.
+func whose(w trail.Write) string {
+	if w.Cause != nil || w.User == "" || w.User == w.By() {
+		return ""
+	}
+	return " (" + w.User + ")"
+}

@@ -1,0 +1,96 @@
+package trail
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Page is the path under which a server tells the trail of an object, as one JSON object a line.
+const Page = "/convergence/trail"
+
+const (
+	longAgo   = 24 * time.Hour // how far back is looked unless since says otherwise
+	mostTold  = 200_000        // writes that are looked at
+	followFor = time.Hour      // the longest that a client may follow
+)
+
+// ServeHTTP answers for one object: resource (deployments.apps), namespace and name; since, a duration; follow=true goes on
+// with what comes.
+func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	object := Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+	since := longAgo
+	if text := q.Get("since"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			http.Error(w, "since: use a duration like 90s, 10m or 24h", http.StatusBadRequest)
+			return
+		}
+		since = d
+	}
+	if object.Resource == "" || object.Name == "" {
+		http.Error(w, "name an object: resource=deployments.apps&namespace=default&name=web", http.StatusBadRequest)
+		return
+	}
+	from := l.cfg.Now().Add(-since)
+	_, news := l.Recent(func(*Write) bool { return false })
+	all, err := l.All(from, mostTold, func(*Write) bool { return true })
+	if err != nil {
+		l.cfg.Log.Warn("read the trail of writes", "err", err)
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	t := &teller{w: w, seen: map[int64]bool{}}
+	t.tell(NewGraph(all).Around(object))
+	if q.Get("follow") != "true" {
+		return
+	}
+	l.follow(r, t, object, news)
+}
+
+// follow tells what comes and belongs to the object's trail, until the client has gone.
+func (l *Log) follow(r *http.Request, t *teller, object Ref, news <-chan struct{}) {
+	end := time.NewTimer(followFor)
+	defer end.Stop()
+	for t.err == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-end.C:
+			return
+		case <-news:
+		}
+		var list []Write
+		list, news = l.Recent(func(w *Write) bool { return w.Rev > t.last })
+		for _, w := range list {
+			t.last = max(t.last, w.Rev)
+			p, ok := w.Parent()
+			key := Ref{}
+			if w.Cause != nil {
+				key = w.Cause.Key
+			}
+			if w.object() == object || ok && t.seen[p.Rev] || key == object {
+				t.tell([]Write{w})
+			}
+		}
+	}
+}
+
+// teller writes to one client.
+type teller struct {
+	w    http.ResponseWriter
+	seen map[int64]bool
+	last int64
+	err  error
+}
+
+func (t *teller) tell(list []Write) {
+	enc := json.NewEncoder(t.w)
+	for i := range list {
+		if t.err = enc.Encode(&list[i]); t.err != nil {
+			return
+		}
+		t.seen[list[i].Rev], t.last = true, max(t.last, list[i].Rev)
+	}
+	t.err = http.NewResponseController(t.w).Flush()
+}

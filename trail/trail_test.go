@@ -1,0 +1,255 @@
+package trail
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestBrief(t *testing.T) {
+	pod := func(node string, phase corev1.PodPhase, ready corev1.ConditionStatus, waits string) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+		if waits != "" {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
+		}
+		return p
+	}
+	deployment := func(n int32, image string, generation int64) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: generation}, Spec: appsv1.DeploymentSpec{Replicas: &n}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Image: image}}
+		return d
+	}
+	finalizers := func(list ...string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Finalizers: list}}
+	}
+	for _, tt := range []struct {
+		kind     resource.Kind
+		old, now resource.Object
+		want     string
+	}{
+		{kinds.Pods, pod("", "Pending", "False", ""), pod("n1", "Pending", "False", ""), "bound to n1"},
+		{kinds.Pods, pod("n1", "Pending", "False", ""), pod("n1", "Running", "True", ""), "Running, Ready"},
+		{kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "False", "CrashLoopBackOff"), "no longer Ready, c CrashLoopBackOff"},
+		{kinds.Pods, pod("n1", "Running", "True", ""), pod("n1", "Running", "True", ""), "status"},
+		{kinds.Deployments, deployment(3, "i:1", 1), deployment(5, "i:2", 2), "replicas 3 → 5, image i:2"},
+		{kinds.ConfigMaps, finalizers("a", "b"), finalizers("b"), "let go by a"},
+		{kinds.Namespaces, &corev1.Namespace{}, &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}, "Terminating"},
+	} {
+		if got := brief(tt.kind, tt.old, tt.now); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// web is the trail of a Deployment that was scaled: the request, what its loops made of it, and a pod of another one.
+func web() []Write {
+	at := func(rev int64, resource, name, verb, what string, cause *Cause) Write {
+		w := Write{Ref: Ref{resource, "ns", name, rev}, At: noon.Add(time.Duration(rev) * time.Millisecond), Verb: verb, What: what, Cause: cause}
+		if cause == nil {
+			w.Manager, w.User = "kubectl", "jane"
+		}
+		return w
+	}
+	because := func(loop, resource, name string, rev int64) *Cause {
+		return &Cause{Loop: loop, Key: Ref{resource, "ns", name, 0}, Woken: []Ref{{resource, "ns", name, rev - 100}, {resource, "ns", name, rev}}}
+	}
+	list := []Write{
+		at(1, "deployments.apps", "web", Created, "1 replicas", nil),
+		at(2, "pods", "other", Created, "", because("replicaset", "replicasets.apps", "other", 0)),
+		at(3, "deployments.apps", "web", Changed, "replicas 1 → 3", nil),
+		at(4, "replicasets.apps", "web-1", Changed, "replicas 1 → 3", because("deployment", "deployments.apps", "web", 3)),
+		at(5, "pods", "web-1-a", Created, "", because("replicaset", "replicasets.apps", "web-1", 4)),
+		at(6, "pods", "web-1-b", Created, "", because("replicaset", "replicasets.apps", "web-1", 4)),
+		at(7, "pods", "web-1-a", Changed, "bound to n1", because("scheduler", "pods", "web-1-a", 5)),
+		at(8, "pods", "web-1-b", Changed, "bound to n2", because("scheduler", "pods", "web-1-b", 6)),
+		at(9, "deployments.apps", "web", Changed, "status", because("deployment", "replicasets.apps", "web-1", 4)),
+		at(10, "pods", "other", Changed, "Running", because("node", "pods", "other", 2)),
+		at(11, "pods", "web-1-a", Marked, "", nil),
+		at(12, "pods", "web-1-a", Deleted, "", because("node", "pods", "web-1-a", 11)),
+	}
+	return list
+}
+
+func draw(s *Step, indent string) string {
+	text := fmt.Sprintf("%s%s %s %s×%d %s\n", indent, s.By(), s.Verb, s.Resource, s.Count, alike(s.What))
+	for _, b := range s.Below {
+		text += draw(b, indent+" ")
+	}
+	return text
+}
+
+func TestCascade(t *testing.T) {
+	g := NewGraph(web())
+	object := Ref{Resource: "deployments.apps", Namespace: "ns", Name: "web"}
+	start, ok := g.Start(object)
+	if !ok || start.Rev != 3 {
+		t.Fatalf("begins at %d", start.Rev)
+	}
+	want := `kubectl change deployments.apps×1 replicas 1 → 3
+ deployment change replicasets.apps×1 replicas 1 → 3
+  replicaset create pods×2 
+   scheduler change pods×2 bound
+`
+	if got := draw(g.Cascade(start), ""); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	revs := func(list []Write) (text string) {
+		for _, w := range list {
+			text += fmt.Sprint(w.Rev, " ")
+		}
+		return text
+	}
+	pod := Ref{Resource: "pods", Namespace: "ns", Name: "web-1-a"}
+	if got := revs(g.Around(pod)); got != "3 4 5 7 11 12 " {
+		t.Errorf("around the pod: %s", got)
+	}
+	if got := revs(g.Around(object)); got != "1 3 4 5 6 7 8 9 " {
+		t.Errorf("around the deployment: %s", got)
+	}
+	own := g.Of(pod)
+	if got := revs(g.Because(own[0])); got != "4 3 " {
+		t.Errorf("the pod was made because of %s", got)
+	}
+	if last := own[len(own)-1]; last.Verb != Deleted || revs(g.Because(last)) != "11 " {
+		t.Errorf("it was deleted by %s because of %s", last.By(), revs(g.Because(last)))
+	}
+	if _, ok := g.Start(Ref{Resource: "pods", Namespace: "ns", Name: "none"}); ok {
+		t.Error("something is known of a pod that never was")
+	}
+}
+
+func note(l *Log, name string, rev int64) {
+	l.Note(&Change{Kind: kinds.ConfigMaps, New: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}, Rev: rev, User: "jane"})
+}
+
+func everything(*Write) bool { return true }
+
+func TestLogOutlivesItsMemory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	cfg := Config{Dir: dir, Recent: 10, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}
+	l := New(cfg)
+	for i := range 25 {
+		note(l, fmt.Sprint("m", i), int64(i+1))
+	}
+	l.Note(&Change{Kind: kinds.Leases, New: nil, Old: nil}) // heartbeats are not looked at
+	if got, _ := l.Recent(everything); len(got) != 10 || got[0].Name != "m15" || got[9].Name != "m24" {
+		t.Errorf("in memory: %v", got)
+	}
+	if err := l.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*Log{"this one": l, "the next process": New(cfg)} {
+		got, err := l.All(noon.Add(-time.Hour), 100, everything)
+		if err != nil || len(got) != 25 || got[0].Name != "m0" || got[24].Name != "m24" || got[24].User != "jane" {
+			t.Errorf("%s: %d writes, %v", name, len(got), err)
+		}
+		if got, _ := l.All(noon.Add(time.Hour), 100, everything); len(got) != 0 {
+			t.Errorf("%s: %d writes of the future", name, len(got))
+		}
+		if got, _ := l.All(noon, 3, everything); len(got) != 3 || got[2].Name != "m24" {
+			t.Errorf("%s: the newest three: %v", name, got)
+		}
+	}
+}
+
+func TestLogIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	l := New(Config{Dir: dir, MaxDisk: 64 << 10, Recent: 1, Log: slog.New(slog.DiscardHandler)})
+	for i := range 5000 {
+		note(l, fmt.Sprint("m", i), int64(i+1))
+		if i%50 == 49 {
+			if err := l.flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var size int64
+	names, err := filepath.Glob(filepath.Join(dir, "*"))
+	for _, n := range names {
+		info, err := os.Stat(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	if err != nil || len(names) > segments || size > 160<<10 {
+		t.Errorf("%d files of %d bytes, %v", len(names), size, err)
+	}
+	if got, err := l.All(time.Time{}, 1<<20, everything); err != nil || len(got) < 100 || got[len(got)-1].Name != "m4999" {
+		t.Errorf("%d writes are left, %v", len(got), err)
+	}
+}
+
+func TestExport(t *testing.T) {
+	var body []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { body, _ = io.ReadAll(r.Body) }))
+	defer collector.Close()
+	e := &Exporter{URL: collector.URL}
+	if err := e.send(context.Background(), web()); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		ResourceSpans []struct{ ScopeSpans []struct{ Spans []span } }
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]span{}
+	for _, s := range got.ResourceSpans[0].ScopeSpans[0].Spans {
+		by[s.SpanID] = s
+	}
+	root, bind := by[spanID(3)], by[spanID(8)]
+	if len(by) != 12 || root.Parent != "" || bind.Parent != spanID(6) || bind.TraceID != root.TraceID || len(root.TraceID) != 32 || by[spanID(1)].TraceID == root.TraceID {
+		t.Errorf("spans: %+v, %+v", root, bind)
+	}
+	collector.Config.Handler = http.NotFoundHandler()
+	if err := e.send(context.Background(), web()[:1]); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("a collector that refuses: %v", err)
+	}
+}
+
+func TestPage(t *testing.T) {
+	l := New(Config{Log: slog.New(slog.DiscardHandler)})
+	srv := httptest.NewServer(l)
+	defer srv.Close()
+	note(l, "a", 1)
+	note(l, "b", 2)
+	res, err := http.Get(srv.URL + "?resource=configmaps&namespace=ns&name=a&follow=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	dec := json.NewDecoder(res.Body)
+	for _, want := range []int64{1, 3} {
+		var w Write
+		if err := dec.Decode(&w); err != nil || w.Rev != want || w.Name != "a" {
+			t.Fatalf("%+v, %v; want revision %d of a", w, err, want)
+		}
+		if want == 1 {
+			note(l, "a", 3)
+		}
+	}
+	for _, bad := range []string{"?resource=configmaps", "?resource=configmaps&name=a&since=soon"} {
+		if res, err := http.Get(srv.URL + bad); err != nil || res.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %v, %v", bad, res, err)
+		}
+	}
+}
