@@ -7,9 +7,9 @@ import (
 
 	autoscaling "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -20,25 +20,9 @@ import (
 var scales = &resource.Def[*autoscaling.Scale]{GVK: autoscaling.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
 	Namespaced: true, Virtual: true}
 
-// ScaleOf returns the scale subresource of an object; ok is false for kinds without one.
-func ScaleOf(k resource.Kind, obj resource.Object) (sc *autoscaling.Scale, ok bool) {
-	v, ok := k.ScaleOf(obj)
-	if !ok {
-		return nil, false
-	}
-	sc = &autoscaling.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
-			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp()},
-		Spec:   autoscaling.ScaleSpec{Replicas: v.Replicas},
-		Status: autoscaling.ScaleStatus{Replicas: v.Current, Selector: v.Selector},
-	}
-	sc.SetGroupVersionKind(scales.GVK)
-	return sc, true
-}
-
 // scaleEntry is the scale subresource as an entry.
 func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
-	sc, ok := ScaleOf(r.Kind, obj)
+	sc, ok := admission.ScaleOf(r.Kind, obj)
 	if !ok {
 		return nil, notFound(r)
 	}
@@ -108,7 +92,7 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 func (s *Server) rescale(ctx context.Context, r *Request,
 	next func(context.Context, *autoscaling.Scale) (*autoscaling.Scale, error)) (*view.Entry, error) {
 	e, _, err := s.modify(ctx, r, &change{next: func(ctx context.Context, cur *view.Entry) (resource.Object, error) {
-		sc, ok := ScaleOf(r.Kind, cur.Object)
+		sc, ok := admission.ScaleOf(r.Kind, cur.Object)
 		if !ok {
 			return nil, notFound(r)
 		}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,7 +21,11 @@ func seen(ctx context.Context, r *admission.Request, obj resource.Object, kind s
 	case obj == nil:
 		return nil, nil
 	case r.Sub == "scale":
-		return scaleOf(r.Kind, obj)
+		sc, ok := admission.ScaleOf(r.Kind, obj)
+		if !ok {
+			return nil, fmt.Errorf("%s %s has no scale", r.Kind.Info().GVK.Kind, obj.GetName())
+		}
+		return sc, nil
 	}
 	if is := obj.GetObjectKind().GroupVersionKind(); is == kind || is.Kind != r.Kind.Info().GVK.Kind {
 		return obj, nil
@@ -32,22 +35,6 @@ func seen(ctx context.Context, r *admission.Request, obj resource.Object, kind s
 		return nil, fmt.Errorf("convert to %s: %w", kind, err)
 	}
 	return out, nil
-}
-
-// scaleOf makes the scale subresource of an object.
-func scaleOf(k resource.Kind, obj resource.Object) (runtime.Object, error) {
-	v, ok := k.ScaleOf(obj)
-	if !ok {
-		return nil, fmt.Errorf("%s %s has no scale", k.Info().GVK.Kind, obj.GetName())
-	}
-	sc := &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
-			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp()},
-		Spec:   autoscalingv1.ScaleSpec{Replicas: v.Replicas},
-		Status: autoscalingv1.ScaleStatus{Replicas: v.Current, Selector: v.Selector},
-	}
-	sc.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
-	return sc, nil
 }
 
 // Adopt returns what becomes the request's object when before, as a rule saw it, was changed to after: the object in

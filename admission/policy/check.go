@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/admission/cel"
 )
 
-// maxChecked is how many types a rule's expressions are checked against.
+// maxChecked is how many types a policy's expressions are checked against.
 const maxChecked = 10
 
 // A Checker finds expressions of validating policies that can't fit the types that the policies are about. It only
@@ -109,6 +109,7 @@ func (c *Checker) about(p *v1.ValidatingAdmissionPolicy) (list []schema.GroupVer
 	if p.Spec.MatchConstraints == nil {
 		return nil
 	}
+rules:
 	for _, r := range p.Spec.MatchConstraints.ResourceRules {
 		if open(r.APIGroups) || open(r.APIVersions) {
 			continue
@@ -119,7 +120,7 @@ func (c *Checker) about(p *v1.ValidatingAdmissionPolicy) (list []schema.GroupVer
 				list = append(list, gvk)
 			}
 			if len(list) == maxChecked {
-				break
+				break rules
 			}
 		}
 	}
