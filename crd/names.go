@@ -15,7 +15,7 @@ import (
 // stays so. now dates the conditions that change.
 func Accept(def *v1.CustomResourceDefinition, others []*v1.CustomResourceDefinition, now metav1.Time) v1.CustomResourceDefinitionStatus {
 	st := *def.Status.DeepCopy()
-	c := claims{resources: map[string]bool{}, kinds: map[string]bool{}}
+	c := newClaims(&def.Spec.Names)
 	for _, o := range others {
 		if o.Spec.Group == def.Spec.Group && o.Name != def.Name {
 			c.take(&o.Status.AcceptedNames)
@@ -72,18 +72,32 @@ func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitio
 	return c, true
 }
 
-// claims are the names in use in a group, and what stands against a definition.
+// claims are the names that a definition wants, whether they are in use in its group, and what stands against it.
 type claims struct {
-	resources, kinds map[string]bool
-	reason, message  string // the last conflict counts, as in Kubernetes
+	resources, kinds map[string]bool // others of a thousand definitions are not noted: there is a claim for each of them
+	reason, message  string          // the last conflict counts, as in Kubernetes
 }
 
-func (c *claims) take(n *v1.CustomResourceDefinitionNames) {
-	for _, name := range append([]string{n.Plural, n.Singular}, n.ShortNames...) {
-		c.resources[name] = name != ""
+func newClaims(want *v1.CustomResourceDefinitionNames) claims {
+	c := claims{resources: map[string]bool{want.Plural: false, want.Singular: false}, kinds: map[string]bool{want.Kind: false, want.ListKind: false}}
+	for _, name := range want.ShortNames {
+		c.resources[name] = false
 	}
-	for _, name := range []string{n.Kind, n.ListKind} {
-		c.kinds[name] = name != ""
+	return c
+}
+
+// take notes the names of another definition.
+func (c *claims) take(n *v1.CustomResourceDefinitionNames) {
+	note(c.resources, n.Plural, n.Singular)
+	note(c.resources, n.ShortNames...)
+	note(c.kinds, n.Kind, n.ListKind)
+}
+
+func note(used map[string]bool, names ...string) {
+	for _, name := range names {
+		if _, wanted := used[name]; wanted && name != "" {
+			used[name] = true
+		}
 	}
 }
 
