@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -227,15 +228,18 @@ func (b *Board) judge(w *World, key loop.Key, old entry) (e entry, gap *converge
 	if obj == nil {
 		return entry{}, nil
 	}
+	e = entry{ns: orElse(key.Namespace, "default"), name: convergence.NameOf(key.Kind.Info().GR(), key.Name)}
+	if w.toldByOwner(obj) && !w.Health(key.Kind, obj).Converged() {
+		return e, nil
+	}
 	s := w.Explain(key.Kind, obj)
 	if s == nil {
 		return entry{}, nil
 	}
-	g := s.Gap()
-	e = entry{ns: g.Namespace, name: g.Name}
-	if !w.ripe(s) || w.toldByOwner(obj) || !old.shown && b.shown >= maxGaps {
+	if !w.ripe(s) || !old.shown && b.shown >= maxGaps {
 		return e, nil
 	}
+	g := s.Gap()
 	e.shown, e.sum = true, sumOf(g)
 	if old.shown && old.sum == e.sum {
 		return e, nil
@@ -258,8 +262,16 @@ func (w *World) toldByOwner(obj resource.Object) bool {
 	if ref == nil {
 		return false
 	}
+	if bad, ok := w.owners[ref.UID]; ok {
+		return bad
+	}
 	k, owner := w.owner(obj, ref)
-	return owner != nil && !w.Health(k, owner).Converged()
+	bad := owner != nil && !w.Health(k, owner).Converged()
+	if w.owners == nil {
+		w.owners = map[types.UID]bool{}
+	}
+	w.owners[ref.UID] = bad
+	return bad
 }
 
 // owner finds the object that a reference names, if it exists.

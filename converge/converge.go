@@ -43,6 +43,7 @@ type World struct {
 	running  map[string]bool               // loops of this process; made when first asked for
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
+	owners   map[types.UID]bool // controllers, and whether they have a gap
 }
 
 // situations are those that objects of a kind can be in.

@@ -73,6 +73,9 @@ func (f *fights) see(c *client.Change, now time.Time) {
 	if s == nil && !f.busy(uid, now) {
 		return
 	}
+	if routine(c.Old, c.New) {
+		return
+	}
 	if s == nil {
 		if s = f.suspect(c, now); s == nil {
 			return
@@ -80,6 +83,24 @@ func (f *fights) see(c *client.Change, now time.Time) {
 	}
 	s.last = now
 	diff(tree(c.Old), tree(c.New), "", func(path, was, is string) { s.changed(path, was, is, writer(c.Old, c.New, path), now) })
+}
+
+// routine says, without taking the objects apart, that a change is of a status that one manager alone writes.
+func routine(was, is resource.Object) bool {
+	if is.GetGeneration() == 0 || is.GetGeneration() != was.GetGeneration() || !maps.Equal(was.GetLabels(), is.GetLabels()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) {
+		return false
+	}
+	by := ""
+	for _, m := range is.GetManagedFields() {
+		switch {
+		case m.Subresource != "status" || m.Manager == by:
+		case by != "":
+			return false
+		default:
+			by = m.Manager
+		}
+	}
+	return by != ""
 }
 
 // busy counts a change and says whether the object changes often.
