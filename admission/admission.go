@@ -5,6 +5,7 @@ package admission
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,21 +100,43 @@ func (c Chain) Validate(ctx context.Context, r *Request) error {
 
 // Spoken is the kind of what the caller sent: the object's version, the body of a call, the options of a connection.
 func (r *Request) Spoken() schema.GroupVersionKind {
-	if r.Target == nil {
-		return r.GVK
+	if r.Target != nil {
+		if gvk := r.Target.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+			return gvk
+		}
+		return schema.GroupVersionKind{Version: "v1", Kind: reflect.TypeOf(r.Target).Elem().Name()} // all of them are of the core group
 	}
-	if gvk := r.Target.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
-		return gvk
+	sub, ok := r.Kind.Info().Sub(r.Sub)
+	switch {
+	case !ok || sub.GVK.Empty():
+		return r.version()
+	case r.Called():
+		if gvk := r.Object.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+			return gvk
+		}
 	}
-	return schema.GroupVersionKind{Version: "v1", Kind: reflect.TypeOf(r.Target).Elem().Name()} // all of them are of the core group
+	return sub.GVK
+}
+
+// Called says that the object is the body of a call, not an object of the kind: an Eviction, a TokenRequest.
+func (r *Request) Called() bool {
+	if r.Sub == "" || r.Sub == "scale" || r.Object == nil {
+		return false
+	}
+	sub, ok := r.Kind.Info().Sub(r.Sub)
+	return ok && !sub.GVK.Empty()
 }
 
 // Resource is the resource of the request in the version that the caller spoke.
 func (r *Request) Resource() schema.GroupVersionResource {
+	return r.version().GroupVersion().WithResource(r.Kind.Info().Plural)
+}
+
+// version is the version of the kind that the caller spoke.
+func (r *Request) version() schema.GroupVersionKind {
 	i := r.Kind.Info()
-	gvr := i.GVK.GroupVersion().WithResource(i.Plural)
-	if r.GVK.Group == i.GVK.Group && (r.Sub == "" || r.GVK.Kind == i.GVK.Kind) {
-		gvr.Version = r.GVK.Version
+	if slices.Contains(i.Also, r.GVK) {
+		return r.GVK
 	}
-	return gvr
+	return i.GVK
 }

@@ -38,13 +38,13 @@ func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersio
 		in.checks = &checks{ask: a, user: r.User}
 	}
 	var err error
-	if in.Object, err = seen(ctx, r, r.Object, kind); err != nil {
+	if in.Object, err = Seen(ctx, r, r.Object, kind); err != nil {
 		return nil, err
 	}
 	if r.Target != nil { // what a connection is asked for
 		in.Object = r.Target
 	}
-	if in.Old, err = seen(ctx, r, r.Old, kind); err != nil {
+	if in.Old, err = Seen(ctx, r, r.Old, kind); err != nil {
 		return nil, err
 	}
 	return in, nil

@@ -14,9 +14,9 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// seen returns an object of a request as a rule that matched the kind sees it: in that version, or the scale of it.
+// Seen returns an object of a request as a rule that matched the kind sees it: in that version, or the scale of it.
 // Bodies of calls (an Eviction, a Binding) are what they are.
-func seen(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
+func Seen(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	switch {
 	case obj == nil:
 		return nil, nil

@@ -115,7 +115,7 @@ func (m *Matcher) find(rules []v1.NamedRuleWithOperations, r *admission.Request,
 			if other.Resource == own.Resource || !hits(&rules[i], r, other.Resource) {
 				continue
 			}
-			if r.GVK.Kind == gvk.Kind { // else it is the body of a subresource
+			if own.Kind.Kind == gvk.Kind { // else it is the body of a subresource
 				other.Kind = gvk
 			}
 			return other, true

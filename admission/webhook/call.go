@@ -15,7 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/cel"
-	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/admission/match"
 )
 
 // maxAnswer bounds the answer of a webhook in bytes. A patch may be as long as the object that it makes.
@@ -25,21 +25,11 @@ const maxAnswer = 8 << 20
 type asking struct {
 	*Webhooks
 	r    *admission.Request
-	own  form
 	text map[schema.GroupVersionKind][2]json.RawMessage
 }
 
 func (w *Webhooks) ask(r *admission.Request) *asking {
-	return &asking{Webhooks: w, r: r, own: spoken(r), text: map[schema.GroupVersionKind][2]json.RawMessage{}}
-}
-
-// objects returns the objects of the request in a version.
-func (c *asking) objects(ctx context.Context, kind schema.GroupVersionKind) (obj, old resource.Object, err error) {
-	if obj, err = in(ctx, c.r, c.r.Object, kind); err != nil {
-		return nil, nil, err
-	}
-	old, err = in(ctx, c.r, c.r.Old, kind)
-	return obj, old, err
+	return &asking{Webhooks: w, r: r, text: map[schema.GroupVersionKind][2]json.RawMessage{}}
 }
 
 // failure says that a webhook could not be asked. What the failure policy says decides what follows.
@@ -52,32 +42,26 @@ func (f *failure) Error() string { return fmt.Sprintf("failed calling webhook %q
 func (f *failure) Unwrap() error { return f.err }
 
 // wants says whether and in which form the webhook is to be asked about the request.
-func (c *asking) wants(ctx context.Context, h *hook) (*form, error) {
-	f := h.matches(c.r, c.own)
-	if f == nil {
-		return nil, nil
-	}
-	if ok, err := h.selects(ctx, c.r); !ok || err != nil {
+func (c *asking) wants(ctx context.Context, h *hook) (*match.As, error) {
+	as, ok, err := h.match.Match(ctx, c.r)
+	if !ok || err != nil {
 		return nil, err
 	}
 	if len(h.MatchConditions) == 0 {
-		return f, nil
+		return &as, nil
 	}
-	in, err := cel.NewInput(ctx, c.r, f.kind, f.resource, c.cfg.Authorize)
+	in, err := cel.NewInput(ctx, c.r, as.Kind, as.Resource, c.cfg.Authorize)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	if in.Object, in.Old, err = c.objects(ctx, f.kind); err != nil {
-		return nil, apierrors.NewInternalError(err)
-	}
-	ok, _, err := h.conditions().Match(ctx, in)
+	ok, _, err = h.conditions().Match(ctx, in)
 	switch {
 	case err != nil:
-		return nil, apierrors.NewForbidden(c.own.resource.GroupResource(), c.r.Name, err)
+		return nil, apierrors.NewForbidden(c.r.Resource().GroupResource(), c.r.Name, err)
 	case !ok:
 		return nil, nil
 	}
-	return f, nil
+	return &as, nil
 }
 
 // call asks the webhook. The error is a *failure when there is no valid answer.

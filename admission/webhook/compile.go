@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/admission/cel"
+	"github.com/kloop-dev/kloop/admission/match"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/webhook"
 )
@@ -23,10 +22,9 @@ type hook struct {
 	id                 string // tells webhooks of the same name apart
 	validating         bool
 
-	namespaces, objects labels.Selector
-	err                 error // of the selectors
-	conditions          func() *cel.MatchConditions
-	target              webhook.Target
+	match      *match.Matcher
+	conditions func() *cel.MatchConditions
+	target     webhook.Target
 }
 
 // source keeps the compiled webhooks of one kind of configuration.
@@ -126,7 +124,7 @@ func validatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
 }
 
 func newHook(k resource.Kind, cfg resource.Object, i int, w v1.MutatingWebhook) *hook {
-	h := &hook{MutatingWebhook: w, kind: k, config: cfg, id: fmt.Sprintf("%s/%s/%d", cfg.GetName(), w.Name, i)}
+	h := &hook{MutatingWebhook: w, kind: k, config: cfg, match: match.NewHook(w.Rules, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector), id: fmt.Sprintf("%s/%s/%d", cfg.GetName(), w.Name, i)}
 	h.conditions = sync.OnceValue(func() *cel.MatchConditions { return cel.NewMatchConditions(w.MatchConditions, w.FailurePolicy) })
 	h.target = webhook.Target{CABundle: w.ClientConfig.CABundle}
 	if u := w.ClientConfig.URL; u != nil {
@@ -140,9 +138,6 @@ func newHook(k resource.Kind, cfg resource.Object, i int, w v1.MutatingWebhook) 
 		if s.Path != nil {
 			h.target.Service.Path = *s.Path
 		}
-	}
-	if h.namespaces, h.err = metav1.LabelSelectorAsSelector(w.NamespaceSelector); h.err == nil {
-		h.objects, h.err = metav1.LabelSelectorAsSelector(w.ObjectSelector)
 	}
 	return h
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/match"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -67,12 +68,12 @@ func (w *Webhooks) mutate(ctx context.Context, r *admission.Request) error {
 
 // visit asks one webhook, if it wants to be asked, and does what it says.
 func (c *asking) visit(ctx context.Context, h *hook, i int, memory *rounds) error {
-	f, err := c.wants(ctx, h)
-	if f == nil || err != nil {
+	as, err := c.wants(ctx, h)
+	if as == nil || err != nil {
 		return err
 	}
 	at := place(h, c.r.Round, i)
-	changed, err := c.alter(ctx, h, *f)
+	changed, err := c.alter(ctx, h, *as)
 	if err == nil {
 		c.annotate(at, mutated(h, changed))
 	}
@@ -102,13 +103,13 @@ func mutated(h *hook, changed bool) string {
 }
 
 // alter asks the webhook and applies its patch.
-func (c *asking) alter(ctx context.Context, h *hook, f form) (changed bool, err error) {
+func (c *asking) alter(ctx context.Context, h *hook, as match.As) (changed bool, err error) {
 	if c.r.DryRun {
 		if err := h.dry(); err != nil {
 			return false, err
 		}
 	}
-	review, err := c.question(ctx, h, f)
+	review, err := c.question(ctx, h, as)
 	if err != nil {
 		return false, &failure{h.Name, fmt.Errorf("could not create admission objects: %w", err)}
 	}
@@ -120,11 +121,11 @@ func (c *asking) alter(ctx context.Context, h *hook, f form) (changed bool, err 
 	if !answer.Allowed {
 		return false, denial(h.Name, answer.Result)
 	}
-	return c.patch(ctx, h, f, answer)
+	return c.patch(ctx, h, as, answer)
 }
 
 // patch applies the patch of an answer to the object of the request.
-func (c *asking) patch(ctx context.Context, h *hook, f form, answer *admissionv1.AdmissionResponse) (changed bool, err error) {
+func (c *asking) patch(ctx context.Context, h *hook, as match.As, answer *admissionv1.AdmissionResponse) (changed bool, err error) {
 	if len(answer.Patch) == 0 {
 		return false, nil
 	}
@@ -139,7 +140,7 @@ func (c *asking) patch(ctx context.Context, h *hook, f form, answer *admissionv1
 	case *answer.PatchType != admissionv1.PatchTypeJSONPatch:
 		return false, &failure{h.Name, fmt.Errorf("unsupported patch type %q", *answer.PatchType)}
 	}
-	doc, _, err := c.texts(ctx, f.kind)
+	doc, _, err := c.texts(ctx, as.Kind)
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
@@ -147,7 +148,7 @@ func (c *asking) patch(ctx context.Context, h *hook, f form, answer *admissionv1
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
-	changed, err = adopt(ctx, c.r, f.kind, next)
+	changed, err = adopt(ctx, c.r, as.Kind, next)
 	var known apierrors.APIStatus
 	if err != nil && !errors.As(err, &known) {
 		err = apierrors.NewInternalError(err)

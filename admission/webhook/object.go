@@ -6,52 +6,17 @@ import (
 	"fmt"
 	"reflect"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/cel"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
-
-// in returns an object of the request as a webhook is to see it: in another version, or the scale of it. Bodies of
-// calls are what they are. It may share memory with obj and must not be changed.
-func in(ctx context.Context, r *admission.Request, obj resource.Object, kind schema.GroupVersionKind) (resource.Object, error) {
-	switch {
-	case obj == nil:
-		return nil, nil
-	case r.Sub == "scale":
-		return scaleOf(r.Kind, obj)
-	case called(r):
-		return obj, nil
-	}
-	out, err := r.Kind.ConvertTo(ctx, obj, kind)
-	if err != nil {
-		return nil, fmt.Errorf("convert to %s: %w", kind, err)
-	}
-	return out, nil
-}
-
-// scaleOf makes the scale subresource of an object.
-func scaleOf(k resource.Kind, obj resource.Object) (resource.Object, error) {
-	v, ok := k.ScaleOf(obj)
-	if !ok {
-		return nil, fmt.Errorf("%s %s has no scale", k.Info().GVK.Kind, obj.GetName())
-	}
-	sc := &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
-			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp()},
-		Spec:   autoscalingv1.ScaleSpec{Replicas: v.Replicas},
-		Status: autoscalingv1.ScaleStatus{Replicas: v.Current, Selector: v.Selector},
-	}
-	sc.SetGroupVersionKind(scaleKind)
-	return sc, nil
-}
 
 // encode is an object in JSON with the given kind. The object stays as it is.
 func encode(obj runtime.Object, kind schema.GroupVersionKind) (json.RawMessage, error) {
@@ -72,43 +37,44 @@ func isNil(obj runtime.Object) bool {
 
 // adopt makes the request's object what a webhook made of its text. changed says whether that is something else.
 func adopt(ctx context.Context, r *admission.Request, kind schema.GroupVersionKind, doc []byte) (changed bool, err error) {
-	switch {
-	case r.Target != nil:
+	if r.Target != nil {
 		return overwrite(r.Target, doc)
-	case r.Sub == "scale":
-		return rescale(r, doc)
-	case called(r):
-		return overwrite(r.Object, doc)
 	}
-	next := r.Kind.New(kind)
-	if _, err := codec.UnmarshalJSON(doc, next); err != nil {
-		return false, err
-	}
-	hub, err := r.Kind.ConvertTo(ctx, next, r.Kind.Info().GVK)
+	seen, err := cel.Seen(ctx, r, r.Object, kind)
 	if err != nil {
 		return false, err
 	}
-	if r.Kind.Info().Namespaced && hub.GetNamespace() != r.Namespace {
+	before, ok := seen.(resource.Object)
+	if !ok {
+		return false, fmt.Errorf("%T has no metadata", seen)
+	}
+	after := r.Kind.New(kind)
+	whole := r.Sub != "scale" && !r.Called()
+	if !whole {
+		after = reflect.New(reflect.TypeOf(before).Elem()).Interface().(resource.Object)
+	}
+	if _, err := codec.UnmarshalJSON(doc, after); err != nil {
+		return false, err
+	}
+	if whole && r.Kind.Info().Namespaced && after.GetNamespace() != r.Namespace {
 		return false, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	keepOwners(r, hub)
-	changed = !same(r.Object, hub)
-	r.Kind.SetDefaults(hub)
-	r.Object = hub
-	return changed, nil
+	keepOwners(r, before, after)
+	changed = !same(before, after)
+	r.Object, err = cel.Adopt(ctx, r, before, after)
+	return changed, err
 }
 
 // keepOwners takes back what a webhook did to the ownership of fields, if that is no longer readable.
-func keepOwners(r *admission.Request, obj resource.Object) {
-	before, after := r.Object.GetManagedFields(), obj.GetManagedFields()
-	if equality.Semantic.DeepEqual(before, after) {
+func keepOwners(r *admission.Request, before, after resource.Object) {
+	if equality.Semantic.DeepEqual(before.GetManagedFields(), after.GetManagedFields()) {
 		return
 	}
-	err := managedfields.ValidateManagedFields(after)
+	err := managedfields.ValidateManagedFields(after.GetManagedFields())
 	if err == nil {
 		return
 	}
-	obj.SetManagedFields(before)
+	after.SetManagedFields(before.GetManagedFields())
 	if r.Warn != nil {
 		r.Warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "+
 			"admission controller; please fix your requests: %v", err))
@@ -134,17 +100,4 @@ func overwrite(obj runtime.Object, doc []byte) (changed bool, err error) {
 	changed = !equality.Semantic.DeepEqual(obj, next.Interface())
 	reflect.ValueOf(obj).Elem().Set(next.Elem())
 	return changed, nil
-}
-
-// rescale takes over what a webhook may change of a scale: the replicas.
-func rescale(r *admission.Request, doc []byte) (changed bool, err error) {
-	var sc autoscalingv1.Scale
-	if _, err := codec.UnmarshalJSON(doc, &sc); err != nil {
-		return false, err
-	}
-	if was, _ := r.Kind.ScaleOf(r.Object); was.Replicas == sc.Spec.Replicas {
-		return false, nil
-	}
-	r.Kind.SetScale(r.Object, sc.Spec.Replicas)
-	return true, nil
 }

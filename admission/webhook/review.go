@@ -17,6 +17,8 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/cel"
+	"github.com/kloop-dev/kloop/admission/match"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
@@ -34,18 +36,15 @@ func (h *hook) version() (schema.GroupVersion, error) {
 }
 
 // question is the request as the webhook is asked about it. Both versions of the review look the same.
-func (c *asking) question(ctx context.Context, h *hook, f form) (*admissionv1.AdmissionReview, error) {
+func (c *asking) question(ctx context.Context, h *hook, as match.As) (*admissionv1.AdmissionReview, error) {
 	gv, err := h.version()
 	if err != nil {
 		return nil, err
 	}
 	r := c.r
-	q := cel.Describe(r, f.kind, f.resource)
-	q.UID = uuid.NewUUID()
-	own := metav1.GroupVersionKind(c.own.kind)
-	res := metav1.GroupVersionResource(c.own.resource)
-	q.RequestKind, q.RequestResource, q.Options = &own, &res, runtime.RawExtension{}
-	obj, old, err := c.texts(ctx, f.kind)
+	q := cel.Describe(r, as.Kind, as.Resource)
+	q.UID, q.Options = uuid.NewUUID(), runtime.RawExtension{}
+	obj, old, err := c.texts(ctx, as.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -79,23 +78,25 @@ func (c *asking) texts(ctx context.Context, kind schema.GroupVersionKind) (obj, 
 	if known, ok := c.text[kind]; ok {
 		return known[0], known[1], nil
 	}
-	o, was, err := c.objects(ctx, kind)
-	if err != nil {
-		return nil, nil, err
+	if obj, err = c.textOf(ctx, c.r.Object, kind); err == nil {
+		old, err = c.textOf(ctx, c.r.Old, kind)
 	}
-	if c.r.Target != nil {
+	if err == nil && c.r.Target != nil {
 		obj, err = encode(c.r.Target, kind)
-	} else {
-		obj, err = encode(o, kind)
-	}
-	if err == nil {
-		old, err = encode(was, kind)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	c.text[kind] = [2]json.RawMessage{obj, old}
 	return obj, old, nil
+}
+
+func (c *asking) textOf(ctx context.Context, obj resource.Object, kind schema.GroupVersionKind) (json.RawMessage, error) {
+	seen, err := cel.Seen(ctx, c.r, obj, kind)
+	if err != nil {
+		return nil, err
+	}
+	return encode(seen, kind)
 }
 
 // answer reads and checks what the webhook said.

@@ -52,11 +52,11 @@ func (w *Webhooks) validate(ctx context.Context, r *admission.Request) error {
 // due prepares the questions to the webhooks that want to be asked.
 func (c *asking) due(ctx context.Context, hooks []*hook) (votes []*vote, err error) {
 	for _, h := range hooks {
-		f, err := c.wants(ctx, h)
+		as, err := c.wants(ctx, h)
 		if err != nil {
 			return nil, err
 		}
-		if f == nil {
+		if as == nil {
 			continue
 		}
 		v := &vote{hook: h, index: len(votes)}
@@ -64,7 +64,7 @@ func (c *asking) due(ctx context.Context, hooks []*hook) (votes []*vote, err err
 			v.err = h.dry()
 		}
 		if v.err == nil {
-			if v.review, err = c.question(ctx, h, *f); err != nil {
+			if v.review, err = c.question(ctx, h, *as); err != nil {
 				v.err = &failure{h.Name, fmt.Errorf("could not create admission objects: %w", err)}
 			}
 		}
