@@ -149,8 +149,11 @@ func (r *Record) Patch(data []byte) {
 // WantsAnswer tells whether Answer or Answers are to be called.
 func (r *Record) WantsAnswer() bool { return r.wants(auditv1.LevelRequestResponse) }
 
-// Answer notes the object that the request is answered with.
+// Answer notes the object that the request is answered with; of a Status, every level tells something.
 func (r *Record) Answer(obj runtime.Object) {
+	if st, ok := obj.(*metav1.Status); ok {
+		r.Status(st)
+	}
 	if !r.WantsAnswer() {
 		return
 	}

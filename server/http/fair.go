@@ -56,7 +56,11 @@ func (s *surface) enter(w *recorder, r *http.Request, i *info, a *auth.Attribute
 }
 
 func (s *surface) enterStream(w *recorder, r *http.Request, i *info, a *auth.Attributes) (context.Context, func(), bool) {
-	ctx, end := s.streams.join(r.Context())
+	ctx, end, ok := s.streams.join(r.Context())
+	if !ok {
+		s.fail(w, r, apierrors.NewTooManyRequests("too many streams are open, please try again later", 1))
+		return nil, nil, false
+	}
 	if i.Verb != "watch" {
 		return ctx, end, true
 	}

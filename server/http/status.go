@@ -64,7 +64,6 @@ func (s *surface) fail(w http.ResponseWriter, r *http.Request, err error) {
 	st := statusOf(err)
 	if rec, ok := w.(*recorder); ok {
 		rec.failed = st
-		rec.audit.Status(st)
 		rec.audit.Answer(st)
 	}
 	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
