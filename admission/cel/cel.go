@@ -34,9 +34,6 @@ type Program struct {
 	err  error
 }
 
-// Text is the expression as it was written.
-func (p *Program) Text() string { return p.text }
-
 // Err says why the expression does not compile; nil when it does.
 func (p *Program) Err() error { return p.err }
 

@@ -198,7 +198,7 @@ func TestPatches(t *testing.T) {
 	run := input(t, nil).Run(t.Context(), s, Budget)
 	for _, one := range []*Program{p, q} {
 		if v, _, err := run.Eval(one); err != nil || v == nil {
-			t.Errorf("%s: %v", one.Text(), err)
+			t.Errorf("%s: %v", one.text, err)
 		}
 	}
 	if p := s.Compile(`Object{}`, Applied); p.Err() == nil {
