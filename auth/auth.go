@@ -1,6 +1,7 @@
 // Package auth says who a caller is and what it may do. Its subpackages are pki (certificates), token
-// (service account tokens), authn (who sent a request), rbac (roles), node (what node agents may touch),
-// review (the kinds that ask such questions) and bootstrap (the objects that the API server starts with).
+// (service account tokens), oidc (tokens of other issuers), authn (who sent a request), rbac (roles), node (what node
+// agents may touch), webhook (asking another server either), review (the kinds that ask such questions) and bootstrap
+// (the objects that the API server starts with).
 package auth
 
 import (
