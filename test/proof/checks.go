@@ -27,6 +27,8 @@ type checks struct {
 	jobs       map[types.UID]*tally
 	calm       map[types.UID]bool // deployments that were complete and have not been disturbed since
 	doubts     map[string]time.Time
+	busy       time.Time // when something but a heartbeat was last written
+	business   string
 }
 
 func newChecks(w *world) *checks {
@@ -37,6 +39,23 @@ func newChecks(w *world) *checks {
 
 // writing notes who is about to write.
 func (c *checks) writing(who string) { c.mover = who }
+
+// calmEnd is how long before the end of a run nothing may have been written any more: who writes then, writes for ever.
+const calmEnd = 5 * time.Minute
+
+// restless tells of what does not come to rest.
+func (c *checks) restless() {
+	if ago := time.Since(c.busy); ago < calmEnd {
+		c.w.fail("no rest: %s ago %s", ago, c.business)
+	}
+	for name, list := range c.w.loops.Records() {
+		for _, r := range list {
+			if r.Fails > 0 {
+				c.w.fail("%s still fails: %s: %s", name, r.Key, r.LastErr)
+			}
+		}
+	}
+}
 
 // doubt notes that somebody was not told what became of a write, or that it forgot. It may do once more what it did
 // before it sees that.
@@ -51,13 +70,13 @@ func (c *checks) doubtful(who string) bool {
 // stale is how old what a loop acts on can be: it was cut off, late, and down.
 const stale = 2 * time.Minute
 
-// rebooted tells the checks that the server is another.
-func (c *checks) rebooted() {}
-
 // look checks one moment.
 func (c *checks) look(m moment) {
 	for _, x := range m.changes {
 		c.order(x)
+		if x.Kind != resource.Kind(kinds.Leases) {
+			c.busy, c.business = time.Now(), c.mover+" wrote a "+x.Kind.Info().Singular
+		}
 		switch x.Kind {
 		case resource.Kind(kinds.Pods):
 			c.pod(m, x)

@@ -251,15 +251,9 @@ func (c *checks) floors(m moment, was, is *corev1.Pod) {
 	case ready >= *d.Spec.Replicas:
 		c.calm[d.UID] = true
 	}
-	if floor := *d.Spec.Replicas - d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal; c.calm[d.UID] && c.prompt() && ready < floor {
+	if floor := *d.Spec.Replicas - d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal; c.calm[d.UID] && c.w.prompt && ready < floor {
 		c.w.fail("%s: deployment %s has %d pods ready and may not have fewer than %d", c.mover, d.Name, ready, floor)
 	}
-}
-
-// prompt says whether all act on what is, not on what was.
-func (c *checks) prompt() bool {
-	we := c.w.weather
-	return we == nil || we.maxLag == 0 && we.cuts == 0 && we.late == 0
 }
 
 // tally is what happened to a job's pods.

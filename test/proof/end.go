@@ -125,11 +125,28 @@ func serviceLines(r resource.Reader) (lines []string) {
 		}
 		lines = append(lines, fmt.Sprintf("service %s/%s: %d ready endpoints, %d others, %d of the old kind", s.Namespace, s.Name, len(ready), other, old))
 	}
+	for _, q := range resource.List(r, kinds.ResourceQuotas, "") {
+		pods := 0
+		for _, p := range resource.List(r, kinds.Pods, q.Namespace) {
+			if !over(p) {
+				pods++
+			}
+		}
+		used := q.Status.Used
+		lines = append(lines, fmt.Sprintf("quota: as many pods as there are: %t, services: %t, sets: %t", used.Pods().Value() == int64(pods),
+			counted(used, corev1.ResourceServices) == len(resource.List(r, kinds.Services, q.Namespace)),
+			counted(used, "count/replicasets.apps") == len(resource.List(r, kinds.ReplicaSets, q.Namespace))))
+	}
 	for _, b := range resource.List(r, kinds.PodDisruptionBudgets, "") {
 		s := b.Status
 		lines = append(lines, fmt.Sprintf("budget %s: %d of %d healthy, %d expected, %d may go", b.Name, s.CurrentHealthy, s.DesiredHealthy, s.ExpectedPods, s.DisruptionsAllowed))
 	}
 	return lines
+}
+
+func counted(list corev1.ResourceList, name corev1.ResourceName) int {
+	q := list[name]
+	return int(q.Value())
 }
 
 func ownerOf(obj metav1.Object) string {

@@ -13,6 +13,9 @@ import (
 	"github.com/kloop-dev/kloop/sim"
 )
 
+// urgent is a class of pods before which others make room.
+const urgent = "urgent"
+
 // maxReplicas bounds each workload, so that all that a program makes fits on three nodes.
 const maxReplicas = 4
 
@@ -59,6 +62,9 @@ func deploymentOf(d *rand.Rand, namespace, name string) *appsv1.Deployment {
 			surge = intstr.FromInt32(1)
 		}
 		x.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &down}
+	}
+	if d.IntN(4) == 0 {
+		x.Spec.Template.Spec.PriorityClassName = urgent
 	}
 	if d.IntN(5) == 0 {
 		x.Spec.MinReadySeconds = int32(1 + d.IntN(5))
@@ -107,6 +113,9 @@ func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
 	t.Spec.RestartPolicy = corev1.RestartPolicyNever
 	x := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.JobSpec{Template: t,
 		Completions: new(int32(1 + d.IntN(4))), Parallelism: new(int32(1 + d.IntN(3))), BackoffLimit: new(int32(1000))}}
+	if d.IntN(4) == 0 {
+		x.Spec.TTLSecondsAfterFinished = new(int32(1 + d.IntN(60)))
+	}
 	switch d.IntN(4) {
 	case 0:
 		x.Spec.CompletionMode = new(batchv1.IndexedCompletion)
@@ -122,6 +131,14 @@ func cronJobOf(d *rand.Rand, namespace, name string) *batchv1.CronJob {
 	return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *",
 		ConcurrencyPolicy: []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}[d.IntN(3)],
 		JobTemplate:       batchv1.JobTemplateSpec{Spec: j.Spec}}}
+}
+
+func quotaOf(namespace string) *corev1.ResourceQuota {
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
+	for _, r := range []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceServices, "count/replicasets.apps"} {
+		q.Spec.Hard[r] = apiresource.MustParse("500")
+	}
+	return q
 }
 
 func serviceOf(namespace, name, app string) *corev1.Service {

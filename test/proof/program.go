@@ -60,6 +60,9 @@ func newProgram(seed uint64, n int) *program {
 	makers := []func(*rand.Rand){p.deploy, p.deploy, p.statefulSet, p.statefulSet, p.daemonSet, p.job, p.job, p.cronJob, p.space}
 	changers := []func(*rand.Rand){p.scale, p.scale, p.rollout, p.rollout, p.rollout, p.kill, p.kill, p.evict, p.cordon, p.taint, p.addNode, p.dropNode,
 		p.remove, p.service, p.budget}
+	if d.IntN(3) == 0 {
+		p.add(d, "quota", func(u *user) error { return u.make1(kinds.ResourceQuotas, quotaOf(ns)) })
+	}
 	for i := range n {
 		list := changers
 		if i < 3 || d.IntN(4) == 0 {
@@ -389,8 +392,11 @@ func (u *user) somePod(n int) *corev1.Pod {
 // remove deletes a workload.
 func (p *program) remove(d *rand.Rand) {
 	how := metav1.DeletePropagationBackground
-	if d.IntN(3) == 0 {
+	switch d.IntN(6) {
+	case 0, 1:
 		how = metav1.DeletePropagationForeground
+	case 2:
+		how = metav1.DeletePropagationOrphan
 	}
 	from := func(k resource.Kind, list *[]string) {
 		if len(*list) == 0 {

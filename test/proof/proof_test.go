@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -20,6 +21,11 @@ var (
 	loud  = flag.Bool("loud", false, "print all that happens")
 	quiet = flag.Bool("loud-calm", false, "print all that happens in calm weather")
 )
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // faults on purpose are no news
+	m.Run()
+}
 
 // An outcome is how a run ended.
 type outcome struct {
@@ -49,8 +55,10 @@ func runSeed(t *testing.T, seed uint64, stormy bool, bent *bends, log io.Writer)
 			w.mem.Close()
 		}()
 		began := time.Now()
+		w.prompt = true
 		if stormy {
 			w.weather = newWeather(w.turns)
+			w.prompt = w.weather.maxLag == 0 && w.weather.cuts == 0 && w.weather.late == 0
 			w.weather.blow(w)
 			w.turns.note("weather: %+v", *w.weather)
 		}
@@ -86,15 +94,7 @@ func runSeed(t *testing.T, seed uint64, stormy bool, bent *bends, log io.Writer)
 		for _, s := range leftovers(w.set, w.admin().Read()) {
 			w.fail("%s", s)
 		}
-		if len(w.errs) > 0 {
-			for name, list := range w.loops.Records() {
-				for _, r := range list {
-					if r.Fails > 0 {
-						w.fail("%s: %s: %s", name, r.Key, r.LastErr)
-					}
-				}
-			}
-		}
+		w.checks.restless()
 		out.errs = w.errs
 		w.turns.note("end\n%s", out.end)
 		out.trace = w.turns.trace.sum.Sum64()

@@ -60,8 +60,7 @@ type turns struct {
 	dice  *rand.Rand
 	trace traceHash
 	steps int
-	log   io.Writer // nil: nobody reads along
-	fate  func(t *turn) fate
+	log   io.Writer                       // nil: nobody reads along
 	held  func(t *turn) (until time.Time) // zero: not held
 }
 

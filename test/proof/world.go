@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -55,7 +56,8 @@ type world struct {
 	errs    []error
 
 	plans   []plan
-	weather *weather // nil: all is well
+	weather *weather // nil: all is well now
+	prompt  bool     // all act on what is, from the start to the end
 	bent    *bends
 	checks  *checks
 	luck    *rand.Rand // the server's
@@ -80,7 +82,7 @@ func newWorld(ctx context.Context, seed uint64, log io.Writer, bent *bends) *wor
 	w := &world{seed: seed, turns: newTurns(seed), set: kinds.NewSet(), mem: memory.New(), ctx: ctx, cut: map[string]time.Time{},
 		running: map[string]*life{}, bent: bent, luck: rand.New(rand.NewPCG(seed, 2))}
 	w.hist.changed = map[resource.Kind]int{}
-	w.turns.log, w.turns.fate, w.turns.held = log, w.fateOf, w.heldBack
+	w.turns.log, w.turns.held = log, w.heldBack
 	w.checks = newChecks(w)
 	w.boot()
 	w.found()
@@ -99,7 +101,7 @@ func (w *world) boot() {
 	})
 	<-ready
 	srv := server.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance,
-		Admission: plugins(w.now)})
+		Admission: plugins(w.now, w.charge)})
 	if err := srv.Repair(ctx); err != nil {
 		w.fail("repair: %v", err)
 	}
@@ -111,8 +113,8 @@ func (w *world) boot() {
 }
 
 // plugins is the chain that every cluster has, with names that chance has no part in.
-func plugins(now func() time.Time) admission.Chain {
-	chain := admission.Plugins(admission.Config{Now: now})
+func plugins(now func() time.Time, charge func(context.Context, *corev1.ResourceQuota) (*corev1.ResourceQuota, error)) admission.Chain {
+	chain := admission.Plugins(admission.Config{Now: now, Charge: charge})
 	for i := range chain {
 		if chain[i].Name != "ServiceAccount" {
 			continue
@@ -148,6 +150,11 @@ func plainNames(s *corev1.PodSpec) {
 	}
 }
 
+// charge stores what a quota has used. It waits for no turn: the quota plugin holds a lock meanwhile.
+func (w *world) charge(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
+	return client.UpdateStatus(context.WithValue(ctx, callerKey{}, nil), w.admin(), kinds.ResourceQuotas, q)
+}
+
 // chance fills p with what the seed says.
 func (w *world) chance(p []byte) {
 	w.mu.Lock()
@@ -179,6 +186,9 @@ func (w *world) hand(who string, kill context.CancelFunc) *hand {
 
 // found writes what every cluster has.
 func (w *world) found() {
+	if _, err := w.admin().Create(w.ctx, kinds.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 1000}); err != nil {
+		w.fail("make priority class %s: %v", urgent, err)
+	}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := w.admin().Create(w.ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 			w.fail("make namespace %s: %v", ns, err)
@@ -277,7 +287,6 @@ func (w *world) reboot() {
 	w.observe()
 	w.turns.note("all starts")
 	w.boot()
-	w.checks.rebooted()
 }
 
 // names lists the loops that run.
