@@ -17,7 +17,7 @@ var keepers = map[schema.GroupResource]string{
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:           "horizontal-pod-autoscaler",
 	{Group: "policy", Resource: "poddisruptionbudgets"}:                    "disruption",
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: "definition",
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             "apiservice-available",
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             "apiservice",
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: "csr-signing",
 	{Resource: "replicationcontrollers"}:                                   "replicationcontroller", {Resource: "services"}: "endpointslice",
 	{Resource: "namespaces"}: "namespace", {Resource: "nodes"}: "node-lifecycle", {Resource: "resourcequotas"}: "resource-quota",

@@ -1,0 +1,38 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// explains waits until `kloop why` says all that is wanted of an object.
+func explains(t *testing.T, ns, object string, want ...string) {
+	t.Helper()
+	eventually(t, "kloop explains "+object, func() (bool, string) {
+		out, err := exec.Command(filepath.Join(it.bin, "kloop"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, object).CombinedOutput()
+		if err != nil {
+			return false, string(out) + err.Error()
+		}
+		for _, w := range want {
+			if !strings.Contains(string(out), w) {
+				return false, "no " + w + " in:\n" + string(out)
+			}
+		}
+		return true, ""
+	})
+}
+
+// What stops real containers is told in the words of the runtime and of the application itself.
+func TestWhy(t *testing.T) {
+	ns := space(t)
+	apply(t, ns, onePod("crash", "echo no such account; exit 3", "", ""))
+	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1}"))
+	apply(t, ns, strings.Replace(onePod("absent", "true", "", ""), "image: nginx:1", "image: 127.0.0.1:1/none:1", 1))
+	explains(t, ns, "pod/crash", "pod/crash has a node and does not run", "exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
+	explains(t, ns, "pod/probed", "ReadinessProbeFails", "command cat /ready", "No such file")
+	explains(t, ns, "pod/absent", `can't pull the image "127.0.0.1:1/none:1"`, "ImagePull", "tries to pull it again")
+}
