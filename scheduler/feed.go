@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,7 @@ func (r *runner) reset(read resource.Reader) {
 		nodes[n.Name] = true
 		r.node(n.Name, n)
 	}
-	for name := range r.st.byName {
+	for _, name := range slices.Sorted(maps.Keys(r.st.byName)) { // slots get free in an order that replays
 		if !nodes[name] {
 			r.node(name, nil)
 		}
