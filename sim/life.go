@@ -223,9 +223,7 @@ func (l *life) unpulled(c *corev1.Container, s *corev1.ContainerStatus, failing 
 }
 
 func (l *life) run(s *corev1.ContainerStatus) {
-	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}}
-	s.ContainerID = fmt.Sprintf("sim://%s/%s/%d", l.pod.UID, s.Name, s.RestartCount)
-	s.ImageID = "sim://" + s.Image
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}} // without ids, as kwok's
 }
 
 // end ends a container.
@@ -238,8 +236,7 @@ func (l *life) end(s *corev1.ContainerStatus, exit int32) {
 		began = s.State.Running.StartedAt
 	}
 	s.Ready, s.Started = false, new(false)
-	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began,
-		FinishedAt: l.now, ContainerID: s.ContainerID}}
+	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began, FinishedAt: l.now}}
 }
 
 // restarts says whether the pod's policy has a container that ended run again.
