@@ -109,7 +109,7 @@ func TestBackoff(t *testing.T) {
 		if others != 1 {
 			t.Errorf("the good key ran %d times", others)
 		}
-		want := 20 * time.Millisecond
+		want := 10 * time.Millisecond
 		for i := 1; i < len(at); i++ {
 			if d := at[i].Sub(at[i-1]); d < want*4/5 || d > want*6/5 {
 				t.Errorf("pause %d is %v, want %v give or take a fifth", i, d, want)

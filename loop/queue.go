@@ -260,10 +260,10 @@ func (q *queue) delay(e *entry, due time.Time) {
 	q.ring()
 }
 
-// pause grows from 20 ms to 5 minutes, spread by a fifth either way so that keys that failed together do not
+// pause grows from 10 ms to 5 minutes, spread by a fifth either way so that keys that failed together do not
 // come back together.
 func pause(fails int, luck func(n int64) int64) time.Duration {
-	d := min(20*time.Millisecond<<min(fails-1, 20), 5*time.Minute)
+	d := min(10*time.Millisecond<<min(fails-1, 20), 5*time.Minute)
 	return d*4/5 + time.Duration(luck(int64(d*2/5)))
 }
 
