@@ -365,11 +365,11 @@ func TestBorrowing(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		flood := func(ctx context.Context, group string) {
-			for range 200 {
+			for range 120 {
 				wait.Go(func() {
 					for ctx.Err() == nil {
 						if ticket, err := f.Enter(ctx, f.Sort(by("u", group), time.Now()), 1); err == nil {
-							time.Sleep(20 * time.Millisecond)
+							time.Sleep(100 * time.Millisecond)
 							f.Leave(ticket)
 						}
 					}
@@ -390,7 +390,7 @@ func TestBorrowing(t *testing.T) {
 			t.Errorf("one level wants all: %s", limits())
 		}
 		flood(ctx, "idle")
-		time.Sleep(60 * time.Second)
+		time.Sleep(40 * time.Second)
 		if busy.current < 45 || busy.current > 50 || idle.current < 45 || idle.current > 50 {
 			t.Errorf("two levels want all: %s", limits())
 		}

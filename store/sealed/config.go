@@ -77,7 +77,7 @@ func checkPatterns(at string, patterns []string, seen *[]string) error {
 		case strings.Contains(p, "/"):
 			return fmt.Errorf("%s: %q: a subresource is stored with its resource", where, p)
 		case strings.Contains(name, "*") && name != "*" || strings.Contains(group, "*") && p != "*.*":
-			return fmt.Errorf("%s: %q: wildcards are *.*, *.GROUP and *.", where, p)
+			return fmt.Errorf("%s: %q: the wildcards are *., *.GROUP and *.*", where, p)
 		case slices.Contains(*seen, p):
 			return fmt.Errorf("%s: %q is named twice", where, p)
 		case slices.Contains(*seen, "*.*") || name != "*" && slices.Contains(*seen, "*."+group):
