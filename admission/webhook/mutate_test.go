@@ -137,10 +137,10 @@ func TestBadPatches(t *testing.T) {
 func TestV1beta1(t *testing.T) {
 	w := start(t)
 	w.mutating("m", func(h *v1.MutatingWebhook) { h.AdmissionReviewVersions = []string{"v0", "v1beta1", "v1"} }, "/m")
-	w.raw["/m"] = func(rw http.ResponseWriter, _ *http.Request) {
+	w.play("/m", func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json") // W3sib3A...: the patch, in base64
 		_, _ = rw.Write([]byte(`{"response":{"allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEvYSIsInZhbHVlIjoiYiJ9XQ=="}}`))
-	}
+	})
 	obj, err := w.create(configMap("a", "k", "v"))
 	w.must(nil, err)
 	if obj.(*corev1.ConfigMap).Data["a"] != "b" {

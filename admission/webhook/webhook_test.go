@@ -325,7 +325,8 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := "/" + strings.ReplaceAll(tt.name, " ", "")
-			w.raw[path], w.blocked = tt.serve, nil
+			w.play(path, tt.serve)
+			w.blocked = nil
 			edit := func(h *v1.ValidatingWebhook) {
 				if tt.edit != nil {
 					tt.edit(h)

@@ -129,6 +129,13 @@ func (w *world) answer(path string, f func(q *admissionv1.AdmissionRequest) *adm
 	w.answers[path] = f
 }
 
+// play makes the webhook at a path answer in any way; nil takes that back.
+func (w *world) play(path string, f http.HandlerFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.raw[path] = f
+}
+
 func (w *world) must(_ any, err error) {
 	w.t.Helper()
 	if err != nil {
