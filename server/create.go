@@ -50,7 +50,7 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 // still to be recorded.
 func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tracked bool) (*view.Entry, error) {
 	k := r.Kind
-	if err := open(r, obj); err != nil {
+	if err := s.open(r, obj); err != nil {
 		return nil, err
 	}
 	k.SetDefaults(obj)

@@ -50,13 +50,31 @@ type custom interface {
 	CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }
 
-// open refuses new objects of a kind whose definition is under deletion.
-func open(r *Request, obj resource.Object) error {
-	if c, ok := r.Kind.(custom); ok && c.Closing() {
+// open refuses new objects of a kind whose definition is under deletion. The kind itself learns of it a little later than
+// who reads the definition.
+func (s *Server) open(r *Request, obj resource.Object) error {
+	c, ok := r.Kind.(custom)
+	if !ok {
+		return nil
+	}
+	if c.Closing() || s.closing(r.Kind.Info().GR()) {
 		return apierrors.NewForbidden(r.resource(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
 	return nil
 }
+
+// closing says that the definition of a custom kind is marked for deletion.
+func (s *Server) closing(gr schema.GroupResource) bool {
+	defs, ok := s.Kinds.GR(definitions)
+	if !ok {
+		return false
+	}
+	def, ok := s.View.Snapshot().Lookup(defs, "", gr.String()).(*apiextensions.CustomResourceDefinition)
+	return ok && def.DeletionTimestamp != nil
+}
+
+// definitions is the resource that defines kinds; each is named after the resource that it defines.
+var definitions = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
 
 // checkKind holds an object to the rules of its kind; old is nil for a new one.
 func checkKind(r *Request, obj, old resource.Object) field.ErrorList {
