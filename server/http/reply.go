@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -52,7 +53,7 @@ func (s *surface) object(w http.ResponseWriter, r *http.Request, acc accepted, c
 func (s *surface) document(w http.ResponseWriter, r *http.Request, acc accepted, code int, doc []byte) {
 	switch {
 	case acc.format == asYAML:
-		text, err := yaml.JSONToYAML(doc)
+		text, err := toYAML(doc)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -210,4 +211,22 @@ func varintLen(v int) int {
 	return n
 }
 
-func toYAML(doc []byte) ([]byte, error) { return yaml.JSONToYAML(doc) }
+// toYAML turns a JSON document into YAML. It is read as YAML for that, which unlike JSON has no place for control
+// characters and takes some others for the ends of lines: they are escaped.
+func toYAML(doc []byte) ([]byte, error) {
+	odd := func(r rune) bool {
+		return r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff
+	}
+	if bytes.ContainsFunc(doc, odd) {
+		var safe bytes.Buffer
+		for _, r := range string(doc) {
+			if odd(r) {
+				fmt.Fprintf(&safe, "\\u%04x", r)
+			} else {
+				safe.WriteRune(r)
+			}
+		}
+		doc = safe.Bytes()
+	}
+	return yaml.JSONToYAML(doc)
+}
