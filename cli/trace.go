@@ -44,7 +44,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := a.resolve(words[0])
+	r, err := a.resolve(ctx, words[0])
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func drawSteps(b *strings.Builder, steps []*trail.Step, from time.Time, indent s
 		}
 		what := named(s.Write)
 		if s.Count > 1 {
-			what = fmt.Sprintf("%d %s (%s…)", s.Count, plain(s.Resource), s.Name)
+			what = fmt.Sprintf("%d %s (%s…)", s.Count, bare(s.Resource), s.Name)
 		}
 		after := "+" + short(s.At.Sub(from))
 		if s.Count > 1 && s.Last.Sub(s.At) >= time.Millisecond {
@@ -183,10 +183,10 @@ func did(verb string) string {
 	return "changed"
 }
 
-// plain is the resource without its group.
-func plain(resource string) string { name, _, _ := strings.Cut(resource, "."); return name }
+// bare is the resource without its group.
+func bare(resource string) string { name, _, _ := strings.Cut(resource, "."); return name }
 
-func named(w trail.Write) string { return strings.TrimSuffix(plain(w.Resource), "s") + "/" + w.Name }
+func named(w trail.Write) string { return strings.TrimSuffix(bare(w.Resource), "s") + "/" + w.Name }
 
 func colon(what string) string {
 	if what == "" || what == "status" {

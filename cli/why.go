@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
@@ -49,7 +48,7 @@ func why(ctx context.Context, std stdio, args []string) error {
 
 // tell explains one object.
 func (a *asker) tell(ctx context.Context, out io.Writer, kind, name string) error {
-	r, err := a.resolve(kind)
+	r, err := a.resolve(ctx, kind)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,13 @@ func (a *asker) tell(ctx context.Context, out io.Writer, kind, name string) erro
 	if err := a.get(ctx, explained, &metav1.APIResourceList{}); err != nil {
 		return unexplained(err)
 	}
-	if err := a.get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{}); err != nil {
+	err = a.get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{})
+	switch {
+	case apierrors.IsNotFound(err) && r.Namespaced:
+		return fmt.Errorf("there is no %s %q in namespace %s", strings.ToLower(r.Kind), name, ns)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no %s %q", strings.ToLower(r.Kind), name)
+	case err != nil:
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s/%s is what it should be\n", strings.ToLower(r.Kind), name)
@@ -91,34 +96,30 @@ func objectPath(r *metav1.APIResource, ns, name string) string {
 }
 
 // resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.
-func (a *asker) resolve(word string) (*metav1.APIResource, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(a.rest)
+func (a *asker) resolve(ctx context.Context, word string) (*metav1.APIResource, error) {
+	list, err := resources(ctx, a.raw)
 	if err != nil {
 		return nil, err
 	}
-	_, lists, err := d.ServerGroupsAndResources()
-	if len(lists) == 0 && err != nil {
-		return nil, err
-	}
 	low := strings.ToLower(word)
-	for _, l := range lists {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil {
+	var best *metav1.APIResource
+	for i := range list {
+		r := &list[i]
+		if low != r.Name && low != r.SingularName && low != strings.ToLower(r.Kind) && low != r.Name+"."+r.Group && !slices.Contains(r.ShortNames, low) {
 			continue
 		}
-		for i := range l.APIResources {
-			r := &l.APIResources[i]
-			if strings.Contains(r.Name, "/") {
-				continue
-			}
-			if low == r.Name || low == r.SingularName || low == strings.ToLower(r.Kind) || low == r.Name+"."+gv.Group || slices.Contains(r.ShortNames, low) {
-				r.Group, r.Version = gv.Group, gv.Version
-				return r, nil
-			}
+		if best == nil || usual(r.Group) && !usual(best.Group) {
+			best = r
 		}
+	}
+	if best != nil {
+		return best, nil
 	}
 	return nil, fmt.Errorf("the server has no resource %q; kubectl api-resources lists them", word)
 }
+
+// usual tells the groups whose kinds people mean when they name no group: others have kinds of the same names.
+func usual(group string) bool { return group == "" || !strings.Contains(group, ".") }
 
 // screen is the whole explanation.
 func (a *asker) screen(g *convergence.Gap, words []string) string {
@@ -162,6 +163,14 @@ func (a *asker) screen(g *convergence.Gap, words []string) string {
 	return b.String()
 }
 
+// inWords is a state as it stands in a sentence.
+func inWords(state string) string {
+	if state == "BackingOff" {
+		return "backing off"
+	}
+	return strings.ToLower(state)
+}
+
 func waitText(w *convergence.Wait) string {
 	text := strings.ToLower(w.Type[:1]) + w.Type[1:]
 	if w.Name != "" {
@@ -191,7 +200,7 @@ func (a *asker) treeOf(b *strings.Builder, g *convergence.Gap) {
 		if l.Others > 0 {
 			fmt.Fprintf(b, " (and %d more like it)", l.Others)
 		}
-		fmt.Fprintf(b, "  [%s, %s]\n", l.Owner, strings.ToLower(l.State))
+		fmt.Fprintf(b, "  [%s, %s]\n", l.Owner, inWords(l.State))
 	}
 }
 

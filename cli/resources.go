@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	discoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// aggregated asks for everything that a server serves in two answers (KEP-3352). client-go's discovery client does it too,
+// and would add the types of all versions that ever were: 10 MB.
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// resources lists what the server serves, each resource in its preferred version, with Group and Version filled in.
+func resources(ctx context.Context, c rest.Interface) (list []metav1.APIResource, err error) {
+	for _, path := range []string{"/api", "/apis"} {
+		data, err := c.Get().AbsPath(path).SetHeader("Accept", aggregated).DoRaw(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("ask what the server serves: %w", err)
+		}
+		var groups discoveryv2.APIGroupDiscoveryList
+		if err := json.Unmarshal(data, &groups); err != nil {
+			return nil, fmt.Errorf("read what the server serves: %w", err)
+		}
+		for i := range groups.Items {
+			list = append(list, preferred(&groups.Items[i])...)
+		}
+	}
+	return list, nil
+}
+
+// preferred are the resources of a group: versions come in the order of preference, and the first that has one counts.
+func preferred(g *discoveryv2.APIGroupDiscovery) (list []metav1.APIResource) {
+	seen := map[string]bool{}
+	for _, v := range g.Versions {
+		for _, r := range v.Resources {
+			if seen[r.Resource] || r.ResponseKind == nil {
+				continue
+			}
+			seen[r.Resource] = true
+			list = append(list, metav1.APIResource{Name: r.Resource, SingularName: r.SingularResource, Kind: r.ResponseKind.Kind,
+				Group: g.Name, Version: v.Version, ShortNames: r.ShortNames, Verbs: r.Verbs, Namespaced: r.Scope == discoveryv2.ScopeNamespace})
+		}
+	}
+	return list
+}
