@@ -1,0 +1,92 @@
+package cluster_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"testing"
+	"time"
+
+	certv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+// as returns a client that acts as the user.
+func as(t *testing.T, c *cluster.Cluster, user string, groups ...string) (*kubernetes.Clientset, *rest.Config) {
+	t.Helper()
+	text, err := c.Kubeconfig(user, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientset(t, cfg), cfg
+}
+
+// TestNodeRenewsItsCertificate has a node ask for its next client certificate, which is approved and signed, and use it.
+// A node that asks for the certificate of another is refused.
+func TestNodeRenewsItsCertificate(t *testing.T) {
+	ctx := t.Context()
+	c := start(t, cluster.Config{})
+	admin := clientset(t, config(t, c))
+	_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "rotation"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: auth.GroupNodes}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, cfg := as(t, c, "system:node:n1", auth.GroupNodes)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(name, of string) error {
+		t.Helper()
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: of, Organization: []string{auth.GroupNodes}}}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = node.CertificatesV1().CertificateSigningRequests().Create(ctx, &certv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: certv1.CertificateSigningRequestSpec{SignerName: certv1.KubeAPIServerClientKubeletSignerName, Usages: []certv1.KeyUsage{certv1.UsageDigitalSignature, certv1.UsageClientAuth},
+				Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}, metav1.CreateOptions{})
+		return err
+	}
+	if err := ask("other", "system:node:n2"); !apierrors.IsForbidden(err) {
+		t.Errorf("a request for another node's certificate: %v", err)
+	}
+	if err := ask("own", "system:node:n1"); err != nil {
+		t.Fatal(err)
+	}
+	var cert []byte
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		r, err := node.CertificatesV1().CertificateSigningRequests().Get(ctx, "own", metav1.GetOptions{})
+		if err == nil {
+			cert = r.Status.Certificate
+		}
+		return len(cert) > 0, err
+	})
+	if err != nil {
+		t.Fatal("the request of the node was not answered: ", err)
+	}
+	der, _ := x509.MarshalECPrivateKey(key)
+	next := rest.CopyConfig(cfg)
+	next.CertData, next.KeyData = cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	if _, err := clientset(t, next).CoreV1().Services("").List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("the new certificate is not believed: %v", err)
+	}
+}
