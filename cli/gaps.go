@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -140,7 +139,7 @@ func (a *asker) tellAll(ctx context.Context, std stdio) error {
 	}
 	for i := range list.Items {
 		g := &list.Items[i]
-		fmt.Fprintf(std.out, "%s%s\n    %s, %s, for %s\n", at(g.Object.Namespace), g.Verdict, g.Owner, strings.ToLower(g.State), a.since(g.Since))
+		fmt.Fprintf(std.out, "%s%s\n    %s, %s, for %s\n", at(g.Object.Namespace), g.Verdict, g.Owner, inWords(g.State), a.since(g.Since))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	httpapi "github.com/kloop-dev/kloop/server/http"
 	"github.com/kloop-dev/kloop/view"
@@ -37,6 +39,13 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs) error {
 	board.Shelf = server.NewShelf(board.Refresh, convergence.All()...)
 	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers}
 	return d.serveVirtual(d.lookout, convergence.All()...)
+}
+
+// explainers lets all who may view a namespace read what has not converged in it.
+func explainers() resource.Object {
+	return &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: "system:kloop:view-convergence", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"gaps", "fights"}, Verbs: []string{"get", "list", "watch"}}}}
 }
 
 // look keeps the explanations.

@@ -58,7 +58,7 @@ type frontDoor struct {
 	dialer  *agentDialer // to node agents
 	meter   *metrics.Collector
 	uses    tokenUses
-	trail   *trail.Log // nil: none is kept
+	trail   *trail.Log                          // nil: none is kept
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout
 	custom  *crd.Registry
@@ -216,7 +216,7 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	keys := d.c.keys
 	objects := bootstrap.Objects(bootstrap.Config{ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
-	if err := d.server.Bootstrap(ctx, append(objects, proxiers())); err != nil {
+	if err := d.server.Bootstrap(ctx, append(objects, proxiers(), explainers())); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
 	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does

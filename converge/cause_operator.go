@@ -42,7 +42,7 @@ func operatorMissing(l *look, _ map[string]any) *Finding {
 		return nil
 	}
 	who := l.keeper()
-	f := &Finding{Says: l.health.Says + ", and no controller watches " + gr.String(), Owner: who, State: Missing, Waits: forName("Controller", who),
+	f := &Finding{Says: "waits for a controller, and no controller watches " + gr.String(), Owner: who, State: Missing, Waits: forName("Controller", who),
 		Next:   does(who, "takes it up when it runs and watches %s", gr),
 		Advice: []string{"start the controller of " + gr.String() + ", or look why it does not reach the API server: kubectl get pods -A, and its log"}}
 	if at := l.lastWrite(who); !at.IsZero() {
@@ -101,7 +101,7 @@ func operatorRefused(l *look, _ map[string]any) *Finding {
 	if !ok || l.Now.Sub(r.Last) > 10*time.Minute {
 		return nil
 	}
-	f := &Finding{Says: l.health.Says + "; " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),
+	f := &Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),
 		Waits: forName("Policy", "RBAC"), Next: does(r.Agent, "tries again"), Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
 	if !r.Forbidden {
 		f.Waits, f.Advice = forName("Policy", "admission"), []string{"change what stands in the way of the controller's write: " + r.Message}
@@ -126,7 +126,7 @@ func partsNotReady(l *look, _ map[string]any) *Finding {
 		return nil
 	}
 	who := l.keeper()
-	return &Finding{Says: l.health.Says + ": what was made for it is not well", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""), Next: does(who, "goes on when it is"), Below: bad}
+	return &Finding{Says: "waits for what was made for it", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""), Next: does(who, "goes on when it is"), Below: bad}
 }
 
 func operatorBehind(l *look, status map[string]any) *Finding {

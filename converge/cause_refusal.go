@@ -45,7 +45,7 @@ func refused(see func(l *look, text string) *Finding) func(l *look) *Finding {
 			if f.Next.What == "" {
 				f.Next.What = "tries again"
 			}
-			if r, ok := l.record(l.owner, l.kind, l.obj); ok && f.Next.At == nil {
+			if r, ok := l.record(l.owner, l.kind, l.obj); ok && (f.Next.Who == "" || f.Next.Who == l.owner) {
 				f.Next.At = stamp(r.Next)
 			}
 		}

@@ -38,7 +38,7 @@ func loopNotRunning(l *look) *Finding {
 	if gr := l.kind.Info().GR().String(); gr == "nodes" || gr == "apiservices.apiregistration.k8s.io" || gr == "certificatesigningrequests.certificates.k8s.io" {
 		return nil // not its move
 	}
-	return &Finding{Says: l.health.Says + ", and the loop " + l.owner + " does not run", Owner: l.owner, State: Missing, Waits: forName("Controller", l.owner),
+	return &Finding{Says: "waits for the loop " + l.owner + ", which does not run", Owner: l.owner, State: Missing, Waits: forName("Controller", l.owner),
 		Next: does(l.owner, "closes the gap when it runs"), Advice: []string{"start the loops: kloop up, or kloop controllers"}}
 }
 

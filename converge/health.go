@@ -56,6 +56,7 @@ func (w *World) leaving(obj resource.Object, at time.Time) Health {
 		return Health{}
 	}
 	h := Health{Says: "was deleted and is still there", Since: at, Want: "metadata.deletionTimestamp=" + at.UTC().Format(time.RFC3339)}
+	h.Have = "the object exists"
 	if f := obj.GetFinalizers(); len(f) > 0 {
 		h.Have = "metadata.finalizers=[" + list(f, 3) + "]"
 	}

@@ -32,7 +32,7 @@ func TestWhy(t *testing.T) {
 	apply(t, ns, onePod("crash", "echo no such account; exit 3", "", ""))
 	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1}"))
 	apply(t, ns, strings.Replace(onePod("absent", "true", "", ""), "image: nginx:1", "image: 127.0.0.1:1/none:1", 1))
-	explains(t, ns, "pod/crash", "pod/crash has a node and does not run", "exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
+	explains(t, ns, "pod/crash", "pod/crash runs and is not ready because it crashes: container c exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
 	explains(t, ns, "pod/probed", "ReadinessProbeFails", "command cat /ready", "No such file")
 	explains(t, ns, "pod/absent", `can't pull the image "127.0.0.1:1/none:1"`, "ImagePull", "tries to pull it again")
 }
