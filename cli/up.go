@@ -93,6 +93,7 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 			return nil, err
 		}
 	}
+	trim(ctx)
 	c, err := cluster.Start(ctx, o.Config)
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// What makes work of the garbage collector a burst, and when that is over.
+const (
+	burstCycles = 4                // collections with no long pause between them
+	burstPause  = 30 * time.Second // longer ones end it; the runtime collects every two minutes even at rest
+	calm        = 15 * time.Second // after the last collection of a burst
+)
+
+// trim gives memory back to the system when a burst of work is over: left alone, the runtime keeps for the next one
+// as much again as is in use. It costs nothing at rest: the collector itself tells of its work.
+func trim(ctx context.Context) {
+	t := &trimmer{free: debug.FreeOSMemory}
+	context.AfterFunc(ctx, t.stop)
+	t.watch()
+}
+
+// trimmer counts collections.
+type trimmer struct {
+	free func()
+
+	mu      sync.Mutex
+	cycles  int
+	last    time.Time
+	timer   *time.Timer
+	stopped bool
+}
+
+// watch has the next collection call t.cycle.
+func (t *trimmer) watch() {
+	runtime.AddCleanup(&struct {
+		p *byte
+		_ [56]byte // alone in its block, or it would live as long as its neighbours
+	}{}, (*trimmer).collected, t)
+}
+
+// collected is called once after every collection.
+func (t *trimmer) collected() {
+	if t.cycle(time.Now()) {
+		t.watch()
+	}
+}
+
+// cycle notes a collection; false ends the watch.
+func (t *trimmer) cycle(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return false
+	}
+	if now.Sub(t.last) > burstPause {
+		t.cycles = 0
+	}
+	t.cycles, t.last = t.cycles+1, now
+	switch {
+	case t.cycles < burstCycles:
+	case t.timer == nil:
+		t.timer = time.AfterFunc(calm, t.over)
+	default:
+		t.timer.Reset(calm)
+	}
+	return true
+}
+
+// over ends a burst.
+func (t *trimmer) over() {
+	t.mu.Lock()
+	stopped := t.stopped
+	t.cycles, t.timer = 0, nil
+	t.mu.Unlock()
+	if !stopped {
+		t.free()
+	}
+}
+
+func (t *trimmer) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
