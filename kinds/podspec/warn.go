@@ -178,6 +178,9 @@ func LabelWarnings(key string, path *field.Path) []string {
 
 // names warns of what is there twice, or has none.
 func (w *warner) names(s *v1.PodSpec, spec *field.Path) {
+	if len(s.HostAliases)+len(s.ImagePullSecrets) == 0 {
+		return
+	}
 	ips, secrets := sets.New[string](), sets.New[string]()
 	for i, a := range s.HostAliases {
 		if ips.Has(a.IP) {
@@ -208,54 +211,6 @@ func (w *warner) container(c *v1.Container, path *field.Path) {
 	}
 	w.amounts(c.Resources.Limits, path.Child("resources", "limits"))
 	w.amounts(c.Resources.Requests, path.Child("resources", "requests"))
-}
-
-// ports warns of ports of a pod that are told of twice or may clash, and of names that stand for two.
-func (w *warner) ports(s *v1.PodSpec, spec *field.Path) {
-	type place struct {
-		at   *field.Path
-		port v1.ContainerPort
-	}
-	before, names := map[string][]place{}, map[string]*field.Path{}
-	eachContainer(s, spec, func(c *v1.Container, path *field.Path) {
-		starts := isInit(s, c) && c.RestartPolicy == nil // and is gone when services look
-		for i, p := range c.Ports {
-			at := path.Child("ports").Index(i)
-			if p.HostIP != "" && p.HostPort == 0 {
-				w.warn(at, "hostIP set without hostPort: %+v", p)
-			}
-			key := fmt.Sprint(p.ContainerPort, "/", p.Protocol)
-			for _, o := range before[key] {
-				switch {
-				case p.HostIP == o.port.HostIP && p.HostPort == o.port.HostPort:
-					w.warn(at, "duplicate port definition with %s", o.at)
-				case p.HostPort == 0 || o.port.HostPort == 0:
-					w.warn(at, "overlapping port definition with %s", o.at)
-				case p.HostPort == o.port.HostPort && (p.HostIP == "") != (o.port.HostIP == ""):
-					w.warn(at, "dangerously ambiguous port definition with %s", o.at)
-				}
-			}
-			before[key] = append(before[key], place{at, p})
-			if p.Name == "" || starts {
-				continue
-			}
-			if first := names[p.Name]; first != nil {
-				w.warn(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, first, first)
-			} else {
-				names[p.Name] = at
-			}
-		}
-	})
-}
-
-// isInit says whether the container is one of the init containers.
-func isInit(s *v1.PodSpec, c *v1.Container) bool {
-	for i := range s.InitContainers {
-		if &s.InitContainers[i] == c {
-			return true
-		}
-	}
-	return false
 }
 
 // amounts warns of parts of bytes.
