@@ -187,6 +187,7 @@ func (w *tabs) lists() {
 	if n := w.conv.calls.Load() - before; n > 2 {
 		t.Errorf("a list took %d calls", n)
 	}
+	w.watchList()
 	before = w.conv.calls.Load()
 	list, err = w.v2.List(ctx, metav1.ListOptions{FieldSelector: "spec.width=3"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "many-03" {
@@ -197,6 +198,31 @@ func (w *tabs) lists() {
 	}
 	if n := w.conv.calls.Load() - before; n > 0 {
 		t.Errorf("what was converted before took %d calls", n)
+	}
+}
+
+// watchList begins a watch with the state, as client-go's informers do.
+func (w *tabs) watchList() {
+	t, ctx, before := w.t, w.t.Context(), w.conv.calls.Load()
+	yes := true
+	watch, err := w.v2.Watch(ctx, metav1.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	n := 0
+	for ev := range watch.ResultChan() {
+		if ev.Type == "BOOKMARK" {
+			break
+		}
+		u := ev.Object.(*unstructured.Unstructured)
+		if n++; u.GetAPIVersion() != "conv.example/v2" || u.GetResourceVersion() == "" {
+			t.Errorf("%s %v", ev.Type, u.Object)
+		}
+	}
+	if calls := w.conv.calls.Load() - before; n != 22 || calls > 1 {
+		t.Errorf("%d events took %d calls", n, calls)
 	}
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,31 +17,69 @@ type batcher interface {
 	ConvertAll(ctx context.Context, objs []resource.Object, gvk schema.GroupVersionKind) ([]resource.Object, error)
 }
 
+// batches says that it takes a webhook to have objects in the version that the caller speaks.
+func (c *call) batches() (batcher, bool) {
+	k, ok := c.kind.(batcher)
+	return k, ok && k.Batched()
+}
+
 // inVersion returns the list with its objects in the version that the caller speaks, where that takes a webhook.
 func (c *call) inVersion(l *server.List) (*server.List, error) {
-	k, ok := c.kind.(batcher)
-	if !ok || !k.Batched() {
+	if _, ok := c.batches(); !ok {
 		return l, nil
 	}
-	objs := make([]resource.Object, len(l.Entries))
+	out := *l
+	var err error
+	out.Entries, err = c.converted(c.r.Context(), l.Entries)
+	return &out, err
+}
+
+// eventsInVersion is inVersion for the events of a watch.
+func (c *call) eventsInVersion(ctx context.Context, events []server.Event) ([]server.Event, error) {
+	if _, ok := c.batches(); !ok || len(events) == 0 {
+		return events, nil
+	}
+	var entries []*view.Entry
+	for i := range events {
+		if events[i].Entry != nil {
+			entries = append(entries, events[i].Entry)
+		}
+	}
+	entries, err := c.converted(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(events)
+	for i := range out {
+		if out[i].Entry != nil {
+			out[i].Entry, entries = entries[0], entries[1:]
+		}
+	}
+	return out, nil
+}
+
+// converted returns entries with their objects in the version that the caller speaks.
+func (c *call) converted(ctx context.Context, entries []*view.Entry) ([]*view.Entry, error) {
+	k, _ := c.batches()
+	objs := make([]resource.Object, len(entries))
 	other := false
-	for i, e := range l.Entries {
+	for i, e := range entries {
 		objs[i] = e.Object
 		other = other || e.Object.GetObjectKind().GroupVersionKind() != c.gvk
 	}
 	if !other {
-		return l, nil
+		return entries, nil
 	}
-	converted, err := k.ConvertAll(c.r.Context(), objs, c.gvk)
+	done, err := k.ConvertAll(ctx, objs, c.gvk)
 	if err != nil {
 		return nil, err
 	}
-	out := *l
-	out.Entries = make([]*view.Entry, len(l.Entries))
-	for i, e := range l.Entries {
-		if out.Entries[i] = e; converted[i] != e.Object {
-			out.Entries[i] = view.NewEntry(e.Kind, 0, converted[i])
+	out := slices.Clone(entries)
+	for i, e := range entries {
+		if done[i] != e.Object {
+			out[i] = view.NewEntry(e.Kind, 0, done[i])
+			out[i].Rev = e.Rev
 		}
 	}
-	return &out, nil
+	return out, nil
 }

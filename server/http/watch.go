@@ -46,7 +46,10 @@ func (c *call) watch() error {
 	kick := time.AfterFunc(headersAfter, st.start)
 	defer kick.Stop()
 	err = c.ops().Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
-		err := st.send(c.r.Context(), f, events)
+		events, err := c.eventsInVersion(c.r.Context(), events)
+		if err == nil {
+			err = st.send(c.r.Context(), f, events)
+		}
 		c.begun(&opts, events)
 		return err
 	})
