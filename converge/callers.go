@@ -51,7 +51,7 @@ func (c *Callers) now() time.Time {
 
 // Watching notes a watch; the returned function ends it.
 func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func()) {
-	if byHand(agent) {
+	if byHand(agent) || strings.HasPrefix(agent, "kloop") { // our own loops and agents are no controllers outside
 		return func() {}
 	}
 	c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func())
 	})
 }
 
-// watchers counts who watches a resource, people's tools aside.
+// watchers counts the controllers outside that watch a resource.
 func (c *Callers) watchers(gr schema.GroupResource) int {
 	if c == nil {
 		return 0
@@ -80,21 +80,6 @@ func (c *Callers) watchers(gr schema.GroupResource) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.watches[gr])
-}
-
-// watchersLike counts those of them that have a word of the name in theirs; all of them when that tells nothing.
-func (c *Callers) watchersLike(gr schema.GroupResource, name string) (n int) {
-	if c == nil {
-		return 0
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for agent := range c.watches[gr] {
-		if !strings.HasPrefix(agent, "kloop") {
-			n++
-		}
-	}
-	return n
 }
 
 // Refused notes a write, or a read of a controller's, that was refused. ns and name are those of the object.

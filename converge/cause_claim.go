@@ -109,7 +109,7 @@ func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || l.Callers.watchersLike(kinds.PersistentVolumeClaims.Info().GR(), class.Provisioner) > 0 {
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || l.Callers.watchers(kinds.PersistentVolumeClaims.Info().GR()) > 0 {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner

@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func deploymentHealth(_ *World, d *appsv1.Deployment) Health {
@@ -136,14 +135,4 @@ func jobHealth(w *World, j *batchv1.Job) Health {
 		return Health{}
 	}
 	return short("spec.completions", want, "status.succeeded", j.Status.Succeeded, "completions")
-}
-
-// conditionOf finds a condition in the common form.
-func conditionOf(list []metav1.Condition, typ string) *metav1.Condition {
-	for i := range list {
-		if list[i].Type == typ {
-			return &list[i]
-		}
-	}
-	return nil
 }
