@@ -260,7 +260,7 @@ func TestFromAloneToPeers(t *testing.T) {
 		t.Errorf("got %v, %v", kv, err)
 	}
 	b.Close()
-	b = places[1].sit(t, nil)
+	places[1].sit(t, nil)
 	remove(t, a, "m1")
 	a.Close()
 	alone = open(t, places[0].dir)

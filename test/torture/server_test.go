@@ -1,7 +1,3 @@
-// Package torture kills servers and feeds them what nobody should. The tests of a normal run are short; flags make them long:
-//
-//	go test ./test/torture -run Kill -kills 200
-//	go test ./test/torture -run Malformed -requests 100000
 package torture
 
 import (
