@@ -77,12 +77,18 @@ func (h *house) work(ctx context.Context) {
 	}
 }
 
-// calm waits until all loops have looked at everything and nothing is written but heartbeats.
+// calm waits until all loops have looked at everything and nothing is written but heartbeats. A look at the queues
+// costs as many steps as they have keys, so there are few of them; and nodes are looked at for ever, some each moment.
 func (h *house) calm(ctx context.Context) error {
-	const quiet = 3 // looks in a row
+	const (
+		quiet = 2               // looks in a row
+		pause = 5 * time.Second // between them
+		few   = 1000            // keys that wait
+		beats = 2               // heartbeats in a pause
+	)
 	for still, rev := 0, int64(0); still < quiet; {
 		select {
-		case <-time.After(time.Second):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -91,7 +97,7 @@ func (h *house) calm(ctx context.Context) error {
 			depth += s.Depth
 		}
 		now := h.View.Revision()
-		if still++; depth > 0 || now > rev+1 {
+		if still++; depth > few || now > rev+beats {
 			still = 0
 		}
 		rev = now
