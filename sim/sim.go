@@ -17,8 +17,8 @@ import (
 // Fake is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
 const Fake = nodelifecycle.Fake
 
-// Lost is the annotation that makes a simulated node fall silent, with all its pods, until it is taken away. The value
-// does not matter.
+// Lost is the annotation that makes a simulated node fall silent, with all its pods, until it is taken away. Any value
+// will do but the empty one.
 const Lost = nodelifecycle.Lost
 
 const prefix = "sim.kloop.dev/"
