@@ -127,6 +127,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},
+		{"repair", c.door.repair},
 		{"groups", c.door.register},
 		{"audit", c.door.keepAudit},
 		{"convergence", c.door.look},
@@ -137,7 +138,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if c.together() {
-		list = append(list, part{"presence", c.door.stay}, part{"repair", c.door.repair})
+		list = append(list, part{"presence", c.door.stay})
 	}
 	if c.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.snapshots})
