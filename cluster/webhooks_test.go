@@ -49,6 +49,9 @@ func (l *labeller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			resp.Patch = []byte(`[{"op":"add","path":"/metadata/labels/stage","value":"1"},{"op":"add","path":"/spec/unknown","value":1}]`)
 		}
 	}
+	if r.URL.Path == "/deny" {
+		resp = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: "no " + review.Request.Kind.Kind}}
+	}
 	review.Request, review.Response = nil, resp
 	_ = json.NewEncoder(w).Encode(review)
 }
@@ -82,7 +85,7 @@ func TestWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod, err := cs.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +94,19 @@ func TestWebhooks(t *testing.T) {
 	}
 	if l.calls["Pod/a"] != 2 || l.calls["Pod/b"] != 1 {
 		t.Errorf("calls: %v", l.calls)
+	}
+	deny := mutating("deny.example.com", "/deny")
+	_, err = cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &v1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"}, Webhooks: []v1.ValidatingWebhook{{Name: "deny.example.com", SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"}, ClientConfig: deny.ClientConfig, Rules: []v1.RuleWithOperations{{Operations: []v1.OperationType{v1.Connect},
+				Rule: v1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/exec"}}}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cs.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("p").SubResource("exec").Param("command", "sh").
+		Param("stdout", "true").Do(ctx).Error()
+	if err == nil || !strings.Contains(err.Error(), `admission webhook "deny.example.com" denied the request: no PodExecOptions`) {
+		t.Errorf("exec: %v", err)
 	}
 	customResource(t, cfgClient(t, c))
 	blocked(t, c)
