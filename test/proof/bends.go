@@ -7,6 +7,7 @@ import (
 
 // bends break the cluster on purpose, where a loop's calls pass: the proof must notice. A nil *bends breaks nothing.
 type bends struct {
+	lag       int // at least, of every reader
 	onCreate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object
 	onCreated func(obj resource.Object) resource.Object
 	onUpdate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object

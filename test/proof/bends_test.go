@@ -22,7 +22,7 @@ func TestProofCanFail(t *testing.T) {
 		bent    *bends
 		notices string
 	}{
-		{"no fence", &bends{onCreated: forgetRevision}, "pods where"},
+		{"no fence", &bends{onCreated: forgetRevision, lag: 60}, "pods where"},
 		{"the last writer wins", &bends{onUpdate: anyRevision("volume-binder")}, "both have volume"},
 		{"binds without looking", &bends{onCall: bindFirst}, "CPU"},
 		{"kills by force", &bends{onRemove: byForce("daemonset")}, "may still run"},

@@ -214,6 +214,9 @@ func (w *world) start(name string) {
 	if w.weather != nil {
 		run.hand.lag = w.weather.lag(w)
 	}
+	if w.bent != nil {
+		run.hand.lag = max(run.hand.lag, w.bent.lag)
+	}
 	w.mu.Lock()
 	w.running[name] = run
 	w.mu.Unlock()
