@@ -36,10 +36,10 @@ type Config struct {
 
 	// EncryptionConfig names upstream's EncryptionConfiguration file; "": objects are stored in clear. It is read again
 	// when it changes.
-	Authn            Authn // who is believed
-	Authz            Authz // what decides about requests
 	EncryptionConfig string
 
+	Authn Authn // who is believed
+	Authz Authz // what decides about requests
 	Audit Audit // what is recorded of requests
 
 	MaxReads, MaxWrites int // seats for short requests, all priority levels together have the sum; 0: 400 and 200

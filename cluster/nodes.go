@@ -17,11 +17,6 @@ import (
 
 // nodes are the parts that make nodes: simulated ones, and this machine if it is one.
 func (c *Cluster) nodes() (list []part, err error) {
-	if !c.cfg.NoLoops {
-		for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {
-			list = append(list, c.simPart(l))
-		}
-	}
 	if c.cfg.SimNodes > 0 {
 		list = append(list, part{"simulated nodes", func(ctx context.Context, ready func()) error {
 			if err := sim.Nodes(ctx, c.door.local(nodesUser, "kloop-sim"), c.cfg.SimNodes); err != nil {

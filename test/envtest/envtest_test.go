@@ -1,5 +1,3 @@
-// Package envtest_test is a suite as operator developers write it, with controller-runtime's envtest. It runs on kloop
-// as it would on upstream's binaries.
 package envtest_test
 
 import (
