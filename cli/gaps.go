@@ -69,6 +69,19 @@ func (f *askFlags) connect() (*asker, error) {
 	return newAsker(cfg, ns)
 }
 
+// wordsOf parses arguments in which flags may come after the words, as with kubectl, and returns the words.
+func wordsOf(fs *flag.FlagSet, args []string) (words []string, err error) {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, errUsage
+		}
+		if fs.NArg() == 0 {
+			return words, nil
+		}
+		words, args = append(words, fs.Arg(0)), fs.Args()[1:]
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -23,15 +23,9 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	follow := fs.Bool("follow", false, "go on with what comes")
 	since := fs.Duration("since", 24*time.Hour, "how far to look back")
 	asJSON := fs.Bool("json", false, "print the writes as JSON, one a line")
-	var words []string
-	for rest := args; ; { // flags may come after the object, as with kubectl
-		if err := fs.Parse(rest); err != nil {
-			return errUsage
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		words, rest = append(words, fs.Arg(0)), fs.Args()[1:]
+	words, err := wordsOf(fs, args)
+	if err != nil {
+		return err
 	}
 	if len(words) == 1 {
 		words = strings.SplitN(words[0], "/", 2)

@@ -20,15 +20,9 @@ func why(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
 	fs := flags(std, "why")
 	f.bind(fs)
-	var words []string
-	for rest := args; ; { // flags may come after the object, as with kubectl
-		if err := fs.Parse(rest); err != nil {
-			return errUsage
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		words, rest = append(words, fs.Arg(0)), fs.Args()[1:]
+	words, err := wordsOf(fs, args)
+	if err != nil {
+		return err
 	}
 	a, err := f.connect()
 	if err != nil {
