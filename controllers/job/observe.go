@@ -89,8 +89,12 @@ func (w *world) sort(p *corev1.Pod) {
 			w.ready++
 		}
 	}
-	if tracked(p) && (terminal(p) || w.job.DeletionTimestamp != nil || p.DeletionTimestamp != nil && !onlyFailed(w.job)) {
+	switch {
+	case !tracked(p):
+	case terminal(p) || p.DeletionTimestamp != nil && !onlyFailed(w.job):
 		w.ended = append(w.ended, p)
+	case w.job.DeletionTimestamp != nil: // it goes on as somebody else's: it has not ended, and nobody counts it
+		w.release = append(w.release, p)
 	}
 }
 
