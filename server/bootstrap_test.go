@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,11 +231,11 @@ func TestMendAlone(t *testing.T) {
 		defer cancel()
 		go w.Mend(ctx)
 		a := create(w, services, service("a", core.ServiceSpec{Ports: ports(80, 0)}))
-		f.prefix = "/registry/ipaddresses/"
+		f.prefix.Store("/registry/ipaddresses/")
 		if _, _, err := w.Delete(t.Context(), w.ask(services, "a"), nil); err != nil {
 			t.Fatal(err)
 		}
-		f.prefix = ""
+		f.prefix.Store("")
 		if w.get(ipAddresses, a.Spec.ClusterIP) == nil {
 			t.Fatal("the address was given back at once")
 		}
@@ -248,11 +249,11 @@ func TestMendAlone(t *testing.T) {
 // refusing is a store that does not answer writes of some keys.
 type refusing struct {
 	store.Store
-	prefix string
+	prefix atomic.Value // string
 }
 
 func (f *refusing) Write(ctx context.Context, w store.Write) (int64, error) {
-	if f.prefix != "" && strings.HasPrefix(w.Key, f.prefix) {
+	if p, _ := f.prefix.Load().(string); p != "" && strings.HasPrefix(w.Key, p) {
 		return 0, errFlaky
 	}
 	return f.Store.Write(ctx, w)

@@ -33,7 +33,7 @@ func TestShelf(t *testing.T) {
 	<-ready
 	change := func(put, off []resource.Object) {
 		t.Helper()
-		if err := s.Change(ctx, notes, put, off); err != nil {
+		if err := s.Change(t.Context(), notes, put, off); err != nil {
 			t.Fatal(err)
 		}
 	}
