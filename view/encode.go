@@ -86,6 +86,18 @@ func (e *Entry) RawProto(ctx context.Context, gvk schema.GroupVersionKind) ([]by
 	return x.data, nil
 }
 
+// KeptProto is RawProto if the message is at hand already; it makes none.
+func (e *Entry) KeptProto(gvk schema.GroupVersionKind) ([]byte, bool) {
+	at := &e.enc.slots[hubProto]
+	if gvk != e.Kind.Info().GVK {
+		at = &e.enc.slots[hubProto+otherJSON]
+	}
+	if kept := at.Load(); kept != nil && kept.gvk == gvk {
+		return kept.data, true
+	}
+	return nil, false
+}
+
 func (e *Entry) encoding(ctx context.Context, gvk schema.GroupVersionKind, format int) (*encoded, error) {
 	at := &e.enc.slots[format]
 	if gvk != e.Kind.Info().GVK {

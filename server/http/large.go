@@ -104,6 +104,9 @@ func (c *call) sendJSON(l *server.List, produce func(emit) error) error {
 
 // sizeOf is the length of an entry's bare message.
 func (c *call) sizeOf(ctx context.Context, e *view.Entry) (int, error) {
+	if raw, ok := e.KeptProto(c.gvk); ok {
+		return len(raw), nil
+	}
 	obj, err := e.Kind.ConvertTo(ctx, e.Object, c.gvk)
 	if err != nil {
 		return 0, err
@@ -134,6 +137,7 @@ func (c *call) streamProto(l *server.List, head []byte) error {
 		if err := out(before, head); err != nil {
 			return err
 		}
+		lead := make([]byte, 0, 16)
 		for i, e := range l.Entries {
 			item, err := e.RawProto(ctx, c.gvk)
 			if err != nil {
@@ -142,7 +146,7 @@ func (c *call) streamProto(l *server.List, head []byte) error {
 			if len(item) != sizes[i] { // can't be: objects do not change
 				return io.ErrShortWrite
 			}
-			if err := out(appendVarint([]byte{0x12}, len(item)), item); err != nil {
+			if err := out(appendVarint(append(lead[:0], 0x12), len(item)), item); err != nil {
 				return err
 			}
 		}
