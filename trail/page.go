@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -60,6 +61,9 @@ func (l *Log) follow(r *http.Request, t *teller, object Ref, news <-chan struct{
 			return
 		case <-news:
 		}
+		if !rest(r.Context()) { // a burst of writes is looked at once
+			return
+		}
 		var list []Write
 		list, news = l.Recent(func(w *Write) bool { return w.Rev > t.last })
 		for _, w := range list {
@@ -73,6 +77,18 @@ func (l *Log) follow(r *http.Request, t *teller, object Ref, news <-chan struct{
 				t.tell([]Write{w})
 			}
 		}
+	}
+}
+
+// rest waits a moment; false: the client has gone.
+func rest(ctx context.Context) bool {
+	timer := time.NewTimer(50 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }
 
