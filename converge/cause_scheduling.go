@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -101,7 +102,7 @@ func noNodes(l *look, p *corev1.Pod, text string) *Finding {
 }
 
 func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
-	for _, name := range claimsOf(p) {
+	for _, name := range core.ClaimNames(p) {
 		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil {
 			r := l.namespaced(kinds.PersistentVolumeClaims, name)
 			return &Finding{Says: "uses the claim " + name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
@@ -113,7 +114,7 @@ func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
 
 func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 	var open []Ref
-	for _, name := range claimsOf(p) {
+	for _, name := range core.ClaimNames(p) {
 		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
 		if c != nil && (c.Status.Phase != corev1.ClaimBound || c.DeletionTimestamp != nil) {
 			open = append(open, refTo(kinds.PersistentVolumeClaims, c))

@@ -15,6 +15,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -165,23 +166,10 @@ func users(w *World, c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		for _, name := range claimsOf(p) {
+		for _, name := range core.ClaimNames(p) {
 			if name == c.Name {
 				list = append(list, p)
 			}
-		}
-	}
-	return list
-}
-
-// claimsOf names the claims of a pod.
-func claimsOf(p *corev1.Pod) (list []string) {
-	for i := range p.Spec.Volumes {
-		switch v := &p.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			list = append(list, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			list = append(list, p.Name+"-"+v.Name)
 		}
 	}
 	return list

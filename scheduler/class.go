@@ -3,6 +3,8 @@ package scheduler
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // A class is all pods that are alike to the scheduler: what one of them finds out holds for the others.
@@ -101,7 +103,7 @@ func (c *class) prepare() {
 	}
 	c.ready, c.out = true, c.st.outlookOf(c)
 	if c.profile.on(volumePlugin) {
-		c.claims = claimsOf(c.pod)
+		c.claims = core.ClaimNames(c.pod)
 	}
 	c.land = &lay{svcEpoch: c.st.svcEpoch}
 	c.st.prepared[c] = true

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -189,7 +190,7 @@ func (st *state) put(t *task, i int) {
 
 // countClaims notes who uses a claim; what classes with claims know of nodes is out of date then.
 func (st *state) countClaims(t *task, n int) {
-	for _, name := range claimsOf(t.pod) {
+	for _, name := range core.ClaimNames(t.pod) {
 		k := key{Namespace: t.pod.Namespace, Name: name}
 		if st.claimUsers[k] += n; st.claimUsers[k] <= 0 {
 			delete(st.claimUsers, k)

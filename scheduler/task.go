@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/kinds/core"
 )
 
 // stage is where a pod stands.
@@ -72,7 +74,7 @@ func template(p *corev1.Pod) string {
 	q.Spec = corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
 		Resources: s.Resources, ResourceClaims: s.ResourceClaims, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}
-	for _, c := range claimsOf(p) {
+	for _, c := range core.ClaimNames(p) {
 		q.Spec.Volumes = append(q.Spec.Volumes, corev1.Volume{Name: c})
 	}
 	q.Status.ResourceClaimStatuses = p.Status.ResourceClaimStatuses
@@ -95,17 +97,4 @@ func bare(list []corev1.Container) []corev1.Container {
 		}
 	}
 	return out
-}
-
-// claimsOf names the claims that the pod's volumes need.
-func claimsOf(p *corev1.Pod) (list []string) {
-	for i := range p.Spec.Volumes {
-		switch v := &p.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			list = append(list, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			list = append(list, p.Name+"-"+v.Name)
-		}
-	}
-	return list
 }

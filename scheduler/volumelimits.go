@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -79,7 +80,7 @@ func (v *volumes) uses(driver string) bool {
 // attached adds the volumes of the driver that the slot's pods use.
 func (st *state) attached(s *slot, driver string, all map[attachment]bool) {
 	for _, t := range s.tasks {
-		for _, name := range claimsOf(t.pod) {
+		for _, name := range core.ClaimNames(t.pod) {
 			if a, ok := st.attachmentOf(t.pod.Namespace, name); ok && a.driver == driver {
 				all[a] = true
 			}

@@ -8,17 +8,15 @@ package oidc
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/token"
 )
 
 // leeway is how far clocks may differ when a token says from when it is good.
@@ -39,7 +37,7 @@ type Issuers struct{ byURL map[string]*issuer }
 
 // Token tells whose token it is; ok is false when it comes from none of the issuers.
 func (s *Issuers) Token(ctx context.Context, text string, wanted []string) (*auth.User, []string, bool, error) {
-	i := s.byURL[issuerOf(text)]
+	i := s.byURL[token.IssuerOf(text)]
 	if i == nil {
 		return nil, nil, false, nil
 	}
@@ -48,25 +46,6 @@ func (s *Issuers) Token(ctx context.Context, text string, wanted []string) (*aut
 		return nil, nil, false, fmt.Errorf("oidc: %w", err)
 	}
 	return u, wanted, true, nil
-}
-
-// issuerOf reads who claims to have made the token, without believing it.
-func issuerOf(text string) string {
-	parts := strings.Split(text, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
-	var c struct {
-		Issuer string `json:"iss"`
-	}
-	if json.Unmarshal(raw, &c) != nil {
-		return ""
-	}
-	return c.Issuer
 }
 
 func (i *issuer) user(ctx context.Context, text string) (*auth.User, error) {

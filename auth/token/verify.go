@@ -71,7 +71,7 @@ func (s *Signer) open(text string) (v *verified, ours bool, err error) {
 	if v = s.seen.get(key); v != nil {
 		return v, true, nil
 	}
-	switch issuerOf(text) {
+	switch IssuerOf(text) {
 	case s.cfg.Issuer:
 		c := &claims{&Claims{}}
 		if err := s.parse(text, c); err != nil {
@@ -110,8 +110,8 @@ func (s *Signer) parse(text string, into jwt.Claims) error {
 	return nil
 }
 
-// issuerOf reads the issuer of a token without believing it; "" when it is no token.
-func issuerOf(text string) string {
+// IssuerOf reads the issuer of a token without believing it; "" when it is no token.
+func IssuerOf(text string) string {
 	parts := strings.SplitN(text, ".", 4)
 	if len(parts) != 3 {
 		return ""
