@@ -9,6 +9,7 @@ type measurement struct {
 	stores []string                                  // of own kloops; nil: etcd alone
 	args   []string                                  // of own kloops: the command and its flags
 	sim    bool                                      // own kloops have simulated nodes
+	nodes  int                                       // that many; 0: as --sim-nodes says
 }
 
 // measurements in the order in which they run.
@@ -26,6 +27,7 @@ func measurements() []measurement {
 		{name: "custom", run: custom, stores: both, args: []string{"server"}},
 		{name: "definitions", run: defined, args: []string{"server"}},
 		{name: "deployment", run: deployment, stores: both, args: up, sim: true},
+		{name: "bind", run: bind, args: up, sim: true, nodes: bindNodes},
 		{name: "namespace", run: namespace, args: up},
 	}
 }

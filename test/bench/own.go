@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func start(ctx context.Context, o *options, m measurement, store string) (*proce
 	args := append(slices.Clone(m.args), "--store", store, "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
 		"--kubeconfig", p.kubeconfig, "--log", "warn")
 	if m.sim {
-		args = append(args, "--sim-nodes", strconv.Itoa(o.nodes))
+		args = append(args, "--sim-nodes", strconv.Itoa(cmp.Or(m.nodes, o.nodes)))
 	}
 	if o.profiles != "" {
 		if p.pprof, err = freeAddress(); err != nil {

@@ -40,6 +40,8 @@ var yardsticks = map[string]yardstick{
 	"definitions, memory of each (MiB)":               {6, 0.3, false},
 	"deployment all Ready (s)":                        {77, 5, false},
 	"deployment, server CPU (s)":                      {114, 0, false},
+	"pods made and bound (/s)":                        {157, 2500, true},
+	"waiting pods bound (/s)":                         {157, 2500, true},
 	"namespace gone (s)":                              {10, 0.7, false},
 }
 
