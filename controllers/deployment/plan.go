@@ -75,9 +75,9 @@ func shrinkOld(w world) (out []scaling) {
 	total, available := int32(0), int32(0)
 	for _, rs := range w.all() {
 		total += *rs.Spec.Replicas
-		available += rs.Status.AvailableReplicas
+		available += standing(rs)
 	}
-	newUnavailable := *w.new.Spec.Replicas - w.new.Status.AvailableReplicas
+	newUnavailable := *w.new.Spec.Replicas - standing(w.new)
 	budget := total - floor - newUnavailable
 	if budget <= 0 {
 		return nil
@@ -106,6 +106,17 @@ func shrinkOld(w world) (out []scaling) {
 		}
 	}
 	return out
+}
+
+// standing is how many available pods a set has for sure: those that it counted when it knew its size, and means to keep.
+//
+// Unlike Kubernetes, a set that has not seen its size counts for nothing here. It may still act on an earlier one, and
+// take pods away that its status shows: as when a set was emptied and a roll-back filled it before it heard of either.
+func standing(rs *appsv1.ReplicaSet) int32 {
+	if rs.Status.ObservedGeneration < rs.Generation {
+		return 0
+	}
+	return min(rs.Status.AvailableReplicas, *rs.Spec.Replicas)
 }
 
 // recreate empties the old sets, and only when their pods are gone fills the new one.
@@ -151,7 +162,7 @@ func proportional(w world) (out []scaling) {
 		}
 		return nil
 	}
-	if w.new != nil && w.new.Status.AvailableReplicas == want && *w.new.Spec.Replicas == want {
+	if w.new != nil && standing(w.new) == want && *w.new.Spec.Replicas == want {
 		return drainOld(w)
 	}
 	return spread(w, live)

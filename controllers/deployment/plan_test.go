@@ -87,6 +87,39 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A set that has not seen its size may take pods away that its status shows: they don't count.
+func TestStanding(t *testing.T) {
+	d := deploy(4, "2", "0")
+	for _, tt := range []struct {
+		name     string
+		n, o     string
+		nOld     bool // the new set has not seen its size
+		oOld     bool // nor has the old one
+		plan     string
+		standing int32 // of the new set
+	}{
+		{"both have seen", "n 2/2", "o 4/4", false, false, "o=2", 2},
+		{"rolled back before the emptied set heard of it", "n 2/2", "o 4/4", true, false, "", 0},
+		{"the old one is about to shrink", "n 2/2", "o 4/4", false, true, "", 2},
+		{"more than it means to keep", "n 2/4", "o 4/4", false, false, "o=2", 2},
+	} {
+		w := world{d: d, new: sized(t, tt.n, 4, d, 1), old: []*appsv1.ReplicaSet{sized(t, tt.o, 4, d, 2)}}
+		for rs, old := range map[*appsv1.ReplicaSet]bool{w.new: tt.nOld, w.old[0]: tt.oOld} {
+			rs.Generation, rs.Status.ObservedGeneration = 2, 2
+			if old {
+				rs.Status.ObservedGeneration = 1
+			}
+		}
+		var got []string
+		for _, s := range plan(w, now).scale {
+			got = append(got, fmt.Sprintf("%s=%d", s.set.Name, s.to))
+		}
+		if text := strings.Join(got, " "); text != tt.plan || standing(w.new) != tt.standing {
+			t.Errorf("%s: %q, %d stand; want %q, %d", tt.name, text, standing(w.new), tt.plan, tt.standing)
+		}
+	}
+}
+
 func TestBounds(t *testing.T) {
 	for _, tt := range []struct {
 		size              int32

@@ -136,20 +136,12 @@ func sweep(ctx context.Context, w *world) {
 	w.run(settleLimit, func() bool { return false })
 }
 
-// open are seeds that break an invariant, each with the reason. They still fail when they are asked for alone.
-var open = map[uint64]string{
-	77: "a replica set hears late of a scale-down that a roll-back has taken back since: for a moment a pod less than the floor is ready, as upstream's would be",
-}
-
 // TestSeeds runs seeds in their weather, and compares where they end with where they end in calm weather.
 func TestSeeds(t *testing.T) {
 	for i := range *seeds {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			if why := open[seed]; why != "" && *seeds > 1 {
-				t.Skip("open: " + why)
-			}
 			var log io.Writer
 			if *loud {
 				log = os.Stdout
