@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -104,10 +106,8 @@ func topology(t map[string]string, path *field.Path) field.ErrorList {
 	if len(t) > maxTopology {
 		errs = append(errs, field.TooMany(path, len(t), maxTopology))
 	}
-	for key, instead := range map[string]string{corev1.LabelTopologyZone: "zone", corev1.LabelHostname: "nodeName"} {
-		if v, set := t[key]; set {
-			errs = append(errs, field.Invalid(path.Key(key), v, "use "+instead))
-		}
+	if _, set := t[corev1.LabelTopologyZone]; set {
+		errs = append(errs, field.InternalError(path.Key(corev1.LabelTopologyZone), errors.New("reserved key was not removed in conversion")))
 	}
 	return errs
 }
@@ -117,18 +117,22 @@ func hints(h *v1.EndpointHints, path *field.Path) (errs field.ErrorList) {
 	if len(h.ForZones) > maxHints {
 		return field.ErrorList{field.TooMany(zones, len(h.ForZones), maxHints)}
 	}
-	errs = append(errs, rule.Duplicates(h.ForZones, zones.Index)...)
+	errs = append(errs, rule.Duplicates(h.ForZones, nameIn(zones))...)
 	for i, z := range h.ForZones {
 		errs = append(errs, rule.Format(z.Name, zones.Index(i).Child("name"), utilvalidation.IsValidLabelValue)...)
 	}
 	if len(h.ForNodes) > maxHints {
 		return append(errs, field.TooMany(nodes, len(h.ForNodes), maxHints))
 	}
-	errs = append(errs, rule.Duplicates(h.ForNodes, nodes.Index)...)
+	errs = append(errs, rule.Duplicates(h.ForNodes, nameIn(nodes))...)
 	for i, n := range h.ForNodes {
 		errs = append(errs, rule.Format(n.Name, nodes.Index(i).Child("name"), rule.Subdomain)...)
 	}
 	return errs
+}
+
+func nameIn(list *field.Path) func(int) *field.Path {
+	return func(i int) *field.Path { return list.Index(i).Child("name") }
 }
 
 func validatePorts(list []v1.EndpointPort, path *field.Path) (errs field.ErrorList) {
@@ -149,9 +153,6 @@ func validatePorts(list []v1.EndpointPort, path *field.Path) (errs field.ErrorLi
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 		seen[name] = true
-		if p.Port != nil {
-			errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(*p.Port)), *p.Port, at.Child("port"))...)
-		}
 		if p.Protocol == nil {
 			errs = append(errs, field.Required(at.Child("protocol"), ""))
 		} else {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/networking/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -50,15 +49,11 @@ func parentText(r *v1.ParentReference) string {
 	return text + "/" + r.Name
 }
 
-func addressName(name string, _ bool) []string {
-	ip, err := netip.ParseAddr(name)
-	if err != nil {
-		return []string{"must be a valid IP address"}
+func addressName(name string, _ bool) (says []string) {
+	for _, err := range validation.IsValidIP(field.NewPath("metadata", "name"), name) {
+		says = append(says, err.Detail)
 	}
-	if ip.Zone() != "" || ip.String() != name {
-		return []string{"must be a valid IP address in canonical form"}
-	}
-	return nil
+	return says
 }
 
 func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
@@ -84,27 +79,28 @@ func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
 // ServiceCIDRs declares the kind.
 var ServiceCIDRs = &resource.Def[*v1.ServiceCIDR]{
 	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
-	ValidateStatus: func(c, _ *v1.ServiceCIDR) field.ErrorList {
-		return metavalidation.ValidateConditions(c.Status.Conditions, field.NewPath("status", "conditions"))
-	},
 	Columns: []resource.Column[*v1.ServiceCIDR]{
 		resource.Col("CIDRs", "string", func(c *v1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
 		resource.Age[*v1.ServiceCIDR](),
 	},
 }
 
-func validateServiceCIDR(c, old *v1.ServiceCIDR) (errs field.ErrorList) {
+func validateServiceCIDR(c, old *v1.ServiceCIDR) field.ErrorList {
 	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	if old != nil {
 		return cidrUpdate(list, old.Spec.CIDRs, path)
 	}
+	return cidrs(list, path)
+}
+
+func cidrs(list []string, path *field.Path) (errs field.ErrorList) {
 	switch n := len(list); {
 	case n == 0:
 		return field.ErrorList{field.Required(path, "at least one CIDR required")}
 	case n > 2:
 		return field.ErrorList{field.Invalid(path, list, "may only hold up to 2 values")}
 	case n == 2 && sameFamily(list):
-		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96"))
+		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
 	}
 	for i, s := range list {
 		errs = append(errs, validation.IsValidCIDR(path.Index(i), s)...)
@@ -122,16 +118,13 @@ func sameFamily(list []string) bool {
 func cidrUpdate(list, old []string, path *field.Path) (errs field.ErrorList) {
 	grown := len(old) == 1 && len(list) == 2
 	if !grown && len(list) != len(old) {
-		return field.ErrorList{field.Invalid(path, list, "field is immutable, only a second CIDR may be added")}
+		return field.ErrorList{field.Invalid(path, list, "field is immutable")}
 	}
 	for i := range old {
 		errs = append(errs, rule.Frozen(list[i], old[i], path.Index(i))...)
 	}
 	if grown {
-		errs = append(errs, validation.IsValidCIDR(path.Index(1), list[1])...)
-		if sameFamily(list) {
-			errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family"))
-		}
+		errs = append(errs, cidrs(list, path)...)
 	}
 	return errs
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -67,9 +66,9 @@ func loadBalancers(list []v1.IngressLoadBalancerIngress) string {
 
 func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
 	s, spec := &i.Spec, field.NewPath("spec")
-	if class, set := i.Annotations[classAnnotation]; old == nil && set && s.IngressClassName != nil {
+	if class, set := i.Annotations[classAnnotation]; old == nil && set && s.IngressClassName != nil && class != *s.IngressClassName {
 		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
-			"can not be set when the class field is also set"))
+			"must match `ingressClassName` when both are specified"))
 	}
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
 		errs = append(errs, field.Invalid(spec, s.Rules, "either `defaultBackend` or `rules` must be specified"))
@@ -99,15 +98,16 @@ func ingressTLS(t v1.IngressTLS, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateIngressStatus(i, _ *v1.Ingress) (errs field.ErrorList) {
+func validateIngressStatus(i, old *v1.Ingress) (errs field.ErrorList) {
 	path := field.NewPath("status", "loadBalancer", "ingress")
-	for n, in := range i.Status.LoadBalancer.Ingress {
-		at := path.Index(n)
-		errs = append(errs, address(in.IP, in.Hostname, at)...)
-		for k, p := range in.Ports {
-			errs = append(errs, rule.Among(p.Protocol, at.Child("ports").Index(k).Child("protocol"),
-				corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+	var before []string
+	if old != nil {
+		for _, in := range old.Status.LoadBalancer.Ingress {
+			before = append(before, in.IP)
 		}
+	}
+	for n, in := range i.Status.LoadBalancer.Ingress {
+		errs = append(errs, address(in.IP, in.Hostname, before, path.Index(n))...)
 	}
 	return errs
 }

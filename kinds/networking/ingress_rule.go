@@ -22,9 +22,7 @@ func ingressRule(r v1.IngressRule, path *field.Path) (errs field.ErrorList) {
 		if netutils.ParseIPSloppy(r.Host) != nil {
 			errs = append(errs, field.Invalid(path.Child("host"), r.Host, "must be a DNS name, not an IP address"))
 		}
-		if len(errs) == 0 {
-			errs = append(errs, hostName(r.Host, path.Child("host"))...)
-		}
+		errs = append(errs, hostName(r.Host, path.Child("host"))...)
 	}
 	if r.HTTP == nil {
 		return errs
@@ -57,8 +55,7 @@ func httpPath(p v1.HTTPIngressPath, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("path")
 	switch {
 	case p.PathType == nil:
-		return append(field.ErrorList{field.Required(path.Child("pathType"), "pathType must be specified")},
-			backend(&p.Backend, path.Child("backend"))...)
+		return field.ErrorList{field.Required(path.Child("pathType"), "pathType must be specified")}
 	case *p.PathType == v1.PathTypeExact || *p.PathType == v1.PathTypePrefix:
 		errs = append(errs, cleanPath(p.Path, at)...)
 	case *p.PathType == v1.PathTypeImplementationSpecific:
@@ -125,10 +122,10 @@ func serviceBackend(s *v1.IngressServiceBackend, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// address checks one address of a load balancer.
-func address(ip, host string, path *field.Path) (errs field.ErrorList) {
+// address checks one address of a load balancer; IPs that were there before may stay as they are.
+func address(ip, host string, before []string, path *field.Path) (errs field.ErrorList) {
 	if ip != "" {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), ip, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), ip, false, before)...)
 	}
 	if host != "" {
 		errs = append(errs, rule.Format(host, path.Child("hostname"), rule.Subdomain)...)

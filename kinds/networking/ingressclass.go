@@ -63,23 +63,22 @@ func parameters(p *v1.IngressClassParametersReference, path *field.Path) (errs f
 	errs = append(errs, segment(p.Kind, path.Child("kind"))...)
 	errs = append(errs, segment(p.Name, path.Child("name"))...)
 	scope, ns := path.Child("scope"), path.Child("namespace")
-	if p.Namespace != nil && *p.Namespace != "" {
-		errs = append(errs, rule.Format(*p.Namespace, ns, rule.Label)...)
-	}
 	if p.Scope == nil {
 		return append(errs, field.Required(scope, ""))
 	}
-	errs = append(errs, rule.Among(*p.Scope, scope,
-		v1.IngressClassParametersReferenceScopeCluster, v1.IngressClassParametersReferenceScopeNamespace)...)
 	switch *p.Scope {
 	case v1.IngressClassParametersReferenceScopeNamespace:
-		if p.Namespace == nil || *p.Namespace == "" {
-			errs = append(errs, field.Required(ns, "`parameters.scope` is set to 'Namespace'"))
+		if p.Namespace == nil {
+			return append(errs, field.Required(ns, "`parameters.scope` is set to 'Namespace'"))
 		}
+		errs = append(errs, rule.Format(*p.Namespace, ns, rule.Label)...)
 	case v1.IngressClassParametersReferenceScopeCluster:
 		if p.Namespace != nil {
 			errs = append(errs, field.Forbidden(ns, "`parameters.scope` is set to 'Cluster'"))
 		}
+	default:
+		errs = append(errs, rule.Among(*p.Scope, scope,
+			v1.IngressClassParametersReferenceScopeCluster, v1.IngressClassParametersReferenceScopeNamespace)...)
 	}
 	return errs
 }

@@ -3,7 +3,7 @@ package networking
 import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -71,20 +71,17 @@ func warnPolicy(p, _ *v1.NetworkPolicy) (list []string) {
 
 func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {
 	s, spec := &p.Spec, field.NewPath("spec")
-	var was *metav1.LabelSelector
-	if old != nil {
-		was = &old.Spec.PodSelector
-	}
-	errs = append(errs, rule.SelectorAsBefore(&s.PodSelector, was, spec.Child("podSelector"))...)
+	l := lenience(old)
+	errs = append(errs, metavalidation.ValidateLabelSelector(&s.PodSelector, l.selectors, spec.Child("podSelector"))...)
 	for i, r := range s.Ingress {
 		at := spec.Child("ingress").Index(i)
 		errs = append(errs, policyPorts(r.Ports, at.Child("ports"))...)
-		errs = append(errs, peers(r.From, at.Child("from"))...)
+		errs = append(errs, peers(r.From, l, at.Child("from"))...)
 	}
 	for i, r := range s.Egress {
 		at := spec.Child("egress").Index(i)
 		errs = append(errs, policyPorts(r.Ports, at.Child("ports"))...)
-		errs = append(errs, peers(r.To, at.Child("to"))...)
+		errs = append(errs, peers(r.To, l, at.Child("to"))...)
 	}
 	types := spec.Child("policyTypes")
 	if len(s.PolicyTypes) > 2 {
@@ -94,6 +91,35 @@ func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {
 		errs = append(errs, rule.Among(t, types.Index(i), v1.PolicyTypeIngress, v1.PolicyTypeEgress)...)
 	}
 	return errs
+}
+
+// leniency is what an update may keep though a new object could not have it.
+type leniency struct {
+	selectors metavalidation.LabelSelectorValidationOptions
+	ranges    []string
+}
+
+// lenience lets bad values in selectors pass if the pod selector had some, and ranges that were there before.
+func lenience(old *v1.NetworkPolicy) (l leniency) {
+	if old == nil {
+		return l
+	}
+	l.selectors.AllowInvalidLabelValueInSelector =
+		len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, l.selectors, nil)) > 0
+	keep := func(peers []v1.NetworkPolicyPeer) {
+		for _, p := range peers {
+			if p.IPBlock != nil {
+				l.ranges = append(append(l.ranges, p.IPBlock.CIDR), p.IPBlock.Except...)
+			}
+		}
+	}
+	for _, r := range old.Spec.Ingress {
+		keep(r.From)
+	}
+	for _, r := range old.Spec.Egress {
+		keep(r.To)
+	}
+	return l
 }
 
 func policyPorts(list []v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
@@ -109,7 +135,7 @@ func policyPort(p v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList)
 	switch {
 	case p.Port == nil:
 		if p.EndPort != nil {
-			errs = append(errs, field.Required(port, "must be specified if `endPort` is set"))
+			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
 		}
 	case p.Port.Type == intstr.Int:
 		errs = append(errs, rule.Says(validation.IsValidPortNum(int(p.Port.IntVal)), p.Port.IntVal, port)...)
@@ -129,20 +155,20 @@ func policyPort(p v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-func peers(list []v1.NetworkPolicyPeer, path *field.Path) (errs field.ErrorList) {
+func peers(list []v1.NetworkPolicyPeer, l leniency, path *field.Path) (errs field.ErrorList) {
 	for i, p := range list {
 		at, n := path.Index(i), 0
 		if p.PodSelector != nil {
 			n++
-			errs = append(errs, rule.Selector(p.PodSelector, at.Child("podSelector"))...)
+			errs = append(errs, metavalidation.ValidateLabelSelector(p.PodSelector, l.selectors, at.Child("podSelector"))...)
 		}
 		if p.NamespaceSelector != nil {
 			n++
-			errs = append(errs, rule.Selector(p.NamespaceSelector, at.Child("namespaceSelector"))...)
+			errs = append(errs, metavalidation.ValidateLabelSelector(p.NamespaceSelector, l.selectors, at.Child("namespaceSelector"))...)
 		}
 		if p.IPBlock != nil {
 			n++
-			errs = append(errs, block(p.IPBlock, at.Child("ipBlock"))...)
+			errs = append(errs, block(p.IPBlock, l.ranges, at.Child("ipBlock"))...)
 		}
 		switch {
 		case n == 0:
@@ -155,29 +181,24 @@ func peers(list []v1.NetworkPolicyPeer, path *field.Path) (errs field.ErrorList)
 }
 
 // block checks that the exceptions lie within the block and are smaller than it.
-func block(b *v1.IPBlock, path *field.Path) field.ErrorList {
+func block(b *v1.IPBlock, before []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, false, nil)
-	if len(errs) > 0 {
-		return errs
-	}
+	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, false, before)
 	_, outer, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
 	}
-	ones, bits := outer.Mask.Size()
+	ones, _ := outer.Mask.Size()
 	for i, e := range b.Except {
 		at := path.Child("except").Index(i)
-		if bad := validation.IsValidCIDRForLegacyField(at, e, false, nil); len(bad) > 0 {
-			return append(errs, bad...)
-		}
+		errs = append(errs, validation.IsValidCIDRForLegacyField(at, e, false, before)...)
 		_, inner, err := netutils.ParseCIDRSloppy(e)
 		if err != nil {
 			continue
 		}
-		if n, b := inner.Mask.Size(); b != bits || n <= ones || !outer.Contains(inner.IP) {
+		if n, _ := inner.Mask.Size(); n <= ones || !outer.Contains(inner.IP) {
 			errs = append(errs, field.Invalid(at, e, "must be a strict subset of `cidr`"))
 		}
 	}
