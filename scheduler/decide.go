@@ -68,7 +68,6 @@ func (st *state) fail(c *class, f *failure) *failure {
 // best picks the highest score among the slots that pass all filters; -1: none does. Ties go round.
 //
 // Unlike Kubernetes, every node is looked at, not a sample, and ties are not broken by chance.
-// Unlike Kubernetes, pods that wait for room after preemption don't count for topologies yet, only for room.
 func (st *state) best(c *class, o *outlook) int {
 	l := c.land
 	ok := st.scratch.okay[:0]
@@ -81,6 +80,9 @@ func (st *state) best(c *class, o *outlook) int {
 			}
 			if r = tr.check(l, i); r == nil {
 				r = c.claimed(st.slots[i])
+			}
+			if r == nil && len(st.slots[i].nominees) > 0 && l.rough() {
+				r = st.checkAmong(tr, c, i)
 			}
 			if r != nil {
 				refused[i] = r

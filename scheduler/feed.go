@@ -261,7 +261,7 @@ func (r *runner) drop(t *task) {
 	r.ledger.Rests(ledgerKey(t), 0)
 	if i := t.nominee; i >= 0 {
 		r.st.nominate(t, -1)
-		r.dirty[i] = true
+		r.better(t, i)
 	}
 	r.unput(t)
 	if tried {

@@ -171,7 +171,6 @@ func (st *state) levelOf(l *lay, k int) level {
 	x := &l.hard[k]
 	sum := st.scratch.sums(len(x.topo.ids))
 	of, per, bit := x.topo.of, x.tally.per, uint32(1)<<k
-	domains := 0
 	for i, bits := range l.counts {
 		if bits&bit == 0 || of[i] < 0 {
 			continue
@@ -179,20 +178,26 @@ func (st *state) levelOf(l *lay, k int) level {
 		d := of[i]
 		if sum[d] == 0 {
 			sum[d] = 1
-			domains++
 		}
 		sum[d] += per[i]
 	}
-	low := int32(math.MaxInt32)
-	for _, n := range sum {
+	lv := level{sum: sum}
+	lv.lowest(x.minDomains)
+	return lv
+}
+
+// lowest finds the domain with the fewest pods; too few domains count as one without any.
+func (lv *level) lowest(domains int) {
+	lv.min = math.MaxInt32
+	for _, n := range lv.sum {
 		if n > 0 {
-			low = min(low, n-1)
+			lv.min = min(lv.min, n-1)
+			domains--
 		}
 	}
-	if domains < x.minDomains {
-		low = 0
+	if domains > 0 {
+		lv.min = 0
 	}
-	return level{sum, low}
 }
 
 // checkSpread is the filter of the plugin PodTopologySpread.

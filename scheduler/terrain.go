@@ -1,5 +1,7 @@
 package scheduler
 
+import "slices"
+
 // A lay is what a class wants of the nodes together: how its pods spread, and whom they like to be near.
 type lay struct {
 	hard, soft []constraint
@@ -96,6 +98,68 @@ func (tr *terrain) check(l *lay, i int) *refusal {
 		return r
 	}
 	return tr.checkBonds(l, i)
+}
+
+// checkAmong is check as if the pods that wait for room on the slot after preemption, and are at least as important,
+// were there already. Like upstream, it heeds those of this one node.
+func (st *state) checkAmong(tr *terrain, c *class, i int) *refusal {
+	var guests []*class
+	for _, t := range st.slots[i].nominees {
+		if t.slot < 0 && t.class.priority >= c.priority {
+			guests = append(guests, t.class)
+		}
+	}
+	if len(guests) == 0 {
+		return nil
+	}
+	first := tr.first
+	for _, g := range guests {
+		tr.shift(c.land, g, i, 1)
+	}
+	r := tr.check(c.land, i)
+	for _, g := range guests {
+		tr.shift(c.land, g, i, -1)
+	}
+	tr.first = first
+	return r
+}
+
+// shift changes what lies in the slot's domains by n pods of the class g.
+func (tr *terrain) shift(l *lay, g *class, i int, n int32) {
+	counted := g.counted()
+	add := func(sums [][]int32, k int, topo *topology) {
+		d := topo.of[i]
+		if d < 0 {
+			return
+		}
+		if sums[k] == nil {
+			sums[k] = make([]int32, len(topo.ids))
+		}
+		sums[k][d] += n
+	}
+	for k := range l.hard {
+		x, lv := &l.hard[k], &tr.spread[k]
+		if d := x.topo.of[i]; d >= 0 && l.counts[i]&(1<<k) != 0 && slices.Contains(counted, x.tally) {
+			lv.sum[d] += n
+			lv.lowest(x.minDomains)
+		}
+	}
+	for k := range l.must {
+		if slices.Contains(counted, l.must[k].tally) {
+			add(tr.must, k, l.must[k].topo)
+			tr.first = tr.first && l.must[k].topo.of[i] < 0
+		}
+	}
+	for k := range l.mustNot {
+		if slices.Contains(counted, l.mustNot[k].tally) {
+			add(tr.mustNot, k, l.mustNot[k].topo)
+		}
+	}
+	for k := range l.repel {
+		if slices.Contains(g.terms, l.repel[k]) {
+			add(tr.repel, k, l.repel[k].topo)
+		}
+	}
 }
 
 // scratch is memory that one decision needs and the next uses again.

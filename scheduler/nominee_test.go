@@ -1,0 +1,35 @@
+package scheduler
+
+import "testing"
+
+// TestNominees decides a pod while another one waits for its room on n1: what that one would mean there counts, unless
+// the pod is more important.
+func TestNominees(t *testing.T) {
+	apart := affinity("podAntiAffinity", "kubernetes.io/hostname", "app: x")
+	near := affinity("podAffinity", "zone", "app: x")
+	for _, test := range []struct {
+		name, waits, spec string // the pod that waits, the pod that is decided
+		priority, want    string
+	}{
+		{"keeps apart", "", apart, "5", "n2"},
+		{"keeps apart from an equal", "", apart, "10", "n2"},
+		{"is more important", "", apart, "11", "n1"},
+		{"is kept away", affinity("podAntiAffinity", "kubernetes.io/hostname", "app: a"), "", "5", "n2"},
+		{"of the zone, by its own rule", affinity("podAntiAffinity", "zone", "app: a"), hardSpread("kubernetes.io/hostname", 1), "5", "n2"},
+		{"spreads", "", "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: app, operator: In, values: [a, x]}]}}]", "5", "n2"},
+		{"nobody to be near to without it", "", near, "5", "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			st := site(node("n1", "zone: z1", ""), node("n2", "zone: z2", ""))
+			st.read = noObjects{}
+			st.add(pod("there", "app: other", "cpu=1", ""), "n2") // n1 is the better node
+			w := st.task(pod("w", "app: x", "cpu=100m", "priority: 10\n"+test.waits))
+			st.nominate(w, st.slotOf("n1"))
+			for range 2 { // the second time, from what is remembered
+				if got := st.where(pod("p", "app: a", "cpu=100m", "priority: "+test.priority+"\n"+test.spec)); got != test.want {
+					t.Errorf("got %s, want %s", got, test.want)
+				}
+			}
+		})
+	}
+}
