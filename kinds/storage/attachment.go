@@ -1,9 +1,11 @@
 package storage
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -35,10 +37,34 @@ func validateAttachment(a, old *v1.VolumeAttachment) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case pv != nil:
 		errs = append(errs, rule.NeededFormat(*pv, source.Child("persistentVolumeName"), rule.Subdomain)...)
-	case inline.CSI == nil:
-		errs = append(errs, field.Required(source.Child("inlineVolumeSpec", "csi"), ""))
+	default:
+		errs = append(errs, inlineVolume(inline, source.Child("inlineVolumeSpec"))...)
 	}
 	return append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
+}
+
+// inlineVolume checks a volume that stands in a pod: it was translated to CSI, and nobody claims it.
+func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.ErrorList) {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"claimRef", v.ClaimRef != nil}, {"capacity", len(v.Capacity) > 0}, {"storageClassName", v.StorageClassName != ""},
+		{"nodeAffinity", v.NodeAffinity != nil},
+		{"persistentVolumeReclaimPolicy", v.PersistentVolumeReclaimPolicy != "" && v.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain},
+		{"volumeMode", v.VolumeMode != nil && *v.VolumeMode != corev1.PersistentVolumeFilesystem},
+	} {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be specified in the context of inline volumes"))
+		}
+	}
+	errs = append(errs, podspec.ValidateAccessModes(v.AccessModes, path.Child("accessModes"))...)
+	csi := path.Child("csi")
+	if v.CSI == nil {
+		return append(errs, field.Required(csi, "has to be specified in the context of inline volumes"))
+	}
+	errs = append(errs, podspec.ValidateDriverName(v.CSI.Driver, csi.Child("driver"))...)
+	return append(errs, rule.Needed(v.CSI.VolumeHandle, csi.Child("volumeHandle"))...)
 }
 
 func validateAttachmentStatus(a, _ *v1.VolumeAttachment) (errs field.ErrorList) {

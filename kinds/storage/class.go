@@ -3,12 +3,10 @@ package storage
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/storage/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -67,12 +65,10 @@ func orDefault[T ~string](p *T, or string) string {
 }
 
 func validateClass(c, old *v1.StorageClass) (errs field.ErrorList) {
-	errs = append(errs, rule.NeededFormat(c.Provisioner, field.NewPath("provisioner"), func(s string) []string {
-		return validation.IsQualifiedName(strings.ToLower(s))
-	})...)
+	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
-	errs = append(errs, rule.AmongPtr(c.ReclaimPolicy, field.NewPath("reclaimPolicy"),
-		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)...)
+	errs = append(errs, rule.AmongPtr(c.ReclaimPolicy, field.NewPath("reclaimPolicy"), "", corev1.PersistentVolumeReclaimDelete,
+		corev1.PersistentVolumeReclaimRetain)...)
 	if c.VolumeBindingMode == nil {
 		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), ""))
 	}
@@ -104,7 +100,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 			}
 			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
 		}
-		if slices.ContainsFunc(seen, func(s map[string][]string) bool { return reflect.DeepEqual(s, keys) }) {
+		if len(keys) == 0 || slices.ContainsFunc(seen, func(s map[string][]string) bool { return reflect.DeepEqual(s, keys) }) {
 			errs = append(errs, field.Duplicate(at, ""))
 		}
 		seen = append(seen, keys)
@@ -116,7 +112,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
 	Validate: func(c, old *v1.VolumeAttributesClass) field.ErrorList {
-		errs := driverName(c.DriverName, field.NewPath("driverName"))
+		errs := provisioner(c.DriverName, field.NewPath("driverName"))
 		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
 		if old != nil && c.DriverName != old.DriverName {
 			errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"fmt"
+
 	v1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,22 +48,13 @@ func driverOnNode(d v1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
 	case d.NodeID == "":
 		errs = append(errs, field.Required(at.Child("nodeID"), ""))
 	case len(d.NodeID) > maxNodeID:
-		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, "must be 192 characters or less"))
+		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("must be %d characters or less", maxNodeID)))
 	}
-	for _, k := range d.TopologyKeys {
-		if k == "" {
-			errs = append(errs, field.Required(at, ""))
-			continue
-		}
-		errs = append(errs, rule.Format(k, at.Child("topologyKeys"), validation.IsQualifiedName)...)
+	for _, k := range d.TopologyKeys { // all named by the driver they belong to
+		errs = append(errs, rule.Needed(k, at)...)
+		errs = append(errs, rule.Format(k, at, validation.IsQualifiedName)...)
 	}
-	for i, k := range d.TopologyKeys {
-		for _, before := range d.TopologyKeys[:i] {
-			if k == before {
-				errs = append(errs, field.Duplicate(at.Child("topologyKeys"), k))
-			}
-		}
-	}
+	errs = append(errs, rule.Duplicates(d.TopologyKeys, func(int) *field.Path { return at })...)
 	if d.Allocatable != nil {
 		errs = append(errs, rule.AtLeastPtr(d.Allocatable.Count, 0, at.Child("allocatable", "count"))...)
 	}
@@ -78,7 +71,7 @@ func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
 			was := o
 			was.Allocatable = n.Allocatable
 			if !rule.Same(n, was) {
-				errs = append(errs, field.Invalid(field.NewPath("CSINodeDrivers"), n.Name, "field is immutable"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), n.Name, "field is immutable"))
 			}
 		}
 	}
@@ -111,9 +104,6 @@ func validateCapacity(c, old *v1.CSIStorageCapacity) (errs field.ErrorList) {
 	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)
 	if c.Capacity != nil && c.Capacity.Sign() < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("capacity"), c.Capacity.String(), "must be greater than or equal to 0"))
-	}
-	if c.MaximumVolumeSize != nil && c.MaximumVolumeSize.Sign() < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("maximumVolumeSize"), c.MaximumVolumeSize.String(), "must be greater than or equal to 0"))
 	}
 	if old != nil {
 		errs = append(errs, rule.Frozen(c.NodeTopology, old.NodeTopology, topology)...)

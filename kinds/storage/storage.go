@@ -20,7 +20,7 @@ const (
 	maxParameters     = 512
 	maxParametersSize = 256 << 10
 	maxDriverName     = 63
-	maxNodeID         = 192
+	maxNodeID         = 256
 	maxErrorMessage   = 1024
 )
 
@@ -45,6 +45,11 @@ func parameters(p map[string]string, needed bool, path *field.Path) (errs field.
 		errs = append(errs, field.TooLong(path, "", maxParametersSize))
 	}
 	return errs
+}
+
+// provisioner checks the name of what makes volumes: a driver or something older.
+func provisioner(name string, path *field.Path) field.ErrorList {
+	return rule.NeededFormat(name, path, func(s string) []string { return validation.IsQualifiedName(strings.ToLower(s)) })
 }
 
 // driverName checks the name of a CSI driver, which may have upper case letters.
