@@ -43,7 +43,9 @@ type Store struct {
 	leases leases
 	head   head          // newest revision that any answer has told of
 	full   chan struct{} // a write found no space
+	warm   chan struct{} // the database's pages have been touched; touched says so
 
+	touched   atomic.Bool
 	compacted atomic.Int64 // history before this is gone, or about to be; of a sole member only
 
 	ctx    context.Context // ends with Close
@@ -58,7 +60,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
-	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1)}
+	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1), warm: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.grant = s.grant
 	return s
@@ -114,6 +116,7 @@ func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int6
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}
 	s.head.raise(resp.Header.Revision)
+	s.uses()
 	if !resp.Succeeded {
 		return 0, conflict(resp.Responses[0].GetResponseRange().Kvs, resp.Header.Revision)
 	}
@@ -177,6 +180,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int, rev i
 		return store.Page{}, s.explain(ctx, fmt.Sprintf("list %s at %d", prefix, rev), err)
 	}
 	s.head.raise(resp.Header.Revision)
+	s.uses()
 	if rev == 0 {
 		rev = resp.Header.Revision
 	}

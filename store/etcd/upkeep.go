@@ -28,10 +28,12 @@ const (
 )
 
 // keepUp compacts the history, so that what is older than keep goes at the latest after twice that time, and
-// gives space back. It wakes nobody while the store rests: without writes there is nothing to do.
+// gives space and memory back. It wakes nobody while the store rests: without writes there is nothing to do.
 func (s *Store) keepUp(keep time.Duration) {
 	tick := time.NewTicker(keep)
 	defer tick.Stop()
+	resting := time.NewTimer(restsAfter) // opening has filled the map
+	defer resting.Stop()
 	c := &compaction{store: s}
 	var lastSpace time.Time
 	for {
@@ -42,6 +44,11 @@ func (s *Store) keepUp(keep time.Duration) {
 			return
 		case <-tick.C:
 			what, round = "compact the history", c.round
+		case <-s.warm:
+			resting.Reset(restsAfter)
+			continue
+		case <-resting.C:
+			what, round = "let go of memory", s.rest
 		case <-s.full:
 			if time.Since(lastSpace) < spaceEvery {
 				continue

@@ -1,0 +1,81 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+)
+
+// restsAfter is how long after a first write the pages of the database are let go, again and again while there are
+// writes. Pages that are still in use come back with a minor fault each.
+const restsAfter = 5 * time.Second
+
+// uses lets the upkeep know that pages of the database file have been touched. It costs one atomic read for all
+// calls but the first since the pages were let go.
+func (s *Store) uses() {
+	if s.Sole() && s.touched.CompareAndSwap(false, true) {
+		s.warm <- struct{}{} // never full: only who turns touched sends
+	}
+}
+
+// rest lets go of the pages.
+func (s *Store) rest(context.Context) error {
+	if !s.Sole() {
+		return nil
+	}
+	s.touched.Store(false)
+	return s.member.letGo()
+}
+
+// letGo takes the database file out of this process's resident memory: etcd maps all of it and has the kernel fill
+// the whole map, while nearly every read is answered from elsewhere. The pages stay in the kernel's cache, shared and
+// free to take, and come back when touched. Only the upkeep may call it, as that is what replaces the file: of a sole
+// member nobody else does, and at no other time may the map have moved between looking it up and letting it go.
+func (m *member) letGo() error {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a system that has other ways
+	}
+	if err != nil {
+		return fmt.Errorf("find the map of the database: %w", err)
+	}
+	path, err := filepath.EvalSymlinks(datadir.ToBackendFileName(m.dir))
+	if err != nil {
+		return fmt.Errorf("find the database: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return fmt.Errorf("find the database: %w", err)
+	}
+	for from, to := range mapped(maps, path) {
+		if _, _, code := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED); code != 0 {
+			return fmt.Errorf("let go of the map of the database: %w", code)
+		}
+	}
+	return nil
+}
+
+// mapped are the addresses at which a file is mapped shared and for reading only, by the table that proc(5) describes.
+func mapped(maps []byte, path string) func(yield func(from, to uintptr) bool) {
+	return func(yield func(from, to uintptr) bool) {
+		for line := range bytes.Lines(maps) {
+			at, rest, _ := bytes.Cut(line, []byte(" "))
+			if !bytes.HasPrefix(rest, []byte("r--s ")) || !bytes.HasSuffix(bytes.TrimSpace(rest), []byte(" "+path)) {
+				continue
+			}
+			first, end, _ := bytes.Cut(at, []byte("-"))
+			from, err := strconv.ParseUint(string(first), 16, 64)
+			to, err2 := strconv.ParseUint(string(end), 16, 64)
+			if err == nil && err2 == nil && !yield(uintptr(from), uintptr(to)) {
+				return
+			}
+		}
+	}
+}
