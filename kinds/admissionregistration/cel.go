@@ -14,7 +14,7 @@ import (
 // What an expression may evaluate to.
 var (
 	wantBool         = []*cel.Type{cel.BoolType}
-	wantString       = []*cel.Type{cel.StringType}
+	wantMessage      = []*cel.Type{cel.StringType}
 	wantStringOrNull = []*cel.Type{cel.StringType, cel.NullType}
 	wantObject       = []*cel.Type{cel.ObjectType("Object")}
 	wantPatch        = []*cel.Type{cel.ListType(cel.ObjectType("JSONPatch"))}
@@ -54,6 +54,9 @@ func (c *compiler) start() error {
 }
 
 func (c *compiler) declared(types []*cel.Type) plugincel.OptionalVariableDeclarations {
+	if len(types) == 1 && types[0] == wantMessage[0] { // who may do what must not leak by messages
+		return plugincel.OptionalVariableDeclarations{HasParams: c.params}
+	}
 	patches := len(types) == 1 && (types[0] == wantObject[0] || types[0] == wantPatch[0])
 	return plugincel.OptionalVariableDeclarations{HasParams: c.params, HasAuthorizer: true, HasPatchTypes: patches}
 }

@@ -1,10 +1,13 @@
 package admissionregistration
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -22,11 +25,9 @@ var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
-		return validatingSpec(&p.Spec, field.NewPath("spec"))
+		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
 	},
-	ValidateStatus: func(p, _ *v1.ValidatingAdmissionPolicy) field.ErrorList {
-		return metavalidation.ValidateConditions(p.Status.Conditions, field.NewPath("status", "conditions"))
-	},
+	ValidateStatus: validatingStatus,
 	Columns: []resource.Column[*v1.ValidatingAdmissionPolicy]{
 		resource.Col("Validations", "integer", func(p *v1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
 		resource.Col("ParamKind", "string", func(p *v1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
@@ -82,6 +83,26 @@ var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyB
 		resource.Col("ParamRef", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
 		resource.Age[*v1.MutatingAdmissionPolicyBinding](),
 	},
+}
+
+func validatingStatus(p, _ *v1.ValidatingAdmissionPolicy) field.ErrorList {
+	status := field.NewPath("status")
+	errs := metavalidation.ValidateConditions(p.Status.Conditions, status.Child("conditions"))
+	if p.Status.TypeChecking == nil {
+		return errs
+	}
+	for i, w := range p.Status.TypeChecking.ExpressionWarnings {
+		at := status.Child("typeChecking", "expressionWarnings").Index(i)
+		errs = append(errs, rule.Needed(w.Warning, at.Child("warning"))...)
+		ref := strings.TrimSpace(w.FieldRef)
+		errs = append(errs, rule.NeededFormat(ref, at.Child("fieldRef"), func(s string) []string {
+			if err := jsonpath.New("spec").Parse("{" + s + "}"); err != nil {
+				return []string{"invalid JSONPath: " + err.Error()}
+			}
+			return nil
+		})...)
+	}
+	return errs
 }
 
 func paramKindText(k *v1.ParamKind) string {

@@ -27,7 +27,7 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 var celReserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
 	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}
 
-func validatingSpec(s *v1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
+func validatingSpec(name string, s *v1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
@@ -41,7 +41,7 @@ func validatingSpec(s *v1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs
 	for i, v := range s.Validations {
 		add(validationRule(c, v, spec.Child("validations").Index(i)))
 	}
-	return append(errs, annotations(c, s.AuditAnnotations, spec.Child("auditAnnotations"))...)
+	return append(errs, annotations(c, name, s.AuditAnnotations, spec.Child("auditAnnotations"))...)
 }
 
 func mutatingSpec(s *v1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
@@ -120,13 +120,17 @@ func namedRules(list []v1.NamedRuleWithOperations, path *field.Path) (errs field
 		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
 		for k, n := range r.ResourceNames {
 			name := at.Child("resourceNames").Index(k)
-			errs = append(errs, rule.Format(n, name, func(s string) []string { return rule.PathSegment(s, false) })...)
+			errs = append(errs, segment(n, name)...)
 			if slices.Contains(r.ResourceNames[:k], n) {
 				errs = append(errs, field.Duplicate(name, n))
 			}
 		}
 	}
 	return errs
+}
+
+func segment(name string, path *field.Path) field.ErrorList {
+	return rule.Format(name, path, func(s string) []string { return rule.PathSegment(s, false) })
 }
 
 // matchConditions checks the conditions of webhooks and policies alike.
@@ -148,25 +152,21 @@ func matchConditions(c *compiler, list []v1.MatchCondition, path *field.Path) (e
 }
 
 func variables(c *compiler, list []v1.Variable, path *field.Path) (errs field.ErrorList) {
-	seen := map[string]bool{}
 	for i, v := range list {
 		at := path.Index(i)
 		switch {
-		case v.Name == "":
+		case strings.TrimSpace(v.Name) == "":
 			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
 		case !celIdentifier.MatchString(v.Name) || slices.Contains(celReserved, v.Name):
 			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "name is not a valid CEL identifier"))
-		case seen[v.Name]:
-			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
 		}
-		seen[v.Name] = true
 		errs = append(errs, c.variable(v.Name, v.Expression, at.Child("expression"))...)
 	}
 	return errs
 }
 
 var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
-	metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized}
+	metav1.StatusReasonRequestEntityTooLarge}
 
 func validationRule(c *compiler, v v1.Validation, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, c.expression(v.Expression, path.Child("expression"), wantBool)...)
@@ -176,30 +176,37 @@ func validationRule(c *compiler, v v1.Validation, path *field.Path) (errs field.
 		errs = append(errs, field.Invalid(message, v.Message, "message must be non-empty if specified"))
 	case strings.ContainsAny(text, "\n\r"):
 		errs = append(errs, field.Invalid(message, v.Message, "message must not contain line breaks"))
-	case text == "" && strings.ContainsAny(strings.TrimSpace(v.Expression), "\n\r"):
-		errs = append(errs, field.Required(message, "message must be specified if expression contains line breaks"))
 	}
-	if v.MessageExpression != "" {
-		errs = append(errs, c.expression(v.MessageExpression, path.Child("messageExpression"), wantString)...)
+	switch at := path.Child("messageExpression"); {
+	case v.MessageExpression == "":
+	case strings.TrimSpace(v.MessageExpression) == "":
+		errs = append(errs, field.Invalid(at, v.MessageExpression, "must be non-empty if specified"))
+	default:
+		errs = append(errs, c.expression(v.MessageExpression, at, wantMessage)...)
 	}
 	return append(errs, rule.AmongPtr(v.Reason, path.Child("reason"), reasons...)...)
 }
 
-func annotations(c *compiler, list []v1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
+// annotations checks what goes into the audit log, under keys that begin with the name of the policy.
+func annotations(c *compiler, policy string, list []v1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
 	if len(list) > maxAnnotations {
 		errs = append(errs, field.Invalid(path, list, "must not have more than 20 auditAnnotations"))
 	}
 	seen := map[string]bool{}
 	for i, a := range list {
 		key := path.Index(i).Child("key")
-		errs = append(errs, rule.NeededFormat(a.Key, key, validation.IsQualifiedName)...)
-		if a.Key != "" && seen[a.Key] {
+		if policy == "" {
+			errs = append(errs, field.Invalid(key, a.Key, "requires metadata.name be non-empty"))
+		} else {
+			errs = append(errs, rule.Format(policy+"/"+a.Key, key, validation.IsQualifiedName)...)
+		}
+		if seen[a.Key] {
 			errs = append(errs, field.Duplicate(key, a.Key))
 		}
 		seen[a.Key] = true
 		value := path.Index(i).Child("valueExpression")
 		if len(strings.TrimSpace(a.ValueExpression)) > maxAnnotationValue {
-			errs = append(errs, field.TooLong(value, "", maxAnnotationValue))
+			errs = append(errs, field.Required(value, "must not exceed 5120 bytes in length"))
 			continue
 		}
 		errs = append(errs, c.expression(a.ValueExpression, value, wantStringOrNull)...)
@@ -251,7 +258,7 @@ func paramRef(r *v1.ParamRef, path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(path.Child("name"), "name and selector are mutually exclusive"),
 			field.Forbidden(path.Child("selector"), "name and selector are mutually exclusive"))
 	case r.Name != "":
-		errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Subdomain)...)
+		errs = append(errs, segment(r.Name, path.Child("name"))...)
 	case r.Selector == nil:
 		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
 	default:

@@ -2,6 +2,8 @@
 package admissionregistration
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,11 +29,12 @@ var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfigu
 	},
 	Validate: func(c, old *v1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			names = append(names, w.Name)
-			errs = append(errs, checkHook(w, old != nil, field.NewPath("webhooks").Index(i))...)
+			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
 		}
-		return append(errs, rule.Duplicates(names, hookName)...)
+		return append(errs, sameNames(names)...)
 	},
 	Prepare: func(c, old *v1.ValidatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
@@ -57,14 +60,15 @@ var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfigurati
 	},
 	Validate: func(c, old *v1.MutatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			at := field.NewPath("webhooks").Index(i)
 			names = append(names, w.Name)
-			errs = append(errs, checkHook(asValidating(w), old != nil, at)...)
+			errs = append(errs, checkHook(asValidating(w), unknown, at)...)
 			errs = append(errs, rule.AmongPtr(w.ReinvocationPolicy, at.Child("reinvocationPolicy"),
 				v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
 		}
-		return append(errs, rule.Duplicates(names, hookName)...)
+		return append(errs, sameNames(names)...)
 	},
 	Prepare: func(c, old *v1.MutatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
@@ -81,7 +85,15 @@ var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfigurati
 // compares them so strictly.
 func saidEmpty[W any](list, old []W) bool { return list != nil && len(list)+len(old) == 0 }
 
-func hookName(i int) *field.Path { return field.NewPath("webhooks").Index(i).Child("name") }
+// sameNames refuses a name that occurred before; webhooks without a name have been refused.
+func sameNames(names []string) (errs field.ErrorList) {
+	for i, n := range names {
+		if n != "" && slices.Contains(names[:i], n) {
+			errs = append(errs, field.Duplicate(field.NewPath("webhooks").Index(i).Child("name"), n))
+		}
+	}
+	return errs
+}
 
 // asValidating returns what both kinds of webhooks have in common.
 func asValidating(w v1.MutatingWebhook) v1.ValidatingWebhook {

@@ -10,8 +10,8 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// checkHook checks a webhook. What is stored already may speak review versions unknown here.
-func checkHook(w v1.ValidatingWebhook, stored bool, path *field.Path) (errs field.ErrorList) {
+// checkHook checks a webhook. If what is stored already speaks review versions unknown here, it may go on so.
+func checkHook(w v1.ValidatingWebhook, unknown bool, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(validation.IsFullyQualifiedName(path.Child("name"), w.Name))
 	add(rule.Selector(w.NamespaceSelector, path.Child("namespaceSelector")))
@@ -29,7 +29,7 @@ func checkHook(w v1.ValidatingWebhook, stored bool, path *field.Path) (errs fiel
 	for i, r := range w.Rules {
 		add(ruleWithOperations(r, path.Child("rules").Index(i)))
 	}
-	add(reviewVersions(w.AdmissionReviewVersions, stored, path.Child("admissionReviewVersions")))
+	add(reviewVersions(w.AdmissionReviewVersions, unknown, path.Child("admissionReviewVersions")))
 	add(matchConditions(newCompiler(false), w.MatchConditions, path.Child("matchConditions")))
 	return errs
 }
@@ -44,7 +44,7 @@ func clientConfig(c v1.WebhookClientConfig, path *field.Path) field.ErrorList {
 	return rule.WebhookService(c.Service.Namespace, c.Service.Name, c.Service.Path, c.Service.Port, path.Child("service"))
 }
 
-func reviewVersions(list []string, stored bool, path *field.Path) (errs field.ErrorList) {
+func reviewVersions(list []string, unknown bool, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "must specify one of v1, v1beta1")}
 	}
@@ -54,10 +54,15 @@ func reviewVersions(list []string, stored bool, path *field.Path) (errs field.Er
 		}
 		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
 	}
-	if !stored && !slices.Contains(list, "v1") && !slices.Contains(list, "v1beta1") {
+	if !unknown && !known(list) {
 		errs = append(errs, field.Invalid(path, list, "must include at least one of v1, v1beta1"))
 	}
 	return errs
+}
+
+// known reports whether this server speaks one of the versions; none at all is another matter.
+func known(versions []string) bool {
+	return len(versions) == 0 || slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
 }
 
 func ruleWithOperations(r v1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
@@ -73,9 +78,6 @@ func ruleWithOperations(r v1.RuleWithOperations, path *field.Path) (errs field.E
 	}
 	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), false)...)
 	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), true)...)
-	if len(r.Resources) == 0 {
-		errs = append(errs, field.Required(path.Child("resources"), ""))
-	}
 	errs = append(errs, resources(r.Resources, path.Child("resources"))...)
 	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), v1.ClusterScope, v1.NamespacedScope, v1.AllScopes)...)
 }

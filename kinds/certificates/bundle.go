@@ -56,7 +56,7 @@ func validateBundle(b, old *v1.ClusterTrustBundle) (errs field.ErrorList) {
 	bundle := spec.Child("trustBundle")
 	switch {
 	case b.Spec.TrustBundle == "":
-		return append(errs, field.Required(bundle, "at least one trust anchor must be provided"))
+		return append(errs, field.Invalid(bundle, "<value omitted>", "at least one trust anchor must be provided"))
 	case len(b.Spec.TrustBundle) > maxBundle:
 		return append(errs, field.TooLong(bundle, "<value omitted>", maxBundle))
 	}

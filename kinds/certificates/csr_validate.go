@@ -59,8 +59,11 @@ func parseRequest(b []byte) error {
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	_, err := x509.ParseCertificateRequest(block.Bytes)
-	return err
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	return request.CheckSignature()
 }
 
 // signer checks a name like example.com/path.
@@ -140,13 +143,7 @@ func parseCertificates(b []byte) (list []*x509.Certificate, err error) {
 	return list, nil
 }
 
-func validateApproval(r, old csr) field.ErrorList {
-	errs := conditions(r, old, false)
-	if has(r, v1.CertificateFailed) != has(old, v1.CertificateFailed) {
-		errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), "updates may not add or remove a condition of type \"Failed\""))
-	}
-	return errs
-}
+func validateApproval(r, old csr) field.ErrorList { return conditions(r, old, false) }
 
 // conditions checks each condition, that no two contradict, and that none was taken back.
 func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {

@@ -20,7 +20,7 @@ const (
 	maxHashBits = 60
 )
 
-var verbs = []string{"get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"}
+var known = []string{"get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"}
 
 func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
 	for _, m := range bootstrap.MandatoryFlowSchemas {
@@ -38,7 +38,7 @@ func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(precedence, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if d := s.Spec.DistinguisherMethod; d != nil {
-		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod"),
+		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod", "type"),
 			v1.FlowDistinguisherMethodByUserType, v1.FlowDistinguisherMethodByNamespaceType)...)
 	}
 	errs = append(errs, rule.NeededFormat(s.Spec.PriorityLevelConfiguration.Name, spec.Child("priorityLevelConfiguration", "name"), rule.Subdomain)...)
@@ -63,14 +63,14 @@ func rules(r v1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList
 	}
 	for i, p := range r.NonResourceRules {
 		at := path.Child("nonResourceRules").Index(i)
-		errs = append(errs, list(p.Verbs, "*", at.Child("verbs"), verb)...)
+		errs = append(errs, verbs(p.Verbs, at.Child("verbs"))...)
 		errs = append(errs, list(p.NonResourceURLs, "*", at.Child("nonResourceURLs"), url)...)
 	}
 	return errs
 }
 
 func resourceRule(p v1.ResourcePolicyRule, at *field.Path) (errs field.ErrorList) {
-	errs = append(errs, list(p.Verbs, "*", at.Child("verbs"), verb)...)
+	errs = append(errs, verbs(p.Verbs, at.Child("verbs"))...)
 	errs = append(errs, list(p.APIGroups, "*", at.Child("apiGroups"), nil)...)
 	errs = append(errs, list(p.Resources, "*", at.Child("resources"), nil)...)
 	if len(p.Namespaces) == 0 && p.ClusterScope {
@@ -100,7 +100,14 @@ func list(values []string, all string, path *field.Path, check func(string, *fie
 	return errs
 }
 
-func verb(v string, path *field.Path) field.ErrorList { return rule.Among(v, path, verbs...) }
+// verbs complains of the whole list, whichever is wrong.
+func verbs(values []string, path *field.Path) field.ErrorList {
+	errs := list(values, "*", path, func(v string, _ *field.Path) field.ErrorList { return rule.Among(v, path, known...) })
+	if len(errs) > 1 {
+		errs = errs[:1]
+	}
+	return errs
+}
 
 func url(u string, path *field.Path) field.ErrorList {
 	trimmed := strings.TrimSuffix(u, "/*")
