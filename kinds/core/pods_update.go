@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -166,52 +167,89 @@ func longer(list, old []v1.NodeSelectorRequirement) bool {
 func validateResize(p, old *v1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
-		return append(errs, field.Forbidden(field.NewPath(""), "static pods cannot be resized"))
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}
-	if p.Spec.OS != nil && p.Spec.OS.Name == v1.Windows {
-		return append(errs, field.Forbidden(field.NewPath(""), "windows pods cannot be resized"))
+	if old.Spec.OS != nil && old.Spec.OS.Name == v1.Windows {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	if podspec.QOS(&p.Spec) != podspec.QOS(&old.Spec) {
+	if was := cmp.Or(old.Status.QOSClass, podspec.QOS(&old.Spec)); podspec.QOS(&p.Spec) != was {
 		errs = append(errs, field.Invalid(specPath, podspec.QOS(&p.Spec), "Pod QOS Class may not change as a result of resizing"))
 	}
+	if !resizable(old.Status.ContainerStatuses) {
+		errs = append(errs, field.Forbidden(specPath, "Pod running on node without support for resize"))
+	}
+	if is, was := p.Spec.Resources, old.Spec.Resources; was != nil {
+		at := specPath.Child("resources")
+		if is == nil {
+			return append(errs, field.Forbidden(at, "pod-level resources cannot be removed"))
+		}
+		errs = append(errs, resized(is, was, at)...)
+		errs = append(errs, onlyComputing(is, was, specPath)...)
+	}
 	errs = append(errs, sizesOnly(p.Spec.Containers, old.Spec.Containers, specPath.Child("containers"))...)
-	return append(errs, sizesOnly(p.Spec.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))...)
+	return append(errs, initSizesOnly(p.Spec.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))...)
+}
+
+// resizable says whether the node of a pod tells the sizes of what runs: older agents can't change them.
+func resizable(list []v1.ContainerStatus) bool {
+	i := slices.IndexFunc(list, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
+	return i < 0 || list[i].Resources != nil
 }
 
 func sizesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList) {
 	for i := range min(len(list), len(old)) {
-		at := path.Index(i).Child("resources")
-		for _, f := range []struct {
-			name    string
-			is, was v1.ResourceList
-		}{{"requests", list[i].Resources.Requests, old[i].Resources.Requests}, {"limits", list[i].Resources.Limits, old[i].Resources.Limits}} {
-			errs = append(errs, sizeChange(f.is, f.was, at.Child(f.name))...)
-		}
-		side := list[i].RestartPolicy != nil && *list[i].RestartPolicy == v1.ContainerRestartPolicyAlways
-		if path.String() == "spec.initContainers" && !side && !rule.Same(list[i].Resources, old[i].Resources) {
-			errs = append(errs, field.Forbidden(at, "resources of non-sidecar init containers may not be changed"))
+		errs = append(errs, resized(&list[i].Resources, &old[i].Resources, path.Index(i).Child("resources"))...)
+		errs = append(errs, onlyComputing(&list[i].Resources, &old[i].Resources, specPath)...)
+	}
+	return errs
+}
+
+// initSizesOnly lets those init containers change that go on running beside the others.
+func initSizesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList) {
+	for i := range min(len(list), len(old)) {
+		side := old[i].RestartPolicy != nil && *old[i].RestartPolicy == v1.ContainerRestartPolicyAlways
+		switch {
+		case side:
+			errs = append(errs, resized(&list[i].Resources, &old[i].Resources, path.Index(i).Child("resources"))...)
+			errs = append(errs, onlyComputing(&list[i].Resources, &old[i].Resources, specPath)...)
+		case !rule.Same(list[i], old[i]):
+			errs = append(errs, field.Forbidden(specPath, "resources for non-sidecar init containers are immutable"))
 		}
 	}
 	return errs
 }
 
-func sizeChange(is, was v1.ResourceList, path *field.Path) (errs field.ErrorList) {
-	names := map[v1.ResourceName]bool{}
-	for _, l := range []v1.ResourceList{is, was} {
-		for n := range l {
-			names[n] = true
-		}
+// resized refuses that an amount is taken away.
+func resized(is, was *v1.ResourceRequirements, path *field.Path) (errs field.ErrorList) {
+	if removed(is.Requests, was.Requests) {
+		errs = append(errs, field.Forbidden(path.Child("requests"), "resource requests cannot be removed"))
 	}
-	for _, n := range slices.Sorted(maps.Keys(names)) {
-		a, kept := is[n]
-		b, had := was[n]
-		switch {
-		case kept && had && a.Cmp(b) == 0:
-		case n != v1.ResourceCPU && n != v1.ResourceMemory:
-			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
-		case had && !kept:
-			errs = append(errs, field.Forbidden(path, string(n)+" may not be removed"))
-		}
+	if removed(is.Limits, was.Limits) {
+		errs = append(errs, field.Forbidden(path.Child("limits"), "resource limits cannot be removed"))
 	}
 	return errs
+}
+
+func removed(is, was v1.ResourceList) bool {
+	for n := range was {
+		if _, kept := is[n]; !kept {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyComputing refuses changes of all but processors and memory.
+func onlyComputing(is, was *v1.ResourceRequirements, path *field.Path) field.ErrorList {
+	for _, pair := range [][2]v1.ResourceList{{is.Requests, was.Requests}, {is.Limits, was.Limits}} {
+		a, b := maps.Clone(pair[0]), maps.Clone(pair[1])
+		for _, n := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			delete(a, n)
+			delete(b, n)
+		}
+		if !rule.Same(a, b) {
+			return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
+		}
+	}
+	return nil
 }

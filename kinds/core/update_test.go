@@ -73,7 +73,7 @@ func TestUpdates(t *testing.T) {
 		{aPod, "resize", `spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, ephemeral-storage: 1}}}]}`, []string{"spec Forbidden"}},
 		{aPod, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`, nil},
 		{aPod, "status", `status: {qosClass: Guaranteed, podIPs: [{ip: 1.2.3.4}, {ip: 1.2.3.5}], nominatedNodeName: A_b, conditions: [{type: a b}]}`,
-			[]string{"status.conditions[0].type Invalid", "status.nominatedNodeName Invalid", "status.podIPs Invalid", "status.qosClass Invalid"}},
+			[]string{"status.conditions[0].Type Invalid", "status.nominatedNodeName Invalid", "status.podIPs Invalid", "status.qosClass Invalid"}},
 
 		{lb, "", `spec: {loadBalancerClass: a/c, healthCheckNodePort: 30002}`, []string{"spec.healthCheckNodePort Forbidden", "spec.loadBalancerClass Invalid"}},
 		{lb, "", `spec: {clusterIP: 10.0.0.2}`, []string{"spec.clusterIPs[0] Invalid"}},
@@ -98,12 +98,15 @@ func TestUpdates(t *testing.T) {
 		{aClaim, "", `spec: {storageClassName: late}`, nil},
 		{aClaim, "", `spec: {resources: {requests: {storage: 3Gi}}}`, []string{"spec Forbidden"}},
 		{aClaim, "", `spec: {accessModes: [ReadOnlyMany]}`, []string{"spec Forbidden"}},
-		{aClaim, "", `spec: {volumeMode: Block}`, []string{"spec Forbidden", "spec.volumeMode Invalid"}},
+		{aClaim, "", `spec: {volumeMode: Block}`, []string{"spec Forbidden", "volumeMode Invalid"}},
+		{aClaim, "", `metadata: {annotations: {volume.beta.kubernetes.io/storage-class: x}}`, []string{"metadata.annotations.volume.beta.kubernetes.io/storage-class Invalid"}},
+		{aClaim, "status", `status: {allocatedResources: {cpu: 1}, allocatedResourceStatuses: {storage: Odd}}`, []string{"status.allocatedResourceStatuses NotSupported", "status.allocatedResources NotSupported"}},
 		{aPV, "", `spec: {capacity: {storage: 2Gi}, persistentVolumeReclaimPolicy: Delete}`, nil},
 		{aPV, "", `spec: {hostPath: {path: /tmp/y}}`, []string{"spec.persistentvolumesource Forbidden"}},
 		{`ResourceQuota: {}`, "status", `status: {hard: {bogus: 1}, used: {pods: -1}}`, []string{"status.hard[bogus] Invalid", "status.hard[bogus] Invalid", "status.used[pods] Invalid"}},
 		{aClaim, "status", `status: {capacity: {storage: -1}}`, []string{"status.capacity[storage] Invalid"}},
-		{aPV, "status", `status: {phase: Odd}`, []string{"status.phase NotSupported"}},
+		{aPV, "status", `status: {phase: Odd}`, nil},
+		{aPV, "", `spec: {volumeMode: Block}`, []string{"volumeMode Invalid"}},
 		{`ReplicationController: {spec: {selector: {a: b}}}`, "status", `status: {replicas: 1, readyReplicas: 2, availableReplicas: 3}`,
 			[]string{"status.availableReplicas Invalid", "status.availableReplicas Invalid", "status.readyReplicas Invalid"}},
 	} {
@@ -183,16 +186,19 @@ func TestPaths(t *testing.T) {
 // TestRestarts: a container that ended for good does not live again.
 func TestRestarts(t *testing.T) {
 	const ended, running = `status: {containerStatuses: [{name: c, state: {terminated: {exitCode: 1}}}]}`, `status: {containerStatuses: [{name: c, state: {running: {}}}]}`
-	for policy, want := range map[string][]string{
-		"restartPolicy: Never":     {"status.containerStatuses[0].state Forbidden"},
-		"restartPolicy: OnFailure": {},
-		"restartPolicy: Always":    {},
-		"restartPolicy: Never, initContainers: [{name: c, image: i, restartPolicy: Always}]": {},
+	const one = "containers: [{name: c, image: i}]"
+	for spec, want := range map[string][]string{
+		"restartPolicy: Never, " + one:     {"status.containerStatuses[0].state Forbidden"},
+		"restartPolicy: OnFailure, " + one: {},
+		"restartPolicy: Always, " + one:    {},
+		"restartPolicy: Never, containers: [{name: c, image: i, restartPolicy: Always}]":                                                           {},
+		"restartPolicy: Always, containers: [{name: c, image: i, restartPolicy: Never}]":                                                           {"status.containerStatuses[0].state Forbidden"},
+		"containers: [{name: c, image: i, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]}]": {},
 	} {
-		k, o := create(t, `Pod: {spec: {`+policy+`, containers: [{name: c, image: i}]}}`)
+		k, o := create(t, `Pod: {spec: {`+spec+`}}`)
 		old := update(t, k, o, "status", ended)
 		if got := causes(k.Check("status", update(t, k, old, "status", running), old)); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q", policy, got)
+			t.Errorf("%s: got %q", spec, got)
 		}
 	}
 }

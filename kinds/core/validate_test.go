@@ -82,7 +82,7 @@ var invalid = []struct {
 		[]string{"spec.accessModes Forbidden", "spec.capacity[storage] Invalid", "spec.csi Forbidden", "spec.nodeAffinity Required", "spec.persistentVolumeReclaimPolicy NotSupported", "spec.storageClassName Invalid"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, persistentVolumeReclaimPolicy: Recycle, hostPath: {path: /}}}`, []string{"spec.persistentVolumeReclaimPolicy Forbidden"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, csi: {nodePublishSecretRef: {}}}}`,
-		[]string{"spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required", "spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
+		[]string{"spec.csi.driver Invalid", "spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required", "spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
 
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, iscsi: {targetPortal: p, iqn: bad, lun: 0, chapAuthSession: true}}}`, []string{"spec.iscsi.iqn Invalid", "spec.iscsi.secretRef Required"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, rbd: {}}}`, []string{"spec.rbd.image Required", "spec.rbd.monitors Required"}},

@@ -16,7 +16,7 @@ import (
 var PersistentVolumes = &resource.Def[*v1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
 	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
-	Validate: validateVolume, ValidateStatus: validateVolumeStatus, Warn: warnVolume,
+	Validate: validateVolume, Warn: warnVolume,
 	Columns: []resource.Column[*v1.PersistentVolume]{
 		resource.Col("Capacity", "string", func(v *v1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
 		resource.Col("Access Modes", "string", func(v *v1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),

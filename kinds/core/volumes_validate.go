@@ -3,12 +3,11 @@ package core
 import (
 	"maps"
 	"path"
-	"reflect"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -34,7 +33,11 @@ func validateVolume(v, old *v1.PersistentVolume) (errs field.ErrorList) {
 	} else if s.Local != nil {
 		add(field.Required(at, "Local volume requires node affinity"))
 	}
-	add(validateVolumeSource(s)...)
+	add(podspec.OneSource(s.PersistentVolumeSource, volumeSources, specPath, validateOwnSource)...)
+	if s := s.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > 64 {
+		add(field.Invalid(specPath.Child("iscsi", "targetportal"), s.TargetPortal, // clients know it so
+			"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+	}
 	if s.StorageClassName != "" {
 		add(rule.Format(s.StorageClassName, specPath.Child("storageClassName"), rule.Subdomain)...)
 	}
@@ -64,72 +67,83 @@ func validateCapacity(list v1.ResourceList, path *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// validateVolumeSource checks that a volume has one source, and that it is well formed.
-func validateVolumeSource(s *v1.PersistentVolumeSpec) (errs field.ErrorList) {
-	n, source := 0, reflect.ValueOf(s.PersistentVolumeSource)
-	for i := range source.NumField() {
-		if source.Field(i).IsNil() {
-			continue
-		}
-		name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
-		at := specPath.Child(name)
-		if n++; n > 1 {
-			errs = append(errs, field.Forbidden(at, "may not specify more than 1 volume type"))
-			continue
-		}
-		errs = append(errs, validateOwnSource(source.Field(i).Interface(), at)...)
-	}
-	if n == 0 {
-		errs = append(errs, field.Required(specPath, "must specify a volume type"))
-	}
-	return errs
-}
+// volumeSources are the types of persistent volumes, in the form of those of pods.
+var volumeSources = []podspec.Source{{Field: "HostPath"}, {Field: "GCEPersistentDisk", Inside: "persistentDisk"}, {Field: "AWSElasticBlockStore"},
+	{Field: "Glusterfs"}, {Field: "Flocker"}, {Field: "NFS"}, {Field: "RBD"}, {Field: "Quobyte"}, {Field: "CephFS", Extra: "cephFS"},
+	{Field: "ISCSI"}, {Field: "Cinder"}, {Field: "FC"}, {Field: "FlexVolume", Beside: true}, {Field: "AzureFile"}, {Field: "VsphereVolume"},
+	{Field: "PhotonPersistentDisk"}, {Field: "PortworxVolume"}, {Field: "AzureDisk"}, {Field: "ScaleIO"}, {Field: "Local"},
+	{Field: "StorageOS"}, {Field: "CSI"}}
 
 // validateOwnSource checks the sources that differ from those of pods; these need little.
 func validateOwnSource(s any, path *field.Path) field.ErrorList {
 	switch s := s.(type) {
 	case *v1.LocalVolumeSource:
-		if s.Path == "" {
-			return field.ErrorList{field.Required(path.Child("path"), "")}
-		}
 		return podspec.ValidateRemote(&v1.HostPathVolumeSource{Path: s.Path}, path)
 	case *v1.CSIPersistentVolumeSource:
-		errs := podspec.ValidateDriverName(s.Driver, path.Child("driver"))
-		errs = append(errs, rule.Needed(s.VolumeHandle, path.Child("volumeHandle"))...)
-		for name, r := range map[string]*v1.SecretReference{"controllerPublishSecretRef": s.ControllerPublishSecretRef,
-			"controllerExpandSecretRef": s.ControllerExpandSecretRef, "nodePublishSecretRef": s.NodePublishSecretRef,
-			"nodeExpandSecretRef": s.NodeExpandSecretRef} {
-			if r != nil {
-				errs = append(errs, rule.Needed(r.Name, path.Child(name, "name"))...)
-				errs = append(errs, rule.Needed(r.Namespace, path.Child(name, "namespace"))...)
-			}
-		}
-		return errs
+		return validateDriver(s, path)
 	case *v1.ISCSIPersistentVolumeSource:
 		like := &v1.ISCSIVolumeSource{TargetPortal: s.TargetPortal, IQN: s.IQN, Lun: s.Lun, InitiatorName: s.InitiatorName,
 			DiscoveryCHAPAuth: s.DiscoveryCHAPAuth, SessionCHAPAuth: s.SessionCHAPAuth}
-		if s.SecretRef != nil {
-			like.SecretRef = &v1.LocalObjectReference{Name: s.SecretRef.Name}
+		if s.SecretRef == nil {
+			return podspec.ValidateRemote(like, path)
 		}
-		return podspec.ValidateRemote(like, path)
+		like.SecretRef = &v1.LocalObjectReference{Name: s.SecretRef.Name}
+		return append(podspec.ValidateRemote(like, path), rule.Needed(s.SecretRef.Name, path.Child("secretRef", "name"))...)
 	case *v1.GlusterfsPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}, path)
+		errs := podspec.ValidateRemote(&v1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}, path)
+		if n := s.EndpointsNamespace; n != nil {
+			errs = append(errs, rule.Format(*n, path.Child("endpointsNamespace"), rule.Label)...)
+		}
+		return errs
 	case *v1.RBDPersistentVolumeSource:
 		return podspec.ValidateRemote(&v1.RBDVolumeSource{CephMonitors: s.CephMonitors, RBDImage: s.RBDImage}, path)
 	case *v1.CephFSPersistentVolumeSource:
 		return podspec.ValidateRemote(&v1.CephFSVolumeSource{Monitors: s.Monitors}, path)
 	case *v1.CinderPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.CinderVolumeSource{VolumeID: s.VolumeID}, path)
+		errs := podspec.ValidateRemote(&v1.CinderVolumeSource{VolumeID: s.VolumeID}, path)
+		if r := s.SecretRef; r != nil {
+			errs = append(errs, needSecret(r.Name, r.Namespace, path.Child("secretRef"))...)
+		}
+		return errs
 	case *v1.FlexPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.FlexVolumeSource{Driver: s.Driver}, path)
+		return podspec.ValidateRemote(&v1.FlexVolumeSource{Driver: s.Driver, Options: s.Options}, path)
 	case *v1.AzureFilePersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.AzureFileVolumeSource{SecretName: s.SecretName, ShareName: s.ShareName}, path)
+		errs := podspec.ValidateRemote(&v1.AzureFileVolumeSource{SecretName: s.SecretName, ShareName: s.ShareName}, path)
+		if n := s.SecretNamespace; n != nil {
+			errs = append(errs, rule.Needed(*n, path.Child("secretNamespace"))...)
+		}
+		return errs
 	case *v1.ScaleIOPersistentVolumeSource:
 		return podspec.ValidateRemote(&v1.ScaleIOVolumeSource{Gateway: s.Gateway, System: s.System, VolumeName: s.VolumeName}, path)
 	case *v1.StorageOSPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.StorageOSVolumeSource{VolumeName: s.VolumeName}, path)
+		errs := podspec.ValidateRemote(&v1.StorageOSVolumeSource{VolumeName: s.VolumeName, VolumeNamespace: s.VolumeNamespace}, path)
+		if r := s.SecretRef; r != nil {
+			errs = append(errs, needSecret(r.Name, r.Namespace, path.Child("secretRef"))...)
+		}
+		return errs
 	}
 	return podspec.ValidateRemote(s, path)
+}
+
+// needSecret asks for both parts of a reference to a secret.
+func needSecret(name, namespace string, path *field.Path) field.ErrorList {
+	return append(rule.Needed(name, path.Child("name")), rule.Needed(namespace, path.Child("namespace"))...)
+}
+
+func validateDriver(s *v1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
+	errs := podspec.ValidateDriverName(s.Driver, path.Child("driver"))
+	errs = append(errs, rule.Needed(s.VolumeHandle, path.Child("volumeHandle"))...)
+	for _, r := range []struct {
+		name string
+		ref  *v1.SecretReference
+	}{{"controllerPublishSecretRef", s.ControllerPublishSecretRef}, {"controllerExpandSecretRef", s.ControllerExpandSecretRef},
+		{"nodePublishSecretRef", s.NodePublishSecretRef}, {"nodeExpandSecretRef", s.NodeExpandSecretRef}} {
+		if r.ref != nil {
+			errs = append(errs, rule.NeededFormat(r.ref.Name, path.Child(r.name, "name"), rule.Subdomain)...)
+			errs = append(errs, rule.NeededFormat(r.ref.Namespace, path.Child(r.name, "namespace"), rule.Label)...)
+		}
+	}
+	return errs
 }
 
 func validateVolumeUpdate(s, old *v1.PersistentVolumeSpec) (errs field.ErrorList) {
@@ -141,19 +155,39 @@ func validateVolumeUpdate(s, old *v1.PersistentVolumeSpec) (errs field.ErrorList
 	if !rule.Same(is, was) {
 		errs = append(errs, field.Forbidden(specPath.Child("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
 	}
-	errs = append(errs, validation.ValidateImmutableField(s.VolumeMode, old.VolumeMode, specPath.Child("volumeMode"))...)
-	if old.NodeAffinity != nil {
-		errs = append(errs, validation.ValidateImmutableField(s.NodeAffinity, old.NodeAffinity, specPath.Child("nodeAffinity"))...)
+	errs = append(errs, validation.ValidateImmutableField(s.VolumeMode, old.VolumeMode, modePath)...)
+	if is, was := s.NodeAffinity, old.NodeAffinity; was != nil && !rule.Same(is, newerLabels(was, is)) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), is, "field is immutable, except for updating from beta label to GA"))
+	}
+	if at := specPath.Child("volumeAttributesClassName"); old.VolumeAttributesClassName != nil && s.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(at, "update from non-nil value to nil is forbidden"))
 	}
 	return errs
 }
 
-func validateVolumeStatus(v, _ *v1.PersistentVolume) field.ErrorList {
-	if v.Status.Phase == "" {
-		return nil
+// modePath is where clients are told that a volume's mode may not change: without its spec.
+var modePath = field.NewPath("volumeMode")
+
+// newLabels are the names that the labels of nodes have got which volumes of old ask for.
+var newLabels = map[string]string{"failure-domain.beta.kubernetes.io/zone": v1.LabelTopologyZone,
+	"failure-domain.beta.kubernetes.io/region": v1.LabelTopologyRegion, "beta.kubernetes.io/os": v1.LabelOSStable,
+	"beta.kubernetes.io/arch": v1.LabelArchStable, "beta.kubernetes.io/instance-type": v1.LabelInstanceTypeStable}
+
+// newerLabels returns a copy of an affinity with those labels renamed that like has by their new name.
+func newerLabels(a, like *v1.VolumeNodeAffinity) *v1.VolumeNodeAffinity {
+	if a = a.DeepCopy(); a.Required == nil || like == nil || like.Required == nil {
+		return a
 	}
-	return rule.Among(v.Status.Phase, statusPath.Child("phase"), v1.VolumePending, v1.VolumeAvailable, v1.VolumeBound,
-		v1.VolumeReleased, v1.VolumeFailed)
+	terms, others := a.Required.NodeSelectorTerms, like.Required.NodeSelectorTerms
+	for i := range min(len(terms), len(others)) {
+		for k := range min(len(terms[i].MatchExpressions), len(others[i].MatchExpressions)) {
+			key := &terms[i].MatchExpressions[k].Key
+			if to, ok := newLabels[*key]; ok && to == others[i].MatchExpressions[k].Key {
+				*key = to
+			}
+		}
+	}
+	return a
 }
 
 func validateClaim(c, old *v1.PersistentVolumeClaim) field.ErrorList {
@@ -171,14 +205,14 @@ func validateClaimUpdate(c, old *v1.PersistentVolumeClaim) (errs field.ErrorList
 	if was.VolumeName == "" {
 		was.VolumeName = is.VolumeName
 	}
-	if was.StorageClassName == nil && is.StorageClassName != nil && old.Spec.VolumeName == "" {
-		was.StorageClassName = is.StorageClassName // a default class that came later
-	}
+	errs = classChange(c, old, is)
 	before, now := was.Resources.Requests[v1.ResourceStorage], is.Resources.Requests[v1.ResourceStorage]
-	if c.Status.Phase == v1.ClaimBound && is.Resources.Requests != nil {
-		is.Resources.Requests[v1.ResourceStorage] = before
+	if c.Status.Phase == v1.ClaimBound {
+		if is.Resources.Requests != nil {
+			is.Resources.Requests[v1.ResourceStorage] = before
+		}
+		is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
-	is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	if !rule.Same(is, was) {
 		errs = append(errs, field.Forbidden(specPath, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
@@ -186,21 +220,59 @@ func validateClaimUpdate(c, old *v1.PersistentVolumeClaim) (errs field.ErrorList
 	if now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
-	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, specPath.Child("volumeMode"))...)
-	if old.Spec.VolumeAttributesClassName != nil && c.Spec.VolumeAttributesClassName == nil && old.Status.Phase == v1.ClaimBound {
-		errs = append(errs, field.Forbidden(specPath.Child("volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, modePath)...)
+	class, at := c.Spec.VolumeAttributesClassName, specPath.Child("volumeAttributesClassName")
+	if !rule.Same(class, old.Spec.VolumeAttributesClassName) && old.Status.CurrentVolumeAttributesClassName != nil && (class == nil || *class == "") {
+		errs = append(errs, field.Forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
 	}
 	return errs
 }
 
+// classChange lets a claim without a storage class get one later: the default class, or the one of its annotation, which
+// stays as it is unless the field takes its place. is is the spec to be compared with the old one.
+func classChange(c, old *v1.PersistentVolumeClaim, is *v1.PersistentVolumeClaimSpec) field.ErrorList {
+	before, annotated := old.Annotations[v1.BetaStorageClassAnnotation]
+	now, still := c.Annotations[v1.BetaStorageClassAnnotation]
+	class := c.Spec.StorageClassName
+	late := old.Spec.StorageClassName == nil && class != nil && (!annotated || *class == before)
+	if late {
+		is.StorageClassName = nil
+	}
+	if now == before || late && annotated && !still {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", v1.BetaStorageClassAnnotation), now, validation.FieldImmutableErrorMsg)}
+}
+
+// resizeStates are what may be said of a claim that is to grow.
+var resizeStates = []v1.ClaimResourceStatus{v1.PersistentVolumeClaimControllerResizeInProgress, v1.PersistentVolumeClaimControllerResizeInfeasible,
+	v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress, v1.PersistentVolumeClaimNodeResizeInfeasible}
+
 func validateClaimStatus(c, _ *v1.PersistentVolumeClaim) (errs field.ErrorList) {
-	for _, f := range []struct {
-		name string
-		list v1.ResourceList
-	}{{"capacity", c.Status.Capacity}, {"allocatedResources", c.Status.AllocatedResources}} {
-		for _, n := range slices.Sorted(maps.Keys(f.list)) {
-			errs = append(errs, podspec.ValidateQuantity(n, f.list[n], statusPath.Child(f.name).Key(string(n)))...)
+	for _, n := range slices.Sorted(maps.Keys(c.Status.Capacity)) {
+		errs = append(errs, podspec.ValidateAmount(c.Status.Capacity[n], statusPath.Child("capacity").Key(string(n)))...)
+	}
+	at := statusPath.Child("allocatedResourceStatuses")
+	for _, n := range slices.Sorted(maps.Keys(c.Status.AllocatedResourceStatuses)) {
+		errs = append(errs, claimResource(n, at)...)
+		errs = append(errs, rule.Among(c.Status.AllocatedResourceStatuses[n], at, resizeStates...)...)
+	}
+	at = statusPath.Child("allocatedResources")
+	for _, n := range slices.Sorted(maps.Keys(c.Status.AllocatedResources)) {
+		if bad := claimResource(n, at); len(bad) > 0 {
+			errs = append(errs, bad...)
+			continue
 		}
+		errs = append(errs, podspec.ValidateAmount(c.Status.AllocatedResources[n], at.Key(string(n)))...)
+	}
+	return errs
+}
+
+// claimResource checks the name of what a claim has: of Kubernetes' own it is storage only.
+func claimResource(n v1.ResourceName, path *field.Path) field.ErrorList {
+	errs := rule.Format(string(n), path, utilvalidation.IsQualifiedName)
+	if len(errs) == 0 && podspec.IsNativeResource(n) && n != v1.ResourceStorage {
+		errs = append(errs, field.NotSupported(path, n, []v1.ResourceName{v1.ResourceStorage}))
 	}
 	return errs
 }

@@ -63,22 +63,42 @@ func containerNamed(s *v1.PodSpec, name string) (found *v1.Container) {
 	return found
 }
 
-// checkConfinement checks annotations: that there is such a container, such a profile, and no other one in the field.
+// checkConfinement checks annotations: that there is such a container, and such a profile.
 func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for key, v := range annotations {
 		name, ok := strings.CutPrefix(key, apparmorOne)
 		if !ok {
 			continue
 		}
-		c, p := containerNamed(s, name), confinement(v)
-		switch {
-		case c == nil:
+		if containerNamed(s, name) == nil {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
-		case p == nil && v != "":
+		}
+		if v != "" && confinement(v) == nil && v != v1.DeprecatedAppArmorBetaProfileNamePrefix {
 			errs = append(errs, field.Invalid(path.Key(key), v, "invalid AppArmor profile name"))
-		case p != nil && c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil && !rule.Same(c.SecurityContext.AppArmorProfile, p):
-			errs = append(errs, field.Forbidden(path.Key(key), "AppArmor type in annotation and field must match"))
 		}
 	}
 	return errs
+}
+
+// confinementAgrees checks that an annotation says of a container what its field says, or its pod's.
+func confinementAgrees(v string, p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	local, isLocal := strings.CutPrefix(v, v1.DeprecatedAppArmorBetaProfileNamePrefix)
+	agrees := true
+	switch p.Type {
+	case v1.AppArmorProfileTypeUnconfined:
+		agrees = v == v1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case v1.AppArmorProfileTypeRuntimeDefault:
+		agrees = v == v1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case v1.AppArmorProfileTypeLocalhost:
+		if agrees = isLocal; isLocal && (p.LocalhostProfile == nil || *p.LocalhostProfile != local) {
+			return field.ErrorList{field.Forbidden(path.Child("localhostProfile"), "apparmor profile in annotation and field must match")}
+		}
+	}
+	if agrees {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path.Child("type"), "apparmor type in annotation and field must match")}
 }

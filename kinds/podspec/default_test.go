@@ -167,7 +167,7 @@ func TestPrepareClaim(t *testing.T) {
 		`dataSource: {kind: PersistentVolumeClaim, name: a}`:                  `{resources: {}, dataSource: {apiGroup: null, kind: PersistentVolumeClaim, name: a}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: a}}`,
 		`dataSource: {kind: Pod, name: a}`:                                    `{resources: {}}`,
 		`dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}`:          `{resources: {}, dataSource: {apiGroup: x.example, kind: Thing, name: a}, dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}}`,
-		`dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}`: `{resources: {}, dataSourceRef: {apiGroup: null, kind: PersistentVolumeClaim, name: a, namespace: b}}`,
+		`dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}`: `{resources: {}}`,
 	} {
 		s := &v1.PersistentVolumeClaimSpec{}
 		if err := yaml.UnmarshalStrict([]byte(given), s); err != nil {

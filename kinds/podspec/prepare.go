@@ -123,6 +123,9 @@ func PrepareClaim(s *v1.PersistentVolumeClaimSpec) {
 			s.DataSource = nil
 		}
 	}
+	if r := s.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" {
+		s.DataSourceRef = nil // sources in other namespaces are off by default upstream too
+	}
 	AlignDataSources(s)
 }
 

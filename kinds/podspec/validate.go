@@ -41,6 +41,7 @@ func ValidateTemplate(t *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, validateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
 	errs = append(errs, Validate(&t.Spec, path.Child("spec"))...)
+	errs = append(errs, AnnotationsAgree(t.Annotations, &t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
@@ -50,6 +51,14 @@ func ValidateTemplate(t *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
 // Validate checks the spec of pods to be.
 func Validate(s *v1.PodSpec, path *field.Path) field.ErrorList {
 	return (&checker{spec: s}).check(path)
+}
+
+// annotation returns an annotation of the pod; those of templates mean nothing yet.
+func (c *checker) annotation(key string) (v string, ok bool) {
+	if c.meta != nil {
+		v, ok = c.meta.Annotations[key]
+	}
+	return v, ok
 }
 
 func (c *checker) check(path *field.Path) (errs field.ErrorList) {
@@ -75,6 +84,7 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	if s.Overhead != nil {
 		add(ValidateOverhead(s.Overhead, path.Child("overhead")))
 	}
+	add(checkFileVolumes(s, path))
 	return append(errs, checkOS(s, path)...)
 }
 
@@ -97,7 +107,9 @@ func checkNames(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if d := s.ActiveDeadlineSeconds; d != nil {
 		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
 	}
-	add(rule.AmongPtr(s.PreemptionPolicy, path.Child("preemptionPolicy"), v1.PreemptLowerPriority, v1.PreemptNever))
+	if p := s.PreemptionPolicy; p != nil {
+		add(rule.Chosen(*p, path.Child("preemptionPolicy"), v1.PreemptLowerPriority, v1.PreemptNever))
+	}
 	if s.HostnameOverride != nil {
 		add(checkHostnameOverride(s, path))
 	}
@@ -111,10 +123,10 @@ func checkHostnameOverride(s *v1.PodSpec, path *field.Path) (errs field.ErrorLis
 	}
 	errs = append(errs, rule.Format(*s.HostnameOverride, at, rule.Subdomain)...)
 	if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
-		errs = append(errs, field.Invalid(at, *s.HostnameOverride, "may not be used together with setHostnameAsFQDN"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
 	}
 	if s.HostNetwork {
-		errs = append(errs, field.Invalid(at, *s.HostnameOverride, "may not be used together with hostNetwork"))
+		errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
 	}
 	return errs
 }
@@ -122,8 +134,8 @@ func checkHostnameOverride(s *v1.PodSpec, path *field.Path) (errs field.ErrorLis
 func checkHostAliases(list []v1.HostAlias, path *field.Path) (errs field.ErrorList) {
 	for i, a := range list {
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, true, nil)...)
-		for _, name := range a.Hostnames {
-			errs = append(errs, rule.Format(name, path.Index(i).Child("hostnames"), rule.Subdomain)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, rule.Format(name, path.Index(i).Child("hostnames").Index(j), rule.Subdomain)...)
 		}
 	}
 	return errs
@@ -148,6 +160,10 @@ func checkGates(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 // checkClaims checks the claims for devices.
 func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 	c.claims = sets.New[string]()
+	_, static := c.annotation(v1.MirrorPodAnnotationKey)
+	if static && len(c.spec.ResourceClaims) > 0 {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support resource claims")}
+	}
 	for i, r := range c.spec.ResourceClaims {
 		at := path.Index(i)
 		switch {

@@ -1,9 +1,12 @@
 package podspec
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,7 +29,7 @@ func checkAffinity(a *v1.Affinity, path *field.Path) (errs field.ErrorList) {
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			at := at.Child(preferred).Index(i)
 			errs = append(errs, rule.Within(t.Weight, 1, 100, at.Child("weight"))...)
-			errs = append(errs, checkNodeTerm(&t.Preference, at.Child("preference"))...)
+			errs = append(errs, checkNodeTerm(&t.Preference, true, at.Child("preference"))...)
 		}
 	}
 	if p, at := a.PodAffinity, path.Child("podAffinity"); p != nil {
@@ -47,14 +50,15 @@ func ValidateNodeSelector(s *v1.NodeSelector, path *field.Path) (errs field.Erro
 		return field.ErrorList{field.Required(path, "must have at least one node selector term")}
 	}
 	for i := range s.NodeSelectorTerms {
-		errs = append(errs, checkNodeTerm(&s.NodeSelectorTerms[i], path.Index(i))...)
+		errs = append(errs, checkNodeTerm(&s.NodeSelectorTerms[i], false, path.Index(i))...)
 	}
 	return errs
 }
 
-func checkNodeTerm(t *v1.NodeSelectorTerm, path *field.Path) (errs field.ErrorList) {
+// checkNodeTerm checks which nodes a term means. With lax, values may be such as no label has: only a preference is lost.
+func checkNodeTerm(t *v1.NodeSelectorTerm, lax bool, path *field.Path) (errs field.ErrorList) {
 	for i := range t.MatchExpressions {
-		errs = append(errs, checkNodeLabel(&t.MatchExpressions[i], path.Child("matchExpressions").Index(i))...)
+		errs = append(errs, checkNodeLabel(&t.MatchExpressions[i], lax, path.Child("matchExpressions").Index(i))...)
 	}
 	for i := range t.MatchFields {
 		errs = append(errs, checkNodeField(&t.MatchFields[i], path.Child("matchFields").Index(i))...)
@@ -62,7 +66,7 @@ func checkNodeTerm(t *v1.NodeSelectorTerm, path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-func checkNodeLabel(r *v1.NodeSelectorRequirement, path *field.Path) (errs field.ErrorList) {
+func checkNodeLabel(r *v1.NodeSelectorRequirement, lax bool, path *field.Path) (errs field.ErrorList) {
 	values := path.Child("values")
 	switch r.Operator {
 	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
@@ -81,8 +85,8 @@ func checkNodeLabel(r *v1.NodeSelectorRequirement, path *field.Path) (errs field
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
 	errs = append(errs, metavalidation.ValidateLabelName(r.Key, path.Child("key"))...)
-	for i, v := range r.Values {
-		errs = append(errs, rule.Format(v, values.Index(i), utilvalidation.IsValidLabelValue)...)
+	for i := 0; !lax && i < len(r.Values); i++ {
+		errs = append(errs, rule.Format(r.Values[i], values.Index(i), utilvalidation.IsValidLabelValue)...)
 	}
 	return errs
 }
@@ -131,6 +135,7 @@ func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList
 	}
 	add(checkMatchKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys")))
 	add(checkMatchKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys")))
+	add(checkMergedKeys(t, path))
 	for i, key := range t.MatchLabelKeys {
 		for _, other := range t.MismatchLabelKeys {
 			if key == other {
@@ -140,6 +145,22 @@ func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList
 	}
 	add(rule.Needed(t.TopologyKey, path.Child("topologyKey")))
 	add(metavalidation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey")))
+	return errs
+}
+
+// checkMergedKeys finds keys that the selector had before the server wrote them there. Their errors lack the field's
+// name: clients know them so.
+func checkMergedKeys(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+	if t.LabelSelector == nil || len(t.MatchLabelKeys) == 0 {
+		return nil
+	}
+	seen := sets.KeySet(t.LabelSelector.MatchLabels)
+	for _, e := range t.LabelSelector.MatchExpressions {
+		if i := slices.Index(t.MatchLabelKeys, e.Key); i >= 0 && seen.Has(e.Key) {
+			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
+		}
+		seen.Insert(e.Key)
+	}
 	return errs
 }
 
@@ -170,8 +191,6 @@ func checkSpread(list []v1.TopologySpreadConstraint, path *field.Path) (errs fie
 		add(rule.AtLeast(c.MaxSkew, 1, at.Child("maxSkew"))...)
 		if c.TopologyKey == "" {
 			add(field.Required(at.Child("topologyKey"), "can not be empty"))
-		} else {
-			add(metavalidation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
 		}
 		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), v1.DoNotSchedule, v1.ScheduleAnyway)...)
 		for j := i + 1; j < len(list); j++ {

@@ -45,15 +45,19 @@ func ValidateStorage(q resource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
+var accessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOncePod}
+
 // ValidateAccessModes checks in what ways storage is to be used.
 func ValidateAccessModes(modes []v1.PersistentVolumeAccessMode, path *field.Path) (errs field.ErrorList) {
 	if len(modes) == 0 {
 		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
 	}
 	for _, m := range modes {
-		errs = append(errs, rule.Among(m, path, v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOncePod)...)
+		errs = append(errs, rule.Among(m, path, accessModes...)...)
 	}
-	other := slices.ContainsFunc(modes, func(m v1.PersistentVolumeAccessMode) bool { return m != v1.ReadWriteOncePod })
+	other := slices.ContainsFunc(modes, func(m v1.PersistentVolumeAccessMode) bool {
+		return m != v1.ReadWriteOncePod && slices.Contains(accessModes, m)
+	})
 	if other && slices.Contains(modes, v1.ReadWriteOncePod) {
 		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
 	}
@@ -93,9 +97,7 @@ func checkDataSourceRef(s *v1.PersistentVolumeClaimSpec, path *field.Path) (errs
 
 // ValidateDriverName checks the name of a storage driver.
 func ValidateDriverName(name string, path *field.Path) (errs field.ErrorList) {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
+	errs = rule.Needed(name, path)
 	if len(name) > 63 {
 		errs = append(errs, field.TooLong(path, name, 63))
 	}

@@ -2,8 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -34,6 +32,7 @@ func (c *checker) checkContainers(path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// unique refuses a name that was there before.
 func unique(seen sets.Set[string], name string, path *field.Path) field.ErrorList {
 	if seen.Has(name) {
 		return field.ErrorList{field.Duplicate(path, name)}
@@ -50,7 +49,9 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 	for i := range c.spec.InitContainers {
 		k, at := &c.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, c.checkContainer(k, at)...)
-		errs = append(errs, unique(names, k.Name, at.Child("name"))...)
+		if k.Name != "" || names.Has("") {
+			errs = append(errs, unique(names, k.Name, at.Child("name"))...)
+		}
 		errs = append(errs, checkRestart(k, at)...)
 		errs = append(errs, checkHostPorts([]v1.Container{*k}, path)...)
 		if k.RestartPolicy != nil && *k.RestartPolicy == v1.ContainerRestartPolicyAlways {
@@ -73,8 +74,11 @@ func refuseLife(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be set for init containers without restartPolicy=Always"))
 		}
 	}
-	if len(k.ResizePolicy) > 0 {
-		errs = append(errs, field.Invalid(path.Child("resizePolicy"), k.ResizePolicy, "must not be set for init containers"))
+	for i, p := range k.ResizePolicy {
+		if p.RestartPolicy == v1.RestartContainer {
+			errs = append(errs, field.Invalid(path.Child("resizePolicy").Index(i).Child("restartPolicy"), p.RestartPolicy,
+				"must not be set to 'RestartContainer' for non-sidecar initContainers"))
+		}
 	}
 	return errs
 }
@@ -92,14 +96,14 @@ func checkRestart(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.TooMany(at, n, 20))
 	}
 	for i, r := range k.RestartPolicyRules {
-		errs = append(errs, rule.Chosen(r.Action, at.Index(i).Child("action"),
+		errs = append(errs, rule.Among(r.Action, at.Index(i).Child("action"),
 			v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers)...)
 		exit := at.Index(i).Child("exitCodes")
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(exit, "must be specified"))
 			continue
 		}
-		errs = append(errs, rule.Chosen(r.ExitCodes.Operator, exit.Child("operator"),
+		errs = append(errs, rule.Among(r.ExitCodes.Operator, exit.Child("operator"),
 			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(r.ExitCodes.Values); n > 255 {
 			errs = append(errs, field.TooMany(exit.Child("values"), n, 255))
@@ -136,7 +140,7 @@ func (c *checker) checkResizePolicy(k *v1.Container, path *field.Path) (errs fie
 		}
 		seen.Insert(p.ResourceName)
 		errs = append(errs, rule.Chosen(p.RestartPolicy, path, v1.NotRequired, v1.RestartContainer)...)
-		if c.spec.RestartPolicy == v1.RestartPolicyNever && p.RestartPolicy == v1.RestartContainer {
+		if c.spec.RestartPolicy == v1.RestartPolicyNever && p.RestartPolicy != v1.NotRequired {
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
 		}
 	}
@@ -238,21 +242,16 @@ func (c *checker) checkEphemeralContainers(path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-func refuseFields(e *v1.EphemeralContainer, path *field.Path) (errs field.ErrorList) {
-	v := reflect.ValueOf(e.EphemeralContainerCommon)
-	for i := range v.NumField() {
-		name := v.Type().Field(i).Name
-		if !v.Field(i).IsZero() && !slices.Contains(ephemeralFields, name) {
-			errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set for an Ephemeral Container"))
-		}
-	}
+func refuseFields(e *v1.EphemeralContainer, path *field.Path) field.ErrorList {
+	says := "cannot be set for an Ephemeral Container"
+	errs := onlyFields(e.EphemeralContainerCommon, ephemeralFields, path, says)
 	for i, m := range e.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		if m.SubPath != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPath"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPath"), says))
 		}
 		if m.SubPathExpr != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPathExpr"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPathExpr"), says))
 		}
 	}
 	return errs

@@ -23,9 +23,9 @@ func checkDNS(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if s.DNSPolicy == v1.DNSNone {
 		switch {
 		case d == nil:
-			add(field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+			return field.ErrorList{field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None")}
 		case len(d.Nameservers) == 0:
-			add(field.Required(servers, "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+			return field.ErrorList{field.Required(servers, "must provide at least one DNS nameserver when `dnsPolicy` is None")}
 		}
 	}
 	if d == nil {

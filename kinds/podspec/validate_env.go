@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -74,7 +75,7 @@ func checkEnvSource(e *v1.EnvVar, path *field.Path) (errs field.ErrorList) {
 }
 
 func checkKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := rule.Needed(name, path.Child("name"))
+	errs := rule.Format(name, path.Child("name"), rule.Subdomain)
 	return append(errs, rule.NeededFormat(key, path.Child("key"), utilvalidation.IsConfigMapKey)...)
 }
 
@@ -84,7 +85,26 @@ func checkFileRef(r *v1.FileKeySelector, path *field.Path) field.ErrorList {
 	if r.Path == "" {
 		return append(errs, field.Required(path.Child("path"), ""))
 	}
-	return append(errs, checkVisiblePath(r.Path, path.Child("path"))...)
+	return append(errs, checkBacksteps(r.Path, path.Child("path"))...)
+}
+
+// checkFileVolumes: files with variables lie in empty directories only, which another container has filled.
+func checkFileVolumes(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	eachContainer(s, path, func(c *v1.Container, path *field.Path) {
+		for i, e := range c.Env {
+			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			name, at := e.ValueFrom.FileKeyRef.VolumeName, path.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			switch k := slices.IndexFunc(s.Volumes, func(v v1.Volume) bool { return v.Name == name }); {
+			case k < 0:
+				errs = append(errs, field.NotFound(at, name))
+			case s.Volumes[k].EmptyDir == nil:
+				errs = append(errs, field.Invalid(at, name, "referenced volume must be of type emptyDir"))
+			}
+		}
+	})
+	return errs
 }
 
 // checkFieldRef checks a reference to a field of the pod.
@@ -154,6 +174,9 @@ func checkAmountRef(r *v1.ResourceFieldSelector, file bool, path *field.Path) (e
 	return errs
 }
 
+// anyPrefix is the format of what may begin the name of an object.
+func anyPrefix(v string) []string { return validation.NameIsDNSSubdomain(v, true) }
+
 func checkEnvFrom(list []v1.EnvFromSource, path *field.Path) (errs field.ErrorList) {
 	for i, e := range list {
 		at := path.Index(i)
@@ -161,10 +184,10 @@ func checkEnvFrom(list []v1.EnvFromSource, path *field.Path) (errs field.ErrorLi
 			errs = append(errs, rule.Format(e.Prefix, at.Child("prefix"), utilvalidation.IsRelaxedEnvVarName)...)
 		}
 		if e.ConfigMapRef != nil {
-			errs = append(errs, rule.Needed(e.ConfigMapRef.Name, at.Child("configMapRef", "name"))...)
+			errs = append(errs, rule.NeededFormat(e.ConfigMapRef.Name, at.Child("configMapRef", "name"), anyPrefix)...)
 		}
 		if e.SecretRef != nil {
-			errs = append(errs, rule.Needed(e.SecretRef.Name, at.Child("secretRef", "name"))...)
+			errs = append(errs, rule.NeededFormat(e.SecretRef.Name, at.Child("secretRef", "name"), anyPrefix)...)
 		}
 		switch {
 		case e.ConfigMapRef == nil && e.SecretRef == nil:

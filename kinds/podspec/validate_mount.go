@@ -60,7 +60,9 @@ func checkPropagation(m *v1.VolumeMount, k *v1.Container, path *field.Path) (err
 	if r == nil || *r == v1.RecursiveReadOnlyDisabled {
 		return errs
 	}
-	errs = append(errs, rule.Among(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible)...)
+	if bad := rule.Among(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
+		return append(errs, bad...)
+	}
 	if !m.ReadOnly {
 		errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
 	}
@@ -76,7 +78,7 @@ func (c *checker) checkDevices(k *v1.Container, path *field.Path) (errs field.Er
 	for i, d := range k.VolumeDevices {
 		at := path.Index(i)
 		add(rule.Needed(d.Name, at.Child("name"))...)
-		if names.Has(d.Name) {
+		if d.Name != "" && names.Has(d.Name) {
 			add(field.Invalid(at.Child("name"), d.Name, "must be unique"))
 		}
 		switch v := c.volumes[d.Name]; {

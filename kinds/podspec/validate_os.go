@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -96,17 +98,22 @@ func checkOnWindows(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 
 // checkHostProcess: if one container is a process of the Windows host, all are, on the host's network.
 func checkHostProcess(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	pod := s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil && isTrue(s.SecurityContext.WindowsOptions.HostProcess)
-	with, without := pod, false
-	eachContainer(s, path, func(c *v1.Container, _ *field.Path) {
+	said := s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil && s.SecurityContext.WindowsOptions.HostProcess != nil
+	pod := said && *s.SecurityContext.WindowsOptions.HostProcess
+	with, without := false, false
+	eachContainer(s, path, func(c *v1.Container, at *field.Path) {
 		host := pod
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
 			host = *c.SecurityContext.WindowsOptions.HostProcess
+			if said && host != pod {
+				errs = append(errs, field.Invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), host,
+					fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", pod)))
+			}
 		}
 		with, without = with || host, without || !host
 	})
 	if !with {
-		return nil
+		return errs
 	}
 	if without {
 		errs = append(errs, field.Invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
@@ -138,6 +145,12 @@ func checkWindows(w *v1.WindowsSecurityContextOptions, path *field.Path) (errs f
 	return errs
 }
 
+// What the domain of a Windows user may be.
+var (
+	netBIOS       = regexp.MustCompile(`^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$`)
+	windowsDomain = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+)
+
 func checkWindowsUser(u string, path *field.Path) field.ErrorList {
 	bad := func(says string) field.ErrorList { return field.ErrorList{field.Invalid(path, u, says)} }
 	parts := strings.Split(u, `\`)
@@ -149,7 +162,7 @@ func checkWindowsUser(u string, path *field.Path) field.ErrorList {
 		return bad("runAsUserName cannot contain control characters")
 	case len(parts) > 2:
 		return bad("runAsUserName cannot contain more than one backslash")
-	case len(parts) == 2 && (parts[0] == "" || len(parts[0]) >= 256):
+	case len(parts) == 2 && (len(parts[0]) >= 256 || !netBIOS.MatchString(parts[0]) && !windowsDomain.MatchString(parts[0])):
 		return bad("runAsUserName's Domain must be a NetBios or DNS name")
 	case name == "" || len(name) > 104:
 		return bad("runAsUserName's User must have from 1 to 104 characters")

@@ -15,6 +15,7 @@ var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP5
 
 // A projection collects the files that the sources of one volume put beside each other.
 type projection struct {
+	path  *field.Path // of the volume: clients know it for what upstream does not blame on one source
 	files sets.Set[string]
 	errs  field.ErrorList
 }
@@ -22,52 +23,61 @@ type projection struct {
 func (p *projection) add(list ...*field.Error) { p.errs = append(p.errs, list...) }
 
 // place notes a file that no other source may bring.
-func (p *projection) place(file, name string, path *field.Path) {
+func (p *projection) place(file, name string) {
 	if file != "" && p.files.Has(file) {
-		p.add(field.Invalid(path, name, "conflicting duplicate paths"))
+		p.add(field.Invalid(p.path, name, "conflicting duplicate paths"))
 	}
 	p.files.Insert(file)
 }
 
 func checkProjected(sources []v1.VolumeProjection, path *field.Path) field.ErrorList {
-	p := &projection{files: sets.New[string]()}
+	p := &projection{path: path, files: sets.New[string]()}
 	for i := range sources {
-		at, n := path.Index(i), 0
-		s := &sources[i]
-		p.one(&n, s.Secret != nil, at.Child("secret"), func(at *field.Path) { p.keys(s.Secret.Name, s.Secret.Items, at) })
-		p.one(&n, s.ConfigMap != nil, at.Child("configMap"), func(at *field.Path) { p.keys(s.ConfigMap.Name, s.ConfigMap.Items, at) })
-		p.one(&n, s.DownwardAPI != nil, at.Child("downwardAPI"), func(at *field.Path) {
-			p.add(checkFiles(s.DownwardAPI.Items, at)...)
-			for _, it := range s.DownwardAPI.Items {
-				p.place(it.Path, it.Path, at)
-			}
-		})
-		p.one(&n, s.ServiceAccountToken != nil, at.Child("serviceAccountToken"), func(at *field.Path) { p.token(s.ServiceAccountToken, at) })
-		p.one(&n, s.ClusterTrustBundle != nil, at.Child("clusterTrustBundle"), func(at *field.Path) { p.bundle(s.ClusterTrustBundle, at) })
-		p.one(&n, s.PodCertificate != nil, at.Child("podCertificate"), func(at *field.Path) { p.certificate(s.PodCertificate, at) })
-		if n == 0 {
-			p.add(field.Required(at, "must specify a projected volume source"))
+		at := path.Child("sources").Index(i)
+		if n := p.source(&sources[i], at); n > 1 {
+			p.add(field.Forbidden(at, "may not specify more than 1 volume type per source"))
 		}
 	}
 	return p.errs
 }
 
-func (p *projection) one(n *int, set bool, path *field.Path, check func(*field.Path)) {
-	switch {
-	case !set:
-	case *n > 0:
-		p.add(field.Forbidden(path, "may not specify more than 1 volume type per source"))
-	default:
-		*n++
-		check(path)
+// source checks what a source names, and returns how much that is. One that names nothing is only warned of.
+func (p *projection) source(s *v1.VolumeProjection, at *field.Path) (n int) {
+	if s.Secret != nil {
+		n++
+		p.keys(s.Secret.Name, s.Secret.Items, at.Child("secret"))
 	}
+	if s.ConfigMap != nil {
+		n++
+		p.keys(s.ConfigMap.Name, s.ConfigMap.Items, at.Child("configMap"))
+	}
+	if s.DownwardAPI != nil {
+		n++
+		p.add(checkFiles(s.DownwardAPI.Items, at.Child("downwardAPI"))...)
+		for _, it := range s.DownwardAPI.Items {
+			p.place(it.Path, it.Path)
+		}
+	}
+	if s.ServiceAccountToken != nil {
+		n++
+		p.token(s.ServiceAccountToken, at.Child("serviceAccountToken"))
+	}
+	if s.ClusterTrustBundle != nil {
+		n++
+		p.bundle(s.ClusterTrustBundle, at.Child("clusterTrustBundle"))
+	}
+	if s.PodCertificate != nil {
+		n++
+		p.certificate(s.PodCertificate, at.Child("podCertificate"))
+	}
+	return n
 }
 
 func (p *projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
 	p.add(rule.Needed(name, path.Child("name"))...)
 	p.add(checkItems(items, path.Child("items"))...)
 	for _, it := range items {
-		p.place(it.Path, name, path)
+		p.place(it.Path, name)
 	}
 }
 
@@ -76,11 +86,10 @@ func (p *projection) token(t *v1.ServiceAccountTokenProjection, path *field.Path
 		p.add(rule.Within(*e, 600, 1<<32, path.Child("expirationSeconds"))...)
 	}
 	if t.Path == "" {
-		p.add(field.Required(path.Child("path"), ""))
+		p.add(field.Required(p.path.Child("path"), ""))
 		return
 	}
-	p.add(checkVisiblePath(t.Path, path.Child("path"))...)
-	p.place(t.Path, t.Path, path)
+	p.add(checkVisiblePath(t.Path, p.path.Child("path"))...)
 }
 
 func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path) {
@@ -92,16 +101,17 @@ func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path
 	case b.Name != nil:
 		if *b.Name == "" {
 			p.add(field.Required(path.Child("name"), "must be a valid object name"))
-		} else { // before the last colon stands the signer's name, if it has one
-			own := (*b.Name)[strings.LastIndexByte(*b.Name, ':')+1:]
-			p.add(rule.Format(own, path.Child("name"), rule.Subdomain)...)
 		}
+		own := (*b.Name)[strings.LastIndexByte(*b.Name, ':')+1:] // before it stands the signer's name, if it has one
+		p.add(rule.Format(own, path.Child("name"), rule.Subdomain)...)
 		if b.LabelSelector != nil {
 			p.add(field.Invalid(path.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
 		}
 	default:
 		if *b.SignerName == "" {
 			p.add(field.Required(path.Child("signerName"), "must be a valid signer name"))
+		} else {
+			p.add(utilvalidation.IsDomainPrefixedPath(path.Child("signerName"), *b.SignerName)...)
 		}
 		if b.LabelSelector != nil {
 			p.add(rule.Selector(b.LabelSelector, path.Child("labelSelector"))...)
@@ -109,7 +119,7 @@ func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path
 	}
 	p.add(rule.Needed(b.Path, path.Child("path"))...)
 	p.add(checkVisiblePath(b.Path, path.Child("path"))...)
-	p.place(b.Path, b.Path, path)
+	p.place(b.Path, b.Path)
 }
 
 func (p *projection) certificate(c *v1.PodCertificateProjection, path *field.Path) {
@@ -119,7 +129,11 @@ func (p *projection) certificate(c *v1.PodCertificateProjection, path *field.Pat
 	}
 	p.add(rule.Among(c.KeyType, path.Child("keyType"), keyTypes...)...)
 	if c.MaxExpirationSeconds != nil {
-		p.add(rule.Within(*c.MaxExpirationSeconds, 3600, 91*24*3600, path.Child("maxExpirationSeconds"))...)
+		longest := int32(91 * 24 * 3600)
+		if domain, _, _ := strings.Cut(c.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+			longest = 24 * 3600
+		}
+		p.add(rule.Within(*c.MaxExpirationSeconds, 3600, longest, path.Child("maxExpirationSeconds"))...)
 	}
 	if c.CredentialBundlePath == "" && c.KeyPath == "" && c.CertificateChainPath == "" {
 		p.add(field.Required(path, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
@@ -128,7 +142,7 @@ func (p *projection) certificate(c *v1.PodCertificateProjection, path *field.Pat
 		{"keyPath", c.KeyPath}, {"certificateChainPath", c.CertificateChainPath}} {
 		if f.file != "" {
 			p.add(checkVisiblePath(f.file, path.Child(f.name))...)
-			p.place(f.file, f.file, path.Child(f.name))
+			p.place(f.file, f.file)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package podspec
 
 import (
+	"maps"
+	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -54,7 +57,7 @@ func ValidateRemote(s any, path *field.Path) field.ErrorList {
 	case *v1.FlockerVolumeSource:
 		return checkFlocker(s, path)
 	case *v1.FlexVolumeSource:
-		return needs(path, "driver", s.Driver)
+		return append(needs(path, "driver", s.Driver), checkFlexOptions(s.Options, path.Child("options"))...)
 	case *v1.AzureFileVolumeSource:
 		return needs(path, "secretName", s.SecretName, "shareName", s.ShareName)
 	case *v1.VsphereVirtualDiskVolumeSource:
@@ -64,12 +67,15 @@ func ValidateRemote(s any, path *field.Path) field.ErrorList {
 	case *v1.PortworxVolumeSource:
 		return needs(path, "volumeID", s.VolumeID)
 	case *v1.QuobyteVolumeSource:
-		return needs(path, "registry", s.Registry, "volume", s.Volume)
+		return append(checkQuobyte(s, path), needs(path, "volume", s.Volume)...)
 	case *v1.ScaleIOVolumeSource:
 		return needs(path, "gateway", s.Gateway, "system", s.System, "volumeName", s.VolumeName)
 	case *v1.StorageOSVolumeSource:
-		return append(rule.NeededFormat(s.VolumeName, path.Child("volumeName"), rule.Label),
-			checkRefName(s.SecretRef, path.Child("secretRef"))...)
+		errs := rule.NeededFormat(s.VolumeName, path.Child("volumeName"), rule.Label)
+		if s.VolumeNamespace != "" {
+			errs = append(errs, rule.Format(s.VolumeNamespace, path.Child("volumeNamespace"), rule.Label)...)
+		}
+		return append(errs, checkRefName(s.SecretRef, path.Child("secretRef"))...)
 	}
 	return nil
 }
@@ -99,19 +105,49 @@ func checkISCSI(s *v1.ISCSIVolumeSource, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func checkFC(s *v1.FCVolumeSource, path *field.Path) field.ErrorList {
+func checkFC(s *v1.FCVolumeSource, path *field.Path) (errs field.ErrorList) {
 	names, ids := len(s.TargetWWNs), len(s.WWIDs)
 	switch {
 	case names == 0 && ids == 0:
-		return field.ErrorList{field.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")}
+		errs = append(errs, field.Required(path.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both"))
 	case names > 0 && ids > 0:
-		return field.ErrorList{field.Invalid(path.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously")}
-	case names > 0 && s.Lun == nil:
-		return field.ErrorList{field.Required(path.Child("lun"), "lun is required if targetWWNs is specified")}
-	case names > 0:
-		return rule.Within(*s.Lun, 0, 255, path.Child("lun"))
+		errs = append(errs, field.Invalid(path.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
 	}
-	return nil
+	switch {
+	case names > 0 && s.Lun == nil:
+		errs = append(errs, field.Required(path.Child("lun"), "lun is required if targetWWNs is specified"))
+	case names > 0:
+		errs = append(errs, rule.Within(*s.Lun, 0, 255, path.Child("lun"))...)
+	}
+	return errs
+}
+
+// checkFlexOptions leaves the options of Kubernetes' own domains to Kubernetes.
+func checkFlexOptions(options map[string]string, path *field.Path) (errs field.ErrorList) {
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		domain, _, _ := strings.Cut(key, "/")
+		domain = "." + strings.ToLower(domain)
+		if strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
+			errs = append(errs, field.Invalid(path.Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
+		}
+	}
+	return errs
+}
+
+func checkQuobyte(s *v1.QuobyteVolumeSource, path *field.Path) (errs field.ErrorList) {
+	at, says := path.Child("registry"), "must be a host:port pair or multiple pairs separated by commas"
+	switch {
+	case s.Registry == "":
+		return field.ErrorList{field.Required(at, says)}
+	case len(s.Tenant) > 64:
+		return field.ErrorList{field.Required(path.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters")}
+	}
+	for _, pair := range strings.Split(s.Registry, ",") {
+		if _, _, err := net.SplitHostPort(pair); err != nil {
+			errs = append(errs, field.Invalid(at, s.Registry, says))
+		}
+	}
+	return errs
 }
 
 func checkFlocker(s *v1.FlockerVolumeSource, path *field.Path) (errs field.ErrorList) {

@@ -86,6 +86,14 @@ func ValidateQuantity(name v1.ResourceName, q resource.Quantity, path *field.Pat
 	return errs
 }
 
+// ValidateAmount refuses less than nothing.
+func ValidateAmount(q resource.Quantity, path *field.Path) field.ErrorList {
+	if q.Value() < 0 {
+		return field.ErrorList{field.Invalid(path, q.Value(), "must be a valid resource quantity")}
+	}
+	return nil
+}
+
 // ValidateOverhead checks what a pod needs beside its containers.
 func ValidateOverhead(list v1.ResourceList, path *field.Path) field.ErrorList {
 	return validateRequirements(&v1.ResourceRequirements{Limits: list}, nil, path, ValidateContainerResourceName)
@@ -155,11 +163,12 @@ func hasAny(r *v1.ResourceRequirements, is func(v1.ResourceName) bool) bool {
 func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[v1.ResourceClaim]()
 	for i, c := range list {
+		partly := func(o v1.ResourceClaim) bool { return o.Name == c.Name && c.Request == "" }
 		if c.Name == "" {
 			errs = append(errs, field.Required(path.Index(i), ""))
 			continue
 		}
-		if seen.Has(c) || c.Request != "" && seen.Has(v1.ResourceClaim{Name: c.Name}) {
+		if seen.Has(c) || seen.Has(v1.ResourceClaim{Name: c.Name}) || slices.ContainsFunc(seen.UnsortedList(), partly) {
 			errs = append(errs, field.Duplicate(path.Index(i), c.Name))
 		}
 		seen.Insert(c)
@@ -175,18 +184,27 @@ func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *fiel
 	return errs
 }
 
+func validatePodResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+	errs := ValidateResourceName(name, path)
+	if len(errs) == 0 && !componentresource.IsSupportedPodLevelResource(name) {
+		errs = append(errs, field.NotSupported(path, name, sets.List(componentresource.SupportedPodLevelResources())))
+	}
+	return errs
+}
+
 // checkPodResources checks resources given for the pod as a whole against those of its containers.
 func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 	r, path := c.spec.Resources, spec.Child("resources")
-	if r == nil {
+	switch {
+	case r == nil:
 		return nil
+	case c.spec.OS != nil && c.spec.OS.Name == v1.Windows:
+		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}
-	errs := validateRequirements(r, c.claims, path, func(name v1.ResourceName, at *field.Path) field.ErrorList {
-		if componentresource.IsSupportedPodLevelResource(name) {
-			return nil
-		}
-		return field.ErrorList{field.NotSupported(at, name, sets.List(componentresource.SupportedPodLevelResources()))}
-	})
+	errs := validateRequirements(r, c.claims, path, validatePodResourceName)
+	if r.Claims != nil {
+		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
+	}
 	sum := componentresource.AggregateContainerRequests(&v1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Requests) {
 		q, need := r.Requests[name], sum[name]
@@ -195,11 +213,16 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", need.String())))
 		}
 	}
+	limits := componentresource.AggregateContainerLimits(&v1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Limits) {
 		q := r.Limits[name]
+		if l, ok := limits[name]; ok && isHugePages(name) && l.Cmp(q) > 0 {
+			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), q.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", l.String())))
+		}
 		for i := range c.spec.Containers {
 			if l, ok := c.spec.Containers[i].Resources.Limits[name]; ok && l.Cmp(q) > 0 {
-				errs = append(errs, field.Invalid(spec.Child("containers").Index(i).Child("resources", "limits").Key(string(name)),
+				errs = append(errs, field.Invalid(path.Child("containers").Index(i).Key(string(name)).Child("limits"), // so clients know it
 					l.String(), fmt.Sprintf("must be less than or equal to pod limits of %s", q.String())))
 			}
 		}

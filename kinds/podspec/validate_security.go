@@ -38,11 +38,16 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 		for _, f := range []struct {
 			name string
 			set  bool
-		}{{"hostNetwork", s.HostNetwork}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}} {
+		}{{"hostNetwork", s.HostNetwork}, {"HostPID", s.HostPID}, {"HostIPC", s.HostIPC}} { // clients know two of them so
 			if f.set {
 				add(field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
 			}
 		}
+		eachContainer(s, path, func(k *v1.Container, at *field.Path) {
+			if len(k.VolumeDevices) > 0 {
+				add(field.Forbidden(at.Child("volumeDevices"), "when `hostUsers` is false"))
+			}
+		})
 	}
 	if isTrue(s.ShareProcessNamespace) && s.HostPID {
 		add(field.Invalid(at.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
@@ -122,15 +127,17 @@ func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
 	errs := rule.Chosen(p.Type, path.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch name := p.LocalhostProfile; {
+	case len(errs) > 0:
 	case p.Type != v1.AppArmorProfileTypeLocalhost:
 		if name != nil {
 			errs = append(errs, field.Invalid(at, *name, "can only be set when AppArmor type is Localhost"))
 		}
-	case name == nil || strings.TrimSpace(*name) == "":
+	case name == nil || *name == "":
 		errs = append(errs, field.Required(at, "must be set when AppArmor type is Localhost"))
 	case strings.TrimSpace(*name) != *name:
 		errs = append(errs, field.Invalid(at, *name, "must not be padded with whitespace"))
-	case len(*name) > 4095:
+	}
+	if name := p.LocalhostProfile; p.Type == v1.AppArmorProfileTypeLocalhost && name != nil && len(*name) > 4095 {
 		errs = append(errs, field.TooLong(at, *name, 4095))
 	}
 	return errs
@@ -138,7 +145,7 @@ func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
 
 var (
 	sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
-	ipcSysctls = []string{"kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."}
+	ipcSysctls = []string{"kernel.shm", "kernel.msg", "fs.mqueue."} // and kernel.sem itself
 )
 
 // IsSysctlName says whether a name can be that of a kernel parameter.
@@ -154,15 +161,15 @@ func (c *checker) checkSysctls(list []v1.Sysctl, path *field.Path) (errs field.E
 			errs = append(errs, field.Required(at, ""))
 		case !IsSysctlName(s.Name):
 			errs = append(errs, field.Invalid(at, s.Name, "must have at most 253 characters and match regex "+sysctlName.String()))
-		case seen.Has(name):
+		case seen.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
-		seen.Insert(name)
+		seen.Insert(s.Name)
 		if c.spec.HostNetwork && strings.HasPrefix(name, "net.") {
 			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is set to true"))
 		}
 		for _, p := range ipcSysctls {
-			if c.spec.HostIPC && strings.HasPrefix(name, p) {
+			if c.spec.HostIPC && (name == "kernel.sem" || strings.HasPrefix(name, p)) {
 				errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostIPC' is set to true"))
 			}
 		}

@@ -62,6 +62,24 @@ var cases = []struct {
 	{"init restart policy", `initContainers: [{name: i, image: i, restartPolicy: Sometimes}]`, []string{"spec.initContainers[0].restartPolicy NotSupported"}},
 	{"probe of init", `initContainers: [{name: i, image: i, readinessProbe: {exec: {command: [a]}}}]`, []string{"spec.initContainers[0].readinessProbe Forbidden"}},
 	{"probe of sidecar", `initContainers: [{name: i, image: i, restartPolicy: Always, readinessProbe: {exec: {command: [a]}}}]`, nil},
+	{"resize of init", `initContainers: [{name: i, image: i, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}, {resourceName: memory, restartPolicy: RestartContainer}]}]`,
+		[]string{"spec.initContainers[0].resizePolicy[1].restartPolicy Invalid"}},
+	{"preferred values", `affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: ['b c']}]}}]}}`, nil},
+	{"merged keys", `affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}}]}}`,
+		[]string{"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][0] Invalid"}},
+	{"preemption", `preemptionPolicy: ''`, []string{"spec.preemptionPolicy Required"}},
+	{"pod resources", "resources: {limits: {cpu: 1, foo: 1}, claims: []}\n" + inContainer(`resources: {limits: {cpu: 2}}`),
+		[]string{"spec.resources.claims Forbidden", "spec.resources.containers[0][cpu].limits Invalid", "spec.resources.limits[foo] Invalid", "spec.resources.requests Invalid"}},
+	{"pod resources on windows", "os: {name: windows}\nsecurityContext: null\nresources: {limits: {cpu: 1}}", []string{"spec.resources Forbidden"}},
+	{"host process", "hostNetwork: true\nsecurityContext: {windowsOptions: {hostProcess: true}}\n" + inContainer(`securityContext: {windowsOptions: {hostProcess: false}}`),
+		[]string{c0("securityContext.windowsOptions.hostProcess Invalid")}},
+	{"env from name", inContainer(`envFrom: [{secretRef: {name: A_b}}]`), []string{c0("envFrom[0].secretRef.name Invalid")}},
+	{"file of a secret", "volumes: [{name: v, secret: {secretName: s}}]\n" + inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: x, volumeName: v}}}]`),
+		[]string{c0("env[0].valueFrom.fileKeyRef.volumeName Invalid")}},
+	{"recursive", "volumes: [{name: v}]\n" + inContainer(`volumeMounts: [{name: v, mountPath: /a, recursiveReadOnly: Odd}]`), []string{c0("volumeMounts.recursiveReadOnly NotSupported")}},
+	{"claims twice", "resourceClaims: [{name: a, resourceClaimName: b}]\n" + inContainer(`resources: {claims: [{name: a, request: r}, {name: a}]}`), []string{c0("resources.claims[1] Duplicate")}},
+	{"claim that is made", "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}, {name: w, persistentVolumeClaim: {claimName: p-v}}]",
+		[]string{"spec.volumes[1].persistentVolumeClaim.claimName Invalid"}},
 	{"dns policy", `dnsPolicy: Wrong`, []string{"spec.dnsPolicy NotSupported"}},
 	{"dns none", `dnsPolicy: None`, []string{"spec.dnsConfig Required"}},
 	{"dns config", `dnsConfig: {nameservers: [x], searches: ['a b', 'a_b.'], options: [{value: '1'}]}`,
@@ -70,8 +88,8 @@ var cases = []struct {
 	{"names", "nodeName: Bad_Node\nhostname: a.b\nsubdomain: a.b\npriorityClassName: A_B",
 		[]string{"spec.hostname Invalid", "spec.nodeName Invalid", "spec.priorityClassName Invalid", "spec.subdomain Invalid"}},
 	{"deadline", `activeDeadlineSeconds: 0`, []string{"spec.activeDeadlineSeconds Invalid"}},
-	{"hostname override", "hostnameOverride: a.b\nhostNetwork: true", []string{"spec.hostnameOverride Invalid"}},
-	{"host alias", `hostAliases: [{ip: x, hostnames: [A_b]}]`, []string{"spec.hostAliases[0].hostnames Invalid", "spec.hostAliases[0].ip Invalid"}},
+	{"hostname override", "hostnameOverride: a.b\nhostNetwork: true", []string{"spec.hostnameOverride Forbidden"}},
+	{"host alias", `hostAliases: [{ip: x, hostnames: [A_b]}]`, []string{"spec.hostAliases[0].hostnames[0] Invalid", "spec.hostAliases[0].ip Invalid"}},
 	{"gates", "readinessGates: [{conditionType: a b}]\nschedulingGates: [{name: a}, {name: a}, {name: b c}]",
 		[]string{"spec.readinessGates[0].conditionType Invalid", "spec.schedulingGates[1] Duplicate", "spec.schedulingGates[2] Invalid"}},
 
@@ -89,7 +107,7 @@ var cases = []struct {
 		[]string{c0("env[0].valueFrom.fieldRef.fieldPath NotSupported"), c0("env[1].valueFrom.fieldRef.fieldPath Invalid"), c0("env[2].valueFrom.fieldRef Invalid")}},
 	{"env amount", inContainer(`env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.bogus}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 3}}}]`),
 		[]string{c0("env[0].valueFrom.resourceFieldRef.resource NotSupported"), c0("env[1].valueFrom.resourceFieldRef.divisor Invalid")}},
-	{"env key", inContainer(`env: [{name: A, valueFrom: {secretKeyRef: {key: a b}}}]`), []string{c0("env[0].valueFrom.secretKeyRef.key Invalid"), c0("env[0].valueFrom.secretKeyRef.name Required")}},
+	{"env key", inContainer(`env: [{name: A, valueFrom: {secretKeyRef: {key: a b}}}]`), []string{c0("env[0].valueFrom.secretKeyRef.key Invalid"), c0("env[0].valueFrom.secretKeyRef.name Invalid")}},
 	{"env from", inContainer(`envFrom: [{prefix: p}, {configMapRef: {}}]`), []string{c0("envFrom Invalid"), c0("envFrom[1].configMapRef.name Required")}},
 
 	{"two handlers", inContainer(`livenessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}`), []string{c0("livenessProbe.tcpSocket Forbidden")}},
@@ -124,7 +142,7 @@ var cases = []struct {
 	{"secret items", `volumes: [{name: v, secret: {secretName: s, items: [{path: ..a}, {key: k, path: /abs}]}}]`,
 		[]string{"spec.volumes[0].secret.items[0].key Required", "spec.volumes[0].secret.items[0].path Invalid", "spec.volumes[0].secret.items[1].path Invalid"}},
 	{"projected clash", `volumes: [{name: v, projected: {sources: [{secret: {name: s, items: [{key: a, path: x}]}}, {configMap: {name: c, items: [{key: b, path: x}]}}]}}]`,
-		[]string{"spec.volumes[0].projected.sources[1].configMap Invalid"}},
+		[]string{"spec.volumes[0].projected Invalid"}},
 	{"token life", `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t, expirationSeconds: 5}}]}}]`,
 		[]string{"spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds Invalid"}},
 	{"downward", `volumes: [{name: v, downwardAPI: {items: [{path: a}, {path: b, fieldRef: {fieldPath: status.podIP}}]}}]`,
@@ -148,9 +166,9 @@ var cases = []struct {
 	{"seccomp", `securityContext: {seccompProfile: {type: Localhost}}`, []string{"spec.securityContext.seccompProfile.localhostProfile Required"}},
 	{"apparmor", inContainer(`securityContext: {appArmorProfile: {type: RuntimeDefault, localhostProfile: x}}`), []string{c0("securityContext.appArmorProfile.localhostProfile Invalid")}},
 	{"sysctls", "hostNetwork: true\nsecurityContext: {sysctls: [{name: a b, value: '1'}, {name: net.x, value: '1'}, {name: kernel.a}, {name: kernel/a}]}",
-		[]string{"spec.securityContext.sysctls[0].name Invalid", "spec.securityContext.sysctls[1].name Invalid", "spec.securityContext.sysctls[3].name Duplicate"}},
+		[]string{"spec.securityContext.sysctls[0].name Invalid", "spec.securityContext.sysctls[1].name Invalid"}},
 	{"proc mount", inContainer(`securityContext: {procMount: Unmasked}`), []string{c0("securityContext.procMount Invalid")}},
-	{"host users", "hostUsers: false\nhostPID: true", []string{"spec.hostPID Forbidden"}},
+	{"host users", "hostUsers: false\nhostPID: true", []string{"spec.HostPID Forbidden"}},
 	{"windows", "os: {name: windows}\nsecurityContext: {seccompProfile: {type: RuntimeDefault}}\n" + inContainer(`securityContext: {privileged: false}`),
 		[]string{c0("securityContext.privileged Forbidden"), "spec.securityContext.seccompProfile Forbidden"}},
 	{"linux", "os: {name: linux}\nsecurityContext: {windowsOptions: {runAsUserName: a}}", []string{"spec.securityContext.windowsOptions Forbidden"}},
@@ -212,9 +230,45 @@ func TestConfinement(t *testing.T) {
 		t.Errorf("got %v", podspec.ValidatePod(p))
 	}
 	p.Annotations = map[string]string{key + "a": "odd", key + "c": "runtime/default", key + "d": "unconfined"}
-	want := []string{"metadata.annotations[" + key + "a] Invalid", "metadata.annotations[" + key + "c] Forbidden", "metadata.annotations[" + key + "d] Invalid"}
+	want := []string{"metadata.annotations[" + key + "a] Invalid", "metadata.annotations[" + key + "d] Invalid"}
 	if got := causes(podspec.ValidatePod(p)); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestAnnotationsAgree: an annotation that has become a field must say what the field says.
+func TestAnnotationsAgree(t *testing.T) {
+	const armor, seccomp = "container.apparmor.security.beta.kubernetes.io/c", "container.seccomp.security.alpha.kubernetes.io/c"
+	local := "{type: Localhost, localhostProfile: p}"
+	for _, c := range []struct{ key, value, context, want string }{
+		{armor, "unconfined", "appArmorProfile: {type: Unconfined}", ""},
+		{armor, "localhost/p", "appArmorProfile: " + local, ""},
+		{armor, "localhost/q", "appArmorProfile: " + local, "appArmorProfile.localhostProfile"},
+		{armor, "runtime/default", "appArmorProfile: " + local, "appArmorProfile.type"},
+		{seccomp, "docker/default", "seccompProfile: {type: RuntimeDefault}", ""},
+		{seccomp, "localhost/q", "seccompProfile: " + local, "seccompProfile.localhostProfile"},
+		{seccomp, "unconfined", "seccompProfile: " + local, "seccompProfile.type"},
+	} {
+		s := spec(t, inContainer("securityContext: {"+c.context+"}"))
+		got := causes(podspec.AnnotationsAgree(map[string]string{c.key: c.value}, s, field.NewPath("spec")))
+		if c.want == "" && len(got) > 0 || c.want != "" && !slices.Equal(got, []string{c0("securityContext." + c.want + " Forbidden")}) {
+			t.Errorf("%s=%s: got %q, want %s", c.key, c.value, got, c.want)
+		}
+	}
+}
+
+// TestAnnotationChange: some annotations stay as they were when the pod was made.
+func TestAnnotationChange(t *testing.T) {
+	const armor = "container.apparmor.security.beta.kubernetes.io/c"
+	old := map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x", "other": "y"}
+	want := []string{"metadata.annotations[" + armor + "] Forbidden", "metadata.annotations[" + v1.MirrorPodAnnotationKey + "] Forbidden"}
+	for _, change := range [][2]map[string]string{{nil, old}, {old, nil}, {{armor: "", v1.MirrorPodAnnotationKey: "z"}, old}} {
+		if got := causes(podspec.ValidateAnnotationChange(change[0], change[1], field.NewPath("metadata", "annotations"))); !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+	}
+	if got := podspec.ValidateAnnotationChange(map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x"}, old, nil); len(got) > 0 {
+		t.Errorf("got %v", got)
 	}
 }
 

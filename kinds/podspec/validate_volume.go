@@ -1,11 +1,13 @@
 package podspec
 
 import (
+	"fmt"
 	"path"
-	"reflect"
-	"strings"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -16,8 +18,8 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	c.volumes = make(map[string]*v1.VolumeSource, len(c.spec.Volumes))
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
-		bad := c.checkSource(v, at)
-		bad = append(bad, rule.NeededFormat(v.Name, at.Child("name"), rule.Label)...)
+		bad := OneSource(v.VolumeSource, podSources, at, checkVolumeSource)
+		bad = append(bad, c.checkVolumeName(v, at.Child("name"))...)
 		if c.volumes[v.Name] != nil {
 			bad = append(bad, field.Duplicate(at.Child("name"), v.Name))
 		}
@@ -25,29 +27,37 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 			c.volumes[v.Name] = &v.VolumeSource
 		}
 		errs = append(errs, bad...)
+		if p := v.PersistentVolumeClaim; p != nil && c.makesClaim(p.ClaimName) {
+			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), p.ClaimName,
+				"must not reference a PVC that gets created for an ephemeral volume"))
+		}
 	}
 	return errs
 }
 
-// checkSource checks that a volume has one source, and that it is well formed.
-func (c *checker) checkSource(v *v1.Volume, path *field.Path) (errs field.ErrorList) {
-	n := 0
-	source := reflect.ValueOf(v.VolumeSource)
-	for i := range source.NumField() {
-		if source.Field(i).IsNil() {
-			continue
-		}
-		name, _, _ := strings.Cut(source.Type().Field(i).Tag.Get("json"), ",")
-		if n++; n > 1 {
-			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than 1 volume type"))
-			continue
-		}
-		errs = append(errs, checkVolumeSource(source.Field(i).Interface(), path.Child(name))...)
+// longestInitiator is how long the names of a volume and of its portal may be together when it names its initiator.
+const longestInitiator = 64
+
+// checkVolumeName checks the name for itself and for what is made of it.
+func (c *checker) checkVolumeName(v *v1.Volume, path *field.Path) field.ErrorList {
+	errs := rule.NeededFormat(v.Name, path, rule.Label)
+	if s := v.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > longestInitiator {
+		errs = append(errs, field.Invalid(path, v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
 	}
-	if n == 0 {
-		errs = append(errs, field.Required(path, "must specify a volume type"))
+	if v.Ephemeral != nil && v.Name != "" && c.meta != nil && c.meta.Name != "" {
+		claim := c.meta.Name + "-" + v.Name
+		for _, says := range rule.Subdomain(claim) {
+			errs = append(errs, field.Invalid(path, v.Name, fmt.Sprintf("PVC name %q: %v", claim, says)))
+		}
 	}
 	return errs
+}
+
+// makesClaim says whether a claim of that name is made for an ephemeral volume of the pod.
+func (c *checker) makesClaim(name string) bool {
+	return c.meta != nil && c.meta.Name != "" && slices.ContainsFunc(c.spec.Volumes, func(v v1.Volume) bool {
+		return v.Ephemeral != nil && name == c.meta.Name+"-"+v.Name
+	})
 }
 
 func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
@@ -70,17 +80,20 @@ func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
 		return append(errs, checkFiles(s.Items, path)...)
 	case *v1.ProjectedVolumeSource:
 		errs = checkMode(s.DefaultMode, path.Child("defaultMode"))
-		return append(errs, checkProjected(s.Sources, path.Child("sources"))...)
+		return append(errs, checkProjected(s.Sources, path)...)
 	case *v1.EphemeralVolumeSource:
 		if s.VolumeClaimTemplate == nil {
 			return field.ErrorList{field.Required(path.Child("volumeClaimTemplate"), "")}
 		}
-		return ValidateClaimSpec(&s.VolumeClaimTemplate.Spec, path.Child("volumeClaimTemplate", "spec"))
+		return checkClaimTemplate(s.VolumeClaimTemplate, path.Child("volumeClaimTemplate"))
 	case *v1.ImageVolumeSource:
 		errs = rule.Needed(s.Reference, path.Child("reference"))
 		return append(errs, rule.Chosen(s.PullPolicy, path.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
 	case *v1.CSIVolumeSource:
 		errs = ValidateDriverName(s.Driver, path.Child("driver"))
+		if r := s.NodePublishSecretRef; r != nil && r.Name != "" {
+			return append(errs, rule.Format(r.Name, path.Child("name"), rule.Subdomain)...)
+		}
 		return append(errs, checkRefName(s.NodePublishSecretRef, path.Child("nodePublishSecretRef"))...)
 	case *v1.GitRepoVolumeSource:
 		errs = rule.Needed(s.Repository, path.Child("repository"))
@@ -89,6 +102,15 @@ func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
 		return rule.Needed(s.ClaimName, path.Child("claimName"))
 	}
 	return ValidateRemote(s, path)
+}
+
+// checkClaimTemplate checks what a claim is made of for each pod. Of its metadata only this much is taken over.
+func checkClaimTemplate(t *v1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+	meta := path.Child("metadata")
+	errs := validation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
+	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	errs = append(errs, onlyFields(t.ObjectMeta, []string{"Annotations", "Labels"}, meta, "cannot be set")...)
+	return append(errs, ValidateClaimSpec(&t.Spec, path.Child("spec"))...)
 }
 
 func checkRefName(r *v1.LocalObjectReference, path *field.Path) field.ErrorList {

@@ -16,7 +16,7 @@ func TestVolumeSources(t *testing.T) {
 		source string
 		want   []string
 	}{
-		{`gcePersistentDisk: {partition: 256}`, []string{"gcePersistentDisk.partition Invalid", "gcePersistentDisk.pdName Required"}},
+		{`gcePersistentDisk: {partition: 256}`, []string{"persistentDisk.partition Invalid", "persistentDisk.pdName Required"}},
 		{`awsElasticBlockStore: {partition: -1, volumeID: vol}`, []string{"awsElasticBlockStore.partition Invalid"}},
 		{`glusterfs: {}`, []string{"glusterfs.endpoints Required", "glusterfs.path Required"}},
 		{`rbd: {}`, []string{"rbd.image Required", "rbd.monitors Required"}},
@@ -37,15 +37,25 @@ func TestVolumeSources(t *testing.T) {
 		{`scaleIO: {}`, []string{"scaleIO.gateway Required", "scaleIO.system Required", "scaleIO.volumeName Required"}},
 		{`storageos: {volumeName: A_b}`, []string{"storageos.volumeName Invalid"}},
 		{`fc: {}`, []string{"fc.targetWWNs Required"}},
-		{`fc: {targetWWNs: [a], wwids: [b]}`, []string{"fc.targetWWNs Invalid"}},
+		{`fc: {targetWWNs: [a], wwids: [b]}`, []string{"fc.lun Required", "fc.targetWWNs Invalid"}},
 		{`fc: {targetWWNs: [a]}`, []string{"fc.lun Required"}},
 		{`fc: {targetWWNs: [a], lun: 300}`, []string{"fc.lun Invalid"}},
 		{`gitRepo: {directory: ../x}`, []string{"gitRepo.directory Invalid", "gitRepo.repository Required"}},
 		{`persistentVolumeClaim: {claimName: ''}`, []string{"persistentVolumeClaim.claimName Required"}},
-		{`projected: {sources: [{}, {secret: {name: s}, configMap: {name: c}}]}`, []string{"projected.sources[0] Required", "projected.sources[1].configMap Forbidden"}},
+		{`projected: {sources: [{}, {secret: {name: s}, configMap: {name: c}}]}`, []string{"projected.sources[1] Forbidden"}},
 		{`projected: {sources: [{clusterTrustBundle: {path: a}}, {clusterTrustBundle: {name: n1, signerName: s, path: b}}, {clusterTrustBundle: {name: '', labelSelector: {}, path: c}}, {clusterTrustBundle: {signerName: '', path: a}}]}`,
-			[]string{"projected.sources[0].clusterTrustBundle Required", "projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
-				"projected.sources[2].clusterTrustBundle.name Required", "projected.sources[3].clusterTrustBundle Invalid", "projected.sources[3].clusterTrustBundle.signerName Required"}},
+			[]string{"projected Invalid", "projected.sources[0].clusterTrustBundle Required", "projected.sources[1].clusterTrustBundle Invalid", "projected.sources[2].clusterTrustBundle.labelSelector Invalid",
+				"projected.sources[2].clusterTrustBundle.name Invalid", "projected.sources[2].clusterTrustBundle.name Required", "projected.sources[3].clusterTrustBundle.signerName Required"}},
+		{`hostPath: {path: /x}, emptyDir: {}`, []string{"hostPath Forbidden"}},
+		{`secret: {secretName: s}, cephfs: {monitors: [m]}, downwardAPI: {}`, []string{"cephFS Forbidden", "downwarAPI Forbidden"}},
+		{`quobyte: {registry: 'a:1,b', volume: vol}`, []string{"quobyte.registry Invalid"}},
+		{`flexVolume: {driver: x/y, options: {sub.kubernetes.io/a: b, other: c}}`, []string{"flexVolume.options[sub.kubernetes.io/a] Invalid"}},
+		{`storageos: {volumeName: vol, volumeNamespace: A_b}`, []string{"storageos.volumeNamespace Invalid"}},
+		{`csi: {driver: '', nodePublishSecretRef: {name: A_b}}`, []string{"csi.driver Invalid", "csi.driver Required", "csi.name Invalid"}},
+		{`iscsi: {targetPortal: 'portal-of-a-rather-long-name-which-leaves-no-room-at-all-for-it:3260', iqn: 'iqn.2001-04.com.example:a', lun: 0, initiatorName: 'iqn.2001-04.com.example:b'}`, []string{"name Invalid"}},
+		{`ephemeral: {volumeClaimTemplate: {metadata: {name: nm, labels: {a b: c}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}`,
+			[]string{"ephemeral.volumeClaimTemplate.metadata.labels Invalid", "ephemeral.volumeClaimTemplate.metadata.name Forbidden"}},
+		{`projected: {sources: [{serviceAccountToken: {path: /abs}}]}`, []string{"projected.path Invalid"}},
 		{`projected: {sources: [{podCertificate: {signerName: nope, keyType: DSA, maxExpirationSeconds: 5}}, {podCertificate: {signerName: a.example/b, keyType: ED25519, credentialBundlePath: /x}}]}`,
 			[]string{"projected.sources[0].podCertificate Required", "projected.sources[0].podCertificate.keyType NotSupported", "projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
 				"projected.sources[0].podCertificate.signerName Invalid", "projected.sources[1].podCertificate.credentialBundlePath Invalid"}},
@@ -121,8 +131,9 @@ func TestStopSignal(t *testing.T) {
 
 func TestFileKey(t *testing.T) {
 	got := causes(podspec.ValidatePod(pod(t, inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
-	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"),
-		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"), c0("env[1].valueFrom.fileKeyRef.volumeName Required")}
+	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
+		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"), 
+		c0("env[1].valueFrom.fileKeyRef.volumeName NotFound"), c0("env[1].valueFrom.fileKeyRef.volumeName Required")}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

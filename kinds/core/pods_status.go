@@ -1,0 +1,188 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// validatePodStatus checks what node agents report.
+func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	s := &p.Status
+	add(podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, annotationsPath)...)
+	add(validatePodConditions(s.Conditions, statusPath.Child("conditions"))...)
+	if n, at := s.NominatedNodeName, statusPath.Child("nominatedNodeName"); n != old.Status.NominatedNodeName && n != "" {
+		add(rule.Format(n, at, rule.Subdomain)...)
+		if old.Spec.NodeName != "" {
+			add(field.Forbidden(at, "may not be set on pods that are already bound to a node"))
+		}
+	}
+	add(rule.AtLeast(s.ObservedGeneration, 0, statusPath.Child("observedGeneration"))...)
+	add(validation.ValidateImmutableField(s.QOSClass, old.Status.QOSClass, statusPath.Child("qosClass"))...)
+	add(validateRestarts(s.ContainerStatuses, old.Status.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
+	add(validateRestarts(s.InitContainerStatuses, old.Status.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
+	add(validateRestarts(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, nil, statusPath.Child("ephemeralContainerStatuses"))...)
+	add(validateClaimStatuses(s.ResourceClaimStatuses, p.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
+	var ips, hosts []string
+	for _, ip := range s.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	for _, ip := range s.HostIPs {
+		hosts = append(hosts, ip.IP)
+	}
+	add(validateFamilies(ips, statusPath.Child("podIPs"))...)
+	if at := statusPath.Child("hostIPs"); len(hosts) > 0 && hosts[0] != s.HostIP {
+		add(field.Invalid(at.Index(0).Child("ip"), hosts[0], "must be equal to `hostIP`"))
+	}
+	add(validateFamilies(hosts, statusPath.Child("hostIPs"))...)
+	add(validateContainerStatuses(s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
+	add(validateContainerStatuses(s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
+	add(validateContainerStatuses(s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
+	return errs
+}
+
+// validatePodConditions checks what others than the system say of a pod.
+func validatePodConditions(list []v1.PodCondition, path *field.Path) (errs field.ErrorList) {
+	for i, c := range list {
+		errs = append(errs, rule.AtLeast(c.ObservedGeneration, 0, path.Index(i).Child("observedGeneration"))...)
+		errs = append(errs, rule.Format(string(c.Type), path.Index(i).Child("Type"), utilvalidation.IsQualifiedName)...) // clients know it so
+	}
+	return errs
+}
+
+// validateRestarts refuses that a container lives again that may not be restarted. Those without a spec never are.
+func validateRestarts(now, was []v1.ContainerStatus, s *v1.PodSpec, list []v1.Container, path *field.Path) (errs field.ErrorList) {
+	for i := range was {
+		end := was[i].State.Terminated
+		if end == nil || s != nil && mayRestart(s, list, was[i].Name, end.ExitCode) {
+			continue
+		}
+		for _, n := range now {
+			if n.Name == was[i].Name && n.State.Terminated == nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+			}
+		}
+	}
+	return errs
+}
+
+// mayRestart says whether a container that ended with a code may live again: by its own rules, else its own policy,
+// else its pod's.
+func mayRestart(s *v1.PodSpec, list []v1.Container, name string, code int32) bool {
+	i := slices.IndexFunc(list, func(c v1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return false
+	}
+	policy := string(s.RestartPolicy)
+	if own := list[i].RestartPolicy; own != nil {
+		for _, r := range list[i].RestartPolicyRules {
+			if e := r.ExitCodes; e != nil && slices.Contains(e.Values, code) == (e.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+				return true
+			}
+		}
+		policy = string(*own)
+	}
+	return policy == string(v1.RestartPolicyAlways) || policy == string(v1.RestartPolicyOnFailure) && code != 0
+}
+
+func validateClaimStatuses(list []v1.PodResourceClaimStatus, claims []v1.PodResourceClaim, path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[string]()
+	for i, s := range list {
+		at := path.Index(i).Child("name")
+		if !slices.ContainsFunc(claims, func(c v1.PodResourceClaim) bool { return c.Name == s.Name }) {
+			errs = append(errs, field.Invalid(at, s.Name, "must match the name of an entry in `spec.resourceClaims`"))
+		}
+		if seen.Has(s.Name) {
+			errs = append(errs, field.Duplicate(at, s.Name))
+		}
+		seen.Insert(s.Name)
+		if s.ResourceClaimName != nil {
+			errs = append(errs, rule.Format(*s.ResourceClaimName, path.Index(i).Child("resourceClaimName"), rule.Subdomain)...)
+		}
+	}
+	return errs
+}
+
+// validateFamilies checks addresses of which there may be one of each family.
+func validateFamilies(ips []string, path *field.Path) (errs field.ErrorList) {
+	families := map[bool]bool{}
+	for i, ip := range ips {
+		errs = append(errs, validIP(ip, path.Index(i))...)
+		families[isIPv6(ip)] = true
+	}
+	if len(ips) > 2 || len(ips) == 2 && len(families) != 2 {
+		errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
+	}
+	return errs
+}
+
+// validateContainerStatuses checks whom containers run as, and the devices that they have; without a list of
+// containers these may have none.
+func validateContainerStatuses(statuses []v1.ContainerStatus, s *v1.PodSpec, list []v1.Container, path *field.Path) (errs field.ErrorList) {
+	windows := s.OS != nil && s.OS.Name == v1.Windows
+	for i, c := range statuses {
+		at := path.Index(i)
+		if c.User != nil && c.User.Linux != nil {
+			if windows {
+				errs = append(errs, field.Forbidden(at.Child("linux"), "cannot be set for a windows pod"))
+			} else {
+				errs = append(errs, validateUser(c.User.Linux, at.Child("linux"))...)
+			}
+		}
+		if at = at.Child("allocatedResourcesStatus"); list == nil && len(c.AllocatedResourcesStatus) > 0 {
+			errs = append(errs, field.Forbidden(at, "must not be specified in container status"))
+			continue
+		}
+		own := slices.IndexFunc(list, func(k v1.Container) bool { return k.Name == c.Name })
+		for k, r := range c.AllocatedResourcesStatus {
+			if own >= 0 && !asksFor(&list[own].Resources, string(r.Name)) {
+				errs = append(errs, field.Invalid(at.Index(k).Child("name"), r.Name, "must match one of the container's resource requests or claims"))
+			}
+			errs = append(errs, validateDeviceHealth(r.Resources, at.Index(k).Child("resources"))...)
+		}
+	}
+	return errs
+}
+
+func validateUser(u *v1.LinuxContainerUser, path *field.Path) field.ErrorList {
+	errs := rule.Says(utilvalidation.IsValidUserID(u.UID), u.UID, path.Child("uid"))
+	errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(u.GID), u.GID, path.Child("gid"))...)
+	for i, g := range u.SupplementalGroups {
+		errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(g), g, path.Child("supplementalGroups").Index(i))...)
+	}
+	return errs
+}
+
+// asksFor says whether a container asks for a resource, or for a claim written as claim:NAME/REQUEST.
+func asksFor(r *v1.ResourceRequirements, name string) bool {
+	claim, isClaim := strings.CutPrefix(name, "claim:")
+	if !isClaim {
+		_, ok := r.Requests[v1.ResourceName(name)]
+		return ok
+	}
+	return slices.ContainsFunc(r.Claims, func(c v1.ResourceClaim) bool {
+		return claim == c.Name && c.Request == "" || claim == c.Name+"/"+c.Request && c.Request != ""
+	})
+}
+
+func validateDeviceHealth(list []v1.ResourceHealth, path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[v1.ResourceID]()
+	for i, d := range list {
+		errs = append(errs, rule.Among(d.Health, path.Index(i).Child("health"), v1.ResourceHealthStatusHealthy,
+			v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)...)
+		if seen.Has(d.ResourceID) {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("resourceID"), d.ResourceID))
+		}
+		seen.Insert(d.ResourceID)
+	}
+	return errs
+}
