@@ -1,34 +1,33 @@
 package runtime
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"path/filepath"
-	"text/template"
+	"strconv"
+	"strings"
 
 	"github.com/kloop-dev/kloop/node/image"
 )
 
 // The two configuration formats of containerd: version 2 for 1.x, version 4 for 2.x. Both keep everything below
 // one directory, so that several containerds live side by side.
-var (
-	classic = template.Must(template.New("containerd 1").Parse(`version = 2
-root = '{{.Dir}}/root'
-state = '{{.Dir}}/state'
+const (
+	classic = `version = 2
+root = '{dir}/root'
+state = '{dir}/state'
 imports = []
 disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
 [grpc]
-  address = '{{.Dir}}/run/containerd.sock'
+  address = '{dir}/run/containerd.sock'
 [ttrpc]
-  address = '{{.Dir}}/run/containerd.sock.ttrpc'
+  address = '{dir}/run/containerd.sock.ttrpc'
 [plugins.'io.containerd.internal.v1.opt']
-  path = '{{.Dir}}/opt'
+  path = '{dir}/opt'
 [plugins.'io.containerd.grpc.v1.cri']
-  sandbox_image = '{{.Pause}}'
-  disable_apparmor = {{.NoAppArmor}}
-  restrict_oom_score_adj = {{.LimitedOOM}}
+  sandbox_image = '{pause}'
+  disable_apparmor = {no-apparmor}
+  restrict_oom_score_adj = {limited-oom}
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.grpc.v1.cri'.containerd]
     snapshotter = 'overlayfs'
@@ -37,43 +36,43 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
       runtime_type = 'io.containerd.runc.v2'
       [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
         SystemdCgroup = false
-        Root = '{{.Dir}}/state/runc'
+        Root = '{dir}/state/runc'
   [plugins.'io.containerd.grpc.v1.cri'.cni]
-    bin_dir = '{{.Plugins}}'
-    conf_dir = '{{.Dir}}/cni/conf'
-`))
-	current = template.Must(template.New("containerd 2").Parse(`version = 4
-root = '{{.Dir}}/root'
-state = '{{.Dir}}/state'
+    bin_dir = '{plugins}'
+    conf_dir = '{dir}/cni/conf'
+`
+	current = `version = 4
+root = '{dir}/root'
+state = '{dir}/state'
 imports = []
 disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs', 'io.containerd.tracing.processor.v1.otlp', 'io.containerd.internal.v1.tracing']
 [plugins.'io.containerd.server.v1.grpc']
-  address = '{{.Dir}}/run/containerd.sock'
+  address = '{dir}/run/containerd.sock'
 [plugins.'io.containerd.server.v1.ttrpc']
-  address = '{{.Dir}}/run/containerd.sock.ttrpc'
+  address = '{dir}/run/containerd.sock.ttrpc'
 [plugins.'io.containerd.shim.v1.manager']
-  socket_dir = '{{.Dir}}/run/s'
+  socket_dir = '{dir}/run/s'
 [plugins.'io.containerd.internal.v1.opt']
-  path = '{{.Dir}}/opt'
+  path = '{dir}/opt'
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
-    sandbox = '{{.Pause}}'
+    sandbox = '{pause}'
 [plugins.'io.containerd.cri.v1.runtime']
-  disable_apparmor = {{.NoAppArmor}}
-  restrict_oom_score_adj = {{.LimitedOOM}}
+  disable_apparmor = {no-apparmor}
+  restrict_oom_score_adj = {limited-oom}
   netns_mounts_under_state_dir = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
     sandboxer = 'podsandbox'
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       SystemdCgroup = false
-      Root = '{{.Dir}}/state/runc'
+      Root = '{dir}/state/runc'
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{{.Plugins}}']
-    conf_dir = '{{.Dir}}/cni/conf'
+    bin_dirs = ['{plugins}']
+    conf_dir = '{dir}/cni/conf'
     use_internal_loopback = true
-`))
+`
 )
 
 // containerdConfig writes the configuration of a containerd that keeps to dir.
@@ -86,13 +85,8 @@ func containerdConfig(dir, plugins string, modern, limitedOOM bool) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	err = t.Execute(&b, map[string]any{"Dir": dir, "Plugins": plugins, "Pause": image.PauseRef,
-		"LimitedOOM": limitedOOM, "NoAppArmor": !hasAppArmor()})
-	if err != nil {
-		return nil, fmt.Errorf("write containerd's configuration: %w", err)
-	}
-	return b.Bytes(), nil
+	return []byte(strings.NewReplacer("{dir}", dir, "{plugins}", plugins, "{pause}", image.PauseRef,
+		"{limited-oom}", strconv.FormatBool(limitedOOM), "{no-apparmor}", strconv.FormatBool(!hasAppArmor())).Replace(t)), nil
 }
 
 // cniConfig is the pod network: a bridge on the node, addresses from its own range, host ports by nftables or
