@@ -83,18 +83,18 @@ func UpdateStatus[T resource.Object](ctx context.Context, c Client, d *resource.
 		var none T
 		return none, err
 	}
-	return out.(T), nil
+	return resource.As[T](out), nil
 }
 
 // Find returns an object from the state at hand, or asks the server: the state may lack the kind, or be behind.
 func Find[T resource.Object](ctx context.Context, c Client, d *resource.Def[T], ns, name string) (T, error) {
 	if obj := c.Read().Lookup(d, ns, name); obj != nil {
-		return obj.(T), nil
+		return resource.As[T](obj), nil
 	}
 	obj, err := c.Get(ctx, d, ns, name)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return obj.(T), nil
+	return resource.As[T](obj), nil
 }

@@ -112,7 +112,7 @@ func andMore(n int) string {
 }
 
 func instancesRemain(l *look) *Finding {
-	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	k, ok := l.Kinds.GR(schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural})
 	if !ok {
 		return nil

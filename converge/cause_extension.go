@@ -38,7 +38,7 @@ func apiServiceDown(l *look) *Finding {
 }
 
 func namesTaken(l *look) *Finding {
-	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
 			return &Finding{Says: "has names that another definition of its group has: " + c.Message, State: Blocked, Error: textOnly(c.Message), Waits: on("Field", refTo(l.kind, d), "spec.names"),
@@ -49,7 +49,7 @@ func namesTaken(l *look) *Finding {
 }
 
 func definitionFaulty(l *look) *Finding {
-	d := l.obj.(*apiextensionsv1.CustomResourceDefinition)
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
 	for _, c := range d.Status.Conditions {
 		if c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
 			return &Finding{Says: "has a schema that is not structural: " + c.Message, State: Blocked, Error: textOnly(c.Message), Next: does(person, "corrects the schema")}

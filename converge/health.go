@@ -69,6 +69,9 @@ type health func(w *World, obj resource.Object) Health
 // of gives a rule its type.
 func of[T resource.Object](f func(w *World, obj T) Health) health {
 	return func(w *World, obj resource.Object) Health {
+		if sealed, ok := obj.(resource.Outlined); ok {
+			obj = sealed.Outline()
+		}
 		t, ok := obj.(T)
 		if !ok {
 			return Health{}

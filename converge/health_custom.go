@@ -58,8 +58,12 @@ func (w *World) expectsStatus(k resource.Kind) bool {
 		return false
 	}
 	gr := k.Info().GR()
-	def := resource.Get(w.Read, kinds.CustomResourceDefinitions, "", gr.String())
-	return def != nil && slices.ContainsFunc(def.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+	obj := w.Read.Lookup(kinds.CustomResourceDefinitions, "", gr.String())
+	if obj == nil {
+		return false
+	}
+	def := resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj)
+	return slices.ContainsFunc(def.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Subresources != nil && v.Subresources.Status != nil
 	})
 }

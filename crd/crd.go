@@ -35,9 +35,9 @@ var (
 
 // family is what the views of a kind have in common.
 type family struct {
-	def   *v1.CustomResourceDefinition
-	all   []*version // in the order of the definition, those that are not served too
-	hub   *version   // the one that is stored
+	def   *v1.CustomResourceDefinition // its schemas may be missing
+	all   []*version                   // in the order of the definition, those that are not served too
+	hub   *version                     // the one that is stored
 	views map[string]*Kind
 
 	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
@@ -54,17 +54,19 @@ var scaleGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind
 
 // NewKind returns the kind that a definition declares, as its storage version. The names are those that were
 // accepted; without any, those that it asks for. The definition is kept and must not change.
-func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) { return newKind(def, nil, nil) }
+func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
+	return newKind(SourceOf(def), nil, false, nil)
+}
 
-// newKind takes over what was compiled for the kind as it was, where it is the same: objects then need not be
-// read again. was may be nil.
-func newKind(def *v1.CustomResourceDefinition, was *Kind, caller *webhook.Caller) (resource.Kind, error) {
-	f := &family{def: def, views: map[string]*Kind{}, caller: caller}
-	names := namesOf(def)
+// newKind takes over what was compiled for the kind as it was, where it is the same, as it is everywhere if the spec is:
+// objects then need not be read again. was may be nil.
+func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource.Kind, error) {
+	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller}
+	names := namesOf(def.CustomResourceDefinition)
 	for i := range def.Spec.Versions {
-		v := newVersion(f, &def.Spec.Versions[i], names.Kind)
+		v := newVersion(def, &def.Spec.Versions[i], names.Kind)
 		if was != nil {
-			v = was.inherited(v)
+			v = was.inherited(v, same)
 		}
 		f.all = append(f.all, v)
 		if v.spec.Storage {
@@ -83,13 +85,17 @@ func newKind(def *v1.CustomResourceDefinition, was *Kind, caller *webhook.Caller
 	return f.views[f.hub.gvk.Version], nil
 }
 
-// inherited returns the version that was there before v if it says the same.
-func (f *family) inherited(v *version) *version {
+// inherited returns the version that was there before v if it says the same, as it does if the definitions do.
+func (f *family) inherited(v *version, same bool) *version {
 	old := f.find(v.gvk)
-	if old != nil && old.gvk == v.gvk && old.keep == v.keep && equality.Semantic.DeepEqual(old.spec, v.spec) {
-		return old
+	if old == nil || old.gvk != v.gvk || old.keep != v.keep {
+		return v
 	}
-	return v
+	if !same && !(equality.Semantic.DeepEqual(old.spec, v.spec) && equality.Semantic.DeepEqual(old.text.read(), v.text.read())) {
+		return v
+	}
+	old.text.at.Store(v.text.at.Load())
+	return old
 }
 
 // namesOf returns the names that a definition is served by.
@@ -143,9 +149,6 @@ func (k *Kind) In(gvk schema.GroupVersionKind) (resource.Kind, bool) {
 
 // Closing says that the definition is under deletion: there may be no new objects.
 func (k *Kind) Closing() bool { return Is(k.def, v1.Terminating) }
-
-// Definition returns what declares the kind. It must not be changed.
-func (k *Kind) Definition() *v1.CustomResourceDefinition { return k.def }
 
 // find returns a version by its name, or nil.
 func (f *family) find(gvk schema.GroupVersionKind) *version {

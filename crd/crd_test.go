@@ -288,7 +288,8 @@ func TestAccept(t *testing.T) {
 			Names: v1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short}}}
 	}
 	first := def("as", "a", "A", "x")
-	first.Status = Accept(first, nil, metav1.Now())
+	var names Names
+	first.Status = names.Accept(first, metav1.Now())
 	if !Is(first, v1.Established) || !Is(first, v1.NamesAccepted) || !reflect.DeepEqual(first.Status.AcceptedNames, first.Spec.Names) {
 		t.Fatalf("%+v", first.Status)
 	}
@@ -299,7 +300,8 @@ func TestAccept(t *testing.T) {
 		{def("bs", "b", "B"), "NoConflicts"}, {def("bs", "a", "B"), "SingularConflict"}, {def("bs", "b", "A"), "ListKindConflict"},
 		{def("bs", "b", "B", "x"), "ShortNamesConflict"}, {def("bs", "b", "B", "as"), "ShortNamesConflict"}, {def("x", "b", "B"), "PluralConflict"},
 	} {
-		c.def.Status = Accept(c.def, []*v1.CustomResourceDefinition{first, c.def}, metav1.Now())
+		c.def.Status = names.Accept(c.def, metav1.Now())
+		names.Forget(c.def.Name)
 		free := c.reason == "NoConflicts"
 		if got := find(c.def.Status.Conditions, v1.NamesAccepted); got.Reason != c.reason || Is(c.def, v1.Established) != free {
 			t.Errorf("%v: %+v", c.def.Spec.Names, c.def.Status.Conditions)
@@ -307,9 +309,9 @@ func TestAccept(t *testing.T) {
 	}
 	// An established definition stays so when it asks for a name that is taken.
 	other := def("cs", "c", "C")
-	other.Status = Accept(other, nil, metav1.Now())
+	other.Status = names.Accept(other, metav1.Now())
 	other.Spec.Names.ShortNames = []string{"x"}
-	other.Status = Accept(other, []*v1.CustomResourceDefinition{first}, metav1.Now())
+	other.Status = names.Accept(other, metav1.Now())
 	if !Is(other, v1.Established) || Is(other, v1.NamesAccepted) || len(other.Status.AcceptedNames.ShortNames) != 0 {
 		t.Errorf("%+v", other.Status)
 	}
@@ -320,7 +322,7 @@ func TestInherit(t *testing.T) {
 	next := k.def.DeepCopy()
 	Set(&next.Status, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue}, metav1.Now())
 	next.Spec.Versions[1].Deprecated = false
-	got, err := newKind(next, k, nil)
+	got, err := newKind(SourceOf(next), k, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +331,7 @@ func TestInherit(t *testing.T) {
 		t.Error("what stayed the same was not taken over, or what did not was")
 	}
 	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = v1.JSONSchemaProps{Type: "integer"}
-	if got, err = newKind(next, k, nil); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
+	if got, err = newKind(SourceOf(next), k, false, nil); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
 		t.Error("an object was not read again by another schema", err)
 	}
 }

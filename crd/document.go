@@ -11,7 +11,11 @@ const objectMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Ob
 
 // openAPI is the schema as clients may read it; nil when there is none.
 func (v *version) openAPI() (*spec.Schema, error) {
-	s, err := v.schema()
+	make := v.compileSchema // who reads documents needs the schemas of all kinds, but once
+	if v.used.Load() {
+		make = v.schema
+	}
+	s, err := make()
 	if s == nil || err != nil {
 		return nil, err
 	}

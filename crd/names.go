@@ -13,20 +13,18 @@ import (
 // Accept decides which names a definition may have beside the others of its group, and returns the status that
 // says so. A name that is taken stays out; the definition is established once all its names are accepted, and
 // stays so. now dates the conditions that change.
-func Accept(def *v1.CustomResourceDefinition, others []*v1.CustomResourceDefinition, now metav1.Time) v1.CustomResourceDefinitionStatus {
+func (n *Names) Accept(def *v1.CustomResourceDefinition, now metav1.Time) v1.CustomResourceDefinitionStatus {
 	st := *def.Status.DeepCopy()
-	c := newClaims(&def.Spec.Names)
-	for _, o := range others {
-		if o.Spec.Group == def.Spec.Group && o.Name != def.Name {
-			c.take(&o.Status.AcceptedNames)
-		}
-	}
+	c := claims{n: n, def: def}
 	want, have := &def.Spec.Names, &st.AcceptedNames
-	c.claim("PluralConflict", want.Plural, &have.Plural, c.resources)
-	c.claim("SingularConflict", want.Singular, &have.Singular, c.resources)
+	n.mu.Lock()
+	c.claim("PluralConflict", want.Plural, &have.Plural, resourceName)
+	c.claim("SingularConflict", want.Singular, &have.Singular, resourceName)
 	c.claimShort(want.ShortNames, &have.ShortNames)
-	c.claim("KindConflict", want.Kind, &have.Kind, c.kinds)
-	c.claim("ListKindConflict", want.ListKind, &have.ListKind, c.kinds)
+	c.claim("KindConflict", want.Kind, &have.Kind, kindName)
+	c.claim("ListKindConflict", want.ListKind, &have.ListKind, kindName)
+	n.reserve(def, have)
+	n.mu.Unlock()
 	have.Categories = want.Categories
 	named := v1.CustomResourceDefinitionCondition{Type: v1.NamesAccepted, Status: v1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found"}
 	if c.reason != "" {
@@ -72,37 +70,19 @@ func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitio
 	return c, true
 }
 
-// claims are the names that a definition wants, whether they are in use in its group, and what stands against it.
+// claims are the names that a definition wants, and what stands against it.
 type claims struct {
-	resources, kinds map[string]bool // others of a thousand definitions are not noted: there is a claim for each of them
-	reason, message  string          // the last conflict counts, as in Kubernetes
+	n               *Names
+	def             *v1.CustomResourceDefinition
+	reason, message string // the last conflict counts, as in Kubernetes
 }
 
-func newClaims(want *v1.CustomResourceDefinitionNames) claims {
-	c := claims{resources: map[string]bool{want.Plural: false, want.Singular: false}, kinds: map[string]bool{want.Kind: false, want.ListKind: false}}
-	for _, name := range want.ShortNames {
-		c.resources[name] = false
-	}
-	return c
+func (c *claims) used(of nameOf, text string) bool {
+	return c.n.taken(name{c.def.Spec.Group, of, text}, c.def.Name)
 }
 
-// take notes the names of another definition.
-func (c *claims) take(n *v1.CustomResourceDefinitionNames) {
-	note(c.resources, n.Plural, n.Singular)
-	note(c.resources, n.ShortNames...)
-	note(c.kinds, n.Kind, n.ListKind)
-}
-
-func note(used map[string]bool, names ...string) {
-	for _, name := range names {
-		if _, wanted := used[name]; wanted && name != "" {
-			used[name] = true
-		}
-	}
-}
-
-func (c *claims) claim(reason, want string, have *string, used map[string]bool) {
-	if want != *have && used[want] {
+func (c *claims) claim(reason, want string, have *string, of nameOf) {
+	if want != *have && c.used(of, want) {
 		c.reason, c.message = reason, inUse(want)
 		return
 	}
@@ -115,7 +95,7 @@ func inUse(name string) string { return fmt.Sprintf("%q is already in use", name
 func (c *claims) claimShort(want []string, have *[]string) {
 	var taken []string
 	for _, name := range want {
-		if !slices.Contains(*have, name) && c.resources[name] {
+		if !slices.Contains(*have, name) && c.used(resourceName, name) {
 			taken = append(taken, inUse(name))
 		}
 	}

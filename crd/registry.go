@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -45,23 +44,20 @@ type Registry struct {
 
 // served is what the parts know of one definition.
 type served struct {
-	uid         types.UID
-	spec        *v1.CustomResourceDefinitionSpec
-	names       v1.CustomResourceDefinitionNames
-	terminating bool
-	kind        resource.Kind
-	gvks        []schema.GroupVersionKind
+	def  Source
+	kind resource.Kind
+	gvks []schema.GroupVersionKind
 }
 
-func (s *served) says(def *v1.CustomResourceDefinition) bool {
-	return s.uid == def.UID && s.terminating == Is(def, v1.Terminating) &&
-		equality.Semantic.DeepEqual(s.names, def.Status.AcceptedNames) && equality.Semantic.DeepEqual(s.spec, &def.Spec)
+func (s *served) says(def Source) bool {
+	return s.def.UID == def.UID && Is(s.def.CustomResourceDefinition, v1.Terminating) == Is(def.CustomResourceDefinition, v1.Terminating) &&
+		equality.Semantic.DeepEqual(s.def.Status.AcceptedNames, def.Status.AcceptedNames) && s.def.agrees(def)
 }
 
 // Serve makes the kinds of definitions known as the definitions have them now. It does nothing about those that
 // are so already. Requests are answered from then on. The definitions are kept and must not change. The error names
 // those that can't be served; the others are.
-func (r *Registry) Serve(defs ...*v1.CustomResourceDefinition) error {
+func (r *Registry) Serve(defs ...Source) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
@@ -94,29 +90,34 @@ func (r *Registry) Serve(defs ...*v1.CustomResourceDefinition) error {
 }
 
 // prepare makes the kind of a definition and tells its schemas; nil when nothing is new.
-func (r *Registry) prepare(def *v1.CustomResourceDefinition) (*served, error) {
+func (r *Registry) prepare(def Source) (*served, error) {
 	was := r.known[def.Name]
 	if was != nil && was.says(def) {
+		was.def = def
+		for _, v := range was.kind.(*Kind).all {
+			v.text.at.Store(&def)
+		}
 		return nil, nil
 	}
-	if was != nil && was.uid != def.UID { // another one took its place unseen
+	if was != nil && was.def.UID != def.UID { // another one took its place unseen
 		if err := r.drop(def.Name, was); err != nil {
 			return nil, err
 		}
 		was = nil
 	}
 	var old *Kind
+	same := false
 	if was != nil {
-		old = was.kind.(*Kind)
+		old, same = was.kind.(*Kind), was.def.agrees(def)
 	}
-	k, err := newKind(def, old, r.Webhooks)
+	k, err := newKind(def, old, same, r.Webhooks)
 	if err != nil {
 		return nil, err
 	}
 	if other, taken := r.Kinds.GR(k.Info().GR()); taken && !other.Info().Custom {
 		return nil, fmt.Errorf("%s is a built-in resource", k.Info().GR())
 	}
-	s := &served{uid: def.UID, spec: &def.Spec, names: def.Status.AcceptedNames, terminating: Is(def, v1.Terminating), kind: k}
+	s := &served{def: def, kind: k}
 	return s, r.describe(s, was, k.(*Kind))
 }
 

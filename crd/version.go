@@ -3,6 +3,7 @@ package crd
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,12 +21,14 @@ import (
 
 // A version is one version of a kind and what was compiled of it so far.
 type version struct {
-	spec *v1.CustomResourceDefinitionVersion
+	spec *v1.CustomResourceDefinitionVersion // its schema may be missing
+	text *text
 	gvk  schema.GroupVersionKind
 	keep bool // unknown fields stay, whatever the schema says
 
 	// schema is how objects are pruned and defaulted; nil stands for no schema.
 	schema func() (*structural.Structural, error)
+	used   atomic.Bool // schema was asked for
 	// filler sets defaults; nil when there are none.
 	filler func() *filler
 	// rules is what objects are validated by; made at the first write.
@@ -51,10 +54,14 @@ type stock struct {
 	cel    *cel.Validator             // nil: there are no rules
 }
 
-func newVersion(f *family, spec *v1.CustomResourceDefinitionVersion, kind string) *version {
-	v := &version{spec: spec, keep: f.def.Spec.PreserveUnknownFields,
-		gvk: schema.GroupVersionKind{Group: f.def.Spec.Group, Version: spec.Name, Kind: kind}}
-	v.schema = sync.OnceValues(v.compileSchema)
+func newVersion(def Source, spec *v1.CustomResourceDefinitionVersion, kind string) *version {
+	v := &version{spec: spec, text: &text{version: spec.Name}, keep: def.Spec.PreserveUnknownFields,
+		gvk: schema.GroupVersionKind{Group: def.Spec.Group, Version: spec.Name, Kind: kind}}
+	v.text.at.Store(&def)
+	v.schema = sync.OnceValues(func() (*structural.Structural, error) {
+		v.used.Store(true)
+		return v.compileSchema()
+	})
 	v.filler = sync.OnceValue(func() *filler {
 		s, err := v.schema()
 		if err != nil {
@@ -70,11 +77,12 @@ func newVersion(f *family, spec *v1.CustomResourceDefinitionVersion, kind string
 
 // props is the schema as the library's internal type; nil when there is none.
 func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
-	if v.spec.Schema == nil || v.spec.Schema.OpenAPIV3Schema == nil {
+	in := v.text.read()
+	if in == nil {
 		return nil, nil
 	}
 	var out apiextensions.JSONSchemaProps
-	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.spec.Schema.OpenAPIV3Schema, &out, nil); err != nil {
+	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(in, &out, nil); err != nil {
 		return nil, fmt.Errorf("read the schema of %s: %w", v.gvk, err)
 	}
 	return &out, nil

@@ -151,7 +151,7 @@ func (r *runner[T]) wakeFor(c client.Change, read resource.Reader) {
 }
 
 func (r *runner[T]) skip(obj resource.Object) bool {
-	return r.Skip != nil && r.Skip(obj.(T))
+	return r.Skip != nil && r.Skip(resource.Outline[T](obj))
 }
 
 // wakeAll wakes every key that exists, and those that the engine remembers.
@@ -244,7 +244,11 @@ func (r *runner[T]) reconcile(ctx context.Context, c *Ctx, key Key) (again time.
 	case obj != nil && r.skip(obj):
 		return 0, false, nil
 	case obj != nil:
-		again, err = r.Reconcile(ctx, c, obj.(T))
+		see := resource.As[T]
+		if r.Outline {
+			see = resource.Outline[T]
+		}
+		again, err = r.Reconcile(ctx, c, see(obj))
 		return again, false, err
 	case r.Gone != nil:
 		again, err = r.Gone(ctx, c, key)

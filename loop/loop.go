@@ -67,6 +67,8 @@ type Controller[T resource.Object] struct {
 	Find func(read resource.Reader, wake func(ns, name string))
 	// Pokes, if set, wakes keys for reasons outside the cluster's state.
 	Pokes *Pokes
+	// Outline says that Reconcile sees no more than the outline of objects that are kept sealed.
+	Outline bool
 	// Skip, if set, says that an object never needs a look.
 	Skip func(T) bool
 

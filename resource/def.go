@@ -46,6 +46,10 @@ type Def[T Object] struct {
 	Scale          *Scaled[T] // has a scale subresource
 	Connect        []SubInfo  // subresources that the server answers by code of its own: log, exec, token…
 
+	// Seal returns an object in the form in which it is kept in memory, at a revision; nil: as it is. stored is what is
+	// stored of it, or nil. Rows, selectable fields and what depends on them see its outline.
+	Seal func(obj T, stored []byte, rev int64) Object
+
 	Columns []Column[T] // after NAME, unless one of them is called Name; AGE is a column too
 	Select  []Field[T]  // selectable fields beside metadata.name and metadata.namespace
 	Also    []Version[T]

@@ -45,7 +45,7 @@ func (d *Def[T]) ConvertTo(_ context.Context, obj Object, gvk schema.GroupVersio
 }
 
 func (d *Def[T]) hub(obj Object) (T, error) {
-	if hub, ok := obj.(T); ok {
+	if hub, ok := Opened(obj).(T); ok {
 		return hub, nil
 	}
 	from := obj.GetObjectKind().GroupVersionKind()
@@ -63,7 +63,7 @@ func (d *Def[T]) hub(obj Object) (T, error) {
 // typed returns obj as T; a nil interface becomes a nil T.
 func typed[T Object](obj Object) (t T) {
 	if obj != nil {
-		t = obj.(T)
+		t = As[T](obj)
 	}
 	return t
 }
@@ -77,7 +77,7 @@ func (d *Def[T]) SetDefaults(obj Object) {
 
 // Settle implements Kind.
 func (d *Def[T]) Settle(sub string, obj, old Object) {
-	t, was := obj.(T), typed[T](old)
+	t, was := As[T](obj), typed[T](old)
 	switch sub {
 	case "":
 		if d.Status && (old != nil || !d.KeepStatus) {
@@ -144,7 +144,7 @@ func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
 	if check == nil {
 		return nil
 	}
-	return check(obj.(T), typed[T](old))
+	return check(As[T](obj), typed[T](old))
 }
 
 // CheckAs is Check for an object that was sent in the given version, which may have rules of its own.
@@ -162,7 +162,7 @@ func CheckAs(k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) f
 func (d *Def[T]) checkAs(gvk schema.GroupVersionKind, obj, old Object) (field.ErrorList, bool) {
 	for _, v := range d.Also {
 		if v.GVK == gvk && v.Validate != nil {
-			return v.Validate(obj.(T), typed[T](old)), true
+			return v.Validate(As[T](obj), typed[T](old)), true
 		}
 	}
 	return nil, false
@@ -181,7 +181,7 @@ func (d *Def[T]) Warnings(obj, old Object) []string {
 	if d.Warn == nil {
 		return nil
 	}
-	return d.Warn(obj.(T), typed[T](old))
+	return d.Warn(As[T](obj), typed[T](old))
 }
 
 // GraceOf implements Kind.
@@ -189,7 +189,7 @@ func (d *Def[T]) GraceOf(obj Object, asked *int64) int64 {
 	if d.Grace == nil {
 		return 0
 	}
-	return d.Grace(obj.(T), asked)
+	return d.Grace(Outline[T](obj), asked)
 }
 
 // Expiry implements Kind.
@@ -197,7 +197,7 @@ func (d *Def[T]) Expiry(obj Object) time.Duration {
 	if d.TTL == nil {
 		return 0
 	}
-	return d.TTL(obj.(T))
+	return d.TTL(Outline[T](obj))
 }
 
 // ScaleOf implements Kind.
@@ -205,7 +205,7 @@ func (d *Def[T]) ScaleOf(obj Object) (Scale, bool) {
 	if d.Scale == nil {
 		return Scale{}, false
 	}
-	return d.Scale.Get(obj.(T)), true
+	return d.Scale.Get(As[T](obj)), true
 }
 
 // SetScale implements Kind.
@@ -225,8 +225,9 @@ func (d *Def[T]) Header() []metav1.TableColumnDefinition {
 func (d *Def[T]) Row(obj Object) []any {
 	cols := d.columns()
 	row := make([]any, 0, len(cols))
+	seen := Outline[T](obj)
 	for _, c := range cols {
-		row = append(row, c.Cell(obj.(T)))
+		row = append(row, c.Cell(seen))
 	}
 	return row
 }
@@ -254,8 +255,21 @@ func (d *Def[T]) FieldSet(obj Object) fields.Set {
 	if d.Namespaced {
 		set["metadata.namespace"] = obj.GetNamespace()
 	}
+	if len(d.Select) == 0 {
+		return set
+	}
+	seen := Outline[T](obj)
 	for _, f := range d.Select {
-		set[f.Label] = f.Value(obj.(T))
+		set[f.Label] = f.Value(seen)
 	}
 	return set
+}
+
+// Pack implements view.Packer.
+func (d *Def[T]) Pack(obj Object, text []byte, rev int64) Object {
+	t, ok := obj.(T)
+	if d.Seal == nil || !ok {
+		return obj
+	}
+	return d.Seal(t, text, rev)
 }

@@ -40,6 +40,39 @@ func Opened(obj Object) Object {
 	return obj
 }
 
+// As returns obj as its Go type, opened if it is sealed.
+func As[T Object](obj Object) T {
+	if t, ok := obj.(T); ok {
+		return t
+	}
+	return Opened(obj).(T)
+}
+
+// Outlined is implemented by sealed objects that show all but what is heavy without being opened.
+type Outlined interface {
+	// Outline returns the object without what its kind says is heavy. It is shared.
+	Outline() Object
+}
+
+// Outline returns obj as its Go type, without what is heavy if it is sealed.
+func Outline[T Object](obj Object) T {
+	if o, ok := obj.(Outlined); ok {
+		obj = o.Outline()
+	}
+	return As[T](obj)
+}
+
+// Outlines yields all objects of a kind without what is heavy.
+func Outlines[T Object](r Reader, d *Def[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for o := range r.Each(d, "") {
+			if !yield(Outline[T](o)) {
+				return
+			}
+		}
+	}
+}
+
 // Info holds the facts of a kind that need no code. It never changes once the kind is in a Set.
 type Info struct {
 	GVK        schema.GroupVersionKind // the version that is stored and that Go code works with (the hub)
@@ -184,7 +217,7 @@ type Reader interface {
 // Get returns the named object, or nil.
 func Get[T Object](r Reader, d *Def[T], ns, name string) (obj T) {
 	if o := r.Lookup(d, ns, name); o != nil {
-		return o.(T)
+		return As[T](o)
 	}
 	return obj
 }
@@ -196,7 +229,7 @@ func List[T Object](r Reader, d *Def[T], ns string) []T { return collect[T](r.Ea
 func Owned[T Object](r Reader, d *Def[T], owner metav1.Object) (list []T) {
 	for o := range r.ByOwner(d, string(owner.GetUID())) {
 		if c := metav1.GetControllerOfNoCopy(o); c != nil && c.UID == owner.GetUID() {
-			list = append(list, o.(T))
+			list = append(list, As[T](o))
 		}
 	}
 	return list
@@ -209,7 +242,7 @@ func Where[T Object](r Reader, d *Def[T], label, value string) []T {
 
 func collect[T Object](seq iter.Seq[Object]) (list []T) {
 	for o := range seq {
-		list = append(list, o.(T))
+		list = append(list, As[T](o))
 	}
 	return list
 }

@@ -1,96 +1,123 @@
 package resource
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Set holds the kinds that a server serves. Reads take no lock and see a consistent set; Put and Remove
-// swap it. The zero value is empty and ready for use.
+// A Set holds the kinds that a server serves. What is added or taken out costs the same however many there are. The zero
+// value is empty and ready for use.
 type Set struct {
-	mu    sync.Mutex
-	state atomic.Pointer[kinds]
-}
-
-type kinds struct {
+	mu     sync.RWMutex
 	byGR   map[schema.GroupResource]Kind
 	byGVR  map[schema.GroupVersionResource]Kind
 	byGVK  map[schema.GroupVersionKind]Kind
+	byGK   map[schema.GroupKind]Kind
 	prefix map[string]Kind
-	all    []Kind // by group, then plural
+	all    []Kind // by group, then plural; nil: to be made
 }
 
 // NewSet returns a set of the given kinds. It panics when two claim the same name: that is a bug in a table.
 func NewSet(list ...Kind) *Set {
 	s := &Set{}
-	k := build(nil)
-	for _, kind := range list {
-		if err := k.add(kind); err != nil {
-			panic(err)
-		}
+	if err := s.Put(list...); err != nil {
+		panic(err)
 	}
-	k.sort()
-	s.state.Store(k)
 	return s
 }
 
-func build(from []Kind) *kinds {
-	k := &kinds{byGR: map[schema.GroupResource]Kind{}, byGVR: map[schema.GroupVersionResource]Kind{},
-		byGVK: map[schema.GroupVersionKind]Kind{}, prefix: map[string]Kind{}}
-	for _, kind := range from {
-		_ = k.add(kind) // they were together before
-	}
-	return k
-}
-
-func (k *kinds) add(kind Kind) error {
+// free fails when a name of the kind is taken. It needs mu.
+func (s *Set) free(kind Kind) error {
 	i := kind.Info()
 	for _, gvk := range i.Served() {
 		gvr := gvk.GroupVersion().WithResource(i.Plural)
-		if other, taken := k.byGR[gvr.GroupResource()]; taken && other != kind {
+		if _, taken := s.byGR[gvr.GroupResource()]; taken {
 			return fmt.Errorf("resource %s is declared twice", gvr.GroupResource())
 		}
-		if _, taken := k.byGVR[gvr]; taken {
+		if _, taken := s.byGVR[gvr]; taken {
 			return fmt.Errorf("resource %s is declared twice", gvr)
 		}
-		k.byGR[gvr.GroupResource()], k.byGVR[gvr], k.byGVK[gvk] = kind, kind, kind
 	}
-	if i.Prefix != "" {
-		k.prefix[i.Prefix] = kind
-	}
-	k.all = append(k.all, kind)
 	return nil
 }
 
-func (k *kinds) sort() {
-	slices.SortFunc(k.all, func(a, b Kind) int {
-		x, y := a.Info(), b.Info()
-		if c := strings.Compare(x.GVK.Group, y.GVK.Group); c != 0 {
-			return c
-		}
-		return strings.Compare(x.Plural, y.Plural)
-	})
-}
-
-func (s *Set) load() *kinds {
-	if k := s.state.Load(); k != nil {
-		return k
+// add needs mu, and names that are free.
+func (s *Set) add(kind Kind) {
+	if s.byGR == nil {
+		s.byGR, s.byGVR, s.byGVK = map[schema.GroupResource]Kind{}, map[schema.GroupVersionResource]Kind{}, map[schema.GroupVersionKind]Kind{}
+		s.byGK, s.prefix = map[schema.GroupKind]Kind{}, map[string]Kind{}
 	}
-	return &kinds{}
+	i := kind.Info()
+	for _, gvk := range i.Served() {
+		gvr := gvk.GroupVersion().WithResource(i.Plural)
+		s.byGR[gvr.GroupResource()], s.byGVR[gvr], s.byGVK[gvk], s.byGK[gvk.GroupKind()] = kind, kind, kind, kind
+	}
+	if i.Prefix != "" {
+		s.prefix[i.Prefix] = kind
+	}
+	s.all = nil
 }
 
-// All returns every kind, ordered by group and plural. The slice must not be changed.
-func (s *Set) All() []Kind { return s.load().all }
+// remove takes a kind out, and returns it: nil when there is none. It needs mu.
+func (s *Set) remove(gr schema.GroupResource) Kind {
+	kind := s.byGR[gr]
+	if kind == nil || kind.Info().GR() != gr {
+		return nil
+	}
+	i := kind.Info()
+	for _, gvk := range i.Served() {
+		gvr := gvk.GroupVersion().WithResource(i.Plural)
+		drop(s.byGR, gvr.GroupResource(), kind)
+		drop(s.byGVR, gvr, kind)
+		drop(s.byGVK, gvk, kind)
+		drop(s.byGK, gvk.GroupKind(), kind)
+	}
+	drop(s.prefix, i.Prefix, kind)
+	s.all = nil
+	return kind
+}
+
+// drop deletes what a name stands for, if that is the kind.
+func drop[K comparable](m map[K]Kind, key K, kind Kind) {
+	if m[key] == kind {
+		delete(m, key)
+	}
+}
+
+// All returns every kind, ordered by group and plural. The slice must not be changed; it is another one when the set is.
+func (s *Set) All() []Kind {
+	s.mu.RLock()
+	all := s.all
+	s.mu.RUnlock()
+	if all != nil {
+		return all
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make([]Kind, 0, len(s.byGR))
+		for gr, k := range s.byGR {
+			if k.Info().GR() == gr {
+				s.all = append(s.all, k)
+			}
+		}
+		slices.SortFunc(s.all, func(a, b Kind) int {
+			x, y := a.Info(), b.Info()
+			return cmp.Or(strings.Compare(x.GVK.Group, y.GVK.Group), strings.Compare(x.Plural, y.Plural))
+		})
+	}
+	return s.all
+}
 
 // Resource finds a kind by a group, version and resource that it serves, as that version has it.
 func (s *Set) Resource(gvr schema.GroupVersionResource) (Kind, schema.GroupVersionKind, bool) {
-	k, ok := s.load().byGVR[gvr]
+	k, ok := find(s, func() map[schema.GroupVersionResource]Kind { return s.byGVR }, gvr)
 	if !ok {
 		return nil, schema.GroupVersionKind{}, false
 	}
@@ -105,40 +132,40 @@ func (s *Set) Resource(gvr schema.GroupVersionResource) (Kind, schema.GroupVersi
 	return k, gvk, ok
 }
 
+// find looks a name up.
+func find[K comparable](s *Set, in func() map[K]Kind, key K) (Kind, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k, ok := in()[key]
+	return k, ok
+}
+
 // Kind finds a kind by a group, version and kind that it serves.
 func (s *Set) Kind(gvk schema.GroupVersionKind) (Kind, bool) {
-	k, ok := s.load().byGVK[gvk]
-	return k, ok
+	return find(s, func() map[schema.GroupVersionKind]Kind { return s.byGVK }, gvk)
 }
 
 // GR finds a kind by its group and resource, or those of another group that serves it.
 func (s *Set) GR(gr schema.GroupResource) (Kind, bool) {
-	k, ok := s.load().byGR[gr]
-	return k, ok
+	return find(s, func() map[schema.GroupResource]Kind { return s.byGR }, gr)
 }
 
 // GroupKind finds a kind by group and kind, in whatever version it is served.
 func (s *Set) GroupKind(gk schema.GroupKind) (Kind, bool) {
-	for _, k := range s.load().all {
-		for _, gvk := range k.Info().Served() {
-			if gvk.GroupKind() == gk {
-				return k, true
-			}
-		}
-	}
-	return nil, false
+	return find(s, func() map[schema.GroupKind]Kind { return s.byGK }, gk)
 }
 
 // ByKey takes a storage key apart; ok is false for keys of no kind in the set.
 func (s *Set) ByKey(key string) (k Kind, ns, name string, ok bool) {
-	prefixes := s.load().prefix
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for end := len("/registry/"); end < len(key); end++ {
 		slash := strings.IndexByte(key[end:], '/')
 		if slash < 0 {
 			return nil, "", "", false
 		}
 		end += slash
-		if k, ok = prefixes[key[:end+1]]; !ok {
+		if k, ok = s.prefix[key[:end+1]]; !ok {
 			continue
 		}
 		name = key[end+1:]
@@ -154,18 +181,26 @@ func (s *Set) ByKey(key string) (k Kind, ns, name string, ok bool) {
 func (s *Set) Put(list ...Kind) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var gone []schema.GroupResource
+	var gone []Kind
 	for _, kind := range list {
-		gone = append(gone, kind.Info().GR())
-	}
-	next := build(without(s.All(), gone...))
-	for _, kind := range list {
-		if err := next.add(kind); err != nil {
-			return err
+		if old := s.remove(kind.Info().GR()); old != nil {
+			gone = append(gone, old)
 		}
 	}
-	next.sort()
-	s.state.Store(next)
+	for n, kind := range list {
+		err := s.free(kind)
+		if err == nil {
+			s.add(kind)
+			continue
+		}
+		for _, new := range list[:n] {
+			s.remove(new.Info().GR())
+		}
+		for _, old := range gone {
+			s.add(old)
+		}
+		return err
+	}
 	return nil
 }
 
@@ -173,15 +208,7 @@ func (s *Set) Put(list ...Kind) error {
 func (s *Set) Remove(gr schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.Store(build(without(s.All(), gr)))
-}
-
-func without(all []Kind, grs ...schema.GroupResource) []Kind {
-	gone := make(map[schema.GroupResource]bool, len(grs))
-	for _, gr := range grs {
-		gone[gr] = true
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(k Kind) bool { return gone[k.Info().GR()] })
+	s.remove(gr)
 }
 
 // Groups returns the group names in use, sorted.

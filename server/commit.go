@@ -113,6 +113,9 @@ func sameOwnership(a, b metav1.ManagedFieldsEntry) bool {
 }
 
 func equalEncoding(k resource.Kind, a, b resource.Object) bool {
+	if _, ready := b.(codec.Encoded); !ready {
+		b = resource.Opened(b)
+	}
 	x, ok := a.(codec.Proto)
 	y, too := b.(codec.Proto)
 	if k.Info().Custom || !ok || !too {

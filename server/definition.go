@@ -17,7 +17,7 @@ import (
 
 // deleteDefinition marks a definition of a kind as terminating; it goes when its objects are gone.
 func (s *Server) deleteDefinition(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
-	def, ok := obj.(*apiextensions.CustomResourceDefinition)
+	def, ok := resource.Opened(obj).(*apiextensions.CustomResourceDefinition)
 	switch {
 	case !ok || def.DeletionTimestamp != nil && len(def.Finalizers) == 0:
 		return s.deleteNow(ctx, r, cur)
@@ -69,8 +69,8 @@ func (s *Server) closing(gr schema.GroupResource) bool {
 	if !ok {
 		return false
 	}
-	def, ok := s.View.Snapshot().Lookup(defs, "", gr.String()).(*apiextensions.CustomResourceDefinition)
-	return ok && def.DeletionTimestamp != nil
+	def := s.View.Snapshot().Lookup(defs, "", gr.String())
+	return def != nil && def.GetDeletionTimestamp() != nil
 }
 
 // definitions is the resource that defines kinds; each is named after the resource that it defines.

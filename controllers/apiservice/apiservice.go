@@ -70,7 +70,7 @@ func (r *registrar) find(read resource.Reader, wake func(ns, name string)) {
 	for name := range r.own {
 		wake("", name)
 	}
-	for _, def := range resource.List(read, kinds.CustomResourceDefinitions, "") {
+	for def := range read.Each(kinds.CustomResourceDefinitions, "") {
 		ofDefinition(def, read, wake)
 	}
 }
@@ -171,7 +171,7 @@ func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *v1.APIService, co
 
 // defined finds the group version of a name among those that users define.
 func defined(read resource.Reader, name string) (schema.GroupVersion, bool) {
-	for _, def := range resource.List(read, kinds.CustomResourceDefinitions, "") {
+	for def := range resource.Outlines(read, kinds.CustomResourceDefinitions) {
 		if !crd.Is(def, apiextensions.Established) {
 			continue
 		}
@@ -186,10 +186,9 @@ func defined(read resource.Reader, name string) (schema.GroupVersion, bool) {
 
 // ofDefinition wakes the APIServices of a definition's versions.
 func ofDefinition(obj resource.Object, _ resource.Reader, wake func(ns, name string)) {
-	if def, ok := obj.(*apiextensions.CustomResourceDefinition); ok {
-		for _, v := range def.Spec.Versions {
-			wake("", v.Name+"."+def.Spec.Group)
-		}
+	def := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
+	for _, v := range def.Spec.Versions {
+		wake("", v.Name+"."+def.Spec.Group)
 	}
 }
 

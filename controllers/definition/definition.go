@@ -30,13 +30,14 @@ const recheck = 15 * time.Second
 
 // Controller returns the loop over the registry of this process.
 func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] {
-	d := definitions{r}
+	d := definitions{r, &crd.Names{}}
 	return &loop.Controller[*v1.CustomResourceDefinition]{
 		Name:      "definition",
 		For:       kinds.CustomResourceDefinitions,
-		Wake:      []loop.Wake{loop.Each(kinds.CustomResourceDefinitions, group), {Keys: left}},
+		Outline:   true,
+		Wake:      []loop.Wake{{Kind: kinds.CustomResourceDefinitions, Keys: d.group}, {Keys: left}},
+		Find:      d.find,
 		Writes:    loop.Anything,
-		Workers:   1, // names are given one after the other
 		Reconcile: d.reconcile,
 		Gone:      d.gone,
 	}
@@ -44,35 +45,49 @@ func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] 
 
 // Adopt serves every established definition that there is already. The error names those that can't be served.
 func Adopt(r *crd.Registry, read resource.Reader) error {
-	list := resource.List(read, kinds.CustomResourceDefinitions, "")
-	return r.Serve(slices.DeleteFunc(list, func(def *v1.CustomResourceDefinition) bool { return !crd.Is(def, v1.Established) })...)
+	var list []crd.Source
+	for obj := range read.Each(kinds.CustomResourceDefinitions, "") {
+		if def := crd.SourceOf(obj); crd.Is(def.CustomResourceDefinition, v1.Established) {
+			list = append(list, def)
+		}
+	}
+	return r.Serve(list...)
 }
 
 // definitions is the loop at work.
-type definitions struct{ registry *crd.Registry }
+type definitions struct {
+	registry *crd.Registry
+	names    *crd.Names
+}
 
 func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition) (time.Duration, error) {
 	if def.DeletionTimestamp != nil {
 		return d.retire(ctx, c, def)
 	}
+	source := crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))
 	next := *def // what it shares with def stays one in memory: the registry keeps it
-	others := resource.List(c, kinds.CustomResourceDefinitions, "")
-	next.Status = crd.Accept(def, others, metav1.Time{Time: c.Now().Truncate(time.Second)})
+	next.Status = d.names.Accept(def, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if crd.Is(&next, v1.Established) {
-		if err := d.registry.Serve(&next); err != nil {
+		source.CustomResourceDefinition = &next
+		if err := d.registry.Serve(source); err != nil {
 			return 0, err
 		}
 	}
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
 		return 0, nil
 	}
-	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, &next); err != nil {
+	whole := *source.Whole()
+	whole.Status = next.Status
+	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, &whole); err != nil {
 		return 0, fmt.Errorf("tell what became of the names: %w", err)
 	}
 	return 0, nil
 }
 
-func (d definitions) gone(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
+func (d definitions) gone(_ context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+	if c.Client().Read().Lookup(kinds.CustomResourceDefinitions, "", key.Name) == nil { // a late look may have asked for its names
+		d.names.Forget(key.Name)
+	}
 	return 0, d.registry.Forget(key.Name)
 }
 
@@ -84,7 +99,7 @@ func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *v1.CustomReso
 	if !crd.Is(def, v1.Established) {
 		return 0, d.release(ctx, c, def, ended("NeverEstablished", "resource was never established"))
 	}
-	if err := d.registry.Serve(def); err != nil { // nothing new may come
+	if err := d.registry.Serve(crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))); err != nil { // nothing new may come
 		return 0, err
 	}
 	left, err := d.empty(ctx, c, def.Name)
@@ -129,7 +144,7 @@ func (d definitions) empty(ctx context.Context, c *loop.Ctx, name string) (int, 
 
 // say writes a condition if it is news.
 func (d definitions) say(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
-	next := resource.Clone(def)
+	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
 		return nil
@@ -139,23 +154,40 @@ func (d definitions) say(ctx context.Context, c *loop.Ctx, def *v1.CustomResourc
 
 // release takes the finalizer off: the server then removes the definition.
 func (d definitions) release(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
-	next := resource.Clone(def)
+	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1.CustomResourceCleanupFinalizer })
 	return c.Update(ctx, kinds.CustomResourceDefinitions, next)
 }
 
-// group wakes the other definitions of a group: a name may have become free.
-func group(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	def, ok := obj.(*v1.CustomResourceDefinition)
-	if !ok {
-		return
+// whole is a definition with its schemas, to be changed.
+func whole(c *loop.Ctx, def *v1.CustomResourceDefinition) *v1.CustomResourceDefinition {
+	return resource.Clone(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name)).(*v1.CustomResourceDefinition)
+}
+
+// group wakes the other definitions of a group that miss names: one may have become free.
+func (d definitions) group(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+	def := resource.Outline[*v1.CustomResourceDefinition](c.Object())
+	if c.New == nil {
+		d.names.Forget(def.Name)
+	} else {
+		d.names.Note(def)
 	}
-	for _, o := range resource.List(read, kinds.CustomResourceDefinitions, "") {
-		if o.Spec.Group == def.Spec.Group && o.Name != def.Name && !crd.Is(o, v1.NamesAccepted) {
-			wake("", o.Name)
+	for _, other := range d.names.Waiting(def.Spec.Group) {
+		if other != def.Name {
+			wake("", other)
 		}
 	}
+}
+
+// find tells the names of all definitions, and of no others.
+func (d definitions) find(read resource.Reader, _ func(ns, name string)) {
+	there := map[string]bool{}
+	for def := range resource.Outlines(read, kinds.CustomResourceDefinitions) {
+		d.names.Note(def)
+		there[def.Name] = true
+	}
+	d.names.Keep(there)
 }
 
 // left wakes the definition of a kind under deletion that lost an object.
@@ -165,7 +197,7 @@ func left(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	}
 	i := c.Kind.Info()
 	name := i.Plural + "." + i.GVK.Group
-	if def := resource.Get(read, kinds.CustomResourceDefinitions, "", name); def != nil && def.DeletionTimestamp != nil {
+	if def := read.Lookup(kinds.CustomResourceDefinitions, "", name); def != nil && def.GetDeletionTimestamp() != nil {
 		wake("", name)
 	}
 }

@@ -8,6 +8,7 @@ package policystatus
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -39,7 +40,7 @@ func Controller(set *resource.Set) *loop.Controller[*v1.ValidatingAdmissionPolic
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, set *resource.Set, p *v1.ValidatingAdmissionPolicy) error {
-	k := known{set, resource.List(c, kinds.CustomResourceDefinitions, "")}
+	k := known{set, slices.Collect(c.Each(kinds.CustomResourceDefinitions, ""))}
 	warnings, err := (&policy.Checker{Kind: k.kind, Schema: k.schema}).Check(p)
 	if err != nil {
 		return err
@@ -64,14 +65,15 @@ func plan(p *v1.ValidatingAdmissionPolicy, warnings []v1.ExpressionWarning) map[
 // known is what there is to know about types: the built-in ones, and those of definitions.
 type known struct {
 	set  *resource.Set
-	defs []*apiextensions.CustomResourceDefinition
+	defs []resource.Object
 }
 
 func (k known) kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
 	if _, gvk, ok := k.set.Resource(gvr); ok {
 		return gvk, true
 	}
-	for _, d := range k.defs {
+	for _, obj := range k.defs {
+		d := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
 		if d.Spec.Group != gvr.Group || d.Spec.Names.Plural != gvr.Resource {
 			continue
 		}
@@ -85,9 +87,10 @@ func (k known) kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, b
 }
 
 func (k known) schema(gvk schema.GroupVersionKind) (*spec.Schema, error) {
-	for _, d := range k.defs {
+	for _, obj := range k.defs {
+		d := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
 		if d.Spec.Group == gvk.Group && d.Spec.Names.Kind == gvk.Kind {
-			return crd.OpenAPI(d, gvk.Version)
+			return crd.OpenAPI(resource.As[*apiextensions.CustomResourceDefinition](obj), gvk.Version)
 		}
 	}
 	return openapi.Resolved(gvk)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 func TestPlan(t *testing.T) {
@@ -37,7 +38,7 @@ spec:
 `), def); err != nil {
 		t.Fatal(err)
 	}
-	k := known{kinds.NewSet(), []*apiextensions.CustomResourceDefinition{def}}
+	k := known{kinds.NewSet(), []resource.Object{def}}
 	gvk, ok := k.kind(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"})
 	if !ok || gvk.Kind != "Widget" {
 		t.Fatalf("%v %v", gvk, ok)

@@ -12,9 +12,7 @@ import (
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
@@ -155,11 +153,7 @@ func (sp *spender) compile(s *structural.Structural, path *field.Path, n node) {
 		return
 	}
 	path = path.Child("x-kubernetes-validations")
-	typ := model.SchemaDeclType(s, n.root || s.XEmbeddedResource)
-	if typ == nil {
-		return
-	}
-	results, err := cel.Compile(s, typ, celconfig.PerCallLimit, baseEnvironment(), cel.NewExpressionsEnvLoader())
+	results, err := verdicts.of(s, n.root || s.XEmbeddedResource)
 	if err != nil {
 		sp.errs = append(sp.errs, field.InternalError(path, err))
 		return
@@ -176,7 +170,7 @@ func (sp *spender) compile(s *structural.Structural, path *field.Path, n node) {
 	}
 }
 
-func (sp *spender) judge(r cel.CompilationResult, v v1.ValidationRule, path *field.Path, n node) {
+func (sp *spender) judge(r verdict, v v1.ValidationRule, path *field.Path, n node) {
 	cost := product(r.MaxCost, r.MaxCardinality)
 	if n.known {
 		cost = product(r.MaxCost, n.times)
@@ -191,7 +185,7 @@ func (sp *spender) judge(r cel.CompilationResult, v v1.ValidationRule, path *fie
 	}
 	if e := r.MessageExpressionError; e != nil {
 		sp.errs = append(sp.errs, field.Invalid(path.Child("messageExpression"), v.MessageExpression, e.Detail))
-	} else if r.MessageExpression != nil {
+	} else if r.hasMessage {
 		sp.spend(path.Child("messageExpression"), "estimated messageExpression cost", r.MessageExpressionMaxCost)
 	}
 	switch {

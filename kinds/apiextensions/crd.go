@@ -19,7 +19,7 @@ var CustomResourceDefinitions = &resource.Def[crd]{
 	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
-	ValidateStatus: validateDefinitionStatus,
+	ValidateStatus: validateDefinitionStatus, Seal: seal,
 }
 
 func defaultDefinition(c crd) {
