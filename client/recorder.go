@@ -39,6 +39,7 @@ type Recorder struct {
 	component string // source of the events: "replicaset-controller"
 	host      string
 	action    string // see Doing
+	beside    *corev1.ObjectReference
 	now       func() time.Time
 
 	shared *recorderState
@@ -111,15 +112,29 @@ func (r *Recorder) Doing(action string) *Recorder {
 	return &other
 }
 
+// Beside returns a recorder whose events name another object that has to do with them.
+func (r *Recorder) Beside(k resource.Kind, obj resource.Object) *Recorder {
+	if r == nil {
+		return nil
+	}
+	other := *r
+	ref := referTo(k, obj)
+	other.beside = &ref
+	return &other
+}
+
+func referTo(k resource.Kind, obj resource.Object) corev1.ObjectReference {
+	i := k.Info()
+	return corev1.ObjectReference{Kind: i.GVK.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		APIVersion: i.GVK.GroupVersion().String(), ResourceVersion: obj.GetResourceVersion()}
+}
+
 // Event says what happened to obj. typ is Normal or Warning.
 func (r *Recorder) Event(k resource.Kind, obj resource.Object, typ, reason, format string, args ...any) {
 	if r == nil {
 		return
 	}
-	i := k.Info()
-	ref := corev1.ObjectReference{Kind: i.GVK.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
-		APIVersion: i.GVK.GroupVersion().String(), ResourceVersion: obj.GetResourceVersion()}
-	r.Ref(ref, typ, reason, format, args...)
+	r.Ref(referTo(k, obj), typ, reason, format, args...)
 }
 
 // Ref is Event for an object known by reference, which may point at a field.
@@ -144,7 +159,7 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 	}
 	stamp := metav1.NewTime(now)
 	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
-		InvolvedObject: ref, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
+		InvolvedObject: ref, Related: r.beside, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
 		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
 	if r.action != "" {
 		ev.EventTime, ev.Action, ev.ReportingInstance = metav1.NewMicroTime(now), r.action, r.component+"-"+cmp.Or(r.host, "kloop")

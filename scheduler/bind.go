@@ -114,14 +114,14 @@ func (r *runner) giveVolumes(t *task, node string) {
 		r.st.pledged[g.volume.Name] = keyOfClaim(g.claim)
 	}
 	r.st.volEpoch++
-	plan := t.plan
+	plan, p := t.plan, t.pod
 	r.binds = append(r.binds, func(ctx context.Context) func() {
-		err := r.writePlan(ctx, plan, node)
+		err := r.writePlan(because(ctx, p), plan, node)
 		return func() {
 			if err != nil {
 				r.unbound(t, fmt.Errorf("binding volumes: %w", err))
 			} else if !t.gone {
-				t.bindBy = r.env.Now().Add(volumeTime)
+				t.bindBy = r.env.Now().Add(t.class.profile.bindTime())
 				r.volumes[t] = true
 				r.checkVolumes()
 			}
@@ -137,10 +137,11 @@ func (r *runner) bind(t *task, node string) {
 		t.then = func() { r.bind(t, node) }
 		return
 	}
+	by := t.class.binder()
 	r.binds = append(r.binds, func(ctx context.Context) func() {
-		err := r.call(ctx, p, b)
+		err := r.call(ctx, p, b, by)
 		if err == nil {
-			r.env.Events.Doing("Binding").Event(kinds.Pods, p, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", p.Namespace, p.Name, node)
+			r.event(p, "Binding", corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, node))
 		}
 		return func() {
 			if err != nil {
@@ -152,9 +153,12 @@ func (r *runner) bind(t *task, node string) {
 	})
 }
 
-// call posts a binding. When the answer says neither yes nor no, it looks: a pod that was bound after all must not
+// call posts a binding, or has an extender do it. When the answer says neither yes nor no, it looks: a pod that was bound after all must not
 // be taken for one that was not.
-func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding) error {
+func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding, by *Extender) error {
+	if by != nil {
+		return by.bind(ctx, b)
+	}
 	ctx = because(ctx, p)
 	_, err := r.env.Client.Call(ctx, kinds.Pods, p.Namespace, p.Name, "binding", b)
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -206,17 +210,31 @@ func (r *runner) unbound(t *task, err error) {
 	r.unpromise(t)
 	r.unput(t)
 	t.stage = placed
+	r.failed(t, err)
+}
+
+// failed has a task rest after an error.
+func (r *runner) failed(t *task, err error) {
 	switch {
 	case t.pod.DeletionTimestamp != nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // news is on its way
 	default:
-		r.log.Error("bind", "kind", "Pod", "object", keyOf(t.pod), "err", err)
-		r.env.Events.Doing("Scheduling").Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", err.Error())
+		r.log.Error("schedule", "kind", "Pod", "object", keyOf(t.pod), "err", err)
+		r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", err.Error())
 		r.say(t, corev1.PodReasonSchedulerError, err.Error(), "")
 	}
 	if t.pod.DeletionTimestamp == nil && t.pod.Spec.NodeName == "" {
 		r.q.retry(t, r.env.Now())
 		r.ledger.Waits(ledgerKey(t), 0, "", err, t.due)
 	}
+}
+
+// event tells of a pod, in no more words than an event may have.
+func (r *runner) event(p *corev1.Pod, doing, typ, reason, text string) {
+	const most, cut = 1024, " ..."
+	if len(text) > most {
+		text = text[:most-len(cut)] + cut
+	}
+	r.env.Events.Doing(doing).Event(kinds.Pods, p, typ, reason, "%s", text)
 }
 
 // reject parks a task that fits nowhere, after having made room for it where that is possible, and returns why.
@@ -238,7 +256,7 @@ func (r *runner) reject(t *task, f *failure) string {
 		node = r.st.slots[t.nominee].name
 	}
 	t.failed = f.plugins
-	r.env.Events.Doing("Scheduling").Event(kinds.Pods, t.pod, corev1.EventTypeWarning, "FailedScheduling", "%s", text)
+	r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", text)
 	r.say(t, corev1.PodReasonUnschedulable, text, node)
 	r.q.park(t, r.env.Now())
 	return text
@@ -305,7 +323,7 @@ func (r *runner) remove(ctx context.Context, victim, by *corev1.Pod, node string
 		return nil
 	}
 	if err == nil {
-		r.env.Events.Doing("Preempting").Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", by.UID, node)
+		r.env.Events.Doing("Preempting").Beside(kinds.Pods, by).Event(kinds.Pods, victim, corev1.EventTypeNormal, "Preempted", "Preempted by pod %s on node %s", by.UID, node)
 	}
 	return err
 }
@@ -333,7 +351,7 @@ func (r *runner) say(t *task, reason, text, nominated string) {
 		return
 	}
 	r.remarks = append(r.remarks, remark{t, saying, func(ctx context.Context) func() {
-		err := r.patchStatus(ctx, p, status)
+		err := r.patchStatus(because(ctx, p), p, status)
 		return func() { r.said(t, err) }
 	}})
 }

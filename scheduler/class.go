@@ -23,13 +23,14 @@ type class struct {
 	seen  int      // how many of the state's tallies hits is about
 
 	// What follows is filled in when some pod of the class has to be decided.
-	ready   bool
-	used    int64
-	out     *outlook
-	claims  []string
-	volumes *volumes // as of volEpoch
-	devices *devices // as of devEpoch
-	land    *lay
+	ready     bool
+	used      int64
+	out       *outlook
+	claims    []string
+	extenders []*Extender
+	volumes   *volumes // as of volEpoch
+	devices   *devices // as of devEpoch
+	land      *lay
 
 	volEpoch int64
 	devEpoch int64
@@ -102,6 +103,7 @@ func (c *class) prepare() {
 		oldest.strip()
 	}
 	c.ready, c.out = true, c.st.outlookOf(c)
+	c.extenders = c.asked()
 	if c.profile.on(volumePlugin) {
 		c.claims = core.ClaimNames(c.pod)
 	}

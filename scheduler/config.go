@@ -1,10 +1,12 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -14,9 +16,10 @@ import (
 // here.
 
 type configFile struct {
-	APIVersion string        `json:"apiVersion"`
-	Kind       string        `json:"kind"`
-	Profiles   []profileFile `json:"profiles"`
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Profiles   []profileFile  `json:"profiles"`
+	Extenders  []extenderFile `json:"extenders"`
 
 	// What tunes upstream's process and has no meaning in kloop's; it may be there.
 	Parallelism              any `json:"parallelism"`
@@ -57,9 +60,21 @@ type pluginArgs struct {
 	DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints"`
 	DefaultingType     string                            `json:"defaultingType"`
 	ScoringStrategy    *struct {
-		Type      string `json:"type"`
-		Resources any    `json:"resources"`
+		Type      string   `json:"type"`
+		Resources []Weight `json:"resources"`
+		Ratio     *struct {
+			Shape []Point `json:"shape"`
+		} `json:"requestedToCapacityRatio"`
 	} `json:"scoringStrategy"`
+	IgnoredResources      []string `json:"ignoredResources"`
+	IgnoredResourceGroups []string `json:"ignoredResourceGroups"`
+	Resources             []Weight `json:"resources"` // of NodeResourcesBalancedAllocation
+	HardPodAffinityWeight *int64   `json:"hardPodAffinityWeight"`
+	IgnorePreferredTerms  bool     `json:"ignorePreferredTermsOfExistingPods"`
+	MinCandidatesPercent  *int     `json:"minCandidateNodesPercentage"`
+	MinCandidates         *int     `json:"minCandidateNodesAbsolute"`
+	BindTimeoutSeconds    *int64   `json:"bindTimeoutSeconds"`
+	FilterTimeout         any      `json:"filterTimeout"` // of DynamicResources: there is nothing to wait for
 }
 
 // points are the extension points at which a plugin may be chosen. In kloop a plugin is one thing: what is switched off
@@ -76,7 +91,11 @@ func ReadConfig(data []byte) ([]Profile, error) {
 		return nil, fmt.Errorf("the scheduler's configuration is a %s of %s: it has to be a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1", f.Kind, f.APIVersion)
 	}
 	if len(f.Profiles) == 0 {
-		return []Profile{{Name: corev1.DefaultSchedulerName}}, nil
+		f.Profiles = []profileFile{{SchedulerName: corev1.DefaultSchedulerName}}
+	}
+	ext, err := readExtenders(f.Extenders)
+	if err != nil {
+		return nil, err
 	}
 	var list []Profile
 	for _, in := range f.Profiles {
@@ -87,10 +106,29 @@ func ReadConfig(data []byte) ([]Profile, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.Extenders = ext
 		if slices.ContainsFunc(list, func(o Profile) bool { return o.Name == p.Name }) {
 			return nil, fmt.Errorf("two scheduler profiles are called %s", p.Name)
 		}
 		list = append(list, *p)
+	}
+	return list, nil
+}
+
+func readExtenders(files []extenderFile) (list []*Extender, err error) {
+	binds := 0
+	for _, f := range files {
+		e, err := f.extender()
+		if err != nil {
+			return nil, err
+		}
+		if e.Bind != "" {
+			binds++
+		}
+		list = append(list, e)
+	}
+	if binds > 1 {
+		return nil, fmt.Errorf("%d scheduler extenders bind pods: one may", binds)
 	}
 	return list, nil
 }
@@ -166,13 +204,41 @@ func (p *Profile) tune(a pluginArgs) error {
 		return errors.New("defaultConstraints need the defaultingType List")
 	}
 	if s := a.ScoringStrategy; s != nil {
-		switch s.Type {
-		case "", "LeastAllocated":
-		case "MostAllocated":
-			p.Packed = true
-		default:
-			return fmt.Errorf("scoringStrategy %s is not there yet: use LeastAllocated or MostAllocated", s.Type)
+		p.Fit = Strategy{Type: s.Type, Of: s.Resources}
+		if s.Ratio != nil {
+			p.Fit.Shape = s.Ratio.Shape
 		}
+	}
+	p.Ignored = append(p.Ignored, a.IgnoredResources...)
+	for _, g := range a.IgnoredResourceGroups {
+		p.Ignored = append(p.Ignored, g+"/")
+	}
+	if a.Resources != nil {
+		p.Even = a.Resources
+	}
+	return p.tunePods(a)
+}
+
+// tunePods is about what pods mean to each other, and how long they wait.
+func (p *Profile) tunePods(a pluginArgs) error {
+	if w := a.HardPodAffinityWeight; w != nil {
+		if *w < 0 || *w > 100 {
+			return fmt.Errorf("hardPodAffinityWeight %d: use 0 to 100", *w)
+		}
+		p.HardAffinity = w
+	}
+	p.OwnPreferences = p.OwnPreferences || a.IgnorePreferredTerms
+	if a.MinCandidatesPercent != nil || a.MinCandidates != nil {
+		p.VictimsPercent, p.VictimsLeast = *cmp.Or(a.MinCandidatesPercent, new(10)), *cmp.Or(a.MinCandidates, new(100))
+		if p.VictimsPercent < 0 || p.VictimsPercent > 100 || p.VictimsLeast < 0 || p.VictimsPercent+p.VictimsLeast == 0 {
+			return errors.New("minCandidateNodesPercentage and minCandidateNodesAbsolute: at least one node has to be looked at")
+		}
+	}
+	if s := a.BindTimeoutSeconds; s != nil {
+		if *s < 0 {
+			return errors.New("bindTimeoutSeconds must not be below 0")
+		}
+		p.BindTime = max(time.Duration(*s)*time.Second, 1) // 0 seconds are not the default's
 	}
 	return nil
 }

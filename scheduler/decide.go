@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A failure says why no node can take a pod.
@@ -15,12 +17,13 @@ type failure struct {
 	plugins                           plugin
 	why                               string // why preemption does not help; "": not known
 	text                              string // the message, once it was asked for
+	err                               error  // it could not be found out
 }
 
 // decide returns the slot that suits the task best, or the reason why none does.
 func (st *state) decide(t *task) (int, *failure) {
 	c := t.class
-	if f := c.failure; f != nil && t.nominee < 0 && c.ready && f.at == st.now() && f.termEpoch == st.termEpoch && f.volEpoch == st.volEpoch && f.devEpoch == st.stock.epoch {
+	if f := c.failure; f != nil && t.nominee < 0 && c.ready && len(c.extenders) == 0 && f.at == st.now() && f.termEpoch == st.termEpoch && f.volEpoch == st.volEpoch && f.devEpoch == st.stock.epoch {
 		return -1, f
 	}
 	o := st.refresh(c)
@@ -30,11 +33,17 @@ func (st *state) decide(t *task) (int, *failure) {
 	}
 	if t.nominee >= 0 {
 		if i := t.nominee; st.fits(t, i) {
-			return i, nil
+			if ok, err := st.extend(c, t.pod, []int32{int32(i)}, zeros(&st.scratch.refused, len(o.verdict))); err == nil && len(ok) > 0 {
+				return i, nil
+			}
 		}
 		st.scratch.reset()
 	}
-	if best := st.best(c, o); best >= 0 {
+	best, err := st.best(c, t.pod, o)
+	if err != nil {
+		return -1, &failure{nodes: st.nodes, err: err}
+	}
+	if best >= 0 {
 		return best, nil
 	}
 	f := &failure{refused: make([]*refusal, len(o.verdict))}
@@ -68,10 +77,10 @@ func (st *state) fail(c *class, f *failure) *failure {
 // best picks the highest score among the slots that pass all filters; -1: none does. Ties go round.
 //
 // Unlike Kubernetes, every node is looked at, not a sample, and ties are not broken by chance.
-func (st *state) best(c *class, o *outlook) int {
+func (st *state) best(c *class, pod *corev1.Pod, o *outlook) (int, error) {
 	l := c.land
 	ok := st.scratch.okay[:0]
-	if l.rough() || c.volumes != nil || c.devices != nil {
+	if l.rough() || c.volumes != nil || c.devices != nil || len(c.extenders) > 0 {
 		tr := st.look(c)
 		refused := zeros(&st.scratch.refused, len(o.verdict))
 		for i, r := range o.verdict {
@@ -91,7 +100,7 @@ func (st *state) best(c *class, o *outlook) int {
 			ok = append(ok, int32(i))
 		}
 	} else if len(l.soft)+len(l.prefer)+len(l.lure) == 0 && !slices.ContainsFunc(o.some, func(n int) bool { return n > 0 }) {
-		return st.plain(o)
+		return st.plain(o), nil
 	} else {
 		for i, r := range o.verdict {
 			if r == nil {
@@ -100,13 +109,19 @@ func (st *state) best(c *class, o *outlook) int {
 		}
 	}
 	st.scratch.okay = ok
+	if len(c.extenders) > 0 {
+		var err error
+		if ok, err = st.extend(c, pod, ok, st.scratch.refused); err != nil {
+			return -1, err
+		}
+	}
 	switch len(ok) {
 	case 0:
-		return -1
+		return -1, nil
 	case 1:
-		return int(ok[0])
+		return int(ok[0]), nil
 	}
-	return st.rank(c, o, ok)
+	return st.rank(c, pod, o, ok), nil
 }
 
 // plain is best for a class whose nodes need no comparison.
@@ -127,7 +142,7 @@ func (st *state) plain(o *outlook) int {
 }
 
 // rank adds up all scores of the slots that can take the pod.
-func (st *state) rank(c *class, o *outlook, ok []int32) int {
+func (st *state) rank(c *class, pod *corev1.Pod, o *outlook, ok []int32) int {
 	total := zeros(&st.scratch.total, len(ok))
 	for j, i := range ok {
 		total[j] = o.base[i]
@@ -142,6 +157,9 @@ func (st *state) rank(c *class, o *outlook, ok []int32) int {
 	}
 	if len(c.land.prefer)+len(c.land.lure) > 0 {
 		st.rankBonds(c.land, ok, total)
+	}
+	if len(c.extenders) > 0 {
+		st.rankExtended(c, pod, ok, total)
 	}
 	from, _ := slices.BinarySearch(ok, int32(st.turn))
 	best, top := -1, int64(-1)
@@ -201,6 +219,9 @@ func (st *state) passes(c *class, i int) bool {
 
 // message is the text that people read: how many nodes there are, and what each lacks.
 func (f *failure) message() string {
+	if f.err != nil {
+		return f.err.Error()
+	}
 	if f.nodes == 0 {
 		return "no nodes available to schedule pods"
 	}

@@ -48,7 +48,7 @@ func (r *runner) giveDevices(t *task, node string) {
 	}
 	plan.writing = true
 	r.binds = append(r.binds, func(ctx context.Context) func() {
-		written, err := r.writeDevices(ctx, plan, p)
+		written, err := r.writeDevices(because(ctx, p), plan, p)
 		return func() {
 			plan.writing, plan.written = false, written
 			switch {
@@ -164,7 +164,7 @@ func (r *runner) surrender(t *task) {
 		next := resource.Clone(claim)
 		next.Status.Allocation, next.Status.ReservedFor, next.Status.Devices = nil, nil, nil
 		r.binds = append(r.binds, func(ctx context.Context) func() {
-			_, err := client.UpdateStatus(ctx, r.env.Client, kinds.ResourceClaims, next)
+			_, err := client.UpdateStatus(because(ctx, p), r.env.Client, kinds.ResourceClaims, next)
 			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				r.log.Error("give devices back", "kind", "ResourceClaim", "object", claim.Namespace+"/"+claim.Name, "err", err)
 			}

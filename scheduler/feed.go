@@ -306,6 +306,7 @@ func (r *runner) wakeDirty() {
 		return
 	}
 	now := r.env.Now()
+	r.wakeWhere(extenders) // who knows what matters to them
 	for i := range r.dirty {
 		if r.st.slots[i].node == nil {
 			continue

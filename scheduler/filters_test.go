@@ -16,6 +16,8 @@ func TestFilters(t *testing.T) {
 		node("n2", "", "spec: {taints: [{key: b, effect: NoExecute}, {key: c, effect: PreferNoSchedule}]}"),
 	}
 	small := []*corev1.Node{node("n1", "", "")}
+	able := []*corev1.Node{node("able", "", "")}
+	able[0].Status.DeclaredFeatures = []string{"Other", "UserNamespacesHostNetworkSupport"}
 	for _, test := range []struct {
 		name       string
 		nodes      []*corev1.Node
@@ -47,6 +49,8 @@ func TestFilters(t *testing.T) {
 		{"init container", small, "cpu=1", "initContainers: [{name: i, image: i, resources: {requests: {cpu: 5}}}]", "0/1 nodes are available: 1 Insufficient cpu."},
 		{"sidecar adds up", small, "cpu=3", "initContainers: [{name: i, image: i, restartPolicy: Always, resources: {requests: {cpu: 2}}}]", "0/1 nodes are available: 1 Insufficient cpu."},
 		{"overhead", small, "cpu=4", "overhead: {cpu: 1m}", "0/1 nodes are available: 1 Insufficient cpu."},
+		{"a feature that no node declares", small, "", "hostNetwork: true\nhostUsers: false", "0/1 nodes are available: 1 node(s) didn't match Pod's required features."},
+		{"a feature that one declares", append(able, small...), "", "hostNetwork: true\nhostUsers: false", "able"},
 		{"pod level", small, "", "resources: {requests: {cpu: 5}}", "0/1 nodes are available: 1 Insufficient cpu."},
 		{"missing claim", small, "", "volumes: [{name: v, persistentVolumeClaim: {claimName: none}}]", `0/1 nodes are available: persistentvolumeclaim "none" not found.`},
 		{"spread without label", small, "", hardSpread("rack", 1), "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label)."},

@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // checkFit is the plugin NodeResourcesFit: what the pod asks for is free. All that is short is named.
 func checkFit(o *outlook, s *slot) *refusal {
@@ -11,7 +14,7 @@ func checkFit(o *outlook, s *slot) *refusal {
 	}
 	for _, a := range o.need.asks {
 		alloc, used := s.room(a.res)
-		if a.amount > alloc-used {
+		if a.amount > alloc-used && !o.ignores(a.res) {
 			short |= 1 << (min(a.res, 61) + 1)
 			hopeless = hopeless || a.amount > alloc
 		}
@@ -21,6 +24,9 @@ func checkFit(o *outlook, s *slot) *refusal {
 	}
 	return o.shortOf(short, hopeless)
 }
+
+// ignores tells whether the profile leaves a resource to somebody else.
+func (o *outlook) ignores(res int) bool { return slices.Contains(o.ignored, res) }
 
 // shortOf returns the one refusal for this shortage, so that a failing pod costs no memory per node.
 func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
@@ -37,7 +43,7 @@ func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
 		r.reasons = append(r.reasons, "Too many pods")
 	}
 	for _, a := range o.need.asks {
-		if short&(1<<(min(a.res, 61)+1)) != 0 {
+		if short&(1<<(min(a.res, 61)+1)) != 0 && !o.ignores(a.res) {
 			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", o.st.names.list[a.res]))
 		}
 	}
@@ -46,33 +52,4 @@ func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
 	}
 	o.short[key] = r
 	return r
-}
-
-// scoreFit ranks nodes by how much would be left of them (LeastAllocated).
-func scoreFit(o *outlook, s *slot) int64 {
-	return o.share(s, func(alloc, used int64) int64 { return alloc - used })
-}
-
-// scorePacked ranks nodes by how much of them would be used (MostAllocated).
-func scorePacked(o *outlook, s *slot) int64 {
-	return o.share(s, func(_, used int64) int64 { return used })
-}
-
-// share is the mean over cpu and memory of what is asked about a node with the pod on it, 100 being all of it.
-func (o *outlook) share(s *slot, of func(alloc, used int64) int64) int64 {
-	sum, n := int64(0), int64(0)
-	for _, x := range [2]struct{ alloc, used int64 }{
-		{s.alloc[resCPU], s.fairCPU + o.need.fairCPU}, {s.alloc[resMemory], s.fairMem + o.need.fairMem}} {
-		if x.alloc == 0 {
-			continue
-		}
-		n++
-		if x.used <= x.alloc {
-			sum += of(x.alloc, x.used) * maxScore / x.alloc
-		}
-	}
-	if n == 0 {
-		return 0
-	}
-	return sum / n
 }

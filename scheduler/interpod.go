@@ -20,14 +20,12 @@ type term struct {
 	key    string
 	topo   *topology
 	repels bool  // required anti-affinity; otherwise it ranks
+	hard   bool  // required affinity: what it is worth is up to who decides
 	weight int64 // below zero: keeps away
 	per    []int32
 	total  int64
 	refs   int
 }
-
-// hardWeight is what a required affinity of pods that are there is worth to those that come.
-const hardWeight = 1
 
 // affinityTerms are a pod's terms, parsed.
 type affinityTerms struct {
@@ -47,7 +45,7 @@ func parseTerms(p *corev1.Pod) (out affinityTerms) {
 	}
 	if x := a.PodAffinity; x != nil {
 		for i := range x.RequiredDuringSchedulingIgnoredDuringExecution {
-			out.must = append(out.must, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], hardWeight))
+			out.must = append(out.must, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], 0))
 		}
 		for i := range x.PreferredDuringSchedulingIgnoredDuringExecution {
 			w := &x.PreferredDuringSchedulingIgnoredDuringExecution[i]
@@ -81,21 +79,22 @@ func parseTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) podTerm {
 func (st *state) termsOf(p *corev1.Pod) (list []*term) {
 	parsed := parseTerms(p)
 	for _, t := range parsed.mustNot {
-		list = append(list, st.termOf(t, true))
+		list = append(list, st.termOf(t, true, false))
 	}
-	for _, ts := range [][]podTerm{parsed.must, parsed.prefer} {
-		for _, t := range ts {
-			list = append(list, st.termOf(t, false))
-		}
+	for _, t := range parsed.must {
+		list = append(list, st.termOf(t, false, true))
+	}
+	for _, t := range parsed.prefer {
+		list = append(list, st.termOf(t, false, false))
 	}
 	return list
 }
 
-func (st *state) termOf(t podTerm, repels bool) *term {
-	k := fmt.Sprint(repels, " ", t.weight, " ", t.topoKey, " ", t.matcher.String())
+func (st *state) termOf(t podTerm, repels, hard bool) *term {
+	k := fmt.Sprint(repels, " ", hard, " ", t.weight, " ", t.topoKey, " ", t.matcher.String())
 	tm := st.termByKey[k]
 	if tm == nil {
-		tm = &term{matcher: t.matcher, key: k, topo: st.topologyOf(t.topoKey), repels: repels, weight: t.weight, per: make([]int32, len(st.slots))}
+		tm = &term{matcher: t.matcher, key: k, topo: st.topologyOf(t.topoKey), repels: repels, hard: hard, weight: t.weight, per: make([]int32, len(st.slots))}
 		st.termByKey[k] = tm
 		st.terms = append(st.terms, tm)
 		st.termEpoch++
@@ -154,12 +153,14 @@ func (l *lay) others(st *state, c *class) {
 	if l.termEpoch == st.termEpoch && l.termsKnown {
 		return
 	}
-	l.termsKnown, l.termEpoch, l.repel, l.lure = true, st.termEpoch, l.repel[:0], l.lure[:0]
+	hard, soft := c.profile.hardAffinity(), c.profile == nil || !c.profile.OwnPreferences
+	l.hardWeight, l.termsKnown, l.termEpoch, l.repel, l.lure = hard, true, st.termEpoch, l.repel[:0], l.lure[:0]
 	for _, tm := range st.terms {
 		switch {
 		case !tm.matches(st, c.pod.Namespace, c.labels):
 		case tm.repels:
 			l.repel = append(l.repel, tm)
+		case tm.hard && hard == 0, !tm.hard && !soft:
 		default:
 			l.lure = append(l.lure, tm)
 		}
@@ -212,7 +213,11 @@ func (st *state) rankBonds(l *lay, ok []int32, total []int64) {
 		add(b.topo, b.tally.per, b.tally.total, b.weight)
 	}
 	for _, t := range l.lure {
-		add(t.topo, t.per, t.total, t.weight)
+		weight := t.weight
+		if t.hard {
+			weight = l.hardWeight
+		}
+		add(t.topo, t.per, t.total, weight)
 	}
 	if !any {
 		return

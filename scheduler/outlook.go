@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
@@ -23,6 +24,11 @@ type outlook struct {
 	filters   []filter
 	scores    []score
 	short     map[uint64]*refusal
+	ignored   []int     // resources that the profile leaves to others
+	strategy  *Strategy // of NodeResourcesFit
+	fitBy     []ranked
+	evenBy    []ranked // of NodeResourcesBalancedAllocation
+	features  ndf.FeatureSet
 
 	filled  bool
 	at      int64      // number of the next change to look at
@@ -47,7 +53,7 @@ var noNode = &refusal{hopeless: true}
 // outlookKey is the part of a pod that outlooks depend on.
 func outlookKey(p *corev1.Pod) string {
 	s := &p.Spec
-	q := corev1.Pod{Spec: corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
+	q := corev1.Pod{Spec: corev1.PodSpec{Hostname: featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
 		Resources: s.Resources, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}}
 	if a := affinityOf(p); a != nil {
 		q.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
@@ -68,6 +74,8 @@ func (st *state) outlookOf(c *class) *outlook {
 		p := c.profile.affinity(c.pod)
 		o = &outlook{st: st, pod: p, need: c.need, priority: c.priority, only: namedNodes(p), preferred: preferences(p), images: imagesOf(p),
 			required: nodeaffinity.GetRequiredNodeAffinity(p)}
+		o.features = featuresOf(p)
+		c.profile.tuneScores(o)
 		for _, f := range c.profile.filters() {
 			if f.applies(o) {
 				o.filters = append(o.filters, f)

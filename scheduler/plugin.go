@@ -13,6 +13,8 @@ const (
 	podTopologySpread
 	interPodAffinity
 	dynamicResources
+	nodeFeatures
+	extenders
 )
 
 // maxScore is the best that a plugin can say of a node.
@@ -62,6 +64,7 @@ func filters() []filter {
 		{"NodeAffinity", func(o *outlook) bool { return wantsNodes(o.pod) }, checkAffinity},
 		{"NodePorts", func(o *outlook) bool { return len(o.need.ports) > 0 }, checkPorts},
 		{"NodeResourcesFit", always, checkFit},
+		{"NodeDeclaredFeatures", func(o *outlook) bool { return !o.features.IsEmpty() }, checkFeatures},
 	}
 }
 

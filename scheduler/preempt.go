@@ -20,9 +20,6 @@ type candidate struct {
 	breaches int     // how many go against a disruption budget
 }
 
-// minCandidates is how many candidates are compared at least; a tenth of the nodes when that is more.
-const minCandidates = 100
-
 // preempt finds the victims whose removal lets the task run at the least harm (the plugin DefaultPreemption). The
 // text says why there are none.
 func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, string) {
@@ -37,7 +34,7 @@ func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, str
 	}
 	why := map[string]int{}
 	var list []*candidate
-	enough := max(minCandidates, st.nodes/10)
+	enough := t.class.profile.enough(st.nodes)
 	for n := range f.refused {
 		i := (n + st.turn) % len(f.refused)
 		r := f.refused[i]
@@ -60,6 +57,10 @@ func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, str
 			why["Preemption is not helpful for scheduling"] = f.nodes
 		}
 		return nil, histogram(f.nodes, why)
+	}
+	list, err := st.agreed(t, list)
+	if err != nil || len(list) == 0 {
+		return nil, ""
 	}
 	return slices.MinFunc(list, cheaper), ""
 }

@@ -1,9 +1,12 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -19,8 +22,18 @@ type Profile struct {
 	Affinity *corev1.NodeAffinity // further demands on nodes, beside those of the pods
 	// Spread holds for pods that have no constraints of their own; nil: upstream's, over hosts and zones; empty: none.
 	Spread []corev1.TopologySpreadConstraint
-	// Packed has pods go where most is used already (MostAllocated) instead of where least is.
-	Packed bool
+	Fit    Strategy // of NodeResourcesFit, when it ranks
+	Even   []Weight // resources that NodeResourcesBalancedAllocation looks at, their weights aside; nil: cpu and memory
+	// Ignored are resources that NodeResourcesFit leaves to somebody else, by name or, with / at the end, by group.
+	Ignored []string
+	// HardAffinity is what a required affinity of pods that are there is worth to those that come; nil: 1.
+	HardAffinity *int64
+	// OwnPreferences leaves out what pods that are there would prefer of those that come.
+	OwnPreferences bool
+	// Victims are the nodes on which preemption looks for victims: so many percent, at least so many. 0: 10 and 100.
+	VictimsPercent, VictimsLeast int
+	BindTime                     time.Duration // how long a decided pod waits for its volumes; 0: 10 minutes
+	Extenders                    []*Extender
 }
 
 // The plugins that are no entry of filters or scores.
@@ -30,7 +43,6 @@ const (
 	spreadPlugin  = "PodTopologySpread"
 	bondPlugin    = "InterPodAffinity"
 	preemptPlugin = "DefaultPreemption"
-	fitPlugin     = "NodeResourcesFit"
 )
 
 // topologyWeight is upstream's of the two plugins that rank by other pods.
@@ -55,6 +67,9 @@ func (p *Profile) Check() error {
 		if !known[name] {
 			return fmt.Errorf("scheduler profile %s: there is no plugin %q that can be chosen: use %v", p.Name, name, slices.Sorted(maps.Keys(known)))
 		}
+	}
+	if err := errors.Join(p.Fit.check(), checkWeights(p.Even)); err != nil {
+		return fmt.Errorf("scheduler profile %s: %w", p.Name, err)
 	}
 	for name, w := range p.Weights {
 		if w < 0 || w > maxScore {
@@ -96,12 +111,54 @@ func (p *Profile) scores() (list []score) {
 		if s.weight = p.weight(s.name, s.weight); s.weight == 0 {
 			continue
 		}
-		if s.name == fitPlugin && p != nil && p.Packed {
-			s.of = scorePacked
-		}
 		list = append(list, s)
 	}
 	return list
+}
+
+// tuneScores says what counts when nodes are ranked by their resources, and which resources are left to others.
+func (p *Profile) tuneScores(o *outlook) {
+	if p == nil {
+		p = &Profile{}
+	}
+	o.strategy = &p.Fit
+	o.fitBy, o.evenBy = o.rank(p.Fit.Of, true), o.rank(p.Even, false)
+	for _, a := range o.need.asks {
+		if name := string(o.st.names.list[a.res]); a.res > resPods && p.leaves(name) {
+			o.ignored = append(o.ignored, a.res)
+		}
+	}
+}
+
+func (p *Profile) leaves(resource string) bool {
+	return slices.ContainsFunc(p.Ignored, func(x string) bool {
+		return x == resource || strings.HasSuffix(x, "/") && strings.HasPrefix(resource, x)
+	}) || slices.ContainsFunc(p.Extenders, func(e *Extender) bool { return e.hides(resource) })
+}
+
+// enough is how many candidates for preemption are compared on so many nodes.
+func (p *Profile) enough(nodes int) int {
+	percent, least := 10, 100
+	if p != nil && p.VictimsPercent+p.VictimsLeast > 0 {
+		percent, least = p.VictimsPercent, p.VictimsLeast
+	}
+	return max(least, nodes*percent/100)
+}
+
+// bindTime is how long a decided pod waits for its volumes before it is decided anew.
+func (p *Profile) bindTime() time.Duration {
+	if p == nil || p.BindTime == 0 {
+		return 10 * time.Minute
+	}
+	return p.BindTime
+}
+
+// hardAffinity is what a required affinity of pods that are there is worth to those that come.
+func (p *Profile) hardAffinity() int64 {
+	if p == nil || p.HardAffinity == nil {
+		return 1
+	}
+	return *p.HardAffinity
 }
 
 // spread are the constraints of pods that have none.

@@ -62,6 +62,7 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	}
 	defer env.Watch.Add(s.LoopName(), r.ledger)()
 	ctx, stop := context.WithCancel(ctx)
+	r.st.ctx = ctx
 	batches := make(chan client.Batch)
 	r.wg.Go(func() { r.listen(ctx, batches) })
 	defer r.wg.Wait()
@@ -183,6 +184,10 @@ func (r *runner) try(t *task) {
 	t.attempts++
 	began := r.env.Now()
 	slot, f := r.st.decide(t)
+	if f != nil && f.err != nil {
+		r.failed(t, f.err)
+		return
+	}
 	if f != nil {
 		text := r.reject(t, f)
 		r.ledger.Waits(ledgerKey(t), r.env.Now().Sub(began), text, nil, time.Time{})

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ type slot struct {
 // state is what the scheduler knows of the cluster, kept up to date change by change. Nodes have fixed places
 // (slots), so that everything about nodes is an array.
 type state struct {
+	ctx    context.Context // of the run: extenders are asked in it
 	read   resource.Reader
 	names  *names
 	slots  []*slot
@@ -67,7 +69,7 @@ type state struct {
 }
 
 func newState() *state {
-	return &state{names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
+	return &state{ctx: context.Background(), names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
 		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), profiles: map[string]*Profile{},
 		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
@@ -173,7 +175,7 @@ func (st *state) setNode(name string, node *corev1.Node) (better bool) {
 // sameNode tells whether two states of a node are the same to the scheduler.
 func sameNode(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) && slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 

@@ -71,7 +71,7 @@ func template(p *corev1.Pod) string {
 			q.OwnerReferences = append(q.OwnerReferences, o)
 		}
 	}
-	q.Spec = corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
+	q.Spec = corev1.PodSpec{Hostname: featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
 		Resources: s.Resources, ResourceClaims: s.ResourceClaims, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}
 	for _, c := range core.ClaimNames(p) {

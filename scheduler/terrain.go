@@ -18,6 +18,7 @@ type lay struct {
 	svcEpoch    int64
 
 	spreadWeight, bondWeight int64 // of the rankings
+	hardWeight               int64 // of required affinity of pods that are there
 
 	counts []uint32 // by slot, see refresh
 	at     int64

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,9 +12,6 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
-
-// volumeTime is how long a decided pod waits for its volumes before it is decided anew.
-const volumeTime = 10 * time.Minute
 
 // writePlan gives volumes to claims and names the node to those who provide volumes. The loop that binds volumes
 // does the rest.

@@ -51,14 +51,16 @@ func start(t testing.TB, schedule bool) *world {
 	return w
 }
 
-func (w *world) schedule(ctx context.Context) {
+func (w *world) schedule(ctx context.Context) { w.scheduleBy(ctx, Config{}) }
+
+func (w *world) scheduleBy(ctx context.Context, cfg Config) {
 	events := client.NewRecorder(w.Local, "default-scheduler", nil)
 	ctx, cancel := context.WithCancel(ctx)
 	go events.Run(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = New(Config{}).Run(ctx, loop.Env{Client: w.Local, Log: slog.Default(), Events: events})
+		_ = New(cfg).Run(ctx, loop.Env{Client: w.Local, Log: slog.Default(), Events: events})
 	}()
 	w.Cleanup(func() { cancel(); <-done })
 }
