@@ -93,7 +93,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := checkNew(r, obj); len(errs) > 0 {
+	if errs := append(checkNew(r, obj), s.adminAccess(r, obj, nil)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range k.Warnings(obj, nil) {

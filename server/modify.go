@@ -239,7 +239,8 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
-	if errs := append(checkMeta(r, obj, old), checkKind(r, obj, old)...); len(errs) > 0 {
+	errs := append(checkMeta(r, obj, old), checkKind(r, obj, old)...)
+	if errs = append(errs, s.adminAccess(r, obj, old)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range k.Warnings(obj, old) {

@@ -3,11 +3,13 @@ package dra
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/dynamic-resource-allocation/cel"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -29,7 +31,7 @@ func expression(text string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.TooLong(path, "", v1.CELSelectorExpressionMaxLength)}
 	}
 	envType := environment.NewExpressions
-	r := cel.GetCompiler(cel.Features{}).CompileCELExpression(text, cel.Options{EnvType: &envType})
+	r := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(text, cel.Options{EnvType: &envType})
 	switch {
 	case r.Error != nil:
 		return field.ErrorList{field.Invalid(path, text, r.Error.Detail)}
@@ -47,6 +49,9 @@ func validateClass(c, old *v1.DeviceClass) (errs field.ErrorList) {
 	errs = append(errs, few(len(c.Spec.Config), v1.DeviceConfigMaxSize, spec.Child("config"))...)
 	for i, k := range c.Spec.Config {
 		errs = append(errs, configuration(k.DeviceConfiguration, spec.Child("config").Index(i))...)
+	}
+	if n := c.Spec.ExtendedResourceName; n != nil && !podspec.IsExtendedResource(corev1.ResourceName(*n)) {
+		errs = append(errs, field.Invalid(spec.Child("extendedResourceName"), *n, "must be a valid extended resource name"))
 	}
 	return errs
 }

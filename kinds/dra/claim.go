@@ -18,18 +18,16 @@ func claim(c *v1.DeviceClaim, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	requests := path.Child("requests")
 	add(few(len(c.Requests), v1.DeviceRequestsMaxSize, requests))
-	names := map[string]bool{} // requests, and subrequests as request/sub
+	names := map[string]bool{}
 	for i, r := range c.Requests {
 		at := requests.Index(i)
 		if names[r.Name] {
 			add(field.ErrorList{field.Duplicate(at, r.Name)})
 		}
 		names[r.Name] = true
-		for _, s := range r.FirstAvailable {
-			names[r.Name+"/"+s.Name] = true
-		}
 		add(request(r, at))
 	}
+	names = known(c)
 	add(few(len(c.Constraints), v1.DeviceConstraintsMaxSize, path.Child("constraints")))
 	for i, k := range c.Constraints {
 		add(constraint(k, names, path.Child("constraints").Index(i)))
@@ -43,6 +41,18 @@ func claim(c *v1.DeviceClaim, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// known returns the names of all requests, and those of their alternatives as request/alternative.
+func known(c *v1.DeviceClaim) map[string]bool {
+	names := map[string]bool{}
+	for _, r := range c.Requests {
+		names[r.Name] = true
+		for _, f := range r.FirstAvailable {
+			names[r.Name+"/"+f.Name] = true
+		}
+	}
+	return names
+}
+
 func few(n, max int, path *field.Path) field.ErrorList {
 	if n <= max {
 		return nil
@@ -51,21 +61,20 @@ func few(n, max int, path *field.Path) field.ErrorList {
 }
 
 func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, rule.NeededFormat(r.Name, path.Child("name"), rule.Label)...)
-	switch {
-	case r.Exactly != nil && len(r.FirstAvailable) > 0:
-		errs = append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
-	case r.Exactly == nil && len(r.FirstAvailable) == 0:
-		errs = append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
-	}
-	if e := r.Exactly; e != nil {
-		errs = append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
+	errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Label)...)
+	switch e := r.Exactly; {
+	case e != nil && len(r.FirstAvailable) > 0:
+		return append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+	case e == nil && len(r.FirstAvailable) == 0:
+		return append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
+	case e != nil:
+		return append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
 	}
 	first, seen := path.Child("firstAvailable"), map[string]bool{}
 	errs = append(errs, few(len(r.FirstAvailable), v1.FirstAvailableDeviceRequestMaxSize, first)...)
 	for i, f := range r.FirstAvailable {
 		at := first.Index(i)
-		errs = append(errs, rule.NeededFormat(f.Name, at.Child("name"), rule.Label)...)
+		errs = append(errs, rule.Format(f.Name, at.Child("name"), rule.Label)...)
 		if seen[f.Name] {
 			errs = append(errs, field.Duplicate(at, f.Name))
 		}
@@ -99,7 +108,6 @@ func wish(w wanted, path *field.Path) (errs field.ErrorList) {
 	default:
 		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), v1.DeviceAllocationModeAll, v1.DeviceAllocationModeExactCount)...)
 	}
-	errs = append(errs, few(len(w.tolerations), v1.DeviceTolerationsMaxLength, path.Child("tolerations"))...)
 	for i, t := range w.tolerations {
 		errs = append(errs, toleration(t, path.Child("tolerations").Index(i))...)
 	}
@@ -117,9 +125,6 @@ func toleration(t v1.DeviceToleration, path *field.Path) (errs field.ErrorList) 
 		}
 	case v1.DeviceTolerationOpEqual:
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
-		if t.Key == "" {
-			errs = append(errs, field.Required(path.Child("key"), ""))
-		}
 	default:
 		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), v1.DeviceTolerationOpEqual, v1.DeviceTolerationOpExists)...)
 	}
@@ -145,10 +150,10 @@ func constraint(c v1.DeviceConstraint, names map[string]bool, path *field.Path) 
 func requestNames(list []string, known map[string]bool, path *field.Path) (errs field.ErrorList) {
 	errs = few(len(list), v1.DeviceRequestsMaxSize, path)
 	for i, n := range list {
-		switch {
-		case slices.Contains(list[:i], n):
+		if slices.Contains(list[:i], n) {
 			errs = append(errs, field.Duplicate(path.Index(i), n))
-		case !known[n]:
+		}
+		if !known[n] {
 			errs = append(errs, field.Invalid(path.Index(i), n, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
 		}
 	}
@@ -161,20 +166,23 @@ func configuration(c v1.DeviceConfiguration, path *field.Path) (errs field.Error
 		return field.ErrorList{field.Required(opaque, "exactly one of the fields is required")}
 	}
 	errs = append(errs, driver(c.Opaque.Driver, opaque.Child("driver"))...)
-	return append(errs, object(c.Opaque.Parameters, opaque.Child("parameters"))...)
+	return append(errs, object(c.Opaque.Parameters, v1.OpaqueParametersMaxLength, opaque.Child("parameters"))...)
 }
 
 // object checks that raw JSON is an object and not too large.
-func object(raw runtime.RawExtension, path *field.Path) field.ErrorList {
+func object(raw runtime.RawExtension, max int, path *field.Path) field.ErrorList {
 	var v any
 	switch {
 	case len(raw.Raw) == 0:
 		return field.ErrorList{field.Required(path, "")}
-	case len(raw.Raw) > v1.OpaqueParametersMaxLength:
-		return field.ErrorList{field.TooLong(path, "", v1.OpaqueParametersMaxLength)}
+	case len(raw.Raw) > max:
+		return field.ErrorList{field.TooLong(path, "", max)}
 	}
 	if err := json.Unmarshal(raw.Raw, &v); err != nil {
 		return field.ErrorList{field.Invalid(path, "<value omitted>", "error parsing data as JSON: "+err.Error())}
+	}
+	if v == nil {
+		return field.ErrorList{field.Required(path, "")}
 	}
 	if _, ok := v.(map[string]any); !ok {
 		return field.ErrorList{field.Invalid(path, "<value omitted>", "must be a valid JSON object")}
@@ -194,28 +202,50 @@ func driver(name string, path *field.Path) (errs field.ErrorList) {
 
 // fullName checks the name of an attribute with its domain: dra.example.com/model.
 func fullName(name string, path *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
+	errs := qualified(name, path)
 	if !strings.Contains(name, "/") {
-		return field.ErrorList{field.Invalid(path, name, "must include a domain")}
+		errs = append(errs, field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
 	}
-	return qualified(name, path)
+	return errs
 }
 
-// qualified checks a C identifier, perhaps after a domain and a slash.
+// qualified checks a C identifier, perhaps after a domain and a slash. Names with more slashes pass, as upstream.
 func qualified(name string, path *field.Path) (errs field.ErrorList) {
-	domain, id, ok := strings.Cut(name, "/")
-	if !ok {
-		domain, id = "", name
-	} else {
-		if len(domain) > v1.DeviceMaxDomainLength {
-			errs = append(errs, field.TooLong(path, domain, v1.DeviceMaxDomainLength))
+	parts := strings.Split(name, "/")
+	switch len(parts) {
+	case 1:
+		return identifier(name, path)
+	case 2:
+		if parts[0] == "" {
+			errs = append(errs, field.Invalid(path, "", "the domain must not be empty"))
+		} else {
+			errs = append(errs, driver(parts[0], path)...)
 		}
-		errs = append(errs, rule.Says(validation.IsDNS1123Subdomain(domain), name, path)...)
+		if parts[1] == "" {
+			return append(errs, field.Invalid(path, "", "the name must not be empty"))
+		}
+		return append(errs, identifier(parts[1], path)...)
 	}
+	return nil
+}
+
+func identifier(id string, path *field.Path) (errs field.ErrorList) {
 	if len(id) > v1.DeviceMaxIDLength {
 		errs = append(errs, field.TooLong(path, id, v1.DeviceMaxIDLength))
 	}
-	return append(errs, rule.Says(validation.IsCIdentifier(id), name, path)...)
+	return append(errs, rule.Says(validation.IsCIdentifier(id), id, path)...)
+}
+
+// poolName checks subdomains separated by slashes.
+func poolName(name string, path *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	if len(name) > v1.PoolNameMaxLength {
+		errs = append(errs, field.TooLong(path, name, v1.PoolNameMaxLength))
+	}
+	for _, part := range strings.Split(name, "/") {
+		errs = append(errs, rule.Format(part, path, rule.Subdomain)...)
+	}
+	return errs
 }

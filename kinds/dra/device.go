@@ -8,40 +8,54 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // reach checks which nodes reach a device: said of each device if the slice says so, else of none.
 func reach(d v1.Device, each bool, path *field.Path) (errs field.ErrorList) {
-	ways := map[string]bool{"nodeName": d.NodeName != nil, "nodeSelector": d.NodeSelector != nil, "allNodes": d.AllNodes != nil}
-	n := 0
-	for name, set := range ways {
-		if !set {
-			continue
+	if !each {
+		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
+			errs = append(errs, field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"))
 		}
-		if n++; !each {
-			errs = append(errs, field.Invalid(path.Child(name), nil, "only allowed when `perDeviceNodeSelection` is true in the slice"))
-		}
+		return errs
 	}
-	says := "exactly one of `nodeName`, `nodeSelector` or `allNodes` is required when `perDeviceNodeSelection` is true in the slice"
+	if d.NodeSelector != nil {
+		errs = append(errs, podspec.ValidateNodeSelector(d.NodeSelector, path.Child("nodeSelector"))...)
+	}
+	errs = append(errs, someNode(d.NodeName, path.Child("nodeName"))...)
+	errs = append(errs, unsetOrTrue(d.AllNodes, path.Child("allNodes"))...)
+	ways := []bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes)}
+	return append(errs, where(ways, path, "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec")...)
+}
+
+func someNode(name *string, path *field.Path) field.ErrorList {
 	switch {
-	case each && n == 0:
-		errs = append(errs, field.Required(path, says))
-	case each && n > 1:
-		errs = append(errs, field.Invalid(path, nil, says))
+	case name == nil:
+		return nil
+	case *name == "":
+		return field.ErrorList{field.Invalid(path, *name, "must not be empty")}
 	}
-	if each && d.NodeName != nil {
-		errs = append(errs, rule.NeededFormat(*d.NodeName, path.Child("nodeName"), rule.Subdomain)...)
+	return rule.Format(*name, path, rule.Subdomain)
+}
+
+func unsetOrTrue(b *bool, path *field.Path) field.ErrorList {
+	if b == nil || *b {
+		return nil
 	}
-	return append(errs, oneTerm(d.NodeSelector, path.Child("nodeSelector"))...)
+	return field.ErrorList{field.Invalid(path, false, "must be either unset or set to true")}
 }
 
 // oneTerm asks for selectors that the scheduler can use as they are.
-func oneTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
-	if s == nil || len(s.NodeSelectorTerms) == 1 {
+func oneTerm(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
+	if s == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), len(s.NodeSelectorTerms), "must have exactly one node selector term")}
+	errs = podspec.ValidateNodeSelector(s, path)
+	if len(s.NodeSelectorTerms) != 1 {
+		errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms"), len(s.NodeSelectorTerms), "must have exactly one node selector term"))
+	}
+	return errs
 }
 
 // counters checks what a device takes of the slice's shared counters.
@@ -91,47 +105,6 @@ func bindingConditions(good, bad []string, path *field.Path) (errs field.ErrorLi
 	for i, c := range bad {
 		if slices.Contains(good, c) {
 			errs = append(errs, field.Invalid(b.Index(i), c, "bindingFailureConditions must not overlap with bindingConditions"))
-		}
-	}
-	return errs
-}
-
-// policy checks how a request for capacity is rounded: to values, or into a range, with a default among them.
-func policy(c v1.DeviceCapacity, path *field.Path) (errs field.ErrorList) {
-	p := c.RequestPolicy
-	if p == nil {
-		return nil
-	}
-	switch {
-	case p.Default == nil:
-		if len(p.ValidValues) > 0 || p.ValidRange != nil {
-			return field.ErrorList{field.Required(path.Child("default"), "must be set when validValues or validRange is")}
-		}
-		return nil
-	case len(p.ValidValues) > 0 && p.ValidRange != nil:
-		errs = append(errs, field.Forbidden(path, "exactly one policy can be specified, cannot specify `validValues` and `validRange` at the same time"))
-	}
-	if p.Default.Cmp(c.Value) > 0 {
-		errs = append(errs, field.Invalid(path.Child("default"), p.Default.String(), "is larger than capacity value "+c.Value.String()))
-	}
-	found := len(p.ValidValues) == 0
-	for i, v := range p.ValidValues {
-		found = found || v.Cmp(*p.Default) == 0
-		if v.Cmp(c.Value) > 0 {
-			errs = append(errs, field.Invalid(path.Child("validValues").Index(i), v.String(), "option is larger than capacity value "+c.Value.String()))
-		}
-	}
-	if !found {
-		errs = append(errs, field.Invalid(path.Child("default"), p.Default.String(), "default value is not valid according to the requestPolicy"))
-	}
-	if r := p.ValidRange; r != nil {
-		if r.Min == nil {
-			errs = append(errs, field.Required(path.Child("validRange", "min"), ""))
-		} else if p.Default.Cmp(*r.Min) < 0 {
-			errs = append(errs, field.Invalid(path.Child("default"), p.Default.String(), "default is less than min "+r.Min.String()))
-		}
-		if r.Max != nil && p.Default.Cmp(*r.Max) > 0 {
-			errs = append(errs, field.Invalid(path.Child("default"), p.Default.String(), "default is more than max "+r.Max.String()))
 		}
 	}
 	return errs

@@ -2,9 +2,11 @@
 package dra
 
 import (
+	"reflect"
 	"strings"
 
 	v1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +56,7 @@ var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 		if old != nil {
 			return rule.FrozenJSON(t.Spec, old.Spec, spec)
 		}
-		errs := metavalidation.ValidateLabels(t.Spec.Labels, spec.Child("metadata", "labels"))
+		errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
 		return append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
 	},
 	Columns: []resource.Column[*v1.ResourceClaimTemplate]{resource.Age[*v1.ResourceClaimTemplate]()},
@@ -96,6 +98,20 @@ var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
 		return errs
 	},
 	Columns: []resource.Column[*v1.DeviceTaintRule]{resource.Age[*v1.DeviceTaintRule]()},
+}
+
+// templateMeta lets claims made of a template have labels and annotations, nothing else.
+func templateMeta(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	errs := validation.ValidateAnnotations(m.Annotations, path.Child("annotations"))
+	errs = append(errs, metavalidation.ValidateLabels(m.Labels, path.Child("labels"))...)
+	for i, v := 0, reflect.ValueOf(*m); i < v.NumField(); i++ {
+		name := v.Type().Field(i).Name
+		if name == "Annotations" || name == "Labels" || v.Field(i).IsZero() {
+			continue
+		}
+		errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set"))
+	}
+	return errs
 }
 
 func nodeName(s *v1.ResourceSlice) string {

@@ -19,15 +19,22 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 	}
 	errs = append(errs, driver(d.Driver, spec.Child("driver"))...)
 	errs = append(errs, pool(d.Pool, spec.Child("pool"))...)
-	errs = append(errs, where([]bool{d.NodeName != nil, d.NodeSelector != nil, is(d.AllNodes), is(d.PerDeviceNodeSelection)}, spec)...)
-	if d.NodeName != nil {
-		errs = append(errs, rule.NeededFormat(*d.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
-	}
+	errs = append(errs, where([]bool{d.NodeName != nil && *d.NodeName != "", d.NodeSelector != nil, is(d.AllNodes), is(d.PerDeviceNodeSelection)}, spec,
+		"exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required")...)
+	errs = append(errs, someNode(d.NodeName, spec.Child("nodeName"))...)
 	errs = append(errs, oneTerm(d.NodeSelector, spec.Child("nodeSelector"))...)
-	if d.AllNodes != nil && !*d.AllNodes {
-		errs = append(errs, field.Invalid(spec.Child("allNodes"), false, "must be either unset or set to true"))
+	errs = append(errs, unsetOrTrue(d.AllNodes, spec.Child("allNodes"))...)
+	errs = append(errs, unsetOrTrue(d.PerDeviceNodeSelection, spec.Child("perDeviceNodeSelection"))...)
+	if d.SharedCounters != nil && d.Devices != nil {
+		errs = append(errs, field.Invalid(spec, "", "only one of `sharedCounters` or `devices` is allowed"))
 	}
-	errs = append(errs, few(len(d.Devices), v1.ResourceSliceMaxDevices, spec.Child("devices"))...)
+	most := v1.ResourceSliceMaxDevices
+	if slices.ContainsFunc(d.Devices, func(d v1.Device) bool { return len(d.Taints)+len(d.ConsumesCounters) > 0 }) {
+		most = v1.ResourceSliceMaxDevicesWithAdvancedFeatures
+	}
+	if tooMany := few(len(d.Devices), most, spec.Child("devices")); len(tooMany) > 0 {
+		return append(errs, tooMany...)
+	}
 	seen := map[string]bool{}
 	for i, dev := range d.Devices {
 		at := spec.Child("devices").Index(i)
@@ -35,7 +42,7 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 			errs = append(errs, field.Duplicate(at, dev.Name))
 		}
 		seen[dev.Name] = true
-		errs = append(errs, device(dev, at)...)
+		errs = append(errs, device(dev, before(old, dev.Name), at)...)
 		errs = append(errs, reach(dev, is(d.PerDeviceNodeSelection), at)...)
 	}
 	errs = append(errs, few(len(d.SharedCounters), v1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"))...)
@@ -52,15 +59,27 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 
 func is(b *bool) bool { return b != nil && *b }
 
+// before returns the stored device of that name, or nil.
+func before(old *v1.ResourceSlice, name string) *v1.Device {
+	if old == nil {
+		return nil
+	}
+	for i := range old.Spec.Devices {
+		if d := &old.Spec.Devices[i]; d.Name == name {
+			return d
+		}
+	}
+	return nil
+}
+
 // where asks for exactly one way of saying which nodes reach the devices.
-func where(ways []bool, path *field.Path) field.ErrorList {
+func where(ways []bool, path *field.Path, says string) field.ErrorList {
 	n := 0
 	for _, set := range ways {
 		if set {
 			n++
 		}
 	}
-	says := "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 	switch n {
 	case 0:
 		return field.ErrorList{field.Required(path, says)}
@@ -71,11 +90,7 @@ func where(ways []bool, path *field.Path) field.ErrorList {
 }
 
 func pool(p v1.ResourcePool, path *field.Path) (errs field.ErrorList) {
-	if p.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	} else if len(p.Name) > v1.PoolNameMaxLength {
-		errs = append(errs, field.TooLong(path.Child("name"), p.Name, v1.PoolNameMaxLength))
-	}
+	errs = poolName(p.Name, path.Child("name"))
 	if p.ResourceSliceCount <= 0 {
 		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero"))
 	}
@@ -85,8 +100,8 @@ func pool(p v1.ResourcePool, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func device(d v1.Device, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, rule.NeededFormat(d.Name, path.Child("name"), rule.Label)...)
+func device(d v1.Device, old *v1.Device, path *field.Path) (errs field.ErrorList) {
+	errs = append(errs, rule.Format(d.Name, path.Child("name"), rule.Label)...)
 	if n := len(d.Attributes) + len(d.Capacity); n > v1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
 	}
@@ -98,10 +113,13 @@ func device(d v1.Device, path *field.Path) (errs field.ErrorList) {
 	for name, c := range d.Capacity {
 		at := path.Child("capacity").Key(string(name))
 		errs = append(errs, qualified(string(name), at)...)
-		errs = append(errs, policy(c, at.Child("requestPolicy"))...)
+		errs = append(errs, policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))...)
 	}
 	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
 	errs = append(errs, bindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
+	if old != nil && rule.Same(d.Taints, old.Taints) {
+		return errs
+	}
 	errs = append(errs, few(len(d.Taints), v1.DeviceTaintsMaxLength, path.Child("taints"))...)
 	for i, t := range d.Taints {
 		errs = append(errs, taint(t, path.Child("taints").Index(i))...)
@@ -135,7 +153,7 @@ func attribute(a v1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 }
 
 func taint(t v1.DeviceTaint, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, rule.NeededFormat(t.Key, path.Child("key"), validation.IsQualifiedName)...)
+	errs = append(errs, rule.Format(t.Key, path.Child("key"), validation.IsQualifiedName)...)
 	if t.Value != "" {
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
 	}
@@ -151,10 +169,10 @@ func validateTaintRule(r, _ *v1.DeviceTaintRule) (errs field.ErrorList) {
 			errs = append(errs, driver(*s.Driver, at.Child("driver"))...)
 		}
 		if s.Pool != nil {
-			errs = append(errs, rule.Needed(*s.Pool, at.Child("pool"))...)
+			errs = append(errs, poolName(*s.Pool, at.Child("pool"))...)
 		}
 		if s.Device != nil {
-			errs = append(errs, rule.NeededFormat(*s.Device, at.Child("device"), rule.Label)...)
+			errs = append(errs, rule.Format(*s.Device, at.Child("device"), rule.Label)...)
 		}
 	}
 	return append(errs, taint(r.Spec.Taint, spec.Child("taint"))...)

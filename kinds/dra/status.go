@@ -1,13 +1,20 @@
 package dra
 
 import (
+	"regexp"
+
 	v1 "k8s.io/api/resource/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
+
+// uuid is the form of an id of a share.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateClaimStatus lets a claim be allocated once and reserved while it is.
 func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
@@ -36,7 +43,7 @@ func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
 	if fresh && c.DeletionTimestamp != nil {
 		errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
-	return append(errs, devices(s.Devices, path.Child("devices"))...)
+	return append(errs, devices(s, path.Child("devices"))...)
 }
 
 func consumer(r v1.ResourceClaimConsumerReference, seen map[types.UID]bool, at *field.Path) (errs field.ErrorList) {
@@ -51,13 +58,7 @@ func consumer(r v1.ResourceClaimConsumerReference, seen map[types.UID]bool, at *
 }
 
 func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) (errs field.ErrorList) {
-	names := map[string]bool{}
-	for _, r := range c.Spec.Devices.Requests {
-		names[r.Name] = true
-		for _, f := range r.FirstAvailable {
-			names[r.Name+"/"+f.Name] = true
-		}
-	}
+	names := known(&c.Spec.Devices)
 	results := path.Child("devices", "results")
 	errs = append(errs, few(len(a.Devices.Results), v1.AllocationResultsMaxSize, results)...)
 	for i, r := range a.Devices.Results {
@@ -66,9 +67,17 @@ func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) (
 			errs = append(errs, field.Invalid(at.Child("request"), r.Request, "must be the name of a request in the claim"))
 		}
 		errs = append(errs, driver(r.Driver, at.Child("driver"))...)
-		errs = append(errs, rule.Needed(r.Pool, at.Child("pool"))...)
-		errs = append(errs, rule.NeededFormat(r.Device, at.Child("device"), rule.Label)...)
+		errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
+		errs = append(errs, rule.Format(r.Device, at.Child("device"), rule.Label)...)
+		errs = append(errs, bindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
+		if r.ShareID != nil {
+			errs = append(errs, shareID(string(*r.ShareID), at.Child("shareID"))...)
+		}
 	}
+	if a.NodeSelector != nil {
+		errs = append(errs, podspec.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
+	}
+	errs = append(errs, few(len(a.Devices.Config), 2*v1.DeviceConfigMaxSize, path.Child("devices", "config"))...)
 	for i, k := range a.Devices.Config {
 		at := path.Child("devices", "config").Index(i)
 		errs = append(errs, rule.Chosen(k.Source, at.Child("source"), v1.AllocationConfigSourceClass, v1.AllocationConfigSourceClaim)...)
@@ -78,24 +87,77 @@ func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) (
 	return errs
 }
 
-func devices(list []v1.AllocatedDeviceStatus, path *field.Path) (errs field.ErrorList) {
-	seen := map[string]bool{}
-	for i, d := range list {
-		at, id := path.Index(i), d.Driver+"\x00"+d.Pool+"\x00"+d.Device
-		if d.ShareID != nil {
-			id += "\x00" + *d.ShareID
+// deviceID identifies an allocated device, or a share of it.
+func deviceID(driver, pool, device string, share *string) string {
+	id := driver + "\x00" + pool + "\x00" + device
+	if share != nil {
+		id += "\x00" + *share
+	}
+	return id
+}
+
+func devices(s *v1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
+	allocated := map[string]bool{}
+	if s.Allocation != nil {
+		for _, r := range s.Allocation.Devices.Results {
+			allocated[deviceID(r.Driver, r.Pool, r.Device, (*string)(r.ShareID))] = true
 		}
+	}
+	seen := map[string]bool{}
+	for i, d := range s.Devices {
+		at, id := path.Index(i), deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
 		if seen[id] {
 			errs = append(errs, field.Duplicate(at, d.Device))
 		}
+		if !allocated[id] {
+			errs = append(errs, field.Invalid(at, d.Device, "must be an allocated device in the claim"))
+		}
 		seen[id] = true
-		if len(d.Conditions) > v1.AllocatedDeviceStatusMaxConditions {
-			errs = append(errs, field.TooMany(at.Child("conditions"), len(d.Conditions), v1.AllocatedDeviceStatusMaxConditions))
-		}
-		errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
-		if d.Data != nil && len(d.Data.Raw) > 0 {
-			errs = append(errs, object(*d.Data, at.Child("data"))...)
-		}
+		errs = append(errs, deviceStatus(d, at)...)
 	}
 	return errs
+}
+
+func deviceStatus(d v1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorList) {
+	errs = append(errs, driver(d.Driver, at.Child("driver"))...)
+	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
+	errs = append(errs, rule.Format(d.Device, at.Child("device"), rule.Label)...)
+	if d.ShareID != nil {
+		errs = append(errs, shareID(*d.ShareID, at.Child("shareID"))...)
+	}
+	if len(d.Conditions) > v1.AllocatedDeviceStatusMaxConditions {
+		errs = append(errs, field.TooMany(at.Child("conditions"), len(d.Conditions), v1.AllocatedDeviceStatusMaxConditions))
+	}
+	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
+	if d.Data != nil && len(d.Data.Raw) > 0 {
+		errs = append(errs, object(*d.Data, v1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
+	}
+	if d.NetworkData != nil {
+		errs = append(errs, network(d.NetworkData, at.Child("networkData"))...)
+	}
+	return errs
+}
+
+func network(d *v1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
+	if len(d.InterfaceName) > v1.NetworkDeviceDataInterfaceNameMaxLength {
+		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", v1.NetworkDeviceDataInterfaceNameMaxLength))
+	}
+	if len(d.HardwareAddress) > v1.NetworkDeviceDataHardwareAddressMaxLength {
+		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", v1.NetworkDeviceDataHardwareAddressMaxLength))
+	}
+	ips := path.Child("ips")
+	if tooMany := few(len(d.IPs), v1.NetworkDeviceDataMaxIPs, ips); len(tooMany) > 0 {
+		return append(errs, tooMany...)
+	}
+	for i, ip := range d.IPs {
+		errs = append(errs, validation.IsValidInterfaceAddress(ips.Index(i), ip)...)
+	}
+	return append(errs, rule.Duplicates(d.IPs, ips.Index)...)
+}
+
+func shareID(id string, path *field.Path) field.ErrorList {
+	if uuid.MatchString(id) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, id, "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters")}
 }
