@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/kloop-dev/kloop/cli/settings"
@@ -35,11 +33,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
 		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
-		Identity: fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano())}})
+		Identity: cluster.Identity()}})
 }

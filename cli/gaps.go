@@ -12,12 +12,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
@@ -90,8 +89,7 @@ func exists(path string) bool {
 func newAsker(cfg *rest.Config, ns string) (*asker, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "kloop-why"
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
-	raw, err := rest.UnversionedRESTClientFor(cfg)
+	raw, err := client.Raw(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -219,6 +220,11 @@ func (r *Remote) request(ctx context.Context, method, path string, query url.Val
 	req.Header.Set("Accept", accept)
 	if typ != "" {
 		req.Header.Set("Content-Type", typ)
+	}
+	if c := trail.From(ctx); c != nil && method != http.MethodGet {
+		if text := c.Encode(); text != "" {
+			req.Header.Set(trail.Header, text)
+		}
 	}
 	return req, nil
 }

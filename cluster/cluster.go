@@ -32,6 +32,7 @@ type Cluster struct {
 
 	peerURL string // of that member, for others
 
+	name  string         // that it stands for election with
 	Loops *loop.Watchers // why keys are not at rest
 
 	nodeless error // why NodeAuto found this machine unfit
@@ -49,7 +50,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, Loops: &loop.Watchers{}, done: make(chan struct{})}
+	c := &Cluster{cfg: cfg, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
 	started := make(chan struct{})
 	parts, err := c.parts(ctx)
@@ -138,7 +139,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if c.together() {
-		list = append(list, part{"presence", c.door.stay})
+		list = append(list, part{"presence", c.door.stay}, part{"reports", c.door.tellOthers})
 	}
 	if c.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.snapshots})

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,12 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -25,6 +26,7 @@ type lookout struct {
 	*server.Shelf
 	board   *converge.Board
 	callers *converge.Callers
+	loops   *converge.Processes
 }
 
 // serveGaps makes the API convergence.kloop.dev. It must be called before the API serves.
@@ -34,11 +36,14 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs) error {
 			return err
 		}
 	}
-	host, _ := os.Hostname()
-	board := &converge.Board{Client: d.local(nodesUser, "kloop"), Loops: d.c.Loops, Callers: &converge.Callers{}, Self: host, Log: d.log}
+	loops := &converge.Processes{Here: d.c.Loops, Self: d.c.name, Kinds: d.set, Read: d.read}
+	if d.c.together() && !d.c.cfg.NoLoops {
+		loops.Lease = leaderSpace + "/" + leaderLease
+	}
+	board := &converge.Board{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}
 	board.Shelf = server.NewShelf(board.Refresh, convergence.All()...)
-	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers}
-	return d.serveVirtual(d.lookout, convergence.All()...)
+	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers, loops}
+	return d.serveVirtual(d.lookout, append(convergence.All(), convergence.Reports)...)
 }
 
 // explainers lets all who may view a namespace read what has not converged in it.
@@ -46,6 +51,34 @@ func explainers() resource.Object {
 	return &rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole"},
 		ObjectMeta: metav1.ObjectMeta{Name: "system:kloop:view-convergence", Labels: map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"gaps", "fights"}, Verbs: []string{"get", "list", "watch"}}}}
+}
+
+// reporter may tell of loops that run elsewhere, and what their writes are made for.
+const reporter = "system:kloop:report-convergence"
+
+// reporters lets the users that upstream's controller manager and scheduler have tell of the loops that they run.
+func reporters() []resource.Object {
+	group := rbacv1.GroupName
+	user := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: group, Kind: rbacv1.UserKind, Name: name}
+	}
+	return []resource.Object{
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"reports"}, Verbs: []string{"create"}}}},
+		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
+			RoleRef: rbacv1.RoleRef{APIGroup: group, Kind: "ClusterRole", Name: reporter}, Subjects: []rbacv1.Subject{user("system:kube-controller-manager"), user("system:kube-scheduler")}},
+	}
+}
+
+// trusts says whether a user may tell what its writes are made for: who may report may, and a node's agent of its pods.
+func trusts(authz auth.Authorizer) func(ctx context.Context, u *auth.User, c *trail.Cause) bool {
+	return func(ctx context.Context, u *auth.User, c *trail.Cause) bool {
+		if _, node := u.NodeName(); node {
+			return c.Loop == "node" && c.Key.Resource == "pods"
+		}
+		d, _, err := authz.Authorize(ctx, &auth.Attributes{User: u, Verb: "create", Group: convergence.GroupVersion.Group, Version: convergence.GroupVersion.Version, Resource: "reports"})
+		return err == nil && d == auth.Allow
+	}
 }
 
 // look keeps the explanations.
@@ -89,6 +122,17 @@ func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOp
 		return nil, err
 	}
 	return view.NewEntry(r.Kind, 0, step.Gap()), nil
+}
+
+// Call implements server.Operations: a report is taken in.
+func (o *lookout) Call(ctx context.Context, r *server.Request, verb string, in resource.Object) (resource.Object, error) {
+	report, ok := in.(*convergence.Report)
+	if !ok {
+		return o.Shelf.Call(ctx, r, verb, in)
+	}
+	out := o.loops.Take(report)
+	out.SetGroupVersionKind(convergence.Reports.GVK)
+	return out, nil
 }
 
 // Watching implements httpapi.Witness.

@@ -149,7 +149,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
-		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout,
+		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout, Trusts: trusts(authz),
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil
@@ -216,7 +216,7 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	keys := d.c.keys
 	objects := bootstrap.Objects(bootstrap.Config{ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
-	if err := d.server.Bootstrap(ctx, append(objects, proxiers(), explainers())); err != nil {
+	if err := d.server.Bootstrap(ctx, append(append(objects, proxiers(), explainers()), reporters()...)); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
 	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does

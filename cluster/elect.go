@@ -12,6 +12,7 @@ import (
 
 // The lease by which servers that share a store decide whose loops run; `kloop controllers` holds the same one.
 const (
+	leaderSpace    = "kube-system"
 	leaderLease    = "kube-controller-manager"
 	leaderDuration = 15 * time.Second
 	leaderRenew    = 3 * time.Second
@@ -22,14 +23,10 @@ const (
 func (c *Cluster) elected(list func() ([]part, error)) part {
 	return part{"loops", func(ctx context.Context, ready func()) error {
 		ready()
-		host, err := os.Hostname()
-		if err != nil {
-			return err
-		}
 		var failed error
 		for ctx.Err() == nil && failed == nil {
-			e := client.Election{Client: c.door.local(loopUser("leader-election"), leaderLease), Namespace: "kube-system", Name: leaderLease,
-				Identity: fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano()),
+			e := client.Election{Client: c.door.local(loopUser("leader-election"), leaderLease), Namespace: leaderSpace, Name: leaderLease,
+				Identity: c.name,
 				Duration: leaderDuration, Renew: leaderRenew}
 			e.Run(ctx, func(ctx context.Context) {
 				parts, err := list()
@@ -41,6 +38,15 @@ func (c *Cluster) elected(list func() ([]part, error)) part {
 		}
 		return failed
 	}}
+}
+
+// Identity is a name for a process that stands for election: nobody else has it, and a person can tell the machine.
+func Identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s_%d_%x", strings.ToLower(host), os.Getpid(), time.Now().UnixNano())
 }
 
 // together says that other servers may write to the store.

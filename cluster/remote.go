@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/sim"
 )
@@ -44,9 +47,19 @@ func RunLoops(ctx context.Context, l Loops) error {
 		return err
 	}
 	l.Election.Client = elector
+	watchers := &loop.Watchers{}
+	telling, stop := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() {
+		tell(telling, l.Log, elector, func() *convergence.Report {
+			return converge.ReportOf(watchers, l.Election.Identity, l.Election.Namespace+"/"+l.Election.Name)
+		})
+	})
+	defer told.Wait()
+	defer stop()
 	var failed error
 	l.Election.Run(ctx, func(ctx context.Context) {
-		failed = l.lead(ctx, ca)
+		failed = l.lead(ctx, ca, watchers)
 	})
 	if failed == nil && ctx.Err() == nil {
 		failed = errors.New("leadership was lost")
@@ -54,7 +67,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 	return failed
 }
 
-func (l Loops) lead(ctx context.Context, ca []byte) error {
+func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) error {
 	set := kinds.NewSet()
 	var sources []client.Source
 	for _, k := range set.All() {
@@ -67,12 +80,11 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 		return err
 	}
 	events := client.NewRecorder(remote, "kloop", nil)
-	watchers := &loop.Watchers{}
 	list := []part{
 		{"copies", remote.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
 	}
-	raw, err := rawClient(l.Rest)
+	raw, err := client.Raw(l.Rest)
 	if err != nil {
 		return err
 	}
@@ -91,7 +103,7 @@ func (l Loops) lead(ctx context.Context, ca []byte) error {
 	for _, e := range table {
 		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
 			ready()
-			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers,
+			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers, Trail: true,
 				Resync: l.Config.resync(e.LoopName())})
 		}})
 	}

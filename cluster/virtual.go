@@ -8,12 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
@@ -81,16 +80,18 @@ func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*metrics.Summary, 
 
 // restAs returns a client over HTTP that acts as the user: for what only the wire offers, aggregated APIs among them.
 func (c *Cluster) restAs(u *auth.User) (rest.Interface, error) {
+	cfg, err := c.restOf(c.URL(), u)
+	if err != nil {
+		return nil, err
+	}
+	return client.Raw(cfg)
+}
+
+// restOf is how the user reaches a server of this cluster.
+func (c *Cluster) restOf(url string, u *auth.User) (*rest.Config, error) {
 	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: u.Name, Groups: u.Groups, Client: true}, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return rawClient(&rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}})
-}
-
-// rawClient asks for paths, and makes nothing of the answers.
-func rawClient(cfg *rest.Config) (rest.Interface, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
-	return rest.UnversionedRESTClientFor(cfg)
+	return &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}}, nil
 }

@@ -40,10 +40,9 @@ const (
 // at everything, and then it looks at what changes, until nobody has asked for five minutes.
 type Board struct {
 	Client  client.Client // reads and feed
-	Loops   Loops
+	Loops   *Processes
 	Callers *Callers
 	Shelf   Shelf
-	Self    string           // this process, as the leader of its loops
 	Now     func() time.Time // nil: time.Now
 	Log     *slog.Logger     // nil: the default logger
 
@@ -402,10 +401,10 @@ func (b *Board) showLoops(ctx context.Context) error {
 	var put, off []resource.Object
 	gone := maps.Clone(b.loops)
 	b.loops = map[string]bool{}
-	for _, s := range b.Loops.Stats() {
-		put = append(put, loopOf(s, b.Self))
-		b.loops[s.Name] = true
-		delete(gone, s.Name)
+	for _, l := range b.Loops.Rows() {
+		put = append(put, l)
+		b.loops[l.Name] = true
+		delete(gone, l.Name)
 	}
 	for name := range gone {
 		off = append(off, &convergence.Loop{ObjectMeta: metav1.ObjectMeta{Name: name}})

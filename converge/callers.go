@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 // Callers is what the front door saw of those who come over the wire: who watches what, and whose writes are refused.
 // It is bounded, and safe for concurrent use; a nil *Callers knows of nobody.
 type Callers struct {
-	Now func() time.Time // nil: time.Now
+	Now    func() time.Time // nil: time.Now
+	Others *Processes       // what other servers saw; nil: there are none
 
 	mu      sync.Mutex
 	watches map[schema.GroupResource]map[string]int // by who watches: how many watches are open
@@ -51,7 +53,7 @@ func (c *Callers) now() time.Time {
 
 // Watching notes a watch; the returned function ends it.
 func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func()) {
-	if byHand(agent) || strings.HasPrefix(agent, "kloop") { // our own loops and agents are no controllers outside
+	if byHand(agent) || ours(agent) {
 		return func() {}
 	}
 	c.mu.Lock()
@@ -72,14 +74,37 @@ func (c *Callers) Watching(gr schema.GroupResource, agent string) (ended func())
 	})
 }
 
+// ours tells user agents of what every cluster has: upstream's loops and agents look at all kinds, and do not mean those
+// that others define.
+func ours(agent string) bool {
+	name, _, _ := strings.Cut(agent, "/")
+	return strings.HasPrefix(name, "kloop") || slices.Contains([]string{"kube-controller-manager", "kube-scheduler", "kube-apiserver", "kubelet", "kube-proxy"}, name)
+}
+
 // watchers counts the controllers outside that watch a resource.
 func (c *Callers) watchers(gr schema.GroupResource) int {
+	return len(c.agents(gr))
+}
+
+// agents are the controllers outside that watch a resource, through this server or another one.
+func (c *Callers) agents(gr schema.GroupResource) map[string]bool {
 	if c == nil {
-		return 0
+		return nil
+	}
+	list := map[string]bool{}
+	for _, r := range c.Others.told() {
+		for _, w := range r.Watches {
+			if w.Resource == gr.String() {
+				list[w.Agent] = true
+			}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.watches[gr])
+	for agent := range c.watches[gr] {
+		list[agent] = true
+	}
+	return list
 }
 
 // Refused notes a write, or a read of a controller's, that was refused. ns and name are those of the object.
@@ -133,11 +158,9 @@ func (c *Callers) refusalFor(gr schema.GroupResource, ns, name string) (Refusal,
 	if c == nil {
 		return Refusal{}, false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var best *Refusal
-	agents := c.watches[gr]
-	for key, r := range c.refused {
+	agents := c.agents(gr)
+	c.refusals(func(key refusalKey, r *Refusal) {
 		own := key.gr == gr && key.ns == ns && (key.name == name || key.name == "")
 		near := false
 		for agent := range agents {
@@ -146,11 +169,49 @@ func (c *Callers) refusalFor(gr schema.GroupResource, ns, name string) (Refusal,
 			}
 		}
 		if (own || near) && (best == nil || r.Last.After(best.Last)) {
-			best = r
+			kept := *r
+			best = &kept
 		}
-	}
+	})
 	if best == nil {
 		return Refusal{}, false
 	}
 	return *best, true
+}
+
+// refusals calls f for all that are known, of this server and others.
+func (c *Callers) refusals(f func(key refusalKey, r *Refusal)) {
+	for _, p := range c.Others.told() {
+		for i := range p.Refused {
+			d := &p.Refused[i]
+			r := &Refusal{User: d.User, Agent: d.Agent, Verb: d.Verb, Resource: d.Resource, Message: d.Error.Message, Forbidden: d.Forbidden, Count: d.Error.Count}
+			if d.Error.First != nil && d.Error.Last != nil {
+				r.First, r.Last = d.Error.First.Time, d.Error.Last.Time
+			}
+			f(refusalKey{schema.ParseGroupResource(d.Resource), d.Namespace, d.Name, d.User}, r)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, r := range c.refused {
+		f(key, r)
+	}
+}
+
+// Report adds what this server saw to what it tells other servers.
+func (c *Callers) Report(to *convergence.Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for gr, agents := range c.watches {
+		for agent := range agents {
+			if len(to.Watches) < maxReported {
+				to.Watches = append(to.Watches, convergence.Watch{Resource: gr.String(), Agent: agent})
+			}
+		}
+	}
+	for key, r := range c.refused {
+		d := convergence.Denial{User: r.User, Agent: r.Agent, Verb: r.Verb, Resource: r.Resource, Namespace: key.ns, Name: key.name, Forbidden: r.Forbidden, Error: *r.failure()}
+		d.Error.Message = cut(d.Error.Message)
+		to.Refused = append(to.Refused, d)
+	}
 }

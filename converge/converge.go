@@ -23,24 +23,18 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Loops is what the engine knows of its keys; *loop.Watchers has it.
-type Loops interface {
-	Stats() []loop.Stats
-	Records() map[string][]loop.Record
-	Record(loop string, key loop.Key) (loop.Record, bool)
-}
-
 // A World is what explanations are made of: one unchanging state, and what is known beside it. It is for one
 // goroutine.
 type World struct {
 	Read    resource.Reader
 	Kinds   *resource.Set
-	Loops   Loops    // nil: nothing is known
-	Callers *Callers // nil: nothing is known
+	Loops   *Processes // nil: nothing is known
+	Callers *Callers   // nil: nothing is known
 	Now     time.Time
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
-	running  map[string]bool               // loops of this process; made when first asked for
+	running  map[string]bool               // loops; made when first asked for
+	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
 	owners   map[types.UID]bool // controllers, and whether they have a gap
@@ -65,17 +59,15 @@ func (w *World) situations(k resource.Kind) []Situation {
 	return list
 }
 
-// runs says whether the named loop runs in this process, and whether that is known at all.
+// runs says whether the named loop runs, and whether that is known at all.
 func (w *World) runs(name string) (runs, known bool) {
-	if w.running == nil {
-		w.running = map[string]bool{}
-		if w.Loops != nil {
-			for _, s := range w.Loops.Stats() {
-				w.running[s.Name] = true
-			}
-		}
+	if w.Loops == nil {
+		return false, false
 	}
-	return w.running[name], len(w.running) > 0
+	if w.running == nil {
+		w.running, w.surely = w.Loops.Running()
+	}
+	return w.running[name], w.surely
 }
 
 // record returns what a loop noted of an object.

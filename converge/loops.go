@@ -10,10 +10,10 @@ import (
 )
 
 // loopOf is a loop's figures as an object of the API.
-func loopOf(s loop.Stats, self string) *convergence.Loop {
+func loopOf(s loop.Stats) *convergence.Loop {
 	l := &convergence.Loop{Depth: int64(s.Depth), Running: int64(s.Running), Waiting: int64(s.Waiting), Failing: int64(s.Failing), Keys: int64(s.Keys),
 		Oldest: rough(s.Oldest), Rate: fmt.Sprintf("%.1f/s", s.Rate), Done: s.Done, Failed: s.Failed, P99: rough(s.P99),
-		LastSuccess: stamp(s.LastGood), Replicas: 1, Leader: self}
+		LastSuccess: stamp(s.LastGood)}
 	if s.LastErr != "" {
 		l.LastError = &convergence.Failure{Message: s.LastErr, Count: s.ErrRow, Last: stamp(s.LastFail)}
 	}

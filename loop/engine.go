@@ -25,6 +25,7 @@ type Env struct {
 	Now    func() time.Time // nil: time.Now
 	Resync time.Duration    // every key is looked at again after about this; 0: 10 hours
 	Watch  *Watchers        // where loops register to be asked about their records; may be nil
+	Trail  bool             // somebody remembers what each write was made for
 
 	// Turn, if set, is asked for leave before a worker takes a key, and fails only with ctx; Chance, if set, returns a
 	// number below n in place of a random one. A simulation that is to replay exactly decides both.

@@ -5,6 +5,7 @@ package trail
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -29,13 +30,20 @@ type causeKey struct{}
 
 // With returns a context whose writes are made because of c.
 func With(ctx context.Context, c *Cause) context.Context {
-	return context.WithValue(ctx, causeKey{}, c)
+	return WithMade(ctx, func() *Cause { return c })
+}
+
+// WithMade is With for a cause that is made when a write first asks for it.
+func WithMade(ctx context.Context, made func() *Cause) context.Context {
+	return context.WithValue(ctx, causeKey{}, sync.OnceValue(made))
 }
 
 // From is the cause that the context carries, or nil: a person or a program from outside.
 func From(ctx context.Context) *Cause {
-	c, _ := ctx.Value(causeKey{}).(*Cause)
-	return c
+	if made, ok := ctx.Value(causeKey{}).(func() *Cause); ok {
+		return made()
+	}
+	return nil
 }
 
 // RefOf names an object as the log does.

@@ -1,5 +1,6 @@
 // Package convergence declares the kinds by which kloop tells what has not converged and why: gaps, loops and
-// fights. They are virtual: nothing of them is stored, and nobody can write them.
+// fights. They are virtual: nothing of them is stored, and nobody can write them. By a fourth one, reports, processes that
+// run loops tell the server about them.
 package convergence
 
 import (
@@ -68,6 +69,7 @@ var Loops = &resource.Def[*Loop]{
 		resource.Wide("Failed", "integer", func(l *Loop) any { return l.Failed }),
 		resource.Wide("Replicas", "integer", func(l *Loop) any { return l.Replicas }),
 		resource.Wide("Leader", "string", func(l *Loop) any { return l.Leader }),
+		resource.Wide("Lease", "string", func(l *Loop) any { return l.Lease }),
 	},
 }
 
@@ -92,7 +94,10 @@ var Fights = &resource.Def[*Fight]{
 	},
 }
 
-// All returns the kinds.
+// Reports declares the kind.
+var Reports = &resource.Def[*Report]{GVK: GroupVersion.WithKind("Report"), Plural: "reports", Virtual: true, JSON: true}
+
+// All returns the kinds that can be read.
 func All() []resource.Kind { return []resource.Kind{Gaps, Loops, Fights} }
 
 // wideName shows the name, by which the row can be asked for, with -o wide only: the object says more.

@@ -41,6 +41,20 @@ func (f *Fight) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// DeepCopyObject implements runtime.Object.
+func (r *Report) DeepCopyObject() runtime.Object {
+	out := *r
+	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Loops, out.Records, out.Watches, out.Refused = slices.Clone(r.Loops), slices.Clone(r.Records), slices.Clone(r.Watches), slices.Clone(r.Refused)
+	for i := range out.Loops {
+		out.Loops[i] = *r.Loops[i].DeepCopyObject().(*Loop)
+	}
+	for i := range out.Refused {
+		out.Refused[i].Error = *r.Refused[i].Error.copy()
+	}
+	return &out
+}
+
 func (f *Failure) copy() *Failure {
 	if f == nil {
 		return nil

@@ -13,15 +13,16 @@ import (
 
 // about is what `kubectl explain` says of the kinds themselves.
 var about = map[string]string{
-	"Gap":   "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. Gaps are computed; they can't be written.",
-	"Loop":  "Loop tells how one control loop is doing: its queue, its pace, its errors.",
-	"Fight": "Fight is a field that two managers, or one against itself, set back and forth.",
+	"Gap":    "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. Gaps are computed; they can't be written.",
+	"Loop":   "Loop tells how one control loop is doing: its queue, its pace, its errors.",
+	"Report": "Report is what a process tells of the loops that run in it. To create one is to tell; nothing is stored.",
+	"Fight":  "Fight is a field that two managers, or one against itself, set back and forth.",
 }
 
 // Schemas returns the OpenAPI schemas of the kinds, made of the Go types and their doc tags.
 func Schemas() map[schema.GroupVersionKind]*spec.Schema {
 	out := map[schema.GroupVersionKind]*spec.Schema{}
-	for _, k := range All() {
+	for _, k := range append(All(), Reports) {
 		gvk := k.Info().GVK
 		s := schemaOf(reflect.TypeOf(k.New(gvk)).Elem(), about[gvk.Kind])
 		out[gvk] = &s
@@ -32,7 +33,7 @@ func Schemas() map[schema.GroupVersionKind]*spec.Schema {
 func schemaOf(t reflect.Type, doc string) (s spec.Schema) {
 	s.Description = doc
 	switch {
-	case t == reflect.TypeFor[metav1.Time]():
+	case t == reflect.TypeFor[metav1.Time](), t == reflect.TypeFor[metav1.MicroTime]():
 		s.Type, s.Format = spec.StringOrArray{"string"}, "date-time"
 	case t.Kind() == reflect.Pointer:
 		return schemaOf(t.Elem(), doc)
@@ -41,6 +42,8 @@ func schemaOf(t reflect.Type, doc string) (s spec.Schema) {
 		s.Type, s.Items = spec.StringOrArray{"array"}, &spec.SchemaOrArray{Schema: &item}
 	case t.Kind() == reflect.String:
 		s.Type = spec.StringOrArray{"string"}
+	case t.Kind() == reflect.Bool:
+		s.Type = spec.StringOrArray{"boolean"}
 	case t.Kind() == reflect.Int32, t.Kind() == reflect.Int64:
 		s.Type, s.Format = spec.StringOrArray{"integer"}, t.Kind().String()
 	default:
@@ -52,7 +55,7 @@ func schemaOf(t reflect.Type, doc string) (s spec.Schema) {
 				continue
 			}
 			s.Properties[name] = schemaOf(f.Type, f.Tag.Get("doc"))
-			if !strings.Contains(opts, "omitempty") {
+			if !strings.Contains(opts, "omit") {
 				s.Required = append(s.Required, name)
 			}
 		}

@@ -91,8 +91,10 @@ type Loop struct {
 	P99         string       `json:"p99" doc:"99 of 100 of the newest looks took no longer."`
 	LastSuccess *metav1.Time `json:"lastSuccess,omitempty" doc:"When a look last went well."`
 	LastError   *Failure     `json:"lastError,omitempty" doc:"The newest error."`
-	Replicas    int32        `json:"replicas" doc:"Processes that could run the loop, as far as leases and this process tell."`
-	Leader      string       `json:"leader" doc:"The process that runs it."`
+	Replicas    int32        `json:"replicas" doc:"Processes that could run the loop: they tell so themselves, or hold its lease."`
+	Leader      string       `json:"leader" doc:"The process that runs it: the holder of its lease, where there is one."`
+	Lease       string       `json:"lease,omitempty" doc:"The lease by which its process is elected: NAMESPACE/NAME."`
+	Outside     bool         `json:"outside,omitempty" doc:"Of a controller that is known by its lease alone: there are no figures."`
 }
 
 // A Fight is a field that two managers, or one against itself, set back and forth.
@@ -108,4 +110,57 @@ type Fight struct {
 	Rate     string      `json:"rate" doc:"Turns per minute."`
 	Since    metav1.Time `json:"since" doc:"When it went back first."`
 	Last     metav1.Time `json:"last" doc:"When it went back last."`
+}
+
+// A Report is what a process tells the server of the loops that run in it, so that a loop elsewhere is explained as exactly
+// as one in the server's own process. To create one is to tell; nothing of it is stored, and it counts for seconds.
+type Report struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Process string   `json:"process" doc:"The process, by the name that it stands for election with."`
+	Lease   string   `json:"lease,omitempty" doc:"The lease by which it is elected: NAMESPACE/NAME."`
+	Loops   []Loop   `json:"loops,omitempty" doc:"The loops that run in it."`
+	Records []Record `json:"records,omitempty" doc:"Their keys that are not at rest."`
+	Watches []Watch  `json:"watches,omitempty" doc:"Of a server: the controllers that watch through it."`
+	Refused []Denial `json:"refused,omitempty" doc:"Of a server: writes of controllers that it refused."`
+	Again   int32    `json:"again,omitempty" doc:"In the answer: after how many seconds to tell anew."`
+}
+
+// A Record is what a loop knows of one of its keys.
+type Record struct {
+	Loop      string   `json:"loop" doc:"Name of the loop."`
+	Resource  string   `json:"resource" doc:"Plural name of the kind with its group."`
+	Namespace string   `json:"namespace,omitempty" doc:"Namespace of the object."`
+	Name      string   `json:"name" doc:"Name of the object."`
+	State     string   `json:"state" doc:"resting, queued, waiting, fenced or running."`
+	Since     WireTime `json:"since" doc:"When it was queued, or started to run."`
+	Fails     int32    `json:"fails,omitempty" doc:"Failures in a row."`
+	Error     string   `json:"error,omitempty" doc:"The newest failure."`
+	FirstFail WireTime `json:"firstFail,omitzero" doc:"When the first of the row came."`
+	LastFail  WireTime `json:"lastFail,omitzero" doc:"When the last of the row came."`
+	LastGood  WireTime `json:"lastGood,omitzero" doc:"When a look last went well."`
+	Next      WireTime `json:"next,omitzero" doc:"When it is due again."`
+	Note      string   `json:"note,omitempty" doc:"What it waits for."`
+}
+
+// WireTime is a time with its parts of a second.
+type WireTime = metav1.MicroTime
+
+// A Watch is somebody who watches a resource.
+type Watch struct {
+	Resource string `json:"resource" doc:"Plural name of the kind with its group."`
+	Agent    string `json:"agent" doc:"Who: a user agent."`
+}
+
+// A Denial is a write that was refused.
+type Denial struct {
+	User      string  `json:"user" doc:"Who wanted to write."`
+	Agent     string  `json:"agent,omitempty" doc:"With what program."`
+	Verb      string  `json:"verb" doc:"What it wanted to do."`
+	Resource  string  `json:"resource" doc:"To what kind of object."`
+	Namespace string  `json:"namespace,omitempty" doc:"Namespace of the object."`
+	Name      string  `json:"name,omitempty" doc:"Name of the object."`
+	Forbidden bool    `json:"forbidden,omitempty" doc:"For want of a right."`
+	Error     Failure `json:"error" doc:"The refusal."`
 }

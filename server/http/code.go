@@ -43,7 +43,7 @@ func (c *call) code() error {
 	if err := c.body(req, in, false); err != nil {
 		return err
 	}
-	out, err := c.cfg.Ops.Call(c.r.Context(), req, c.info.Verb, in)
+	out, err := c.ops().Call(c.r.Context(), req, c.info.Verb, in)
 	if err != nil {
 		return err
 	}

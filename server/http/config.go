@@ -22,6 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/audit"
 	"github.com/kloop-dev/kloop/server/fair"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // Config holds what the wire needs. Ops, Kinds, Authn and Authz are required; the zero value of the rest is usable.
@@ -42,6 +43,8 @@ type Config struct {
 	Dial        DialFunc      // reaches pods and services for the proxy subresources; nil: the host's network
 	Groups      GroupSource   // aggregated groups that other servers answer; nil: none
 	Delegate    http.Handler  // gets requests that Groups claims; nil: 503
+	// Trusts says whether a user may tell that a write was made for this (trail.Header); nil: nobody may.
+	Trusts func(ctx context.Context, u *auth.User, c *trail.Cause) bool
 	// Witness sees what clients do; nil: nobody does.
 	Witness Witness
 	// Connect admits a connection to a subresource before it is made (admission CONNECT); nil: all are welcome.

@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // call is one request for a resource on its way through a verb.
@@ -45,8 +46,20 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 	if i.Verb == "watch" {
 		defer c.watched()()
 	}
+	c.because()
 	if err := c.route(); err != nil {
 		s.fail(w, r, err)
+	}
+}
+
+// because takes over what the write was made for, from those whose word counts.
+func (c *call) because() {
+	text := c.r.Header.Get(trail.Header)
+	if text == "" || c.cfg.Trusts == nil || c.r.Method == http.MethodGet {
+		return
+	}
+	if cause := trail.Decode(text); cause != nil && c.cfg.Trusts(c.r.Context(), c.user, cause) {
+		c.r = c.r.WithContext(trail.With(c.r.Context(), cause))
 	}
 }
 

@@ -43,6 +43,7 @@ var rounds = flag.Int("rounds", 1, "how often a server is killed and another one
 func TestKillAndCutOff(t *testing.T) {
 	m := three(t)
 	published(t, m[0], 3)
+	loopsTold(t, m, 3)
 	start, err := m[0].client.CoreV1().ConfigMaps(space).List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
