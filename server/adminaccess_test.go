@@ -30,7 +30,9 @@ func TestAdminAccess(t *testing.T) {
 	yes := true
 	spec := v1.ResourceClaimSpec{Devices: v1.DeviceClaim{Requests: []v1.DeviceRequest{{Name: "a", Exactly: &v1.ExactDeviceRequest{}},
 		{Name: "r", Exactly: &v1.ExactDeviceRequest{AdminAccess: &yes}}}}}
-	claim := func(name string) *v1.ResourceClaim { return &v1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec} }
+	claim := func(name string) *v1.ResourceClaim {
+		return &v1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	}
 	_, err := w.Create(t.Context(), w.ask(claims, ""), claim("c"))
 	if got, want := reason(err), "Invalid FieldValueForbidden spec.devices.requests[1].adminAccess"; got != want {
 		t.Errorf("claim: %q, want %q", got, want)

@@ -121,7 +121,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 
 // checkNew validates a new object. The old events tell of their metadata only when all else is well.
 func checkNew(r *Request, obj resource.Object) field.ErrorList {
-	errs := append(checkKind(r, obj, nil), checkNewEvent(r, obj)...)
+	errs := checkKind(r, obj, nil)
 	if len(errs) > 0 && r.oldEvents() {
 		return errs
 	}

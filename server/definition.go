@@ -82,7 +82,7 @@ func checkKind(r *Request, obj, old resource.Object) field.ErrorList {
 		return c.CheckWarn(r.Sub, obj, old, r.warn)
 	}
 	if old == nil {
-		return r.Kind.Check("", obj, nil)
+		return resource.CheckAs(r.Kind, r.spoken(), "", obj, nil)
 	}
 	return resource.CheckAs(r.Kind, r.GVK, r.Sub, obj, old)
 }

@@ -1,11 +1,7 @@
 package server
 
 import (
-	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kloop-dev/kloop/resource"
 )
 
 // The kind Event is served in two groups. The rules of events.k8s.io are stricter, which the kind itself can't
@@ -27,19 +23,4 @@ func (r *Request) checkName(name string, prefix bool) []string {
 		return validation.NameIsDNSSubdomain(name, prefix)
 	}
 	return r.Kind.CheckName(name, prefix)
-}
-
-// checkNewEvent demands what only events.k8s.io demands of a new event.
-func checkNewEvent(r *Request, obj resource.Object) (errs field.ErrorList) {
-	e, ok := obj.(*core.Event)
-	if !ok || !r.newEvents() {
-		return nil
-	}
-	if e.EventTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
-	}
-	if e.Type != core.EventTypeNormal && e.Type != core.EventTypeWarning {
-		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
-	}
-	return errs
 }

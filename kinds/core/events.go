@@ -41,7 +41,7 @@ var Events = &resource.Def[*v1.Event]{
 		{Label: "reportingController", Value: func(e *v1.Event) string { return e.ReportingController }},
 	},
 	Columns: eventColumns,
-	Also:    []resource.Version[*v1.Event]{events.V1()},
+	Also:    []resource.Version[*v1.Event]{events.V1(validateEvent)},
 }
 
 var eventColumns = []resource.Column[*v1.Event]{

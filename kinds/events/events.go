@@ -5,18 +5,19 @@ package events
 import (
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// V1 is the version events.k8s.io/v1 of the core group's kind.
-func V1() resource.Version[*v1.Event] {
+// V1 is the version events.k8s.io/v1 of the core group's kind; every says what is demanded of events in both.
+func V1(every func(e, old *v1.Event) field.ErrorList) resource.Version[*v1.Event] {
 	return resource.Version[*v1.Event]{
 		GVK:      eventsv1.SchemeGroupVersion.WithKind("Event"),
 		New:      func() resource.Object { return &eventsv1.Event{} },
 		From:     func(e *v1.Event) resource.Object { return fromCore(e) },
 		To:       func(o resource.Object) *v1.Event { return toCore(o.(*eventsv1.Event)) },
-		Validate: validate,
+		Validate: strict(every),
 	}
 }
 

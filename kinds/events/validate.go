@@ -2,65 +2,41 @@ package events
 
 import (
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// What the texts of an event may hold, in bytes.
-const (
-	maxWord = 128
-	maxNote = 1024
-)
-
-// validate checks an event that was sent as events.k8s.io/v1: it must say who saw what when, and once stored
-// only its series goes on. Errors name the fields of the core group, as upstream's do.
-func validate(e, old *v1.Event) (errs field.ErrorList) {
-	if old != nil {
-		return frozen(e, old)
-	}
-	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	if len(rule.PathSegment(e.Name, false)) == 0 && e.Name != "" { // else the general check complains
-		add(rule.Format(e.Name, field.NewPath("metadata", "name"), rule.Subdomain))
-	}
-	add(place(e))
-	if e.EventTime.IsZero() {
-		add(field.ErrorList{field.Required(field.NewPath("eventTime"), "")})
-	}
-	add(series(e.Series, field.NewPath("series")))
-	add(rule.Needed(e.ReportingController, field.NewPath("reportingController")))
-	add(rule.Format(e.ReportingController, field.NewPath("reportingController"), utilvalidation.IsQualifiedName))
-	for _, f := range []struct{ name, v string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {
-		add(rule.Needed(f.v, field.NewPath(f.name)))
-		if len(f.v) > maxWord {
-			add(field.ErrorList{field.Invalid(field.NewPath(f.name), "", "can have at most 128 characters")})
+// strict adds to what is demanded of every event what is demanded of those sent as events.k8s.io/v1: they say when it
+// happened, carry nothing of old, and once stored only their series goes on. Errors name the fields of the core group, as
+// upstream's do.
+func strict(every func(e, old *v1.Event) field.ErrorList) func(e, old *v1.Event) field.ErrorList {
+	return func(e, old *v1.Event) field.ErrorList {
+		if old != nil {
+			return append(every(e, old), frozen(e, old)...)
 		}
+		return append(every(e, nil), created(e)...)
 	}
-	if len(e.Message) > maxNote {
-		add(field.ErrorList{field.Invalid(field.NewPath("message"), "", "can have at most 1024 characters")})
+}
+
+func created(e *v1.Event) field.ErrorList {
+	errs := series(e.Series, field.NewPath("series"))
+	if e.EventTime.IsZero() {
+		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
 	if e.Type != v1.EventTypeNormal && e.Type != v1.EventTypeWarning {
-		add(field.ErrorList{field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type)})
+		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
 	}
-	for name, set := range map[string]bool{"firstTimestamp": !e.FirstTimestamp.IsZero(), "lastTimestamp": !e.LastTimestamp.IsZero(),
-		"count": e.Count != 0, "source": e.Source != v1.EventSource{}} {
-		if set {
-			add(field.ErrorList{field.Invalid(field.NewPath(name), "", "needs to be unset")})
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"firstTimestamp", !e.FirstTimestamp.IsZero()}, {"lastTimestamp", !e.LastTimestamp.IsZero()}, {"count", e.Count != 0},
+		{"source", e.Source != v1.EventSource{}}} {
+		if f.set {
+			errs = append(errs, field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
 		}
 	}
 	return errs
-}
-
-// place checks that an event lies where its object does; those of objects without a namespace lie in default
-// or kube-system.
-func place(e *v1.Event) field.ErrorList {
-	ns := e.InvolvedObject.Namespace
-	if ns == e.Namespace || ns == "" && (e.Namespace == metav1.NamespaceDefault || e.Namespace == metav1.NamespaceSystem) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("involvedObject", "namespace"), ns, "does not match event.namespace")}
 }
 
 func series(s *v1.EventSeries, path *field.Path) (errs field.ErrorList) {
@@ -77,7 +53,7 @@ func series(s *v1.EventSeries, path *field.Path) (errs field.ErrorList) {
 }
 
 func frozen(e, old *v1.Event) (errs field.ErrorList) {
-	if e.Series != nil && !rule.Same(e.Series, old.Series) {
+	if !rule.Same(e.Series, old.Series) {
 		errs = series(e.Series, field.NewPath("series"))
 	}
 	for _, f := range []struct {
@@ -86,7 +62,9 @@ func frozen(e, old *v1.Event) (errs field.ErrorList) {
 	}{
 		{"involvedObject", e.InvolvedObject, old.InvolvedObject}, {"reason", e.Reason, old.Reason},
 		{"message", e.Message, old.Message}, {"source", e.Source, old.Source}, {"firstTimestamp", e.FirstTimestamp, old.FirstTimestamp},
-		{"lastTimestamp", e.LastTimestamp, old.LastTimestamp}, {"count", e.Count, old.Count}, {"type", e.Type, old.Type},
+		{"lastTimestamp", e.LastTimestamp, old.LastTimestamp}, {"count", e.Count, old.Count},
+		{"reason", e.Reason, old.Reason}, // told of twice upstream
+		{"type", e.Type, old.Type},
 		{"eventTime", e.EventTime, old.EventTime}, {"action", e.Action, old.Action}, {"related", e.Related, old.Related},
 		{"reportingController", e.ReportingController, old.ReportingController},
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
