@@ -10,7 +10,6 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/cluster"
 )
 
 // kubeconfig prints a kubeconfig with a client certificate of the data directory's authority.
@@ -32,7 +31,7 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 	case (*user == "") == (*node == ""):
 		return errors.New("say whom it is for: --user NAME or --node NAME, not both")
 	case *node != "":
-		leaf.User, leaf.Groups, leaf.Server = "system:node:"+*node, append(groups, auth.GroupNodes, cluster.ProxierGroup), true
+		leaf.User, leaf.Groups, leaf.Server = "system:node:"+*node, append(groups, auth.GroupNodes), true
 		leaf.Hosts = []string{*node, "127.0.0.1"}
 		if *address != "" {
 			leaf.Hosts = append(leaf.Hosts, *address)

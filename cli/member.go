@@ -8,42 +8,15 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/store/etcd"
 )
-
-// token prints what lets another server join this one's cluster.
-func token(_ context.Context, std stdio, args []string) error {
-	fs := flags(std, "token")
-	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
-	life := fs.Duration("life", time.Hour, "how long it is good; a day at most")
-	if err := parse(fs, args); err != nil {
-		return err
-	}
-	path := filepath.Join(*dir, "pki")
-	if _, err := os.Stat(filepath.Join(path, "ca.key")); err != nil {
-		return advise(fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", *dir, err))
-	}
-	keys, err := pki.Open(pki.Config{Dir: path})
-	if err != nil {
-		return err
-	}
-	text, err := cluster.JoinToken(keys, *life)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(std.out, text)
-	return err
-}
 
 // member lists the members of the store, or removes one.
 func member(ctx context.Context, std stdio, args []string) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,7 +20,10 @@ import (
 func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "node")
 	var n cluster.RemoteNode
-	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server, as system:node:NAME")
+	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
+	fs.StringVar(&n.Join.Server, "server", "", "join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
+	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
+	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
 	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
 	pods := fs.String("pod-cidr", "10.88.0.0/16", "addresses of pods")
 	address := fs.String("address", "", "address of the node (default: the first of the machine)")
@@ -43,8 +47,15 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if n.Log, err = logger(std, o.LogLevel); err != nil {
 		return err
 	}
-	if n.Rest, err = connection(*config); err != nil {
-		return err
+	switch {
+	case n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0):
+		return errors.New("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
+	case n.Join.Server != "":
+		*config = ""
+	case *config != "":
+		if n.Rest, err = connection(*config); err != nil {
+			return err
+		}
 	}
 	if n.Name == "" {
 		if n.Name, err = os.Hostname(); err != nil {
@@ -60,6 +71,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 			return fmt.Errorf("read --address: %w", err)
 		}
 	}
+	n.Keys = filepath.Join(*dir, "pki")
 	n.Dir, n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "node"), filepath.Join(*dir, "runtime"), n.Log
 	if err := runtime.Available(n.Runtime); err != nil {
 		return err

@@ -127,8 +127,8 @@ func publicKeys(data []byte) (keys []crypto.PublicKey, err error) {
 	return keys, nil
 }
 
-// A credential is what files say about who is believed, and what the server shows.
-type credential struct {
+// A trust is what files say about who is believed, and what the server shows.
+type trust struct {
 	serving *tls.Certificate    // nil: the cluster's own authority issues one
 	clients []*x509.Certificate // further authorities of client certificates
 	root    []byte              // what clients must trust to believe the server, PEM
@@ -136,7 +136,7 @@ type credential struct {
 }
 
 // credentials reads the files that the configuration names beside the cluster's own keys.
-func (c *Cluster) credentials() (cr credential, err error) {
+func (c *Cluster) credentials() (cr trust, err error) {
 	cr.root, cr.trusted = c.keys.CA.PEM, c.keys.CA.PEM
 	if c.cfg.ServingCert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cfg.ServingCert, c.cfg.ServingKey)

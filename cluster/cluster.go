@@ -25,7 +25,7 @@ import (
 type Cluster struct {
 	cfg   Config
 	keys  *pki.PKI
-	cred  credential
+	cred  trust
 	door  *frontDoor
 	files []*followed // read again when they change
 	etcd  *etcd.Store // with a member of its own; nil: there is none

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	certv1 "k8s.io/api/certificates/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -43,13 +42,6 @@ func as(t *testing.T, c *cluster.Cluster, user string, groups ...string) (*kuber
 func TestNodeRenewsItsCertificate(t *testing.T) {
 	ctx := t.Context()
 	c := start(t, cluster.Config{})
-	admin := clientset(t, config(t, c))
-	_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "rotation"},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: auth.GroupNodes}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	node, cfg := as(t, c, "system:node:n1", auth.GroupNodes)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -86,7 +78,11 @@ func TestNodeRenewsItsCertificate(t *testing.T) {
 	der, _ := x509.MarshalECPrivateKey(key)
 	next := rest.CopyConfig(cfg)
 	next.CertData, next.KeyData = cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	if _, err := clientset(t, next).CoreV1().Services("").List(ctx, metav1.ListOptions{}); err != nil {
+	renewed := clientset(t, next)
+	if _, err := renewed.CoreV1().Services("").List(ctx, metav1.ListOptions{}); err != nil {
 		t.Errorf("the new certificate is not believed: %v", err)
+	}
+	if _, err := renewed.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("a node can't program services: %v", err)
 	}
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/apply"
@@ -216,7 +214,7 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	keys := d.c.keys
 	objects := bootstrap.Objects(bootstrap.Config{ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
-	if err := d.server.Bootstrap(ctx, append(append(objects, proxiers(), explainers()), reporters()...)); err != nil {
+	if err := d.server.Bootstrap(ctx, append(append(append(objects, nodeBindings()...), explainers()), reporters()...)); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
 	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does
@@ -230,16 +228,6 @@ func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	ready()
 	<-ctx.Done()
 	return nil
-}
-
-// ProxierGroup is the group of nodes that program services themselves.
-const ProxierGroup = "system:kloop:node-proxiers"
-
-// proxiers lets nodes read the services: in kloop agent and proxy of a node are one process with one certificate.
-func proxiers() resource.Object {
-	return &rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: ProxierGroup}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-proxier"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ProxierGroup}}}
 }
 
 func (d *frontDoor) serve(ctx context.Context, l net.Listener, ready func()) error {

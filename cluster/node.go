@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,14 +23,16 @@ import (
 
 // NodeConfig says what a node is: in the cluster's own process or in one of its own.
 type NodeConfig struct {
-	Name        string
-	Address     netip.Addr
-	Port        int // of the agent's API; 0: 10250
-	Dir         string
-	StaticDir   string
-	Runtime     runtime.Config
-	Serving     *pki.Rotating // the certificate of the agent's API
-	CA          []byte        // PEM
+	Name      string
+	Address   netip.Addr
+	Port      int // of the agent's API; 0: 10250
+	Dir       string
+	StaticDir string
+	Runtime   runtime.Config
+	Serving   interface { // the certificate of the agent's API
+		Server(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	}
+	CA          []byte // PEM
 	Client      client.Client
 	ProxyClient client.Client
 	Events      *client.Recorder

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
@@ -123,79 +121,4 @@ func authority(cfg *rest.Config) ([]byte, error) {
 		return data, nil
 	}
 	return nil, errors.New("the kubeconfig names no certificate authority; the loops must publish one")
-}
-
-// RemoteNode is a node in a process of its own. Rest acts as system:node:NAME; its client certificate also serves
-// the agent's API.
-type RemoteNode struct {
-	NodeConfig
-	Rest *rest.Config
-}
-
-// RunNode runs a node until ctx ends; ready is called when its agent runs.
-func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
-	set := kinds.NewSet()
-	var err error
-	if n.CA, err = authority(n.Rest); err != nil {
-		return err
-	}
-	if !n.Address.IsValid() {
-		if n.Address, err = hostAddress(); err != nil {
-			return err
-		}
-	}
-	cert, key, err := keyPair(n.Rest)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return fmt.Errorf("read the node's certificate: %w", err)
-	}
-	n.Serving = pki.Fixed(&pair)
-	remote, err := client.NewRemote(n.Rest, set, "kubelet/kloop", nodeSources(n.Name, n.Proxy)...)
-	if err != nil {
-		return err
-	}
-	n.Client, n.ProxyClient = remote, remote
-	n.Events = client.NewRecorder(remote, "kubelet", nil).For("kubelet", n.Name)
-	parts, err := nodeParts(n.NodeConfig)
-	if err != nil {
-		return err
-	}
-	list := []part{{"copies", remote.Run},
-		{"events", func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }}}
-	return runParts(ctx, n.log(), ready, append(list, parts...)...)
-}
-
-// nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it reads one by one.
-func nodeSources(name string, proxy bool) []client.Source {
-	list := []client.Source{
-		{Kind: kinds.Pods, Fields: "spec.nodeName=" + name},
-		{Kind: kinds.Nodes, Fields: "metadata.name=" + name},
-		{Kind: kinds.Services},
-	}
-	if proxy {
-		list = append(list, client.Source{Kind: kinds.EndpointSlices})
-	}
-	return list
-}
-
-// keyPair is the client certificate of the kubeconfig, PEM.
-func keyPair(cfg *rest.Config) (cert, key []byte, err error) {
-	if cert, err = orFile(cfg.CertData, cfg.CertFile); err != nil {
-		return nil, nil, err
-	}
-	key, err = orFile(cfg.KeyData, cfg.KeyFile)
-	return cert, key, err
-}
-
-func orFile(data []byte, path string) ([]byte, error) {
-	if len(data) > 0 {
-		return data, nil
-	}
-	if path == "" {
-		return nil, errors.New("the kubeconfig has no client certificate; a node needs one (kloop kubeconfig --node NAME makes it)")
-	}
-	return os.ReadFile(path)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/csrapproving"
 	"github.com/kloop-dev/kloop/controllers/csrcleaner"
+	"github.com/kloop-dev/kloop/controllers/csrserving"
 	"github.com/kloop-dev/kloop/controllers/csrsigning"
 	"github.com/kloop-dev/kloop/controllers/daemonset"
 	"github.com/kloop-dev/kloop/controllers/deployment"
@@ -106,6 +107,7 @@ func All(c Config) []Entry {
 		{bootstrapsigner.Controller, "bootstrap-signer", "bootstrap-signer"},
 		{legacytokencleaner.Controller, "legacy-service-account-token-cleaner", "legacy-service-account-token-cleaner"},
 		{csrapproving.Controller, "certificate-controller", "certificate-controller"},
+		{csrserving.Controller, "kubelet-serving-approver", "certificate-controller"},
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 		{podcertificatecleaner.Controller, "podcertificaterequestcleaner", "podcertificaterequestcleaner"},
 		{vacprotection.Controller, "volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},

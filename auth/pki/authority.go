@@ -198,3 +198,17 @@ func ParseCerts(text []byte) (certs []*x509.Certificate, err error) {
 	}
 	return certs, nil
 }
+
+// Request makes a key and a request to sign it with the names that want has; both are PEM.
+func Request(want *x509.CertificateRequest) (key, request []byte, err error) {
+	k, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, want, k)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate request for %q: %w", want.Subject.CommonName, err)
+	}
+	key, err = keyPEM(k)
+	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), err
+}

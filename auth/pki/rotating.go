@@ -32,11 +32,6 @@ func (a *Authority) Rotating(l Leaf, now func() time.Time) (*Rotating, error) {
 	return NewRotating(now, func(now time.Time) (*tls.Certificate, error) { return a.pair(l, now) })
 }
 
-// Fixed is a certificate that somebody else looks after.
-func Fixed(cert *tls.Certificate) *Rotating {
-	return &Rotating{now: time.Now, issue: func(time.Time) (*tls.Certificate, error) { return cert, nil }}
-}
-
 // Get returns the certificate. When a new one is due and can't be issued, the present one is returned as long as it is good.
 func (r *Rotating) Get() (*tls.Certificate, error) {
 	r.mu.Lock()

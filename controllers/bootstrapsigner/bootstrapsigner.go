@@ -8,10 +8,6 @@ package bootstrapsigner
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"strings"
 	"time"
@@ -19,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -93,26 +90,11 @@ func plan(data, tokens map[string]string) (map[string]string, error) {
 		return out, nil
 	}
 	for id, secret := range tokens {
-		signature, err := sign(content, id, secret)
+		signature, err := token.Detached(content, id, secret)
 		if err != nil {
 			return nil, err
 		}
 		out[prefix+id] = signature
 	}
 	return out, nil
-}
-
-// sign makes a JWS by HMAC with SHA-256 (RFC 7515) and leaves the content out: whoever checks it has it.
-func sign(content, id, secret string) (string, error) {
-	header, err := json.Marshal(struct {
-		Alg string `json:"alg"`
-		Kid string `json:"kid"`
-	}{"HS256", id})
-	if err != nil {
-		return "", err
-	}
-	b64 := base64.RawURLEncoding.EncodeToString
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(b64(header) + "." + b64([]byte(content))))
-	return b64(header) + ".." + b64(mac.Sum(nil)), nil
 }

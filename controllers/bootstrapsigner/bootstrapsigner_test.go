@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func token(id string, edit func(*corev1.Secret)) *corev1.Secret {
+func tokenSecret(id string, edit func(*corev1.Secret)) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id}, Type: tokenType, Data: map[string][]byte{
 		"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-signing": []byte("true")}}
 	if edit != nil {
@@ -26,13 +26,13 @@ func token(id string, edit func(*corev1.Secret)) *corev1.Secret {
 
 func TestSigners(t *testing.T) {
 	got, next := signers([]*corev1.Secret{
-		token("good00", nil),
-		token("soon00", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-01T13:00:00Z") }),
-		token("gone00", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-01T11:00:00Z") }),
-		token("never0", func(s *corev1.Secret) { s.Data["expiration"] = []byte("in a while") }),
-		token("login0", func(s *corev1.Secret) { s.Data["usage-bootstrap-signing"] = []byte("false") }),
-		token("named0", func(s *corev1.Secret) { s.Name = "else" }),
-		token("plain0", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
+		tokenSecret("good00", nil),
+		tokenSecret("soon00", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-01T13:00:00Z") }),
+		tokenSecret("gone00", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-01T11:00:00Z") }),
+		tokenSecret("never0", func(s *corev1.Secret) { s.Data["expiration"] = []byte("in a while") }),
+		tokenSecret("login0", func(s *corev1.Secret) { s.Data["usage-bootstrap-signing"] = []byte("false") }),
+		tokenSecret("named0", func(s *corev1.Secret) { s.Name = "else" }),
+		tokenSecret("plain0", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }),
 	}, noon)
 	if ids := slices.Sorted(maps.Keys(got)); !slices.Equal(ids, []string{"good00", "soon00"}) || next != time.Hour {
 		t.Errorf("%v sign, the first for %v", ids, next)

@@ -11,8 +11,6 @@ import (
 
 	authzv1 "k8s.io/api/authorization/v1"
 	certv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/csr"
 	"github.com/kloop-dev/kloop/kinds"
@@ -26,8 +24,7 @@ var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
 	For:    kinds.CertificateSigningRequests,
 	Writes: []resource.Kind{kinds.CertificateSigningRequests},
 	Skip: func(r *certv1.CertificateSigningRequest) bool {
-		return r.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName || len(r.Status.Certificate) > 0 ||
-			csr.Condition(r, certv1.CertificateApproved) != nil || csr.Condition(r, certv1.CertificateDenied) != nil
+		return r.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName || csr.Decided(r)
 	},
 	Reconcile: reconcile,
 }
@@ -49,7 +46,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningReq
 			return 0, err
 		}
 		if ok {
-			return 0, approve(ctx, c, r, w.message)
+			return 0, csr.Approve(ctx, c, r, w.message)
 		}
 	}
 	c.Waiting("%s may not create %s for kubelets", r.Spec.Username, "certificatesigningrequests/nodeclient")
@@ -68,13 +65,4 @@ func allowed(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningReque
 		return false, err
 	}
 	return out.(*authzv1.SubjectAccessReview).Status.Allowed, nil
-}
-
-func approve(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, message string) error {
-	next := resource.Clone(r)
-	now := metav1.NewTime(c.Now())
-	next.Status.Conditions = append(next.Status.Conditions, certv1.CertificateSigningRequestCondition{Type: certv1.CertificateApproved,
-		Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
-	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
-	return err
 }

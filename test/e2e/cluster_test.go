@@ -207,17 +207,14 @@ func (c *testCluster) startServer() (err error) {
 
 func (c *testCluster) startAgent() error {
 	n := nodes[1]
-	config := filepath.Join(c.dir, "two.kubeconfig")
-	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "kubeconfig", "--data-dir", filepath.Join(c.dir, "one"), "--node", n.name,
-		"--address", n.addr, "--server", "https://"+nodes[0].addr+":"+port).Output()
+	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "token", "--node", "--data-dir", filepath.Join(c.dir, "one"),
+		"--server", "https://"+nodes[0].addr+":"+port).Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("make a token for the node: %w: %s", err, out)
 	}
-	if err := os.WriteFile(config, out, 0o600); err != nil {
-		return err
-	}
-	c.agent, err = c.start(1, "node", "--kubeconfig", config, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
-		"--pod-cidr", n.pods, "--address", n.addr, "--heartbeat", "1s", "--log", "debug")
+	join := strings.Fields(string(out))[1:] // without the name of the program
+	c.agent, err = c.start(1, append(join, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
+		"--pod-cidr", n.pods, "--address", n.addr, "--heartbeat", "1s", "--log", "debug")...)
 	return err
 }
 

@@ -2,6 +2,7 @@
 package csr
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -11,6 +12,11 @@ import (
 
 	certv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // Parse reads the request that the object carries.
@@ -32,6 +38,21 @@ func Condition(r *certv1.CertificateSigningRequest, t certv1.RequestConditionTyp
 	return nil
 }
 
+// Decided says that somebody has approved or denied the request, or that it is beyond that.
+func Decided(r *certv1.CertificateSigningRequest) bool {
+	return len(r.Status.Certificate) > 0 || Condition(r, certv1.CertificateApproved) != nil || Condition(r, certv1.CertificateDenied) != nil
+}
+
+// Approve approves the request; message says why.
+func Approve(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, message string) error {
+	next := resource.Clone(r)
+	now := metav1.NewTime(c.Now())
+	next.Status.Conditions = append(next.Status.Conditions, certv1.CertificateSigningRequestCondition{Type: certv1.CertificateApproved,
+		Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
+	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
+	return err
+}
+
 // CheckClient says what is wrong with the request of a kubelet for its client certificate.
 func CheckClient(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
 	if err := checkNode(req); err != nil {
@@ -40,7 +61,7 @@ func CheckClient(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
 	if len(req.DNSNames)+len(req.IPAddresses) > 0 {
 		return errors.New("DNS and IP subjectAltNames are not allowed")
 	}
-	return CheckUsages(usages, certv1.UsageClientAuth)
+	return checkNodeUsages(usages, certv1.UsageClientAuth)
 }
 
 // CheckServing says what is wrong with the request of a kubelet for its serving certificate.
@@ -51,7 +72,14 @@ func CheckServing(req *x509.CertificateRequest, usages []certv1.KeyUsage) error 
 	if len(req.DNSNames)+len(req.IPAddresses) == 0 {
 		return errors.New("DNS or IP subjectAltName is required")
 	}
-	return CheckUsages(usages, certv1.UsageServerAuth)
+	return checkNodeUsages(usages, certv1.UsageServerAuth)
+}
+
+func checkNodeUsages(usages []certv1.KeyUsage, want certv1.KeyUsage) error {
+	if !slices.Contains(usages, certv1.UsageDigitalSignature) {
+		return fmt.Errorf("usage %q is required", certv1.UsageDigitalSignature)
+	}
+	return CheckUsages(usages, want)
 }
 
 func checkNode(req *x509.CertificateRequest) error {

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// joinersGroup is the group of machines that join with a bootstrap token, as kubeadm has it.
+const joinersGroup = "system:bootstrappers:kubeadm:default-node-token"
+
+// nodeBindings let nodes join, renew their certificates, and program services. The first three are kubeadm's.
+func nodeBindings() []resource.Object {
+	const requests = "system:certificates.k8s.io:certificatesigningrequests:"
+	const proxier = "system:kloop:node-proxier"
+	group := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+	}
+	return []resource.Object{
+		bind("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", group(joinersGroup)),
+		bind("kubeadm:node-autoapprove-bootstrap", requests+"nodeclient", group(joinersGroup)),
+		bind("kubeadm:node-autoapprove-certificate-rotation", requests+"selfnodeclient", group(auth.GroupNodes)),
+		bind("system:kloop:kubelet-serving-approver", "system:certificates.k8s.io:kubelet-serving-approver",
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "kubelet-serving-approver"}),
+		// Agent and proxy of a node are one process with one certificate. Of what upstream's proxy may read this is what its
+		// nodes may not.
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: proxier},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}}}},
+		bind(proxier, proxier, group(auth.GroupNodes)),
+	}
+}
+
+func bind(name, role string, to rbacv1.Subject) resource.Object {
+	return &rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{to}}
+}
+
+// NodeToken makes a bootstrap token by which machines join as nodes for life, and shows them the cluster's authority in
+// kube-public/cluster-info, as kubeadm does. server is where they reach it.
+func NodeToken(ctx context.Context, c client.Client, server string, ca []byte, life time.Duration) (string, error) {
+	if life <= 0 {
+		return "", fmt.Errorf("life of a token: %v is not above 0", life)
+	}
+	info, err := clusterInfo(server, ca)
+	if err != nil {
+		return "", err
+	}
+	const reader = "kubeadm:bootstrap-signer-clusterinfo"
+	id, secret := letters(6), letters(16)
+	public := metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: reader}
+	for _, w := range []struct {
+		kind resource.Kind
+		obj  resource.Object
+	}{
+		{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, Data: map[string]string{"kubeconfig": info}}},
+		{kinds.Roles, &rbacv1.Role{ObjectMeta: public, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"cluster-info"}}}}},
+		{kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: public, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: reader},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auth.Anonymous}}}},
+		{kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+				"auth-extra-groups": joinersGroup, "expiration": time.Now().Add(life).UTC().Format(time.RFC3339)}}},
+	} {
+		if _, err := c.Create(ctx, w.kind, w.obj); err != nil && !apierrors.IsAlreadyExists(err) {
+			return "", fmt.Errorf("make a token for nodes: %w", err)
+		}
+	}
+	return id + "." + secret, signed(ctx, c, id)
+}
+
+// signed waits until cluster-info is signed with the token: before that nobody can join with it.
+func signed(ctx context.Context, c client.Client, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info")
+		if err != nil {
+			return fmt.Errorf("make a token for nodes: %w", err)
+		}
+		if m, ok := obj.(*corev1.ConfigMap); ok && m.Data["jws-kubeconfig-"+id] != "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the token is made, but cluster-info is not signed with it: does the loop bootstrap-signer run?")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// clusterInfo is a kubeconfig without a user.
+func clusterInfo(server string, ca []byte) (string, error) {
+	if len(ca) == 0 {
+		return "", errors.New("make a token for nodes: the cluster's authority is not known")
+	}
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters[""] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	text, err := clientcmd.Write(*cfg)
+	return string(text), err
+}
+
+// letters are n random letters and digits.
+func letters(n int) string {
+	const from = "abcdefghijklmnopqrstuvwxyz0123456789"
+	out := make([]byte, 0, n)
+	for buf := make([]byte, 1); len(out) < n; {
+		_, _ = rand.Read(buf)                      // never fails
+		if int(buf[0]) < 256/len(from)*len(from) { // else the first ones would come more often
+			out = append(out, from[int(buf[0])%len(from)])
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	certv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/node/credential"
+)
+
+// RemoteNode is a node in a process of its own. It has its certificates signed by the cluster, and renewed in time.
+type RemoteNode struct {
+	NodeConfig
+	// Rest is how to reach the server: as system:node:NAME by a client certificate, or with a bootstrap token. nil: as Join
+	// or the directory of keys says.
+	Rest *rest.Config
+	Join credential.Discovery // how to join as a machine that knows nothing but a token; Token "": it has joined
+	Keys string               // directory of the node's certificates and of the kubeconfig that a joined node has
+}
+
+// The files of a node's keys, named as the kubelet's.
+const (
+	nodeKubeconfig = "kubelet.conf"
+	nodeClientFile = "kubelet-client-current.pem"
+	nodeServerFile = "kubelet-server-current.pem"
+)
+
+// RunNode runs a node until ctx ends; ready is called when its agent runs and can be asked.
+func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
+	if !n.Address.IsValid() {
+		var err error
+		if n.Address, err = hostAddress(); err != nil {
+			return err
+		}
+	}
+	own, remote, err := n.enrol(ctx)
+	if err != nil {
+		return err
+	}
+	serving, err := n.serving(remote)
+	if err != nil {
+		return err
+	}
+	n.Serving, n.Client, n.ProxyClient = serving, remote, remote
+	n.Events = client.NewRecorder(remote, "kubelet", nil).For("kubelet", n.Name)
+	parts, err := nodeParts(n.NodeConfig)
+	if err != nil {
+		return err
+	}
+	list := []part{{"copies", remote.Run},
+		{"events", func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }},
+		{"client certificate", func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }}}
+	list = append(append(list, parts...), part{"serving certificate", func(ctx context.Context, ready func()) error {
+		return renewServing(ctx, serving, ready)
+	}})
+	return runParts(ctx, n.log(), ready, list...)
+}
+
+// enrol gets the node's client certificate, and a client that shows it.
+func (n *RemoteNode) enrol(ctx context.Context) (*credential.Credential, *client.Remote, error) {
+	if err := n.reach(ctx); err != nil {
+		return nil, nil, err
+	}
+	var err error
+	if n.CA, err = authority(n.Rest); err != nil {
+		return nil, nil, err
+	}
+	own, roots, err := n.certificate(certv1.KubeAPIServerClientKubeletSignerName, certv1.UsageClientAuth, nodeClientFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := own.Get(); err != nil {
+		if err := n.bootstrap(ctx, own); err != nil {
+			return nil, nil, err
+		}
+	}
+	cfg := &rest.Config{Host: n.Rest.Host, Transport: credential.NewTransport(own, roots)}
+	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", nodeSources(n.Name, n.Proxy)...)
+	if err != nil {
+		return nil, nil, err
+	}
+	own.AskAs(remote)
+	return own, remote, nil
+}
+
+// reach fills Rest: from the kubeconfig of a node that has joined, or by the token.
+func (n *RemoteNode) reach(ctx context.Context) error {
+	if n.Rest != nil {
+		return nil
+	}
+	path := filepath.Join(n.Keys, nodeKubeconfig)
+	if known, err := joined(path); err != nil {
+		return err
+	} else if known != nil && (n.Join.Server == "" || n.Join.Server == known.Host) {
+		// The kept certificate may not be good for any more: then a token helps.
+		n.Rest = known
+		n.Rest.BearerToken = n.Join.Token
+		return nil
+	}
+	if n.Join.Server == "" {
+		return errors.New("say which cluster to join: --server URL with --token and --ca-hash (kloop token --node prints them on a server's machine), or --kubeconfig FILE")
+	}
+	ca, err := n.Join.Authority(ctx)
+	if err != nil {
+		return err
+	}
+	n.Rest = &rest.Config{Host: n.Join.Server, BearerToken: n.Join.Token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return n.keep(path, ca)
+}
+
+// joined is how a node that has joined reaches the server; nil: it has not. The certificate is for package credential to read.
+func joined(path string) (*rest.Config, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read how to reach the server: %w", err)
+	}
+	cfg.CertFile, cfg.KeyFile = "", ""
+	return cfg, nil
+}
+
+// keep writes the kubeconfig of a node that joins, for its next start and for those who look.
+func (n *RemoteNode) keep(path string, ca []byte) error {
+	if err := os.MkdirAll(n.Keys, 0o700); err != nil {
+		return fmt.Errorf("keep the node's keys: %w", err)
+	}
+	cfg, file := clientcmdapi.NewConfig(), filepath.Join(n.Keys, nodeClientFile)
+	cfg.Clusters["kloop"] = &clientcmdapi.Cluster{Server: n.Join.Server, CertificateAuthorityData: ca}
+	cfg.AuthInfos["node"] = &clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: file}
+	cfg.Contexts["kloop"] = &clientcmdapi.Context{Cluster: "kloop", AuthInfo: "node"}
+	cfg.CurrentContext = "kloop"
+	return clientcmd.WriteToFile(*cfg, path)
+}
+
+// certificate is one of the node's certificates: the one that is kept, or that of the kubeconfig, or none yet.
+func (n *RemoteNode) certificate(signer string, usage certv1.KeyUsage, file string) (*credential.Credential, *x509.CertPool, error) {
+	certs, err := pki.ParseCerts(n.CA)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the cluster's CA: %w", err)
+	}
+	want := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + n.Name, Organization: []string{auth.GroupNodes}}}
+	if usage == certv1.UsageServerAuth {
+		want.DNSNames, want.IPAddresses = []string{n.Name}, []net.IP{n.Address.AsSlice()}
+	}
+	roots := pool(certs...)
+	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file), Roots: roots, Log: n.log()})
+	if _, err := c.Get(); err == nil {
+		return c, roots, nil
+	}
+	pair, err := keyPair(n.Rest)
+	if err != nil || pair == nil {
+		return c, roots, err
+	}
+	if err := c.Adopt(pair); err != nil && usage == certv1.UsageClientAuth {
+		return nil, nil, fmt.Errorf("the kubeconfig's certificate is not one of the node %s: %w", n.Name, err)
+	}
+	return c, roots, nil
+}
+
+// serving is the certificate of the agent's own API.
+func (n *RemoteNode) serving(asker client.Client) (*credential.Credential, error) {
+	c, _, err := n.certificate(certv1.KubeletServingSignerName, certv1.UsageServerAuth, nodeServerFile)
+	if err == nil {
+		c.AskAs(asker)
+	}
+	return c, err
+}
+
+// bootstrap asks for the first client certificate with a bootstrap token.
+func (n *RemoteNode) bootstrap(ctx context.Context, own *credential.Credential) error {
+	if n.Rest.BearerToken == "" && n.Rest.BearerTokenFile == "" {
+		return errors.New("the node has no client certificate and no token to ask for one with: kloop kubeconfig --node NAME makes one, kloop token --node the other")
+	}
+	remote, err := client.NewRemote(n.Rest, kinds.NewSet(), "kubelet/kloop")
+	if err != nil {
+		return err
+	}
+	own.AskAs(remote)
+	n.log().Info("asking for the node's certificate with a bootstrap token", "server", n.Rest.Host)
+	return own.Renew(ctx)
+}
+
+// servingPatience is how long a node waits for the certificate of its API before it says that it is ready all the same: its pods
+// run, only logs and the like can't be had.
+const servingPatience = 30 * time.Second
+
+// renewServing renews the serving certificate until ctx ends. It is ready when there is one.
+func renewServing(ctx context.Context, c *credential.Credential, ready func()) error {
+	done := make(chan error, 1)
+	there := make(chan struct{}, 1)
+	c.OnChange(func() {
+		select {
+		case there <- struct{}{}:
+		default:
+		}
+	})
+	go func() { done <- c.Run(ctx) }()
+	if _, err := c.Get(); err != nil {
+		late := time.NewTimer(servingPatience)
+		defer late.Stop()
+		select {
+		case <-there:
+		case <-late.C:
+		case err := <-done:
+			return err
+		}
+	}
+	ready()
+	return <-done
+}
+
+// nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it reads one by one.
+func nodeSources(name string, proxy bool) []client.Source {
+	list := []client.Source{
+		{Kind: kinds.Pods, Fields: "spec.nodeName=" + name},
+		{Kind: kinds.Nodes, Fields: "metadata.name=" + name},
+		{Kind: kinds.Services},
+	}
+	if proxy {
+		list = append(list, client.Source{Kind: kinds.EndpointSlices})
+	}
+	return list
+}
+
+// keyPair is the client certificate of the kubeconfig; nil when it has none.
+func keyPair(cfg *rest.Config) (*tls.Certificate, error) {
+	if cmp.Or(string(cfg.CertData), cfg.CertFile) == "" {
+		return nil, nil
+	}
+	cert, err := orFile(cfg.CertData, cfg.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := orFile(cfg.KeyData, cfg.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("read the node's certificate: %w", err)
+	}
+	return &pair, nil
+}
+
+func orFile(data []byte, path string) ([]byte, error) {
+	if len(data) > 0 {
+		return data, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig's certificate: %w", err)
+	}
+	return data, nil
+}

@@ -1,0 +1,144 @@
+// Package csrserving approves the requests of nodes for the certificates of their agents' APIs.
+//
+//	reads   CertificateSigningRequest, Node, the Endpoints of the API
+//	writes  CertificateSigningRequest: approval
+//	rule    a node's request for a serving certificate is approved when all names and addresses in it are the node's own
+//
+// Unlike Kubernetes, which leaves these requests to people and to other programs, kloop approves those that it can vouch for.
+package csrserving
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	certv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/controllers/internal/csr"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+const nodePrefix = "system:node:"
+
+// Controller is the loop: wake on a request that nobody has decided, and on the node that made it.
+var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
+	Name:   "csr-serving-approving",
+	For:    kinds.CertificateSigningRequests,
+	Wake:   []loop.Wake{loop.Each(kinds.Nodes, waiting)},
+	Writes: []resource.Kind{kinds.CertificateSigningRequests},
+	Skip: func(r *certv1.CertificateSigningRequest) bool {
+		return r.Spec.SignerName != certv1.KubeletServingSignerName || csr.Decided(r)
+	},
+	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest) (time.Duration, error) {
+		req, err := csr.Parse(r)
+		if err != nil || csr.CheckServing(req, r.Spec.Usages) != nil {
+			return 0, nil // not one that would be signed: people decide
+		}
+		if why := plan(r, req, observe(c, r.Spec.Username)); why != "" {
+			c.Waiting("%s", why)
+			return 0, nil
+		}
+		return 0, csr.Approve(ctx, c, r, "Auto approving kubelet serving certificate: its names and addresses are those of its Node.")
+	},
+}
+
+// waiting wakes the undecided requests of a node.
+func waiting(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+	for _, r := range resource.List(read, kinds.CertificateSigningRequests, "") {
+		if r.Spec.Username == nodePrefix+obj.GetName() && r.Spec.SignerName == certv1.KubeletServingSignerName && !csr.Decided(r) {
+			wake("", r.Name)
+		}
+	}
+}
+
+// A world is what a request is held against.
+type world struct {
+	node   *corev1.Node // of the one who asks; nil: there is none
+	others []*corev1.Node
+	api    []string // addresses of the API
+}
+
+func observe(read resource.Reader, user string) (w world) {
+	for _, n := range resource.List(read, kinds.Nodes, "") {
+		if nodePrefix+n.Name == user {
+			w.node = n
+		} else {
+			w.others = append(w.others, n)
+		}
+	}
+	if e := resource.Get(read, kinds.Endpoints, metav1.NamespaceDefault, "kubernetes"); e != nil {
+		for _, s := range e.Subsets {
+			for _, a := range s.Addresses {
+				w.api = append(w.api, a.IP)
+			}
+		}
+	}
+	if s := resource.Get(read, kinds.Services, metav1.NamespaceDefault, "kubernetes"); s != nil {
+		w.api = append(w.api, s.Spec.ClusterIPs...)
+	}
+	return w
+}
+
+// plan says why a request is not to be approved by itself; "" when it is. A node writes its own addresses, so that they
+// stand in its Node is not enough: they must not be somebody else's too.
+func plan(r *certv1.CertificateSigningRequest, req *x509.CertificateRequest, w world) string {
+	switch {
+	case r.Spec.Username != req.Subject.CommonName || !slices.Contains(r.Spec.Groups, "system:nodes"):
+		return fmt.Sprintf("%s asks for the certificate of %s: only a node itself gets it", r.Spec.Username, req.Subject.CommonName)
+	case w.node == nil:
+		return fmt.Sprintf("there is no Node %s whose names the request could be held against", strings.TrimPrefix(r.Spec.Username, nodePrefix))
+	}
+	own := named(w.node)
+	for _, name := range asked(req) {
+		switch {
+		case !slices.Contains(own, name):
+			return fmt.Sprintf("%s is not among the names and addresses of the Node %s", name, w.node.Name)
+		case public(name) || slices.Contains(w.api, name):
+			return fmt.Sprintf("%s is also how the API is reached", name)
+		}
+		for _, o := range w.others {
+			if slices.Contains(named(o), name) {
+				return fmt.Sprintf("%s also belongs to the Node %s", name, o.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// asked are the names and addresses that a certificate would be good for.
+func asked(req *x509.CertificateRequest) []string {
+	list := slices.Clone(req.DNSNames)
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	for _, ip := range req.IPAddresses {
+		list = append(list, ip.String())
+	}
+	return list
+}
+
+// named are the names and addresses of a node.
+func named(n *corev1.Node) []string {
+	list := []string{n.Name}
+	for _, a := range n.Status.Addresses {
+		list = append(list, strings.ToLower(a.Address))
+	}
+	return list
+}
+
+// public says that a name or address stands for the API, whichever node it is on.
+func public(name string) bool {
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return !ip.IsGlobalUnicast()
+	}
+	return name == "localhost" || name == "kubernetes" || strings.HasPrefix(name, "kubernetes.") || strings.Contains(name, ".svc.") || strings.HasSuffix(name, ".svc") ||
+		strings.Contains(name, "*")
+}

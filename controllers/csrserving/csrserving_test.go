@@ -1,0 +1,52 @@
+package csrserving
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"strings"
+	"testing"
+
+	certv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func node(name string, addrs ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, a := range addrs {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	return n
+}
+
+func TestPlan(t *testing.T) {
+	for _, tt := range []struct {
+		name, user, of string
+		dns, ips       []string
+		own            *corev1.Node
+		why            string // "": approved
+	}{
+		{"name and address", "n1", "n1", []string{"n1"}, []string{"10.0.0.1"}, node("n1", "10.0.0.1"), ""},
+		{"a host name that the node reports", "n1", "n1", []string{"Host-1.example"}, nil, node("n1", "10.0.0.1", "host-1.example"), ""},
+		{"for another node", "n1", "n2", []string{"n1"}, nil, node("n1"), "only a node itself gets it"},
+		{"no node yet", "n1", "n1", []string{"n1"}, nil, nil, "there is no Node n1"},
+		{"an address that is not reported", "n1", "n1", []string{"n1"}, []string{"10.0.0.9"}, node("n1", "10.0.0.1"), "10.0.0.9 is not among"},
+		{"the address of another node", "n1", "n1", nil, []string{"10.0.0.2"}, node("n1", "10.0.0.2"), "10.0.0.2 also belongs to the Node n2"},
+		{"the name of another node", "n1", "n1", []string{"n2"}, nil, node("n1", "n2"), "n2 also belongs to the Node n2"},
+		{"the address of the API", "n1", "n1", nil, []string{"10.0.0.100"}, node("n1", "10.0.0.100"), "how the API is reached"},
+		{"loopback", "n1", "n1", nil, []string{"127.0.0.1"}, node("n1", "127.0.0.1"), "how the API is reached"},
+		{"the service's name", "n1", "n1", []string{"kubernetes.default.svc"}, nil, node("n1", "kubernetes.default.svc"), "how the API is reached"},
+		{"a wildcard", "n1", "n1", []string{"*.example"}, nil, node("n1", "*.example"), "how the API is reached"},
+	} {
+		req := &x509.CertificateRequest{Subject: pkix.Name{CommonName: nodePrefix + tt.of}, DNSNames: tt.dns}
+		for _, ip := range tt.ips {
+			req.IPAddresses = append(req.IPAddresses, net.ParseIP(ip))
+		}
+		r := &certv1.CertificateSigningRequest{Spec: certv1.CertificateSigningRequestSpec{Username: nodePrefix + tt.user, Groups: []string{"system:nodes"}}}
+		got := plan(r, req, world{node: tt.own, others: []*corev1.Node{node("n2", "10.0.0.2")}, api: []string{"10.0.0.100"}})
+		if (got == "") != (tt.why == "") || !strings.Contains(got, tt.why) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.why)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package credential
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// load reads a certificate and its key from one file; nil when there is none.
+func load(path string) (*tls.Certificate, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	return &pair, err
+}
+
+// save replaces the file as a whole: a crash leaves the old certificate with the old key, or the new with the new.
+func save(path string, cert, key []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep the node's certificate: %w", err)
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep the node's certificate: %w", err)
+	}
+	_, err = f.Write(append(cert, key...))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the node's certificate: %w", err)
+	}
+	return nil
+}
