@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -34,10 +35,20 @@ var Controller = &loop.Controller[*batchv1.CronJob]{
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob) (time.Duration, error) {
+	if z := cj.Spec.TimeZone; z != nil {
+		if _, err := time.LoadLocation(*z); err != nil {
+			c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %v", *z, err)
+			return 0, nil // until it is changed
+		}
+	}
 	sched, err := parse(cj.Spec.Schedule, cj.Spec.TimeZone)
 	if err != nil {
 		c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %v", cj.Spec.Schedule, err)
 		return 0, nil // until it is changed
+	}
+	if strings.Contains(cj.Spec.Schedule, "TZ") {
+		c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
+			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
 	}
 	todo := plan(cj, sched, resource.Owned(c, kinds.Jobs, cj), c.Now()) // observe, decide
 	return todo.again, act(ctx, c, cj, todo)                            // act
@@ -107,6 +118,9 @@ func newJob(cj *batchv1.CronJob, at time.Time) *batchv1.Job {
 	annotations := maps.Clone(t.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
+	}
+	if cj.Spec.TimeZone == nil {
+		at = at.UTC()
 	}
 	annotations[batchv1.CronJobScheduledTimestampAnnotation] = at.Format(time.RFC3339)
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: cj.Namespace, Name: jobName(cj, at), Labels: t.Labels, Annotations: annotations,

@@ -28,7 +28,7 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 	slices.SortFunc(jobs, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	running := t.look(jobs)
+	running := t.look(cj, jobs)
 	if cj.DeletionTimestamp != nil {
 		return t
 	}
@@ -39,7 +39,10 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 	if next := s.next(now); !next.IsZero() {
 		t.again = next.Sub(now) + time.Millisecond
 	}
-	at := due(cj, s, now)
+	at, many := due(cj, s, now)
+	if many {
+		t.warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+	}
 	switch {
 	case at.IsZero() || slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.Name == jobName(cj, at) }):
 		return t
@@ -58,8 +61,16 @@ func (t *todo) say(reason, text string) {
 	t.events = append(t.events, event{corev1.EventTypeNormal, reason, text})
 }
 
-// due is the time of the schedule that has passed and has no job yet; zero when there is none.
-func due(cj *batchv1.CronJob, s *schedule, now time.Time) time.Time {
+func (t *todo) warn(reason, text string) {
+	t.events = append(t.events, event{corev1.EventTypeWarning, reason, text})
+}
+
+// manyMissed is how many times of the schedule may have passed before somebody should be told.
+const manyMissed = 100
+
+// due is the time of the schedule that has passed and has no job yet, zero when there is none, and whether very many
+// passed before it.
+func due(cj *batchv1.CronJob, s *schedule, now time.Time) (at time.Time, many bool) {
 	after := cj.CreationTimestamp.Time
 	if last := cj.Status.LastScheduleTime; last != nil {
 		after = last.Time
@@ -69,11 +80,26 @@ func due(cj *batchv1.CronJob, s *schedule, now time.Time) time.Time {
 			after = limit
 		}
 	}
-	return s.latest(after, now)
+	if at = s.latest(after, now); at.IsZero() {
+		return at, false
+	}
+	next := s.next(after)
+	for n := 0; n <= manyMissed && !next.IsZero() && !next.After(now); n++ {
+		many = n == manyMissed
+		next = s.next(next)
+	}
+	return at, many
 }
 
-// look brings the status in line with the jobs and returns those that run.
-func (t *todo) look(jobs []*batchv1.Job) (running []*batchv1.Job) {
+// scheduled tells whether the job is one that the schedule makes: it has the name of its time.
+func scheduled(cj *batchv1.CronJob, j *batchv1.Job) bool {
+	at, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	return err == nil && j.Name == jobName(cj, at)
+}
+
+// look brings the status in line with the jobs and returns those that run. A job that the schedule made belongs to it even
+// if the status did not come to tell; one that somebody else made does not.
+func (t *todo) look(cj *batchv1.CronJob, jobs []*batchv1.Job) (running []*batchv1.Job) {
 	var active []corev1.ObjectReference
 	for _, j := range jobs {
 		at := slices.IndexFunc(t.status.Active, func(r corev1.ObjectReference) bool { return r.UID == j.UID })
@@ -82,6 +108,8 @@ func (t *todo) look(jobs []*batchv1.Job) (running []*batchv1.Job) {
 		case !done && at >= 0:
 			active = append(active, t.status.Active[at])
 			running = append(running, j)
+		case !done && !scheduled(cj, j):
+			t.warn("UnexpectedJob", "Saw a job that the controller did not create or forgot: "+j.Name)
 		case !done:
 			active = append(active, reference(j))
 			running = append(running, j)
@@ -91,6 +119,11 @@ func (t *todo) look(jobs []*batchv1.Job) (running []*batchv1.Job) {
 		if last := t.status.LastSuccessfulTime; done && end == batchv1.JobComplete && j.Status.CompletionTime != nil &&
 			(last == nil || last.Before(j.Status.CompletionTime)) {
 			t.status.LastSuccessfulTime = &metav1.Time{Time: j.Status.CompletionTime.Time}
+		}
+	}
+	for _, r := range t.status.Active {
+		if !slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.UID == r.UID }) {
+			t.say("MissingJob", "Active job went missing: "+r.Name)
 		}
 	}
 	t.status.Active = active

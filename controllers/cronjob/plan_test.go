@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,13 +59,16 @@ func TestPlan(t *testing.T) {
 	}
 	job := func(minute string, end batchv1.JobConditionType) *batchv1.Job {
 		when := at("2026-01-01 " + minute + ":00")
-		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute), CreationTimestamp: metav1.NewTime(when)}}
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute), CreationTimestamp: metav1.NewTime(when),
+			Annotations: map[string]string{batchv1.CronJobScheduledTimestampAnnotation: when.Format(time.RFC3339)}}}
 		if end != "" {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: end, Status: corev1.ConditionTrue}}
 		}
 		return j
 	}
 	three := int32(3)
+	byHand := job("10:00", "")
+	byHand.Name, byHand.Annotations = "mine", map[string]string{"cronjob.kubernetes.io/instantiate": "manual"}
 	for _, tt := range []struct {
 		name   string
 		policy batchv1.ConcurrencyPolicy
@@ -74,15 +78,19 @@ func TestPlan(t *testing.T) {
 		start  string
 		remove int
 		active int
+		say    string // reasons of events
 	}{
 		{name: "due", last: "10:00", start: "10:05"},
 		{name: "done", last: "10:05"},
 		{name: "made, but the status was not stored", last: "10:00", jobs: []*batchv1.Job{job("10:05", "")}, active: 1},
 		{name: "of many missed ones the last", last: "03:00", start: "10:05"},
+		{name: "of very many", last: "01:00", start: "10:05", say: "TooManyMissedTimes"},
+		{name: "one made by hand", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{byHand}, start: "10:05", say: "UnexpectedJob"},
+		{name: "one that is gone", last: "10:05", edit: func(c *batchv1.CronJob) { c.Status.Active = []corev1.ObjectReference{{UID: "x", Name: "x"}} }, say: "MissingJob"},
 		{name: "too late", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = new(int64(60)) }},
 		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }},
 		{name: "one runs", last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", active: 1},
-		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1},
+		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "JobAlreadyActive"},
 		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", remove: 1},
 		{name: "history", last: "10:05", edit: func(c *batchv1.CronJob) { c.Spec.SuccessfulJobsHistoryLimit = &three },
 			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"), job("09:20", "Complete")}, remove: 2},
@@ -99,6 +107,13 @@ func TestPlan(t *testing.T) {
 		}
 		if start != tt.start || len(got.remove) != tt.remove || len(got.status.Active) != tt.active {
 			t.Errorf("%s: start %q, remove %d, active %d; want %q, %d, %d", tt.name, start, len(got.remove), len(got.status.Active), tt.start, tt.remove, tt.active)
+		}
+		var say []string
+		for _, e := range got.events {
+			say = append(say, e.reason)
+		}
+		if strings.Join(say, " ") != tt.say {
+			t.Errorf("%s: events %q, want %q", tt.name, say, tt.say)
 		}
 		if want := 2*time.Minute + 30*time.Second + time.Millisecond; got.again != want && (cj.Spec.Suspend == nil) {
 			t.Errorf("%s: again in %v, want %v", tt.name, got.again, want)

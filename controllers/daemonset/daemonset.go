@@ -79,9 +79,12 @@ func reconcile(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet) (time.Dur
 }
 
 func act(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet, w *world, t todo) error {
-	for _, p := range t.failed {
-		c.Event(kinds.DaemonSets, ds, corev1.EventTypeWarning, "FailedDaemonPod",
-			"Found failed daemon pod %s/%s on node %s, will try to kill it", p.Namespace, p.Name, p.Spec.NodeName)
+	for _, p := range t.ended {
+		typ, reason, text := corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it"
+		if p.Status.Phase == corev1.PodSucceeded {
+			typ, reason, text = corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it"
+		}
+		c.Event(kinds.DaemonSets, ds, typ, reason, text, p.Namespace, p.Name, p.Spec.NodeName)
 	}
 	_, err := loop.Batch(len(t.create), func(i int) error {
 		return pods.Create(ctx, c, kinds.DaemonSets, ds, newPod(ds, t.create[i], w.hash))

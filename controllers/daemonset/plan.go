@@ -61,7 +61,7 @@ func observe(ds *appsv1.DaemonSet, hash string, nodes []*corev1.Node, owned []*c
 type todo struct {
 	create []string // on these nodes
 	remove []*corev1.Pod
-	failed []*corev1.Pod // of those removed
+	ended  []*corev1.Pod // of those removed
 	again  time.Duration
 }
 
@@ -142,10 +142,7 @@ func (w *world) replace(p *corev1.Pod, t *todo) {
 		t.later(left)
 		return
 	}
-	t.remove = append(t.remove, p)
-	if p.Status.Phase == corev1.PodFailed {
-		t.failed = append(t.failed, p)
-	}
+	t.remove, t.ended = append(t.remove, p), append(t.ended, p)
 }
 
 func (w *world) available(p *corev1.Pod) bool {

@@ -376,3 +376,66 @@ func BenchmarkCreate(b *testing.B) {
 		}
 	}
 }
+
+// Who watches a kind lists again when its definition changes, and not when something is said of it.
+func TestChangeEndsWatches(t *testing.T) {
+	w := begin(t)
+	w.define(widgets(t, "a.example", "v1", "v1", "v2"))
+	type told struct {
+		name string
+		err  error
+	}
+	watch := func(version string) chan told {
+		k := w.kind("a.example", version)
+		ch, stands := make(chan told, 10), make(chan struct{}, 10)
+		go func() {
+			err := w.Ops.Watch(t.Context(), &server.Request{Kind: k, GVK: k.Info().GVK.GroupKind().WithVersion(version), Namespace: "ns", User: w.User},
+				&metav1.ListOptions{}, func(events []server.Event) error {
+					for _, e := range events {
+						ch <- told{name: e.Entry.Object.GetName()}
+					}
+					stands <- struct{}{}
+					return nil
+				})
+			ch <- told{"ended", err}
+		}()
+		<-stands
+		return ch
+	}
+	change := func(f func(*v1.CustomResourceDefinition)) {
+		t.Helper()
+		next := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", "widgets.a.example"))
+		f(next)
+		if _, err := w.Update(t.Context(), kinds.CustomResourceDefinitions, next, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := watch("v1"), watch("v2")
+	change(func(d *v1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} })
+	if _, err := w.create("a.example", "v1", "one", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range []chan told{first, second} {
+		if got := <-ch; got.name != "one" {
+			t.Fatalf("after a label: %+v", got)
+		}
+	}
+	change(func(d *v1.CustomResourceDefinition) {
+		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["more"] = v1.JSONSchemaProps{Type: "string", Default: &v1.JSON{Raw: []byte(`"x"`)}}
+	})
+	for _, ch := range []chan told{first, second} {
+		if got := <-ch; got.name != "ended" || got.err != nil {
+			t.Fatalf("after another schema: %+v", got)
+		}
+	}
+	if more := resource.Opened(w.Read().Lookup(w.kind("a.example", "v1"), "ns", "one")).(*crd.Object).Object["more"]; more != "x" {
+		t.Errorf("a stored object has %v by the new schema", more)
+	}
+	first, second = watch("v1"), watch("v2")
+	change(func(d *v1.CustomResourceDefinition) { d.Spec.Versions[1].Served = false })
+	for _, ch := range []chan told{first, second} {
+		if got := <-ch; got.name != "ended" || got.err != nil {
+			t.Fatalf("after a version was withdrawn: %+v", got)
+		}
+	}
+}

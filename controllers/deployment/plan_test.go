@@ -208,7 +208,8 @@ func TestProgress(t *testing.T) {
 		paused bool
 		want   string
 	}{
-		{"created", nil, half, half, false, "True NewReplicaSetCreated"},
+		{"found", nil, half, half, false, "True FoundNewReplicaSet"},
+		{"a rollback", cond("NewReplicaSetAvailable", "True", time.Hour), full, half, false, "True NewReplicaSetAvailable"},
 		{"moved", cond("NewReplicaSetCreated", "True", time.Minute), appsv1.DeploymentStatus{}, half, false, "True ReplicaSetUpdated"},
 		{"stands still", cond("ReplicaSetUpdated", "True", time.Second), half, half, false, "True ReplicaSetUpdated"},
 		{"overdue", cond("ReplicaSetUpdated", "True", time.Minute), half, half, false, "False ProgressDeadlineExceeded"},
@@ -217,12 +218,16 @@ func TestProgress(t *testing.T) {
 		{"lost a pod later", cond("NewReplicaSetAvailable", "True", time.Hour), full,
 			appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 1, AvailableReplicas: 1}, false, "True NewReplicaSetAvailable"},
 		{"paused", cond("ReplicaSetUpdated", "True", time.Minute), half, half, true, "Unknown DeploymentPaused"},
+		{"paused when all is done", cond("NewReplicaSetAvailable", "True", time.Minute), full, full, true, "Unknown DeploymentPaused"},
+		{"paused when it is overdue", cond("ProgressDeadlineExceeded", "False", time.Minute), half, half, true, "False ProgressDeadlineExceeded"},
+		{"resumed and done", cond("DeploymentPaused", "Unknown", time.Hour), full, full, false, "True NewReplicaSetAvailable"},
 		{"resumed", cond("DeploymentPaused", "Unknown", time.Hour), half, half, false, "Unknown DeploymentResumed"},
 	} {
 		d := deploy(2, "1", "0")
 		d.Spec.ProgressDeadlineSeconds, d.Spec.Paused = &ten, tt.paused
-		d.Status = tt.was
-		got := find(progress(tt.have, world{d: d, new: sized(t, "n 1/1", 2, d, 1)}, tt.is, now), appsv1.DeploymentProgressing)
+		d.Status, tt.is.ObservedGeneration = tt.was, d.Generation
+		d.Status.Conditions = tt.have
+		got := find(conditions(world{d: d, new: sized(t, "n 1/1", 2, d, 1)}, tt.is, now), appsv1.DeploymentProgressing)
 		if text := string(got.Status) + " " + got.Reason; text != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
 		}

@@ -194,14 +194,19 @@ func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 	switch {
 	case err == nil:
 		c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", rs.Name, replicas)
-		return nil
+		return report(ctx, c, d, func(l []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
+			return moved(l, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", rs.Name), c.Now())
+		})
 	case apierrors.IsAlreadyExists(err):
 		return collide(ctx, c, d, rs)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	}
-	c.Event(kinds.Deployments, d, corev1.EventTypeWarning, "ReplicaSetCreateError", "Failed to create new replica set %q: %v", rs.Name, err)
-	return errors.Join(err, reportFailure(ctx, c, d, err))
+	why := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, err)
+	c.Event(kinds.Deployments, d, corev1.EventTypeWarning, "ReplicaSetCreateError", "%s", why)
+	return errors.Join(err, report(ctx, c, d, func(l []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
+		return set(l, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", why, c.Now())
+	}))
 }
 
 func newSet(d *appsv1.Deployment, hash string) *appsv1.ReplicaSet {

@@ -22,6 +22,8 @@ func writeStatus(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, sets []
 	next.Status = counts(d, sets)
 	if w != nil {
 		next.Status.Conditions = conditions(*w, next.Status, c.Now())
+	} else {
+		next.Status.Conditions = available(next.Status.Conditions, d, next.Status, c.Now())
 	}
 	if equality.Semantic.DeepEqual(d.Status, next.Status) {
 		return nil
@@ -54,16 +56,37 @@ func counts(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) appsv1.DeploymentSt
 	return st
 }
 
-// conditions are Available, Progressing and, while a set reports it, ReplicaFailure.
+// conditions are Available, Progressing and, while a set reports it, ReplicaFailure. One that changes its status or
+// reason goes to the end of the list, so the order in which they are looked at shows.
 func conditions(w world, st appsv1.DeploymentStatus, now time.Time) []appsv1.DeploymentCondition {
-	list := slices.Clone(w.d.Status.Conditions)
-	if st.AvailableReplicas >= *w.d.Spec.Replicas-maxUnavailable(w.d) {
-		list = set(list, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
-	} else {
-		list = set(list, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
+	list := begin(slices.Clone(w.d.Status.Conditions), w, now)
+	list = available(list, w.d, st, now)
+	if paused(w.d) {
+		return list
 	}
-	list = progress(list, w, st, now)
-	return failure(list, w)
+	return failure(progress(list, w, st, now), w)
+}
+
+func available(list []appsv1.DeploymentCondition, d *appsv1.Deployment, st appsv1.DeploymentStatus, now time.Time) []appsv1.DeploymentCondition {
+	if st.AvailableReplicas >= *d.Spec.Replicas-maxUnavailable(d) {
+		return set(list, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+	}
+	return set(list, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
+}
+
+// begin is what a pause, its end, and a set that was there already say of the progress. A lack of it that was told stays.
+func begin(list []appsv1.DeploymentCondition, w world, now time.Time) []appsv1.DeploymentCondition {
+	cur := find(list, appsv1.DeploymentProgressing)
+	switch wasPaused := cur != nil && cur.Reason == "DeploymentPaused"; {
+	case !tracked(w.d), cur != nil && cur.Reason == "ProgressDeadlineExceeded":
+	case paused(w.d) && !wasPaused:
+		list = set(list, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused", now)
+	case !paused(w.d) && wasPaused:
+		list = set(list, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed", now)
+	case !paused(w.d) && cur == nil && w.new != nil:
+		list = moved(list, "FoundNewReplicaSet", fmt.Sprintf("Found new replica set %q", w.new.Name), now)
+	}
+	return list
 }
 
 // progress keeps the Progressing condition: its update time is when something last moved, and the deadline runs
@@ -73,32 +96,18 @@ func progress(list []appsv1.DeploymentCondition, w world, st appsv1.DeploymentSt
 		return remove(list, appsv1.DeploymentProgressing)
 	}
 	cur := find(list, appsv1.DeploymentProgressing)
-	if paused(w.d) {
-		if cur != nil && (cur.Reason == "DeploymentPaused" || cur.Reason == "NewReplicaSetAvailable" && complete(w.d, st)) {
-			return list
-		}
-		return set(list, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentPaused", "Deployment is paused", now)
-	}
-	if cur != nil && cur.Reason == "DeploymentPaused" {
-		return set(list, appsv1.DeploymentProgressing, corev1.ConditionUnknown, "DeploymentResumed", "Deployment is resumed", now)
-	}
 	name := fmt.Sprintf("Deployment %q", w.d.Name)
 	if w.new != nil {
 		name = fmt.Sprintf("ReplicaSet %q", w.new.Name)
 	}
 	switch {
-	case complete(w.d, st):
-		if cur != nil && cur.Reason == "NewReplicaSetAvailable" && cur.Status == corev1.ConditionTrue {
-			return list
-		}
-		return moved(list, "NewReplicaSetAvailable", name+" has successfully progressed.", now)
 	case cur != nil && cur.Reason == "NewReplicaSetAvailable" && st.Replicas == st.UpdatedReplicas:
 		return list // a finished rollout that lost a pod is no new rollout
-	case w.new != nil && (cur == nil || cur.Reason == "NewReplicaSetAvailable"):
-		return moved(list, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", w.new.Name), now)
-	case cur == nil || movedOn(w.d.Status, st):
+	case complete(w.d, st):
+		return moved(list, "NewReplicaSetAvailable", name+" has successfully progressed.", now)
+	case movedOn(w.d.Status, st):
 		return moved(list, "ReplicaSetUpdated", name+" is progressing.", now)
-	case overdue(w.d, cur, now):
+	case cur != nil && overdue(w.d, cur, now):
 		return set(list, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", name+" has timed out progressing.", now)
 	}
 	return list
@@ -153,13 +162,13 @@ func failure(list []appsv1.DeploymentCondition, w world) []appsv1.DeploymentCond
 	return list
 }
 
-// reportFailure tells in the status that the new set could not be made.
-func reportFailure(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, err error) error {
+// report writes how the new set came about, or why it did not.
+func report(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, change func([]appsv1.DeploymentCondition) []appsv1.DeploymentCondition) error {
 	if !tracked(d) {
 		return nil
 	}
 	next := resource.Clone(d)
-	next.Status.Conditions = set(next.Status.Conditions, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError", err.Error(), c.Now())
+	next.Status.Conditions = change(next.Status.Conditions)
 	if equality.Semantic.DeepEqual(d.Status, next.Status) {
 		return nil
 	}

@@ -60,6 +60,16 @@ func reconcile(ctx context.Context, c *loop.Ctx, b *policyv1.PodDisruptionBudget
 		c.Event(kinds.PodDisruptionBudgets, b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
 			"Failed to calculate the number of expected pods: %v", err)
 	}
+	if expected.unmanaged {
+		c.Event(kinds.PodDisruptionBudgets, b, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found "+
+			"to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
+			"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
+	}
+	for _, p := range list {
+		if at, told := b.Status.DisruptedPods[p.Name]; told && p.DeletionTimestamp == nil && at.Add(confirm).Before(c.Now()) {
+			c.Event(kinds.Pods, p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
+		}
+	}
 	st, again := plan(b, list, expected, err, c.Now()) // decide
 	if equality.Semantic.DeepEqual(b.Status, st) {
 		return again, nil
@@ -75,15 +85,18 @@ func selected(read resource.Reader, b *policyv1.PodDisruptionBudget) (list []*co
 		return nil, err
 	}
 	for _, p := range resource.List(read, kinds.Pods, b.Namespace) {
-		if sel.Matches(labels.Set(p.Labels)) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+		if sel.Matches(labels.Set(p.Labels)) {
 			list = append(list, p)
 		}
 	}
 	return list, nil
 }
 
-// A count is how many pods there should be, and how many of them must be healthy.
-type count struct{ expected, desired int32 }
+// A count is how many pods there should be, and how many of them must be healthy. Pods that nobody controls are not in it.
+type count struct {
+	expected, desired int32
+	unmanaged         bool // there are such pods
+}
 
 // expect works out the count. A number is taken as it is; a percentage needs the wanted scale of what controls the pods.
 func expect(read resource.Reader, set *resource.Set, b *policyv1.PodDisruptionBudget, list []*corev1.Pod) (n count, err error) {
@@ -96,7 +109,7 @@ func expect(read resource.Reader, set *resource.Set, b *policyv1.PodDisruptionBu
 	}
 	n.expected = int32(len(list))
 	if b.Spec.MaxUnavailable != nil || limit.Type == intstr.String {
-		if n.expected, err = wantedScale(read, set, list); err != nil {
+		if n.expected, n.unmanaged, err = wantedScale(read, set, list); err != nil {
 			return n, err
 		}
 	}
@@ -112,12 +125,13 @@ func expect(read resource.Reader, set *resource.Set, b *policyv1.PodDisruptionBu
 }
 
 // wantedScale sums up the scale of everything that controls one of the pods.
-func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (total int32, err error) {
+func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (total int32, unmanaged bool, err error) {
 	seen := map[types.UID]bool{}
 	for _, p := range list {
 		ref := metav1.GetControllerOfNoCopy(p)
 		if ref == nil {
-			return 0, fmt.Errorf("found no controller ref for pod %q", p.Name)
+			unmanaged = true
+			continue
 		}
 		if seen[ref.UID] {
 			continue
@@ -125,7 +139,7 @@ func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (t
 		seen[ref.UID] = true
 		k, obj := lookup(read, set, p.Namespace, ref)
 		if obj == nil {
-			continue // on its way out with its pods
+			return 0, unmanaged, fmt.Errorf("found no controllers for pod %q", p.Name)
 		}
 		// A set that is scaled by another object stands for that.
 		if up := metav1.GetControllerOfNoCopy(obj); up != nil {
@@ -140,11 +154,11 @@ func wantedScale(read resource.Reader, set *resource.Set, list []*corev1.Pod) (t
 		}
 		s, ok := k.ScaleOf(obj)
 		if !ok {
-			return 0, fmt.Errorf("%s does not implement the scale subresource", k.Info().GR())
+			return 0, unmanaged, fmt.Errorf("%s does not implement the scale subresource", k.Info().GR())
 		}
 		total += s.Replicas
 	}
-	return total, nil
+	return total, unmanaged, nil
 }
 
 func lookup(read resource.Reader, set *resource.Set, ns string, ref *metav1.OwnerReference) (resource.Kind, resource.Object) {

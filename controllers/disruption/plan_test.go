@@ -33,11 +33,11 @@ func TestPlan(t *testing.T) {
 		reason  string
 		again   time.Duration
 	}{
-		{"one to spare", three, count{3, 2}, nil, nil, 1, "SufficientPods", 0},
-		{"all must stay", three, count{3, 3}, nil, nil, 0, "InsufficientPods", 0},
-		{"one is sick", []*corev1.Pod{three[0], three[1], pod("c", false)}, count{3, 2}, nil, nil, 0, "InsufficientPods", 0},
-		{"one is about to go", three, count{3, 2}, evicted("a", time.Minute), nil, 0, "InsufficientPods", time.Minute},
-		{"it was not deleted", three, count{3, 2}, evicted("a", time.Hour), nil, 1, "SufficientPods", 0},
+		{"one to spare", three, count{expected: 3, desired: 2}, nil, nil, 1, "SufficientPods", 0},
+		{"all must stay", three, count{expected: 3, desired: 3}, nil, nil, 0, "InsufficientPods", 0},
+		{"one is sick", []*corev1.Pod{three[0], three[1], pod("c", false)}, count{expected: 3, desired: 2}, nil, nil, 0, "InsufficientPods", 0},
+		{"one is about to go", three, count{expected: 3, desired: 2}, evicted("a", time.Minute), nil, 0, "InsufficientPods", time.Minute},
+		{"it was not deleted", three, count{expected: 3, desired: 2}, evicted("a", time.Hour), nil, 1, "SufficientPods", 0},
 		{"no pods", nil, count{}, nil, nil, 0, "InsufficientPods", 0},
 		{"unknown", three, count{}, nil, errors.New("x"), 0, "SyncFailed", 0},
 	} {

@@ -79,19 +79,27 @@ func (a *autoscaler) reconcile(ctx context.Context, c *loop.Ctx, h hpa) (time.Du
 	}
 	a.memory.recommended(key, todo.recommended, seen.now)
 	if todo.rescale {
+		n := todo.status.DesiredReplicas
 		next := resource.Clone(t.object)
-		t.kind.SetScale(next, todo.status.DesiredReplicas)
+		t.kind.SetScale(next, n)
 		if err := c.Update(ctx, t.kind, next); err != nil {
-			return 0, fmt.Errorf("scale %s to %d: %w", loop.KeyOf(t.kind, t.object), todo.status.DesiredReplicas, err)
+			c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", n, todo.why, err)
+			todo.refused(h, err)
+			return 0, errors.Join(fmt.Errorf("scale %s to %d: %w", loop.KeyOf(t.kind, t.object), n, err), writeStatus(ctx, c, h, todo))
 		}
-		a.memory.scaled(key, todo.status.DesiredReplicas-t.scale.Replicas, seen.now)
+		c.Event(kinds.HorizontalPodAutoscalers, h, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", n, todo.why)
+		a.memory.scaled(key, n-t.scale.Replicas, seen.now)
 	}
-	if equality.Semantic.DeepEqual(h.Status, todo.status) {
-		return a.period, nil
+	return a.period, writeStatus(ctx, c, h, todo)
+}
+
+func writeStatus(ctx context.Context, c *loop.Ctx, h hpa, t todo) error {
+	if equality.Semantic.DeepEqual(h.Status, t.status) {
+		return nil
 	}
 	next := resource.Clone(h)
-	next.Status = todo.status
-	return a.period, c.UpdateStatus(ctx, kinds.HorizontalPodAutoscalers, next)
+	next.Status = t.status
+	return c.UpdateStatus(ctx, kinds.HorizontalPodAutoscalers, next)
 }
 
 // A target is what an autoscaler scales.
@@ -133,10 +141,12 @@ func targeted(c client.Change, read resource.Reader, wake func(ns, name string))
 	}
 }
 
+var errNoSelector = errors.New("selector is required")
+
 // podsOf are the pods that the target's selector picks.
 func podsOf(read resource.Reader, ns, selector string) ([]*corev1.Pod, labels.Selector, error) {
 	if selector == "" {
-		return nil, nil, errors.New("selector is required")
+		return nil, nil, errNoSelector
 	}
 	sel, err := labels.Parse(selector)
 	if err != nil {

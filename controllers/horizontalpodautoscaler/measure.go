@@ -54,8 +54,10 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 	q := question{a: a, c: c, h: h, t: t, band: tolerance(h)}
 	var err error
 	if q.pods, q.sel, err = podsOf(c, h.Namespace, t.scale.Selector); err != nil {
-		m.target = &fault{"InvalidSelector", "the HPA target's scale is missing a selector"}
-		m.err = err
+		m.target, m.err = &fault{"InvalidSelector", err.Error()}, err
+		if t.scale.Selector == "" {
+			m.target.text = "the HPA target's scale is missing a selector"
+		}
 		return m
 	}
 	if names := rivals(c, h, q.pods); len(names) > 0 {

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type event struct{ typ, reason, text string }
 type todo struct {
 	status      autoscalingv2.HorizontalPodAutoscalerStatus
 	rescale     bool
+	why         string
 	recommended *int32 // what the metrics call for, to be remembered
 	events      []event
 	now         time.Time
@@ -85,10 +87,15 @@ func (t *todo) resize(current, n int32, why string) {
 	if n == current {
 		return
 	}
-	t.rescale = true
+	t.rescale, t.why = true, why
 	t.status.LastScaleTime = &metav1.Time{Time: t.now}
 	t.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", n))
-	t.events = append(t.events, event{corev1.EventTypeNormal, "SuccessfulRescale", fmt.Sprintf("New size: %d; reason: %s", n, why)})
+}
+
+// refused takes back that the target was scaled.
+func (t *todo) refused(h hpa, err error) {
+	t.status.DesiredReplicas, t.status.LastScaleTime = h.Status.DesiredReplicas, h.Status.LastScaleTime
+	t.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 }
 
 // follow goes where the metrics lead, within bounds and as fast as allowed.
@@ -100,7 +107,11 @@ func (t *todo) follow(h hpa, m measured, b bounds, past history) {
 	switch {
 	case m.target != nil:
 		t.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, m.target.reason, m.target.text)
-		t.warn(m.target.reason, m.target.text)
+		if errors.Is(m.err, errNoSelector) {
+			t.warn("SelectorRequired", m.err.Error())
+		} else {
+			t.warn(m.target.reason, m.target.text)
+		}
 		t.warn("FailedComputeMetricsReplicas", m.err.Error())
 		return
 	case m.err != nil:

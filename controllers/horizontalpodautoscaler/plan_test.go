@@ -109,15 +109,15 @@ func TestPlan(t *testing.T) {
 	}{
 		{"no target", sight{failed: errors.New("gone"), now: noon}, nil, 0, false, "AbleToScale=False:FailedGetScale", 1},
 		{"switched off", of(0, measured{}), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:ScalingDisabled", 0},
-		{"too large", of(12, measured{}), nil, 10, true, "AbleToScale=True:SucceededRescale", 1},
-		{"too small", of(1, measured{}), nil, 2, true, "AbleToScale=True:SucceededRescale", 1},
-		{"more load", of(4, load(6)), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
-		{"much more load", of(4, load(50)), nil, 8, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=True:ScaleUpLimit", 1},
+		{"too large", of(12, measured{}), nil, 10, true, "AbleToScale=True:SucceededRescale", 0},
+		{"too small", of(1, measured{}), nil, 2, true, "AbleToScale=True:SucceededRescale", 0},
+		{"more load", of(4, load(6)), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
+		{"much more load", of(4, load(50)), nil, 8, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=True:ScaleUpLimit", 0},
 		{"as much load", of(4, load(4)), nil, 4, false, "AbleToScale=True:ReadyForNewScale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
 		{"less load, lately more", of(4, load(2)), []point{{4, ago(time.Minute)}}, 4, false,
 			"AbleToScale=True:ScaleDownStabilized ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
 		{"no metrics", of(4, failed), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:FailedGetResourceMetric", 2},
-		{"half the metrics, more load", of(4, half), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 2},
+		{"half the metrics, more load", of(4, half), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
 	} {
 		got := plan(h, tt.sight, history{advice: tt.advice})
 		var say []string

@@ -95,6 +95,9 @@ func tell(c *loop.Ctx, j *batchv1.Job, st batchv1.JobStatus) {
 		typ, reason, text := corev1.EventTypeNormal, now.Reason, now.Message
 		switch now.Type {
 		case batchv1.JobComplete:
+			if n := j.Spec.Completions; n != nil && st.Succeeded > *n {
+				c.Event(kinds.Jobs, j, corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+			}
 			reason, text = "Completed", "Job completed"
 		case batchv1.JobFailed:
 			typ = corev1.EventTypeWarning

@@ -38,12 +38,12 @@ func plan(w *world) (t todo) {
 	active := len(w.active)
 	switch {
 	case goal != nil || suspended(j):
-		t.remove, t.uncount = w.active, goal == nil
+		t.remove, t.uncount = w.active, goal == nil || goal.Reason == batchv1.JobReasonCompletionsReached // not wanted any more
 		active = 0
 	case j.DeletionTimestamp == nil:
 		active = w.manage(&t)
 	}
-	w.suspend(&t.status)
+	w.suspend(&t.status, goal != nil)
 	w.fill(&t.status, active, len(t.remove))
 	if goal != nil && find(t.status.Conditions, goal.Type) == nil {
 		t.status.Conditions = append(t.status.Conditions, *goal)
@@ -87,12 +87,12 @@ func (w *world) verdict() *batchv1.JobCondition {
 	case s.MaxFailedIndexes != nil && w.hopeless.total() > int(*s.MaxFailedIndexes):
 		return failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
 	}
-	if why, met := enough(w.job, w.done, w.completions); w.indexed && met {
-		return success(batchv1.JobReasonSuccessPolicy, why)
-	}
+	why, met := enough(w.job, w.done, w.completions)
 	switch {
 	case w.indexed && w.hopeless.total() > 0 && w.succeeded+w.hopeless.total() >= w.completions:
 		return failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	case w.indexed && met:
+		return success(batchv1.JobReasonSuccessPolicy, why)
 	case w.completions >= 0 && w.succeeded >= w.completions, w.completions < 0 && w.succeeded > 0 && len(w.active) == 0:
 		return success(batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
 	}

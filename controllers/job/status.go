@@ -23,8 +23,9 @@ func (w *world) fill(st *batchv1.JobStatus, active, removed int) {
 	}
 }
 
-// suspend keeps the condition Suspended and the start time, which runs from the last resumption.
-func (w *world) suspend(st *batchv1.JobStatus) {
+// suspend keeps the condition Suspended, while it is open how the job ends, and the start time, which runs from the last
+// resumption.
+func (w *world) suspend(st *batchv1.JobStatus, decided bool) {
 	now := metav1.NewTime(w.now)
 	cur := find(st.Conditions, batchv1.JobSuspended)
 	set := func(s corev1.ConditionStatus, reason, text string) {
@@ -36,9 +37,12 @@ func (w *world) suspend(st *batchv1.JobStatus) {
 		}
 	}
 	switch {
+	case decided || w.job.DeletionTimestamp != nil:
+		if st.StartTime == nil && !suspended(w.job) {
+			st.StartTime = &now
+		}
 	case suspended(w.job):
-		set(corev1.ConditionTrue, "JobSuspended", "Job suspended")
-		st.StartTime = nil
+		set(corev1.ConditionTrue, "JobSuspended", "Job suspended") // the start time stays until somebody takes it off
 	case cur != nil && cur.Status == corev1.ConditionTrue:
 		set(corev1.ConditionFalse, "JobResumed", "Job resumed")
 		st.StartTime = &now

@@ -170,11 +170,11 @@ func (w *world) status() appsv1.StatefulSetStatus {
 		Conditions: w.set.Status.Conditions}
 	for _, p := range w.pods {
 		st.Replicas++
-		if healthy(p) {
+		if p.Status.Phase == corev1.PodRunning && pods.Ready(p) { // also on its way out
 			st.ReadyReplicas++
-		}
-		if w.available(p) {
-			st.AvailableReplicas++
+			if pods.UntilAvailable(p, w.set.Spec.MinReadySeconds, w.now) == 0 {
+				st.AvailableReplicas++
+			}
 		}
 		if p.DeletionTimestamp != nil {
 			continue
