@@ -61,6 +61,11 @@ func silent(err error) bool {
 	if errors.As(err, &theirs) {
 		return theirs.Code() == codes.Unavailable || theirs.Code() == codes.DeadlineExceeded
 	}
-	code := status.Code(err)
-	return code == codes.Unavailable || code == codes.DeadlineExceeded
+	switch st := status.Convert(err); st.Code() {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	case codes.Unknown: // etcd 3.4, of a deadline that passed while it waited for the others
+		return st.Message() == context.DeadlineExceeded.Error()
+	}
+	return false
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,8 +106,7 @@ func (m *machine) start() {
 	logfile, err := os.OpenFile(m.dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	must(m.t, err)
 	defer logfile.Close()
-	args := append([]string{"--net=/run/netns/" + m.ns, kloop(m.t), "up", "--node", "none", "--data-dir", m.dir, "--listen", m.addr + ":6443",
-		"--peer-listen", m.addr + ":2380", "--member-name", m.name}, m.args...)
+	args := append([]string{"--net=/run/netns/" + m.ns, kloop(m.t), "up", "--node", "none", "--data-dir", m.dir, "--listen", m.addr + ":6443"}, m.args...)
 	m.cmd = exec.Command("nsenter", args...)
 	m.cmd.Stderr = logfile
 	out, err := m.cmd.StdoutPipe()
@@ -191,23 +191,29 @@ func (m *machine) dial(ctx context.Context, network, addr string) (conn net.Conn
 func three(t *testing.T) []*machine {
 	t.Helper()
 	list := wire(t, 3)
-	t.Cleanup(func() {
-		for i := len(list) - 1; i >= 0; i-- {
-			list[i].stop()
-			if t.Failed() {
-				t.Logf("the end of the log of %s:\n%s", list[i].name, list[i].log())
-			}
-		}
-	})
+	t.Cleanup(func() { stopAll(t, list) })
+	for _, m := range list {
+		m.args = []string{"--peer-listen", m.addr + ":2380", "--member-name", m.name}
+	}
 	list[0].start()
 	for _, m := range list[1:] {
 		token, err := exec.Command(kloop(t), "token", "--data-dir", list[0].dir).Output()
 		must(t, err)
-		m.args = []string{"--join", "https://" + list[0].addr + ":6443", "--token", strings.TrimSpace(string(token))}
+		m.args = append(m.args, "--join", "https://"+list[0].addr+":6443", "--token", strings.TrimSpace(string(token)))
 		m.start()
 	}
 	for _, m := range list {
 		m.connect()
 	}
 	return list
+}
+
+// stopAll stops the servers in reverse, and tells what they said if the test failed.
+func stopAll(t *testing.T, list []*machine) {
+	for _, m := range slices.Backward(list) {
+		m.stop()
+		if t.Failed() {
+			t.Logf("the end of the log of %s:\n%s", m.name, m.log())
+		}
+	}
 }

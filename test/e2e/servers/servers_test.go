@@ -42,6 +42,22 @@ var rounds = flag.Int("rounds", 1, "how often a server is killed and another one
 // linearizable, every acknowledged write is in every watch, exactly once and in order, and who is cut off says so.
 func TestKillAndCutOff(t *testing.T) {
 	m := three(t)
+	underFire(t, m, func(x, other *machine, round int) {
+		x.kill()
+		works(t, other, fmt.Sprint("killed-", round))
+		x.start()
+		other.cut()
+		works(t, x, fmt.Sprint("cut-", round))
+		silent(t, other)
+		other.mend()
+		works(t, other, fmt.Sprint("mended-", round))
+	})
+}
+
+// underFire has three servers written to, read and watched while each round does harm to two of them, and holds what they said
+// to what is allowed.
+func underFire(t *testing.T, m []*machine, harm func(x, other *machine, round int)) {
+	t.Helper()
 	published(t, m[0], 3)
 	loopsTold(t, m, 3)
 	start, err := m[0].client.CoreV1().ConfigMaps(space).List(t.Context(), metav1.ListOptions{})
@@ -58,16 +74,7 @@ func TestKillAndCutOff(t *testing.T) {
 	h := &history{}
 	all.Go(func() { h.load(loaded, m) })
 	for round := range *rounds {
-		x := m[round%3]
-		other := m[(round+1)%3]
-		x.kill()
-		works(t, other, fmt.Sprint("killed-", round))
-		x.start()
-		other.cut()
-		works(t, x, fmt.Sprint("cut-", round))
-		silent(t, other)
-		other.mend()
-		works(t, other, fmt.Sprint("mended-", round))
+		harm(m[round%3], m[(round+1)%3], round)
 	}
 	enough()
 	last := agree(t, m)
