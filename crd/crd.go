@@ -28,6 +28,9 @@ type Kind struct {
 	info resource.Info
 }
 
+// A declaration is what does not change while a kind is served as it is.
+type declaration struct{ _ byte } // not empty: each has an address of its own
+
 var (
 	_ resource.Kind      = (*Kind)(nil)
 	_ resource.Versioned = (*Kind)(nil)
@@ -39,6 +42,7 @@ type family struct {
 	all   []*version                   // in the order of the definition, those that are not served too
 	hub   *version                     // the one that is stored
 	views map[string]*Kind
+	says  *declaration
 
 	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
 	mu     sync.Mutex
@@ -61,7 +65,10 @@ func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
 // newKind takes over what was compiled for the kind as it was, where it is the same, as it is everywhere if the spec is:
 // objects then need not be read again. was may be nil.
 func newKind(def Source, was *Kind, same bool, caller *webhook.Caller) (resource.Kind, error) {
-	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller}
+	f := &family{def: def.CustomResourceDefinition, views: map[string]*Kind{}, caller: caller, says: &declaration{}}
+	if same && equality.Semantic.DeepEqual(was.def.Status.AcceptedNames, def.Status.AcceptedNames) {
+		f.says = was.says
+	}
 	names := namesOf(def.CustomResourceDefinition)
 	for i := range def.Spec.Versions {
 		v := newVersion(def, &def.Spec.Versions[i], names.Kind)
@@ -149,6 +156,9 @@ func (k *Kind) In(gvk schema.GroupVersionKind) (resource.Kind, bool) {
 
 // Closing says that the definition is under deletion: there may be no new objects.
 func (k *Kind) Closing() bool { return Is(k.def, v1.Terminating) }
+
+// Declaration says by which spec and names the kind is served.
+func (k *Kind) Declaration() any { return k.says }
 
 // find returns a version by its name, or nil.
 func (f *family) find(gvk schema.GroupVersionKind) *version {

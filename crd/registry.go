@@ -24,6 +24,7 @@ type Registry struct {
 	View interface {
 		Adopt(list ...resource.Kind) error
 		Drop(gr schema.GroupResource) error
+		Wake(list ...resource.Kind)
 	}
 	// Fields tracks who owns what; package apply has it.
 	Fields interface {
@@ -82,6 +83,7 @@ func (r *Registry) Serve(defs ...Source) error {
 	if err := r.Kinds.Put(list...); err != nil {
 		return errors.Join(append(errs, fmt.Errorf("serve kinds: %w", err))...)
 	}
+	r.View.Wake(list...) // watches of a kind that has changed end
 	if r.known == nil {
 		r.known = map[string]*served{}
 	}

@@ -46,6 +46,8 @@ func (s *Server) deleteDefinition(ctx context.Context, r *Request, obj resource.
 type custom interface {
 	// Closing says that the kind is being taken away.
 	Closing() bool
+	// Declaration stands for the spec and the names of the definition: another one has another.
+	Declaration() any
 	// CheckWarn is Check that may also warn.
 	CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }

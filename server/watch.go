@@ -134,18 +134,16 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 		return err
 	}
 	for {
+		changed := w.cursor.Changed() // first: what ends the watch from here on wakes it
+		if !w.served() {
+			return w.drain()
+		}
 		select {
-		case <-w.cursor.Changed():
+		case <-changed:
 			if err := w.drain(); err != nil {
 				return err
 			}
-			if !w.served() {
-				return nil
-			}
 		case <-mark.C:
-			if !w.served() {
-				return nil
-			}
 			if err := w.bookmark(); err != nil {
 				return err
 			}
@@ -158,10 +156,16 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 	}
 }
 
-// served says whether the kind is still there, in the version that is watched.
+// served says whether the kind is still there, in the version that is watched, and declared as it was: who watches lists
+// again when a definition changes, as objects may look different then.
 func (w *watch) served() bool {
-	_, _, ok := w.s.Kinds.Resource(w.spoken.GroupVersion().WithResource(w.kind.Info().Plural))
-	return ok
+	k, _, ok := w.s.Kinds.Resource(w.spoken.GroupVersion().WithResource(w.kind.Info().Plural))
+	if !ok {
+		return false
+	}
+	was, isCustom := w.kind.(custom)
+	is, remains := k.(custom)
+	return isCustom == remains && (!isCustom || was.Declaration() == is.Declaration())
 }
 
 // nextBookmark is when to send the next one: in about a minute, but once shortly before the end.

@@ -57,6 +57,19 @@ func (v *View) Adopt(list ...resource.Kind) error {
 	return nil
 }
 
+// Wake wakes who waits for changes of the kinds, though there are none.
+func (v *View) Wake(list ...resource.Kind) {
+	v.feed.Lock()
+	defer v.feed.Unlock()
+	v.mu.Lock()
+	for _, k := range list {
+		if !k.Info().Virtual {
+			v.touch(v.table(k.Info().GR(), k))
+		}
+	}
+	v.finish(v.rev.Load())
+}
+
 // readRaw decodes the values below the prefixes that were held as bytes, in the order of their keys. It needs feed.
 func (v *View) readRaw(prefixes map[string]bool) (found []write) {
 	var keys []string

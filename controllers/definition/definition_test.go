@@ -434,6 +434,9 @@ func TestChangeEndsWatches(t *testing.T) {
 	first, second = watch("v1"), watch("v2")
 	change(func(d *v1.CustomResourceDefinition) { d.Spec.Versions[1].Served = false })
 	for _, ch := range []chan told{first, second} {
+		if got := <-ch; got.name != "one" {
+			t.Fatalf("first a watch tells what there is: %+v", got)
+		}
 		if got := <-ch; got.name != "ended" || got.err != nil {
 			t.Fatalf("after a version was withdrawn: %+v", got)
 		}
