@@ -72,9 +72,9 @@ func TestValidation(t *testing.T) {
 // write does what the front door does with an object, as far as its kind is concerned.
 func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) (resource.Object, field.ErrorList) {
 	k, _ := kinds.NewSet().Kind(obj.GetObjectKind().GroupVersionKind())
-	obj.SetUID("u-1")
 	k.SetDefaults(obj)
 	if !k.Info().Virtual {
+		obj.SetUID("u-1")
 		k.Settle(sub, obj, old)
 	}
 	gvk := k.Info().GVK

@@ -4,9 +4,7 @@ package review
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/kinds/authorization"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -93,11 +92,7 @@ func infoOf(u *auth.User) authenticationv1.UserInfo {
 }
 
 func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
-	errs := checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)
-	if r.Spec.User == "" && len(r.Spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), r.Spec.User, `at least one of user or group must be specified`))
-	}
-	if err := invalid(errs); err != nil {
+	if err := invalid(authorization.SubjectAccessReviews.Check("", r, nil)); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, userOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -105,19 +100,7 @@ func (d *Desk) subject(ctx context.Context, r *authorizationv1.SubjectAccessRevi
 }
 
 func (d *Desk) local(ctx context.Context, ns string, r *authorizationv1.LocalSubjectAccessReview) (*authorizationv1.LocalSubjectAccessReview, error) {
-	errs := checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)
-	if r.Spec.User == "" && len(r.Spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), r.Spec.User, `at least one of user or group must be specified`))
-	}
-	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"),
-			r.Spec.ResourceAttributes.Namespace, "must match metadata.namespace"))
-	}
-	if r.Spec.NonResourceAttributes != nil {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"),
-			r.Spec.NonResourceAttributes, "disallowed on this kind of request"))
-	}
-	if err := invalid(errs); err != nil {
+	if err := invalid(authorization.LocalSubjectAccessReviews.Check("", r, nil)); err != nil {
 		return nil, err
 	}
 	if ns != r.Namespace {
@@ -128,7 +111,7 @@ func (d *Desk) local(ctx context.Context, ns string, r *authorizationv1.LocalSub
 }
 
 func (d *Desk) selfAccess(ctx context.Context, u *auth.User, r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
-	if err := invalid(checkAccess(&r.Spec.ResourceAttributes, &r.Spec.NonResourceAttributes)); err != nil {
+	if err := invalid(authorization.SelfSubjectAccessReviews.Check("", r, nil)); err != nil {
 		return nil, err
 	}
 	r.Status = d.judge(ctx, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
@@ -192,67 +175,4 @@ func invalid(errs field.ErrorList) error {
 		return nil
 	}
 	return apierrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
-}
-
-var errBoth = errors.New("cannot be specified in combination with resourceAttributes")
-
-func checkAccess(res **authorizationv1.ResourceAttributes, non **authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	switch {
-	case *res != nil && *non != nil:
-		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), *non, errBoth.Error()))
-	case *res == nil && *non == nil:
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes"), *res, `exactly one of nonResourceAttributes or resourceAttributes must be specified`))
-	}
-	if *res != nil {
-		errs = append(errs, checkSelectors(*res, spec.Child("resourceAttributes"))...)
-	}
-	return errs
-}
-
-func checkSelectors(a *authorizationv1.ResourceAttributes, p *field.Path) (errs field.ErrorList) {
-	if s := a.FieldSelector; s != nil {
-		errs = append(errs, checkRaw(s.RawSelector, len(s.Requirements), p.Child("fieldSelector"))...)
-		for i, r := range s.Requirements {
-			errs = append(errs, checkRequirement(r.Key, string(r.Operator), r.Values, p.Child("fieldSelector", "requirements").Index(i))...)
-		}
-	}
-	if s := a.LabelSelector; s != nil {
-		errs = append(errs, checkRaw(s.RawSelector, len(s.Requirements), p.Child("labelSelector"))...)
-		for i, r := range s.Requirements {
-			errs = append(errs, checkRequirement(r.Key, string(r.Operator), r.Values, p.Child("labelSelector", "requirements").Index(i))...)
-		}
-	}
-	return errs
-}
-
-func checkRaw(raw string, requirements int, p *field.Path) field.ErrorList {
-	switch {
-	case raw != "" && requirements > 0:
-		return field.ErrorList{field.Invalid(p.Child("rawSelector"), raw, "may not specified at the same time as requirements")}
-	case raw == "" && requirements == 0:
-		return field.ErrorList{field.Required(p.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", p))}
-	}
-	return nil
-}
-
-var operators = []string{"In", "NotIn", "Exists", "DoesNotExist"}
-
-func checkRequirement(key, op string, values []string, p *field.Path) (errs field.ErrorList) {
-	if key == "" {
-		errs = append(errs, field.Required(p.Child("key"), "must be specified"))
-	}
-	switch op {
-	case "In", "NotIn":
-		if len(values) == 0 {
-			errs = append(errs, field.Required(p.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
-		}
-	case "Exists", "DoesNotExist":
-		if len(values) > 0 {
-			errs = append(errs, field.Forbidden(p.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(p.Child("operator"), op, slices.Clone(operators)))
-	}
-	return errs
 }

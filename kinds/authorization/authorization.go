@@ -3,6 +3,7 @@ package authorization
 
 import (
 	v1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,7 +14,9 @@ import (
 // SubjectAccessReviews declares the kind: may this user do that?
 var SubjectAccessReviews = &resource.Def[*v1.SubjectAccessReview]{
 	GVK: v1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
-	Validate: func(r, _ *v1.SubjectAccessReview) field.ErrorList { return subject(r.Spec) },
+	Validate: func(r, _ *v1.SubjectAccessReview) field.ErrorList {
+		return append(subject(r.Spec), bare(r.ObjectMeta, "must be empty")...)
+	},
 }
 
 // LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
@@ -26,7 +29,7 @@ var LocalSubjectAccessReviews = &resource.Def[*v1.LocalSubjectAccessReview]{
 var SelfSubjectAccessReviews = &resource.Def[*v1.SelfSubjectAccessReview]{
 	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
 	Validate: func(r, _ *v1.SelfSubjectAccessReview) field.ErrorList {
-		return attributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+		return append(attributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), bare(r.ObjectMeta, "must be empty")...)
 	},
 }
 
@@ -35,8 +38,18 @@ var SelfSubjectRulesReviews = &resource.Def[*v1.SelfSubjectRulesReview]{
 	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"), Plural: "selfsubjectrulesreviews", Virtual: true,
 }
 
+// bare refuses metadata: a question has none.
+func bare(m metav1.ObjectMeta, says string) field.ErrorList {
+	if m.ManagedFields = nil; equality.Semantic.DeepEqual(m, metav1.ObjectMeta{}) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, says)}
+}
+
 func validateLocal(r, _ *v1.LocalSubjectAccessReview) field.ErrorList {
-	errs, spec := subject(r.Spec), field.NewPath("spec")
+	errs, spec, meta := subject(r.Spec), field.NewPath("spec"), r.ObjectMeta
+	meta.Namespace = ""
+	errs = append(errs, bare(meta, "must be empty except for namespace")...)
 	if r.Spec.ResourceAttributes != nil && r.Spec.ResourceAttributes.Namespace != r.Namespace {
 		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Spec.ResourceAttributes.Namespace, "must match metadata.namespace"))
 	}
@@ -68,7 +81,8 @@ func attributes(r *v1.ResourceAttributes, n *v1.NonResourceAttributes) (errs fie
 	return errs
 }
 
-// selectors checks that a restriction is given either as text or as requirements, and that these make sense.
+// selectors checks that a restriction is given either as text or as requirements, and that these make sense. Newer clients
+// may know operators that this server does not: these restrict nothing.
 func selectors(r *v1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
 	both := "may not be specified together with rawSelector"
 	if s := r.FieldSelector; s != nil {
@@ -80,7 +94,8 @@ func selectors(r *v1.ResourceAttributes, path *field.Path) (errs field.ErrorList
 			errs = append(errs, field.Required(at.Child("requirements"), "when fieldSelector is specified, requirements or rawSelector is required"))
 		}
 		for i, q := range s.Requirements {
-			errs = append(errs, requirement(q.Key, q.Operator, q.Values, at.Child("requirements").Index(i))...)
+			errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(q,
+				metavalidation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, at.Child("requirements").Index(i))...)
 		}
 	}
 	if s := r.LabelSelector; s != nil {
@@ -93,27 +108,8 @@ func selectors(r *v1.ResourceAttributes, path *field.Path) (errs field.ErrorList
 		}
 		for i, q := range s.Requirements {
 			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(q,
-				metavalidation.LabelSelectorValidationOptions{}, at.Child("requirements").Index(i))...)
+				metavalidation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, at.Child("requirements").Index(i))...)
 		}
-	}
-	return errs
-}
-
-func requirement(key string, op metav1.FieldSelectorOperator, values []string, path *field.Path) (errs field.ErrorList) {
-	if key == "" {
-		errs = append(errs, field.Required(path.Child("key"), "must be specified"))
-	}
-	switch op {
-	case metav1.FieldSelectorOpIn, metav1.FieldSelectorOpNotIn:
-		if len(values) == 0 {
-			errs = append(errs, field.Required(path.Child("values"), "must be specified when `operator` is 'In' or 'NotIn'"))
-		}
-	case metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist:
-		if len(values) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-		}
-	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), op, "not a valid selector operator"))
 	}
 	return errs
 }

@@ -42,7 +42,7 @@ func validateClass(c, old *v1.RuntimeClass) (errs field.ErrorList) {
 	}
 	errs = append(errs, rule.NeededFormat(c.Handler, handler, rule.Label)...)
 	if c.Overhead != nil {
-		errs = append(errs, podspec.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead", "podFixed"))...)
+		errs = append(errs, podspec.ValidateOverhead(c.Overhead.PodFixed, field.NewPath("overhead"))...)
 	}
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")

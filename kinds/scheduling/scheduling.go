@@ -61,5 +61,8 @@ func validateClass(c, old *v1.PriorityClass) (errs field.ErrorList) {
 	case c.Value > highestForUsers:
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
 	}
-	return append(errs, rule.AmongPtr(c.PreemptionPolicy, policy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	if c.PreemptionPolicy != nil {
+		errs = append(errs, rule.Chosen(*c.PreemptionPolicy, policy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	}
+	return errs
 }
