@@ -3,6 +3,9 @@ package openapi
 import (
 	"encoding/json"
 	"fmt"
+
+	"k8s.io/kube-openapi/pkg/openapiconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // V2ToProto writes a v2 document, given as JSON, in the protobuf form.
@@ -17,4 +20,21 @@ func toProto(doc []byte, layouts map[string]layout) ([]byte, error) {
 		return nil, fmt.Errorf("read an OpenAPI document: %w", err)
 	}
 	return encode(o, layouts, "Document")
+}
+
+// V2ToV3 makes a v3 document of a v2 document, both as JSON, for clients that ask for nothing else. What v2 can't say is
+// missing in it.
+func V2ToV3(doc []byte) ([]byte, error) {
+	var old spec.Swagger
+	if err := json.Unmarshal(doc, &old); err != nil {
+		return nil, fmt.Errorf("read an OpenAPI v2 document: %w", err)
+	}
+	if old.Paths == nil {
+		old.Paths = &spec.Paths{}
+	}
+	out, err := json.Marshal(openapiconv.ConvertV2ToV3(&old))
+	if err != nil {
+		return nil, fmt.Errorf("convert an OpenAPI v2 document: %w", err)
+	}
+	return out, nil
 }

@@ -20,6 +20,7 @@ import (
 type another struct {
 	things  atomic.Int64
 	fetched atomic.Int64
+	old     atomic.Bool // knows OpenAPI v2 only
 }
 
 func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -27,6 +28,8 @@ func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/apis/x.example/v1":
 		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"x.example/v1","resources":[
 			{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get","list","deletecollection"]}]}`)
+	case strings.HasPrefix(r.URL.Path, "/openapi/v3") && a.old.Load():
+		http.NotFound(w, r)
 	case r.URL.Path == "/openapi/v3":
 		fmt.Fprint(w, `{"paths":{"apis/x.example/v1":{"serverRelativeURL":"/openapi/v3/apis/x.example/v1?hash=AB"},"apis/other/v1":{"serverRelativeURL":"/x"}}}`)
 	case r.URL.Path == "/openapi/v3/apis/x.example/v1" && r.URL.Query().Get("hash") == "AB":
@@ -35,7 +38,7 @@ func (a *another) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/openapi/v2":
 		w.Header().Set("ETag", `"one"`)
 		fmt.Fprint(w, `{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{
-			"/apis/x.example/v1/things":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Thing"}}}}},
+			"/apis/x.example/v1/things":{"get":{"produces":["application/json"],"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Thing"}}}}},
 			"/apis/elsewhere/v1/":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/example.Unused"}}}}}},
 			"definitions":{"example.Thing":{"type":"object","properties":{"pod":{"$ref":"#/definitions/io.k8s.api.core.v1.Pod"}}},
 			"io.k8s.api.core.v1.Pod":{"type":"object","description":"another pod"},"example.Unused":{"type":"object"}}}`)
@@ -113,6 +116,24 @@ func TestAggregatedOpenAPI(t *testing.T) {
 	if got := w.must("GET", "/openapi/v2", "", 200, "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"); !strings.Contains(string(got.body), "example.Thing") {
 		t.Error("the protobuf form lacks the other's types")
 	}
+}
+
+// Who knows OpenAPI v2 only is described in v3 all the same.
+func TestAggregatedOldOpenAPI(t *testing.T) {
+	w, a, _ := aggregating(t)
+	a.old.Store(true)
+	index := w.must("GET", "/openapi/v3", "", 200).tree(t)
+	link, _ := at(index, "paths", "apis/x.example/v1", "serverRelativeURL").(string)
+	if link == "" {
+		t.Fatalf("index: %v", index["paths"])
+	}
+	doc := w.must("GET", link, "", 200).tree(t)
+	if doc["openapi"] != "3.0.0" || at(doc, "info", "title") != "x" || at(doc, "paths", "/apis/elsewhere/v1/") != nil ||
+		at(doc, "paths", "/apis/x.example/v1/things", "get", "responses", "200", "content", "application/json", "schema", "$ref") != "#/components/schemas/example.Thing" ||
+		at(doc, "components", "schemas", "example.Thing", "properties", "pod", "$ref") != "#/components/schemas/io.k8s.api.core.v1.Pod" {
+		t.Errorf("v3: %v", doc)
+	}
+	w.must("GET", link, "", 200, "Accept", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
 }
 
 // A dead server delays nothing, and is told of.

@@ -33,6 +33,7 @@ type described struct {
 	v3, v3Hash string // the document, "" for none
 	v2         *swagger
 	v2Tag      string
+	old        bool // the server knows v2 only: v3 is made of it
 	at         time.Time
 	asking     chan struct{}
 }
@@ -109,8 +110,12 @@ func (a *Aggregator) askDocs(svc *apiregistration.APIService, rt *remote, known 
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	next := known
-	err := errors.Join(fetchV3(ctx, svc, rt, &next), fetchV2(ctx, svc, rt, &next))
-	if err != nil {
+	err := fetchV3(ctx, svc, rt, &next)
+	next.old = errors.Is(err, errNoDoc)
+	if next.old {
+		err = nil
+	}
+	if err := errors.Join(err, fetchV2(ctx, svc, rt, &next)); err != nil {
 		slog.Debug("another server's OpenAPI can't be had", "kind", "APIService", "object", svc.Name, "err", err)
 	}
 	a.mu.Lock()
@@ -153,9 +158,16 @@ func fetchV3(ctx context.Context, svc *apiregistration.APIService, rt *remote, d
 	return nil
 }
 
+// converted begins the hash of a v3 document that was made of a v2 document.
+const converted = "v2 "
+
 // fetchV2 fetches the v2 document if its tag has changed, and keeps what is about the group version.
 func fetchV2(ctx context.Context, svc *apiregistration.APIService, rt *remote, d *described) error {
-	data, tag, err := fetchDoc(ctx, svc, rt, "/openapi/v2", d.v2Tag)
+	known := d.v2Tag
+	if d.old && d.v3Hash != converted+known {
+		known = "" // nothing was made of it yet
+	}
+	data, tag, err := fetchDoc(ctx, svc, rt, "/openapi/v2", known)
 	if err != nil || data == nil {
 		return err
 	}
@@ -167,9 +179,24 @@ func fetchV2(ctx context.Context, svc *apiregistration.APIService, rt *remote, d
 	if tag == "" {
 		tag = fmt.Sprintf("%X", sha512.Sum512_256(data))
 	}
+	if d.old {
+		text, err := spec.text()
+		if err != nil {
+			return err
+		}
+		newer, err := openapi.V2ToV3(text)
+		if err != nil {
+			return fmt.Errorf("describe %s: %w", svc.Name, err)
+		}
+		d.v3, d.v3Hash = string(newer), converted+tag
+	}
+	spec.rest = nil
 	d.v2, d.v2Tag = spec, tag
 	return nil
 }
+
+// errNoDoc says that a server has no such document.
+var errNoDoc = errors.New("it does not exist")
 
 // fetchDoc gets a document; nil when it is still the one with the tag.
 func fetchDoc(ctx context.Context, svc *apiregistration.APIService, rt *remote, path, tag string) (data []byte, newTag string, err error) {
@@ -190,6 +217,8 @@ func fetchDoc(ctx context.Context, svc *apiregistration.APIService, rt *remote, 
 	case http.StatusNotModified:
 		return nil, tag, nil
 	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil, "", fmt.Errorf("GET %s: %w", path, errNoDoc)
 	default:
 		return nil, "", fmt.Errorf("GET %s: %s", path, resp.Status)
 	}

@@ -69,7 +69,7 @@ func (s *swagger) narrow(root string) {
 			todo = append(todo, named(raw)...)
 		}
 	}
-	s.defs, s.rest = keep, nil
+	s.defs = keep
 }
 
 // add takes in the paths of another document that are not here yet, with their definitions. A definition whose name means
