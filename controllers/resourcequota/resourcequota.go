@@ -9,7 +9,6 @@ package resourcequota
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,60 +22,75 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// settle is how long a sum must stand still before the use is lowered: admission charges a quota a moment before the object
-// that it charges for can be seen.
-const settle = 500 * time.Millisecond
-
 // Controller returns the loop over the kinds of the set: wake on a quota, and when an object in its namespace goes
 // or comes to use something else.
 func Controller(set *resource.Set) *loop.Controller[*corev1.ResourceQuota] {
-	l := &lower{seen: map[types.UID]standing{}}
+	l := &ledger{accounts: map[types.NamespacedName]*account{}}
 	return &loop.Controller[*corev1.ResourceQuota]{
 		Name:   "resource-quota",
 		For:    kinds.ResourceQuotas,
-		Wake:   []loop.Wake{{Keys: freed}},
+		Wake:   []loop.Wake{{Keys: l.watch}},
 		Writes: []resource.Kind{kinds.ResourceQuotas},
 		Rest:   50 * time.Millisecond,
+		Gone: func(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
+			l.forget(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+			return 0, nil
+		},
 		Reconcile: func(ctx context.Context, c *loop.Ctx, q *corev1.ResourceQuota) (time.Duration, error) {
 			if q.DeletionTimestamp != nil {
 				return 0, nil
 			}
-			next := plan(q, used(c, set.All(), q, c.Now()))
+			use, freed, wait := l.credit(q, used(c, set.All(), q, c.Now()), c.Now())
+			next := plan(q, use)
 			if next == nil {
-				l.forget(q.UID)
-				return 0, nil
-			}
-			if wait := l.wait(q, next, c.Now()); wait > 0 {
+				if wait == 0 {
+					l.settled(q, freed)
+				}
 				return wait, nil
 			}
-			return 0, c.UpdateStatus(ctx, kinds.ResourceQuotas, next)
+			if err := c.UpdateStatus(ctx, kinds.ResourceQuotas, next); err != nil {
+				return 0, err
+			}
+			l.settled(q, freed)
+			return 0, nil
 		},
 	}
 }
 
-// freed wakes the quotas of a namespace when an object is gone, or uses something else than before. What is created was
+// watch wakes the quotas of a namespace when an object is gone, or uses something else than before. What is created was
 // charged at the door, unless the quota was not known there yet.
-func freed(c client.Change, read resource.Reader, wake func(ns, name string)) {
+func (l *ledger) watch(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	ns := c.Object().GetNamespace()
 	if ns == "" || c.Kind == resource.Kind(kinds.ResourceQuotas) || c.Kind == resource.Kind(kinds.Events) {
 		return
 	}
+	now := time.Now()
 	for obj := range read.Each(kinds.ResourceQuotas, ns) {
 		q := obj.(*corev1.ResourceQuota)
-		if c.New == nil || c.Old == nil || changes(c, q) {
+		before, after := of(q, c.Kind, c.Old, now), of(q, c.Kind, c.New, now)
+		if c.Old != nil {
+			l.note(q, c, less(before, after))
+		}
+		if c.Old == nil || c.New == nil || !equal(before, after) {
 			wake(ns, q.Name)
 		}
 	}
 }
 
-func changes(c client.Change, q *corev1.ResourceQuota) bool {
-	gr := c.Kind.Info().GR()
-	if len(quota.Relevant(gr, q.Spec.Hard)) == 0 {
-		return false
+// of is what one object uses of what a quota limits; nil for no object.
+func of(q *corev1.ResourceQuota, k resource.Kind, obj resource.Object, now time.Time) corev1.ResourceList {
+	gr := k.Info().GR()
+	names := quota.Relevant(gr, q.Spec.Hard)
+	if obj == nil || len(names) == 0 || !quota.Applies(q, q.Spec.Hard, gr, obj) {
+		return nil
 	}
-	now := time.Now()
-	return quota.Applies(q, q.Spec.Hard, gr, c.Old) != quota.Applies(q, q.Spec.Hard, gr, c.New) ||
-		!equal(quota.Usage(gr, c.Old, now), quota.Usage(gr, c.New, now))
+	use := quota.Usage(gr, obj, now)
+	for name := range use {
+		if !slices.Contains(names, name) {
+			delete(use, name)
+		}
+	}
+	return use
 }
 
 // used sums up what the namespace uses of what the quota limits.
@@ -87,21 +101,11 @@ func used(read resource.Reader, all []resource.Kind, q *corev1.ResourceQuota, no
 	}
 	for _, k := range all {
 		i := k.Info()
-		names := quota.Relevant(i.GR(), q.Spec.Hard)
-		if !i.Namespaced || i.Virtual || len(names) == 0 {
+		if !i.Namespaced || i.Virtual || len(quota.Relevant(i.GR(), q.Spec.Hard)) == 0 {
 			continue
 		}
 		for obj := range read.Each(k, q.Namespace) {
-			if !quota.Applies(q, q.Spec.Hard, i.GR(), obj) {
-				continue
-			}
-			for name, n := range quota.Usage(i.GR(), obj, now) {
-				if slices.Contains(names, name) {
-					have := sum[name]
-					have.Add(n)
-					sum[name] = have
-				}
-			}
+			add(sum, of(q, k, obj, now))
 		}
 	}
 	return sum
@@ -127,46 +131,4 @@ func equal(a, b corev1.ResourceList) bool {
 		}
 	}
 	return true
-}
-
-// lower remembers quotas whose use seems too high.
-type lower struct {
-	mu   sync.Mutex
-	seen map[types.UID]standing
-}
-
-// standing is a quota's revision, and since when it has been looked at with that.
-type standing struct {
-	revision string
-	since    time.Time
-}
-
-// wait says how long to hold back a lower use. Anything else may be written at once.
-func (l *lower) wait(q, next *corev1.ResourceQuota, now time.Time) time.Duration {
-	if !equal(q.Status.Hard, q.Spec.Hard) || len(q.Status.Used) != len(next.Status.Used) {
-		return 0
-	}
-	for name, n := range next.Status.Used {
-		if have, ok := q.Status.Used[name]; !ok || n.Cmp(have) > 0 {
-			return 0
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, ok := l.seen[q.UID]
-	if !ok || s.revision != q.ResourceVersion {
-		l.seen[q.UID] = standing{q.ResourceVersion, now}
-		return settle
-	}
-	if left := s.since.Add(settle).Sub(now); left > 0 {
-		return left
-	}
-	delete(l.seen, q.UID)
-	return 0
-}
-
-func (l *lower) forget(uid types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, uid)
 }
