@@ -94,6 +94,19 @@ func Duplicates(patch []byte) []error {
 	return strict
 }
 
+// DuplicatesInYAML tells of duplicate keys of an applied configuration in the words of the reader of YAML, though it may be
+// JSON: reading that is cheaper when there are none.
+func DuplicatesInYAML(patch []byte) []error {
+	if startsObject(patch) && len(Duplicates(patch)) == 0 {
+		return nil
+	}
+	_, strict, err := codec.FromYAML(patch)
+	if err != nil {
+		return nil
+	}
+	return strict
+}
+
 // Unfit is the answer when a patched document does not decode into its type: a 422 about the patch.
 func Unfit(patch []byte, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "",

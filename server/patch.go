@@ -104,9 +104,13 @@ func (p *patching) strict(doc []byte, errs []error) error {
 	if p.r.Strict == FieldsIgnore {
 		return nil
 	}
-	if p.kind != types.JSONPatchType {
-		errs = append(apply.Duplicates(p.data), errs...)
+	twice := apply.Duplicates(p.data)
+	if p.kind == types.JSONPatchType {
+		for i, err := range twice {
+			twice[i] = fmt.Errorf("json patch %w", err)
+		}
 	}
+	errs = append(twice, errs...)
 	if len(errs) == 0 {
 		return nil
 	}
@@ -115,6 +119,21 @@ func (p *patching) strict(doc []byte, errs []error) error {
 	}
 	for _, err := range errs {
 		p.r.warn(err.Error())
+	}
+	return nil
+}
+
+// strictYAML is strict for applied configurations: unknown fields were refused before.
+func (p *patching) strictYAML() error {
+	if p.r.Strict == FieldsIgnore {
+		return nil
+	}
+	twice := apply.DuplicatesInYAML(p.data)
+	if len(twice) > 0 && p.r.Strict == FieldsStrict {
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", twice[0]))
+	}
+	for _, text := range codec.Warnings(twice) {
+		p.r.warn(text)
 	}
 	return nil
 }
@@ -132,7 +151,7 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	if err != nil {
 		return nil, err
 	}
-	if err := p.strict(p.data, nil); err != nil {
+	if err := p.strictYAML(); err != nil {
 		return nil, err
 	}
 	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {

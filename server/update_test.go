@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,6 +176,7 @@ func TestPatches(t *testing.T) {
 		return e.Object.(*core.ConfigMap), nil
 	}
 	strict := func(r *server.Request) { r.Strict = server.FieldsStrict }
+	yamlTwice := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  l: '1'\n  l: '2'\n  m: '1'\n  m: '2'\n"
 	for _, x := range []struct {
 		pt   types.PatchType
 		data string
@@ -191,6 +193,12 @@ func TestPatches(t *testing.T) {
 		{types.MergePatchType, `{"bogus":1}`, strict, "Invalid FieldValueInvalid patch"},
 		{types.MergePatchType, `{"bogus":1,"data":{"k":"5"}}`, nil, "5"},
 		{types.MergePatchType, `{"data":7}`, nil, "Invalid FieldValueInvalid patch"},
+		{types.JSONPatchType, `[{"op":"replace","path":"/data/x","path":"/data/k","value":"6"}]`, strict, "Invalid FieldValueInvalid patch"},
+		{types.JSONPatchType, `[{"op":"replace","path":"/data/x","path":"/data/k","value":"6"}]`, nil, "6"},
+		{types.ApplyYAMLPatchType, yamlTwice, func(r *server.Request) { r.Manager, r.Strict = "m", server.FieldsStrict }, "BadRequest"},
+		{types.ApplyYAMLPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"l":"1","l":"2"}}`,
+			func(r *server.Request) { r.Manager, r.Strict = "m", server.FieldsStrict }, "BadRequest"},
+		{types.ApplyYAMLPatchType, yamlTwice, func(r *server.Request) { r.Manager = "m" }, "6"},
 		{types.ApplyYAMLPatchType, "data: {k: x}", nil, "Invalid FieldValueRequired fieldManager"},
 	} {
 		edit := x.edit
@@ -206,8 +214,9 @@ func TestPatches(t *testing.T) {
 			t.Errorf("%s: got %q (%v), want %q", x.data, text, err, x.want)
 		}
 	}
-	if len(w.warns) != 1 || !strings.Contains(w.warns[0], `unknown field "bogus"`) {
-		t.Errorf("warnings %q", w.warns)
+	want := []string{`unknown field "bogus"`, `json patch duplicate field "[0].path"`, `line 6: key "l" already set in map`, `line 8: key "m" already set in map`}
+	if !slices.Equal(w.warns, want) {
+		t.Errorf("warnings %q, want %q", w.warns, want)
 	}
 }
 

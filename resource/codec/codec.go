@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	storage "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -170,6 +171,23 @@ func FromYAML(data []byte) (doc []byte, strict []error, err error) {
 		return nil, nil, fmt.Errorf("decode YAML: %w", lerr)
 	}
 	return loose, []error{err}, nil
+}
+
+// Warnings returns what to warn of when strict errors are not to be fatal: a line for each, without what the reader of YAML
+// says around them.
+func Warnings(strict []error) (list []string) {
+	for _, err := range strict {
+		text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+		lines, ok := strings.CutPrefix(text, "yaml: unmarshal errors:\n")
+		if !ok {
+			list = append(list, err.Error())
+			continue
+		}
+		for line := range strings.SplitSeq(lines, "\n") {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list
 }
 
 // Stored encodes an object of the kind's hub version for the store. resourceVersion is left out, as it is

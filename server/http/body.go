@@ -90,8 +90,8 @@ func judge(strict []error, v server.FieldValidation, warn func(string)) error {
 	case server.FieldsStrict:
 		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(strict).Error())
 	default:
-		for _, err := range strict {
-			warn(err.Error())
+		for _, text := range codec.Warnings(strict) {
+			warn(text)
 		}
 	}
 	return nil
