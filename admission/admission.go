@@ -57,6 +57,7 @@ type Request struct {
 // A Plugin is one rule. Either function may be nil.
 type Plugin struct {
 	Name string
+	Off  bool // unless somebody chooses it
 	// Mutate may change r.Object. It runs before validation.
 	Mutate func(ctx context.Context, r *Request) error
 	// Validate must not change r.Object. An error (a *apierrors.StatusError as upstream's) refuses the request.

@@ -30,8 +30,9 @@ const maxLines = 1024
 // quota's status, so that two servers can never both spend the same rest. Within a server the charges of one
 // namespace stand in line: whoever comes first settles the bills of all that wait, with one write.
 type quotas struct {
-	charge func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error)
-	now    func() time.Time
+	charge  func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error)
+	now     func() time.Time
+	limited []LimitedResource
 
 	mu    sync.Mutex
 	lines map[string]*line
@@ -57,7 +58,7 @@ type bill struct {
 }
 
 func newQuotas(cfg Config) *quotas {
-	return &quotas{charge: cfg.Charge, now: cfg.Now, lines: map[string]*line{}}
+	return &quotas{charge: cfg.Charge, now: cfg.Now, limited: cfg.Limited, lines: map[string]*line{}}
 }
 
 func (s *quotas) validate(ctx context.Context, r *Request) error {
@@ -65,8 +66,8 @@ func (s *quotas) validate(ctx context.Context, r *Request) error {
 		return nil
 	}
 	list := resource.List(r.Read, core.ResourceQuotas, r.Namespace)
-	if len(list) == 0 {
-		return nil
+	if err := s.covered(r, list); err != nil || len(list) == 0 {
+		return err
 	}
 	use, err := s.price(r, list)
 	if err != nil || len(use) == 0 {

@@ -53,6 +53,13 @@ func inOrder(modes []string, there map[string]auth.Authorizer) (chain auth.Chain
 	return chain, nil
 }
 
+// gonePlugins are upstream's of old, and why they are no more.
+var gonePlugins = map[string]string{
+	"SecurityContextDeny":   "it was removed from Kubernetes in 1.30: use PodSecurity",
+	"PodSecurityPolicy":     "it was removed from Kubernetes in 1.25: use PodSecurity",
+	"PersistentVolumeLabel": "it was removed from Kubernetes in 1.31: cloud providers label volumes",
+}
+
 // chosen returns the plugins that are on. They keep their order: it is upstream's and not a matter of choice.
 func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 	there := map[string]bool{}
@@ -60,6 +67,9 @@ func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 		there[p.Name] = true
 	}
 	for _, name := range slices.Concat(on, off) {
+		if why, gone := gonePlugins[name]; gone {
+			return nil, fmt.Errorf("there is no admission plugin %s: %s", name, why)
+		}
 		if !there[name] {
 			return nil, fmt.Errorf("kloop has no admission plugin %q%s", name, Meant(name, names(there)))
 		}
@@ -69,7 +79,9 @@ func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 			return nil, fmt.Errorf("admission plugin %s is both enabled and disabled", name)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(p admission.Plugin) bool { return slices.Contains(off, p.Name) }), nil
+	return slices.DeleteFunc(slices.Clone(all), func(p admission.Plugin) bool {
+		return slices.Contains(off, p.Name) || p.Off && !slices.Contains(on, p.Name)
+	}), nil
 }
 
 // tokenConfig reads the keys of service account tokens. Without files the data directory's own key signs.

@@ -62,6 +62,7 @@ type Config struct {
 	TokenKeys []string // files of further keys that are believed
 
 	AdmissionOn, AdmissionOff []string        // plugins, by upstream's names, beside the default ones
+	AdmissionConfig           string          // file with upstream's AdmissionConfiguration; "": plugins as they are by default
 	Authorization             []string        // modes in order, see ModeNode; none: Node, RBAC
 	NoAnonymous               bool            // refuse requests without credentials
 	Features                  map[string]bool // feature gates that differ from upstream's defaults; see Gates

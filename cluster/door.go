@@ -12,9 +12,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
@@ -115,7 +113,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	if err != nil {
 		return nil, err
 	}
-	plugins, err := c.cfg.plugins(admission.Plugins(admission.Config{Authorize: authz, Charge: d.charge}).Before(d.extensions(authz)...))
+	plugins, err := d.admission(authz)
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +149,6 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		Ready: []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 	})
 	return d, nil
-}
-
-// charge stores what a quota has used: the quota plugin's compare-and-swap.
-func (d *frontDoor) charge(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
-	own := d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
-	return client.UpdateStatus(ctx, own, kinds.ResourceQuotas, q)
 }
 
 func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }

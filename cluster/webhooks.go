@@ -18,8 +18,8 @@ func (d *frontDoor) newCaller() *webhook.Caller {
 
 // newWebhooks returns the plugins that ask admission webhooks. A webhook that can't be asked, and blocks requests
 // therefore, is told of by an event.
-func (d *frontDoor) newWebhooks(authz auth.Authorizer) *admissionhooks.Webhooks {
-	return admissionhooks.New(admissionhooks.Config{Caller: d.caller, Authorize: authz, Registry: d.metrics,
+func (d *frontDoor) newWebhooks(authz auth.Authorizer, caller *webhook.Caller) *admissionhooks.Webhooks {
+	return admissionhooks.New(admissionhooks.Config{Caller: caller, Authorize: authz, Registry: d.metrics,
 		Blocked: func(k resource.Kind, cfg resource.Object, name string, err error) {
 			d.events.Event(k, cfg, corev1.EventTypeWarning, "WebhookUnavailable", "Requests are refused: %v", err)
 		}})

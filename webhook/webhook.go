@@ -44,6 +44,8 @@ type Caller struct {
 	// Resolve returns the addresses (host:port) that stand behind a port of a service, in any order; the errors
 	// are sentences for users. nil: services can't be reached.
 	Resolve func(namespace, name string, port int32) ([]string, error)
+	// Login makes the connections of a client say who calls, by the name and port of the server; nil: nobody says so.
+	Login func(host string, port int, t *http.Transport) (http.RoundTripper, error)
 	// Dial opens a connection; nil: the host's network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -120,7 +122,7 @@ func (c *Caller) connect(t Target) (*Client, error) {
 		rt.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return c.DialService(ctx, network, s.Namespace, s.Name, port)
 		}
-		return out, nil
+		return out, c.login(out, s.host(), int(port), rt)
 	}
 	u, err := url.Parse(t.URL)
 	switch {
@@ -133,7 +135,20 @@ func (c *Caller) connect(t Target) (*Client, error) {
 	}
 	out.url = *u
 	rt.Proxy = http.ProxyFromEnvironment
-	return out, nil
+	port := 443
+	if text := u.Port(); text != "" {
+		if port, err = strconv.Atoi(text); err != nil {
+			return nil, fmt.Errorf("unparsable webhook URL: %w", err)
+		}
+	}
+	return out, c.login(out, u.Hostname(), port, rt)
+}
+
+func (c *Caller) login(out *Client, host string, port int, rt *http.Transport) (err error) {
+	if c.Login != nil {
+		out.http.Transport, err = c.Login(host, port, rt)
+	}
+	return err
 }
 
 func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, error) {

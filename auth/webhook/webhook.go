@@ -47,6 +47,21 @@ func newCaller(kubeconfig string, timeout time.Duration) (*caller, error) {
 	return &caller{client: client, url: cfg.Host, pause: firstPause}, nil
 }
 
+// Reviews asks a server to review something, by whatever kind of object.
+type Reviews struct{ c *caller }
+
+// NewReviews reads the kubeconfig of the server. pause is that before the second try; 0: 500 ms.
+func NewReviews(kubeconfig string, pause time.Duration) (*Reviews, error) {
+	c, err := newCaller(kubeconfig, 30*time.Second)
+	if err == nil && pause > 0 {
+		c.pause = pause
+	}
+	return &Reviews{c}, err
+}
+
+// Ask posts a review and reads the answer into the other.
+func (r *Reviews) Ask(ctx context.Context, review, answer any) error { return r.c.ask(ctx, review, answer) }
+
 // ask posts a review and reads the answer into the other, trying again when the server can't answer.
 func (c *caller) ask(ctx context.Context, review, answer any) error {
 	body, err := json.Marshal(review)

@@ -87,6 +87,7 @@ func believing(c *cluster.Config) []Setting {
 
 		{Key: "admission.enable", Flag: "enable-admission-plugins", For: Up | Server, Doc: "plugins beside the default ones", value: words{&c.AdmissionOn}},
 		{Key: "admission.disable", Flag: "disable-admission-plugins", For: Up | Server, Doc: "plugins to leave out", value: words{&c.AdmissionOff}},
+		{Key: "admission.configFile", Flag: "admission-control-config-file", For: Up | Server, Doc: "AdmissionConfiguration: what plugins are told", value: text{&c.AdmissionConfig}},
 		{Key: "authorization.modes", Flag: "authorization-mode", For: Up | Server, Doc: "who is asked, in order: `Node`, `RBAC`, `Webhook`, `AlwaysAllow`, `AlwaysDeny`; `system:masters` may do everything", value: words{&c.Authorization}},
 		{Key: "authorization.configFile", Flag: "authorization-config", For: Up | Server, Doc: "AuthorizationConfiguration: who is asked, in order, in place of the modes", value: text{&c.Authz.ConfigFile}},
 		{Key: "authorization.webhookConfigFile", Flag: "authorization-webhook-config-file", For: Up | Server, Doc: "kubeconfig of the server that the mode `Webhook` asks", value: text{&c.Authz.WebhookKubeconfig}},

@@ -106,11 +106,11 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	in := corev1.ScopedResourceSelectorRequirement{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"low"}}
-	if inScope(in, urgent) {
+	if InScope(in, urgent) {
 		t.Error("a class that is not in the list")
 	}
 	in.Operator = corev1.ScopeSelectorOpNotIn
-	if !inScope(in, urgent) {
+	if !InScope(in, urgent) {
 		t.Error("NotIn does not match")
 	}
 	if inScopes(&corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}}, &corev1.ConfigMap{}) {

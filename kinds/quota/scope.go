@@ -12,7 +12,7 @@ import (
 // what the scopes are about.
 func inScopes(spec *corev1.ResourceQuotaSpec, o kloop.Object) bool {
 	for _, s := range spec.Scopes {
-		if !inScope(corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists}, o) {
+		if !InScope(corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists}, o) {
 			return false
 		}
 	}
@@ -20,14 +20,15 @@ func inScopes(spec *corev1.ResourceQuotaSpec, o kloop.Object) bool {
 		return true
 	}
 	for _, s := range spec.ScopeSelector.MatchExpressions {
-		if !inScope(s, o) {
+		if !InScope(s, o) {
 			return false
 		}
 	}
 	return true
 }
 
-func inScope(s corev1.ScopedResourceSelectorRequirement, o kloop.Object) bool {
+// InScope tells whether the object is in a scope.
+func InScope(s corev1.ScopedResourceSelectorRequirement, o kloop.Object) bool {
 	switch x := o.(type) {
 	case *corev1.Pod:
 		return podInScope(s, x)

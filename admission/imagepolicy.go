@@ -1,0 +1,112 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	imagev1 "k8s.io/api/imagepolicy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	imagePlugin = "ImagePolicyWebhook"
+	imageAudit  = "imagepolicywebhook.image-policy.k8s.io/"
+	maxVerdicts = 1024 // remembered
+)
+
+// ImagePolicy is a server that judges the images of pods.
+type ImagePolicy struct {
+	Ask          func(ctx context.Context, review, answer any) error
+	Allow, Deny  time.Duration // how long verdicts are remembered
+	DefaultAllow bool          // when the server can't be asked
+}
+
+type images struct {
+	policy *ImagePolicy
+	now    func() time.Time
+
+	mu    sync.Mutex
+	known map[string]verdict
+}
+
+type verdict struct {
+	status imagev1.ImageReviewStatus
+	until  time.Time
+}
+
+func newImages(p *ImagePolicy, now func() time.Time) *images {
+	return &images{policy: p, now: now, known: map[string]verdict{}}
+}
+
+func (i *images) validate(ctx context.Context, r *Request) error {
+	pod, ok := imagesToPull(r)
+	if i.policy == nil || !ok {
+		return nil
+	}
+	spec := imagev1.ImageReviewSpec{Namespace: r.Namespace, Annotations: map[string]string{}}
+	for _, c := range pod.Spec.InitContainers {
+		spec.Containers = append(spec.Containers, imagev1.ImageReviewContainerSpec{Image: c.Image})
+	}
+	for _, c := range pod.Spec.Containers {
+		spec.Containers = append(spec.Containers, imagev1.ImageReviewContainerSpec{Image: c.Image})
+	}
+	for k, v := range pod.Annotations {
+		if strings.Contains(k, ".image-policy.k8s.io/") {
+			spec.Annotations[k] = v
+		}
+	}
+	s, err := i.judge(ctx, spec)
+	if err != nil {
+		if !i.policy.DefaultAllow {
+			return r.forbidden("%w", err)
+		}
+		r.annotate(imageAudit+"failed-open", "true")
+		return nil
+	}
+	for k, v := range s.AuditAnnotations {
+		r.annotate(imageAudit+k, v)
+	}
+	switch {
+	case s.Allowed:
+		return nil
+	case s.Reason != "":
+		return r.forbidden("image policy webhook backend denied one or more images: %s", s.Reason)
+	}
+	return r.forbidden("one or more images rejected by webhook backend")
+}
+
+// judge asks for a verdict, unless one is remembered.
+func (i *images) judge(ctx context.Context, spec imagev1.ImageReviewSpec) (s imagev1.ImageReviewStatus, err error) {
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return s, err
+	}
+	i.mu.Lock()
+	v, ok := i.known[string(key)]
+	i.mu.Unlock()
+	if ok && i.now().Before(v.until) {
+		return v.status, nil
+	}
+	review := &imagev1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagev1.SchemeGroupVersion.String(), Kind: "ImageReview"}, Spec: spec}
+	answer := &imagev1.ImageReview{}
+	if err := i.policy.Ask(ctx, review, answer); err != nil {
+		return s, err
+	}
+	life := i.policy.Deny
+	if answer.Status.Allowed {
+		life = i.policy.Allow
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for old := range i.known {
+		if len(i.known) < maxVerdicts {
+			break
+		}
+		delete(i.known, old)
+	}
+	i.known[string(key)] = verdict{answer.Status, i.now().Add(life)}
+	return answer.Status, nil
+}
