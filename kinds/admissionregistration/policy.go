@@ -76,7 +76,9 @@ var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyB
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
 	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
 	Validate: func(b, _ *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
-		return binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, field.NewPath("spec"))
+		spec := field.NewPath("spec")
+		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
+		return append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
 	},
 	Columns: []resource.Column[*v1.MutatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),

@@ -48,6 +48,7 @@ func mutatingSpec(s *v1.MutatingAdmissionPolicySpec, spec *field.Path) (errs fie
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
+	add(mutable(s.MatchConstraints, spec.Child("matchConstraints")))
 	add(matchConditions(c, s.MatchConditions, spec.Child("matchConditions")))
 	add(variables(c, s.Variables, spec.Child("variables")))
 	if len(s.Mutations) == 0 {
@@ -237,6 +238,19 @@ func mutation(c *compiler, m v1.Mutation, path *field.Path) (errs field.ErrorLis
 		errs = append(errs, c.expression(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
 	default:
 		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), v1.PatchTypeApplyConfiguration, v1.PatchTypeJSONPatch)...)
+	}
+	return errs
+}
+
+// mutable refuses operations that leave nothing to change. Which rule has one is not told, as upstream.
+func mutable(m *v1.MatchResources, path *field.Path) (errs field.ErrorList) {
+	if m == nil {
+		return nil
+	}
+	for _, r := range m.ResourceRules {
+		for _, o := range r.Operations {
+			errs = append(errs, rule.Among(o, path.Child("resourceRules", "operations"), v1.OperationAll, v1.Create, v1.Update, v1.Connect)...)
+		}
 	}
 	return errs
 }

@@ -167,7 +167,13 @@ func serviceAccount(s *v1.ServiceAccountSubject, path *field.Path) (errs field.E
 	return append(errs, rule.NeededFormat(s.Namespace, path.Child("namespace"), rule.Label)...)
 }
 
+// zeroShares is the annotation by which an older version of the kind told no shares from none said.
+const zeroShares = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
+
 func validateLevel(l *v1.PriorityLevelConfiguration, spec *field.Path) (errs field.ErrorList) {
+	if _, set := l.Annotations[zeroShares]; set {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "specifying this annotation is not allowed"))
+	}
 	for _, m := range bootstrap.MandatoryPriorityLevelConfigurations {
 		want := m.Spec.DeepCopy()
 		if want.Type == v1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {

@@ -95,6 +95,10 @@ func validateDriver(d, old *v1.CSIDriver) (errs field.ErrorList) {
 		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), v1.VolumeLifecyclePersistent, v1.VolumeLifecycleEphemeral)...)
 	}
 	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
+	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
+		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in,
+			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+	}
 	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod, spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
 }
 

@@ -25,6 +25,10 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 	case parts[0] == "api" || parts[0] == "apis":
 		s.discover(w, r, i, parts)
 	case i.Path == "/version" || i.Path == "/version/":
+		if r.Method != http.MethodGet {
+			s.fail(w, r, generic(http.StatusMethodNotAllowed))
+			return
+		}
 		writeIndented(w, s.cfg.Version)
 	case parts[0] == "healthz" || parts[0] == "livez" || parts[0] == "readyz":
 		s.health(w, r, parts)

@@ -256,4 +256,7 @@ func TestRootPaths(t *testing.T) {
 			t.Errorf("no %s among %v", want, paths)
 		}
 	}
+	if st := w.must("POST", "/version", "{}", 405).status(t); st.Reason != metav1.StatusReasonMethodNotAllowed {
+		t.Errorf("status %+v", st)
+	}
 }
