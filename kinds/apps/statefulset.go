@@ -2,6 +2,7 @@ package apps
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,16 +58,19 @@ func defaultStatefulSet(set *v1.StatefulSet) {
 
 func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
-	w := workload{selector: s.Selector, template: &s.Template}
+	w := workload{selector: s.Selector, template: withClaims(s)}
 	if old != nil {
-		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
+		w.oldSelector, w.oldTemplate = old.Spec.Selector, withClaims(&old.Spec)
 		errs = append(errs, statefulSetUpdate(set, old, spec)...)
+	} else {
+		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)...)
+		for i := range s.VolumeClaimTemplates {
+			at := spec.Child("volumeClaimTemplates").Index(i).Child("spec")
+			errs = append(errs, podspec.ValidateClaimSpec(&s.VolumeClaimTemplates[i].Spec, at)...)
+		}
 	}
 	if p := s.PodManagementPolicy; p != v1.OrderedReadyPodManagement && p != v1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(spec.Child("podManagementPolicy"), p, "must be 'OrderedReady' or 'Parallel'"))
-	}
-	if s.ServiceName != "" && (old == nil || s.ServiceName != old.Spec.ServiceName) {
-		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), rule.Label)...)
 	}
 	errs = append(errs, statefulSetStrategy(s.UpdateStrategy, spec.Child("updateStrategy"))...)
 	errs = append(errs, retention(s.PersistentVolumeClaimRetentionPolicy, spec.Child("persistentVolumeClaimRetentionPolicy"))...)
@@ -77,6 +81,31 @@ func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
 		errs = append(errs, rule.AtLeast(s.Ordinals.Start, 0, spec.Child("ordinals", "start"))...)
 	}
 	return append(errs, w.validate(spec)...)
+}
+
+// withClaims returns the template with the volumes that the controller adds for claims: containers may mount them.
+func withClaims(s *v1.StatefulSetSpec) *corev1.PodTemplateSpec {
+	if len(s.VolumeClaimTemplates) == 0 {
+		return &s.Template
+	}
+	t := s.Template
+	t.Spec.Volumes = slices.Clone(t.Spec.Volumes)
+	for _, c := range s.VolumeClaimTemplates {
+		if slices.ContainsFunc(t.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == c.Name }) {
+			continue // the claim takes its place
+		}
+		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
+	}
+	return &t
+}
+
+// serviceName allows a set without a service.
+func serviceName(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return rule.Label(name)
 }
 
 // statefulSetUpdate refuses changes of all but the fields that the controller can roll out.

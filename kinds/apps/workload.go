@@ -38,9 +38,9 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	}
 	sel, err := metav1.LabelSelectorAsSelector(w.selector)
 	switch {
-	case err != nil:
-		errs = append(errs, field.Invalid(selector, w.selector, "invalid label selector"))
-	case !sel.Empty() && !sel.Matches(labels.Set(w.template.Labels)):
+	case err != nil && !w.lenient:
+		return append(errs, field.Invalid(selector, w.selector, "invalid label selector")) // of the template, nothing is said
+	case err == nil && !sel.Matches(labels.Set(w.template.Labels)):
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), w.template.Labels,
 			"`selector` does not match template `labels`"))
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -87,15 +88,14 @@ func metricSpec(m v2.MetricSpec, at *field.Path) (errs field.ErrorList) {
 		check func(*field.Path) field.ErrorList
 	}{
 		{v2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, p) }},
+		{v2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
 		{v2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList { return podsSource(m.Pods, p) }},
 		{v2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
 			return resourceSource(string(m.Resource.Name), m.Resource.Target, p)
 		}},
 		{v2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(p *field.Path) field.ErrorList {
-			return append(rule.Needed(m.ContainerResource.Container, p.Child("container")),
-				resourceSource(string(m.ContainerResource.Name), m.ContainerResource.Target, p)...)
+			return containerSource(m.ContainerResource, p)
 		}},
-		{v2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
 	}
 	types := []v2.MetricSourceType{v2.ObjectMetricSourceType, v2.PodsMetricSourceType, v2.ResourceMetricSourceType,
 		v2.ContainerResourceMetricSourceType, v2.ExternalMetricSourceType}
@@ -149,7 +149,7 @@ func externalSource(s *v2.ExternalMetricSource, at *field.Path) field.ErrorList 
 func podsSource(s *v2.PodsMetricSource, at *field.Path) field.ErrorList {
 	errs := identifier(s.Metric, at.Child("metric"))
 	errs = append(errs, metricTarget(s.Target, at.Child("target"))...)
-	if s.Target.AverageValue == nil || s.Target.AverageValue.Sign() != 1 {
+	if s.Target.AverageValue == nil {
 		errs = append(errs, field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"))
 	}
 	return errs
@@ -165,6 +165,14 @@ func resourceSource(name string, t v2.MetricTarget, at *field.Path) field.ErrorL
 		errs = append(errs, field.Forbidden(at.Child("target", "averageValue"), "may not set both a target raw value and a target utilization"))
 	}
 	return errs
+}
+
+func containerSource(s *v2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
+	errs := rule.NeededFormat(s.Container, at.Child("container"), rule.Label)
+	if s.Name != "" {
+		errs = append(errs, podspec.ValidateContainerResourceName(s.Name, at.Child("name"))...)
+	}
+	return append(errs, resourceSource(string(s.Name), s.Target, at)...)
 }
 
 func identifier(m v2.MetricIdentifier, at *field.Path) field.ErrorList {

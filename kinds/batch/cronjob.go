@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -70,7 +69,7 @@ func warnCronJob(c, old *v1.CronJob) []string {
 
 func validateCronJob(c, old *v1.CronJob) (errs field.ErrorList) {
 	s, spec := &c.Spec, field.NewPath("spec")
-	if len(c.Name) > longestCronJob {
+	if old == nil && len(c.Name) > longestCronJob {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
 	}
 	errs = append(errs, schedule(c, old, spec)...)
@@ -121,9 +120,10 @@ func timeZone(zone string, path *field.Path) field.ErrorList {
 }
 
 func validateJobTemplate(t *v1.JobTemplateSpec, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
-	meta := path.Child("metadata")
-	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
 	spec := path.Child("spec")
+	if t.Spec.Selector != nil {
+		errs = append(errs, field.Invalid(spec.Child("selector"), t.Spec.Selector, "`selector` will be auto-generated"))
+	}
 	if is(t.Spec.ManualSelector) {
 		errs = append(errs, field.NotSupported(spec.Child("manualSelector"), *t.Spec.ManualSelector, []string{"nil", "false"}))
 	}

@@ -121,10 +121,8 @@ func prepareJob(j, old *v1.Job) {
 		return
 	}
 	t := &j.Spec.Template
-	labels := make(map[string]string, len(t.Labels)+4)
-	maps.Copy(labels, t.Labels)
-	labels[legacyUID], labels[v1.ControllerUidLabel] = string(j.UID), string(j.UID)
-	labels[legacyName], labels[v1.JobNameLabel] = j.Name, j.Name
+	labels := map[string]string{legacyUID: string(j.UID), v1.ControllerUidLabel: string(j.UID), legacyName: j.Name, v1.JobNameLabel: j.Name}
+	maps.Copy(labels, t.Labels)                                   // whose wrong ones are refused later
 	copied := len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) // by defaulting
 	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 { // else the template's are complaint enough
 		j.Labels = maps.Clone(labels)

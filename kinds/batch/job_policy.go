@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,12 +85,12 @@ func exitCodes(r *v1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[stri
 	}
 	errs = append(errs, rule.Duplicates(r.Values, values.Index)...)
 	for i, v := range r.Values {
-		switch {
-		case r.Operator == v1.PodFailurePolicyOnExitCodesOpIn && v == 0:
+		if r.Operator == v1.PodFailurePolicyOnExitCodesOpIn && v == 0 {
 			errs = append(errs, field.Invalid(values.Index(i), v, "must not be 0 for the In operator"))
-		case i > 0 && r.Values[i-1] > v:
-			return append(errs, field.Invalid(values, r.Values, "must be ordered"))
 		}
+	}
+	if !slices.IsSorted(r.Values) {
+		errs = append(errs, field.Invalid(values, r.Values, "must be ordered"))
 	}
 	return errs
 }
@@ -117,12 +118,14 @@ func successRule(s *v1.JobSpec, r v1.SuccessPolicyRule, path *field.Path) (errs 
 		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
 	}
 	total := value(s.Completions)
-	if r.SucceededIndexes != nil {
-		n, err := parseIndexes(*r.SucceededIndexes, total)
-		if err != nil {
-			errs = append(errs, field.Invalid(path.Child("succeededIndexes"), *r.SucceededIndexes, err.Error()))
-		} else {
-			total = n
+	if list := r.SucceededIndexes; list != nil {
+		at := path.Child("succeededIndexes")
+		if len(*list) > longestIndexes {
+			errs = append(errs, field.TooLong(at, *list, longestIndexes))
+		}
+		var err error
+		if total, err = parseIndexes(*list, total); err != nil {
+			errs = append(errs, field.Invalid(at, *list, err.Error()))
 		}
 	}
 	if c := r.SucceededCount; c != nil {
@@ -134,31 +137,61 @@ func successRule(s *v1.JobSpec, r v1.SuccessPolicyRule, path *field.Path) (errs 
 	return errs
 }
 
+// An interval is a range of indexes, both ends included.
+type interval struct{ from, to int32 }
+
+func readInterval(text string, completions int32) (v interval, err error) {
+	low, high, ranged := strings.Cut(text, "-")
+	ends := []string{low}
+	if ranged {
+		ends = append(ends, high)
+	}
+	for _, s := range ends {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil {
+			return v, fmt.Errorf("cannot convert string to integer for index: %q", s)
+		}
+		if n >= int64(completions) {
+			return v, fmt.Errorf("too large index: %q", s)
+		}
+		v.from, v.to = v.to, int32(n)
+	}
+	if !ranged {
+		v.from = v.to
+	} else if v.from >= v.to {
+		return v, fmt.Errorf("non-increasing order in %q", text)
+	}
+	return v, nil
+}
+
 // parseIndexes reads a list of indexes like 1,3-5 below the number of completions and counts them.
 func parseIndexes(list string, completions int32) (count int32, err error) {
 	if list == "" {
 		return 0, nil
 	}
-	last := int64(-1)
+	last := int32(-1)
 	for _, part := range strings.Split(list, ",") {
-		low, high, ranged := strings.Cut(part, "-")
-		from, err := strconv.ParseInt(low, 10, 32)
+		v, err := readInterval(part, completions)
 		if err != nil {
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", low)
+			return 0, err
 		}
-		to := from
-		if ranged {
-			if to, err = strconv.ParseInt(high, 10, 32); err != nil {
-				return 0, fmt.Errorf("cannot convert string to integer for index: %q", high)
-			}
+		if v.from <= last {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, v.from)
 		}
-		switch {
-		case from <= last || ranged && to <= from:
-			return 0, fmt.Errorf("non-increasing order in %q", part)
-		case to >= int64(completions):
-			return 0, fmt.Errorf("too large index: %d", to)
-		}
-		last, count = to, count+int32(to-from)+1
+		last, count = v.to, count+v.to-v.from+1
 	}
 	return count, nil
+}
+
+// overlap reports whether an index is in both lists; what is no interval is complained about elsewhere.
+func overlap(a, b string, completions int32) bool {
+	for _, s := range strings.Split(a, ",") {
+		x, err := readInterval(s, completions)
+		for _, t := range strings.Split(b, ",") {
+			if y, bad := readInterval(t, completions); err == nil && bad == nil && x.from <= y.to && y.from <= x.to {
+				return true
+			}
+		}
+	}
+	return false
 }

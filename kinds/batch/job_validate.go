@@ -27,14 +27,13 @@ const (
 	maxFailureRules     = 20
 	maxConditionPattern = 20
 	maxExitCodes        = 255
+	longestIndexes      = 64 * 1024
 )
 
 func validateJob(j, old *v1.Job) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	if old == nil {
-		errs = append(errs, generatedSelector(j)...)
-	}
-	errs = append(errs, jobName(j, old)...)
+	errs = append(errs, generatedSelector(j, old)...)
+	errs = append(errs, jobName(j)...)
 	var was *v1.JobSpec
 	if old != nil {
 		was = &old.Spec
@@ -45,8 +44,8 @@ func validateJob(j, old *v1.Job) (errs field.ErrorList) {
 }
 
 // jobName keeps the names of indexed jobs short enough for the host names of their pods.
-func jobName(j, old *v1.Job) field.ErrorList {
-	if old != nil || value(j.Spec.CompletionMode) != v1.IndexedCompletion || value(j.Spec.Completions) < 1 {
+func jobName(j *v1.Job) field.ErrorList {
+	if value(j.Spec.CompletionMode) != v1.IndexedCompletion || value(j.Spec.Completions) < 1 {
 		return nil
 	}
 	host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
@@ -71,8 +70,9 @@ func jobSelector(s, old *v1.JobSpec, spec *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// generatedSelector checks that a job without a manual selector has the generated one and nothing else.
-func generatedSelector(j *v1.Job) (errs field.ErrorList) {
+// generatedSelector checks that a job without a manual selector has the generated labels, and a selector that
+// they satisfy. Jobs from before the labels had prefixes need none with.
+func generatedSelector(j, old *v1.Job) (errs field.ErrorList) {
 	if is(j.Spec.ManualSelector) || j.Spec.Selector == nil {
 		return nil
 	}
@@ -80,18 +80,30 @@ func generatedSelector(j *v1.Job) (errs field.ErrorList) {
 	if uid == "" {
 		errs = append(errs, field.Required(meta.Child("uid"), ""))
 	}
-	want := map[string]string{legacyUID: uid, v1.ControllerUidLabel: uid, legacyName: j.Name, v1.JobNameLabel: j.Name}
-	at := field.NewPath("spec", "template", "metadata", "labels")
+	want := labels.Set{legacyUID: uid, legacyName: j.Name}
+	if old == nil || hasPrefixed(old.Spec.Template.Labels) {
+		want[v1.ControllerUidLabel], want[v1.JobNameLabel] = uid, j.Name
+	}
+	path, has := field.NewPath("spec"), j.Spec.Template.Labels
 	for _, k := range slices.Sorted(maps.Keys(want)) {
-		if j.Spec.Template.Labels[k] != want[k] {
-			errs = append(errs, field.Invalid(at, j.Spec.Template.Labels, "must have "+k+"="+want[k]))
+		at := path.Child("template", "metadata", "labels").Key(k)
+		switch v, ok := has[k]; {
+		case !ok:
+			errs = append(errs, field.Required(at, "must be '"+want[k]+"'"))
+		case v != want[k]:
+			errs = append(errs, field.Invalid(at, has, "must be '"+want[k]+"'"))
 		}
 	}
-	made := &metav1.LabelSelector{MatchLabels: map[string]string{v1.ControllerUidLabel: uid}}
-	if !rule.Same(made, j.Spec.Selector) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	if sel, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !sel.Matches(want) {
+		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
 	}
 	return errs
+}
+
+func hasPrefixed(l map[string]string) bool {
+	_, name := l[v1.JobNameLabel]
+	_, uid := l[v1.ControllerUidLabel]
+	return name && uid
 }
 
 // validateJobSpec checks what jobs and the templates of cron jobs have in common.
@@ -127,8 +139,10 @@ func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList
 func restart(s *v1.JobSpec, path *field.Path) field.ErrorList {
 	p := s.Template.Spec.RestartPolicy
 	switch {
-	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+	case p == corev1.RestartPolicyAlways || p == "":
 		return field.ErrorList{field.Required(path, `valid values: "OnFailure", "Never"`)}
+	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+		return rule.Among(p, path, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
 		return field.ErrorList{field.Invalid(path, p, `only "Never" is supported when podFailurePolicy is specified`)}
 	}

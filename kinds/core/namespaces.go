@@ -14,7 +14,7 @@ var Namespaces = &resource.Def[*v1.Namespace]{
 	GVK: gvk("Namespace"), Plural: "namespaces", Short: []string{"ns"}, Status: true,
 	Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 	Name:  rule.LabelName, Default: defaultNamespace, Prepare: prepareNamespace,
-	Validate: validateFinalize, ValidateStatus: validateNamespaceStatus,
+	Validate: validateNamespace, ValidateStatus: validateNamespaceStatus,
 	Parts: []resource.Part[*v1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
 		Take: takeFinalize, Validate: validateFinalize}},
 	Select: []resource.Field[*v1.Namespace]{

@@ -11,10 +11,19 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// validateFinalize checks who has to agree before a namespace goes.
-func validateFinalize(n, _ *v1.Namespace) (errs field.ErrorList) {
-	for i, f := range n.Spec.Finalizers {
-		at := specPath.Child("finalizers").Index(i)
+// validateNamespace checks who has to agree before a namespace goes; of a new one, it doesn't say which is wrong.
+func validateNamespace(n, _ *v1.Namespace) field.ErrorList {
+	at := specPath.Child("finalizers")
+	return finalizerNames(n.Spec.Finalizers, func(int) *field.Path { return at })
+}
+
+func validateFinalize(n, _ *v1.Namespace) field.ErrorList {
+	return finalizerNames(n.Spec.Finalizers, specPath.Child("finalizers").Index)
+}
+
+func finalizerNames(list []v1.FinalizerName, path func(i int) *field.Path) (errs field.ErrorList) {
+	for i, f := range list {
+		at := path(i)
 		bad := rule.Format(string(f), at, utilvalidation.IsQualifiedName)
 		known := f == v1.FinalizerKubernetes || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
 		if len(bad) == 0 && !known && !strings.Contains(string(f), "/") {

@@ -80,5 +80,8 @@ func validateNodeUpdate(n, old *v1.Node) (errs field.ErrorList) {
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
 		errs = append(errs, field.Forbidden(specPath.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
 	}
+	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(specPath.Child("externalID"), "may not be updated"))
+	}
 	return errs
 }

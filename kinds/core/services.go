@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -17,7 +16,7 @@ import (
 // Services declares the kind. The server allocates addresses and node ports and decides on address families.
 var Services = &resource.Def[*v1.Service]{
 	GVK: gvk("Service"), Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
-	Storage: "services/specs", Name: validation.NameIsDNS1035Label, CreateOnUpdate: true, Status: true,
+	Storage: "services/specs", Name: rule.LabelName, CreateOnUpdate: true, Status: true,
 	Default: defaultService, Prepare: prepareService,
 	Validate: validateService, ValidateStatus: validateServiceStatus, Warn: warnService,
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("ServiceProxyOptions"), Verbs: doAll}},

@@ -14,8 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// agentPort is where node agents listen; some clouds open for all nodes what a balancer exposes.
-const agentPort = 10250
+const onlyBalanced = "may only be used when `type` is 'LoadBalancer'"
 
 func headless(s *v1.ServiceSpec) bool {
 	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == v1.ClusterIPNone
@@ -27,6 +26,7 @@ func validateService(o, old *v1.Service) (errs field.ErrorList) {
 	if old != nil {
 		add(validateServiceUpdate(s, &old.Spec))
 	}
+	add(serviceAnnotations(o))
 	add(validateServiceType(s))
 	add(validateServicePorts(s, specPath.Child("ports")))
 	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
@@ -47,6 +47,30 @@ func validateService(o, old *v1.Service) (errs field.ErrorList) {
 		v1.ServiceTypeLoadBalancer, v1.ServiceTypeExternalName))
 	add(validateBalancer(s))
 	add(validateTraffic(s))
+	return errs
+}
+
+// serviceAnnotations checks the annotations that still say what fields say today.
+func serviceAnnotations(o *v1.Service) (errs field.ErrorList) {
+	path, a := field.NewPath("metadata", "annotations"), o.Annotations
+	hints, old := a[v1.DeprecatedAnnotationTopologyAwareHints]
+	if mode, ok := a[v1.AnnotationTopologyMode]; ok && old && mode != hints {
+		errs = append(errs, field.Invalid(path.Key(v1.AnnotationTopologyMode), mode, "must match annotations["+v1.DeprecatedAnnotationTopologyAwareHints+"]"))
+	}
+	ranges, ok := a[v1.AnnotationLoadBalancerSourceRangesKey]
+	if !ok || len(o.Spec.LoadBalancerSourceRanges) > 0 {
+		return errs
+	}
+	at := path.Key(v1.AnnotationLoadBalancerSourceRangesKey)
+	if o.Spec.Type != v1.ServiceTypeLoadBalancer {
+		errs = append(errs, field.Forbidden(at, onlyBalanced))
+	}
+	if ranges = strings.TrimSpace(ranges); ranges == "" {
+		return errs
+	}
+	for _, r := range strings.Split(ranges, ",") {
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at, strings.TrimSpace(r), true, nil)...)
+	}
 	return errs
 }
 
@@ -83,9 +107,6 @@ func validateServicePorts(s *v1.ServiceSpec, path *field.Path) (errs field.Error
 	for i := range s.Ports {
 		p, at := &s.Ports[i], path.Index(i)
 		add(validateServicePort(p, len(s.Ports) > 1, names, at)...)
-		if s.Type == v1.ServiceTypeLoadBalancer && p.Port == agentPort {
-			add(field.Invalid(at, p.Port, "may not expose port 10250 externally since it is used by kubelet"))
-		}
 		if s.Type == v1.ServiceTypeClusterIP && p.NodePort != 0 {
 			add(field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 		}
@@ -197,7 +218,7 @@ func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorLis
 // validateBalancer checks what only a balancer has. One path begins with a capital letter: clients know it so.
 func validateBalancer(s *v1.ServiceSpec) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	balanced, only := s.Type == v1.ServiceTypeLoadBalancer, "may only be used when `type` is 'LoadBalancer'"
+	balanced, only := s.Type == v1.ServiceTypeLoadBalancer, onlyBalanced
 	if at := specPath.Child("LoadBalancerSourceRanges"); len(s.LoadBalancerSourceRanges) > 0 {
 		if !balanced {
 			add(field.Forbidden(at, only))

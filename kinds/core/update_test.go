@@ -81,6 +81,7 @@ func TestUpdates(t *testing.T) {
 		{lb, "", `spec: {ipFamilies: [IPv6]}`, []string{"spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {clusterIPs: [10.0.0.1, 'fd00::1']}`, []string{"spec.ipFamilyPolicy Invalid"}},
 		{lb, "", `spec: {type: ClusterIP}`, nil},
+		{lb, "", `spec: {type: ClusterIP, ipFamilies: [IPv6], clusterIP: None, clusterIPs: [None]}`, []string{"spec.clusterIPs[0] Invalid"}},
 		{lb, "", `spec: {type: ExternalName, externalName: a}`, nil},
 		{lb, "status", `status: {loadBalancer: {ingress: [{ip: x}, {hostname: 1.2.3.4}]}}`, []string{"status.loadBalancer.ingress[0].ip Invalid", "status.loadBalancer.ingress[1].hostname Invalid"}},
 
@@ -90,6 +91,7 @@ func TestUpdates(t *testing.T) {
 		{`Secret: {}`, "", `type: other`, []string{"type Invalid"}},
 
 		{`Node: {spec: {podCIDR: 10.0.0.0/24, providerID: a}}`, "", `spec: {podCIDR: 10.0.1.0/24, providerID: b}`, []string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"}},
+		{`Node: {}`, "", `spec: {externalID: x}`, []string{"spec.externalID Forbidden"}},
 		{`Namespace: {}`, "status", `status: {phase: Terminating}`, []string{"status.Phase Invalid"}},
 		{`Namespace: {}`, "finalize", `spec: {finalizers: [bogus, a/b]}`, []string{"spec.finalizers[0] Invalid"}},
 		{`ResourceQuota: {}`, "", `spec: {scopes: [Terminating]}`, []string{"spec.scopes Invalid"}},

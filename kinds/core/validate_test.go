@@ -29,7 +29,11 @@ var invalid = []struct {
 			"spec.ports[1].port Invalid", "spec.ports[1].targetPort Invalid"}},
 	{`Service: {spec: {type: NodePort, ports: [{name: a, port: 80, nodePort: 30000}, {name: b, port: 80, nodePort: 30000}]}}`, []string{"spec.ports[1] Duplicate", "spec.ports[1].nodePort Duplicate"}},
 	{`Service: {spec: {type: LoadBalancer, ports: [{port: 10250}], loadBalancerSourceRanges: [x], loadBalancerClass: a b}}`,
-		[]string{"spec.LoadBalancerSourceRanges[0] Invalid", "spec.loadBalancerClass Invalid", "spec.ports[0] Invalid"}},
+		[]string{"spec.LoadBalancerSourceRanges[0] Invalid", "spec.loadBalancerClass Invalid"}},
+	{`Service: {metadata: {annotations: {service.beta.kubernetes.io/load-balancer-source-ranges: '1.2.3.0/24, x', service.kubernetes.io/topology-mode: a, service.kubernetes.io/topology-aware-hints: b}}, spec: {ports: [{port: 1}]}}`,
+		[]string{"metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Forbidden", "metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Invalid",
+			"metadata.annotations[service.kubernetes.io/topology-mode] Invalid"}},
+	{`Namespace: {spec: {finalizers: [bogus]}}`, []string{"spec.finalizers Invalid"}},
 	{`Service: {spec: {ports: [{port: 1}], selector: {a b: c}, externalIPs: [x, 127.0.0.1], sessionAffinity: Foo, trafficDistribution: Foo, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true}}`,
 		[]string{"spec.allocateLoadBalancerNodePorts Forbidden", "spec.externalIPs[0] Invalid", "spec.externalIPs[1] Invalid",
 			"spec.selector Invalid", "spec.sessionAffinity NotSupported", "spec.trafficDistribution NotSupported"}},
@@ -82,7 +86,7 @@ var invalid = []struct {
 		[]string{"spec.accessModes Forbidden", "spec.capacity[storage] Invalid", "spec.csi Forbidden", "spec.nodeAffinity Required", "spec.persistentVolumeReclaimPolicy NotSupported", "spec.storageClassName Invalid"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, persistentVolumeReclaimPolicy: Recycle, hostPath: {path: /}}}`, []string{"spec.persistentVolumeReclaimPolicy Forbidden"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, csi: {nodePublishSecretRef: {}}}}`,
-		[]string{"spec.csi.driver Invalid", "spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required", "spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
+		[]string{"spec.csi.driver Required", "spec.csi.nodePublishSecretRef.name Required", "spec.csi.nodePublishSecretRef.namespace Required", "spec.csi.volumeHandle Required"}},
 
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, iscsi: {targetPortal: p, iqn: bad, lun: 0, chapAuthSession: true}}}`, []string{"spec.iscsi.iqn Invalid", "spec.iscsi.secretRef Required"}},
 	{`PersistentVolume: {spec: {accessModes: [ReadWriteOnce], capacity: {storage: 1}, rbd: {}}}`, []string{"spec.rbd.image Required", "spec.rbd.monitors Required"}},
@@ -106,7 +110,7 @@ func TestNames(t *testing.T) {
 	for _, c := range []struct {
 		kind, name string
 		ok         bool
-	}{{"Pod", "a.b", true}, {"Pod", "A", false}, {"Namespace", "a.b", false}, {"Service", "1a", false}, {"Service", "a1", true},
+	}{{"Pod", "a.b", true}, {"Pod", "A", false}, {"Namespace", "a.b", false}, {"Service", "1a", true}, {"Service", "a.b", false}, {"Service", "a1", true},
 		{"Event", "A_b", true}, {"Event", "a/b", false}, {"Node", "a.b", true}} {
 		if ok := len(kindOf(t, c.kind).CheckName(c.name, false)) == 0; ok != c.ok {
 			t.Errorf("%s %s: %v", c.kind, c.name, ok)

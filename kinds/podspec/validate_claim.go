@@ -97,9 +97,8 @@ func checkDataSourceRef(s *v1.PersistentVolumeClaimSpec, path *field.Path) (errs
 
 // ValidateDriverName checks the name of a storage driver.
 func ValidateDriverName(name string, path *field.Path) (errs field.ErrorList) {
-	errs = rule.Needed(name, path)
 	if len(name) > 63 {
 		errs = append(errs, field.TooLong(path, name, 63))
 	}
-	return append(errs, rule.Format(strings.ToLower(name), path, rule.Subdomain)...)
+	return append(errs, rule.NeededFormat(strings.ToLower(name), path, rule.Subdomain)...)
 }

@@ -51,7 +51,7 @@ func TestVolumeSources(t *testing.T) {
 		{`quobyte: {registry: 'a:1,b', volume: vol}`, []string{"quobyte.registry Invalid"}},
 		{`flexVolume: {driver: x/y, options: {sub.kubernetes.io/a: b, other: c}}`, []string{"flexVolume.options[sub.kubernetes.io/a] Invalid"}},
 		{`storageos: {volumeName: vol, volumeNamespace: A_b}`, []string{"storageos.volumeNamespace Invalid"}},
-		{`csi: {driver: '', nodePublishSecretRef: {name: A_b}}`, []string{"csi.driver Invalid", "csi.driver Required", "csi.name Invalid"}},
+		{`csi: {driver: '', nodePublishSecretRef: {name: A_b}}`, []string{"csi.driver Required", "csi.name Invalid"}},
 		{`iscsi: {targetPortal: 'portal-of-a-rather-long-name-which-leaves-no-room-at-all-for-it:3260', iqn: 'iqn.2001-04.com.example:a', lun: 0, initiatorName: 'iqn.2001-04.com.example:b'}`, []string{"name Invalid"}},
 		{`ephemeral: {volumeClaimTemplate: {metadata: {name: nm, labels: {a b: c}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}`,
 			[]string{"ephemeral.volumeClaimTemplate.metadata.labels Invalid", "ephemeral.volumeClaimTemplate.metadata.name Forbidden"}},
@@ -132,7 +132,7 @@ func TestStopSignal(t *testing.T) {
 func TestFileKey(t *testing.T) {
 	got := causes(podspec.ValidatePod(pod(t, inContainer(`env: [{name: A, valueFrom: {fileKeyRef: {key: k, path: ../x, volumeName: A_b}}}, {name: B, valueFrom: {fileKeyRef: {}}}]`))))
 	want := []string{c0("env[0].valueFrom.fileKeyRef.path Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName Invalid"), c0("env[0].valueFrom.fileKeyRef.volumeName NotFound"),
-		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"), 
+		c0("env[1].valueFrom.fileKeyRef.key Required"), c0("env[1].valueFrom.fileKeyRef.path Required"),
 		c0("env[1].valueFrom.fileKeyRef.volumeName NotFound"), c0("env[1].valueFrom.fileKeyRef.volumeName Required")}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
