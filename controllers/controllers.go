@@ -49,6 +49,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/ttlafterfinished"
 	"github.com/kloop-dev/kloop/controllers/vacprotection"
 	"github.com/kloop-dev/kloop/controllers/volumebinder"
+	"github.com/kloop-dev/kloop/controllers/volumeexpander"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -98,6 +99,7 @@ func All(c Config) []Entry {
 		{clusterroleaggregation.Controller, "clusterrole-aggregation-controller", "clusterrole-aggregation-controller"},
 		{volumebinder.Claims, "persistent-volume-binder", "persistentvolume-controller"},
 		{volumebinder.Volumes, "persistent-volume-binder", "persistentvolume-controller"},
+		{volumeexpander.Controller, "expand-controller", "volume_expand"},
 		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},

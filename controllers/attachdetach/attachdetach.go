@@ -62,7 +62,16 @@ func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration,
 	}
 	next := resource.Clone(n)
 	next.Status.VolumesAttached = todo.attached
-	return todo.again, c.UpdateStatus(ctx, kinds.Nodes, next)
+	if err := c.UpdateStatus(ctx, kinds.Nodes, next); err != nil {
+		return 0, err
+	}
+	for _, u := range want {
+		is := func(a corev1.AttachedVolume) bool { return a.Name == unique(u.driver, u.handle) }
+		if slices.ContainsFunc(todo.attached, is) && !slices.ContainsFunc(n.Status.VolumesAttached, is) {
+			c.Event(kinds.Pods, u.pod, corev1.EventTypeNormal, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume %q ", u.pv)
+		}
+	}
+	return todo.again, nil
 }
 
 // wanted is what the pods on the node need attached, each volume once.

@@ -54,11 +54,18 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 	case next == nil:
 		return 0, nil
 	case cur != nil:
-		return 0, c.Update(ctx, kinds.Endpoints, next)
+		err := c.Update(ctx, kinds.Endpoints, next)
+		if err != nil && !apierrors.IsConflict(err) {
+			c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %s/%s: %v", s.Namespace, s.Name, err)
+		}
+		return 0, err
 	}
 	_, err := c.Create(ctx, kinds.Endpoints, next)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil
+	}
+	if err != nil {
+		c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %s/%s: %v", s.Namespace, s.Name, err)
 	}
 	return 0, err
 }

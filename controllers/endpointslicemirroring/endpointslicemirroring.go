@@ -50,8 +50,24 @@ func reconcile(ctx context.Context, c *loop.Ctx, e *corev1.Endpoints) (time.Dura
 	var want []*discoveryv1.EndpointSlice // decide
 	if mirrored(e, resource.Get(c, kinds.Services, e.Namespace, e.Name)) {
 		want = slices(e)
+		if n := skipped(e); n > 0 {
+			c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "TooManyAddressesToMirror",
+				"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", most, n)
+		}
 	}
-	return 0, act(ctx, c, have, want) // act
+	err := act(ctx, c, have, want) // act
+	if err != nil && !apierrors.IsConflict(err) {
+		c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices", "Error updating Endpoint Slices for Endpoints %s/%s: %v", e.Namespace, e.Name, err)
+	}
+	return 0, err
+}
+
+// skipped is how many addresses are too many.
+func skipped(e *corev1.Endpoints) (n int) {
+	for i := range e.Subsets {
+		n += max(0, len(e.Subsets[i].Addresses)+len(e.Subsets[i].NotReadyAddresses)-most)
+	}
+	return n
 }
 
 // mirrored says whether the Endpoints are somebody's own and meant to be seen.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -32,8 +31,10 @@ var Controller = &loop.Controller[*corev1.Pod]{
 	Writes: []resource.Kind{kinds.PersistentVolumeClaims},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, p *corev1.Pod) (time.Duration, error) {
 		for i := range p.Spec.Volumes {
-			if err := provide(ctx, c, p, &p.Spec.Volumes[i]); err != nil {
-				return 0, err
+			v := &p.Spec.Volumes[i]
+			if err := provide(ctx, c, p, v); err != nil {
+				c.Event(kinds.Pods, p, corev1.EventTypeWarning, "FailedBinding", "ephemeral volume %s: %v", v.Name, err)
+				return 0, fmt.Errorf("pod %s/%s, ephemeral volume %s: %w", p.Namespace, p.Name, v.Name, err)
 			}
 		}
 		return 0, nil
@@ -49,17 +50,16 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.Pod, v *corev1.Volume) 
 		if metav1.IsControlledBy(cur, p) {
 			return nil
 		}
-		return fmt.Errorf("PVC %q was not created for the pod %s", name, p.Name)
+		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", p.Namespace, name, p.Namespace, p.Name)
 	}
 	t := v.Ephemeral.VolumeClaimTemplate.DeepCopy()
 	_, err := c.Create(ctx, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{Spec: t.Spec, ObjectMeta: metav1.ObjectMeta{
 		Namespace: p.Namespace, Name: name, Labels: t.Labels, Annotations: t.Annotations,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, kinds.Pods.GVK)}}})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		c.Event(kinds.Pods, p, corev1.EventTypeWarning, "FailedCreate", "ephemeral volume: create PVC %s: %v", name, err)
-		return fmt.Errorf("create the claim %s: %w", name, err)
+	if err != nil {
+		return fmt.Errorf("create PVC %s: %w", name, err)
 	}
-	return err
+	return nil
 }
 
 func gone(c client.Change, _ resource.Reader, wake func(ns, name string)) {

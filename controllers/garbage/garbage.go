@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -52,6 +53,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, g graph, obj resource.Object) e
 	owners, err := g.owners(ctx, c.Client(), obj) // observe
 	if err != nil {
 		return err
+	}
+	if ref := g.stray(obj); ref != nil {
+		c.Event(k, obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", "ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			ref.APIVersion, ref.Kind, obj.GetNamespace(), ref.Name, ref.UID, obj.GetNamespace())
 	}
 	var below blocked
 	if slices.ContainsFunc(owners, func(o owner) bool { return o.fate == waits }) { // else it makes no difference

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -85,6 +86,8 @@ func (g graph) owners(ctx context.Context, c client.Client, obj resource.Object)
 			list = append(list, owner{ref, solid})
 		case k == nil: // a kind that is not served now may be served again
 			list = append(list, owner{ref, solid})
+		case k.Info().Namespaced && obj.GetNamespace() == "": // such an owner can't be: it is nobody's to say that it is gone
+			list = append(list, owner{ref, solid})
 		default:
 			there, err := exists(ctx, c, k, obj.GetNamespace(), ref)
 			if err != nil {
@@ -101,17 +104,34 @@ func (g graph) owners(ctx context.Context, c client.Client, obj resource.Object)
 }
 
 func exists(ctx context.Context, c client.Client, k resource.Kind, ns string, ref metav1.OwnerReference) (bool, error) {
-	switch {
-	case !k.Info().Namespaced:
+	if !k.Info().Namespaced {
 		ns = ""
-	case ns == "":
-		return false, nil // a cluster-scoped object can't have a namespaced owner
 	}
 	live, err := c.Get(ctx, k, ns, ref.Name)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil && live.GetUID() == ref.UID, err
+}
+
+// stray is an owner reference of the object that leads nowhere because the owner is in another namespace, or in one at all
+// while the object is in none; nil when there is none.
+func (g graph) stray(obj resource.Object) *metav1.OwnerReference {
+	for _, ref := range obj.GetOwnerReferences() {
+		k, o := g.find(obj.GetNamespace(), ref)
+		if o != nil || k == nil || !k.Info().Namespaced {
+			continue
+		}
+		if obj.GetNamespace() == "" {
+			return &ref
+		}
+		for ns := range g.read.Each(kinds.Namespaces, "") {
+			if o := g.read.Lookup(k, ns.GetName(), ref.Name); o != nil && o.GetUID() == ref.UID {
+				return &ref
+			}
+		}
+	}
+	return nil
 }
 
 // blocked says whether dependents would block the deletion of an object in the foreground, and whether one of

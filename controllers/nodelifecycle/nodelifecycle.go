@@ -41,15 +41,18 @@ func Controller(grace time.Duration) *loop.Controller[*corev1.Node] {
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	w := &watch{grace: grace, seen: map[string]*sign{}, limit: map[string]*bucket{}}
+	w := &watch{grace: grace, seen: map[string]*sign{}, limit: map[string]*bucket{}, since: time.Now().Truncate(time.Second)}
 	return &loop.Controller[*corev1.Node]{
 		Name:      "node-lifecycle",
 		For:       kinds.Nodes,
 		Wake:      []loop.Wake{{Kind: kinds.Leases, Keys: w.heard}},
 		Writes:    []resource.Kind{kinds.Nodes, kinds.Pods},
 		Reconcile: w.reconcile,
-		Gone: func(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
-			w.forget(key.Name)
+		Gone: func(_ context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+			if uid := w.forget(key.Name); uid != "" {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name, UID: uid}}
+				c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", key.Name, key.Name)
+			}
 			return 0, nil
 		},
 	}
@@ -61,6 +64,9 @@ func (w *watch) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (tim
 	}
 	silent, again := w.silence(c, n, time.Now()) // observe, by the clock that nobody sets
 	next := plan(n, silent, c.Now())             // decide
+	if w.meet(n) {
+		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
+	}
 	if !equality.Semantic.DeepEqual(n.Status.Conditions, next.Status.Conditions) {
 		return again, report(ctx, c, n, next) // everything else follows from what is reported: its change wakes us
 	}

@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -18,6 +19,7 @@ type watch struct {
 
 	mu    sync.Mutex
 	seen  map[string]*sign
+	since time.Time          // older nodes are no news
 	limit map[string]*bucket // by zone
 }
 
@@ -26,6 +28,7 @@ type sign struct {
 	renewed time.Time // of its lease
 	beat    time.Time // of its status
 	at      time.Time
+	uid     types.UID // of the node, once it was told of
 }
 
 // silence says whether the node has been silent for too long, and if not, when it would have been.
@@ -55,18 +58,35 @@ func (w *watch) note(n *corev1.Node, lease *coordinationv1.Lease, now time.Time)
 	s := w.seen[n.Name]
 	switch {
 	case s == nil:
-		s = &sign{renewed, beat, now}
+		s = &sign{renewed: renewed, beat: beat, at: now}
 		w.seen[n.Name] = s
 	case renewed.After(s.renewed) || beat.After(s.beat):
-		*s = sign{renewed, beat, now}
+		s.renewed, s.beat, s.at = renewed, beat, now
 	}
 	return s.at
 }
 
-func (w *watch) forget(node string) {
+// meet says whether the node is one that nobody was told of.
+func (w *watch) meet(n *corev1.Node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	s := w.seen[n.Name]
+	if s == nil || s.uid == n.UID {
+		return false
+	}
+	s.uid = n.UID
+	return !n.CreationTimestamp.Time.Before(w.since)
+}
+
+// forget returns what the node was, if it was told of.
+func (w *watch) forget(node string) (uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := w.seen[node]; s != nil {
+		uid = s.uid
+	}
 	delete(w.seen, node)
+	return uid
 }
 
 // leaseOf is the lease whose renewal is the node's heartbeat. A simulated node that is lost does not share the others'.

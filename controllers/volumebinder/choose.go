@@ -1,7 +1,9 @@
 package volumebinder
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,15 +14,18 @@ import (
 type verdict int
 
 const (
-	missing verdict = iota // no volume suits: one has to be made
-	bind                   // to the volume
-	wait                   // for the volume that the claim names
-	taken                  // that volume is another's
-	lost                   // the claim's volume is gone
+	missing  verdict = iota // no volume suits: one has to be made
+	bind                    // to the volume
+	wait                    // for the volume that the claim names
+	taken                   // that volume is another's
+	unfit                   // that volume does not suit
+	lost                    // the claim's volume is gone
+	misbound                // the claim's volume is another's
 )
 
-// choose is pure: it finds the volume of a claim.
-func choose(p *corev1.PersistentVolumeClaim, get func(string) *corev1.PersistentVolume, all []*corev1.PersistentVolume) (*corev1.PersistentVolume, verdict) {
+// choose is pure: it finds the volume of a claim. One that waits for its first consumer gets from here only a volume that
+// is meant for it: the scheduler chooses among others.
+func choose(p *corev1.PersistentVolumeClaim, waits bool, get func(string) *corev1.PersistentVolume, all []*corev1.PersistentVolume) (*corev1.PersistentVolume, verdict) {
 	if p.Spec.VolumeName != "" {
 		v, bound := get(p.Spec.VolumeName), p.Annotations[completed] != ""
 		switch {
@@ -28,68 +33,102 @@ func choose(p *corev1.PersistentVolumeClaim, get func(string) *corev1.Persistent
 			return nil, lost
 		case v == nil:
 			return nil, wait
-		case v.Spec.ClaimRef == nil || meantFor(v, p):
+		case meantFor(v, p), v.Spec.ClaimRef == nil && (bound || mismatch(v, p) == ""):
 			return v, bind
+		case v.Spec.ClaimRef == nil:
+			return v, unfit
 		case bound:
-			return nil, lost
+			return nil, misbound
 		}
 		return nil, taken
 	}
 	if p.DeletionTimestamp != nil {
 		return nil, wait
 	}
-	if v := smallest(p, all); v != nil {
+	if v := best(p, waits, all); v != nil {
 		return v, bind
 	}
 	return nil, missing
 }
 
-// smallest is the volume that is meant for the claim, or else the smallest that suits.
-func smallest(p *corev1.PersistentVolumeClaim, all []*corev1.PersistentVolume) (best *corev1.PersistentVolume) {
+// best is the volume that is meant for the claim, or else, of those that allow as little beyond what it asks for as can be,
+// the smallest.
+func best(p *corev1.PersistentVolumeClaim, waits bool, all []*corev1.PersistentVolume) (found *corev1.PersistentVolume) {
 	want := p.Spec.Resources.Requests[corev1.ResourceStorage]
 	for _, v := range all {
-		if v.DeletionTimestamp != nil || !suits(v, p) {
-			continue
-		}
 		size := v.Spec.Capacity[corev1.ResourceStorage]
 		switch {
-		case size.Cmp(want) < 0:
+		case v.DeletionTimestamp != nil || size.Cmp(want) < 0 || mode(v.Spec.VolumeMode) != mode(p.Spec.VolumeMode) || !allows(v, p):
 		case meantFor(v, p):
 			return v
-		case v.Spec.ClaimRef != nil || v.Status.Phase != corev1.VolumeAvailable:
-		case best == nil:
-			best = v
-		default:
-			have := best.Spec.Capacity[corev1.ResourceStorage]
-			if size.Cmp(have) < 0 {
-				best = v
-			}
+		case waits || v.Spec.ClaimRef != nil || v.Status.Phase != corev1.VolumeAvailable || !selects(p, v) || mismatch(v, p) != "":
+		case found == nil || less(v, found):
+			found = v
 		}
 	}
-	return best
+	return found
+}
+
+func less(a, b *corev1.PersistentVolume) bool {
+	if x, y := len(a.Spec.AccessModes), len(b.Spec.AccessModes); x != y {
+		return x < y
+	}
+	x, y := a.Spec.Capacity[corev1.ResourceStorage], b.Spec.Capacity[corev1.ResourceStorage]
+	return x.Cmp(y) < 0
+}
+
+// mismatch says why a volume that a claim names, or one that is free, can't be the claim's; "" when it can.
+func mismatch(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) string {
+	size, want := v.Spec.Capacity[corev1.ResourceStorage], p.Spec.Resources.Requests[corev1.ResourceStorage]
+	switch {
+	case v.DeletionTimestamp != nil:
+		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
+	case size.Cmp(want) < 0:
+		return "requested PV is too small"
+	case classOf(v) != className(p):
+		return "storageClassName does not match"
+	case deref(v.Spec.VolumeAttributesClassName) != deref(p.Spec.VolumeAttributesClassName):
+		return "volumeAttributesClassName does not match"
+	case mode(v.Spec.VolumeMode) != mode(p.Spec.VolumeMode):
+		return "incompatible volumeMode"
+	case !allows(v, p):
+		return "incompatible accessMode"
+	}
+	return ""
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func classOf(v *corev1.PersistentVolume) string {
+	if old, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		return old
+	}
+	return v.Spec.StorageClassName
+}
+
+// allows says whether the volume can be used in all the ways that the claim asks for.
+func allows(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(p.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
+}
+
+// selects says whether the claim's selector takes the volume.
+func selects(p *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	if p.Spec.Selector == nil {
+		return true
+	}
+	sel, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
+	return err == nil && sel.Matches(labels.Set(v.Labels))
 }
 
 // meantFor says that the volume names the claim: this very one, or whatever has its name.
 func meantFor(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	return ref != nil && ref.Namespace == p.Namespace && ref.Name == p.Name && (ref.UID == "" || ref.UID == p.UID)
-}
-
-// suits compares all but the size.
-func suits(v *corev1.PersistentVolume, p *corev1.PersistentVolumeClaim) bool {
-	if v.Spec.StorageClassName != className(p) || mode(v.Spec.VolumeMode) != mode(p.Spec.VolumeMode) {
-		return false
-	}
-	for _, m := range p.Spec.AccessModes {
-		if !slices.Contains(v.Spec.AccessModes, m) {
-			return false
-		}
-	}
-	if p.Spec.Selector == nil {
-		return true
-	}
-	sel, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
-	return err == nil && sel.Matches(labels.Set(v.Labels))
 }
 
 func className(p *corev1.PersistentVolumeClaim) string {
@@ -121,8 +160,35 @@ func phaseOf(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (p
 			return corev1.VolumeFailed, false
 		}
 		return corev1.VolumeReleased, false
-	case claim.Spec.VolumeName == v.Name || claim.Spec.VolumeName == "":
+	case claim.Spec.VolumeName == v.Name:
 		return corev1.VolumeBound, false
+	case claim.Spec.VolumeName == "":
+		return v.Status.Phase, false // the claim takes it next, or finds that it does not suit
+	case v.Annotations[provisionedBy] != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return corev1.VolumeReleased, false // it was made for a claim that needs it no more
 	}
-	return v.Status.Phase, v.Annotations[byController] != ""
+	return v.Status.Phase, true
+}
+
+// reclaim says what becomes of a volume that is released: nothing, or why nobody can do what its policy asks for.
+//
+// Unlike Kubernetes, no directory on the machine of the controllers is emptied or removed, and no pod empties a volume.
+func reclaim(v *corev1.PersistentVolume) (reason, text string) {
+	by := v.Annotations[provisionedBy]
+	switch v.Spec.PersistentVolumeReclaimPolicy {
+	case corev1.PersistentVolumeReclaimRecycle:
+		return "VolumeFailedRecycle", "No recycler plugin found for the volume!"
+	case corev1.PersistentVolumeReclaimDelete:
+	default:
+		return "", ""
+	}
+	switch {
+	case by != "" && !strings.HasPrefix(by, "kubernetes.io/"):
+		return "", "" // who made it deletes it
+	case by != "":
+		return "VolumeFailedDelete", "no volume plugin matched name: " + by
+	case v.Spec.HostPath != nil && !strings.HasPrefix(v.Spec.HostPath.Path, "/tmp/"):
+		return "VolumeFailedDelete", "host_path deleter only supports /tmp/.+ but received provided " + v.Spec.HostPath.Path
+	}
+	return "VolumeFailedDelete", fmt.Sprintf("error getting deleter volume plugin for volume %q: no deletable volume plugin matched", v.Name)
 }

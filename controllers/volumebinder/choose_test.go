@@ -58,7 +58,14 @@ func TestChoose(t *testing.T) {
 		{"another's", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "q", "x"))}, "", missing},
 		{"another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "", missing},
 		{"released", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased })}, "", missing},
-		{"it names one", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi")}, "a", bind},
+		{"it names one", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "3Gi")}, "a", bind},
+		{"it names one that is too small", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi")}, "a", unfit},
+		{"it names one that is meant for it", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", ""))}, "a", bind},
+		{"one that is meant for it, of another class", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "p", ""), func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = "" })}, "a", bind},
+		{"that allows less, though larger", claim(), []*corev1.PersistentVolume{volume("a", "2Gi", func(v *corev1.PersistentVolume) {
+			v.Spec.AccessModes = append(v.Spec.AccessModes, corev1.ReadOnlyMany)
+		}), volume("b", "5Gi")}, "b", bind},
+		{"its own is another's", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "2Gi", claimed("ns", "q", "x"))}, "", misbound},
 		{"it names one that is not there", claim(named("x", false)), nil, "", wait},
 		{"it names another's", claim(named("a", false)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "q", "x"))}, "", taken},
 		{"its own", claim(named("a", true)), []*corev1.PersistentVolume{volume("a", "1Gi", claimed("ns", "p", "u"))}, "a", bind},
@@ -72,13 +79,54 @@ func TestChoose(t *testing.T) {
 			}
 			return nil
 		}
-		v, verdict := choose(tt.p, get, tt.all)
+		v, verdict := choose(tt.p, false, get, tt.all)
 		name := ""
 		if v != nil {
 			name = v.Name
 		}
 		if name != tt.want || verdict != tt.v {
 			t.Errorf("%s: %q, %d; want %q, %d", tt.name, name, verdict, tt.want, tt.v)
+		}
+	}
+}
+
+// TestWaits has a claim wait for its first consumer: it gets no volume but one that is meant for it.
+func TestWaits(t *testing.T) {
+	none := func(string) *corev1.PersistentVolume { return nil }
+	if v, verdict := choose(claim(), true, none, []*corev1.PersistentVolume{volume("a", "2Gi")}); v != nil || verdict != missing {
+		t.Errorf("got %v, %d", v, verdict)
+	}
+	if v, verdict := choose(claim(), true, none, []*corev1.PersistentVolume{volume("a", "2Gi"), volume("b", "2Gi", claimed("ns", "p", "u"))}); verdict != bind || v.Name != "b" {
+		t.Errorf("got %v, %d", v, verdict)
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	edit := func(policy corev1.PersistentVolumeReclaimPolicy, by, path string) *corev1.PersistentVolume {
+		return volume("a", "1Gi", func(v *corev1.PersistentVolume) {
+			v.Spec.PersistentVolumeReclaimPolicy = policy
+			if by != "" {
+				v.Annotations = map[string]string{provisionedBy: by}
+			}
+			if path != "" {
+				v.Spec.HostPath = &corev1.HostPathVolumeSource{Path: path}
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name string
+		v    *corev1.PersistentVolume
+		want string
+	}{
+		{"kept", edit("Retain", "", "/x"), " "},
+		{"somebody else's to delete", edit("Delete", "x.example", ""), " "},
+		{"nobody's to delete", edit("Delete", "", ""), `VolumeFailedDelete error getting deleter volume plugin for volume "a": no deletable volume plugin matched`},
+		{"a directory", edit("Delete", "", "/data/a"), "VolumeFailedDelete host_path deleter only supports /tmp/.+ but received provided /data/a"},
+		{"to be emptied", edit("Recycle", "", "/x"), "VolumeFailedRecycle No recycler plugin found for the volume!"},
+	} {
+		reason, text := reclaim(tt.v)
+		if got := reason + " " + text; got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }
@@ -93,12 +141,14 @@ func TestPhase(t *testing.T) {
 	}{
 		{"free", volume("a", "1Gi"), nil, corev1.VolumeAvailable, false},
 		{"meant for one", volume("a", "1Gi", claimed("ns", "p", "")), claim(), corev1.VolumeAvailable, false},
-		{"bound", volume("a", "1Gi", claimed("ns", "p", "u")), claim(), corev1.VolumeBound, false},
+		{"bound", volume("a", "1Gi", claimed("ns", "p", "u")), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "a" }), corev1.VolumeBound, false},
+		{"not yet", volume("a", "1Gi", claimed("ns", "p", "u")), claim(), corev1.VolumeAvailable, false},
 		{"its claim is gone", volume("a", "1Gi", claimed("ns", "p", "u")), nil, corev1.VolumeReleased, false},
 		{"its claim was made anew", volume("a", "1Gi", claimed("ns", "p", "old")), claim(), corev1.VolumeReleased, false},
 		{"its claim took another", volume("a", "1Gi", claimed("ns", "p", "u"), func(v *corev1.PersistentVolume) {
 			v.Annotations = map[string]string{byController: "yes"}
 		}), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
+		{"its claim took another, and it was meant for it", volume("a", "1Gi", claimed("ns", "p", "u")), claim(func(p *corev1.PersistentVolumeClaim) { p.Spec.VolumeName = "b" }), corev1.VolumeAvailable, true},
 	} {
 		if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
 			t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)

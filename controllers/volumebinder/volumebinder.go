@@ -2,12 +2,15 @@
 //
 //	reads   PersistentVolumeClaim, PersistentVolume, StorageClass
 //	writes  both: each other's name, phase
-//	rule    a claim gets the smallest volume that suits it, or one that is meant for it; both sides name each other; a
-//	        volume whose claim is gone is released
+//	rule    a claim gets the smallest volume that suits it, or one that is meant for it, the latter alone when it waits for its
+//	        first consumer; both sides name each other; a volume whose claim is gone is released, then what its policy says
 package volumebinder
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -29,14 +33,15 @@ const (
 	oldProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 	selectedNode   = "volume.kubernetes.io/selected-node"
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
-	noProvisioner  = "kubernetes.io/no-provisioner"
+	provisionedBy  = "pv.kubernetes.io/provisioned-by"
+	inTree         = "kubernetes.io/" // provisioners of this name would have to be part of the cluster
 )
 
 // Claims is the loop over claims: wake on a claim, on volumes, and on classes.
 var Claims = &loop.Controller[*corev1.PersistentVolumeClaim]{
 	Name:      "volume-binder",
 	For:       kinds.PersistentVolumeClaims,
-	Wake:      []loop.Wake{{Kind: kinds.PersistentVolumes, Keys: hopeful}, {Kind: kinds.StorageClasses, Keys: classChanged}},
+	Wake:      []loop.Wake{{Kind: kinds.PersistentVolumes, Keys: hopeful}, {Kind: kinds.StorageClasses, Keys: classChanged}, {Kind: kinds.Pods, Keys: refused}},
 	Writes:    []resource.Kind{kinds.PersistentVolumeClaims, kinds.PersistentVolumes},
 	Reconcile: reconcileClaim,
 }
@@ -51,15 +56,16 @@ var Volumes = &loop.Controller[*corev1.PersistentVolume]{
 }
 
 func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
-	if p.Spec.StorageClassName == nil && p.Spec.VolumeName == "" {
+	class := resource.Get(c, kinds.StorageClasses, "", className(p))
+	v, verdict := choose(p, waits(class), func(name string) *corev1.PersistentVolume { return resource.Get(c, kinds.PersistentVolumes, "", name) },
+		resource.List(c, kinds.PersistentVolumes, "")) // observe, decide
+	if verdict == missing && p.Spec.StorageClassName == nil && p.Annotations[corev1.BetaStorageClassAnnotation] == "" {
 		if name := newestDefault(resource.List(c, kinds.StorageClasses, "")); name != "" {
 			next := resource.Clone(p)
 			next.Spec.StorageClassName = &name
 			return time.Millisecond, c.Update(ctx, kinds.PersistentVolumeClaims, next)
 		}
 	}
-	v, verdict := choose(p, func(name string) *corev1.PersistentVolume { return resource.Get(c, kinds.PersistentVolumes, "", name) },
-		resource.List(c, kinds.PersistentVolumes, "")) // observe, decide
 	switch verdict { // act
 	case bind:
 		return 0, join(ctx, c, p, v)
@@ -68,12 +74,19 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		}
 		return 0, setPhase(ctx, c, p, corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost})
+	case misbound:
+		if p.Status.Phase != corev1.ClaimLost {
+			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+		}
+		return 0, setPhase(ctx, c, p, corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost})
+	case unfit:
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "VolumeMismatch", "Cannot bind to requested volume %q: %s", v.Name, mismatch(v, p))
 	case taken:
 		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "FailedBinding", "volume %q already bound to a different claim.", p.Spec.VolumeName)
 	case wait:
 	case missing:
 		if p.DeletionTimestamp == nil {
-			if err := provide(ctx, c, p); err != nil {
+			if err := provide(ctx, c, p, class); err != nil {
 				return 0, err
 			}
 		}
@@ -121,23 +134,20 @@ func join(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, v *
 }
 
 // provide asks the class's provisioner for a volume, or tells people why there will be none.
-func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) error {
-	name := className(p)
-	if name == "" {
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	tell := func(typ, reason, text string) error {
+		c.Event(kinds.PersistentVolumeClaims, p, typ, reason, "%s", text)
 		return nil
 	}
-	class := resource.Get(c, kinds.StorageClasses, "", name)
-	switch {
+	switch name := className(p); {
+	case name == "":
+		return tell(corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 	case class == nil:
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ProvisioningFailed", "storageclass.storage.k8s.io %q not found", name)
-		return nil
+		return tell(corev1.EventTypeWarning, "ProvisioningFailed", fmt.Sprintf("storageclass.storage.k8s.io %q not found", name))
 	case waits(class) && p.Annotations[selectedNode] == "":
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
-		return nil
-	case class.Provisioner == noProvisioner:
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
-		return nil
+		return tell(unplaced(c, p))
+	case strings.HasPrefix(class.Provisioner, inTree):
+		return tell(corev1.EventTypeWarning, "ProvisioningFailed", "no volume plugin matched name: "+class.Provisioner)
 	}
 	c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '%s' "+
 		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", class.Provisioner)
@@ -150,8 +160,25 @@ func provide(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) 
 	return c.Update(ctx, kinds.PersistentVolumeClaims, next)
 }
 
+// unplaced is what to tell of a claim that waits for a pod that uses it to get a node.
+func unplaced(read resource.Reader, p *corev1.PersistentVolumeClaim) (typ, reason, text string) {
+	var names []string
+	for _, pod := range resource.List(read, kinds.Pods, p.Namespace) {
+		if pod.Spec.NodeName == "" && slices.Contains(core.ClaimNames(pod), p.Name) {
+			names = append(names, pod.Name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
+	case 1:
+		return corev1.EventTypeNormal, "WaitForPodScheduled", "waiting for pod " + names[0] + " to be scheduled"
+	}
+	return corev1.EventTypeNormal, "WaitForPodScheduled", "waiting for pods " + strings.Join(names, ",") + " to be scheduled"
+}
+
 func waits(class *storagev1.StorageClass) bool {
-	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // newestDefault is the class that claims get which name none; "" when there is none.
@@ -176,15 +203,27 @@ func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolum
 	phase, unbind := phaseOf(v, claim)
 	if unbind {
 		next := resource.Clone(v)
-		next.Spec.ClaimRef = nil
-		delete(next.Annotations, byController)
+		if v.Annotations[byController] != "" {
+			next.Spec.ClaimRef = nil
+			delete(next.Annotations, byController)
+		} else {
+			next.Spec.ClaimRef.UID = "" // somebody meant it for that claim
+		}
 		return 0, c.Update(ctx, kinds.PersistentVolumes, next)
+	}
+	text := ""
+	if phase == corev1.VolumeReleased && v.Status.Phase == phase && v.DeletionTimestamp == nil {
+		reason := ""
+		if reason, text = reclaim(v); reason != "" {
+			c.Event(kinds.PersistentVolumes, v, corev1.EventTypeWarning, reason, "%s", text)
+			phase = corev1.VolumeFailed
+		}
 	}
 	if v.Status.Phase == phase {
 		return 0, nil
 	}
 	next := resource.Clone(v)
-	next.Status.Phase, next.Status.Message, next.Status.Reason = phase, "", ""
+	next.Status.Phase, next.Status.Message, next.Status.Reason = phase, text, ""
 	return 0, c.UpdateStatus(ctx, kinds.PersistentVolumes, next)
 }
 
@@ -199,6 +238,21 @@ func hopeful(c client.Change, read resource.Reader, wake func(ns, name string)) 
 		}
 	}
 	pending(read, wake)
+}
+
+// refused wakes the claims of a pod that gets no node: they may wait for that.
+func refused(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	p, ok := c.New.(*corev1.Pod)
+	if !ok || p.Spec.NodeName != "" || !slices.ContainsFunc(p.Status.Conditions, func(x corev1.PodCondition) bool {
+		return x.Type == corev1.PodScheduled && x.Status == corev1.ConditionFalse
+	}) {
+		return
+	}
+	for _, name := range core.ClaimNames(p) {
+		if claim := resource.Get(read, kinds.PersistentVolumeClaims, p.Namespace, name); claim != nil && claim.Spec.VolumeName == "" {
+			wake(p.Namespace, name)
+		}
+	}
 }
 
 func classChanged(_ client.Change, read resource.Reader, wake func(ns, name string)) {

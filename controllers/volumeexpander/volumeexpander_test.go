@@ -1,0 +1,28 @@
+package volumeexpander
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestWants(t *testing.T) {
+	for _, tt := range []struct {
+		name, claim string
+		want        bool
+	}{
+		{"as it is", "spec: {resources: {requests: {storage: 1Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", false},
+		{"more", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", true},
+		{"not bound", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Pending}", false},
+		{"begun", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: [{type: Resizing, status: 'True'}]}", false},
+	} {
+		p := &corev1.PersistentVolumeClaim{}
+		if err := yaml.Unmarshal([]byte(tt.claim), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := wants(p); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
