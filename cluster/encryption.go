@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
+	httpapi "github.com/kloop-dev/kloop/server/http"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/sealed"
 )
@@ -56,4 +57,13 @@ func stale(st store.Store) func(context.Context, string) (bool, error) {
 		return s.Stale
 	}
 	return nil
+}
+
+// keyChecks tell whether the keys that plugins have can be had.
+func keyChecks(st store.Store) []httpapi.Check {
+	s, ok := st.(*sealed.Store)
+	if !ok || !s.Remote() {
+		return nil
+	}
+	return []httpapi.Check{{Name: "kms-providers", Run: s.Healthy}}
 }

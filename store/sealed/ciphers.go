@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -20,6 +21,11 @@ type sealer struct {
 	prefix []byte // what its values begin with, up to and with the key's name and a colon
 	seal   func(plain, extra []byte) ([]byte, error)
 	open   func(sealed, extra []byte) ([]byte, error)
+
+	// These are for ways that somebody else has the key of; nil where nobody has.
+	fresh   func(sealed []byte) bool        // whether a value is as it would be sealed now
+	healthy func(ctx context.Context) error // whether the key can be had
+	close   func() error
 }
 
 func prefixOf(kind, key string) []byte {

@@ -2,11 +2,13 @@ package sealed
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
@@ -38,7 +40,7 @@ func Parse(data []byte, resource func(key string) schema.GroupResource) (*Rules,
 		return nil, errors.New("resources: at least one entry is needed")
 	}
 	r := &Rules{resource: resource}
-	var seen []string
+	var seen, plugins []string
 	for i, rc := range c.Resources {
 		at := fmt.Sprintf("resources[%d]", i)
 		if err := checkPatterns(at, rc.Resources, &seen); err != nil {
@@ -49,6 +51,15 @@ func Parse(data []byte, resource func(key string) schema.GroupResource) (*Rules,
 			return nil, err
 		}
 		r.list = append(r.list, rule{rc.Resources, providers})
+		for j, p := range rc.Providers {
+			if p.KMS == nil {
+				continue
+			}
+			if slices.Contains(plugins, p.KMS.Name) {
+				return nil, fmt.Errorf("%s.providers[%d].kms.name: %q: duplicate KMS provider name, names must be unique", at, j, p.KMS.Name)
+			}
+			plugins = append(plugins, p.KMS.Name)
+		}
 	}
 	return r, nil
 }
@@ -114,16 +125,88 @@ func providersOf(at string, list []config.ProviderConfiguration) (out []*sealer,
 		if p.Secretbox != nil && err == nil {
 			add(p.Secretbox.Keys, []int{32}, "secretbox", newSecretbox)
 		}
+		if p.KMS != nil && err == nil {
+			var s *sealer
+			n++
+			if s, err = kmsOf(where+".kms", p.KMS); err == nil {
+				out = append(out, s)
+			}
+		}
 		switch {
-		case p.KMS != nil:
-			return nil, fmt.Errorf("%s.kms: key management plugins are not supported yet: use secretbox, aesgcm or aescbc", where)
 		case err != nil:
 			return nil, err
 		case n != 1:
-			return nil, fmt.Errorf("%s: give one of identity, aesgcm, aescbc, secretbox; %d are given", where, n)
+			return nil, fmt.Errorf("%s: give one of identity, aesgcm, aescbc, secretbox, kms; %d are given", where, n)
 		}
 	}
 	return out, nil
+}
+
+// kmsOf connects to a key management plugin. It need not be there yet.
+func kmsOf(at string, c *config.KMSConfiguration) (*sealer, error) {
+	path, unix := strings.CutPrefix(c.Endpoint, "unix://")
+	timeout := kmsTimeout
+	if c.Timeout != nil {
+		timeout = c.Timeout.Duration
+	}
+	switch {
+	case c.APIVersion == "" || c.APIVersion == "v1":
+		return nil, fmt.Errorf("%s.apiVersion: version 1 of the plugins' protocol is deprecated and off in Kubernetes: use a plugin of version 2 and say apiVersion: v2", at)
+	case c.APIVersion != "v2":
+		return nil, fmt.Errorf("%s.apiVersion: %q: unsupported apiVersion for KMS provider, only v2 is supported", at, c.APIVersion)
+	case c.Name == "" || strings.Contains(c.Name, ":"):
+		return nil, fmt.Errorf("%s.name: %q: a name without colons is needed", at, c.Name)
+	case c.CacheSize != nil:
+		return nil, fmt.Errorf("%s.cachesize: is not supported in v2", at)
+	case !unix || !strings.HasPrefix(path, "/"):
+		return nil, fmt.Errorf("%s.endpoint: %q: must be a socket, unix:///PATH", at, c.Endpoint)
+	case timeout <= 0:
+		return nil, fmt.Errorf("%s.timeout: must be above 0", at)
+	}
+	if strings.HasPrefix(path, "/@") { // one without a file
+		path = path[1:]
+	}
+	k, err := newKMS(c.Name, path, timeout, time.Now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	return k.sealer(), nil
+}
+
+// Healthy says what keeps keys from being had.
+func (r *Rules) Healthy(ctx context.Context) (err error) {
+	r.each(func(s *sealer) {
+		if s.healthy != nil {
+			err = errors.Join(err, s.healthy(ctx))
+		}
+	})
+	return err
+}
+
+// Remote says that somebody else has keys.
+func (r *Rules) Remote() (any bool) {
+	r.each(func(s *sealer) { any = any || s.healthy != nil })
+	return any
+}
+
+// Close ends the connections to those who have keys.
+func (r *Rules) Close() (err error) {
+	r.each(func(s *sealer) {
+		if s.close != nil {
+			err = errors.Join(err, s.close())
+		}
+	})
+	return err
+}
+
+func (r *Rules) each(f func(*sealer)) {
+	for _, l := range r.list {
+		for _, s := range l.providers {
+			if s != nil {
+				f(s)
+			}
+		}
+	}
 }
 
 func sealersOf(at string, keys []config.Key, sizes []int, make func(string, []byte) (*sealer, error)) (out []*sealer, err error) {

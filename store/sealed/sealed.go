@@ -5,6 +5,7 @@
 //
 //	config.go   the EncryptionConfiguration file: which keys are sealed by what
 //	ciphers.go  the forms of sealed values
+//	kms.go      those whose key a plugin keeps
 package sealed
 
 import (
@@ -12,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -41,9 +43,13 @@ func New(below store.Store, r *Rules) *Store {
 func (s *Store) Replace(r *Rules) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rules.Store(r)
+	old := s.rules.Swap(r)
 	close(s.changed)
 	s.changed = make(chan struct{})
+	// Who is about to write by the old rules gets an error and tries again.
+	if err := old.Close(); err != nil {
+		slog.Debug("end the connections to key management plugins", "err", err)
+	}
 }
 
 func (s *Store) change() <-chan struct{} {
@@ -146,5 +152,17 @@ func (s *Store) Stale(ctx context.Context, key string) (bool, error) {
 	if first == nil {
 		return bytes.HasPrefix(kv.Value, sealedPrefix), nil
 	}
-	return !bytes.HasPrefix(kv.Value, first.prefix), nil
+	if !bytes.HasPrefix(kv.Value, first.prefix) {
+		return true, nil
+	}
+	return first.fresh != nil && !first.fresh(kv.Value[len(first.prefix):]), nil
 }
+
+// Remote says that plugins have keys.
+func (s *Store) Remote() bool { return s.rules.Load().Remote() }
+
+// Healthy says what keeps keys from being had.
+func (s *Store) Healthy(ctx context.Context) error { return s.rules.Load().Healthy(ctx) }
+
+// Close implements store.Store.
+func (s *Store) Close() error { return errors.Join(s.rules.Load().Close(), s.Store.Close()) }

@@ -264,7 +264,6 @@ func TestParseRefuses(t *testing.T) {
 		"size":          {head + "resources: [{resources: [secrets], providers: [{secretbox: {keys: [{name: a, secret: " + keyOf('a', 16) + "}]}}]}]", "has 16 bytes"},
 		"base64":        {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: a, secret: '!'}]}}]}]", "base64"},
 		"colon":         {head + "resources: [{resources: [secrets], providers: [{aesgcm: {keys: [{name: 'a:b', secret: " + keyOf('a', 32) + "}]}}]}]", "without colons"},
-		"kms":           {head + "resources: [{resources: [secrets], providers: [{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}]}]", "not supported"},
 		"star":          {file("*: identity"), "*.*"},
 		"twice":         {file("secrets: identity", "secrets: identity"), "twice"},
 		"masked":        {file("*.*: identity", "secrets: identity"), "wildcard"},

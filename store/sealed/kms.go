@@ -1,0 +1,285 @@
+package sealed
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// How a key management plugin is asked. What it said is good for a while, so that a plugin that restarts stops no writes.
+const (
+	kmsTimeout = 3 * time.Second  // of one question, unless the file says otherwise
+	kmsAskEach = time.Minute      // which key it uses now
+	kmsGood    = 3 * time.Minute  // after which nothing is written without a new answer
+	kmsPause   = 10 * time.Second // after a failure
+	kmsSeeds   = 1024             // that are remembered
+	seedSize   = 32
+	infoSize   = 32
+)
+
+// kms is a provider of kind kms, version 2: a plugin on this machine keeps the key that encrypts a seed, and of the seed and
+// random bytes that stand in front of each value comes the key of that value.
+//
+// Unlike Kubernetes, the plugin is asked for its key when something is written or its health is asked for, once a minute at
+// most, not by a timer: idle means idle.
+type kms struct {
+	name    string
+	conn    *grpc.ClientConn
+	timeout time.Duration
+	now     func() time.Time
+
+	mu     sync.Mutex
+	use    *seed // for what is written; nil: none yet
+	tried  time.Time
+	failed error // of the last try; nil: it succeeded
+	known  map[[sha256.Size]byte]*seed
+}
+
+// A seed is what keys of values are derived from, and what the plugin made of it.
+type seed struct {
+	object sealedObject // without data
+	secret []byte
+	until  time.Time // nothing is written with it after this
+}
+
+func newKMS(name, path string, timeout time.Duration, now func() time.Time) (*kms, error) {
+	conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plainCodec{})))
+	if err != nil {
+		return nil, fmt.Errorf("set up the connection to the plugin %s: %w", name, err)
+	}
+	return &kms{name: name, conn: conn, timeout: timeout, now: now, known: map[[sha256.Size]byte]*seed{}}, nil
+}
+
+func (k *kms) sealer() *sealer {
+	return &sealer{prefix: []byte(string(sealedPrefix) + "kms:v2:" + k.name + ":"), seal: k.seal, open: k.open, fresh: k.fresh, healthy: k.healthy, close: k.conn.Close}
+}
+
+// ask calls a method of the plugin.
+func (k *kms) ask(ctx context.Context, method string, in []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	var out []byte
+	if err := k.conn.Invoke(ctx, "/v2.KeyManagementService/"+method, &in, &out); err != nil {
+		return nil, fmt.Errorf("ask the plugin %s (%s): %w", k.name, method, err)
+	}
+	return out, nil
+}
+
+// healthy asks the plugin how it is, and learns which key it uses.
+func (k *kms) healthy(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.look(ctx)
+}
+
+// look asks which key the plugin uses, and gets a new seed when it is another one. k.mu is held.
+func (k *kms) look(ctx context.Context) error {
+	k.tried = k.now()
+	k.failed = k.renew(ctx)
+	return k.failed
+}
+
+func (k *kms) renew(ctx context.Context) error {
+	out, err := k.ask(ctx, "Status", nil)
+	if err != nil {
+		return err
+	}
+	s, err := parseStatus(out)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the plugin %s: %w", k.name, err)
+	case s.healthz != "ok":
+		return fmt.Errorf("the plugin %s is not well: %q", k.name, s.healthz)
+	case s.version != "v2" && s.version != "v2beta1":
+		return fmt.Errorf("the plugin %s speaks version %q, expected v2 or v2beta1", k.name, s.version)
+	}
+	if err := checkKeyID(s.keyID); err != nil {
+		return fmt.Errorf("the plugin %s: %w", k.name, err)
+	}
+	until := k.tried.Add(kmsGood)
+	if k.use != nil && k.use.object.keyID == s.keyID {
+		k.use.until = until
+		return nil
+	}
+	fresh, err := k.newSeed(ctx)
+	if err != nil {
+		return err
+	}
+	if fresh.object.keyID != s.keyID {
+		return fmt.Errorf("the plugin %s encrypts with the key %q and says that it uses %q: it is changing keys", k.name, fresh.object.keyID, s.keyID)
+	}
+	fresh.until = until
+	k.use = fresh
+	k.remember(fresh)
+	return nil
+}
+
+// newSeed has the plugin encrypt random bytes.
+func (k *kms) newSeed(ctx context.Context) (*seed, error) {
+	s := &seed{secret: make([]byte, seedSize)}
+	_, _ = rand.Read(s.secret) // never fails
+	out, err := k.ask(ctx, "Encrypt", encryptRequest(s.secret, uid()))
+	if err != nil {
+		return nil, err
+	}
+	if s.object, err = parseEncrypted(out); err == nil {
+		s.object.kind = kindSeed
+		err = s.object.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer of the plugin %s: %w", k.name, err)
+	}
+	return s, nil
+}
+
+func uid() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// remember keeps a seed for what will be read. k.mu is held.
+func (k *kms) remember(s *seed) {
+	for old := range k.known {
+		if len(k.known) < kmsSeeds {
+			break
+		}
+		delete(k.known, old)
+	}
+	k.known[s.object.sum()] = s
+}
+
+// current is the seed to write with.
+func (k *kms) current() (*seed, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pause := kmsAskEach
+	if k.failed != nil {
+		pause = kmsPause
+	}
+	if k.tried.IsZero() || k.now().Sub(k.tried) >= pause {
+		_ = k.look(context.Background()) // what it failed of is told below, if there is no seed
+	}
+	if k.use == nil || k.now().After(k.use.until) {
+		return nil, k.failed
+	}
+	return k.use, nil
+}
+
+func (k *kms) seal(plain, extra []byte) ([]byte, error) {
+	s, err := k.current()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, infoSize)
+	_, _ = rand.Read(out) // never fails
+	aead, err := derive(s.secret, out)
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails
+	o := s.object
+	o.data = aead.Seal(append(out, nonce...), nonce, plain, extra)
+	return o.marshal(), nil
+}
+
+func (k *kms) open(sealed, extra []byte) ([]byte, error) {
+	o, err := parseObject(sealed)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := k.secretOf(o)
+	if err != nil {
+		return nil, err
+	}
+	data := o.data
+	var aead cipher.AEAD
+	if o.kind == kindSeed {
+		if len(data) < infoSize {
+			return nil, errShort
+		}
+		aead, err = derive(secret, data[:infoSize])
+		data = data[infoSize:]
+	} else {
+		aead, err = gcm(secret)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := aead.NonceSize()
+	if len(data) < n {
+		return nil, errShort
+	}
+	return aead.Open(nil, data[:n], data[n:], extra)
+}
+
+// secretOf is the plain seed of a value: remembered, or decrypted by the plugin.
+func (k *kms) secretOf(o sealedObject) ([]byte, error) {
+	sum := o.sum()
+	k.mu.Lock()
+	s := k.known[sum]
+	k.mu.Unlock()
+	if s != nil {
+		return s.secret, nil
+	}
+	out, err := k.ask(context.Background(), "Decrypt", decryptRequest(o, uid()))
+	if err != nil {
+		return nil, err
+	}
+	s = &seed{object: o}
+	s.object.data = nil
+	if s.secret, err = parsePlain(out); err != nil {
+		return nil, fmt.Errorf("the answer of the plugin %s: %w", k.name, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.remember(s)
+	return s.secret, nil
+}
+
+// fresh says that a value is sealed by the key that the plugin uses now.
+func (k *kms) fresh(sealed []byte) bool {
+	o, err := parseObject(sealed)
+	if err != nil {
+		return false
+	}
+	s, err := k.current()
+	return err != nil || o.keyID == s.object.keyID && o.kind == s.object.kind // a plugin that is away makes nothing stale
+}
+
+// derive makes the cipher of one value: HKDF's second half alone, since the seed is random.
+func derive(secret, info []byte) (cipher.AEAD, error) {
+	if len(secret) < seedSize {
+		return nil, errors.New("the seed is too short")
+	}
+	key, err := hkdf.Expand(sha256.New, secret, string(info), 32)
+	if err != nil {
+		return nil, err
+	}
+	return gcm(key)
+}
+
+func gcm(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
