@@ -144,87 +144,50 @@ func BenchmarkUpdate(b *testing.B) {
 
 func BenchmarkApplyUnchanged(b *testing.B) {
 	tr := NewTracker()
-	w := Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
-	obj, err := tr.Apply(w, nil, []byte(deploymentJSON), false)
+	obj, err := tr.Apply(hand, nil, []byte(deploymentJSON), false)
 	if err != nil {
 		b.Fatal(err)
 	}
 	d := obj.(*apps.Deployment)
 	d.UID, d.CreationTimestamp = "u", metav1.Unix(1, 0)
-	b.Run("Deployment", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := tr.Apply(w, d, []byte(deploymentJSON), false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("Deployment/library", func(b *testing.B) {
-		b.ReportAllocs()
-		m, err := tr.stock(&w)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for b.Loop() {
-			doc, _ := decodePatch([]byte(deploymentJSON))
-			if _, err = m.apply(&w, d, doc, false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	benchApply(b, tr, d, deploymentJSON)
 }
 
 func BenchmarkApplyImage(b *testing.B) {
 	tr := NewTracker()
-	w := Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
-	old, err := tr.Apply(w, nil, []byte(deploymentJSON), false)
+	old, err := tr.Apply(hand, nil, []byte(deploymentJSON), false)
 	if err != nil {
 		b.Fatal(err)
 	}
-	patch := []byte(strings.Replace(deploymentJSON, "nginx:1.27", "nginx:1.28", 1))
-	b.Run("Deployment", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := tr.Apply(w, old, patch, false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("Deployment/library", func(b *testing.B) {
-		b.ReportAllocs()
-		m, err := tr.stock(&w)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for b.Loop() {
-			doc, _ := decodePatch(patch)
-			if _, err = m.apply(&w, old, doc, false); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
+	benchApply(b, tr, old, strings.Replace(deploymentJSON, "nginx:1.27", "nginx:1.28", 1))
 }
 
 func BenchmarkApplyCreate(b *testing.B) {
-	tr := NewTracker()
-	w := Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
+	benchApply(b, NewTracker(), nil, deploymentJSON)
+}
+
+// hand is who applies.
+var hand = Write{Kind: deploys, GVK: deploys.GVK, Manager: "m", Now: time.Unix(1767225600, 0)}
+
+// benchApply compares the tracker with the library at one apply.
+func benchApply(b *testing.B, tr *Tracker, old resource.Object, patch string) {
 	b.Run("Deployment", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := tr.Apply(w, nil, []byte(deploymentJSON), false); err != nil {
+			if _, err := tr.Apply(hand, old, []byte(patch), false); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 	b.Run("Deployment/library", func(b *testing.B) {
 		b.ReportAllocs()
-		m, err := tr.stock(&w)
+		m, err := tr.stock(&hand)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for b.Loop() {
-			doc, _ := decodePatch([]byte(deploymentJSON))
-			if _, err = m.apply(&w, nil, doc, false); err != nil {
+			doc, _ := decodePatch([]byte(patch))
+			if _, err = m.apply(&hand, old, doc, false); err != nil {
 				b.Fatal(err)
 			}
 		}
