@@ -2,12 +2,13 @@ package crd
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
 )
 
 // Accept decides which names a definition may have beside the others of its group, and returns the status that
@@ -48,24 +49,20 @@ func (n *Names) Accept(def *v1.CustomResourceDefinition, now metav1.Time) v1.Cus
 
 // conformance tells whether the API of a group of the Kubernetes project was approved; other groups need no approval.
 func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitionCondition, protected bool) {
-	g := def.Spec.Group
-	if g != "k8s.io" && g != "kubernetes.io" && !strings.HasSuffix(g, ".k8s.io") && !strings.HasSuffix(g, ".kubernetes.io") {
+	if !apiextensions.Protected(def.Spec.Group) {
 		return c, false
 	}
 	c.Type, c.Status = v1.KubernetesAPIApprovalPolicyConformant, v1.ConditionFalse
-	const see = "see https://github.com/kubernetes/enhancements/pull/1111"
 	said := def.Annotations[v1.KubeAPIApprovedAnnotation]
-	u, err := url.ParseRequestURI(said)
-	switch {
-	case said == "":
-		c.Reason, c.Message = "MissingAnnotation", fmt.Sprintf("protected groups must have approval annotation %q, %s", v1.KubeAPIApprovedAnnotation, see)
-	case strings.HasPrefix(said, "unapproved"):
+	switch is, says := apiextensions.ApprovalOf(def); is {
+	case apiextensions.ApprovalMissing:
+		c.Reason, c.Message = "MissingAnnotation", says
+	case apiextensions.ApprovalInvalid:
+		c.Reason, c.Message = "InvalidAnnotation", says
+	case apiextensions.ApprovalWaived:
 		c.Reason, c.Message = "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", said)
-	case err == nil && u.Host != "" && u.Scheme != "":
+	case apiextensions.ApprovalGiven:
 		c.Status, c.Reason, c.Message = v1.ConditionTrue, "ApprovedAnnotation", "approved in "+said
-	default:
-		c.Reason, c.Message = "InvalidAnnotation", fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason "+
-			"starting with \"unapproved\", %s", v1.KubeAPIApprovedAnnotation, see)
 	}
 	return c, true
 }

@@ -19,7 +19,7 @@ var CustomResourceDefinitions = &resource.Def[crd]{
 	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
-	ValidateStatus: validateDefinitionStatus, Seal: seal,
+	ValidateStatus: validateDefinitionStatus, Warn: warnDefinition, Seal: seal,
 }
 
 func defaultDefinition(c crd) {
@@ -34,11 +34,10 @@ func defaultDefinition(c crd) {
 	}
 }
 
-// prepareDefinition notes in which version objects may be stored from now on.
+// prepareDefinition notes in which version objects may be stored from now on: the first that says so.
 func prepareDefinition(c, _ crd) {
-	for _, v := range c.Spec.Versions {
-		if v.Storage && !slices.Contains(c.Status.StoredVersions, v.Name) {
-			c.Status.StoredVersions = append(slices.Clone(c.Status.StoredVersions), v.Name)
-		}
+	at := slices.IndexFunc(c.Spec.Versions, func(v v1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if at >= 0 && !slices.Contains(c.Status.StoredVersions, c.Spec.Versions[at].Name) {
+		c.Status.StoredVersions = append(slices.Clone(c.Status.StoredVersions), c.Spec.Versions[at].Name)
 	}
 }

@@ -2,38 +2,92 @@ package apiextensions
 
 import (
 	"context"
+	"fmt"
+	"reflect"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// schema checks that a version's schema is structural, that its types and lists make sense, that its defaults
-// fit it and that its rules compile.
-func schema(v *v1.CustomResourceDefinitionVersion, path *field.Path) (errs field.ErrorList) {
-	path = path.Child("openAPIV3Schema")
-	var in apiextensions.JSONSchemaProps
-	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &in, nil); err != nil {
-		return field.ErrorList{field.Invalid(path, "", err.Error())}
+// schemaRules checks that a version's schema is structural, that its types and lists make sense, that its defaults
+// fit it and that its rules compile. status says that status is a subresource.
+func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l leeway, name string, path *field.Path) (errs field.ErrorList) {
+	if v == nil {
+		return nil
 	}
-	errs = shape(&in, path)
-	s, err := structural.NewStructural(&in)
-	if err != nil {
-		if len(errs) == 0 { // else it says the same again
-			errs = append(errs, field.Invalid(path, "", err.Error()))
-		}
-		return errs
+	if v.OpenAPIV3Schema != nil {
+		errs = rootRules(v.OpenAPIV3Schema, status, l, name, path.Child("openAPIV3Schema"))
 	}
-	errs = append(errs, structural.ValidateStructural(path, s)...)
 	if len(errs) > 0 {
 		return errs
 	}
-	defaults, err := defaulting.ValidateDefaults(context.Background(), path, s, true, true)
-	if err != nil {
-		return append(errs, field.Invalid(path, "", err.Error()))
+	if _, _, err := validation.NewSchemaValidator(v.OpenAPIV3Schema); err != nil {
+		return field.ErrorList{field.Invalid(path, "", fmt.Sprintf("error building validator: %v", err))}
 	}
-	errs = append(errs, defaults...)
-	return append(errs, celRules(s, path)...)
+	return nil
+}
+
+func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (errs field.ErrorList) {
+	if status {
+		errs = append(errs, rootFields(s, path)...)
+	}
+	if s.Nullable {
+		errs = append(errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
+	}
+	w := walk{l: l, same: l.same[name]}
+	at := spot{path: path, root: true, known: true, times: 1}
+	var broken *field.Error // says the same as others, unless there are none
+	if !l.unstructural {
+		t, list, err := structured(s, l, path)
+		if err != nil {
+			broken = field.Invalid(path, "", err.Error())
+		}
+		if errs = append(errs, list...); err == nil && len(list) == 0 {
+			at.s = t
+		}
+	}
+	schema, rules := w.visit(s, at)
+	errs = append(append(errs, schema...), rules...)
+	if len(errs) == 0 && broken != nil {
+		return field.ErrorList{broken}
+	}
+	return append(errs, w.bill.total(path)...)
+}
+
+// structured reads a schema as a structural one. The error says that it is not even near to one.
+func structured(s *props, l leeway, path *field.Path) (*structural.Structural, field.ErrorList, error) {
+	t, err := structural.NewStructural(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if errs := structural.ValidateStructural(path, t); len(errs) > 0 {
+		return nil, errs, nil
+	}
+	errs, err := defaulting.ValidateDefaults(context.Background(), path, t, true, !l.unpruned)
+	if err != nil {
+		errs = field.ErrorList{field.Invalid(path, "", err.Error())}
+	}
+	return t, errs, nil
+}
+
+// rootNames are what may be said at the root of a schema when status is a subresource, as its schema is used alone then.
+var rootNames = []string{"Description", "Type", "Format", "Title", "Maximum", "ExclusiveMaximum", "Minimum", "ExclusiveMinimum", "MaxLength", "MinLength",
+	"Pattern", "MaxItems", "MinItems", "UniqueItems", "MultipleOf", "Required", "Items", "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations"}
+
+func rootFields(s *props, path *field.Path) field.ErrorList {
+	v := reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		switch name := v.Type().Field(i).Name; {
+		case v.Field(i).IsZero():
+		case name == "Type" && s.Type != "object":
+			return field.ErrorList{field.Invalid(path.Child("type"), s.Type, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)}
+		case !slices.Contains(rootNames, name):
+			return field.ErrorList{field.Invalid(path, *s, fmt.Sprintf("only %v fields are allowed at the root of the schema if the status subresource is enabled", rootNames))}
+		}
+	}
+	return nil
 }

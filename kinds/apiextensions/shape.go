@@ -5,117 +5,256 @@ import (
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-type props = apiextensions.JSONSchemaProps
-
 var schemaTypes = []string{"array", "boolean", "integer", "number", "object", "string"}
 
-// shape walks a schema and checks what being structural does not cover: types, lists, and what is forbidden.
-func shape(s *props, path *field.Path) (errs field.ErrorList) {
-	errs = append(errs, here(s, path)...)
+// A walk checks all schemas below a root: what being structural does not cover, and their rules.
+type walk struct {
+	l    leeway
+	same bool // the schema has not changed: its rules may be dear
+	bill bill
+}
+
+// A spot is where in the schema one stands, and what follows from what is above.
+type spot struct {
+	path    *field.Path
+	s       *structural.Structural // what stands here; nil: rules are not looked at
+	root    bool
+	known   bool   // there is a bound to how often such a value may be there
+	times   uint64 // the bound
+	meta    bool   // within apiVersion, kind or metadata of an object
+	undef   string // why there may be no defaults; "": there may be
+	noOlder *field.Path
+}
+
+// below is a spot under another one. Rules are looked at if s is not nil.
+func (at spot) below(of *props, path *field.Path, s *structural.Structural) spot {
+	at.root, at.path, at.s = false, path, s
+	times, bounded := mostOf(of)
+	if at.known = at.known && bounded; at.known {
+		at.times = product(at.times, times)
+	}
+	return at
+}
+
+// mostOf is how many values there are at most in one of a schema, each at the same spot.
+func mostOf(s *props) (n uint64, bounded bool) {
+	limit, many := s.MaxItems, s.Type == "array"
+	if s.Type == "object" && s.AdditionalProperties != nil {
+		limit, many = s.MaxProperties, true
+	}
+	switch {
+	case !many:
+		return 1, true
+	case limit == nil:
+		return 0, false
+	}
+	return uint64(max(*limit, 0)), true
+}
+
+// barred is a spot below which there is no telling which value was which.
+func (at spot) barred(path *field.Path) spot {
+	if at.noOlder == nil {
+		at.noOlder = path
+	}
+	return at
+}
+
+// visit checks a schema and all below it. Rules are compiled where there is nothing else to complain of.
+func (w *walk) visit(s *props, at spot) (schema, rules field.ErrorList) {
+	if s == nil {
+		return nil, nil
+	}
+	schema = w.here(s, at)
+	visit := func(s *props, at spot) {
+		more, ruleErrs := w.visit(s, at)
+		schema, rules = append(schema, more...), append(rules, ruleErrs...)
+	}
+	w.values(s, at, visit)
+	for _, l := range []struct {
+		name string
+		list []props
+	}{{"allOf", s.AllOf}, {"oneOf", s.OneOf}, {"anyOf", s.AnyOf}} {
+		for i := range l.list {
+			visit(&l.list[i], at.below(s, at.path.Child(l.name).Index(i), nil))
+		}
+	}
+	visit(s.Not, at.below(s, at.path.Child("not"), nil))
+	for _, name := range slices.Sorted(maps.Keys(s.Definitions)) {
+		p := s.Definitions[name]
+		visit(&p, at.below(s, at.path.Child("definitions").Key(name), nil))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
+		visit(s.Dependencies[name].Schema, at.below(s, at.path.Child("dependencies").Key(name), nil))
+	}
+	schema = append(schema, w.listAndMap(s, at.path)...)
+	if len(s.XValidations) > 0 {
+		schema = append(schema, texts(s, at)...)
+		if len(schema) == 0 && at.s != nil {
+			rules = append(rules, w.compile(s, at)...)
+		}
+	}
+	return schema, rules
+}
+
+// values visits the schemas of what a value consists of.
+func (w *walk) values(s *props, at spot, visit func(*props, spot)) {
+	if a := s.AdditionalProperties; a != nil && a.Schema != nil {
+		var t *structural.Structural
+		if at.s != nil && at.s.AdditionalProperties != nil {
+			t = at.s.AdditionalProperties.Structural
+		}
+		next := at.below(s, at.path.Child("additionalProperties"), t)
+		if at.meta {
+			next.undef = "inside additionalProperties applying to object metadata"
+		}
+		visit(a.Schema, next)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
-		errs = append(errs, shape(&p, path.Child("properties").Key(name))...)
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		errs = append(errs, shape(s.AdditionalProperties.Schema, path.Child("additionalProperties"))...)
-	}
-	if s.Items != nil {
-		if s.Items.Schema != nil {
-			errs = append(errs, shape(s.Items.Schema, path.Child("items"))...)
+		var t *structural.Structural
+		if at.s != nil {
+			if of, ok := at.s.Properties[name]; ok {
+				t = &of
+			}
 		}
-		if len(s.Items.JSONSchemas) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("items"), "items must be a schema object and not an array"))
+		next := at.below(s, at.path.Child("properties").Key(name), t)
+		if !cel.MapIsCorrelatable(s.XMapType) {
+			next = next.barred(at.path)
 		}
+		if (at.root || s.XEmbeddedResource) && (name == "metadata" || name == "kind" || name == "apiVersion") {
+			if next.meta = true; at.root {
+				next.undef = "in top-level " + name
+			}
+		}
+		visit(&p, next)
+	}
+	if s.Items == nil {
+		return
+	}
+	next := at
+	if s.XListType == nil || *s.XListType != "map" {
+		next = at.barred(at.path)
+	}
+	var t *structural.Structural
+	if at.s != nil {
+		t = at.s.Items
+	}
+	visit(s.Items.Schema, next.below(s, at.path.Child("items"), t))
+	for i := range s.Items.JSONSchemas {
+		visit(&s.Items.JSONSchemas[i], next.below(s, at.path.Child("items").Index(i), nil))
+	}
+}
+
+// here checks what a schema says itself.
+func (w *walk) here(s *props, at spot) (errs field.ErrorList) {
+	forbid := func(name, says string) { errs = append(errs, field.Forbidden(at.path.Child(name), says)) }
+	if !w.l.types && strangeType(s) {
+		errs = append(errs, field.NotSupported(at.path.Child("type"), s.Type, schemaTypes))
+	}
+	if s.Default != nil && at.undef != "" {
+		forbid("default", "must not be set "+at.undef)
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"id", s.ID != ""}, {"additionalItems", s.AdditionalItems != nil}, {"patternProperties", len(s.PatternProperties) > 0},
+		{"definitions", len(s.Definitions) > 0}, {"dependencies", s.Dependencies != nil}, {"$ref", s.Ref != nil}} {
+		if f.set {
+			forbid(f.name, f.name+" is not supported")
+		}
+	}
+	if s.Type == "null" {
+		forbid("type", "type cannot be set to null, use nullable as an alternative")
+	}
+	if s.Items != nil && len(s.Items.JSONSchemas) > 0 {
+		forbid("items", "items must be a schema object and not an array")
+	}
+	if at.meta && s.XEmbeddedResource {
+		forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta")
+	}
+	if s.UniqueItems {
+		forbid("uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+	}
+	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
+		forbid("additionalProperties", "additionalProperties and properties are mutual exclusive")
+	}
+	if keep := s.XPreserveUnknownFields; keep != nil && !*keep {
+		errs = append(errs, field.Invalid(at.path.Child("x-kubernetes-preserve-unknown-fields"), *keep, "must be true or undefined"))
 	}
 	return errs
 }
 
-func here(s *props, path *field.Path) (errs field.ErrorList) {
-	if s.Type != "" && !slices.Contains(schemaTypes, s.Type) {
-		errs = append(errs, field.NotSupported(path.Child("type"), s.Type, schemaTypes))
-	}
-	if s.UniqueItems {
-		errs = append(errs, field.Forbidden(path.Child("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"))
-	}
-	if a := s.AdditionalProperties; a != nil {
-		if len(s.Properties) > 0 && (a.Allows || a.Schema != nil) {
-			errs = append(errs, field.Forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive"))
-		}
-	}
-	for name, set := range map[string]bool{"definitions": len(s.Definitions) > 0, "dependencies": len(s.Dependencies) > 0,
-		"id": s.ID != "", "patternProperties": len(s.PatternProperties) > 0, "$ref": s.Ref != nil,
-		"additionalItems": s.AdditionalItems != nil} {
-		if set {
-			errs = append(errs, field.Forbidden(path.Child(name), name+" is not supported"))
-		}
-	}
-	if s.Type == "null" {
-		errs = append(errs, field.Forbidden(path.Child("type"), "type cannot be set to null, use nullable as an alternative"))
-	}
-	if s.Items != nil && s.Type != "array" && s.Type != "" {
-		errs = append(errs, field.Invalid(path.Child("type"), s.Type, "must be array if items is specified"))
-	}
-	errs = append(errs, texts(s.XValidations, path.Child("x-kubernetes-validations"))...)
-	return append(errs, listAndMap(s, path)...)
-}
-
 // listAndMap checks the extensions that say how lists and maps are merged.
-func listAndMap(s *props, path *field.Path) (errs field.ErrorList) {
-	typ, keys := path.Child("x-kubernetes-list-type"), path.Child("x-kubernetes-list-map-keys")
-	if t := s.XListType; t != nil {
-		switch {
-		case s.Type != "array":
-			errs = append(errs, field.Invalid(path.Child("type"), s.Type, "must be array if x-kubernetes-list-type is specified"))
-		case *t != "atomic" && *t != "set" && *t != "map":
-			errs = append(errs, field.NotSupported(typ, *t, []string{"atomic", "set", "map"}))
-		case *t == "map" && len(s.XListMapKeys) == 0:
-			errs = append(errs, field.Required(keys, "must not be empty if x-kubernetes-list-type is map"))
-		case *t == "map":
-			errs = append(errs, mapKeys(s, path, keys)...)
-		}
-	}
-	if len(s.XListMapKeys) > 0 && (s.XListType == nil || *s.XListType != "map") {
-		if s.XListType == nil {
-			errs = append(errs, field.Required(typ, "must be map if x-kubernetes-list-map-keys is non-empty"))
-		} else {
-			errs = append(errs, field.Invalid(typ, *s.XListType, "must be map if x-kubernetes-list-map-keys is non-empty"))
+func (w *walk) listAndMap(s *props, path *field.Path) (errs field.ErrorList) {
+	typed := func(want, why string) {
+		if says := "must be " + want + " if " + why + " is specified"; s.Type == "" {
+			errs = append(errs, field.Required(path.Child("type"), says))
+		} else if s.Type != want {
+			errs = append(errs, field.Invalid(path.Child("type"), s.Type, says))
 		}
 	}
 	if t := s.XMapType; t != nil {
-		if s.Type != "object" {
-			errs = append(errs, field.Invalid(path.Child("type"), s.Type, "must be object if x-kubernetes-map-type is specified"))
-		}
+		typed("object", "x-kubernetes-map-type")
 		if *t != "atomic" && *t != "granular" {
 			errs = append(errs, field.NotSupported(path.Child("x-kubernetes-map-type"), *t, []string{"atomic", "granular"}))
 		}
 	}
+	list, is := path.Child("x-kubernetes-list-type"), ""
+	if t := s.XListType; t != nil {
+		is = *t
+		typed("array", "x-kubernetes-list-type")
+		if s.Type == "array" && !w.l.sets {
+			errs = append(errs, atomicSet(s, path)...)
+		}
+		if is != "atomic" && is != "set" && is != "map" {
+			errs = append(errs, field.NotSupported(list, is, []string{"atomic", "set", "map"}))
+		}
+	}
+	if says := "must be map if x-kubernetes-list-map-keys is non-empty"; len(s.XListMapKeys) > 0 && s.XListType == nil {
+		errs = append(errs, field.Required(list, says))
+	} else if len(s.XListMapKeys) > 0 && is != "map" {
+		errs = append(errs, field.Invalid(list, is, says))
+	}
+	if is == "map" {
+		errs = append(errs, mapRules(s, path)...)
+	}
+	if !w.l.keys {
+		errs = append(errs, keyRules(s, path)...)
+	}
 	return errs
 }
 
-func mapKeys(s *props, path, keys *field.Path) (errs field.ErrorList) {
-	if s.Items == nil || s.Items.Schema == nil {
-		return field.ErrorList{field.Required(path.Child("items"), "must have a schema if x-kubernetes-list-type is map")}
+// mapRules checks a list whose items are found by keys.
+func mapRules(s *props, path *field.Path) (errs field.ErrorList) {
+	keys, items := path.Child("x-kubernetes-list-map-keys"), path.Child("items")
+	if len(s.XListMapKeys) == 0 {
+		errs = append(errs, field.Required(keys, "must not be empty if x-kubernetes-list-type is map"))
 	}
-	item := s.Items.Schema
-	if item.Type != "object" {
-		errs = append(errs, field.Invalid(path.Child("items", "type"), item.Type, "must be object if parent array's x-kubernetes-list-type is map"))
+	switch {
+	case s.Items == nil:
+		return append(errs, field.Required(items, "must have a schema if x-kubernetes-list-type is map"))
+	case s.Items.Schema == nil:
+		return append(errs, field.Invalid(items, s.Items, "must only have a single schema if x-kubernetes-list-type is map"))
+	case s.Items.Schema.Type != "object":
+		return append(errs, field.Invalid(items.Child("type"), s.Items.Schema.Type, "must be object if parent array's x-kubernetes-list-type is map"))
 	}
 	for i, k := range s.XListMapKeys {
-		p, ok := item.Properties[k]
-		switch {
-		case slices.Contains(s.XListMapKeys[:i], k):
-			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
-		case !ok:
+		if p, ok := s.Items.Schema.Properties[k]; !ok {
 			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "entries must all be names of item properties"))
-		case p.Type == "array" || p.Type == "object":
-			errs = append(errs, field.Invalid(path.Child("items", "properties").Key(k).Child("type"), p.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
-		case !slices.Contains(item.Required, k) && p.Default == nil:
-			errs = append(errs, field.Required(path.Child("items", "properties").Key(k).Child("default"),
-				"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
+		} else if p.Type == "array" || p.Type == "object" {
+			errs = append(errs, field.Invalid(items.Child("properties").Key(k).Child("type"), s.Items.Schema.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map"))
+		}
+		if slices.Contains(s.XListMapKeys[:i], k) {
+			errs = append(errs, field.Invalid(keys, s.XListMapKeys, "must not contain duplicate entries"))
 		}
 	}
 	return errs
 }
+
+// reasons are what a rule may give as the type of its error.
+var reasons = []apiextensions.FieldValueErrorReason{apiextensions.FieldValueDuplicate, apiextensions.FieldValueForbidden, apiextensions.FieldValueInvalid, apiextensions.FieldValueRequired}

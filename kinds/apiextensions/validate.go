@@ -3,9 +3,9 @@ package apiextensions
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,86 +14,155 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// approvedAnnotation says where the API of a protected group was approved.
-const approvedAnnotation = "api-approved.kubernetes.io"
+// Definitions are checked in the form that they have inside of upstream, where what all versions have in common stands
+// above them: spec.validation rather than spec.versions[0].schema. Errors name fields of that form.
+
+type (
+	definition = apiextensions.CustomResourceDefinition
+	spec       = apiextensions.CustomResourceDefinitionSpec
+	version    = apiextensions.CustomResourceDefinitionVersion
+	props      = apiextensions.JSONSchemaProps
+)
+
+// internal returns a definition in upstream's inner form; nil stays nil.
+func internal(c crd) (*definition, error) {
+	if c == nil {
+		return nil, nil
+	}
+	out := &definition{}
+	return out, v1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), out, nil)
+}
 
 func validateDefinition(c, old crd) (errs field.ErrorList) {
+	in, err := internal(c)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	was, err := internal(old)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	spec := field.NewPath("spec")
-	add(rule.FixedName(c, c.Spec.Names.Plural+"."+c.Spec.Group, apivalidation.NameIsDNSSubdomain))
+	if was == nil {
+		add(fixedName(c))
+		add(specRules(&in.Spec, strict()))
+	} else {
+		add(specRules(&in.Spec, leewayOf(in, was)))
+		add(frozen(in, was))
+	}
+	add(names(&in.Status.AcceptedNames, field.NewPath("status", "acceptedNames")))
+	add(storedVersions(in, field.NewPath("status", "storedVersions")))
 	add(approval(c, old))
 	if c.Spec.PreserveUnknownFields && (old == nil || !old.Spec.PreserveUnknownFields) {
-		add(field.ErrorList{field.Invalid(spec.Child("preserveUnknownFields"), true, "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead")})
-	}
-	if g := spec.Child("group"); c.Spec.Group == "" {
-		add(field.ErrorList{field.Required(g, "")})
-	} else if says := validation.IsDNS1123Subdomain(c.Spec.Group); len(says) > 0 {
-		add(field.ErrorList{field.Invalid(g, c.Spec.Group, strings.Join(says, ","))})
-	} else if !strings.Contains(c.Spec.Group, ".") {
-		add(field.ErrorList{field.Invalid(g, c.Spec.Group, "should be a domain with at least one dot")})
-	}
-	add(rule.Chosen(c.Spec.Scope, spec.Child("scope"), v1.ClusterScoped, v1.NamespaceScoped))
-	add(names(&c.Spec.Names, spec.Child("names"), true))
-	add(versions(c, old, spec))
-	add(conversion(c.Spec.Conversion, spec.Child("conversion")))
-	add(storedVersions(c, field.NewPath("status", "storedVersions")))
-	if old != nil {
-		add(established(c, old, spec))
+		add(field.ErrorList{field.Invalid(field.NewPath("spec", "preserveUnknownFields"), true,
+			"cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead")})
 	}
 	return errs
 }
 
-// established refuses changes that would make stored objects unreachable.
-func established(c, old crd, spec *field.Path) (errs field.ErrorList) {
-	if is(old, v1.Established) {
-		errs = append(errs, rule.Frozen(c.Spec.Scope, old.Spec.Scope, spec.Child("scope"))...)
-		errs = append(errs, rule.Frozen(c.Spec.Names.Kind, old.Spec.Names.Kind, spec.Child("names", "kind"))...)
-	}
-	errs = append(errs, rule.Frozen(c.Spec.Group, old.Spec.Group, spec.Child("group"))...)
-	return append(errs, rule.Frozen(c.Spec.Names.Plural, old.Spec.Names.Plural, spec.Child("names", "plural"))...)
-}
-
-func is(c crd, t v1.CustomResourceDefinitionConditionType) bool {
-	for _, cond := range c.Status.Conditions {
-		if cond.Type == t {
-			return cond.Status == v1.ConditionTrue
+// fixedName wants a definition to be named after what it defines.
+func fixedName(c crd) (errs field.ErrorList) {
+	want := c.Spec.Names.Plural + "." + c.Spec.Group
+	for _, f := range []struct{ name, value string }{{"generateName", c.GenerateName}, {"name", c.Name}} {
+		if f.value != "" && f.value != want {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", f.name), f.value, `must be spec.names.plural+"."+spec.group`))
 		}
 	}
-	return false
+	return errs
 }
 
-// approval asks for a sign of approval in the groups of the Kubernetes project.
-func approval(c, old crd) field.ErrorList {
-	g := c.Spec.Group
-	if g != "k8s.io" && g != "kubernetes.io" && !strings.HasSuffix(g, ".k8s.io") && !strings.HasSuffix(g, ".kubernetes.io") {
-		return nil
+func validateDefinitionStatus(c, _ crd) field.ErrorList {
+	in, err := internal(c)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	said, path := c.Annotations[approvedAnnotation], field.NewPath("metadata", "annotations").Key(approvedAnnotation)
-	if old != nil && old.Annotations[approvedAnnotation] == said {
-		return nil
+	return names(&in.Status.AcceptedNames, field.NewPath("status", "acceptedNames"))
+}
+
+// frozen refuses changes that would make stored objects unreachable.
+func frozen(c, old *definition) (errs field.ErrorList) {
+	path := field.NewPath("spec")
+	if apiextensions.IsCRDConditionTrue(old, apiextensions.Established) {
+		errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.Scope, old.Spec.Scope, path.Child("scope"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.Names.Kind, old.Spec.Names.Kind, path.Child("names", "kind"))...)
 	}
+	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.Group, old.Spec.Group, path.Child("group"))...)
+	return append(errs, apivalidation.ValidateImmutableField(c.Spec.Names.Plural, old.Spec.Names.Plural, path.Child("names", "plural"))...)
+}
+
+// An Approval says whether the API of a protected group may be there.
+type Approval int
+
+// The approvals that there are.
+const (
+	ApprovalMissing Approval = iota
+	ApprovalInvalid
+	ApprovalGiven
+	ApprovalWaived
+)
+
+// Protected says that a group is one of the Kubernetes project, whose APIs are approved first.
+func Protected(group string) bool {
+	return group == "k8s.io" || group == "kubernetes.io" || strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")
+}
+
+// ApprovalOf reads the sign of approval that protected groups need, and says what is wrong with it.
+func ApprovalOf(c crd) (Approval, string) {
+	const see = "see https://github.com/kubernetes/enhancements/pull/1111"
+	said := c.Annotations[v1.KubeAPIApprovedAnnotation]
 	if said == "" {
-		return field.ErrorList{field.Required(path, "protected groups must have approval annotation, see https://github.com/kubernetes/enhancements/pull/1111")}
+		return ApprovalMissing, fmt.Sprintf("protected groups must have approval annotation %q, %s", v1.KubeAPIApprovedAnnotation, see)
 	}
-	if u, err := url.ParseRequestURI(said); !strings.HasPrefix(said, "unapproved") && (err != nil || u.Host == "" || u.Scheme == "") {
-		return field.ErrorList{field.Invalid(path, said, "must be a URL or start with unapproved")}
+	if strings.HasPrefix(said, "unapproved") {
+		return ApprovalWaived, ""
+	}
+	if u, err := url.ParseRequestURI(said); err == nil && u.Host != "" && u.Scheme != "" {
+		return ApprovalGiven, ""
+	}
+	return ApprovalInvalid, fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", %s",
+		v1.KubeAPIApprovedAnnotation, see)
+}
+
+// approval asks for a sign of approval, unless nothing changes in that.
+func approval(c, old crd) field.ErrorList {
+	if !Protected(c.Spec.Group) {
+		return nil
+	}
+	is, says := ApprovalOf(c)
+	if old != nil {
+		if was, _ := ApprovalOf(old); was == is {
+			return nil
+		}
+	}
+	path := field.NewPath("metadata", "annotations").Key(v1.KubeAPIApprovedAnnotation)
+	switch is {
+	case ApprovalMissing:
+		return field.ErrorList{field.Required(path, says)}
+	case ApprovalInvalid:
+		return field.ErrorList{field.Invalid(path, c.Annotations[v1.KubeAPIApprovedAnnotation], says)}
 	}
 	return nil
 }
 
-func names(n *v1.CustomResourceDefinitionNames, path *field.Path, all bool) (errs field.ErrorList) {
-	for _, f := range []struct{ name, value string }{{"plural", n.Plural}, {"singular", n.Singular}, {"kind", n.Kind}, {"listKind", n.ListKind}} {
+// names checks names that are there.
+func names(n *apiextensions.CustomResourceDefinitionNames, path *field.Path) (errs field.ErrorList) {
+	for _, f := range []struct {
+		name, value string
+		mixed       bool
+	}{{"plural", n.Plural, false}, {"singular", n.Singular, false}, {"kind", n.Kind, true}, {"listKind", n.ListKind, true}} {
 		if f.value == "" {
-			if all {
-				errs = append(errs, field.Required(path.Child(f.name), ""))
-			}
 			continue
 		}
-		if says := validation.IsDNS1035Label(strings.ToLower(f.value)); len(says) > 0 {
-			errs = append(errs, field.Invalid(path.Child(f.name), f.value, "may have mixed case, but should otherwise match: "+strings.Join(says, ",")))
-		} else if strings.HasPrefix(f.name, "plural") || f.name == "singular" {
-			errs = append(errs, rule.Format(f.value, path.Child(f.name), validation.IsDNS1035Label)...)
+		text, prefix := f.value, ""
+		if f.mixed {
+			text, prefix = strings.ToLower(text), "may have mixed case, but should otherwise match: "
 		}
+		if says := validation.IsDNS1035Label(text); len(says) > 0 {
+			errs = append(errs, field.Invalid(path.Child(f.name), f.value, prefix+strings.Join(says, ",")))
+		}
+	}
+	if n.Kind != "" && n.Kind == n.ListKind {
+		errs = append(errs, field.Invalid(path.Child("listKind"), n.ListKind, "kind and listKind may not be the same"))
 	}
 	for _, l := range []struct {
 		name   string
@@ -105,83 +174,92 @@ func names(n *v1.CustomResourceDefinitionNames, path *field.Path, all bool) (err
 			}
 		}
 	}
-	if n.Kind != "" && n.Kind == n.ListKind {
-		errs = append(errs, field.Invalid(path.Child("listKind"), n.ListKind, "kind and listKind may not be the same"))
-	}
 	return errs
 }
 
 // storedVersions checks that what may be stored can still be read.
-func storedVersions(c crd, path *field.Path) (errs field.ErrorList) {
+func storedVersions(c *definition, path *field.Path) (errs field.ErrorList) {
 	stored := c.Status.StoredVersions
 	if len(stored) == 0 {
 		return field.ErrorList{field.Invalid(path, stored, "must have at least one stored version")}
 	}
-	storing := ""
+	left := map[string]int{}
+	for i, s := range stored {
+		left[s] = i
+	}
 	for _, v := range c.Spec.Versions {
-		if v.Storage {
-			storing = v.Name
+		if _, ok := left[v.Name]; v.Storage && !ok {
+			errs = append(errs, field.Invalid(path, stored, "must have the storage version "+v.Name))
 		}
+		delete(left, v.Name)
 	}
 	for i, s := range stored {
-		if !slices.ContainsFunc(c.Spec.Versions, func(v v1.CustomResourceDefinitionVersion) bool { return v.Name == s }) {
-			errs = append(errs, field.Invalid(path.Index(i), s, "missing from spec.versions; v1 was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in it and removes it from status.storedVersions"))
+		if at, ok := left[s]; ok && at == i {
+			errs = append(errs, field.Invalid(path.Index(i), s, fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, and must remain "+
+				"in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", s)))
 		}
-	}
-	flags := slices.DeleteFunc(slices.Clone(c.Spec.Versions), func(v v1.CustomResourceDefinitionVersion) bool { return !v.Storage })
-	if len(flags) != 1 || !slices.Contains(stored, storing) {
-		errs = append(errs, field.Invalid(path, stored, fmt.Sprintf("must have the storage version %s", storing)))
 	}
 	return errs
 }
 
-func conversion(c *v1.CustomResourceConversion, path *field.Path) (errs field.ErrorList) {
-	if c == nil {
+// specRules checks the spec.
+func specRules(s *spec, l leeway) (errs field.ErrorList) {
+	path := field.NewPath("spec")
+	add := func(list ...*field.Error) { errs = append(errs, list...) }
+	if g := path.Child("group"); s.Group == "" {
+		add(field.Required(g, ""))
+	} else if says := validation.IsDNS1123Subdomain(s.Group); len(says) > 0 {
+		add(field.Invalid(g, s.Group, strings.Join(says, ",")))
+	} else if !strings.Contains(s.Group, ".") {
+		add(field.Invalid(g, s.Group, "should be a domain with at least one dot"))
+	}
+	add(rule.Chosen(s.Scope, path.Child("scope"), apiextensions.ClusterScoped, apiextensions.NamespaceScoped)...)
+	pruned := s.PreserveUnknownFields == nil || !*s.PreserveUnknownFields
+	add(schemasThere(s, l, pruned, path)...)
+	if anySchema(s, hasDefaults) && (s.PreserveUnknownFields == nil || *s.PreserveUnknownFields) {
+		add(field.Invalid(path.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema"))
+	}
+	l.unstructural = l.unstructural && !pruned && !anySchema(s, hasDefaults) && !anySchema(s, hasExtensions)
+	add(versions(s, l, path)...)
+	if s.Version != "" {
+		add(rule.Format(s.Version, path.Child("version"), joined(validation.IsDNS1035Label))...)
+	}
+	for _, f := range []struct{ name, value string }{{"plural", s.Names.Plural}, {"singular", s.Names.Singular}, {"kind", s.Names.Kind}, {"listKind", s.Names.ListKind}} {
+		if f.value == "" {
+			add(field.Required(path.Child("names", f.name), ""))
+		}
+	}
+	add(names(&s.Names, path.Child("names"))...)
+	add(common(s, l, path)...)
+	if c := s.Conversion; c != nil && c.Strategy != apiextensions.NoneConverter && (s.PreserveUnknownFields == nil || *s.PreserveUnknownFields) {
+		add(field.Invalid(path.Child("conversion", "strategy"), c.Strategy, "must be None if spec.preserveUnknownFields is true"))
+	}
+	return append(errs, conversion(s.Conversion, l, path.Child("conversion"))...)
+}
+
+// joined makes one complaint of all.
+func joined(check func(string) []string) func(string) []string {
+	return func(text string) []string {
+		if says := check(text); len(says) > 0 {
+			return []string{strings.Join(says, ",")}
+		}
 		return nil
 	}
-	errs = append(errs, rule.Chosen(c.Strategy, path.Child("strategy"), v1.NoneConverter, v1.WebhookConverter)...)
-	client, reviews := path.Child("webhookClientConfig"), path.Child("conversionReviewVersions")
-	if c.Strategy != v1.WebhookConverter {
-		if c.Webhook != nil && c.Webhook.ClientConfig != nil {
-			errs = append(errs, field.Forbidden(client, "should not be set when strategy is not set to Webhook"))
+}
+
+// schemasThere asks for a schema of each version.
+func schemasThere(s *spec, l leeway, pruned bool, path *field.Path) (errs field.ErrorList) {
+	if s.Validation != nil && s.Validation.OpenAPIV3Schema != nil {
+		return nil
+	}
+	for i, v := range s.Versions {
+		at := path.Child("versions").Index(i).Child("schema", "openAPIV3Schema")
+		switch missing := v.Schema == nil || v.Schema.OpenAPIV3Schema == nil; {
+		case missing && !l.noSchema:
+			errs = append(errs, field.Required(at, ""))
+		case missing && pruned && v.Served:
+			errs = append(errs, field.Required(at, "because otherwise all fields are pruned"))
 		}
-		if c.Webhook != nil && len(c.Webhook.ConversionReviewVersions) > 0 {
-			errs = append(errs, field.Forbidden(reviews, "should not be set when strategy is not set to Webhook"))
-		}
-		return errs
-	}
-	if c.Webhook == nil || c.Webhook.ClientConfig == nil {
-		errs = append(errs, field.Required(client, "required when strategy is set to Webhook"))
-	} else {
-		errs = append(errs, webhook(c.Webhook.ClientConfig, client)...)
-	}
-	if c.Webhook == nil || len(c.Webhook.ConversionReviewVersions) == 0 {
-		return append(errs, field.Required(reviews, "must specify one of v1, v1beta1"))
-	}
-	list := c.Webhook.ConversionReviewVersions
-	for i, v := range list {
-		if slices.Contains(list[:i], v) {
-			errs = append(errs, field.Invalid(reviews.Index(i), v, "duplicate version"))
-		}
-		errs = append(errs, rule.Format(v, reviews.Index(i), validation.IsDNS1035Label)...)
-	}
-	if !slices.Contains(list, "v1") && !slices.Contains(list, "v1beta1") {
-		errs = append(errs, field.Invalid(reviews, list, "must include at least one of v1, v1beta1"))
 	}
 	return errs
-}
-
-func webhook(c *v1.WebhookClientConfig, path *field.Path) field.ErrorList {
-	switch {
-	case (c.URL == nil) == (c.Service == nil):
-		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
-	case c.URL != nil:
-		return rule.WebhookURL(*c.URL, path.Child("url"))
-	}
-	return rule.WebhookService(c.Service.Namespace, c.Service.Name, c.Service.Path, c.Service.Port, path.Child("service"))
-}
-
-func validateDefinitionStatus(c, _ crd) field.ErrorList {
-	errs := names(&c.Status.AcceptedNames, field.NewPath("status", "acceptedNames"), false)
-	return append(errs, storedVersions(c, field.NewPath("status", "storedVersions"))...)
 }

@@ -3,12 +3,15 @@ package apiextensions
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"sync"
 
+	celgo "github.com/google/cel-go/cel"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // A verdict is what compiling a rule tells of it, without the program, which nobody runs here.
@@ -29,9 +32,10 @@ type court struct {
 
 var verdicts court
 
-// of compiles the rules of a schema, which see metadata if it is that of an object.
-func (c *court) of(s *structural.Structural, object bool) ([]verdict, error) {
-	key, known := keyOf(s, object)
+// of compiles the rules of a schema, which see metadata if it is that of an object. What is there already may use what
+// has gone out of use.
+func (c *court) of(s *structural.Structural, object bool, l leeway) ([]verdict, error) {
+	key, known := keyOf(s, object, l)
 	if known {
 		c.mu.Lock()
 		list, ok := c.said[key]
@@ -44,7 +48,7 @@ func (c *court) of(s *structural.Structural, object bool) ([]verdict, error) {
 	if typ == nil {
 		return nil, nil
 	}
-	results, err := cel.Compile(s, typ, celconfig.PerCallLimit, baseEnvironment(), cel.NewExpressionsEnvLoader())
+	results, err := cel.Compile(s, typ, celconfig.PerCallLimit, baseEnvironment(), l)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +70,31 @@ func (c *court) of(s *structural.Structural, object bool) ([]verdict, error) {
 }
 
 // keyOf stands for all that compiling a schema's rules follows from.
-func keyOf(s *structural.Structural, object bool) (key [sha256.Size]byte, ok bool) {
+func keyOf(s *structural.Structural, object bool, l leeway) (key [sha256.Size]byte, ok bool) {
 	text, err := json.Marshal(s.ToKubeOpenAPI())
 	if err != nil {
 		return key, false
 	}
-	if object {
-		text = append(text, '+')
+	text = fmt.Append(text, object)
+	for _, r := range s.XValidations {
+		text = fmt.Append(text, l.rules[r.Rule], l.messages[r.MessageExpression])
 	}
 	return sha256.Sum256(text), true
+}
+
+// RuleEnv implements the library's loader of environments.
+func (l leeway) RuleEnv(set *environment.EnvSet, text string) *celgo.Env {
+	return envFor(set, l.rules[text])
+}
+
+// MessageExpressionEnv implements the library's loader of environments.
+func (l leeway) MessageExpressionEnv(set *environment.EnvSet, text string) *celgo.Env {
+	return envFor(set, l.messages[text])
+}
+
+func envFor(set *environment.EnvSet, old bool) *celgo.Env {
+	if old {
+		return set.StoredExpressionsEnv()
+	}
+	return set.NewExpressionsEnv()
 }

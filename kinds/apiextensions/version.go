@@ -1,15 +1,18 @@
 package apiextensions
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // The limits of a version.
@@ -18,21 +21,12 @@ const (
 	maxSelectableFields = 8
 )
 
-// versions checks the versions. What all of them have in common is reported as upstream's internal form has
-// it, once and outside of the list: spec.validation rather than spec.versions[0].schema.
-func versions(c, old crd, spec *field.Path) (errs field.ErrorList) {
-	list, path := c.Spec.Versions, spec.Child("versions")
+// versions checks the versions, as far as they differ.
+func versions(s *spec, l leeway, top *field.Path) (errs field.ErrorList) {
+	path := top.Child("versions")
 	stored, seen, unique := 0, map[string]bool{}, true
-	one := func(same func(a, b *v1.CustomResourceDefinitionVersion) bool) bool {
-		return !slices.ContainsFunc(list, func(v v1.CustomResourceDefinitionVersion) bool { return !same(&list[0], &v) })
-	}
-	schemas := one(func(a, b *v1.CustomResourceDefinitionVersion) bool { return rule.Same(a.Schema, b.Schema) })
-	subs := one(func(a, b *v1.CustomResourceDefinitionVersion) bool { return rule.Same(a.Subresources, b.Subresources) })
-	columns := one(func(a, b *v1.CustomResourceDefinitionVersion) bool {
-		return rule.Same(a.AdditionalPrinterColumns, b.AdditionalPrinterColumns)
-	})
-	for i := range list {
-		v, at := &list[i], path.Index(i)
+	for i := range s.Versions {
+		v, at := &s.Versions[i], path.Index(i)
 		if v.Storage {
 			stored++
 		}
@@ -41,133 +35,177 @@ func versions(c, old crd, spec *field.Path) (errs field.ErrorList) {
 		if says := validation.IsDNS1035Label(v.Name); len(says) > 0 {
 			errs = append(errs, field.Invalid(at.Child("name"), v.Name, strings.Join(says, ",")))
 		}
-		errs = append(errs, deprecation(v, at.Child("deprecationWarning"))...)
+		for _, says := range deprecation(v) {
+			errs = append(errs, field.Invalid(at.Child("deprecationWarning"), v.DeprecationWarning, says))
+		}
+		errs = append(errs, schemaRules(v.Schema, hasStatus(subresourcesOf(s, v)), l, v.Name, at.Child("schema"))...)
+		errs = append(errs, subresources(v.Subresources, at.Child("subresources"))...)
+		errs = append(errs, printerColumns(v.AdditionalPrinterColumns, at.Child("additionalPrinterColumns"))...)
+		if len(v.SelectableFields) == 0 {
+			continue
+		}
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Required(at.Child("schema", "openAPIV3Schema"), ""))
-		} else if (i == 0 || !schemas) && !unchanged(v, old) {
-			errs = append(errs, schema(v, place(schemas, spec.Child("validation"), at.Child("schema")))...)
+			errs = append(errs, field.Invalid(at.Child("selectableFields"), "", "may only be set when `version.schema.openAPIV3Schema` is not included"))
+			continue
 		}
-		if i == 0 || !subs {
-			errs = append(errs, subresources(v.Subresources, place(subs, spec.Child("subresources"), at.Child("subresources")))...)
-		}
-		if i == 0 || !columns {
-			errs = append(errs, printerColumns(v.AdditionalPrinterColumns, place(columns, spec.Child("additionalPrinterColumns"), at.Child("additionalPrinterColumns")))...)
-		}
-		errs = append(errs, selectable(v.SelectableFields, at.Child("selectableFields"))...)
+		errs = append(errs, selectable(v.SelectableFields, v.Schema.OpenAPIV3Schema, l.many[v.Name], at)...)
 	}
 	if !unique {
-		errs = append(errs, field.Invalid(path, nil, "must contain unique version names"))
+		errs = append(errs, field.Invalid(path, s.Versions, "must contain unique version names"))
 	}
 	if stored != 1 {
-		errs = append(errs, field.Invalid(path, nil, "must have exactly one version marked as storage version"))
+		errs = append(errs, field.Invalid(path, s.Versions, "must have exactly one version marked as storage version"))
 	}
 	return errs
 }
 
-func place(common bool, top, own *field.Path) *field.Path {
-	if common {
-		return top
-	}
-	return own
-}
-
-// unchanged reports whether the stored definition has the same schema: it was checked then.
-func unchanged(v *v1.CustomResourceDefinitionVersion, old crd) bool {
-	if old == nil {
-		return false
-	}
-	return slices.ContainsFunc(old.Spec.Versions, func(o v1.CustomResourceDefinitionVersion) bool {
-		return o.Name == v.Name && equality.Semantic.DeepEqual(o.Schema, v.Schema) &&
-			equality.Semantic.DeepEqual(o.Subresources, v.Subresources)
-	})
-}
-
-func deprecation(v *v1.CustomResourceDefinitionVersion, path *field.Path) (errs field.ErrorList) {
-	w := v.DeprecationWarning
+// common checks what all versions have in common.
+func common(s *spec, l leeway, path *field.Path) field.ErrorList {
+	status := hasStatus(s.Subresources) || slices.ContainsFunc(s.Versions, func(v version) bool { return hasStatus(v.Subresources) })
+	errs := schemaRules(s.Validation, status, l, s.Version, path.Child("validation"))
+	errs = append(errs, subresources(s.Subresources, path.Child("subresources"))...)
+	errs = append(errs, printerColumns(s.AdditionalPrinterColumns, path.Child("additionalPrinterColumns"))...)
 	switch {
-	case w == nil:
-	case !v.Deprecated:
-		errs = append(errs, field.Invalid(path, *w, "can only be set for deprecated versions"))
-	case strings.TrimSpace(*w) == "":
-		errs = append(errs, field.Invalid(path, *w, "must not be empty"))
-	case len(*w) > maxDeprecation:
-		errs = append(errs, field.Invalid(path, *w, "must be <= 256 characters"))
+	case len(s.SelectableFields) == 0:
+		return errs
+	case s.Validation == nil:
+		return append(errs, field.Invalid(path.Child("selectableFields"), "", "may only be set when validations.schema is included"))
 	}
-	return errs
+	return append(errs, selectable(s.SelectableFields, s.Validation.OpenAPIV3Schema, l.many[""], path)...)
 }
 
-func subresources(s *v1.CustomResourceSubresources, path *field.Path) (errs field.ErrorList) {
+func hasStatus(s *apiextensions.CustomResourceSubresources) bool {
+	return s != nil && s.Status != nil
+}
+
+// subresourcesOf are those of a version, or those of all.
+func subresourcesOf(s *spec, v *version) *apiextensions.CustomResourceSubresources {
+	if slices.ContainsFunc(s.Versions, func(o version) bool { return o.Subresources != nil }) {
+		return v.Subresources
+	}
+	return s.Subresources
+}
+
+func deprecation(v *version) (says []string) {
+	switch {
+	case v.DeprecationWarning == nil:
+		return nil
+	case !v.Deprecated:
+		return []string{"can only be set for deprecated versions"}
+	}
+	w := *v.DeprecationWarning
+	if len(w) > maxDeprecation {
+		says = append(says, "must be <= 256 characters long")
+	}
+	if w == "" {
+		says = append(says, "must not be an empty string")
+	}
+	if i := strings.IndexFunc(w, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		says = append(says, fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d", i))
+	}
+	if !utf8.ValidString(w) {
+		says = append(says, "must only contain printable UTF-8 characters")
+	}
+	return says
+}
+
+func subresources(s *apiextensions.CustomResourceSubresources, path *field.Path) (errs field.ErrorList) {
 	if s == nil || s.Scale == nil {
 		return nil
 	}
-	at := path.Child("scale")
 	for _, f := range []struct{ name, value, root string }{
-		{"specReplicasPath", s.Scale.SpecReplicasPath, ".spec."}, {"statusReplicasPath", s.Scale.StatusReplicasPath, ".status."},
+		{"scale.specReplicasPath", s.Scale.SpecReplicasPath, ".spec"}, {"scale.statusReplicasPath", s.Scale.StatusReplicasPath, ".status"},
 	} {
-		errs = append(errs, rule.Needed(f.value, at.Child(f.name))...)
-		if f.value != "" && !strings.HasPrefix(f.value, f.root) {
-			errs = append(errs, field.Invalid(at.Child(f.name), f.value, "should be a json path under "+strings.TrimSuffix(f.root, ".")))
+		at := path.Child(f.name)
+		switch list := simplePath(f.value, at); {
+		case f.value == "":
+			errs = append(errs, field.Required(at, ""))
+		case len(list) > 0:
+			errs = append(errs, list...)
+		case !strings.HasPrefix(f.value, f.root+"."):
+			errs = append(errs, field.Invalid(at, f.value, "should be a json path under "+f.root))
 		}
-		errs = append(errs, simplePath(f.value, at.Child(f.name))...)
 	}
 	if l := s.Scale.LabelSelectorPath; l != nil && *l != "" {
-		errs = append(errs, simplePath(*l, at.Child("labelSelectorPath"))...)
+		at := path.Child("scale.labelSelectorPath")
+		if list := simplePath(*l, at); len(list) > 0 {
+			return append(errs, list...)
+		}
 		if !strings.HasPrefix(*l, ".spec.") && !strings.HasPrefix(*l, ".status.") {
-			errs = append(errs, field.Invalid(at.Child("labelSelectorPath"), *l, "should be a json path under either .spec or .status"))
+			errs = append(errs, field.Invalid(at, l, "should be a json path under either .spec or .status"))
 		}
 	}
 	return errs
 }
 
-// simplePath checks a path of plain fields: .spec.replicas.
+// simplePath wants a path to begin as one of fields does: .spec.replicas. More is not looked at.
 func simplePath(s string, path *field.Path) field.ErrorList {
-	if s == "" {
-		return nil
-	}
-	if !strings.HasPrefix(s, ".") || s == "." || strings.ContainsAny(s, "[]") {
+	if s != "" && s[0] != '.' {
 		return field.ErrorList{field.Invalid(path, s, "must be a simple json path starting with .")}
 	}
 	return nil
 }
 
-var columnTypes = []string{"integer", "number", "string", "boolean", "date"}
+var (
+	columnTypes   = []string{"boolean", "date", "integer", "number", "string"}
+	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
+)
 
-var columnFormats = []string{"int32", "int64", "float", "double", "byte", "date", "date-time", "password"}
-
-func printerColumns(list []v1.CustomResourceColumnDefinition, path *field.Path) (errs field.ErrorList) {
+func printerColumns(list []apiextensions.CustomResourceColumnDefinition, path *field.Path) (errs field.ErrorList) {
+	types, formats := "must be one of "+strings.Join(columnTypes, ","), "must be one of "+strings.Join(columnFormats, ",")
 	for i, c := range list {
 		at := path.Index(i)
-		errs = append(errs, rule.Needed(c.Name, at.Child("name"))...)
-		errs = append(errs, rule.Needed(c.Type, at.Child("type"))...)
-		if c.Type != "" && !slices.Contains(columnTypes, c.Type) {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "must be one of "+strings.Join(columnTypes, ",")))
+		if c.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		if c.Type == "" {
+			errs = append(errs, field.Required(at.Child("type"), types))
+		} else if !slices.Contains(columnTypes, c.Type) {
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, types))
 		}
 		if c.Format != "" && !slices.Contains(columnFormats, c.Format) {
-			errs = append(errs, field.Invalid(at.Child("format"), c.Format, "must be one of "+strings.Join(columnFormats, ",")))
+			errs = append(errs, field.Invalid(at.Child("format"), c.Format, formats))
 		}
-		errs = append(errs, rule.Needed(c.JSONPath, at.Child("jsonPath"))...)
+		if c.JSONPath == "" {
+			errs = append(errs, field.Required(at.Child("JSONPath"), ""))
+		}
+		errs = append(errs, simplePath(c.JSONPath, at.Child("JSONPath"))...)
 	}
 	return errs
 }
 
-func selectable(list []v1.SelectableField, path *field.Path) (errs field.ErrorList) {
-	if len(list) > maxSelectableFields {
-		errs = append(errs, field.TooMany(path, len(list), maxSelectableFields))
+// selectable checks fields by which objects are selected: they exist, and hold a scalar. many lets there be too many.
+func selectable(list []apiextensions.SelectableField, of *props, many bool, top *field.Path) (errs field.ErrorList) {
+	s, err := structural.NewStructural(of)
+	if err != nil {
+		errs = append(errs, field.Invalid(top.Child("schema.openAPIV3Schema"), "", err.Error()))
+		return errs
 	}
-	seen := map[string]bool{}
+	path, seen := top.Child("selectableFields"), sets.New[string]()
 	for i, f := range list {
 		at := path.Index(i).Child("jsonPath")
-		switch {
-		case f.JSONPath == "":
+		if f.JSONPath == "" {
 			errs = append(errs, field.Required(at, ""))
-		case seen[f.JSONPath]:
-			errs = append(errs, field.Duplicate(at, f.JSONPath))
-		case strings.HasPrefix(f.JSONPath, ".metadata"):
-			errs = append(errs, field.Invalid(at, f.JSONPath, "must not point to fields in metadata"))
-		default:
-			errs = append(errs, simplePath(f.JSONPath, at)...)
+			continue
 		}
-		seen[f.JSONPath] = true
+		where, found, err := cel.ValidFieldPath(f.JSONPath, s, cel.WithFieldPathAllowArrayNotation(false))
+		if err != nil {
+			errs = append(errs, field.Invalid(at, f.JSONPath, fmt.Sprintf("is an invalid path: %v", err)))
+			continue
+		}
+		if where.Root().String() == "metadata" {
+			errs = append(errs, field.Invalid(at, f.JSONPath, "must not point to fields in metadata"))
+		}
+		if found == nil || found.Type != "string" && found.Type != "boolean" && found.Type != "integer" {
+			errs = append(errs, field.Invalid(at, f.JSONPath, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."))
+		}
+		if seen.Has(where.String()) {
+			errs = append(errs, field.Duplicate(at, f.JSONPath))
+		}
+		seen.Insert(where.String())
+	}
+	if len(seen) > maxSelectableFields && !many {
+		errs = append(errs, field.TooMany(path, len(seen), maxSelectableFields))
 	}
 	return errs
 }

@@ -11,18 +11,23 @@ import (
 
 // WebhookURL checks the address of a webhook: https, a host, perhaps a path, nothing else.
 func WebhookURL(text string, path *field.Path) (errs field.ErrorList) {
+	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(text)
 	if err != nil {
-		return field.ErrorList{field.Required(path, "url must be a valid URL: "+err.Error())}
+		return field.ErrorList{field.Required(path, "url must be a valid URL: "+err.Error()+form)}
+	}
+	user := ""
+	if u.User != nil {
+		user = u.User.String()
 	}
 	for _, bad := range []struct {
 		is    bool
 		value string
 		says  string
 	}{
-		{u.Scheme != "https", u.Scheme, "'https' is the only allowed URL scheme"},
-		{u.Host == "", u.Host, "host must be specified"},
-		{u.User != nil, "<user>", "user information is not permitted in the URL"},
+		{u.Scheme != "https", u.Scheme, "'https' is the only allowed URL scheme" + form},
+		{u.Host == "", u.Host, "host must be specified" + form},
+		{u.User != nil, user, "user information is not permitted in the URL"},
 		{u.Fragment != "", u.Fragment, "fragments are not permitted in the URL"},
 		{u.RawQuery != "", u.RawQuery, "query parameters are not permitted in the URL"},
 	} {
@@ -38,7 +43,9 @@ func WebhookService(namespace, name string, urlPath *string, port *int32, path *
 	errs = append(errs, Needed(name, path.Child("name"))...)
 	errs = append(errs, Needed(namespace, path.Child("namespace"))...)
 	if port != nil {
-		errs = append(errs, Says(validation.IsValidPortNum(int(*port)), *port, path.Child("port"))...)
+		if says := validation.IsValidPortNum(int(*port)); len(says) > 0 {
+			errs = append(errs, field.Invalid(path.Child("port"), *port, "port is not valid: "+strings.Join(says, ", ")))
+		}
 	}
 	if urlPath != nil {
 		errs = append(errs, webhookPath(*urlPath, path.Child("path"))...)
@@ -49,6 +56,9 @@ func WebhookService(namespace, name string, urlPath *string, port *int32, path *
 func webhookPath(p string, path *field.Path) (errs field.ErrorList) {
 	if p == "" || p == "/" {
 		return nil
+	}
+	if p == "//" {
+		return field.ErrorList{field.Invalid(path, p, "segment[0] may not be empty")}
 	}
 	if !strings.HasPrefix(p, "/") {
 		errs = append(errs, field.Invalid(path, p, "must start with a '/'"))

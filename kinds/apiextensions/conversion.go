@@ -1,0 +1,81 @@
+package apiextensions
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/transport"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// reviewVersions are the versions of ConversionReview that are spoken.
+var reviewVersions = []string{"v1", "v1beta1"}
+
+func conversion(c *apiextensions.CustomResourceConversion, l leeway, path *field.Path) (errs field.ErrorList) {
+	if c == nil {
+		return nil
+	}
+	errs = append(errs, rule.Chosen(c.Strategy, path.Child("strategy"), apiextensions.NoneConverter, apiextensions.WebhookConverter)...)
+	client, reviews := path.Child("webhookClientConfig"), path.Child("conversionReviewVersions")
+	if c.Strategy != apiextensions.WebhookConverter {
+		if c.WebhookClientConfig != nil {
+			errs = append(errs, field.Forbidden(client, "should not be set when strategy is not set to Webhook"))
+		}
+		if len(c.ConversionReviewVersions) > 0 {
+			errs = append(errs, field.Forbidden(reviews, "should not be set when strategy is not set to Webhook"))
+		}
+		return errs
+	}
+	if c.WebhookClientConfig == nil {
+		errs = append(errs, field.Required(client, "required when strategy is set to Webhook"))
+	} else {
+		errs = append(errs, webhook(c.WebhookClientConfig, l, client)...)
+	}
+	return append(errs, reviewRules(c.ConversionReviewVersions, l, reviews)...)
+}
+
+func webhook(c *apiextensions.WebhookClientConfig, l leeway, path *field.Path) (errs field.ErrorList) {
+	switch {
+	case (c.URL == nil) == (c.Service == nil):
+		errs = append(errs, field.Required(path, "exactly one of url or service is required"))
+	case c.URL != nil:
+		errs = append(errs, rule.WebhookURL(*c.URL, path.Child("url"))...)
+	default: // as upstream, what is missing is called by the other's name
+		errs = append(errs, rule.WebhookService(c.Service.Name, c.Service.Namespace, c.Service.Path, &c.Service.Port, path.Child("service"))...)
+	}
+	if len(c.CABundle) > 0 && !l.ca {
+		if err := badCertificates(c.CABundle); err != nil {
+			errs = append(errs, field.Invalid(path.Child("caBundle"), c.CABundle, err.Error()))
+		}
+	}
+	return errs
+}
+
+// badCertificates says why a CA bundle can't be read; nil if it can.
+func badCertificates(bundle []byte) error {
+	_, err := transport.TLSConfigFor(&transport.Config{TLS: transport.TLSConfig{CAData: bundle}})
+	return err
+}
+
+func reviewRules(list []string, l leeway, path *field.Path) (errs field.ErrorList) {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	known := false
+	for i, v := range list {
+		if slices.Contains(list[:i], v) {
+			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+			continue
+		}
+		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
+		known = known || slices.Contains(reviewVersions, v)
+	}
+	if !known && !l.reviews {
+		errs = append(errs, field.Invalid(path, list, "must include at least one of "+strings.Join(reviewVersions, ", ")))
+	}
+	return errs
+}
