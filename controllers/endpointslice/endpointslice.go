@@ -46,12 +46,18 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 		return 0, nil
 	}
 	have := mine(c, s) // observe
+	before := given(have)
 	want := wanted(s, backends.Of(c, s), func(node string) string {
 		if n := resource.Get(c, kinds.Nodes, "", node); n != nil {
 			return n.Labels[corev1.LabelTopologyZone]
 		}
 		return ""
 	})
+	if automatic(s) {
+		spread(c, s, want, before)
+	} else if len(before) > 0 && s.Spec.TrafficDistribution == nil {
+		c.Event(kinds.Services, s, corev1.EventTypeWarning, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
+	}
 	err := act(ctx, c, plan(s, want, have)) // decide, act
 	if err != nil && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil
@@ -61,6 +67,30 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 			"Error updating Endpoint Slices for Service %s/%s: %v", s.Namespace, s.Name, err)
 	}
 	return 0, err
+}
+
+// spread divides the endpoints among zones, family by family, and tells whether that could be done.
+func spread(c *loop.Ctx, s *corev1.Service, want []*group, before map[string]string) {
+	parts := shares(resource.List(c, kinds.Nodes, ""))
+	for _, family := range families(s) {
+		var groups []*group
+		for _, g := range want {
+			if g.family == family {
+				groups = append(groups, g)
+			}
+		}
+		switch why := divide(groups, parts, before); {
+		case why != "":
+			for _, g := range groups {
+				for i := range g.endpoints {
+					g.endpoints[i].Hints = nil
+				}
+			}
+			c.Event(kinds.Services, s, corev1.EventTypeWarning, "TopologyAwareHintsDisabled", "%s, addressType: %s", why, family)
+		case len(before) == 0:
+			c.Event(kinds.Services, s, corev1.EventTypeNormal, "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled, addressType: %s", family)
+		}
+	}
 }
 
 // mine returns the slices of the service that this loop owns.
@@ -101,7 +131,8 @@ func sliceChanged(c client.Change, _ resource.Reader, wake func(ns, name string)
 	}
 }
 
-// zoneChanged wakes the services of the pods on a node that moved to another zone.
+// zoneChanged wakes the services of the pods on a node that moved to another zone, and those that divide their endpoints by the
+// zones' processors.
 func zoneChanged(c client.Change, read resource.Reader, wake func(ns, name string)) {
 	zone := func(o resource.Object) string {
 		if o == nil {
@@ -109,10 +140,26 @@ func zoneChanged(c client.Change, read resource.Reader, wake func(ns, name strin
 		}
 		return o.GetLabels()[corev1.LabelTopologyZone]
 	}
+	if power(c.Old) != power(c.New) || zone(c.Old) != zone(c.New) {
+		for obj := range read.Each(kinds.Services, "") {
+			if automatic(obj.(*corev1.Service)) {
+				wake(obj.GetNamespace(), obj.GetName())
+			}
+		}
+	}
 	if zone(c.Old) == zone(c.New) {
 		return
 	}
 	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", c.Object().GetName()) {
 		backends.Concerned(client.Change{New: p}, read, wake)
 	}
+}
+
+// power is what a node contributes to its zone's share of processors.
+func power(o resource.Object) int64 {
+	n, ok := o.(*corev1.Node)
+	if !ok || n == nil || !isReady(n) {
+		return 0
+	}
+	return n.Status.Allocatable.Cpu().MilliValue()
 }

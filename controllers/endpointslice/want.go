@@ -144,7 +144,7 @@ func endpoint(s *corev1.Service, p *corev1.Pod, ips []string, zoneOf func(string
 
 // hints tell proxies where an endpoint is meant to be used, when the service asks for nearness.
 func hints(s *corev1.Service, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
-	if s.Spec.TrafficDistribution == nil || e.Zone == nil {
+	if s.Spec.TrafficDistribution == nil || e.Zone == nil || automatic(s) {
 		return nil
 	}
 	h := &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: *e.Zone}}}
