@@ -16,22 +16,6 @@ const (
 	ProxyIPVS     = "ipvs"
 )
 
-// Gates are the feature gates that kloop honours, with upstream's defaults. What other gates switch is always as
-// upstream has it by default.
-func Gates() map[string]bool {
-	return map[string]bool{
-		"WatchList": true, // sendInitialEvents of watches
-	}
-}
-
-// enabled says whether a feature is on.
-func (c Config) enabled(gate string) bool {
-	if on, said := c.Features[gate]; said {
-		return on
-	}
-	return Gates()[gate]
-}
-
 // check finds what can't be meant, before anything is opened.
 func (c Config) check() error {
 	var errs []error
@@ -45,8 +29,8 @@ func (c Config) check() error {
 		"keys of service account tokens are given but none that signs")
 	refuse(c.PodCIDR.IsValid() && (!c.PodCIDR.Addr().Is4() || c.PodCIDR.Bits() < 8 || c.PodCIDR.Bits() > 24), "pod CIDR %s: use an IPv4 range of /8 to /24", c.PodCIDR)
 	for gate := range c.Features {
-		_, known := Gates()[gate]
-		refuse(!known, "kloop has no feature gate %q%s", gate, Meant(gate, names(Gates())))
+		_, known := knownGates()[gate]
+		refuse(!known, "there is no feature gate %q%s", gate, Meant(gate, names(knownGates())))
 	}
 	for what, d := range map[string]time.Duration{"node monitor grace": c.NodeMonitorGrace, "node monitor period": c.NodeMonitorPeriod,
 		"autoscaler period": c.AutoscalerPeriod, "volume binder period": c.BinderPeriod} {

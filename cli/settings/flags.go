@@ -89,6 +89,11 @@ func (s *Sheet) Show(w io.Writer) error {
 		if from == "" {
 			from = "default"
 		}
+		if g, ok := t.value.(gates); ok {
+			if idle := cluster.Idle(*g.p); len(idle) > 0 {
+				from += "; no effect in kloop: " + strings.Join(idle, ", ")
+			}
+		}
 		above, name, nested := strings.Cut(t.Key, ".")
 		indent := ""
 		if !nested {
