@@ -17,10 +17,10 @@ const (
 	bindNodes = 5000
 )
 
-// bind takes what clients see of API, store and scheduler together. First pods wait for another one to be near to, and it
-// comes: the time from that until the last of them has a node. Then pods are made that can be bound at once: the time
-// from the first request until the last of them has a node. Nodes are the cluster's; own kloops have simulated ones,
-// which are told not to start the pods.
+// bind takes what clients see of API, store and scheduler together. First pods are made that can be bound at once: the time
+// from the first request until the last of them has a node. Then pods wait for another one to be near to, and it comes: the
+// time from that until the last of them has a node. Nodes are the cluster's; own kloops have simulated ones, which are
+// told not to start the pods.
 func bind(ctx context.Context, b *bench) error {
 	if err := errors.Join(b.awaitNodes(ctx), b.awaitCalm(ctx)); err != nil {
 		return err
@@ -31,11 +31,14 @@ func bind(ctx context.Context, b *bench) error {
 		name, affinity string
 		waiting        bool
 	}{
-		{"waiting pods bound", `"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/os","labelSelector":{"matchLabels":{"app":"first"}}}]}`, true},
 		{"pods made and bound", "", false},
+		{"waiting pods bound", `"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"kubernetes.io/os","labelSelector":{"matchLabels":{"app":"first"}}}]}`, true},
 	} {
 		if err := b.boundIn(ctx, k.name, k.affinity, k.waiting); err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		if err := b.awaitCalm(ctx); err != nil { // the pods before are being removed
+			return err
 		}
 	}
 	return nil
