@@ -86,6 +86,8 @@ func TestWarnings(t *testing.T) {
 			"matchLabels": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
 		{"runtime class", map[string]any{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "scheduling": map[string]any{
 			"nodeSelector": map[string]any{"beta.kubernetes.io/os": "a"}}}, 1},
+		{"stateful set", map[string]any{"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": map[string]any{"template": pods, "revisionHistoryLimit": -1,
+			"volumeClaimTemplates": []any{map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": "1500m"}}}}}}}, 2},
 		{"daemon set", map[string]any{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": "a.b"},
 			"spec": map[string]any{"template": pods}}, 0},
 	} {
@@ -96,5 +98,24 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("got %q, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// A changed spec is warned of again even if what deserves it was there before.
+func TestWarningsOfChanges(t *testing.T) {
+	set := kinds.NewSet()
+	for kind, n := range map[string]int{"apps/v1 Deployment": 1, "apps/v1 ReplicaSet": 1, "apps/v1 StatefulSet": 1, "v1 ReplicationController": 1} {
+		api, name, _ := strings.Cut(kind, " ")
+		of := map[string]any{"apiVersion": api, "kind": name, "metadata": map[string]any{"name": "a.b"}, "spec": map[string]any{"replicas": 1,
+			"template": map[string]any{"spec": map[string]any{"containers": []any{}, "imagePullSecrets": []any{map[string]any{}}}}}}
+		k, _ := set.Kind(gvkOf(of))
+		old := decode(t, set, of)
+		if got := k.Warnings(decode(t, set, of), old); len(got) != 0 {
+			t.Errorf("%s: got %q though nothing changed", kind, got)
+		}
+		of["spec"].(map[string]any)["replicas"] = 2
+		if got := k.Warnings(decode(t, set, of), old); len(got) != n {
+			t.Errorf("%s: got %q", kind, got)
+		}
 	}
 }

@@ -20,7 +20,7 @@ var ControllerRevisions = &resource.Def[*v1.ControllerRevision]{
 	Validate: validateControllerRevision,
 	Columns: []resource.Column[*v1.ControllerRevision]{
 		resource.Col("Controller", "string", func(r *v1.ControllerRevision) any { return controller(r) }),
-		resource.Col("Revision", "integer", func(r *v1.ControllerRevision) any { return r.Revision }),
+		resource.Col("Revision", "string", func(r *v1.ControllerRevision) any { return r.Revision }),
 		resource.Age[*v1.ControllerRevision](),
 	},
 }

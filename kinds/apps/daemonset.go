@@ -21,7 +21,7 @@ var DaemonSets = &resource.Def[*v1.DaemonSet]{
 	Generation: true, Status: true,
 	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
 	ValidateStatus: validateDaemonSetStatus,
-	Warn:           templateWarnings(false, func(o *v1.DaemonSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Warn:           templateWarnings(false, func(o *v1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.DaemonSet]{
 		count("Desired", func(s v1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),
 		count("Current", func(s v1.DaemonSetStatus) int32 { return s.CurrentNumberScheduled }),

@@ -25,7 +25,7 @@ var Deployments = &resource.Def[*v1.Deployment]{
 		Set: func(d *v1.Deployment, n int32) { d.Spec.Replicas = &n },
 	},
 	Default: defaultDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
-	Warn: templateWarnings(true, func(o *v1.Deployment) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Warn: templateWarnings(true, func(o *v1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.Deployment]{
 		resource.Col("Ready", "string", func(d *v1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas))

@@ -23,7 +23,7 @@ var ReplicaSets = &resource.Def[*v1.ReplicaSet]{
 		Set: func(r *v1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 	},
 	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
-	Warn: templateWarnings(true, func(o *v1.ReplicaSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Warn: templateWarnings(true, func(o *v1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.ReplicaSet]{
 		resource.Col("Desired", "integer", func(r *v1.ReplicaSet) any { return number(r.Spec.Replicas) }),
 		resource.Col("Current", "integer", func(r *v1.ReplicaSet) any { return int64(r.Status.Replicas) }),

@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -26,7 +27,7 @@ var StatefulSets = &resource.Def[*v1.StatefulSet]{
 		Set: func(s *v1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
 	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
-	Warn: templateWarnings(false, func(o *v1.StatefulSet) *corev1.PodTemplateSpec { return &o.Spec.Template }),
+	Warn: warnStatefulSet,
 	Columns: append([]resource.Column[*v1.StatefulSet]{
 		resource.Col("Ready", "string", func(s *v1.StatefulSet) any {
 			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))
@@ -76,11 +77,26 @@ func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
 	errs = append(errs, retention(s.PersistentVolumeClaimRetentionPolicy, spec.Child("persistentVolumeClaimRetentionPolicy"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(s.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
-	errs = append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
 	if s.Ordinals != nil {
 		errs = append(errs, rule.AtLeast(s.Ordinals.Start, 0, spec.Child("ordinals", "start"))...)
 	}
 	return append(errs, w.validate(spec)...)
+}
+
+// warnStatefulSet also warns of its claims, and of a limit that is none: it is refused nowhere.
+func warnStatefulSet(set, old *v1.StatefulSet) []string {
+	if old != nil && rule.Same(set.Spec, old.Spec) {
+		return nil
+	}
+	s, spec := &set.Spec, field.NewPath("spec")
+	list := template.Warnings("", &s.Template, spec.Child("template"))
+	for i := range s.VolumeClaimTemplates {
+		list = append(list, podspec.ClaimWarnings(&s.VolumeClaimTemplates[i].Spec, spec.Child("volumeClaimTemplates").Index(i))...)
+	}
+	if s.RevisionHistoryLimit != nil && *s.RevisionHistoryLimit < 0 {
+		list = append(list, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return list
 }
 
 // withClaims returns the template with the volumes that the controller adds for claims: containers may mount them.

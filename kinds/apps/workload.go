@@ -48,19 +48,22 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	return append(errs, template.AlwaysRestart(w.template, at)...)
 }
 
-// templateWarnings returns what to warn of a kind whose template is at spec.template; names says that the pods
-// are named after it.
-func templateWarnings[T resource.Object](names bool, of func(T) *v1.PodTemplateSpec) func(obj, old T) []string {
+// templateWarnings returns what to warn of in a new object of a kind whose template is at spec.template, and again
+// whenever anything of the spec changes; names says that the pods are named after it.
+func templateWarnings[T resource.Object](names bool, of func(T) (spec any, t *v1.PodTemplateSpec)) func(obj, old T) []string {
 	return func(obj, old T) []string {
-		var was *v1.PodTemplateSpec
-		if any(old) != nil && !reflect.ValueOf(old).IsNil() {
-			was = of(old)
-		}
 		name := ""
 		if names {
 			name = obj.GetName()
 		}
-		return template.Warnings(name, of(obj), was, field.NewPath("spec", "template"))
+		spec, t := of(obj)
+		if any(old) != nil && !reflect.ValueOf(old).IsNil() {
+			if was, _ := of(old); rule.Same(spec, was) {
+				return nil
+			}
+			name = ""
+		}
+		return template.Warnings(name, t, field.NewPath("spec", "template"))
 	}
 }
 

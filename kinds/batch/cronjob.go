@@ -11,7 +11,6 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
-	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -60,11 +59,13 @@ func prepareCronJob(c, old *v1.CronJob) {
 }
 
 func warnCronJob(c, old *v1.CronJob) []string {
-	var was *corev1.PodTemplateSpec
+	name, spec := c.Name, &c.Spec.JobTemplate.Spec
 	if old != nil {
-		was = &old.Spec.JobTemplate.Spec.Template
+		if name = ""; rule.Same(c.Spec, old.Spec) {
+			return nil
+		}
 	}
-	return template.Warnings(c.Name, &c.Spec.JobTemplate.Spec.Template, was, field.NewPath("spec", "jobTemplate", "spec", "template"))
+	return warnJobSpec(name, spec, field.NewPath("spec", "jobTemplate", "spec"))
 }
 
 func validateCronJob(c, old *v1.CronJob) (errs field.ErrorList) {

@@ -76,15 +76,20 @@ func copyResources(to, from []corev1.Container) {
 	}
 }
 
-// warnJob names what is allowed but will not work well.
-func warnJob(j, old *v1.Job) (warnings []string) {
-	var was *corev1.PodTemplateSpec
-	if old != nil {
-		was = &old.Spec.Template
+// warnJob names what is allowed but will not work well, again whenever the spec changes.
+func warnJob(j, old *v1.Job) []string {
+	switch {
+	case old == nil:
+		return warnJobSpec(j.Name, &j.Spec, field.NewPath("spec"))
+	case rule.Same(j.Spec, old.Spec):
+		return nil
 	}
-	warnings = template.Warnings(j.Name, &j.Spec.Template, was, field.NewPath("spec", "template"))
-	if value(j.Spec.CompletionMode) == v1.IndexedCompletion && value(j.Spec.Completions) > manyCompletions &&
-		value(j.Spec.Parallelism) > maxParallelOfMany {
+	return warnJobSpec("", &j.Spec, field.NewPath("spec"))
+}
+
+func warnJobSpec(name string, s *v1.JobSpec, path *field.Path) []string {
+	warnings := template.Warnings(name, &s.Template, path.Child("template"))
+	if value(s.CompletionMode) == v1.IndexedCompletion && value(s.Completions) > manyCompletions && value(s.Parallelism) > maxParallelOfMany {
 		warnings = append(warnings, "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "+
 			"than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}

@@ -19,7 +19,7 @@ const EventLife = time.Hour
 // Events declares the kind. The group events.k8s.io serves the same objects.
 var Events = &resource.Def[*v1.Event]{
 	GVK: gvk("Event"), Plural: "events", Short: []string{"ev"}, Namespaced: true,
-	Name: rule.PathSegment, CreateOnUpdate: true, Validate: validateEvent,
+	Name: rule.PathSegment, CreateOnUpdate: true, Validate: validateEvent("reportingComponent"),
 	TTL: func(*v1.Event) time.Duration { return EventLife },
 	Select: []resource.Field[*v1.Event]{
 		{Label: "involvedObject.kind", Value: func(e *v1.Event) string { return e.InvolvedObject.Kind }},
@@ -41,7 +41,7 @@ var Events = &resource.Def[*v1.Event]{
 		{Label: "reportingController", Value: func(e *v1.Event) string { return e.ReportingController }},
 	},
 	Columns: eventColumns,
-	Also:    []resource.Version[*v1.Event]{events.V1(validateEvent)},
+	Also:    []resource.Version[*v1.Event]{events.V1(validateEvent("reportingController"))},
 }
 
 var eventColumns = []resource.Column[*v1.Event]{

@@ -16,25 +16,26 @@ const (
 )
 
 // validateEvent checks that an event lies where its object does. Events with an event time come from newer
-// clients, and have to say more.
-func validateEvent(e, _ *v1.Event) (errs field.ErrorList) {
-	at, ns := field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace
-	home := e.Namespace == "" || e.Namespace == metav1.NamespaceDefault
-	mismatch := field.Invalid(at, ns, "does not match event.namespace")
-	if !e.EventTime.IsZero() {
-		if ns == "" && !home && e.Namespace != metav1.NamespaceSystem {
+// clients, and have to say more; what they are to call their controller depends on the version.
+func validateEvent(controller string) func(e, _ *v1.Event) field.ErrorList {
+	return func(e, _ *v1.Event) (errs field.ErrorList) {
+		at, ns := field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace
+		home := e.Namespace == "" || e.Namespace == metav1.NamespaceDefault
+		mismatch := field.Invalid(at, ns, "does not match event.namespace")
+		if !e.EventTime.IsZero() {
+			if ns == "" && !home && e.Namespace != metav1.NamespaceSystem {
+				errs = append(errs, mismatch)
+			}
+			return append(errs, validateNewEvent(e, field.NewPath(controller))...)
+		}
+		if ns == "" && !home || ns != "" && ns != e.Namespace {
 			errs = append(errs, mismatch)
 		}
-		return append(errs, validateNewEvent(e)...)
+		return errs
 	}
-	if ns == "" && !home || ns != "" && ns != e.Namespace {
-		errs = append(errs, mismatch)
-	}
-	return errs
 }
 
-func validateNewEvent(e *v1.Event) (errs field.ErrorList) {
-	at := field.NewPath("reportingController")
+func validateNewEvent(e *v1.Event, at *field.Path) (errs field.ErrorList) {
 	errs = append(rule.Needed(e.ReportingController, at), rule.Format(e.ReportingController, at, utilvalidation.IsQualifiedName)...)
 	for _, f := range []struct{ name, v string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {
 		at := field.NewPath(f.name)

@@ -70,7 +70,7 @@ var invalid = []struct {
 	{`Event: {involvedObject: {namespace: other}}`, []string{"involvedObject.namespace Invalid"}},
 	{`Event: {involvedObject: {namespace: ns}}`, nil},
 	{`Event: {involvedObject: {namespace: ns}, eventTime: '2020-01-01T00:00:00.000000Z', reason: r, reportingInstance: i}`,
-		[]string{"action Required", "reportingController Invalid", "reportingController Invalid", "reportingController Required"}},
+		[]string{"action Required", "reportingComponent Invalid", "reportingComponent Invalid", "reportingComponent Required"}},
 
 	{`ReplicationController: {spec: {replicas: -1, minReadySeconds: -1}}`, []string{"spec.minReadySeconds Invalid", "spec.replicas Invalid", "spec.selector Required", "spec.template Required"}},
 	{`ReplicationController: {spec: {selector: {z: z}, template: {metadata: {labels: {a: b}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}`,

@@ -34,12 +34,16 @@ func warnPodTemplate(t, old *v1.PodTemplate) []string {
 	return podspec.TemplateWarnings(&t.Template, was, field.NewPath("template"))
 }
 
+// warnController looks, after a change of the spec, at the template from before it, as upstream does.
 func warnController(c, old *v1.ReplicationController) []string {
-	var was *v1.PodTemplateSpec
-	if old != nil {
-		was = old.Spec.Template
+	at := specPath.Child("template")
+	switch {
+	case old == nil:
+		return template.Warnings(c.Name, c.Spec.Template, at)
+	case rule.Same(c.Spec, old.Spec):
+		return nil
 	}
-	return template.Warnings(c.Name, c.Spec.Template, was, specPath.Child("template"))
+	return template.Warnings("", old.Spec.Template, at)
 }
 
 func warnNode(n, old *v1.Node) (list []string) {

@@ -37,14 +37,14 @@ func AlwaysRestart(t *v1.PodTemplateSpec, path *field.Path) (errs field.ErrorLis
 	return errs
 }
 
-// Warnings says what is allowed but will surprise: in the template, and, of a new workload, in the name that
-// its pods will have as part of theirs.
-func Warnings(name string, t, old *v1.PodTemplateSpec, path *field.Path) (list []string) {
-	if old == nil && name != "" {
+// Warnings says what is allowed but will surprise: in the template, and, unless it is empty, in the name that the
+// pods of a new workload will have as part of theirs.
+func Warnings(name string, t *v1.PodTemplateSpec, path *field.Path) (list []string) {
+	if name != "" {
 		if says := validation.IsDNS1123Label(name); len(says) > 0 {
 			list = append(list, "metadata.name: this is used in Pod names and hostnames, which can result in surprising "+
 				"behavior; a DNS label is recommended: ["+strings.Join(says, " ")+"]")
 		}
 	}
-	return append(list, podspec.TemplateWarnings(t, old, path)...)
+	return append(list, podspec.TemplateWarnings(t, nil, path)...)
 }

@@ -105,8 +105,11 @@ func create(ctx context.Context, c *loop.Ctx, o Owner, data []byte, number int64
 	return nil, ErrCollision
 }
 
-// Trim removes the oldest revisions beyond the limit, but those that are in use.
+// Trim removes the oldest revisions beyond the limit, but those that are in use; a limit below zero is none.
 func Trim(ctx context.Context, c *loop.Ctx, list []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) error {
+	if limit < 0 {
+		return nil
+	}
 	idle := slices.DeleteFunc(slices.Clone(list), used)
 	var errs []error
 	for _, r := range idle[:max(0, len(idle)-int(limit))] {
