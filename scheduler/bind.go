@@ -319,7 +319,7 @@ func (r *runner) remove(ctx context.Context, victim, by *corev1.Pod, node string
 		err = r.env.Client.Delete(ctx, kinds.Pods, victim.Namespace, victim.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
@@ -366,7 +366,7 @@ func (r *runner) said(t *task, err error) {
 		r.remarks = append(r.remarks, *t.next)
 	}
 	t.then, t.next = nil, nil
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {
 		return
 	}
 	t.said = ""

@@ -70,6 +70,46 @@ func (f *faulty) Patch(ctx context.Context, k resource.Kind, ns, name string, p 
 	return f.Client.Patch(ctx, k, ns, name, p)
 }
 
+// A rival is faster than the scheduler at the first write of a pod's status.
+type rival struct {
+	client.Client
+	pod  string
+	done bool
+}
+
+func (r *rival) Patch(ctx context.Context, k resource.Kind, ns, name string, p client.Patch) (resource.Object, error) {
+	if name == r.pod && !r.done {
+		r.done = true
+		return nil, apierrors.NewConflict(corev1.Resource("pods"), name, errors.New("somebody was faster"))
+	}
+	return r.Client.Patch(ctx, k, ns, name, p)
+}
+
+// A victim that somebody else writes at that moment is asked again, and what a pod waits for is told again.
+func TestConflicts(t *testing.T) {
+	for _, name := range []string{"low", "high"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := start(t, false)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- New(Config{}).Run(ctx, loop.Env{Client: &rival{Client: w.Local, pod: name}, Log: slog.New(slog.DiscardHandler)})
+			}()
+			w.create(node("n1", "", ""))
+			w.create(pod("low", "", "cpu=4", "priority: 1\nterminationGracePeriodSeconds: 0"))
+			time.Sleep(time.Second)
+			w.create(pod("high", "", "cpu=4", "priority: 2"))
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if p := resource.Get(w.Read(), kinds.Pods, "default", "high"); p.Spec.NodeName != "n1" {
+				t.Errorf("conflict at %s: %+v", name, p.Status)
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
 // TestConverges lets a scheduler with a bad line work, killed and started again now and then, while pods come and
 // go. In the end every pod that can has a node, and no node holds more than it has.
 func TestConverges(t *testing.T) {
