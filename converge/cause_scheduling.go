@@ -23,7 +23,7 @@ func scheduling() []Situation {
 				return nil
 			}
 			said := l.verdictOn(p)
-			counts, _, _ := strings.Cut(said, " preemption: ") // what preemption came to stands in the error
+			counts, _, _ := strings.Cut(said, ". ") // what preemption came to stands in the error
 			f := see(l, p, strings.TrimSuffix(counts, "."))
 			if f == nil {
 				return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -240,7 +241,7 @@ func (r *runner) event(p *corev1.Pod, doing, typ, reason, text string) {
 // reject parks a task that fits nowhere, after having made room for it where that is possible, and returns why.
 func (r *runner) reject(t *task, f *failure) string {
 	text := f.message()
-	r.surrender(t)
+	after := r.surrender(t)
 	c, why := r.room(t, f)
 	switch {
 	case c != nil:
@@ -249,7 +250,10 @@ func (r *runner) reject(t *task, f *failure) string {
 		r.st.nominate(t, -1)
 	}
 	if why != "" {
-		text += " preemption: " + why
+		after = append(after, "preemption: "+why)
+	}
+	if c == nil && len(after) > 0 && f.nodes > 0 {
+		text += " " + strings.Join(after, ", ")
 	}
 	node := ""
 	if t.nominee >= 0 {

@@ -144,13 +144,19 @@ func (r *runner) reserve(ctx context.Context, claim *resourcev1.ResourceClaim, r
 }
 
 // surrender gives back the allocations that tie a pod to nodes which can't take it, if nobody else uses them: it may
-// fit with other devices.
-func (r *runner) surrender(t *task) {
-	d := t.class.devices
-	if d == nil || len(d.bound) == 0 {
-		return
+// fit with other devices. It says what came of it, in a list of one; none when the plugin is off.
+func (r *runner) surrender(t *task) []string {
+	if !t.class.profile.on(devicePlugin) {
+		return nil
 	}
 	p := t.pod
+	if len(p.Spec.ResourceClaims) == 0 {
+		return []string{"no new claims to deallocate"}
+	}
+	still := []string{"still not schedulable"}
+	if d := t.class.devices; d == nil || len(d.bound) == 0 {
+		return still
+	}
 	for i := range p.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(p, &p.Spec.ResourceClaims[i])
 		if err != nil || name == nil {
@@ -170,6 +176,7 @@ func (r *runner) surrender(t *task) {
 			}
 			return nil
 		})
-		return // one may do; the change wakes the pod
+		return []string{"deallocation of ResourceClaim completed"} // one may do; the change wakes the pod
 	}
+	return still
 }
