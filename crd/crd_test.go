@@ -249,7 +249,7 @@ func TestRow(t *testing.T) {
 	if set := k.FieldSet(o); set["spec.color"] != "red" || set["spec.num"] != "3" || set["metadata.namespace"] != "b" {
 		t.Errorf("fields %v", set)
 	}
-	if sc, ok := k.ScaleOf(o); !ok || sc.Replicas != 3 || k.Unscaled(o) {
+	if sc, ok := k.ScaleOf(o); !ok || sc.Replicas != 3 || unscaled(k, o) != "" {
 		t.Errorf("scale %v %v", sc, ok)
 	}
 	k.SetScale(o, 8)
@@ -257,7 +257,7 @@ func TestRow(t *testing.T) {
 		t.Errorf("scale %v", sc)
 	}
 	bare, _ := read(t, k, "v1", `"spec":{}`)
-	if !k.Unscaled(bare) {
+	if unscaled(k, bare) != ".spec.num" {
 		t.Error("an object without replicas is scaled")
 	}
 	beta, _ := k.In(schema.GroupVersionKind{Group: "x.example", Version: "v1beta1", Kind: "Tab"})
@@ -347,4 +347,13 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s %q: %+v", c.group, c.said, got)
 		}
 	}
+}
+
+// unscaled is the field that a scale lacks, or why there is none.
+func unscaled(k *Kind, o *Object) string {
+	name, err := k.Unscaled(o)
+	if err != nil {
+		return err.Error()
+	}
+	return name
 }

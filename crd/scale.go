@@ -15,15 +15,33 @@ import (
 // steps takes a simple path apart: .spec.replicas.
 func steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// Unscaled says that an object does not say how many replicas it wants, so that its scale can't be shown.
-func (k *Kind) Unscaled(obj resource.Object) bool {
+// Unscaled says why the scale of an object can't be shown: a path leads to something else than a number, or the object does
+// not say how many replicas it wants, which is field then. It is nil for those with a scale.
+func (k *Kind) Unscaled(obj resource.Object) (field string, err error) {
 	s := k.at.scale()
+	if s == nil {
+		return "", nil
+	}
 	o, err := k.object(obj)
-	if s == nil || err != nil {
-		return false
+	if err != nil {
+		return "", err
 	}
 	_, has, err := unstructured.NestedInt64(o.Object, steps(s.SpecReplicasPath)...)
-	return err != nil || !has
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := unstructured.NestedInt64(o.Object, steps(s.StatusReplicasPath)...); err != nil {
+		return "", err
+	}
+	if p := s.LabelSelectorPath; p != nil && *p != "" {
+		if _, _, err := unstructured.NestedString(o.Object, steps(*p)...); err != nil {
+			return "", err
+		}
+	}
+	if !has {
+		return s.SpecReplicasPath, nil
+	}
+	return "", nil
 }
 
 // ScaleOf implements resource.Kind.

@@ -2,8 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 
 	autoscaling "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,12 +26,34 @@ func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
 	if !ok {
 		return nil, notFound(r)
 	}
-	if u, ok := r.Kind.(interface{ Unscaled(resource.Object) bool }); ok && u.Unscaled(obj) {
-		return nil, apierrors.NewInternalError(errors.New("the field of the wanted replicas does not exist"))
+	missing, err := unscaled(r, obj)
+	if err != nil {
+		return nil, err
+	}
+	if missing != "" {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", missing))
 	}
 	rev, _ := parseRevision(obj.GetResourceVersion())
 	return view.NewEntry(scales, rev, sc), nil
 }
+
+// unscaled returns the path of the wanted replicas of an object that does not say them. It fails when the paths of its
+// scale lead to something else.
+func unscaled(r *Request, obj resource.Object) (missing string, err error) {
+	u, ok := r.Kind.(interface {
+		Unscaled(obj resource.Object) (field string, err error)
+	})
+	if !ok {
+		return "", nil
+	}
+	if missing, err = u.Unscaled(obj); err != nil {
+		return "", plain(err.Error())
+	}
+	return missing, nil
+}
+
+// unset stands for wanted replicas that nobody has set.
+const unset = math.MinInt32
 
 // updateScale implements Update of the scale subresource.
 func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
@@ -96,9 +118,19 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if !ok {
 			return nil, notFound(r)
 		}
+		missing, err := unscaled(r, cur.Object)
+		if err != nil {
+			return nil, err
+		}
+		if missing != "" {
+			sc.Spec.Replicas = unset
+		}
 		want, err := next(ctx, sc)
 		if err != nil {
 			return nil, err
+		}
+		if missing != "" && want.Spec.Replicas == unset {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", missing))
 		}
 		if err := checkReplicas(r, want.Spec.Replicas); err != nil {
 			return nil, err

@@ -442,3 +442,28 @@ func TestChangeEndsWatches(t *testing.T) {
 		}
 	}
 }
+
+// The scale of an object that does not say how many replicas it wants can't be shown, nor changed in anything else.
+func TestScaleThatNobodySet(t *testing.T) {
+	w := begin(t)
+	def := widgets(t, "a.example", "v1", "v1")
+	spec := def.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	spec.Properties["replicas"] = v1.JSONSchemaProps{Type: "integer"}
+	w.define(def)
+	if _, err := w.create("a.example", "v1", "w", `{}`); err != nil {
+		t.Fatal(err)
+	}
+	k := w.kind("a.example", "v1")
+	for doc, says := range map[string]string{
+		`{"status":{"replicas":1}}`: `the spec replicas field ".spec.replicas" cannot be empty`, `{"spec":{"replicas":-1}}`: "should be a non-negative integer",
+	} {
+		_, err := w.Patch(t.Context(), k, "ns", "w", client.Patch{Type: types.MergePatchType, Data: []byte(doc), Sub: "scale"})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", doc, err, says)
+		}
+	}
+	r := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: "ns", Name: "w", Sub: "scale", User: w.User}
+	if _, err := w.Ops.Get(t.Context(), r, &metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), `the spec replicas field ".spec.replicas" does not exist`) {
+		t.Errorf("get: %v", err)
+	}
+}
