@@ -19,6 +19,7 @@ import (
 	certificates "k8s.io/api/certificates/v1"
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	networking "k8s.io/api/networking/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	storage "k8s.io/api/storage/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -263,5 +264,57 @@ func TestCSINodeShowsNoEmptyStatus(t *testing.T) {
 	n.Status.StorageHealth = []storage.StorageHealth{{Name: "d"}}
 	if doc, err = codec.MarshalJSON(n); err != nil || !strings.Contains(string(doc), "storageHealth") || !json.Valid(doc) {
 		t.Errorf("%s, %v", doc, err)
+	}
+}
+
+func TestTimeOfATaint(t *testing.T) {
+	added := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	rule := func(effect resourceapi.DeviceTaintEffect, at metav1.Time) *resourceapi.DeviceTaintRule {
+		return &resourceapi.DeviceTaintRule{Spec: resourceapi.DeviceTaintRuleSpec{Taint: resourceapi.DeviceTaint{Key: "k", Effect: effect, TimeAdded: &at}}}
+	}
+	old := rule(resourceapi.DeviceTaintEffectNoSchedule, added)
+	for _, c := range []struct {
+		now  *resourceapi.DeviceTaintRule
+		kept bool
+	}{
+		{rule(resourceapi.DeviceTaintEffectNoSchedule, added), true},
+		{rule(resourceapi.DeviceTaintEffectNoExecute, added), false},
+		{rule(resourceapi.DeviceTaintEffectNoExecute, metav1.NewTime(added.Add(-time.Hour))), true},
+	} {
+		was := *c.now.Spec.Taint.TimeAdded
+		if got := settled(kinds.DeviceTaintRules, "", c.now, old, false); got.Spec.Taint.TimeAdded.Equal(&was) != c.kept {
+			t.Errorf("%s was added at %s", got.Spec.Taint.Effect, got.Spec.Taint.TimeAdded)
+		}
+	}
+}
+
+func TestConditionsOfPodCertificateRequests(t *testing.T) {
+	denied := func(reason string, at metav1.Time) *certificates.PodCertificateRequest {
+		return &certificates.PodCertificateRequest{Status: certificates.PodCertificateRequestStatus{Conditions: []metav1.Condition{
+			{Type: certificates.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: at}}}}
+	}
+	first := settled(kinds.PodCertificateRequests, "status", denied("A", metav1.Time{}), &certificates.PodCertificateRequest{}, false)
+	if first.Status.Conditions[0].LastTransitionTime.IsZero() {
+		t.Error("a condition has no time")
+	}
+	again := settled(kinds.PodCertificateRequests, "status", denied("B", metav1.Now()), first, false)
+	if got := again.Status.Conditions[0]; got != first.Status.Conditions[0] {
+		t.Errorf("the condition became %v", got)
+	}
+}
+
+func TestWarningOfTheOldIngressClass(t *testing.T) {
+	class := "a"
+	i := &networking.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/ingress.class": class}}}
+	if got := kinds.Ingresses.Warnings(i, nil); len(got) != 1 {
+		t.Errorf("warnings of a new one %q", got)
+	}
+	if got := kinds.Ingresses.Warnings(i, i); len(got) != 0 {
+		t.Errorf("warnings of a change %q", got)
+	}
+	both := i.DeepCopy()
+	both.Spec.IngressClassName = &class
+	if got := kinds.Ingresses.Warnings(both, nil); len(got) != 0 {
+		t.Errorf("warnings of a class named in both ways %q", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // A Column is one column of the server-side table, as `kubectl get` prints it.
 type Column[T Object] struct {
-	Name        string // "Ready"
+	Name        string // "Ready"; "": rows have the cell, the header says nothing of it
 	Type        string // string, integer, number, boolean or date
 	Format      string // "name" and the like; usually empty
 	Priority    int32  // 0: always; 1: only with -o wide

@@ -215,6 +215,9 @@ func (d *Def[T]) SetScale(obj Object, replicas int32) { d.Scale.Set(obj.(T), rep
 func (d *Def[T]) Header() []metav1.TableColumnDefinition {
 	var cols []metav1.TableColumnDefinition
 	for _, c := range d.columns() {
+		if c.Name == "" {
+			continue
+		}
 		cols = append(cols, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format,
 			Description: orDefault(c.Description, c.Name), Priority: c.Priority})
 	}
@@ -230,6 +233,14 @@ func (d *Def[T]) Row(obj Object) []any {
 		row = append(row, c.Cell(seen))
 	}
 	return row
+}
+
+// RowOrder implements Sorted.
+func (d *Def[T]) RowOrder() func(a, b Object) int {
+	if d.Rows == nil {
+		return nil
+	}
+	return func(a, b Object) int { return d.Rows(Outline[T](a), Outline[T](b)) }
 }
 
 // columns puts NAME first unless the kind has such a column of its own, and falls back to what upstream

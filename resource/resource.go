@@ -167,11 +167,17 @@ type Kind interface {
 	// SetScale writes the wanted replicas into obj.
 	SetScale(obj Object, replicas int32)
 
-	// Header returns the table's columns, NAME first; Row the cells of one object, as many as there are columns.
+	// Header returns the table's columns, NAME first; Row the cells of one object, at least as many.
 	Header() []metav1.TableColumnDefinition
 	Row(obj Object) []any
 	// FieldSet returns the values of the selectable fields.
 	FieldSet(obj Object) fields.Set
+}
+
+// Sorted is implemented by kinds whose tables may be in an order of their own; RowOrder is nil for those that
+// keep the order of the list.
+type Sorted interface {
+	RowOrder() func(a, b Object) int
 }
 
 // Versioned is implemented by kinds whose versions differ in more than their types.

@@ -209,6 +209,10 @@ func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 // conditionals are the kinds whose updates must say which revision they replace.
 var conditionals = map[schema.GroupResource]bool{
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                             true,
+	{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}:                        true,
+	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}:                     true,
+	{Group: "resource.k8s.io", Resource: "devicetaintrules"}:                               true,
+	{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"}:               true,
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:                 true,
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
 	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,

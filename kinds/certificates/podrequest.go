@@ -1,7 +1,10 @@
 package certificates
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -13,7 +16,7 @@ type pcr = *v1.PodCertificateRequest
 var PodCertificateRequests = &resource.Def[pcr]{
 	GVK: gvk("PodCertificateRequest"), Plural: "podcertificaterequests", Namespaced: true, Status: true,
 	Default:  func(r pcr) { rule.Fill(&r.Spec.MaxExpirationSeconds, 86400) },
-	Validate: validatePodRequest, ValidateStatus: validatePodRequestStatus,
+	Validate: validatePodRequest, ValidateStatus: validatePodRequestStatus, PrepareStatus: keepConditions,
 	Columns: []resource.Column[pcr]{
 		resource.Col("PodName", "string", func(r pcr) any { return r.Spec.PodName }),
 		resource.Col("ServiceAccountName", "string", func(r pcr) any { return r.Spec.ServiceAccountName }),
@@ -31,4 +34,18 @@ var PodCertificateRequests = &resource.Def[pcr]{
 		{Label: "spec.podName", Value: func(r pcr) string { return r.Spec.PodName }},
 		{Label: "spec.nodeName", Value: func(r pcr) string { return string(r.Spec.NodeName) }},
 	},
+}
+
+// keepConditions keeps a condition that ended the request as it was, and says of a new one when it came.
+func keepConditions(r, old pcr) {
+	now := metav1.Now().Rfc3339Copy()
+	for i := range r.Status.Conditions {
+		c := &r.Status.Conditions[i]
+		same := func(o metav1.Condition) bool { return o.Type == c.Type }
+		if at := slices.IndexFunc(old.Status.Conditions, same); at >= 0 && slices.Contains(finals, c.Type) {
+			*c = old.Status.Conditions[at]
+		} else if c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime = now
+		}
+	}
 }

@@ -88,6 +88,7 @@ var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
 var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
 	Default:  func(r *v1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
+	Prepare:  prepareTaintRule,
 	Validate: validateTaintRule,
 	ValidateStatus: func(r, _ *v1.DeviceTaintRule) field.ErrorList {
 		path := field.NewPath("status", "conditions")
@@ -97,7 +98,29 @@ var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
 		}
 		return errs
 	},
-	Columns: []resource.Column[*v1.DeviceTaintRule]{resource.Age[*v1.DeviceTaintRule]()},
+	Columns: []resource.Column[*v1.DeviceTaintRule]{
+		resource.Col("Key", "string", func(r *v1.DeviceTaintRule) any { return r.Spec.Taint.Key }),
+		resource.Col("Value", "string", func(r *v1.DeviceTaintRule) any { return r.Spec.Taint.Value }),
+		resource.Col("Effect", "string", func(r *v1.DeviceTaintRule) any { return string(r.Spec.Taint.Effect) }),
+		resource.Col("TimeAdded", "string", func(r *v1.DeviceTaintRule) any {
+			if r.Spec.Taint.TimeAdded == nil {
+				return ""
+			}
+			return resource.Since(*r.Spec.Taint.TimeAdded)
+		}),
+		resource.Age[*v1.DeviceTaintRule](),
+	},
+}
+
+// prepareTaintRule dates a taint anew whose effect changed, unless the update dates it itself.
+func prepareTaintRule(r, old *v1.DeviceTaintRule) {
+	if old == nil || r.Spec.Taint.Effect == old.Spec.Taint.Effect {
+		return
+	}
+	if r.Spec.Taint.TimeAdded.Equal(old.Spec.Taint.TimeAdded) {
+		now := metav1.Now().Rfc3339Copy()
+		r.Spec.Taint.TimeAdded = &now
+	}
 }
 
 // templateMeta lets claims made of a template have labels and annotations, nothing else.

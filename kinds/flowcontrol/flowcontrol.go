@@ -2,6 +2,8 @@
 package flowcontrol
 
 import (
+	"cmp"
+
 	v1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -33,6 +35,9 @@ var FlowSchemas = &resource.Def[*v1.FlowSchema]{
 			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
 		}
 		return errs
+	},
+	Rows: func(a, b *v1.FlowSchema) int {
+		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	},
 	Columns: []resource.Column[*v1.FlowSchema]{
 		resource.Col("PriorityLevel", "string", func(s *v1.FlowSchema) any { return cell.Or(s.Spec.PriorityLevelConfiguration.Name, cell.None) }),

@@ -19,7 +19,7 @@ var IPAddresses = &resource.Def[*v1.IPAddress]{
 	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName, Validate: validateAddress,
 	Columns: []resource.Column[*v1.IPAddress]{
 		resource.Col("ParentRef", "string", func(a *v1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
-		resource.Age[*v1.IPAddress](),
+		{Cell: resource.Age[*v1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
 	},
 	Select: []resource.Field[*v1.IPAddress]{
 		parentField("group", func(r v1.ParentReference) string { return r.Group }),

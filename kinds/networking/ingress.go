@@ -19,8 +19,8 @@ const classAnnotation = "kubernetes.io/ingress.class"
 var Ingresses = &resource.Def[*v1.Ingress]{
 	GVK: gvk("Ingress"), Plural: "ingresses", Short: []string{"ing"}, Namespaced: true, Storage: "ingress",
 	Generation: true, Status: true, Validate: validateIngress, ValidateStatus: validateIngressStatus,
-	Warn: func(i, _ *v1.Ingress) []string {
-		if _, set := i.Annotations[classAnnotation]; set {
+	Warn: func(i, old *v1.Ingress) []string {
+		if _, set := i.Annotations[classAnnotation]; set && old == nil && i.Spec.IngressClassName == nil {
 			return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
 		}
 		return nil
@@ -44,14 +44,19 @@ var Ingresses = &resource.Def[*v1.Ingress]{
 	},
 }
 
+// hosts lists three hosts; what follows them is counted by rules, with host or without.
 func hosts(rules []v1.IngressRule) string {
+	const most = 3
 	var list []string
 	for _, r := range rules {
+		if len(list) == most {
+			return strings.Join(list, ",") + " + " + decimal(len(rules)-most) + " more..."
+		}
 		if r.Host != "" {
 			list = append(list, r.Host)
 		}
 	}
-	return cell.Or(cell.Few(list, func(n int) string { return " + " + decimal(n) + " more..." }), "*")
+	return cell.Or(strings.Join(list, ","), "*")
 }
 
 // loadBalancers lists the addresses without repetition, sorted.

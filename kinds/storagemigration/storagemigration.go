@@ -15,6 +15,12 @@ import (
 var StorageVersionMigrations = &resource.Def[*v1.StorageVersionMigration]{
 	GVK: v1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
 	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
+	Columns: []resource.Column[*v1.StorageVersionMigration]{
+		resource.Col("Name", "string", func(m *v1.StorageVersionMigration) any { return m.Name }),
+		resource.Col("Resource", "string", func(m *v1.StorageVersionMigration) any {
+			return m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
+		}),
+	},
 }
 
 func validateMigration(m, old *v1.StorageVersionMigration) (errs field.ErrorList) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
 )
 
 // The shapes that an object can be asked for as.
@@ -169,7 +171,7 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 	}
 	t := c.table(c.kind, o, len(l.Entries))
 	t.ListMeta = listOf{l}.meta()
-	for _, e := range l.Entries {
+	for _, e := range c.rows(l.Entries) {
 		obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
@@ -179,4 +181,15 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 		}
 	}
 	return t, nil
+}
+
+// rows is a list in the order of the table's rows.
+func (c *call) rows(list []*view.Entry) []*view.Entry {
+	if k, ok := c.kind.(resource.Sorted); ok {
+		if order := k.RowOrder(); order != nil {
+			list = slices.Clone(list)
+			slices.SortStableFunc(list, func(a, b *view.Entry) int { return order(a.Object, b.Object) })
+		}
+	}
+	return list
 }
