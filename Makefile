@@ -16,6 +16,7 @@ build: bin/kloop bin/kubectl
 .PHONY: bin/kloop bin/kubectl bin/kloop.mod
 bin/kloop: bin/kloop.mod
 	go build -trimpath -tags grpcnotrace -modfile $< -ldflags "$(LDFLAGS)" -o $@ .
+	for plugin in why gaps loops; do ln -sf kloop bin/kubectl-$$plugin; done
 bin/kloop.mod:
 	mkdir -p bin
 	(cat go.mod; echo 'replace github.com/google/go-cmp => ./scripts/small') > $@

@@ -64,7 +64,12 @@ var errStopped = errors.New("stopped before it was ready")
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	std := stdio{os.Stdin, os.Stdout, os.Stderr}
+	return Run(ctx, os.Stdin, os.Stdout, os.Stderr, args)
+}
+
+// Run is Main with the streams of the caller's choice: who embeds kloop has its commands too.
+func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args []string) int {
+	std := stdio{in, out, errs}
 	if c, ok := personality(args[0]); ok {
 		return code(std, c, c.run(ctx, std, args[1:]))
 	}

@@ -133,6 +133,7 @@ func (a *asker) screen(g *convergence.Gap, words []string) string {
 		row("differs", fmt.Sprintf("%s, but %s, for %s", g.Want, g.Have, a.since(g.Since)))
 	}
 	row("state", g.State+" ("+g.Cause+")")
+	row("owner", g.Owner)
 	if g.Waits != nil {
 		row("waits", "for "+waitText(g.Waits))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,6 +144,10 @@ func (o *lookout) Watching(gr schema.GroupResource, agent string) (ended func())
 // Refused implements httpapi.Witness. Conflicts and names that do not exist are daily business.
 func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
 	switch st.Reason {
+	case metav1.StatusReasonTooManyRequests:
+		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of && a.Resource.Resource == "pods" {
+			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
+		}
 	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonBadRequest:
 		o.callers.Refused(converge.Refusal{User: a.User, Agent: a.Agent, Verb: a.Verb, Message: st.Message,
 			Forbidden: st.Reason == metav1.StatusReasonForbidden && strings.Contains(st.Message, " cannot ")}, a.Resource, a.Namespace, a.Name)

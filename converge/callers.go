@@ -22,6 +22,32 @@ type Callers struct {
 	refused map[refusalKey]*Refusal
 }
 
+// Blocked notes an eviction that a disruption budget did not allow; why is the budget's word.
+func (c *Callers) Blocked(ns, pod, agent, why string) {
+	c.refuse(Refusal{Agent: agent, Verb: evict, Message: why}, schema.GroupResource{Resource: "pods"}, ns, pod)
+}
+
+// evict is the verb of a Refusal that is of an eviction.
+const evict = "evict"
+
+// evicting is an eviction of the pod that is refused again and again.
+func (c *Callers) evicting(ns, pod string) (Refusal, bool) {
+	if c == nil {
+		return Refusal{}, false
+	}
+	var found *Refusal
+	c.refusals(func(key refusalKey, r *Refusal) {
+		if r.Verb == evict && key.ns == ns && key.name == pod {
+			kept := *r
+			found = &kept
+		}
+	})
+	if found == nil {
+		return Refusal{}, false
+	}
+	return *found, true
+}
+
 // maxRefusals bounds how many refusals are remembered; the oldest goes first.
 const maxRefusals = 256
 
@@ -112,6 +138,10 @@ func (c *Callers) Refused(r Refusal, gr schema.GroupResource, ns, name string) {
 	if byHand(r.Agent) {
 		return
 	}
+	c.refuse(r, gr, ns, name)
+}
+
+func (c *Callers) refuse(r Refusal, gr schema.GroupResource, ns, name string) {
 	r.Agent, _, _ = strings.Cut(r.Agent, "/")
 	r.Resource = gr.String()
 	c.mu.Lock()
@@ -161,6 +191,9 @@ func (c *Callers) refusalFor(gr schema.GroupResource, ns, name string) (Refusal,
 	var best *Refusal
 	agents := c.agents(gr)
 	c.refusals(func(key refusalKey, r *Refusal) {
+		if r.Verb == evict {
+			return
+		}
 		own := key.gr == gr && key.ns == ns && (key.name == name || key.name == "")
 		near := false
 		for agent := range agents {

@@ -49,6 +49,12 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
 		return f
 	}
+	for _, kind := range []string{"custom", "external"} {
+		if strings.Contains(text, kind+" metric") {
+			name := "v1beta1." + kind + ".metrics.k8s.io"
+			f.Waits, f.Advice = forName("APIService", name), []string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
+		}
+	}
 	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
 		if a := apiServiceOf(l.Read, group); a != nil && !l.Health(kinds.APIServices, a).Converged() {
 			f.Below = []Ref{refTo(kinds.APIServices, a)}

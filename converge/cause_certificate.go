@@ -15,6 +15,7 @@ func certificates() []Situation {
 	of := []resource.Kind{kinds.CertificateSigningRequests}
 	return []Situation{
 		{"SigningFailed", of, signingFailed},
+		{"RequestDenied", of, requestDenied},
 		{"NotApproved", of, notApproved},
 		{"SignerMissing", of, signerMissing},
 		{"NotSigned", of, notSigned},
@@ -36,6 +37,15 @@ func signingFailed(l *look) *Finding {
 		return nil
 	}
 	return &Finding{Says: "can't be signed: " + c.Message, State: Failed, Error: textOnly(c.Message), Next: does(person, "makes a request that the signer accepts")}
+}
+
+func requestDenied(l *look) *Finding {
+	c := csrHas(l.obj.(*certificatesv1.CertificateSigningRequest), certificatesv1.CertificateDenied)
+	if c == nil {
+		return nil
+	}
+	return &Finding{Says: "was denied: " + orElse(c.Message, c.Reason), Owner: person, State: Failed, Error: textOnly(c.Message), Next: does(person, "makes another request, or leaves it at that"),
+		Advice: []string{"ask who denied it; the request goes by itself after an hour"}}
 }
 
 func notApproved(l *look) *Finding {

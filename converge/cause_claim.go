@@ -104,7 +104,7 @@ func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 			Waits: on("Object", refTo(kinds.StorageClasses, class), ""), Next: does("scheduler", "binds it when a volume fits"), Advice: []string{"create a persistent volume of class " + class.Name + " that is large enough, on a node that suits the pod"}}
 	}
 	return &Finding{Says: "waits for its pod to be scheduled: its class " + class.Name + " binds then", Owner: "scheduler", State: Waiting,
-		Next: does("scheduler", "chooses a node for the pod and with it a volume")}
+		Next: does("scheduler", "chooses a node for the pod and with it a volume"), Below: refs(kinds.Pods, users(l.World, c))}
 }
 
 func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
@@ -125,7 +125,7 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	}
 	who := "the provisioner " + class.Provisioner
 	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting, Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
-	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil {
+	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil && e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
 		f.State, f.Error, f.Says = BackingOff, eventFailure(e), "can't get a volume: "+e.Message
 	}
 	return f

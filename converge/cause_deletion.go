@@ -41,17 +41,21 @@ func leaving(see func(l *look) *Finding) func(l *look) *Finding {
 	}
 }
 
-// namespaceBlind: the namespace can't be emptied of what a server that does not answer holds.
+// namespaceBlind: the namespace can't be emptied of what a server that does not answer holds. kloop's own loop deletes it all
+// the same, unless the server answers and refuses; upstream's waits for the server.
 func namespaceBlind(l *look) *Finding {
-	ns := l.obj.(*corev1.Namespace)
-	failed := slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool {
-		return c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceDeletionDiscoveryFailure || c.Type == corev1.NamespaceDeletionContentFailure)
-	})
-	if !failed {
+	own, _ := l.runs(l.owner)
+	text := ""
+	for _, c := range l.obj.(*corev1.Namespace).Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceDeletionDiscoveryFailure && !own || c.Type == corev1.NamespaceDeletionContentFailure) {
+			text += c.Message + "\n"
+		}
+	}
+	if text == "" {
 		return nil
 	}
 	for _, a := range resource.List(l.Read, kinds.APIServices, "") {
-		if l.Health(kinds.APIServices, a).Converged() {
+		if !strings.Contains(text, a.Spec.Group) || l.Health(kinds.APIServices, a).Converged() {
 			continue
 		}
 		r := refTo(kinds.APIServices, a)

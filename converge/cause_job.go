@@ -34,6 +34,12 @@ func jobGaveUp(l *look) *Finding {
 			f.Says = fmt.Sprintf("gave up after %s, which is more than its backoffLimit of %d", count(int(j.Status.Failed), "failed pod"), deref(j.Spec.BackoffLimit, 6))
 		case batchv1.JobReasonDeadlineExceeded:
 			f.Says = fmt.Sprintf("gave up: it was not done within its activeDeadlineSeconds of %d", deref(j.Spec.ActiveDeadlineSeconds, 0))
+		case batchv1.JobReasonPodFailurePolicy:
+			f.Says = "gave up, as its podFailurePolicy says: " + c.Message
+		case batchv1.JobReasonFailedIndexes:
+			f.Says = fmt.Sprintf("gave up on the indexes %s, which failed more often than its backoffLimitPerIndex of %d", deref(j.Status.FailedIndexes, ""), deref(j.Spec.BackoffLimitPerIndex, 0))
+		case batchv1.JobReasonMaxFailedIndexesExceeded:
+			f.Says = fmt.Sprintf("gave up: the indexes %s failed, which is more than its maxFailedIndexes of %d", deref(j.Status.FailedIndexes, ""), deref(j.Spec.MaxFailedIndexes, 0))
 		}
 		if why := l.lastFailure(j); why != "" {
 			f.Says += "; " + why

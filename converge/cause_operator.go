@@ -95,10 +95,13 @@ func (l *look) leaseOf(who string) *coordinationv1.Lease {
 	return best
 }
 
+// refusedFor is how long a refusal is held against a controller that has not written since.
+const refusedFor = 10 * time.Minute
+
 // operatorRefused: the controller is there, and the API server refuses what it asks for.
 func operatorRefused(l *look, _ map[string]any) *Finding {
 	r, ok := l.Callers.refusalFor(l.kind.Info().GR(), l.obj.GetNamespace(), l.obj.GetName())
-	if !ok || l.Now.Sub(r.Last) > 10*time.Minute {
+	if !ok || l.Now.Sub(r.Last) > refusedFor {
 		return nil
 	}
 	f := &Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),

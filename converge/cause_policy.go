@@ -56,6 +56,15 @@ func priorityClassMissing(l *look, text string) *Finding {
 		Next: does(person, "creates priorityclass/%s", name), Advice: []string{"create the PriorityClass, or name another one in the pod template's priorityClassName"}}
 }
 
+func runtimeClassMissing(l *look, text string) *Finding {
+	name := quoted(text, "pod rejected: RuntimeClass ")
+	if name == "" || !strings.Contains(text, "not found") {
+		return nil
+	}
+	return &Finding{Says: "can't create pods: the runtime class " + name + " does not exist", Waits: on("Object", Ref{kinds.RuntimeClasses, "", name}, ""),
+		Next: does(person, "creates runtimeclass/%s", name), Advice: []string{"create the RuntimeClass, or name another one in the pod template's runtimeClassName: kubectl get runtimeclass"}}
+}
+
 func namespaceLeaving(l *look, text string) *Finding {
 	if !strings.Contains(text, "because it is being terminated") {
 		return nil

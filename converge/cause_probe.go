@@ -48,6 +48,11 @@ func probeOf(p *corev1.Pod, name string, of func(*corev1.Container) *corev1.Prob
 			return of(&p.Spec.Containers[i])
 		}
 	}
+	for i := range p.Spec.InitContainers { // a sidecar is asked too
+		if p.Spec.InitContainers[i].Name == name {
+			return of(&p.Spec.InitContainers[i])
+		}
+	}
 	return nil
 }
 

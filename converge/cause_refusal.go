@@ -23,6 +23,7 @@ func refusals() []Situation {
 		{"ServiceAccountMissing", nil, refused(serviceAccountMissing)},
 		{"LimitRange", nil, refused(limitRange)},
 		{"PriorityClassMissing", nil, refused(priorityClassMissing)},
+		{"RuntimeClassMissing", nil, refused(runtimeClassMissing)},
 		{"NamespaceLeaving", nil, refused(namespaceLeaving)},
 		{"NotAllowed", nil, refused(notAllowed)},
 		{"Invalid", nil, refused(invalid)},

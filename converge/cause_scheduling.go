@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -43,7 +44,7 @@ func scheduling() []Situation {
 		{"ClaimMissing", of, pod(claimMissing)},
 		{"ClaimPending", of, pod(claimPending)},
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv"))},
-		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim"))},
+		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim", "cannot allocate all claims"))},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},
 		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "node affinity/selector", "[NodeAffinity]"))},
@@ -120,11 +121,49 @@ func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 			open = append(open, refTo(kinds.PersistentVolumeClaims, c))
 		}
 	}
-	if len(open) == 0 || strings.HasPrefix(mainReason(text), "Insufficient ") {
+	if len(open) == 0 || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || text != "" && !aboutVolumes(text) && l.allWait(p, open) {
 		return nil
 	}
 	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting, Waits: on("Object", open[0], "status.phase"),
 		Next: does("scheduler", "tries again when the claim has a volume"), Below: open}
+}
+
+// allWait says that claims wait for nothing but the pod that uses them: they bind when it is scheduled.
+func (l *look) allWait(p *corev1.Pod, open []Ref) bool {
+	return !slices.ContainsFunc(open, func(r Ref) bool {
+		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, r.NS, r.Name)
+		class := classOf(l.World, c)
+		return class == nil || deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer || c.DeletionTimestamp != nil
+	})
+}
+
+// aboutVolumes says that the scheduler's sentence counts nodes for the sake of volumes.
+func aboutVolumes(text string) bool {
+	text = strings.ToLower(text)
+	return strings.Contains(text, "volume") || strings.Contains(text, "storage")
+}
+
+// mainReason is why most of the nodes that the pod asks for will not do. Where it asks for certain nodes, and there are
+// some, it tells nothing that others are not they.
+func (l *look) mainReason(p *corev1.Pod, text string) string {
+	head, reasons, ok := strings.Cut(text, " nodes are available: ")
+	if want := nodeaffinity.GetRequiredNodeAffinity(p); ok && asksForNodes(p) && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""), func(n *corev1.Node) bool {
+		fits, err := want.Match(n)
+		return err == nil && fits
+	}) {
+		rest := slices.DeleteFunc(strings.Split(reasons, ", "), func(r string) bool {
+			return strings.Contains(r, "affinity/selector") || strings.Contains(r, "[NodeAffinity]") || strings.Contains(r, "untolerated taint") || strings.Contains(r, "were unschedulable")
+		})
+		if len(rest) > 0 {
+			text = head + " nodes are available: " + strings.Join(rest, ", ")
+		}
+	}
+	return mainReason(text)
+}
+
+func asksForNodes(p *corev1.Pod) bool {
+	a := p.Spec.Affinity
+	return len(p.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
 // mainReason is why most of the nodes will not do: the reason with the greatest count in the scheduler's sentence; the
@@ -145,9 +184,9 @@ func mainReason(text string) string {
 }
 
 func insufficient(l *look, p *corev1.Pod, text string) *Finding {
-	what, ok := strings.CutPrefix(mainReason(text), "Insufficient ")
+	what, ok := strings.CutPrefix(l.mainReason(p, text), "Insufficient ")
 	if !ok {
-		if !strings.HasPrefix(mainReason(text), "Too many pods") {
+		if !strings.HasPrefix(l.mainReason(p, text), "Too many pods") {
 			return nil
 		}
 		what = "room for more pods"
@@ -180,6 +219,9 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 		switch {
 		case i >= 0:
 			taint = n.Spec.Taints[i].ToString()
+			if n.Spec.Taints[i].Key == corev1.TaintNodeUnschedulable {
+				taint = "cordoned"
+			}
 		case n.Spec.Unschedulable:
 			taint = "cordoned"
 		default:
@@ -189,6 +231,11 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	if len(names) == 0 {
 		return nil
+	}
+	if taint == "cordoned" {
+		return &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") are cordoned: " + text, State: Blocked,
+			Waits: on("Node", Ref{kinds.Nodes, "", names[0]}, "spec.unschedulable"), Next: does("scheduler", "tries again when a node is uncordoned or another one joins"),
+			Advice: []string{"kubectl uncordon " + names[0]}}
 	}
 	return &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
 		Waits: forName("Node", "without the taint "+taint), Next: does("scheduler", "tries again when a node loses its taint or another one joins"),
@@ -206,7 +253,7 @@ func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 func unsuitable(what string, marks ...string) func(l *look, p *corev1.Pod, text string) *Finding {
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
-			if strings.Contains(mainReason(text), m) {
+			if strings.Contains(l.mainReason(p, text), m) {
 				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked, Waits: forName("Node", "that suits its "+what),
 					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{"change the pod's " + what + ", or the nodes' labels and taints: kubectl describe nodes"}}
 			}

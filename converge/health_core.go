@@ -237,7 +237,7 @@ func csrHealth(_ *World, r *certificatesv1.CertificateSigningRequest) Health {
 	for _, c := range r.Status.Conditions {
 		switch c.Type {
 		case certificatesv1.CertificateDenied:
-			return Health{}
+			return Health{Says: "was denied", Want: "status.certificate", Have: "status.conditions[Denied]=True", Since: c.LastTransitionTime.Time}
 		case certificatesv1.CertificateFailed:
 			return Health{Says: "could not be signed", Want: "status.certificate", Have: "status.conditions[Failed]=True", Since: c.LastTransitionTime.Time}
 		case certificatesv1.CertificateApproved:

@@ -39,7 +39,7 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 				Have: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, bad.value), Since: c.Since}
 		}
 	}
-	if !has && w.expectsStatus(k) && w.Callers.watchers(k.Info().GR()) == 0 {
+	if !has && w.expectsStatus(k) && (w.Callers.watchers(k.Info().GR()) == 0 || w.hindered(k, obj)) {
 		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
 	}
 	return Health{}
@@ -50,6 +50,12 @@ func opposite(value string) string {
 		return "False"
 	}
 	return "True"
+}
+
+// hindered says that the controller of the object was refused something lately.
+func (w *World) hindered(k resource.Kind, obj resource.Object) bool {
+	r, ok := w.Callers.refusalFor(k.Info().GR(), obj.GetNamespace(), obj.GetName())
+	return ok && w.Now.Sub(r.Last) < refusedFor
 }
 
 // expectsStatus says that the kind's definition gives its objects a status of their own: somebody means to write it.

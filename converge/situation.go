@@ -72,8 +72,8 @@ func refs[T resource.Object](k resource.Kind, list []T) (out []Ref) {
 func situations() []Situation {
 	var all []Situation
 	for _, group := range [][]Situation{
-		deletions(), refusals(), nodes(), scheduling(), images(), containers(), volumes(), probes(), pods(),
-		claims(), rollouts(), jobs(), services(), autoscalers(), certificates(), extensions(), operators(), anything(),
+		deletions(), refusals(), nodes(), scheduling(), images(), containers(), volumes(), probes(), pods(), budgets(),
+		claims(), rollouts(), jobs(), crons(), services(), ingresses(), autoscalers(), certificates(), extensions(), operators(), anything(),
 	} {
 		all = append(all, group...)
 	}

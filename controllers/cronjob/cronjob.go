@@ -51,7 +51,10 @@ func reconcile(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob) (time.Dura
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
 	}
 	todo := plan(cj, sched, resource.Owned(c, kinds.Jobs, cj), c.Now()) // observe, decide
-	return todo.again, act(ctx, c, cj, todo)                            // act
+	if todo.waits != "" {
+		c.Waiting("%s", todo.waits)
+	}
+	return todo.again, act(ctx, c, cj, todo) // act
 }
 
 func act(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, t todo) error {

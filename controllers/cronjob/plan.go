@@ -18,6 +18,7 @@ type todo struct {
 	status batchv1.CronJobStatus
 	again  time.Duration
 	events []event
+	waits  string // for what it does not start the job that is due, in words
 }
 
 type event struct{ typ, reason, text string }
@@ -43,11 +44,15 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 	if many {
 		t.warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
+	if missed := s.latest(since(cj), now); at.IsZero() && !missed.IsZero() {
+		t.waits = fmt.Sprintf("its time of %s passed more than its startingDeadlineSeconds of %d ago", missed.UTC().Format("2006-01-02 15:04 MST"), *cj.Spec.StartingDeadlineSeconds)
+	}
 	switch {
 	case at.IsZero() || slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.Name == jobName(cj, at) }):
 		return t
 	case len(running) > 0 && cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent:
 		t.say("JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+		t.waits = "job/" + running[0].Name + " of an earlier time still runs, and its concurrencyPolicy is Forbid"
 		return t
 	case cj.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
 		t.remove = append(t.remove, running...)
@@ -71,10 +76,7 @@ const manyMissed = 100
 // due is the time of the schedule that has passed and has no job yet, zero when there is none, and whether very many
 // passed before it.
 func due(cj *batchv1.CronJob, s *schedule, now time.Time) (at time.Time, many bool) {
-	after := cj.CreationTimestamp.Time
-	if last := cj.Status.LastScheduleTime; last != nil {
-		after = last.Time
-	}
+	after := since(cj)
 	if d := cj.Spec.StartingDeadlineSeconds; d != nil {
 		if limit := now.Add(-time.Duration(*d) * time.Second); limit.After(after) {
 			after = limit
@@ -89,6 +91,14 @@ func due(cj *batchv1.CronJob, s *schedule, now time.Time) (at time.Time, many bo
 		next = s.next(next)
 	}
 	return at, many
+}
+
+// since is when the newest job was due, or the cron job was made.
+func since(cj *batchv1.CronJob) time.Time {
+	if last := cj.Status.LastScheduleTime; last != nil {
+		return last.Time
+	}
+	return cj.CreationTimestamp.Time
 }
 
 // scheduled tells whether the job is one that the schedule makes: it has the name of its time.

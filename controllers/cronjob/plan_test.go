@@ -120,3 +120,27 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// A job that is due and not started is told: for an earlier one, or because its time is over.
+func TestWaits(t *testing.T) {
+	utc, minute, yes := "UTC", int64(60), true
+	s, err := parse("0 * * * *", &utc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := metav1.NewTime(at("2026-01-01 08:00:00"))
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
+	if got := plan(cj, s, nil, at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
+		t.Errorf("missed: %q", got)
+	}
+	cj.Spec.StartingDeadlineSeconds, cj.Spec.ConcurrencyPolicy = nil, batchv1.ForbidConcurrent
+	cj.Status.Active = []corev1.ObjectReference{{UID: "8"}}
+	busy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "c-8", UID: "8", OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}}
+	if got := plan(cj, s, []*batchv1.Job{busy}, at("2026-01-01 10:30:00")).waits; got != "job/c-8 of an earlier time still runs, and its concurrencyPolicy is Forbid" {
+		t.Errorf("forbidden: %q", got)
+	}
+	cj.Spec.Suspend = &yes
+	if got := plan(cj, s, nil, at("2026-01-01 10:30:00")).waits; got != "" {
+		t.Errorf("suspended: %q", got)
+	}
+}

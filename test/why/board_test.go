@@ -30,7 +30,7 @@ spec:
 
 // A gap comes, changes and goes while somebody watches; a healthy cluster has none; nobody can write one.
 func TestWatch(t *testing.T) {
-	w := start(t)
+	w := start(t, "")
 	s := situation{Name: "watched", Given: deployment}
 	w.make(s)
 	gaps := w.dyn.Resource(convergence.GroupVersion.WithResource("gaps"))
@@ -55,7 +55,7 @@ func TestWatch(t *testing.T) {
 				if e.Type == want && strings.Contains(string(text), says) {
 					return
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(*patience):
 				t.Fatalf("no %s of %q", want, says)
 			}
 		}
@@ -71,7 +71,7 @@ func TestWatch(t *testing.T) {
 
 // Two managers that set a field back and forth are told, and so is one that fights itself.
 func TestFights(t *testing.T) {
-	w := start(t)
+	w := start(t, "")
 	s := situation{Name: "ring", Given: deployment + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n"}
 	w.make(s)
 	set := func(manager, id, field string, value any) {

@@ -2,12 +2,15 @@ package why_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +25,7 @@ import (
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
@@ -32,6 +36,7 @@ import (
 // A situation is one way to be stuck, made for real, and what must be said about it.
 type situation struct {
 	Name  string `json:"name"`  // also of its namespace
+	World string `json:"world"` // the cluster that it is made in: see worlds
 	Given string `json:"given"` // objects, in YAML; those without a namespace get that of the situation
 	Then  []step `json:"then"`  // what happens to them
 	Ask   string `json:"ask"`   // RESOURCE[.GROUP]:NAME
@@ -56,6 +61,9 @@ type step struct {
 	Message string `json:"message"`
 
 	Watch string `json:"watch"` // a controller watches the resource from now on
+	Try   string `json:"try"`   // an object that a controller tries to create or change, in YAML; it must be refused
+	As    string `json:"as"`    // who watches or tries: user and program; "": the administrator
+	Evict string `json:"evict"` // a pod that somebody tries to evict from now on, as a drain does
 }
 
 // world is the cluster that all situations share.
@@ -64,23 +72,47 @@ type world struct {
 	dyn    dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	all    context.Context // until the last situation is done
+	cfg    *rest.Config
+	config string // file of a kubeconfig
+}
+
+// worlds are the clusters of the suite. Most situations share one; what would be seen by others (a watch of a kind that is
+// everybody's, a loop that does not run) has one of its own.
+var worlds = map[string]cluster.Config{
+	"":         {SimNodes: 8},
+	"calm":     {SimNodes: 3},
+	"no-nodes": {},
+	"bare":     {NodeMonitorGrace: time.Hour},
+	"no-loop":  {SimNodes: 1, Controllers: []string{"*", "-deployment"}},
+	"upstream": {SimNodes: 1, Controllers: []string{"*", "-namespace"}},
+	"storage":  {SimNodes: 1},
+	"ingress":  {SimNodes: 1},
 }
 
 // TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
 func TestSituations(t *testing.T) {
-	w := start(t)
 	list := read(t)
-	if len(list) < 40 {
+	if len(list) < 100 {
 		t.Errorf("only %d situations", len(list))
 	}
+	in := map[string]*world{}
 	var made sync.WaitGroup
 	for _, s := range list {
-		made.Go(func() { w.make(s) })
+		if in[s.World] == nil {
+			in[s.World] = start(t, s.World)
+		}
+		made.Go(func() { in[s.World].make(s) })
 	}
 	made.Wait()
+	told := map[string]string{}
 	for _, s := range list {
-		t.Run(s.Name, func(t *testing.T) { w.with(t).check(s) })
+		t.Run(s.Name, func(t *testing.T) {
+			w := in[s.World].with(t)
+			w.check(s)
+			told[s.Name] = w.ask(s)
+		})
 	}
+	t.Run("docs", func(t *testing.T) { inDocs(t, list, told) })
 }
 
 // fatal gives up on a situation.
@@ -90,9 +122,15 @@ func (w *world) fatal(format string, args ...any) {
 	w.t.FailNow()
 }
 
-func start(t *testing.T) *world {
+func start(t *testing.T, name string) *world {
 	t.Helper()
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 8, Log: slog.New(slog.DiscardHandler), NodeMonitorGrace: 4 * time.Second})
+	conf, ok := worlds[name]
+	if !ok {
+		t.Fatalf("there is no world %q", name)
+	}
+	conf.NodeMonitorGrace = cmp.Or(conf.NodeMonitorGrace, 4*time.Second)
+	conf.Log, conf.Kubeconfig = slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "kubeconfig")
+	c, err := cluster.Start(context.Background(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +152,7 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t, dyn, restmapper.NewDeferredDiscoveryRESTMapper(cached{disc}), t.Context()}
+	return &world{t, dyn, restmapper.NewDeferredDiscoveryRESTMapper(cached{disc}), t.Context(), cfg, c.KubeconfigPath()}
 }
 
 // cached lets the mapper ask anew every time: kinds come and go here.
@@ -135,7 +173,30 @@ func read(t *testing.T) (list []situation) {
 	return list
 }
 
-func (w *world) with(t *testing.T) *world { return &world{t, w.dyn, w.mapper, w.all} }
+func (w *world) with(t *testing.T) *world {
+	other := *w
+	other.t = t
+	return &other
+}
+
+// as is the world as a controller sees it: who names its program, and its user unless that is the administrator.
+func (w *world) as(who string, asAdmin bool) *world {
+	w.t.Helper()
+	if who == "" {
+		return w
+	}
+	cfg := rest.CopyConfig(w.cfg)
+	if cfg.UserAgent = who + "/v1"; !asAdmin {
+		cfg.Impersonate.UserName = who
+	}
+	dyn, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	other := *w
+	other.dyn, other.cfg = dyn, cfg
+	return &other
+}
 
 // in is where the object of the name lives.
 func (w *world) in(s situation, id string) (dynamic.ResourceInterface, string) {
@@ -236,9 +297,15 @@ func (w *world) do(s situation, st step) {
 		case st.Event != "":
 			return w.event(s, st)
 		case st.Watch != "":
-			r, _ := w.in(s, st.Watch)
+			r, _ := w.as(st.As, true).in(s, st.Watch)
 			_, err := r.Watch(w.all, metav1.ListOptions{}) // ends with the cluster
 			return err
+		case st.Try != "":
+			return w.as(st.As, false).try(s, st.Try)
+		case st.Evict != "":
+			_, name := w.in(s, st.Evict)
+			go w.drain(s, name)
+			return nil
 		}
 		r, name := w.in(s, st.Await)
 		obj, err := r.Get(ctx, name, metav1.GetOptions{})
@@ -251,6 +318,36 @@ func (w *world) do(s situation, st step) {
 		}
 		return err
 	})
+}
+
+// try asks for what must be refused.
+func (w *world) try(s situation, text string) error {
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &obj.Object); err != nil {
+		return err
+	}
+	r := w.of(s, obj.GroupVersionKind(), obj.GetNamespace())
+	_, err := r.Create(w.t.Context(), obj, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = r.Update(w.t.Context(), obj, metav1.UpdateOptions{})
+	}
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("it is not refused: %w", err)
+	}
+	return nil
+}
+
+// drain asks for the eviction of a pod, again and again.
+func (w *world) drain(s situation, pod string) {
+	pods := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(s.Name)
+	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]any{"name": pod, "namespace": s.Name}}}
+	for w.all.Err() == nil {
+		_, _ = pods.Create(w.all, eviction, metav1.CreateOptions{}, "eviction")
+		select {
+		case <-w.all.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // event says something of an object, as a node's agent does.
@@ -343,11 +440,14 @@ func wrong(s situation, g *convergence.Gap) error {
 	return fmt.Errorf("%s", strings.Join(bad, "; "))
 }
 
-// until tries every 50 ms, for 20 s at most.
+// patience is much more than a situation needs on a machine at rest.
+var patience = flag.Duration("patience", 90*time.Second, "how long a situation may take to come about")
+
+// until tries every 50 ms.
 func (w *world) until(what string, f func() error) {
 	w.t.Helper()
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(*patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err = f(); err == nil || apierrors.IsAlreadyExists(err) {
 			return
 		}

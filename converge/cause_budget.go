@@ -1,0 +1,74 @@
+package converge
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// budgets are the ways in which a disruption budget stands in somebody's way.
+func budgets() []Situation {
+	return []Situation{{"EvictionBlocked", []resource.Kind{kinds.PodDisruptionBudgets}, evictionBlocked}}
+}
+
+// drainFor is how long after an eviction was refused somebody is still thought to want it: a drain tries every 5 s.
+const drainFor = time.Minute
+
+// guarded are the pods that a budget holds its hand over.
+func guarded(w *World, b *policyv1.PodDisruptionBudget) (list []*corev1.Pod) {
+	sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	for _, p := range resource.List(w.Read, kinds.Pods, b.Namespace) {
+		if sel.Matches(labels.Set(p.Labels)) && p.DeletionTimestamp == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// wantedAway is a pod of the budget whose eviction somebody asks for and does not get.
+func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal) {
+	for _, p := range guarded(w, b) {
+		if r, ok := w.Callers.evicting(p.Namespace, p.Name); ok && w.Now.Sub(r.Last) < drainFor {
+			return p, r
+		}
+	}
+	return nil, Refusal{}
+}
+
+// budgetHealth finds no gap in a budget that allows no disruption, unless somebody wants one.
+func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
+	if w.Callers == nil || b.Status.DisruptionsAllowed > 0 {
+		return Health{}
+	}
+	p, r := wantedAway(w, b)
+	if p == nil {
+		return Health{}
+	}
+	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted", Have: "status.disruptionsAllowed=0", Since: r.First}
+}
+
+func evictionBlocked(l *look) *Finding {
+	b := l.obj.(*policyv1.PodDisruptionBudget)
+	p, r := wantedAway(l.World, b)
+	if p == nil {
+		return nil
+	}
+	f := &Finding{Says: "lets none of its pods go: " + r.Message, Owner: person, State: Blocked, Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "status.disruptionsAllowed"),
+		Next:   does(person, "makes more pods, or has the budget allow one less"),
+		Advice: []string{"scale the workload up, so that one pod may go", "or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + b.Name + " -n " + b.Namespace}}
+	for _, p := range guarded(l.World, b) {
+		if !l.Health(kinds.Pods, p).Converged() {
+			f.Below = append(f.Below, refTo(kinds.Pods, p))
+		}
+	}
+	return f
+}
