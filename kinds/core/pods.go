@@ -33,6 +33,7 @@ var Pods = &resource.Def[*v1.Pod]{
 	},
 	Select: []resource.Field[*v1.Pod]{
 		{Label: "spec.nodeName", Value: func(p *v1.Pod) string { return p.Spec.NodeName }, Index: true},
+		{Label: "spec.host", Value: func(p *v1.Pod) string { return p.Spec.NodeName }}, // its first name
 		{Label: "spec.restartPolicy", Value: func(p *v1.Pod) string { return string(p.Spec.RestartPolicy) }},
 		{Label: "spec.schedulerName", Value: func(p *v1.Pod) string { return p.Spec.SchedulerName }},
 		{Label: "spec.serviceAccountName", Value: func(p *v1.Pod) string { return p.Spec.ServiceAccountName }},
