@@ -317,6 +317,19 @@ func TestAccept(t *testing.T) {
 	}
 }
 
+// A definition can't have a name that it has already as another one.
+func TestOwnName(t *testing.T) {
+	var names Names
+	def := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "x.example",
+		Names: v1.CustomResourceDefinitionNames{Plural: "as", Singular: "a", Kind: "A", ListKind: "AList", ShortNames: []string{"s"}}}}
+	def.Name = "as.x.example"
+	def.Status = names.Accept(def, metav1.Now())
+	def.Spec.Names.ShortNames = []string{"s", "as"}
+	if def.Status = names.Accept(def, metav1.Now()); find(def.Status.Conditions, v1.NamesAccepted).Reason != "ShortNamesConflict" || len(def.Status.AcceptedNames.ShortNames) != 1 {
+		t.Errorf("%+v", def.Status)
+	}
+}
+
 func TestInherit(t *testing.T) {
 	k := tabs(t)
 	next := k.def.DeepCopy()

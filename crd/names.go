@@ -74,8 +74,10 @@ type claims struct {
 	reason, message string // the last conflict counts, as in Kubernetes
 }
 
+// used says that a name is taken. As upstream, what the definition has itself counts when it asks for it as something else.
 func (c *claims) used(of nameOf, text string) bool {
-	return c.n.taken(name{c.def.Spec.Group, of, text}, c.def.Name)
+	x := name{c.def.Spec.Group, of, text}
+	return c.n.taken(x, c.def.Name) || slices.Contains(namesIn(c.def.Spec.Group, &c.def.Status.AcceptedNames), x)
 }
 
 func (c *claims) claim(reason, want string, have *string, of nameOf) {
