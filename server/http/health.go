@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,7 +18,8 @@ const checkLimit = 10 * time.Second
 
 // checks are those of the given endpoint. Liveness is about the process; readiness adds what it depends on.
 func (s *surface) checks(endpoint string) []Check {
-	list := []Check{{Name: "ping", Run: func(context.Context) error { return nil }}}
+	well := func(context.Context) error { return nil }
+	list := []Check{{Name: "ping", Run: well}, {Name: "log", Run: well}}
 	list = append(list, s.cfg.Live...)
 	if endpoint == "livez" {
 		return list
@@ -44,16 +46,32 @@ func (s *surface) health(w http.ResponseWriter, r *http.Request, parts []string)
 			notFoundPage(w)
 			return
 		}
-		s.report(w, r, parts[0], checks[at:at+1])
+		s.single(w, r, checks[at])
 		return
 	}
 	s.report(w, r, parts[0], checks)
 }
 
+// single answers for one check: no list, whatever the query asks for.
+func (s *surface) single(w http.ResponseWriter, r *http.Request, c Check) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if err := run(r.Context(), c); err != nil {
+		slog.Debug("health check failed", "check", c.Name, "err", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = fmt.Fprintf(w, "internal server error: %v\n", err)
+		return
+	}
+	_, _ = w.Write([]byte("ok"))
+}
+
 func (s *surface) report(w http.ResponseWriter, r *http.Request, endpoint string, checks []Check) {
 	var out bytes.Buffer
 	q := r.URL.Query()
-	skip := q["exclude"]
+	skip := slices.Clone(q["exclude"])
+	slices.Sort(skip)
+	skip = slices.Compact(skip)
 	failed := false
 	for _, c := range checks {
 		if slices.Contains(skip, c.Name) {
@@ -68,10 +86,14 @@ func (s *surface) report(w http.ResponseWriter, r *http.Request, endpoint string
 		}
 		fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
 	}
+	var unknown []string
 	for _, name := range skip {
 		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) {
-			fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %q\n", name)
+			unknown = append(unknown, strconv.Quote(name))
 		}
+	}
+	if unknown != nil {
+		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")

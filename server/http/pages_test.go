@@ -159,13 +159,14 @@ func TestHealth(t *testing.T) {
 		c.Ready = []httpapi.Check{{Name: "store", Run: func(context.Context) error { return broken }}}
 	})
 	for path, want := range map[string]string{"/healthz": "ok", "/livez": "ok", "/readyz": "ok", "/readyz/store": "ok",
-		"/readyz?verbose": "[+]ping ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n"} {
+		"/readyz/store?verbose": "ok", "/readyz?verbose": "[+]ping ok\n[+]log ok\n[+]store ok\n[+]shutdown ok\nreadyz check passed\n",
+		"/livez?verbose&exclude=x&exclude=b": "[+]ping ok\n[+]log ok\nwarn: some health checks cannot be excluded: no matches for \"b\",\"x\"\nlivez check passed\n"} {
 		if got := w.must("GET", path, "", 200); string(got.body) != want || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s: %q %v", path, got.body, got.header)
 		}
 	}
 	broken = errors.New("secret reason")
-	if got := w.must("GET", "/readyz", "", 500); string(got.body) != "[+]ping ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n" {
+	if got := w.must("GET", "/readyz", "", 500); string(got.body) != "[+]ping ok\n[+]log ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n" {
 		t.Errorf("%q", got.body)
 	}
 	w.must("GET", "/livez", "", 200)
