@@ -35,6 +35,11 @@ func TestSubsets(t *testing.T) {
 	gone := pod(4, 1, true)
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	publish := service(func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true })
+	two := service(func(s *corev1.Service) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "more", Protocol: corev1.ProtocolTCP, Port: 81, TargetPort: intstr.FromString("more")})
+	})
+	more := pod(2, 1, true)
+	more.Spec.Containers[0].Ports = append(more.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "more", ContainerPort: 9, Protocol: corev1.ProtocolTCP})
 	bare := service(func(s *corev1.Service) { s.Spec.Ports = nil })
 	for _, tt := range []struct {
 		name string
@@ -46,6 +51,8 @@ func TestSubsets(t *testing.T) {
 		{"two ports of one name", service(), []*corev1.Pod{pod(1, 1, true), pod(2, 2, true)}, "1: 1+0 2: 1+0 "},
 		{"terminating", service(), []*corev1.Pod{gone}, ""},
 		{"terminating but published", publish, []*corev1.Pod{gone, pod(1, 1, false)}, "1: 2+0 "},
+		{"a port that one of them lacks", two, []*corev1.Pod{pod(1, 1, true), more}, "1: 2+0 9: 1+0 "},
+		{"ports that all have", two, []*corev1.Pod{more}, "1: 1+0 "},
 		{"no ports", bare, []*corev1.Pod{pod(1, 1, true)}, "0: 1+0 "},
 	} {
 		got := ""

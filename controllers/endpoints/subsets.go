@@ -22,39 +22,82 @@ const (
 	managedBy  = "endpoint-controller"
 )
 
-// subsets groups the pods by the ports that they serve. over says that some had to be left out.
+// An offer is a port and the pods that serve it.
+type offer struct {
+	port *corev1.EndpointPort // nil: the service has none
+	pods []*corev1.Pod
+}
+
+// subsets groups the ports by the pods that serve them: all ports that the same pods serve are one subset. over says
+// that some pods had to be left out.
 func subsets(s *corev1.Service, list []*corev1.Pod) (out []corev1.EndpointSubset, over bool) {
-	byPorts := map[string]*corev1.EndpointSubset{}
+	offers, over := offersOf(s, list)
+	at := map[string]int{}
+	for _, o := range offers {
+		key := podsKey(o.pods)
+		i, known := at[key]
+		if !known {
+			i, at[key] = len(out), len(out)
+			out = append(out, corev1.EndpointSubset{})
+			for _, p := range o.pods {
+				add(&out[i], s, p, address(s, p))
+			}
+			slices.SortFunc(out[i].Addresses, byIP)
+			slices.SortFunc(out[i].NotReadyAddresses, byIP)
+		}
+		if o.port != nil {
+			out[i].Ports = append(out[i].Ports, *o.port)
+		}
+	}
+	for i := range out {
+		slices.SortFunc(out[i].Ports, byPort)
+	}
+	slices.SortStableFunc(out, func(a, b corev1.EndpointSubset) int { return strings.Compare(portsKey(a.Ports), portsKey(b.Ports)) })
+	return out, over
+}
+
+// offersOf lists what the pods serve, ready pods first when there is not room for all.
+func offersOf(s *corev1.Service, list []*corev1.Pod) (offers []*offer, over bool) {
+	at := map[corev1.EndpointPort]*offer{}
 	left := most
-	// Ready pods come first when there is not room for all.
 	slices.SortStableFunc(list, func(a, b *corev1.Pod) int { return rank(s, a) - rank(s, b) })
 	for _, p := range list {
-		ip := address(s, p)
-		if ip == "" || p.DeletionTimestamp != nil && !s.Spec.PublishNotReadyAddresses {
+		if address(s, p) == "" || p.DeletionTimestamp != nil && !s.Spec.PublishNotReadyAddresses {
 			continue
 		}
 		ports := portsOf(s, p)
-		if len(ports) == 0 && len(s.Spec.Ports) > 0 {
+		switch {
+		case len(s.Spec.Ports) == 0:
+			ports = []corev1.EndpointPort{{}}
+		case len(ports) == 0:
 			continue
 		}
-		if left == 0 {
-			over = true
-			break
+		if left--; left < 0 {
+			return offers, true
 		}
-		left--
-		key := portsKey(ports)
-		if byPorts[key] == nil {
-			byPorts[key] = &corev1.EndpointSubset{Ports: ports}
+		for i := range ports {
+			key := ports[i]
+			key.AppProtocol = nil // a pointer; ports of one service that are alike otherwise have the same
+			if at[key] == nil {
+				at[key] = &offer{}
+				if len(s.Spec.Ports) > 0 {
+					at[key].port = &ports[i]
+				}
+				offers = append(offers, at[key])
+			}
+			at[key].pods = append(at[key].pods, p)
 		}
-		add(byPorts[key], s, p, ip)
 	}
-	for _, key := range slices.Sorted(maps.Keys(byPorts)) {
-		sub := byPorts[key]
-		slices.SortFunc(sub.Addresses, byIP)
-		slices.SortFunc(sub.NotReadyAddresses, byIP)
-		out = append(out, *sub)
+	return offers, false
+}
+
+// podsKey is equal for equal lists of pods.
+func podsKey(list []*corev1.Pod) string {
+	var b strings.Builder
+	for _, p := range list {
+		b.WriteString(string(p.UID) + " ")
 	}
-	return out, over
+	return b.String()
 }
 
 func rank(s *corev1.Service, p *corev1.Pod) int {
@@ -103,10 +146,11 @@ func portsOf(s *corev1.Service, p *corev1.Pod) (list []corev1.EndpointPort) {
 			list = append(list, corev1.EndpointPort{Name: sp.Name, Port: n, Protocol: sp.Protocol, AppProtocol: sp.AppProtocol})
 		}
 	}
-	slices.SortFunc(list, func(a, b corev1.EndpointPort) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)))
-	})
 	return list
+}
+
+func byPort(a, b corev1.EndpointPort) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)))
 }
 
 func portsKey(list []corev1.EndpointPort) (key string) {

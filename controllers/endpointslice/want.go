@@ -144,15 +144,23 @@ func endpoint(s *corev1.Service, p *corev1.Pod, ips []string, zoneOf func(string
 
 // hints tell proxies where an endpoint is meant to be used, when the service asks for nearness.
 func hints(s *corev1.Service, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
-	if s.Spec.TrafficDistribution == nil || e.Zone == nil || automatic(s) {
+	if s.Spec.TrafficDistribution == nil || automatic(s) {
 		return nil
 	}
-	h := &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: *e.Zone}}}
+	h := &discoveryv1.EndpointHints{}
 	switch *s.Spec.TrafficDistribution {
-	case corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone:
 	case corev1.ServiceTrafficDistributionPreferSameNode:
-		h.ForNodes = []discoveryv1.ForNode{{Name: *e.NodeName}}
+		if e.NodeName != nil {
+			h.ForNodes = []discoveryv1.ForNode{{Name: *e.NodeName}}
+		}
+	case corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone:
 	default:
+		return nil
+	}
+	if e.Zone != nil {
+		h.ForZones = []discoveryv1.ForZone{{Name: *e.Zone}}
+	}
+	if h.ForZones == nil && h.ForNodes == nil {
 		return nil
 	}
 	return h

@@ -121,7 +121,8 @@ func jobTimes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 	if (finished(j) != finished(old) || begun) && !idle && s.StartTime == nil && finished(j) {
 		errs = append(errs, field.Required(start, "startTime is required for finished job"))
 	}
-	if begun && o.StartTime != nil && !is(j.Spec.Suspend) {
+	resumed := has(old, v1.JobSuspended) && !has(j, v1.JobSuspended) // it starts anew then
+	if begun && o.StartTime != nil && !is(j.Spec.Suspend) && !resumed {
 		errs = append(errs, field.Required(start, "startTime cannot be removed for unsuspended job"))
 	}
 	return errs
