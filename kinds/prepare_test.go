@@ -318,3 +318,23 @@ func TestWarningOfTheOldIngressClass(t *testing.T) {
 		t.Errorf("warnings of a class named in both ways %q", got)
 	}
 }
+
+func TestStatusOfDevicesGoesWithThem(t *testing.T) {
+	claim := func(allocated ...string) *resourceapi.ResourceClaim {
+		c := &resourceapi.ResourceClaim{}
+		c.Status.Allocation = &resourceapi.AllocationResult{}
+		for _, name := range allocated {
+			c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Device: name})
+		}
+		c.Status.Devices = []resourceapi.AllocatedDeviceStatus{{Device: "a"}, {Device: "b"}, {Device: "c"}}
+		return c
+	}
+	got := settled(kinds.ResourceClaims, "status", claim("b"), claim("a", "b"), false)
+	if list := got.Status.Devices; len(list) != 2 || list[0].Device != "b" || list[1].Device != "c" {
+		t.Errorf("devices %v", list)
+	}
+	slice := &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Driver: "A.example"}}
+	if list := kinds.ResourceSlices.Warnings(slice, slice); len(list) != 1 {
+		t.Errorf("warnings of a driver in upper case %q", list)
+	}
+}

@@ -2,6 +2,7 @@
 package dra
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
@@ -37,7 +38,7 @@ var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 		}
 		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 	},
-	ValidateStatus: validateClaimStatus,
+	PrepareStatus: forgetDevices, ValidateStatus: validateClaimStatus,
 	Columns: []resource.Column[*v1.ResourceClaim]{
 		resource.Col("State", "string", func(c *v1.ResourceClaim) any { return state(c) }),
 		resource.Age[*v1.ResourceClaim](),
@@ -70,7 +71,13 @@ var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
 			defaultTaints(s.Spec.Devices[i].Taints)
 		}
 	},
-	Prepare:  func(s, old *v1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
+	Prepare: func(s, old *v1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
+	Warn: func(s, _ *v1.ResourceSlice) []string {
+		if d := s.Spec.Driver; d != strings.ToLower(d) {
+			return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
+		}
+		return nil
+	},
 	Validate: validateSlice,
 	Columns: []resource.Column[*v1.ResourceSlice]{
 		resource.Col("Node", "string", func(s *v1.ResourceSlice) any { return nodeName(s) }),

@@ -2,6 +2,7 @@ package dra
 
 import (
 	"regexp"
+	"slices"
 
 	v1 "k8s.io/api/resource/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -96,14 +97,28 @@ func deviceID(driver, pool, device string, share *string) string {
 	return id
 }
 
-func devices(s *v1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
-	allocated := map[string]bool{}
+// allocated are the devices that a claim has been given.
+func allocated(s *v1.ResourceClaimStatus) map[string]bool {
+	set := map[string]bool{}
 	if s.Allocation != nil {
 		for _, r := range s.Allocation.Devices.Results {
-			allocated[deviceID(r.Driver, r.Pool, r.Device, (*string)(r.ShareID))] = true
+			set[deviceID(r.Driver, r.Pool, r.Device, (*string)(r.ShareID))] = true
 		}
 	}
-	seen := map[string]bool{}
+	return set
+}
+
+// forgetDevices drops what drivers told of devices that the claim no longer has.
+func forgetDevices(c, old *v1.ResourceClaim) {
+	had, has := allocated(&old.Status), allocated(&c.Status)
+	c.Status.Devices = rule.NoneIfEmpty(slices.DeleteFunc(c.Status.Devices, func(d v1.AllocatedDeviceStatus) bool {
+		id := deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
+		return had[id] && !has[id]
+	}))
+}
+
+func devices(s *v1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
+	allocated, seen := allocated(s), map[string]bool{}
 	for i, d := range s.Devices {
 		at, id := path.Index(i), deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
 		if seen[id] {
