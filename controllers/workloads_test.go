@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -72,8 +73,18 @@ func statefulSet(name string, n int32, edit func(*appsv1.StatefulSetSpec)) *apps
 	return s
 }
 
+// disks makes volumes that any claim without a class can have.
+func disks(c *cluster, n int) {
+	for i := range n {
+		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("disk-", i)}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/disk"}}}})
+	}
+}
+
 func TestStatefulSet(t *testing.T) {
 	simulate(t, 2, func(c *cluster) {
+		disks(c, 3)
 		one, zero := int32(1), int32(0)
 		make1(c, kinds.StatefulSets, statefulSet("s", 3, func(s *appsv1.StatefulSetSpec) {
 			s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &one}
@@ -170,6 +181,7 @@ func TestRolesAreAggregated(t *testing.T) {
 
 func TestClaimsStayWhileUsed(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
+		disks(c, 1)
 		p := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
 		p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
 			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{

@@ -90,6 +90,9 @@ func (c *Ctx) Event(k resource.Kind, obj resource.Object, typ, reason, format st
 	c.env.Events.Event(k, obj, typ, reason, format, args...)
 }
 
+// Recorder tells events, for those who speak in others' names. It may be nil, which tells nobody.
+func (c *Ctx) Recorder() *client.Recorder { return c.env.Events }
+
 func (c *Ctx) do(verb string, k resource.Kind, obj resource.Object, write func() (resource.Object, error)) (resource.Object, error) {
 	if !slices.Contains(c.writes, k) && !slices.Contains(c.writes, nil) {
 		return nil, fmt.Errorf("%s %s: %w", verb, KeyOf(k, obj), errUndeclared)

@@ -9,11 +9,11 @@ import (
 	requests "k8s.io/component-helpers/resource"
 )
 
-// admit says why a pod can't run here, beside those that already do: it was bound by hand, or raced another. why is
+// Admit says why a pod can't run here, beside those that already do: it was bound by hand, or raced another. why is
 // "" for one that fits, and for one that has been let in before; let tells of which that is true.
 //
 // Unlike Kubernetes, only resources are looked at: affinity and taints are the scheduler's.
-func admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, let func(*corev1.Pod) bool) (why, message string) {
+func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, let func(*corev1.Pod) bool) (why, message string) {
 	if let(pod) {
 		return "", ""
 	}

@@ -40,11 +40,11 @@ func TestAdmit(t *testing.T) {
 		{"pods", pod(false, ""), []*corev1.Pod{runs, pod(true, ""), pod(true, "")}, "OutOfpods"},
 		{"let in before", pod(true, "", "cpu", "100"), nil, ""},
 	} {
-		if got, _ := admit(c.pod, c.node, node, let); got != c.want {
+		if got, _ := Admit(c.pod, c.node, node, let); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	_, text := admit(pod(false, "", "cpu", "3"), []*corev1.Pod{runs}, node, let)
+	_, text := Admit(pod(false, "", "cpu", "3"), []*corev1.Pod{runs}, node, let)
 	if want := "Pod was rejected: Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"; text != want {
 		t.Errorf("%q, want %q", text, want)
 	}

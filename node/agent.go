@@ -137,7 +137,7 @@ func (a *Agent) unfit(w world) (why, message string) {
 		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
 	})
 	let := func(p *corev1.Pod) bool { return p.Status.StartTime != nil || a.let[p.UID] }
-	if why, message = admit(w.pod, all, a.allocatable(), let); why == "" {
+	if why, message = Admit(w.pod, all, a.allocatable(), let); why == "" {
 		a.let[w.pod.UID] = true
 	}
 	return why, message

@@ -74,6 +74,13 @@ func (a *addresses) learn(read resource.Reader) {
 	}
 }
 
+// count is how many pods have an address.
+func (a *addresses) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.of)
+}
+
 func (a *addresses) free(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

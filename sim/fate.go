@@ -24,6 +24,7 @@ type fate struct {
 	exit          int32
 	crashes       int // how often containers crash; they are restarted as the policy says
 	crash         int32
+	failing       []failing     // probes
 	stop          time.Duration // that containers take to stop, at most the pod's grace period
 }
 
@@ -44,6 +45,9 @@ func fateOf(p *corev1.Pod, n *corev1.Node) fate {
 		run: length(get(Run)), stop: length(get(Stop))}
 	if v, ok := get(PullError); ok {
 		f.broken = strings.Split(v, ",")
+	}
+	if v, ok := get(ProbeFail); ok {
+		f.failing = failings(v)
 	}
 	f.exit, f.ends = code(get(Exit))
 	f.initExit, _ = code(get(InitExit))

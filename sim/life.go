@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,31 +18,69 @@ type life struct {
 	now  metav1.Time
 	st   *corev1.PodStatus
 	next time.Duration // 0: nothing is due
+	at   place
+	mute bool // nobody listens
+	said []saying
 }
 
-// live is pure: it returns the status that a pod on a simulated node has now, and after which time to look again.
-// ip gives the pod its address when it needs one.
-func live(p *corev1.Pod, f fate, now metav1.Time, ip func() string) (*corev1.PodStatus, time.Duration) {
-	l := &life{pod: p, fate: f, now: now, st: p.Status.DeepCopy()}
-	switch p.Status.Phase {
+// live is pure: it returns the status that a pod on a simulated node has now, after which time to look again, and what
+// the node says of it. at is what the pod finds there, its address among it.
+func live(p *corev1.Pod, f fate, now metav1.Time, at place) (*corev1.PodStatus, time.Duration, []saying) {
+	l := &life{pod: p, fate: f, now: now, st: p.Status.DeepCopy(), at: at, mute: at.mute}
+	l.live()
+	return l.st, l.next, l.said
+}
+
+func (l *life) live() {
+	switch l.st.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed:
-		return l.st, 0
+		return
 	case corev1.PodPending, "":
-		if f.hold {
-			return l.st, 0
+		if l.fate.hold {
+			return
 		}
 	}
 	if l.st.StartTime == nil {
+		if why, text := l.at.refuse(l.pod); why != "" {
+			l.tell(corev1.EventTypeWarning, "", why, text)
+			l.st.Phase, l.st.Reason, l.st.Message, l.st.StartTime = corev1.PodFailed, why, text, &l.now
+			return
+		}
 		l.begin()
 	}
-	at, ok := l.inits()
-	if ok {
-		l.mains(at, ip)
+	if l.deadline() {
+		return
+	}
+	if l.mounted() {
+		if since, ok := l.inits(); ok {
+			l.mains(since)
+		}
 	}
 	if l.st.Phase == corev1.PodRunning || l.st.Phase == corev1.PodPending {
 		l.readiness()
 	}
-	return l.st, l.next
+}
+
+// mounted says whether the pod's volumes are there: once one of its containers ran they are.
+func (l *life) mounted() bool {
+	for _, list := range [][]corev1.ContainerStatus{l.st.InitContainerStatuses, l.st.ContainerStatuses} {
+		for i := range list {
+			if list[i].State.Waiting == nil || list[i].RestartCount > 0 {
+				return true
+			}
+		}
+	}
+	why := l.at.mount(l.pod)
+	if why != "" {
+		l.tell(corev1.EventTypeWarning, "", "FailedMount", why)
+		l.lookSoon()
+	}
+	return why == ""
+}
+
+// lookSoon looks again for what is missing, less often the longer it is.
+func (l *life) lookSoon() {
+	l.due(min(max(l.now.Sub(l.st.StartTime.Time)/4, 500*time.Millisecond), 10*time.Second))
 }
 
 // due asks for a look after d.
@@ -79,13 +120,18 @@ func (l *life) inits() (at time.Time, done bool) {
 			break
 		}
 		c, s := &l.pod.Spec.InitContainers[i], &l.st.InitContainerStatuses[i]
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		if !l.started(c, s, at) {
 			return at, false
 		}
 		switch r := s.State.Running; {
-		case sidecar && r != nil:
-			s.Ready, s.Started = true, new(true)
+		case sidecar(c) && r != nil:
+			if !l.probe(c, s) {
+				l.restart(c, s)
+				return at, false
+			}
+			if !*s.Started {
+				return at, false
+			}
 			at = r.StartedAt.Time
 			continue
 		case r != nil && !l.passed(r.StartedAt.Time, l.fate.init):
@@ -104,6 +150,11 @@ func (l *life) inits() (at time.Time, done bool) {
 	return at, true
 }
 
+// sidecar says whether an init container stays while the pod runs.
+func sidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
 // failedInit has an init container tried again, or the pod fail.
 func (l *life) failedInit(c *corev1.Container, s *corev1.ContainerStatus) {
 	if l.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
@@ -114,7 +165,7 @@ func (l *life) failedInit(c *corev1.Container, s *corev1.ContainerStatus) {
 }
 
 // mains runs the containers side by side.
-func (l *life) mains(at time.Time, ip func() string) {
+func (l *life) mains(at time.Time) {
 	running, failed := 0, false
 	for i := range l.pod.Spec.Containers {
 		if i >= len(l.st.ContainerStatuses) {
@@ -130,7 +181,9 @@ func (l *life) mains(at time.Time, ip func() string) {
 			continue
 		}
 		if r := s.State.Running; r != nil && !fresh { // that it ran is to be seen before that it ended
-			l.mayEnd(s, r.StartedAt.Time)
+			if l.mayEnd(s, r.StartedAt.Time); s.State.Running != nil {
+				l.probe(c, s)
+			}
 		} else if r != nil && (l.fate.ends || l.crashes(s)) {
 			l.due(l.fate.run)
 		}
@@ -152,7 +205,7 @@ func (l *life) mains(at time.Time, ip func() string) {
 		return
 	}
 	if l.st.PodIP == "" {
-		addr := ip()
+		addr := l.at.ip()
 		l.st.PodIP, l.st.PodIPs = addr, []corev1.PodIP{{IP: addr}}
 	}
 	for i := range l.st.ContainerStatuses {
@@ -197,8 +250,11 @@ func (l *life) started(c *corev1.Container, s *corev1.ContainerStatus, at time.T
 			return false
 		}
 		s.RestartCount++
-		l.run(s)
+		l.run(c, s, true)
 		return true
+	}
+	if w.Reason == configError {
+		at = l.now.Time // its image was pulled
 	}
 	if l.fate.cantPull(c.Image) || w.Reason == "ImagePullBackOff" || w.Reason == "ErrImagePull" {
 		_, failing, again := pulling(l.now.Sub(at))
@@ -207,23 +263,78 @@ func (l *life) started(c *corev1.Container, s *corev1.ContainerStatus, at time.T
 			l.due(again)
 			return false
 		}
-	} else if !l.passed(at, l.fate.pull) {
+	} else if w.Reason != configError && !l.pulled(c, at) {
 		return false
 	}
-	l.run(s)
+	if why := l.at.environment(l.pod.Namespace, c); why != "" {
+		l.tell(corev1.EventTypeWarning, c.Name, "Failed", "Error: "+why)
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: configError, Message: why}
+		l.lookSoon()
+		return false
+	}
+	l.run(c, s, l.fate.pull == 0)
 	return true
 }
 
+// configError is why a container waits whose variables can't be made.
+const configError = "CreateContainerConfigError"
+
+// pulled says whether the pull of an image that began at a time has ended.
+func (l *life) pulled(c *corev1.Container, at time.Time) bool {
+	if l.fate.pull > 0 && at.Equal(l.now.Time) {
+		l.tell(corev1.EventTypeNormal, c.Name, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
+	}
+	return l.passed(at, l.fate.pull)
+}
+
 func (l *life) unpulled(c *corev1.Container, s *corev1.ContainerStatus, failing bool) {
-	w := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q", c.Image)}
+	w := &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: fmt.Sprintf("Back-off pulling image %q: ErrImagePull: %s", c.Image, unfound)}
 	if failing {
-		w.Reason, w.Message = "ErrImagePull", fmt.Sprintf("failed to pull image %q: not found in the simulation", c.Image)
+		w.Reason, w.Message = "ErrImagePull", unfound
+	}
+	if was := s.State.Waiting; was == nil || was.Reason != w.Reason {
+		if failing {
+			l.tell(corev1.EventTypeNormal, c.Name, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
+			l.tell(corev1.EventTypeWarning, c.Name, "Failed", fmt.Sprintf("Failed to pull image %q: %s", c.Image, w.Message))
+		} else {
+			l.tell(corev1.EventTypeNormal, c.Name, "BackOff", w.Message)
+		}
+		l.tell(corev1.EventTypeWarning, c.Name, "Failed", "Error: "+w.Reason)
 	}
 	s.State = corev1.ContainerState{Waiting: w}
 }
 
-func (l *life) run(s *corev1.ContainerStatus) {
-	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}} // without ids, as kwok's
+const unfound = "not found in the simulation"
+
+// run starts a container. present says that its image need not be pulled.
+func (l *life) run(c *corev1.Container, s *corev1.ContainerStatus, present bool) {
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}}
+	s.ContainerID, s.ImageID = containerID(l.pod, s), imageID(c.Image)
+	if l.mute {
+		return
+	}
+	if present {
+		l.tell(corev1.EventTypeNormal, c.Name, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+	} else {
+		l.tell(corev1.EventTypeNormal, c.Name, "Pulled", fmt.Sprintf("Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
+			c.Image, l.fate.pull, l.fate.pull, imageSize))
+	}
+	l.tell(corev1.EventTypeNormal, c.Name, "Created", "Created container: "+c.Name)
+	l.tell(corev1.EventTypeNormal, c.Name, "Started", "Started container "+c.Name)
+}
+
+// imageSize is that of all images.
+const imageSize = 10 << 20
+
+// containerID is another one for every run of a container, and the same whenever it is asked for.
+func containerID(p *corev1.Pod, s *corev1.ContainerStatus) string {
+	sum := sha256.Sum256([]byte(string(p.UID) + "/" + s.Name + "/" + strconv.Itoa(int(s.RestartCount))))
+	return "sim://" + hex.EncodeToString(sum[:])
+}
+
+func imageID(image string) string {
+	sum := sha256.Sum256([]byte(image))
+	return "sim://sha256:" + hex.EncodeToString(sum[:])
 }
 
 // end ends a container.
@@ -236,7 +347,8 @@ func (l *life) end(s *corev1.ContainerStatus, exit int32) {
 		began = s.State.Running.StartedAt
 	}
 	s.Ready, s.Started = false, new(false)
-	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began, FinishedAt: l.now}}
+	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason, StartedAt: began, FinishedAt: l.now,
+		ContainerID: s.ContainerID}}
 }
 
 // restarts says whether the pod's policy has a container that ended run again.
@@ -259,13 +371,15 @@ func (l *life) restart(c *corev1.Container, s *corev1.ContainerStatus) {
 		pause = 0
 	}
 	if pause > 0 {
+		name := fmt.Sprintf("%s_%s(%s)", l.pod.Name, l.pod.Namespace, l.pod.UID)
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", pause, c.Name, l.pod.Name)}}
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", pause, c.Name, name)}}
+		l.tell(corev1.EventTypeWarning, c.Name, "BackOff", fmt.Sprintf("Back-off restarting failed container %s in pod %s", c.Name, name))
 		l.due(t.FinishedAt.Add(pause).Sub(l.now.Time))
 		return
 	}
 	s.RestartCount++
-	l.run(s)
+	l.run(c, s, true)
 	l.due(l.fate.run)
 }
 

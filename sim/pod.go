@@ -34,22 +34,41 @@ func podLoop(ips *addresses) loop.Loop {
 			case !alive(n):
 				return 0, nil
 			case p.DeletionTimestamp != nil:
-				return stop(ctx, c, p, fateOf(p, n))
+				return stop(ctx, c, p, fateOf(p, n), ips.count() <= eventPods)
 			case !up(n) && p.Status.Phase == corev1.PodRunning:
 				return 0, nil // what it says of its pods will be believed when the node is
 			}
-			st, again := live(p, fateOf(p, n), metav1.NewTime(c.Now()), func() string { return ips.take(c, p) })
-			if equality.Semantic.DeepEqual(st, &p.Status) {
-				return again, nil
+			st, again, said := live(p, fateOf(p, n), metav1.NewTime(c.Now()),
+				place{read: c, node: n, ip: func() string { return ips.take(c, p) }, mute: ips.count() > eventPods})
+			if !equality.Semantic.DeepEqual(st, &p.Status) {
+				next := *p // what is shared is not changed, and the client clones
+				next.Status = *st
+				if err := c.UpdateStatus(ctx, kinds.Pods, &next); err != nil {
+					return again, err
+				}
 			}
-			next := *p // what is shared is not changed, and the client clones
-			next.Status = *st
-			return again, c.UpdateStatus(ctx, kinds.Pods, &next)
+			speak(c, p, said)
+			return again, nil
 		},
 		Gone: func(_ context.Context, _ *loop.Ctx, key loop.Key) (time.Duration, error) {
 			ips.free(key.Namespace + "/" + key.Name)
 			return 0, nil
 		},
+	}
+}
+
+// eventPods is up to how many simulated pods their nodes tell events: with more there are none, as each costs a write.
+const eventPods = 100
+
+// speak tells events in the name of the pod's node.
+func speak(c *loop.Ctx, p *corev1.Pod, said []saying) {
+	if len(said) == 0 {
+		return
+	}
+	to := c.Recorder().For("kubelet", p.Spec.NodeName)
+	for _, s := range said {
+		to.Ref(corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			FieldPath: field(p, s.container)}, s.typ, s.reason, "%s", s.text)
 	}
 }
 
@@ -61,7 +80,10 @@ func nodeOf(read resource.Reader, p *corev1.Pod) *corev1.Node {
 }
 
 // stop ends a pod that is deleted: its containers take their time, then it goes.
-func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate) (time.Duration, error) {
+func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, aloud bool) (time.Duration, error) {
+	if aloud && (f.stop == 0 || c.Now().Sub(asked(p)) < time.Second) {
+		speak(c, p, killing(p))
+	}
 	if p.DeletionGracePeriodSeconds != nil && p.Status.Phase == corev1.PodRunning {
 		grace := time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
 		if left := p.DeletionTimestamp.Add(min(f.stop, grace) - grace).Sub(c.Now()); left > 0 && f.stop > 0 {
@@ -80,15 +102,28 @@ func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate) (time.Duratio
 		Preconditions: &metav1.Preconditions{UID: &p.UID}})
 }
 
+// asked is when a pod was asked to stop.
+func asked(p *corev1.Pod) time.Time {
+	if g := p.DeletionGracePeriodSeconds; g != nil {
+		return p.DeletionTimestamp.Add(-time.Duration(*g) * time.Second)
+	}
+	return p.DeletionTimestamp.Time
+}
+
+// killing is what a node says of the containers that it stops.
+func killing(p *corev1.Pod) (said []saying) {
+	for i := range p.Status.ContainerStatuses {
+		if s := &p.Status.ContainerStatuses[i]; s.State.Running != nil {
+			said = append(said, saying{corev1.EventTypeNormal, s.Name, "Killing", "Stopping container " + s.Name})
+		}
+	}
+	return said
+}
+
 // killed is the status of a pod that was stopped before its end.
 func killed(p *corev1.Pod, now metav1.Time) *corev1.PodStatus {
 	l := &life{pod: p, now: now, st: p.Status.DeepCopy()}
-	for i := range l.st.ContainerStatuses {
-		if s := &l.st.ContainerStatuses[i]; s.State.Terminated == nil {
-			l.end(s, 137)
-		}
-	}
-	l.finish(corev1.PodFailed)
+	l.kill()
 	return l.st
 }
 
@@ -106,7 +141,8 @@ func settled(p *corev1.Pod) bool {
 	case over(p):
 		return true
 	}
-	return p.Status.Phase == corev1.PodRunning && ready(p) && len(p.Spec.ReadinessGates) == 0 && !fated(p)
+	return p.Status.Phase == corev1.PodRunning && ready(p) && len(p.Spec.ReadinessGates) == 0 &&
+		p.Spec.ActiveDeadlineSeconds == nil && !fated(p)
 }
 
 func ready(p *corev1.Pod) bool {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,18 +12,24 @@ func (l *life) readiness() {
 	all := l.st.Phase == corev1.PodRunning
 	for i := range l.st.ContainerStatuses {
 		s := &l.st.ContainerStatuses[i]
-		r := s.State.Running
-		s.Ready = r != nil && !l.fate.unready && l.passed(r.StartedAt.Time, l.readyAfter(s.Name))
-		if r != nil {
-			s.Started = new(true)
+		if s.State.Running == nil {
+			s.Ready = false
+		} else if i < len(l.pod.Spec.Containers) {
+			l.probe(&l.pod.Spec.Containers[i], s)
 		}
 		all = all && s.Ready
 	}
 	done := corev1.ConditionTrue
 	for i := range l.st.InitContainerStatuses {
-		if !l.st.InitContainerStatuses[i].Ready {
-			done, all = corev1.ConditionFalse, false
+		s := &l.st.InitContainerStatuses[i]
+		up := s.Ready
+		if i < len(l.pod.Spec.InitContainers) && sidecar(&l.pod.Spec.InitContainers[i]) {
+			up = s.Started != nil && *s.Started
 		}
+		if !up {
+			done = corev1.ConditionFalse
+		}
+		all = all && s.Ready
 	}
 	reason := ""
 	if done == corev1.ConditionFalse {
@@ -46,23 +51,6 @@ func (l *life) readiness() {
 		set(corev1.PodReady, all, "ContainersNotReady")
 	}
 	set(corev1.ContainersReady, all, "ContainersNotReady")
-}
-
-// readyAfter is how long a container runs before it is ready: what the fate says, or its probes wait at least.
-func (l *life) readyAfter(name string) time.Duration {
-	d := l.fate.ready
-	for i := range l.pod.Spec.Containers {
-		c := &l.pod.Spec.Containers[i]
-		if c.Name != name {
-			continue
-		}
-		for _, p := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe} {
-			if p != nil {
-				d = max(d, time.Duration(p.InitialDelaySeconds)*time.Second)
-			}
-		}
-	}
-	return d
 }
 
 // gatesOpen says whether the conditions that the pod waits for are true.

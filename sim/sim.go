@@ -37,6 +37,7 @@ const (
 	InitExit  = prefix + "init-exit"  // the code that init containers end with
 	Ready     = prefix + "ready"      // how long a container runs before it is ready
 	Stop      = prefix + "stop"       // how long containers take to stop
+	ProbeFail = prefix + "probe-fail" // probes that fail: KIND, KIND/CONTAINER or KIND=FROM, with commas between them
 )
 
 // Simulated says whether a node lives in simulation.
