@@ -143,8 +143,7 @@ func TestSelectable(t *testing.T) {
 		"Pod": "metadata.name metadata.namespace spec.nodeName spec.host spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork " +
 			"status.phase status.podIP status.podIPs status.nominatedNodeName",
 		"Event": "metadata.name metadata.namespace involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid " +
-			"involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type " +
-			"regarding.kind regarding.namespace regarding.name regarding.uid regarding.apiVersion regarding.resourceVersion regarding.fieldPath reportingController",
+			"involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type",
 		"Node": "metadata.name spec.unschedulable", "Namespace": "metadata.name status.phase", "Secret": "metadata.name metadata.namespace type",
 		"Service":               "metadata.name metadata.namespace spec.clusterIP spec.type",
 		"ReplicationController": "metadata.name metadata.namespace status.replicas",

@@ -21,7 +21,7 @@ var Events = &resource.Def[*v1.Event]{
 	GVK: gvk("Event"), Plural: "events", Short: []string{"ev"}, Namespaced: true,
 	Name: rule.PathSegment, CreateOnUpdate: true, Validate: validateEvent("reportingComponent"),
 	TTL: func(*v1.Event) time.Duration { return EventLife },
-	Select: []resource.Field[*v1.Event]{
+	Select: []resource.Field[*v1.Event]{ // in the other group by other names, which the server knows
 		{Label: "involvedObject.kind", Value: func(e *v1.Event) string { return e.InvolvedObject.Kind }},
 		{Label: "involvedObject.namespace", Value: func(e *v1.Event) string { return e.InvolvedObject.Namespace }},
 		{Label: "involvedObject.name", Value: func(e *v1.Event) string { return e.InvolvedObject.Name }},
@@ -33,15 +33,6 @@ var Events = &resource.Def[*v1.Event]{
 		{Label: "reportingComponent", Value: func(e *v1.Event) string { return e.ReportingController }},
 		{Label: "source", Value: func(e *v1.Event) string { return cell.Or(e.Source.Component, e.ReportingController) }},
 		{Label: "type", Value: func(e *v1.Event) string { return e.Type }},
-		// The same by the names that events.k8s.io has for them.
-		{Label: "regarding.kind", Value: func(e *v1.Event) string { return e.InvolvedObject.Kind }},
-		{Label: "regarding.namespace", Value: func(e *v1.Event) string { return e.InvolvedObject.Namespace }},
-		{Label: "regarding.name", Value: func(e *v1.Event) string { return e.InvolvedObject.Name }},
-		{Label: "regarding.uid", Value: func(e *v1.Event) string { return string(e.InvolvedObject.UID) }},
-		{Label: "regarding.apiVersion", Value: func(e *v1.Event) string { return e.InvolvedObject.APIVersion }},
-		{Label: "regarding.resourceVersion", Value: func(e *v1.Event) string { return e.InvolvedObject.ResourceVersion }},
-		{Label: "regarding.fieldPath", Value: func(e *v1.Event) string { return e.InvolvedObject.FieldPath }},
-		{Label: "reportingController", Value: func(e *v1.Event) string { return e.ReportingController }},
 	},
 	Columns: eventColumns,
 	Also:    []resource.Version[*v1.Event]{events.V1(validateEvent("reportingController"))},
