@@ -301,3 +301,25 @@ func TestImagePolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestExemptNamespace: the labels of an exempt namespace are of no use, which it is told.
+func TestExemptNamespace(t *testing.T) {
+	for _, p := range Plugins(Config{Settings: Settings{PodSecurity: PodSecurity{Namespaces: []string{"free"}}}}) {
+		if p.Name != "PodSecurity" {
+			continue
+		}
+		for labels, want := range map[string]string{
+			"":     "",
+			"warn": `namespace "free" is exempt from Pod Security, and the policy (warn=restricted:latest) will be ignored`,
+		} {
+			ns, got := namespace("free"), ""
+			if labels != "" {
+				ns.Labels = map[string]string{"pod-security.kubernetes.io/" + labels: "restricted"}
+			}
+			err := p.Validate(t.Context(), &Request{Op: Create, Kind: core.Namespaces, Name: "free", Object: ns, Warn: func(text string) { got += text }})
+			if err != nil || got != want {
+				t.Errorf("%v %q, want %q", err, got, want)
+			}
+		}
+	}
+}

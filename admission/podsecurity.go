@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -98,19 +99,15 @@ func (p podSecurity) pod(ctx context.Context, r *Request, pod *corev1.Pod) error
 
 // sameImages tells whether nothing changed that a pod could break the rules with.
 func sameImages(a, b *corev1.Pod) bool {
-	profile := func(name string) bool {
-		key := seccompAnnotation + name
-		return a.Annotations[key] == b.Annotations[key]
-	}
 	same := func(x, y []corev1.Container) bool {
-		return slices.EqualFunc(x, y, func(p, q corev1.Container) bool { return p.Image == q.Image && profile(p.Name) })
+		return slices.EqualFunc(x, y, func(p, q corev1.Container) bool { return p.Image == q.Image })
 	}
 	if !same(a.Spec.Containers, b.Spec.Containers) || !same(a.Spec.InitContainers, b.Spec.InitContainers) {
 		return false
 	}
 	for _, c := range a.Spec.EphemeralContainers {
 		there := func(o corev1.EphemeralContainer) bool {
-			return o.Name == c.Name && o.Image == c.Image && profile(c.Name)
+			return o.Name == c.Name && o.Image == c.Image
 		}
 		if !slices.ContainsFunc(b.Spec.EphemeralContainers, there) {
 			return false
@@ -118,9 +115,6 @@ func sameImages(a, b *corev1.Pod) bool {
 	}
 	return true
 }
-
-// seccompAnnotation is how containers named their profile before there was a field.
-const seccompAnnotation = "container.seccomp.security.alpha.kubernetes.io/"
 
 func templateOf(o resource.Object) *corev1.PodTemplateSpec {
 	switch w := o.(type) {
@@ -190,6 +184,7 @@ func (p podSecurity) namespace(ctx context.Context, r *Request, ns *corev1.Names
 		if len(errs) > 0 {
 			return apierrors.NewInvalid(core.Namespaces.Info().GVK.GroupKind(), ns.Name, errs)
 		}
+		p.warnExempt(r, ns, levels)
 		return nil
 	}
 	before, oldErrs := api.PolicyToEvaluate(old.Labels, p.defaults)
@@ -197,11 +192,37 @@ func (p podSecurity) namespace(ctx context.Context, r *Request, ns *corev1.Names
 		return apierrors.NewInvalid(core.Namespaces.Info().GVK.GroupKind(), ns.Name, errs)
 	}
 	now, was := levels.Enforce, before.Enforce
-	if slices.Contains(p.exempt.Namespaces, ns.Name) || now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
+	if now == was || now.Level == api.LevelPrivileged || now.Version == was.Version && api.CompareLevels(now.Level, was.Level) < 1 {
 		return nil
 	}
-	p.warnOfPods(ctx, r, ns.Name, now)
+	if !p.warnExempt(r, ns, levels) {
+		p.warnOfPods(ctx, r, ns.Name, now)
+	}
 	return nil
+}
+
+// warnExempt says whether the namespace is exempt, and warns when it asks for a level all the same.
+func (p podSecurity) warnExempt(r *Request, ns *corev1.Namespace, levels api.Policy) bool {
+	if !slices.Contains(p.exempt.Namespaces, ns.Name) {
+		return false
+	}
+	if levels.FullyPrivileged() || levels.Equivalent(&p.defaults) {
+		return true
+	}
+	var set []string
+	for _, m := range []struct {
+		name, level, version string
+		lv                   api.LevelVersion
+	}{{"enforce", api.EnforceLevelLabel, api.EnforceVersionLabel, levels.Enforce}, {"audit", api.AuditLevelLabel, api.AuditVersionLabel, levels.Audit},
+		{"warn", api.WarnLevelLabel, api.WarnVersionLabel, levels.Warn}} {
+		_, level := ns.Labels[m.level]
+		_, version := ns.Labels[m.version]
+		if m.lv.Level != api.LevelPrivileged && (level || version) {
+			set = append(set, m.name+"="+m.lv.String())
+		}
+	}
+	r.warn("namespace %q is exempt from Pod Security, and the policy (%s) will be ignored", ns.Name, strings.Join(set, ", "))
+	return true
 }
 
 // warnOfPods names the existing pods that break the level, one warning for each way to break it.

@@ -2,8 +2,10 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,4 +57,28 @@ func TestTokenInSecret(t *testing.T) {
 		_, err := secrets.Get(ctx, "key", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
+}
+
+// TestTokenRequestNames: what a request says of its account must be so, and the answer tells it.
+func TestTokenRequestNames(t *testing.T) {
+	cs := clientset(t, config(t, start(t, cluster.Config{})))
+	ns := namespace(t, cs)
+	accounts := cs.CoreV1().ServiceAccounts(ns)
+	sa := must[*corev1.ServiceAccount](t)(accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
+	ask := func(meta metav1.ObjectMeta) (*authv1.TokenRequest, error) {
+		return accounts.CreateToken(t.Context(), "robot", &authv1.TokenRequest{ObjectMeta: meta}, metav1.CreateOptions{})
+	}
+	for _, meta := range []metav1.ObjectMeta{{}, {Name: "robot", UID: sa.UID}} {
+		tr, err := ask(meta)
+		if err != nil || tr.Name != "robot" || tr.Namespace != ns || tr.UID != sa.UID || tr.CreationTimestamp.IsZero() || tr.Status.Token == "" {
+			t.Errorf("%v %+v", err, tr)
+		}
+	}
+	_, err := ask(metav1.ObjectMeta{Name: "other"})
+	if s := apierrors.APIStatus(nil); !apierrors.IsInvalid(err) || !errors.As(err, &s) || s.Status().Details.Causes[0].Field != "metadata.name" {
+		t.Error(err)
+	}
+	if _, err := ask(metav1.ObjectMeta{UID: "other"}); !apierrors.IsConflict(err) {
+		t.Error(err)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,6 +19,9 @@ type Tokens interface {
 	Request(read resource.Reader, sa *core.ServiceAccount, tr *authentication.TokenRequest) (*authentication.TokenRequest, error)
 }
 
+// tokenRequests is the kind that errors name; upstream puts the kind in the place of the resource.
+var tokenRequests = authentication.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
+
 // token issues a token of the service account of the request.
 func (s *Server) token(ctx context.Context, r *Request, in resource.Object) (resource.Object, error) {
 	tr, ok := in.(*authentication.TokenRequest)
@@ -26,6 +31,9 @@ func (s *Server) token(ctx context.Context, r *Request, in resource.Object) (res
 	if s.Tokens == nil {
 		return nil, apierrors.NewServiceUnavailable("this server issues no tokens")
 	}
+	if tr.Name != "" && tr.Name != r.Name {
+		return nil, apierrors.NewInvalid(tokenRequests, r.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), tr.Name, "must match the service account name if specified")})
+	}
 	snap, err := s.fresh(ctx)
 	if err != nil {
 		return nil, err
@@ -34,12 +42,11 @@ func (s *Server) token(ctx context.Context, r *Request, in resource.Object) (res
 	if !ok {
 		return nil, notFound(r)
 	}
-	if tr.Name == "" {
-		tr.Name = r.Name
+	if tr.UID != "" && tr.UID != sa.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, r.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", tr.UID, sa.UID))
 	}
-	if tr.Name != r.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", tr.Name, r.Name))
-	}
+	tr.Name, tr.Namespace, tr.UID = sa.Name, sa.Namespace, sa.UID
 	tr.CreationTimestamp = s.stamp()
 	if err := s.admitCall(ctx, r, tr); err != nil {
 		return nil, err

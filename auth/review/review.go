@@ -156,6 +156,10 @@ func (d *Desk) rules(u *auth.User, r *authorizationv1.SelfSubjectRulesReview) (*
 	if err != nil {
 		r.Status.EvaluationError = err.Error()
 	}
+	if _, node := u.NodeName(); node {
+		r.Status.Incomplete = true
+		r.Status.EvaluationError = strings.Trim(r.Status.EvaluationError+"; node authorizer does not support user rule resolution", "; ")
+	}
 	for _, p := range rules {
 		if len(p.Resources) > 0 {
 			r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{Verbs: p.Verbs,

@@ -158,3 +158,16 @@ func TestLocalAndSelf(t *testing.T) {
 		t.Errorf("no namespace: %v", err)
 	}
 }
+
+// TestRulesOfNodes: what the node authorizer allows can't be listed, and the answer says so.
+func TestRulesOfNodes(t *testing.T) {
+	d := &Desk{Rules: func(*auth.User, string) ([]rbacv1.PolicyRule, error) { return nil, nil }}
+	in := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}}
+	out, _, err := d.Answer(t.Context(), &auth.User{Name: "system:node:n", Groups: []string{auth.GroupNodes}}, "", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := out.(*authorizationv1.SelfSubjectRulesReview).Status; !s.Incomplete || s.EvaluationError != "node authorizer does not support user rule resolution" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -53,7 +53,7 @@ func (s *Signer) Request(read resource.Reader, sa *v1.ServiceAccount, tr *authen
 	}
 	life := *out.Spec.ExpirationSeconds
 	c.Expiry = now.Unix() + life
-	if life == injectedLife && s.onlyOurs(c.Audience) {
+	if life == injectedLife && c.Bound.Pod != nil && s.onlyOurs(c.Audience) {
 		c.Bound.WarnAfter, c.Expiry = c.Expiry, now.Unix()+extendedLife
 	}
 	text, err := s.Sign(c)

@@ -100,7 +100,8 @@ func TestRequestClaims(t *testing.T) {
 func TestRequestExtended(t *testing.T) {
 	w := newWorld(t)
 	life := int64(3607)
-	tr, err := w.ask(authenticationv1.TokenRequestSpec{ExpirationSeconds: &life})
+	ref := bound("Pod", "p", "")
+	tr, err := w.ask(authenticationv1.TokenRequestSpec{ExpirationSeconds: &life, BoundObjectRef: ref})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +115,14 @@ func TestRequestExtended(t *testing.T) {
 	if !tr.Status.ExpirationTimestamp.Time.Equal(start.Add(3607 * time.Second)) {
 		t.Errorf("expires %v", tr.Status.ExpirationTimestamp)
 	}
-	tr, _ = w.ask(authenticationv1.TokenRequestSpec{ExpirationSeconds: &life, Audiences: []string{"vault"}})
-	if c := part(t, tr.Status.Token, 1); int64(c["exp"].(float64)) != start.Unix()+3607 {
-		t.Errorf("a token for others was extended: %v", c["exp"])
+	for what, spec := range map[string]authenticationv1.TokenRequestSpec{
+		"for others":      {ExpirationSeconds: &life, BoundObjectRef: ref, Audiences: []string{"vault"}},
+		"not of some pod": {ExpirationSeconds: &life},
+	} {
+		tr, _ = w.ask(spec)
+		if c := part(t, tr.Status.Token, 1); int64(c["exp"].(float64)) != start.Unix()+3607 {
+			t.Errorf("a token %s was extended: %v", what, c["exp"])
+		}
 	}
 }
 

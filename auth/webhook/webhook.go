@@ -60,7 +60,9 @@ func NewReviews(kubeconfig string, pause time.Duration) (*Reviews, error) {
 }
 
 // Ask posts a review and reads the answer into the other.
-func (r *Reviews) Ask(ctx context.Context, review, answer any) error { return r.c.ask(ctx, review, answer) }
+func (r *Reviews) Ask(ctx context.Context, review, answer any) error {
+	return r.c.ask(ctx, review, answer)
+}
 
 // ask posts a review and reads the answer into the other, trying again when the server can't answer.
 func (c *caller) ask(ctx context.Context, review, answer any) error {
