@@ -100,16 +100,22 @@ func custom(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// settled is the memory when the server had time to give back what it does not need.
+// settled is the memory when the server had time to give back what it does not need, which it does some seconds after
+// the last work.
 func (b *bench) settled(ctx context.Context) (resident, own float64) {
 	if len(b.processes) == 0 {
 		return 0, 0
 	}
 	runtime.GC()
-	last := 1e9
+	last, calm := 1e9, 0
 	for range 30 {
 		resident, own = b.memory()
 		if own > last-0.2 && own < last+0.2 {
+			calm++
+		} else {
+			calm = 0
+		}
+		if calm == 5 {
 			break
 		}
 		last = own
