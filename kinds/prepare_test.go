@@ -338,3 +338,33 @@ func TestStatusOfDevicesGoesWithThem(t *testing.T) {
 		t.Errorf("warnings of a driver in upper case %q", list)
 	}
 }
+
+func TestReservedNames(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "a.static.k8s.io"}
+	for _, c := range []struct {
+		kind resource.Kind
+		obj  resource.Object
+	}{
+		{kinds.ValidatingWebhookConfigurations, &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: meta}},
+		{kinds.MutatingWebhookConfigurations, &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: meta}},
+		{kinds.ValidatingAdmissionPolicies, &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: meta}},
+		{kinds.MutatingAdmissionPolicies, &admissionregistration.MutatingAdmissionPolicy{ObjectMeta: meta}},
+		{kinds.ValidatingAdmissionPolicyBindings, &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}},
+		{kinds.MutatingAdmissionPolicyBindings, &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: meta}},
+	} {
+		refused := func(old resource.Object) (n int) {
+			for _, err := range c.kind.Check("", c.obj, old) {
+				if err.Field == "metadata.name" {
+					n++
+				}
+			}
+			return n
+		}
+		if refused(nil) != 1 || refused(c.obj) != 0 {
+			t.Errorf("%s: refused %d when new, %d when not", c.kind.Info().Plural, refused(nil), refused(c.obj))
+		}
+		if n, o := len(c.kind.Warnings(c.obj, nil)), len(c.kind.Warnings(c.obj, c.obj)); n != 0 || o != 1 {
+			t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
+		}
+	}
+}

@@ -21,11 +21,12 @@ var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
+	Warn: func(p, old *v1.ValidatingAdmissionPolicy) []string { return warnReserved(p.Name, old == nil) },
 	Validate: func(p, old *v1.ValidatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
-		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
+		return append(validatingSpec(p.Name, &p.Spec, field.NewPath("spec")), reserved(p.Name, old == nil)...)
 	},
 	ValidateStatus: validatingStatus,
 	Columns: []resource.Column[*v1.ValidatingAdmissionPolicy]{
@@ -42,11 +43,12 @@ var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
+	Warn: func(p, old *v1.MutatingAdmissionPolicy) []string { return warnReserved(p.Name, old == nil) },
 	Validate: func(p, old *v1.MutatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
-		return mutatingSpec(&p.Spec, field.NewPath("spec"))
+		return append(mutatingSpec(&p.Spec, field.NewPath("spec")), reserved(p.Name, old == nil)...)
 	},
 	Columns: []resource.Column[*v1.MutatingAdmissionPolicy]{
 		resource.Col("Mutations", "integer", func(p *v1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
@@ -59,10 +61,12 @@ var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
 var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
 	Default: func(b *v1.ValidatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Validate: func(b, _ *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	Warn:    func(b, old *v1.ValidatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
+	Validate: func(b, old *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
-		return append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
+		errs = append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
+		return append(errs, reserved(b.Name, old == nil)...)
 	},
 	Columns: []resource.Column[*v1.ValidatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
@@ -75,10 +79,12 @@ var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPol
 var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyBinding]{
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
 	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Validate: func(b, _ *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
+	Warn:    func(b, old *v1.MutatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
+	Validate: func(b, old *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
-		return append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
+		errs = append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
+		return append(errs, reserved(b.Name, old == nil)...)
 	},
 	Columns: []resource.Column[*v1.MutatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),

@@ -33,13 +33,20 @@ func validateSlice(s, old *v1.EndpointSlice) (errs field.ErrorList) {
 		errs = append(errs, field.TooMany(field.NewPath("endpoints"), len(s.Endpoints), maxEndpoints))
 		return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 	}
+	var before []string
+	if old != nil {
+		for _, e := range old.Endpoints {
+			before = append(before, e.Addresses...)
+		}
+	}
 	for i, e := range s.Endpoints {
-		errs = append(errs, endpoint(e, s.AddressType, field.NewPath("endpoints").Index(i))...)
+		errs = append(errs, endpoint(e, s.AddressType, before, field.NewPath("endpoints").Index(i))...)
 	}
 	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 }
 
-func endpoint(e v1.Endpoint, typ v1.AddressType, path *field.Path) (errs field.ErrorList) {
+// endpoint checks one endpoint; addresses that were there before may stay as they are.
+func endpoint(e v1.Endpoint, typ v1.AddressType, before []string, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("addresses")
 	switch {
 	case len(e.Addresses) == 0:
@@ -48,7 +55,7 @@ func endpoint(e v1.Endpoint, typ v1.AddressType, path *field.Path) (errs field.E
 		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
 	}
 	for i, a := range e.Addresses {
-		errs = append(errs, address(a, typ, at, at.Index(i))...)
+		errs = append(errs, address(a, typ, before, at, at.Index(i))...)
 	}
 	if e.NodeName != nil {
 		errs = append(errs, rule.Says(validation.NameIsDNSSubdomain(*e.NodeName, false), *e.NodeName, path.Child("nodeName"))...)
@@ -63,7 +70,7 @@ func endpoint(e v1.Endpoint, typ v1.AddressType, path *field.Path) (errs field.E
 	return errs
 }
 
-func address(a string, typ v1.AddressType, list, at *field.Path) field.ErrorList {
+func address(a string, typ v1.AddressType, before []string, list, at *field.Path) field.ErrorList {
 	switch typ {
 	case v1.AddressTypeFQDN:
 		return utilvalidation.IsFullyQualifiedDomainName(at, a)
@@ -71,7 +78,7 @@ func address(a string, typ v1.AddressType, list, at *field.Path) field.ErrorList
 	default:
 		return nil
 	}
-	if errs := utilvalidation.IsValidIPForLegacyField(at, a, false, nil); len(errs) > 0 {
+	if errs := utilvalidation.IsValidIPForLegacyField(at, a, true, before); len(errs) > 0 {
 		return errs
 	}
 	switch {

@@ -125,7 +125,7 @@ func serviceBackend(s *v1.IngressServiceBackend, path *field.Path) field.ErrorLi
 // address checks one address of a load balancer; IPs that were there before may stay as they are.
 func address(ip, host string, before []string, path *field.Path) (errs field.ErrorList) {
 	if ip != "" {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), ip, false, before)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("ip"), ip, true, before)...)
 	}
 	if host != "" {
 		errs = append(errs, rule.Format(host, path.Child("hostname"), rule.Subdomain)...)

@@ -185,7 +185,7 @@ func block(b *v1.IPBlock, before []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, false, before)
+	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, true, before)
 	_, outer, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
@@ -193,7 +193,7 @@ func block(b *v1.IPBlock, before []string, path *field.Path) field.ErrorList {
 	ones, _ := outer.Mask.Size()
 	for i, e := range b.Except {
 		at := path.Child("except").Index(i)
-		errs = append(errs, validation.IsValidCIDRForLegacyField(at, e, false, before)...)
+		errs = append(errs, validation.IsValidCIDRForLegacyField(at, e, true, before)...)
 		_, inner, err := netutils.ParseCIDRSloppy(e)
 		if err != nil {
 			continue
