@@ -309,7 +309,9 @@ const unfound = "not found in the simulation"
 // run starts a container. present says that its image need not be pulled.
 func (l *life) run(c *corev1.Container, s *corev1.ContainerStatus, present bool) {
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: l.now}}
-	s.ContainerID, s.ImageID = containerID(l.pod, s), imageID(c.Image)
+	if n := l.at.node; n != nil && n.Annotations[Agent] != "" {
+		s.ContainerID, s.ImageID = containerID(l.pod, s), imageID(c.Image)
+	}
 	if l.mute {
 		return
 	}

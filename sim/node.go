@@ -84,7 +84,7 @@ func Nodes(ctx context.Context, c client.Client, n int) error {
 	_, err := loop.Batch(n, func(i int) error {
 		name := fmt.Sprintf("sim-%d", i)
 		_, err := c.Create(ctx, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-			Annotations: map[string]string{Fake: "fake", managed: "true"},
+			Annotations: map[string]string{Fake: "fake", managed: "true", Agent: "yes"},
 			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 				"type": "simulated"}}})
 		if apierrors.IsAlreadyExists(err) {

@@ -34,12 +34,12 @@ func podLoop(ips *addresses) loop.Loop {
 			case !alive(n):
 				return 0, nil
 			case p.DeletionTimestamp != nil:
-				return stop(ctx, c, p, fateOf(p, n), ips.count() <= eventPods)
+				return stop(ctx, c, p, fateOf(p, n), aloud(n, ips))
 			case !up(n) && p.Status.Phase == corev1.PodRunning:
 				return 0, nil // what it says of its pods will be believed when the node is
 			}
 			st, again, said := live(p, fateOf(p, n), metav1.NewTime(c.Now()),
-				place{read: c, node: n, ip: func() string { return ips.take(c, p) }, mute: ips.count() > eventPods})
+				place{read: c, node: n, ip: func() string { return ips.take(c, p) }, mute: !aloud(n, ips)})
 			if !equality.Semantic.DeepEqual(st, &p.Status) {
 				next := *p // what is shared is not changed, and the client clones
 				next.Status = *st
@@ -59,6 +59,10 @@ func podLoop(ips *addresses) loop.Loop {
 
 // eventPods is up to how many simulated pods their nodes tell events: with more there are none, as each costs a write.
 const eventPods = 100
+
+func aloud(n *corev1.Node, ips *addresses) bool {
+	return n.Annotations[Agent] != "" && ips.count() <= eventPods
+}
 
 // speak tells events in the name of the pod's node.
 func speak(c *loop.Ctx, p *corev1.Pod, said []saying) {
@@ -80,8 +84,8 @@ func nodeOf(read resource.Reader, p *corev1.Pod) *corev1.Node {
 }
 
 // stop ends a pod that is deleted: its containers take their time, then it goes.
-func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, aloud bool) (time.Duration, error) {
-	if aloud && (f.stop == 0 || c.Now().Sub(asked(p)) < time.Second) {
+func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, loud bool) (time.Duration, error) {
+	if loud && (f.stop == 0 || c.Now().Sub(asked(p)) < time.Second) {
 		speak(c, p, killing(p))
 	}
 	if p.DeletionGracePeriodSeconds != nil && p.Status.Phase == corev1.PodRunning {

@@ -21,6 +21,10 @@ const Fake = nodelifecycle.Fake
 // will do but the empty one.
 const Lost = nodelifecycle.Lost
 
+// Agent is the annotation of a simulated node whose pods have events and ids as those of a node agent. Any value will do
+// but the empty one. The nodes that Nodes makes have it; others are as quiet as kwok's.
+const Agent = prefix + "agent"
+
 const prefix = "sim.kloop.dev/"
 
 // The annotations of pods: see docs/simulation.md. Those in ofNodes may stand on a node and hold for its pods then.
