@@ -122,6 +122,13 @@ func TestAttach(t *testing.T) {
 		c.until("it is detached", func(r resource.Reader) bool {
 			return len(attachments(r)) == 0 && len(resource.Get(r, kinds.Nodes, "", node).Status.VolumesAttached) == 0
 		})
+		pod.ResourceVersion, pod.UID = "", ""
+		make1(c, kinds.Pods, pod)
+		c.until("it is attached again", func(r resource.Reader) bool { return len(attachments(r)) == 1 })
+		if err := c.Delete(c.t.Context(), kinds.Nodes, "", node, backgroundly()); err != nil {
+			c.t.Fatal(err)
+		}
+		c.until("it is detached from a node that is gone", func(r resource.Reader) bool { return len(attachments(r)) == 0 })
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -34,8 +35,33 @@ var Controller = &loop.Controller[*corev1.Node]{
 		loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
 		loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
 	},
+	Find:      abandoned,
 	Writes:    []resource.Kind{kinds.VolumeAttachments, kinds.Nodes},
 	Reconcile: reconcile,
+	Gone:      gone,
+}
+
+// gone detaches what a node that was removed had, once no pod is left there: nobody else does.
+func gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+	todo := plan(n, wanted(c, n), resource.List(c, kinds.VolumeAttachments, ""), c.Now())
+	return 0, detach(ctx, c, todo.detach)
+}
+
+// abandoned names the nodes of attachments, which may not be there any more.
+func abandoned(read resource.Reader, wake func(ns, name string)) {
+	for _, va := range resource.List(read, kinds.VolumeAttachments, "") {
+		wake("", va.Spec.NodeName)
+	}
+}
+
+func detach(ctx context.Context, c *loop.Ctx, list []*storagev1.VolumeAttachment) error {
+	for _, va := range list {
+		if err := c.Delete(ctx, kinds.VolumeAttachments, va); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
@@ -52,10 +78,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration,
 			return 0, err
 		}
 	}
-	for _, va := range todo.detach {
-		if err := c.Delete(ctx, kinds.VolumeAttachments, va); err != nil {
-			return 0, err
-		}
+	if err := detach(ctx, c, todo.detach); err != nil {
+		return 0, err
 	}
 	if equality.Semantic.DeepEqual(n.Status.VolumesAttached, todo.attached) {
 		return todo.again, nil
