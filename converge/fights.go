@@ -274,7 +274,7 @@ func tree(obj resource.Object) map[string]any {
 	if t, ok := content(obj); ok {
 		return t
 	}
-	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(resource.Opened(obj))
 	if err != nil {
 		return nil
 	}

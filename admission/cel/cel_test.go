@@ -5,13 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
 	v1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
 
@@ -227,6 +231,23 @@ func BenchmarkEval(b *testing.B) {
 		in.Params = params
 		if _, _, err := in.Run(b.Context(), s, Budget).Eval(p); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// What is kept in another form than its type is seen as its type.
+func TestSealedObject(t *testing.T) {
+	def := &apiextensions.CustomResourceDefinition{Spec: apiextensions.CustomResourceDefinitionSpec{Group: "x.example",
+		Versions: []apiextensions.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{Type: "object"}}}}}}
+	def.Name = "as.x.example"
+	sealed := kinds.CustomResourceDefinitions.Pack(def, nil, 1)
+	for _, path := range [][]string{{"spec", "group"}, {"metadata", "name"}} {
+		v := objectValue(sealed)
+		for _, step := range path {
+			v = v.(traits.Indexer).Get(types.String(step))
+		}
+		if text := v.Value(); text != "x.example" && text != "as.x.example" {
+			t.Errorf("%v: %v", path, text)
 		}
 	}
 }

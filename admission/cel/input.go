@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // An Input is a request as expressions see it. Values are made when an expression names them. For one goroutine.
@@ -108,6 +109,8 @@ func objectValue(obj runtime.Object) ref.Val {
 		return types.NullValue
 	case runtime.Unstructured:
 		return types.DefaultTypeAdapter.NativeToValue(o.UnstructuredContent())
+	case resource.Sealed:
+		return common.SchemalessTypedToVal(o.Open())
 	}
 	return common.SchemalessTypedToVal(obj)
 }
