@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -50,9 +51,10 @@ type Def[T Object] struct {
 	// stored of it, or nil. Rows, selectable fields and what depends on them see its outline.
 	Seal func(obj T, stored []byte, rev int64) Object
 
-	Rows    func(a, b T) int // the order of a table's rows; nil: that of the list
-	Columns []Column[T]      // after NAME, unless one of them is called Name; AGE is a column too
-	Select  []Field[T]       // selectable fields beside metadata.name and metadata.namespace
+	Rows    func(a, b T) int                   // the order of a table's rows; nil: that of the list
+	Marks   func(T) []metav1.TableRowCondition // what a table says of a row besides its cells; nil: nothing
+	Columns []Column[T]                        // after NAME, unless one of them is called Name; AGE is a column too
+	Select  []Field[T]                         // selectable fields beside metadata.name and metadata.namespace
 	Also    []Version[T]
 
 	once      sync.Once

@@ -235,6 +235,14 @@ func (d *Def[T]) Row(obj Object) []any {
 	return row
 }
 
+// RowMarks implements Marked.
+func (d *Def[T]) RowMarks(obj Object) []metav1.TableRowCondition {
+	if d.Marks == nil {
+		return nil
+	}
+	return d.Marks(Outline[T](obj))
+}
+
 // RowOrder implements Sorted.
 func (d *Def[T]) RowOrder() func(a, b Object) int {
 	if d.Rows == nil {

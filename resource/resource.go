@@ -174,6 +174,11 @@ type Kind interface {
 	FieldSet(obj Object) fields.Set
 }
 
+// Marked is implemented by kinds whose rows in tables may carry conditions: Completed, of a pod that ended.
+type Marked interface {
+	RowMarks(obj Object) []metav1.TableRowCondition
+}
+
 // Sorted is implemented by kinds whose tables may be in an order of their own; RowOrder is nil for those that
 // keep the order of the list.
 type Sorted interface {

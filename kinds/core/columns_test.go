@@ -148,3 +148,20 @@ func TestPodRowTimes(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// A pod that ended says so in its row's conditions, by which kubectl tells rows apart.
+func TestPodMarks(t *testing.T) {
+	for phase, want := range map[v1.PodPhase]string{v1.PodPending: "", v1.PodRunning: "", v1.PodUnknown: "",
+		v1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.", v1.PodFailed: "Completed=True Failed: The pod failed."} {
+		var got []string
+		for _, c := range core.Pods.RowMarks(&v1.Pod{Status: v1.PodStatus{Phase: phase}}) {
+			got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+		if s := strings.Join(got, "; "); s != want {
+			t.Errorf("%s: %q, not %q", phase, s, want)
+		}
+	}
+	if core.ConfigMaps.RowMarks(&v1.ConfigMap{}) != nil {
+		t.Error("a ConfigMap is marked")
+	}
+}

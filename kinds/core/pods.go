@@ -43,7 +43,7 @@ var Pods = &resource.Def[*v1.Pod]{
 		{Label: "status.podIPs", Value: func(*v1.Pod) string { return "" }}, // a label that upstream takes and never fills
 		{Label: "status.nominatedNodeName", Value: func(p *v1.Pod) string { return p.Status.NominatedNodeName }},
 	},
-	Columns: podColumns,
+	Columns: podColumns, Marks: podMarks,
 }
 
 func firstIP(p *v1.Pod) string {

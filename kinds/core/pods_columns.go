@@ -22,6 +22,15 @@ var podColumns = []resource.Column[*v1.Pod]{
 	resource.Wide("Readiness Gates", "string", func(p *v1.Pod) any { return gatesPassed(p) }),
 }
 
+// podMarks tells kubectl which rows are of pods that ended.
+func podMarks(p *v1.Pod) []metav1.TableRowCondition {
+	said := map[v1.PodPhase]string{v1.PodSucceeded: "The pod has completed successfully.", v1.PodFailed: "The pod failed."}[p.Status.Phase]
+	if said == "" {
+		return nil
+	}
+	return []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase), Message: said}}
+}
+
 // A summary is a pod as `kubectl get` tells of it.
 type summary struct {
 	ready    string

@@ -134,6 +134,9 @@ func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *
 		}
 	}
 	row := metav1.TableRow{Cells: k.Row(hub)}
+	if m, ok := k.(resource.Marked); ok {
+		row.Conditions = m.RowMarks(hub)
+	}
 	switch o.IncludeObject {
 	case metav1.IncludeObject:
 		row.Object.Object = obj
