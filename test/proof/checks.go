@@ -27,6 +27,7 @@ type checks struct {
 	jobs       map[types.UID]*tally
 	calm       map[types.UID]bool // deployments that were complete and have not been disturbed since
 	doubts     map[string]time.Time
+	rules      rules
 	busy       time.Time // when something but a heartbeat was last written
 	business   string
 }
@@ -34,7 +35,7 @@ type checks struct {
 func newChecks(w *world) *checks {
 	return &checks{w: w, generation: map[types.UID]int64{}, observed: map[types.UID]int64{}, wasReady: map[types.UID]string{},
 		unready: map[types.UID]time.Time{}, limits: map[types.UID]*limit{}, jobs: map[types.UID]*tally{}, calm: map[types.UID]bool{},
-		doubts: map[string]time.Time{}}
+		doubts: map[string]time.Time{}, rules: rules{since: map[string]time.Time{}}}
 }
 
 // writing notes who is about to write.
@@ -77,24 +78,48 @@ func (c *checks) look(m moment) {
 		if x.Kind != resource.Kind(kinds.Leases) {
 			c.busy, c.business = time.Now(), c.mover+" wrote a "+x.Kind.Info().Singular
 		}
-		switch x.Kind {
-		case resource.Kind(kinds.Pods):
-			c.pod(m, x)
-		case kinds.EndpointSlices:
-			c.endpoints(m, x)
-		case kinds.ReplicaSets:
-			c.replicaSet(m, x)
-		case kinds.Deployments:
-			c.deployment(m, x)
-		case kinds.Jobs:
-			c.job(m, x)
-		case kinds.Services:
-			c.service(m, x)
-		case kinds.PersistentVolumeClaims:
-			c.claim(m, x)
-		}
+		c.ruled(m, x)
+		c.collected(m, x)
+		c.kind(m, x)
 	}
 	c.mover = "admin"
+}
+
+// kind checks what holds for one kind.
+func (c *checks) kind(m moment, x view.Change) {
+	switch x.Kind {
+	case resource.Kind(kinds.Pods):
+		c.pod(m, x)
+	case kinds.EndpointSlices:
+		c.endpoints(m, x)
+	case kinds.ReplicaSets:
+		c.replicaSet(m, x)
+	case kinds.ReplicationControllers:
+		if _, rc := of[*corev1.ReplicationController](x); rc != nil {
+			c.limit(rc.UID).ask(*rc.Spec.Replicas)
+		}
+	case kinds.Deployments:
+		c.deployment(m, x)
+		c.bounds(m, x)
+	case kinds.Jobs:
+		c.job(m, x)
+	case kinds.CronJobs:
+		c.cronJob(x)
+	case kinds.Services:
+		c.service(m, x)
+	case kinds.PersistentVolumeClaims:
+		c.claim(m, x)
+	case kinds.VolumeAttachments:
+		c.attached(m, x)
+	case kinds.ResourceClaims:
+		c.device(m, x)
+	case kinds.PodDisruptionBudgets:
+		c.budget(x)
+	case kinds.ResourceQuotas:
+		c.quotaSet(x)
+	case kinds.MutatingWebhookConfigurations, kinds.ValidatingWebhookConfigurations, kinds.ValidatingAdmissionPolicyBindings:
+		c.stand(x)
+	}
 }
 
 func object(e *view.Entry) resource.Object {

@@ -33,10 +33,14 @@ func (c *checks) pod(m moment, x view.Change) {
 	case is == nil:
 	case is.Spec.NodeName != "" && (was == nil || was.Spec.NodeName == ""):
 		c.fits(m, is.Spec.NodeName)
+		c.equipped(m, is)
 	}
 	if was == nil && is != nil {
 		c.made(m, is)
+		c.quota(m, is)
 	}
+	c.evicted(m, was, is)
+	c.preempted(was, is)
 	c.floors(m, was, is)
 }
 
@@ -111,7 +115,7 @@ func (c *checks) made(m moment, p *corev1.Pod) {
 	}
 	most := int(c.limit(ref.UID).most())
 	switch ref.Kind {
-	case "ReplicaSet":
+	case "ReplicaSet", "ReplicationController":
 	case "DaemonSet":
 		list = slices.DeleteFunc(list, func(o *corev1.Pod) bool { return pinnedTo(o) != pinnedTo(p) })
 		most = 1
@@ -124,6 +128,9 @@ func (c *checks) made(m moment, p *corev1.Pod) {
 		if indexed {
 			most = 1
 			list = slices.DeleteFunc(list, func(o *corev1.Pod) bool { return o.Annotations[batchv1.JobCompletionIndexAnnotation] != index })
+			if by := c.tally(ref.UID).indexes[index]; by != "" {
+				c.w.fail("job %s runs index %s again as %s; %s had completed it", ref.Name, index, p.Name, by)
+			}
 		}
 	default:
 		return
@@ -259,13 +266,14 @@ func (c *checks) floors(m moment, was, is *corev1.Pod) {
 // tally is what happened to a job's pods.
 type tally struct {
 	succeeded, failed map[types.UID]bool
+	indexes           map[string]string // that were completed: by which pod
 	done              string
 }
 
 func (c *checks) tally(uid types.UID) *tally {
 	t := c.jobs[uid]
 	if t == nil {
-		t = &tally{succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}}
+		t = &tally{succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}, indexes: map[string]string{}}
 		c.jobs[uid] = t
 	}
 	return t
@@ -284,13 +292,16 @@ func (c *checks) tallyPod(was, is *corev1.Pod) {
 	switch t := c.tally(ref.UID); {
 	case p.Status.Phase == corev1.PodSucceeded:
 		t.succeeded[p.UID] = true
+		if index, ok := p.Annotations[batchv1.JobCompletionIndexAnnotation]; ok {
+			t.indexes[index] = p.Name
+		}
 	case p.Status.Phase == corev1.PodFailed, p.DeletionTimestamp != nil:
 		t.failed[p.UID] = true
 	}
 }
 
 // job checks that each pod is counted at most once, and that an end is final.
-func (c *checks) job(_ moment, x view.Change) {
+func (c *checks) job(m moment, x view.Change) {
 	if x.New == nil {
 		return
 	}
@@ -308,12 +319,12 @@ func (c *checks) job(_ moment, x view.Change) {
 	if good > len(t.succeeded) || bad > len(t.failed) {
 		c.w.fail("job %s counts %d pods as succeeded and %d as failed; %d and %d were", j.Name, good, bad, len(t.succeeded), len(t.failed))
 	}
-	done := ""
-	for _, x := range j.Status.Conditions {
-		if x.Status == corev1.ConditionTrue && (x.Type == batchv1.JobComplete || x.Type == batchv1.JobFailed) {
-			done += string(x.Type)
-		}
+	if was, _ := of[*batchv1.Job](x); was == nil {
+		c.cronRun(m, j)
+	} else if j.Status.Succeeded < was.Status.Succeeded || j.Status.Failed < was.Status.Failed {
+		c.w.fail("job %s counted %d and %d pods, and now %d and %d", j.Name, was.Status.Succeeded, was.Status.Failed, j.Status.Succeeded, j.Status.Failed)
 	}
+	done := ended(j)
 	if t.done != "" && t.done != done || done == "CompleteFailed" || done == "FailedComplete" {
 		c.w.fail("job %s was %q and is %q", j.Name, t.done, done)
 	}
@@ -339,6 +350,9 @@ func (c *checks) claim(m moment, x view.Change) {
 		return
 	}
 	pvc := x.New.Object.(*corev1.PersistentVolumeClaim)
+	if was, _ := of[*corev1.PersistentVolumeClaim](x); was != nil && was.Spec.VolumeName != "" && was.Spec.VolumeName != pvc.Spec.VolumeName {
+		c.w.fail("claim %s had volume %s and has %s", pvc.Name, was.Spec.VolumeName, pvc.Spec.VolumeName)
+	}
 	for _, o := range resource.List(m.snap, kinds.PersistentVolumeClaims, "") {
 		if o.UID != pvc.UID && o.Spec.VolumeName != "" && o.Spec.VolumeName == pvc.Spec.VolumeName {
 			c.w.fail("claims %s and %s both have volume %s", o.Name, pvc.Name, o.Spec.VolumeName)

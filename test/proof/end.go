@@ -6,18 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // ending is a state without names, times and chance: two runs of one program end with the same.
-func ending(r resource.Reader) string {
+func ending(set *resource.Set, r resource.Reader) string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, n := range resource.List(r, kinds.Nodes, "") {
@@ -57,10 +60,60 @@ func ending(r resource.Reader) string {
 			s.UpdatedNumberScheduled, s.NumberMisscheduled)
 	}
 	lines = append(lines, jobLines(r)...)
+	lines = append(lines, moreLines(set, r)...)
 	lines = append(lines, podLines(r)...)
 	lines = append(lines, serviceLines(r)...)
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// moreLines tells of controllers, autoscalers, what was planted, and kinds that were defined.
+func moreLines(set *resource.Set, r resource.Reader) (lines []string) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, x := range resource.List(r, kinds.ReplicationControllers, "") {
+		add("controller %s/%s asks for %d, has %d, ready %d", x.Namespace, x.Name, *x.Spec.Replicas, x.Status.Replicas, x.Status.ReadyReplicas)
+	}
+	for _, h := range resource.List(r, kinds.HorizontalPodAutoscalers, "") {
+		if d := resource.Get(r, kinds.Deployments, h.Namespace, h.Spec.ScaleTargetRef.Name); d != nil && *d.Spec.Replicas > 0 {
+			add("autoscaler %s wants %d", h.Name, h.Status.DesiredReplicas)
+		}
+	}
+	for _, x := range resource.List(r, kinds.ConfigMaps, "") {
+		if x.Labels[treeKey] != "" && !slices.ContainsFunc(x.OwnerReferences, func(o metav1.OwnerReference) bool { return !served(set, &o) }) {
+			add("leaf %s/%s of %d", x.Namespace, x.Name, len(x.OwnerReferences))
+		}
+	}
+	for _, x := range resource.List(r, kinds.StatefulSets, "") {
+		if p := x.Spec.PersistentVolumeClaimRetentionPolicy; p == nil || p.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType || len(x.Spec.VolumeClaimTemplates) == 0 {
+			continue
+		}
+		n := 0
+		for _, c := range resource.List(r, kinds.PersistentVolumeClaims, x.Namespace) {
+			if strings.HasPrefix(c.Name, "data-"+x.Name+"-") && c.Status.Phase == corev1.ClaimBound {
+				n++
+			}
+		}
+		add("statefulset %s/%s has %d claims", x.Namespace, x.Name, n)
+	}
+	given := 0
+	for _, x := range resource.List(r, kinds.ResourceClaims, "") {
+		if x.Status.Allocation != nil {
+			given++
+		}
+	}
+	add("%d claims of devices, %d have them", len(resource.List(r, kinds.ResourceClaims, "")), given)
+	for _, def := range resource.List(r, kinds.CustomResourceDefinitions, "") {
+		k, ok := set.GR(schema.GroupResource{Group: def.Spec.Group, Resource: def.Spec.Names.Plural})
+		add("definition %s, served %t", def.Name, ok)
+		if !ok {
+			continue
+		}
+		for obj := range r.Each(k, "") {
+			spec := resource.Opened(obj).(runtime.Unstructured).UnstructuredContent()["spec"]
+			add("%s %s/%s %v", def.Spec.Names.Singular, obj.GetNamespace(), obj.GetName(), spec)
+		}
+	}
+	return lines
 }
 
 func jobLines(r resource.Reader) (lines []string) {
@@ -68,14 +121,15 @@ func jobLines(r resource.Reader) (lines []string) {
 		if ref := metav1.GetControllerOfNoCopy(j); ref != nil {
 			continue // how many runs a cron job got in depends on when
 		}
-		done := ""
-		for _, x := range j.Status.Conditions {
-			if x.Status == corev1.ConditionTrue && (x.Type == batchv1.JobComplete || x.Type == batchv1.JobFailed) {
-				done += string(x.Type)
-			}
-		}
 		good := fmt.Sprint(j.Status.Succeeded)
-		lines = append(lines, fmt.Sprintf("job %s/%s %s, %s succeeded, %d active", j.Namespace, j.Name, done, good, j.Status.Active))
+		if j.Spec.SuccessPolicy != nil {
+			good = "enough" // how many more did is a matter of when
+		}
+		failed := ""
+		if j.Status.FailedIndexes != nil {
+			failed = ", failed " + *j.Status.FailedIndexes
+		}
+		lines = append(lines, fmt.Sprintf("job %s/%s %s, %s succeeded, %d active%s", j.Namespace, j.Name, ended(j), good, j.Status.Active, failed))
 	}
 	return lines
 }
@@ -190,18 +244,37 @@ func leftovers(set *resource.Set, r resource.Reader) (list []string) {
 }
 
 func exists(set *resource.Set, r resource.Reader, namespace string, ref *metav1.OwnerReference) bool {
-	for _, k := range set.All() {
-		i := k.Info()
-		if i.GVK.Kind != ref.Kind || i.GVK.GroupVersion().String() != ref.APIVersion {
-			continue
-		}
-		if !i.Namespaced {
-			namespace = ""
-		}
-		obj := r.Lookup(k, namespace, ref.Name)
-		return obj != nil && obj.GetUID() == ref.UID
+	return !served(set, ref) || found(set, r, namespace, ref) != nil
+}
+
+// served says whether an owner is of a kind that is served. Of others nobody can tell whether they are there, and what
+// they own stays if they went unseen before their kind did.
+func served(set *resource.Set, ref *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return false
 	}
-	return true // a kind that is not served in that version here
+	_, ok := set.Kind(gv.WithKind(ref.Kind))
+	return ok
+}
+
+// found is the owner that a reference means.
+func found(set *resource.Set, r resource.Reader, namespace string, ref *metav1.OwnerReference) resource.Object {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil
+	}
+	k, served := set.Kind(gv.WithKind(ref.Kind))
+	if !served {
+		return nil
+	}
+	if !k.Info().Namespaced {
+		namespace = ""
+	}
+	if obj := r.Lookup(k, namespace, ref.Name); obj != nil && obj.GetUID() == ref.UID {
+		return obj
+	}
+	return nil
 }
 
 // addresses compares the services with the addresses that are taken.

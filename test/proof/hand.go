@@ -136,7 +136,7 @@ func (h *hand) call(ctx context.Context, what string, f func(ctx context.Context
 		ctx, hangUp = context.WithCancel(ctx)
 		defer hangUp()
 		defer context.AfterFunc(h.w.lit, hangUp)()
-		h.Ops, h.View = h.w.srv, h.w.view
+		h.Ops, h.View, h.Set = h.w.srv, h.w.view, h.w.set
 	}
 	out, err := f(context.WithValue(ctx, callerKey{}, h))
 	if ft == forget && err == nil {
@@ -194,6 +194,9 @@ func (h *hand) Patch(ctx context.Context, k resource.Kind, ns, name string, p cl
 // Delete implements client.Client.
 func (h *hand) Delete(ctx context.Context, k resource.Kind, ns, name string, opts *metav1.DeleteOptions) error {
 	_, err := h.call(ctx, what("delete", k, ns, name, ""), func(ctx context.Context) (resource.Object, error) {
+		if h.kill == nil {
+			h.w.checks.rules.evicted = ""
+		}
 		return nil, h.Local.Delete(ctx, k, ns, name, h.w.bent.remove(h, k, opts))
 	})
 	return err
@@ -202,6 +205,9 @@ func (h *hand) Delete(ctx context.Context, k resource.Kind, ns, name string, opt
 // Call implements client.Client.
 func (h *hand) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
 	return h.call(ctx, what("call", k, ns, name, sub), func(ctx context.Context) (resource.Object, error) {
+		if sub == "eviction" {
+			h.w.checks.rules.evicted = name
+		}
 		return h.Local.Call(ctx, k, ns, name, sub, h.w.bent.call(h, in))
 	})
 }

@@ -1,7 +1,9 @@
 package proof
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/sim"
 )
@@ -22,7 +25,7 @@ const maxReplicas = 4
 func nodeOf(name, zone string) *corev1.Node {
 	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("6"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
 		corev1.ResourcePods: apiresource.MustParse("30")}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake"},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
 		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
 }
 
@@ -116,15 +119,57 @@ func jobOf(d *rand.Rand, namespace, name string) *batchv1.Job {
 	if d.IntN(4) == 0 {
 		x.Spec.TTLSecondsAfterFinished = new(int32(1 + d.IntN(60)))
 	}
-	switch d.IntN(4) {
-	case 0:
-		x.Spec.CompletionMode = new(batchv1.IndexedCompletion)
-	case 1:
+	indexed := new(batchv1.IndexedCompletion)
+	fails := func() { x.Spec.Template.Annotations[sim.Exit] = "3" }
+	switch d.IntN(8) {
+	case 0, 1:
+		x.Spec.CompletionMode = indexed
+	case 2:
 		x.Spec.BackoffLimit = new(int32(d.IntN(2)))
-		x.Spec.Template.Annotations[sim.Exit] = "3"
+		fails()
+	case 3:
+		x.Spec.CompletionMode, x.Spec.BackoffLimit, x.Spec.BackoffLimitPerIndex = indexed, nil, new(int32(d.IntN(2)))
+		fails()
+	case 4:
+		x.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+			{Action: batchv1.PodFailurePolicyActionIgnore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}},
+			{Action: batchv1.PodFailurePolicyActionFailJob, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+				Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{3}}}}}
+		fails()
+	case 5:
+		x.Spec.CompletionMode = indexed
+		x.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: new("0")}}}
 	}
 	return x
 }
+
+// claimingSetOf is a set whose volumes are provided when they are asked for, and kept or not when they are not needed.
+func claimingSetOf(d *rand.Rand, namespace, name string) *appsv1.StatefulSet {
+	x := statefulSetOf(d, namespace, name)
+	keep := func() appsv1.PersistentVolumeClaimRetentionPolicyType {
+		return []appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			appsv1.DeletePersistentVolumeClaimRetentionPolicyType}[d.IntN(2)]
+	}
+	x.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: keep(), WhenScaled: keep()}
+	x.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: new([]string{"immediate", "waitforfirstconsumer"}[d.IntN(2)]),
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Gi")}}}}}
+	return x
+}
+
+// decode fills an object from what a YAML text says. The texts are part of the program.
+func decode[T any](obj T, format string, args ...any) T {
+	if err := yaml.UnmarshalStrict(fmt.Appendf(nil, strings.ReplaceAll(format, "\t", " "), args...), obj); err != nil {
+		panic(fmt.Errorf("%w in %s", err, fmt.Sprintf(format, args...)))
+	}
+	return obj
+}
+
+func milli(n int64) *apiresource.Quantity {
+	return apiresource.NewMilliQuantity(n, apiresource.DecimalSI)
+}
+func count(n int64) *apiresource.Quantity { return apiresource.NewQuantity(n, apiresource.DecimalSI) }
 
 func cronJobOf(d *rand.Rand, namespace, name string) *batchv1.CronJob {
 	j := jobOf(d, namespace, name)

@@ -22,8 +22,9 @@ import (
 // A program is what users do to a cluster. It depends on the seed alone, so that the end that they ask for is the same
 // whatever goes wrong.
 type program struct {
-	steps []action
-	model model
+	steps   []action
+	remains []action // for the end
+	model   model
 }
 
 // An action is one thing that a user does. It is tried until it works.
@@ -39,6 +40,8 @@ type model struct {
 	cordoned, tainted              map[string]bool
 	deployments, sets, daemons     []string
 	jobs, crons, services, budgets []string
+	controllers, scaled, quotas    []string
+	devices, hooked, policed       bool
 	serial                         int
 }
 
@@ -57,9 +60,10 @@ func newProgram(seed uint64, n int) *program {
 	for range 3 + d.IntN(3) {
 		p.addNode(d)
 	}
-	makers := []func(*rand.Rand){p.deploy, p.deploy, p.statefulSet, p.statefulSet, p.daemonSet, p.job, p.job, p.cronJob, p.space}
+	makers := []func(*rand.Rand){p.deploy, p.deploy, p.statefulSet, p.statefulSet, p.daemonSet, p.job, p.job, p.job, p.cronJob, p.space,
+		p.claims, p.replication, p.devices, p.crowd, p.tight, p.define, p.tree}
 	changers := []func(*rand.Rand){p.scale, p.scale, p.rollout, p.rollout, p.rollout, p.kill, p.kill, p.evict, p.cordon, p.taint, p.addNode, p.dropNode,
-		p.remove, p.service, p.budget}
+		p.remove, p.service, p.budget, p.drain, p.autoscale, p.resize, p.hooks, p.policies, p.tree}
 	if d.IntN(3) == 0 {
 		p.add(d, "quota", func(u *user) error { return u.make1(kinds.ResourceQuotas, quotaOf(ns)) })
 	}
@@ -148,6 +152,21 @@ func (u *user) make1(k resource.Kind, obj resource.Object) error {
 		return nil
 	}
 	return err
+}
+
+// made is an object with its kind.
+type made struct {
+	k   resource.Kind
+	obj resource.Object
+}
+
+func (u *user) makeAll(list []made) error {
+	for _, x := range list {
+		if err := u.make1(x.k, x.obj); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // edit changes an object as it is now.
@@ -245,6 +264,14 @@ func (p *program) statefulSet(d *rand.Rand) {
 	p.add(d, "stateful set "+name, func(u *user) error { return u.make1(kinds.StatefulSets, obj) })
 }
 
+// claims makes a StatefulSet whose volumes are provided.
+func (p *program) claims(d *rand.Rand) {
+	name := p.fresh("db")
+	obj := claimingSetOf(d, ns, name)
+	p.model.sets = append(p.model.sets, name)
+	p.add(d, "stateful set "+name+" with disks", func(u *user) error { return u.make1(kinds.StatefulSets, obj) })
+}
+
 func (p *program) daemonSet(d *rand.Rand) {
 	if len(p.model.daemons) >= 2 {
 		return
@@ -296,24 +323,23 @@ func (p *program) budget(d *rand.Rand) {
 func (p *program) space(d *rand.Rand) {
 	name := p.fresh("space-")
 	dep, set, job := deploymentOf(d, name, "w"), statefulSetOf(d, name, "s"), jobOf(d, name, "j")
-	set.Spec.VolumeClaimTemplates = nil
+	rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "r"}, Spec: corev1.ReplicationControllerSpec{
+		Replicas: new(int32(1)), Selector: map[string]string{"app": "r"}, Template: new(templateOf(d, "r"))}}
+	held := leafOf(name, "held")
+	if d.IntN(2) == 0 {
+		held.Finalizers = []string{heldBy}
+	}
 	p.add(d, "namespace "+name, func(u *user) error {
 		return u.make1(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
 	p.add(d, "fill "+name, func(u *user) error {
-		for _, x := range []struct {
-			k   resource.Kind
-			obj resource.Object
-		}{{kinds.Deployments, dep}, {kinds.StatefulSets, set}, {kinds.Jobs, job}, {kinds.Services, serviceOf(name, "v", "w")}} {
-			if err := u.make1(x.k, x.obj); err != nil {
-				return err
-			}
-		}
-		return nil
+		return u.makeAll([]made{{kinds.Deployments, dep}, {kinds.StatefulSets, set}, {kinds.Jobs, job}, {kinds.Services, serviceOf(name, "v", "w")},
+			{kinds.ReplicationControllers, rc}, {kinds.ConfigMaps, held}})
 	})
 	p.add(d, "delete namespace "+name, func(u *user) error {
 		return u.drop(kinds.Namespaces, "", name, metav1.DeletePropagationBackground)
 	})
+	p.add(d, "let go of "+name, func(u *user) error { return u.letGo(name, held.Name) })
 }
 
 func (p *program) scale(d *rand.Rand) {
@@ -372,11 +398,10 @@ func (p *program) evict(d *rand.Rand) {
 		if pod == nil {
 			return nil
 		}
-		_, err := u.Call(u.ctx, kinds.Pods, ns, pod.Name, "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pod.Name}})
-		if apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) {
-			return nil
+		if err := u.evict(ns, pod.Name); !apierrors.IsTooManyRequests(err) {
+			return err
 		}
-		return err
+		return nil
 	})
 }
 
@@ -431,6 +456,8 @@ func (p *program) tidy() {
 			p.setTaint(nil, name, false)
 		}
 	}
+	p.enough()
+	p.steps = append(p.steps, p.remains...)
 	for _, name := range p.model.crons {
 		p.add(nil, "delete cron job "+name, func(u *user) error { return u.drop(kinds.CronJobs, ns, name, metav1.DeletePropagationBackground) })
 	}

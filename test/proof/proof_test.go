@@ -29,6 +29,7 @@ var (
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // faults on purpose are no news
+	makeCert()
 	m.Run()
 }
 
@@ -60,10 +61,11 @@ func runSeed(t *testing.T, seed uint64, stormy bool, bent *bends, log io.Writer)
 			w.mem.Close()
 		}()
 		began := time.Now()
-		w.prompt = true
+		w.prompt, w.exact = true, true
 		if stormy {
 			w.weather = newWeather(w.turns)
 			w.prompt = w.weather.maxLag == 0 && w.weather.cuts == 0 && w.weather.late == 0
+			w.exact = w.prompt && w.weather.steps == 0 && w.weather.part == 0
 			w.weather.blow(w)
 			w.turns.note("weather: %+v", *w.weather)
 		}
@@ -96,7 +98,7 @@ func runSeed(t *testing.T, seed uint64, stormy bool, bent *bends, log io.Writer)
 		w.clear()
 		w.run(settleLimit, func() bool { return false })
 		sweep(ctx, w)
-		out = outcome{end: ending(w.admin().Read()), steps: w.turns.steps, rev: w.view.Revision(), took: time.Since(began)}
+		out = outcome{end: ending(w.set, w.admin().Read()), steps: w.turns.steps, rev: w.view.Revision(), took: time.Since(began)}
 		for _, s := range leftovers(w.set, w.admin().Read()) {
 			w.fail("%s", s)
 		}
@@ -136,10 +138,19 @@ func sweep(ctx context.Context, w *world) {
 	w.run(settleLimit, func() bool { return false })
 }
 
+// regressions are seeds beyond the usual ones that have found something: a scheduler that took a conflict for success.
+var regressions = []uint64{265}
+
 // TestSeeds runs seeds in their weather, and compares where they end with where they end in calm weather.
 func TestSeeds(t *testing.T) {
+	list := regressions
+	if *seeds == 1 {
+		list = nil
+	}
 	for i := range *seeds {
-		seed := *first + uint64(i)
+		list = append(list, *first+uint64(i))
+	}
+	for _, seed := range list {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			var log io.Writer

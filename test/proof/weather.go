@@ -217,7 +217,7 @@ func (w *world) fateOf(t *turn) fate {
 			never = 0
 		}
 		return [...]fate{pass, lose, gap, again, part}[1+first(never, we.gap, we.again, we.part)]
-	case "get":
+	case "get", "measure", "review":
 		return [...]fate{pass, refuse}[1+first(we.refuse)]
 	default:
 		if w.running[t.who] == nil || strings.HasPrefix(rest, "events ") {

@@ -15,14 +15,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/policy"
+	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
+	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/definition"
+	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
@@ -45,6 +52,7 @@ type world struct {
 
 	view   *view.View
 	srv    *server.Server
+	custom *crd.Registry
 	cursor *view.Cursor
 	lit    context.Context    // as long as the server has power
 	power  context.CancelFunc // ends that
@@ -54,10 +62,13 @@ type world struct {
 	cut     map[string]time.Time
 	running map[string]*life
 	errs    []error
+	hooks   *hooks
+	closers []func()
 
 	plans   []plan
 	weather *weather // nil: all is well now
 	prompt  bool     // all act on what is, from the start to the end
+	exact   bool     // and all is heard at once, and clocks are right
 	bent    *bends
 	checks  *checks
 	luck    *rand.Rand // the server's
@@ -79,11 +90,12 @@ type plan struct {
 
 // newWorld returns a cluster with what every cluster has. Nothing runs yet.
 func newWorld(ctx context.Context, seed uint64, log io.Writer, bent *bends) *world {
-	w := &world{seed: seed, turns: newTurns(seed), set: kinds.NewSet(), mem: memory.New(), ctx: ctx, cut: map[string]time.Time{},
+	w := &world{seed: seed, turns: newTurns(seed), mem: memory.New(), ctx: ctx, cut: map[string]time.Time{},
 		running: map[string]*life{}, bent: bent, luck: rand.New(rand.NewPCG(seed, 2))}
 	w.hist.changed = map[resource.Kind]int{}
 	w.turns.log, w.turns.held = log, w.heldBack
 	w.checks = newChecks(w)
+	w.hooks = w.serveHooks()
 	w.boot()
 	w.found()
 	return w
@@ -92,6 +104,7 @@ func newWorld(ctx context.Context, seed uint64, log io.Writer, bent *bends) *wor
 // boot starts a server on the store.
 func (w *world) boot() {
 	ctx, power := context.WithCancel(w.ctx)
+	w.set = kinds.NewSet()
 	v, ready := view.New(w.set), make(chan struct{})
 	w.view, w.lit, w.power = v, ctx, power
 	w.all.Go(func() {
@@ -100,8 +113,14 @@ func (w *world) boot() {
 		}
 	})
 	<-ready
-	srv := server.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance,
-		Admission: plugins(w.now, w.charge)})
+	fields := apply.NewTracker()
+	rules, asked := policy.New(policy.Config{Kinds: w.set, Authorize: anybody{}}), admissionhooks.New(admissionhooks.Config{Caller: w.hooks.caller()})
+	srv := server.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance, Fields: fields,
+		Admission: plugins(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())})
+	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
+	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
+		w.fail("adopt: %v", err)
+	}
 	if err := srv.Repair(ctx); err != nil {
 		w.fail("repair: %v", err)
 	}
@@ -189,6 +208,16 @@ func (w *world) found() {
 	if _, err := w.admin().Create(w.ctx, kinds.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 1000}); err != nil {
 		w.fail("make priority class %s: %v", urgent, err)
 	}
+	for _, mode := range []storagev1.VolumeBindingMode{storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer} {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(mode))}, Provisioner: disks, VolumeBindingMode: &mode,
+			ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete)}
+		if _, err := w.admin().Create(w.ctx, kinds.StorageClasses, class); err != nil {
+			w.fail("make storage class %s: %v", class.Name, err)
+		}
+	}
+	if _, err := w.admin().Create(w.ctx, kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: disks}}); err != nil {
+		w.fail("make CSI driver %s: %v", disks, err)
+	}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := w.admin().Create(w.ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 			w.fail("make namespace %s: %v", ns, err)
@@ -198,10 +227,11 @@ func (w *world) found() {
 
 // entries is the table of loops, new ones.
 func (w *world) entries() (list []loop.Loop) {
-	for _, e := range controllers.All(controllers.Config{Kinds: w.set, RootCA: []byte("ca")}) {
+	for _, e := range controllers.All(controllers.Config{Kinds: w.set, RootCA: []byte("ca"), Metrics: w.metrics()}) {
 		list = append(list, e.Loop)
 	}
-	return append(append(list, scheduler.New(scheduler.Config{})), sim.Loops()...)
+	list = append(list, definition.Controller(w.custom), scheduler.New(scheduler.Config{}))
+	return append(append(list, provisioner()...), sim.Loops()...)
 }
 
 // start starts a loop cold.
@@ -382,6 +412,9 @@ func (w *world) fail(format string, args ...any) {
 // close ends everything.
 func (w *world) close() {
 	w.power()
+	for _, f := range w.closers {
+		f()
+	}
 	for _, run := range w.running {
 		run.stop()
 	}
