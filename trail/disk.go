@@ -2,6 +2,7 @@ package trail
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +14,11 @@ import (
 	"time"
 )
 
-// segments is how many files the log has: the oldest goes when a new one is begun.
+// segments is into how many files the log is cut: the oldest goes when there is no room for another one.
 const segments = 8
 
 // disk keeps writes in files of one JSON object a line. It is a log, not a truth: nothing is synced, and a line that
-// can't be read is left out.
+// can't be read is left out. A process goes on with the newest file of the one before it.
 type disk struct {
 	dir  string
 	most int64 // bytes of all files
@@ -37,36 +38,37 @@ func (d *disk) list() ([]string, error) {
 func (d *disk) write(list []Write) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.open(); err != nil {
-		return err
-	}
-	b := bufio.NewWriter(counter{d})
-	enc := json.NewEncoder(b)
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
 	for i := range list {
 		if err := enc.Encode(&list[i]); err != nil {
 			return fmt.Errorf("write the trail: %w", err)
 		}
-	}
-	if err := b.Flush(); err != nil {
-		return fmt.Errorf("write the trail: %w", err)
+		if lines.Len() < chunk && i < len(list)-1 {
+			continue
+		}
+		if err := d.open(); err != nil {
+			return err
+		}
+		n, err := d.file.Write(lines.Bytes())
+		d.size += int64(n)
+		if err != nil {
+			return fmt.Errorf("write the trail: %w", err)
+		}
+		lines.Reset()
 	}
 	return nil
 }
 
-// counter writes to the open segment.
-type counter struct{ d *disk }
-
-func (c counter) Write(p []byte) (int, error) {
-	n, err := c.d.file.Write(p)
-	c.d.size += int64(n)
-	return n, err
-}
+// chunk is how much is written at once; no file is larger than its share by more.
+const chunk = 64 << 10
 
 // open makes sure that there is a segment with room.
 func (d *disk) open() error {
 	if d.file != nil && d.size < d.most/segments {
 		return nil
 	}
+	first := d.file == nil
 	if err := d.shut(); err != nil {
 		return err
 	}
@@ -77,17 +79,62 @@ func (d *disk) open() error {
 	if err != nil {
 		return err
 	}
-	for len(names) >= segments {
-		if err := os.Remove(names[0]); err != nil {
-			return fmt.Errorf("drop the oldest part of the trail: %w", err)
+	if first && len(names) > 0 {
+		if err := d.goOn(names[len(names)-1]); err != nil || d.file != nil {
+			return err
 		}
-		names = names[1:]
+	}
+	if err := d.makeRoom(names); err != nil {
+		return err
 	}
 	path := filepath.Join(d.dir, time.Now().UTC().Format("20060102T150405.000000000")+".jsonl")
 	if d.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return fmt.Errorf("begin a part of the trail: %w", err)
 	}
 	d.size = 0
+	return nil
+}
+
+// goOn opens the newest segment of an earlier process if it has room. Its last line may be torn: the next one does not
+// begin in it.
+func (d *disk) goOn(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("go on with the trail: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() >= d.most/segments {
+		return errors.Join(err, f.Close())
+	}
+	last := []byte{'\n'}
+	if n := info.Size(); n > 0 {
+		if _, err := f.ReadAt(last, n-1); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	d.file, d.size = f, info.Size()
+	if last[0] != '\n' {
+		_, err = f.Write([]byte{'\n'})
+	}
+	return err
+}
+
+// makeRoom drops the oldest segments until there is room for another one.
+func (d *disk) makeRoom(names []string) error {
+	var total int64
+	sizes := make([]int64, len(names))
+	for i, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			sizes[i] = info.Size()
+			total += sizes[i]
+		}
+	}
+	for i := 0; i < len(names) && total > d.most-d.most/segments; i++ {
+		if err := os.Remove(names[i]); err != nil {
+			return fmt.Errorf("drop the oldest part of the trail: %w", err)
+		}
+		total -= sizes[i]
+	}
 	return nil
 }
 
@@ -110,8 +157,8 @@ func (d *disk) close() error {
 	return d.shut()
 }
 
-// longestLine bounds a line that is read.
-const longestLine = 1 << 20
+// longestLine bounds a line that is read; longer ones are no writes.
+const longestLine = 256 << 10
 
 // read returns the writes since a time that the function keeps, oldest first.
 func (d *disk) read(since time.Time, keep func(*Write) bool) (out []Write, err error) {
@@ -139,13 +186,16 @@ func (d *disk) read(since time.Time, keep func(*Write) bool) (out []Write, err e
 }
 
 func scan(r io.Reader, since time.Time, keep func(*Write) bool, out []Write) []Write {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, longestLine)
-	for lines.Scan() {
+	lines, whole := bufio.NewReaderSize(r, longestLine), true
+	for {
+		line, err := lines.ReadSlice('\n')
 		var w Write
-		if json.Unmarshal(lines.Bytes(), &w) == nil && !w.At.Before(since) && keep(&w) {
+		if whole && json.Unmarshal(line, &w) == nil && !w.At.Before(since) && keep(&w) {
 			out = append(out, w)
 		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return out
+		}
+		whole = err == nil // what follows a piece of a line is no line
 	}
-	return out
 }

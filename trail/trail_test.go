@@ -190,7 +190,7 @@ func TestLogIsBounded(t *testing.T) {
 		}
 		size += info.Size()
 	}
-	if err != nil || len(names) > segments || size > 160<<10 {
+	if err != nil || len(names) > segments+1 || size > 64<<10+chunk {
 		t.Errorf("%d files of %d bytes, %v", len(names), size, err)
 	}
 	if got, err := l.All(time.Time{}, 1<<20, everything); err != nil || len(got) < 100 || got[len(got)-1].Name != "m4999" {
@@ -251,5 +251,60 @@ func TestPage(t *testing.T) {
 		if res, err := http.Get(srv.URL + bad); err != nil || res.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %v, %v", bad, res, err)
 		}
+	}
+}
+
+// A log that is restarted often keeps what it had, and a line that a crash tore costs that line alone.
+func TestLogSurvivesCrashes(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 * segments {
+		l := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		note(l, fmt.Sprint("m", i), int64(i+1))
+		if err := l.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.disk.close(); err != nil {
+			t.Fatal(err)
+		}
+		names, err := filepath.Glob(filepath.Join(dir, "*"))
+		if err != nil || len(names) != 1 {
+			t.Fatalf("%d files, %v", len(names), err)
+		}
+		f, err := os.OpenFile(names[0], os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		torn := []string{`{"resource":"pods","na`, strings.Repeat("\x00", 4096), strings.Repeat("x", longestLine+10), ""}[i%4]
+		if _, err := f.WriteString(torn); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	got, err := l.All(time.Time{}, 1000, everything)
+	if err != nil || len(got) != 3*segments || got[0].Name != "m0" {
+		t.Errorf("%d writes of %d are left, %v", len(got), 3*segments, err)
+	}
+}
+
+// A day of normal use fits: 100,000 writes, which are a write a second and some more, or five jobs a minute.
+func TestLogHoldsADay(t *testing.T) {
+	list := web()
+	for i := range list {
+		list[i].UID, list[i].User, list[i].OwnerKind, list[i].OwnerName = strings.Repeat("u", 36), "system:serviceaccount:kube-system:deployment-controller", "ReplicaSet", "web-6bf986c795"
+	}
+	d := &disk{dir: t.TempDir(), most: defaultMaxDisk}
+	if err := d.write(list); err != nil {
+		t.Fatal(err)
+	}
+	per := d.size / int64(len(list))
+	t.Logf("%d bytes a write; %d writes fit", per, defaultMaxDisk*(segments-1)/segments/per)
+	if room := defaultMaxDisk * (segments - 1) / segments / per; room < 100_000 {
+		t.Errorf("only %d writes of %d bytes fit", room, per)
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
 	}
 }
