@@ -31,7 +31,9 @@ const (
 	maxDirty = 1 << 16          // objects that changed since the last pass; more mean: look at all
 	maxAgain = 512              // known gaps that a pass looks at again without a change of theirs
 	patience = 5 * time.Minute  // how long gaps are kept up to date after somebody asked
-	beat     = time.Second      // between two passes while somebody watches
+	beat     = time.Second      // at least between two passes while somebody watches
+	share    = 50               // times what a pass took is the rest after it
+	slowest  = 10 * time.Second // and at most this
 	young    = 2 * time.Second  // a gap of this age is nothing to speak of, unless something is in its way
 	fightFor = 10 * time.Minute // how long a fight is told after its last turn
 )
@@ -126,22 +128,31 @@ func (b *Board) keep(ctx context.Context) {
 			return
 		case <-b.kick:
 		}
-		for b.wanted() {
+		for rest := beat; b.wanted(); {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(beat):
+			case <-time.After(rest):
 			}
-			if b.Shelf.Watched() {
-				if err := b.Refresh(ctx, convergence.Gaps); err != nil && ctx.Err() == nil {
-					b.log().Warn("look for gaps", "err", err)
-				}
+			if rest = beat; !b.Shelf.Watched() {
+				continue
 			}
+			began := b.now()
+			if err := b.Refresh(ctx, convergence.Gaps); err != nil && ctx.Err() == nil {
+				b.log().Warn("look for gaps", "err", err)
+			}
+			rest = restAfter(b.now().Sub(began))
 		}
 		if err := b.forget(ctx); err != nil && ctx.Err() == nil {
 			b.log().Warn("forget the gaps", "err", err)
 		}
 	}
+}
+
+// restAfter is how long to rest after a pass that took so long: a large cluster in turmoil is looked at less often, so that
+// who watches costs no more than a fiftieth of a core.
+func restAfter(took time.Duration) time.Duration {
+	return min(max(beat, share*took), slowest)
 }
 
 func (b *Board) log() *slog.Logger {

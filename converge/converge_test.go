@@ -189,6 +189,36 @@ func TestFights(t *testing.T) {
 	}
 }
 
+// An autoscaler that goes up and down now and then, while others write the object often, fights nobody; nor does a rollout, whose
+// figures go up and down.
+func TestNoFights(t *testing.T) {
+	var f fights
+	now := noon
+	deploy := func(replicas, ready int32) *appsv1.Deployment {
+		own := func(by, sub string) metav1.ManagedFieldsEntry {
+			return metav1.ManagedFieldsEntry{Manager: by, Subresource: sub, Time: &metav1.Time{Time: now}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}
+		}
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "d", UID: "1", Generation: int64(replicas), ManagedFields: []metav1.ManagedFieldsEntry{own("scaler", "scale"), own("kube-controller-manager", "status")}},
+			Spec: appsv1.DeploymentSpec{Replicas: &replicas}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready}}
+	}
+	old := deploy(3, 0)
+	step := func(next *appsv1.Deployment) {
+		f.see(&client.Change{Kind: kinds.Deployments, Old: old, New: next}, now)
+		old = next
+	}
+	for i := range 12 {
+		for j := range 10 { // a rollout
+			now = now.Add(time.Second)
+			step(deploy(*old.Spec.Replicas, int32(j%3)))
+		}
+		now = now.Add(15 * time.Minute)
+		step(deploy([]int32{3, 5}[i%2], 0))
+	}
+	if list := f.list(now); len(list) != 0 {
+		t.Errorf("told as fights: %+v", list)
+	}
+}
+
 func TestWriter(t *testing.T) {
 	owns := func(by, fields string, at time.Duration) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: by, Time: &metav1.Time{Time: noon.Add(at)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}

@@ -165,6 +165,10 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 		b = &bout{by: map[string]bool{}, inStatus: strings.HasPrefix(path, "status.")}
 		s.fields[path] = b
 	}
+	if now.Sub(b.last) > fightFor { // who changes its mind a few times a day, as an autoscaler does, fights nobody
+		b.turns, b.values = 0, nil
+		clear(b.by)
+	}
 	if b.past[0] == is && b.past[1] == was && is != was { // back to what it was
 		if b.turns++; b.turns == 1 {
 			b.since = now

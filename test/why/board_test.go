@@ -72,8 +72,31 @@ func TestWatch(t *testing.T) {
 // Two managers that set a field back and forth are told, and so is one that fights itself.
 func TestFights(t *testing.T) {
 	w := start(t, "")
-	s := situation{Name: "ring", Given: deployment + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n"}
+	s := situation{Name: "ring", Given: deployment + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: dizzy}\ndata: {turn: left}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: updated}\ndata: {turn: up}\n---" +
+		strings.ReplaceAll(deployment, "name: web", "name: applied")}
 	w.make(s)
+	forced := true
+	applied := func(manager string, n int) {
+		t.Helper()
+		r, _ := w.in(s, "deployments.apps:applied")
+		patch := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied"},"spec":{"replicas":%d}}`, n)
+		if _, err := r.Patch(t.Context(), "applied", types.ApplyPatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager, Force: &forced}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	updated := func(manager, value string) {
+		t.Helper()
+		w.until("update", func() error {
+			r, name := w.in(s, "configmaps:updated")
+			obj, err := r.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			obj.Object["data"] = map[string]any{"turn": value}
+			_, err = r.Update(t.Context(), obj, metav1.UpdateOptions{FieldManager: manager})
+			return err
+		})
+	}
 	set := func(manager, id, field string, value any) {
 		t.Helper()
 		r, name := w.in(s, id)
@@ -87,6 +110,10 @@ func TestFights(t *testing.T) {
 		set("blue", "deployments.apps:web", "spec.replicas", 2)
 		set("dancer", "configmaps:dizzy", "data.turn", "right")
 		set("dancer", "configmaps:dizzy", "data.turn", "left")
+		applied("git", 4)
+		applied("person", 2)
+		updated("one-operator", "left")
+		updated("other-operator", "right")
 	}
 	w.until("the fights are told", func() error {
 		list, err := w.dyn.Resource(convergence.GroupVersion.WithResource("fights")).Namespace(s.Name).List(t.Context(), metav1.ListOptions{})
@@ -103,7 +130,8 @@ func TestFights(t *testing.T) {
 			slices.Sort(f.Values)
 			got = append(got, fmt.Sprint(f.Object.Short(), " ", f.Field, " ", f.Managers, " ", f.Values))
 		}
-		want := []string{"configmap/dizzy data.turn [dancer] [left right]", "deployment/web spec.replicas [blue red] [2 4]"}
+		want := []string{"configmap/dizzy data.turn [dancer] [left right]", "configmap/updated data.turn [one-operator other-operator] [left right]",
+			"deployment/applied spec.replicas [git person] [2 4]", "deployment/web spec.replicas [blue red] [2 4]"}
 		if !slices.Equal(got, want) {
 			return fmt.Errorf("%q", got)
 		}
