@@ -146,7 +146,8 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout, Trusts: trusts(authz),
-		Ready: append([]httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}}, keyChecks(st)...),
+		Live:  []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
+		Ready: keyChecks(st),
 	})
 	return d, nil
 }

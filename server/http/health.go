@@ -16,7 +16,7 @@ import (
 // checkLimit bounds one health check.
 const checkLimit = 10 * time.Second
 
-// checks are those of the given endpoint. Liveness is about the process; readiness adds what it depends on.
+// checks are those of the given endpoint.
 func (s *surface) checks(endpoint string) []Check {
 	well := func(context.Context) error { return nil }
 	list := []Check{{Name: "ping", Run: well}, {Name: "log", Run: well}}
