@@ -93,7 +93,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 			served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: pool(certs...), Log: n.Log})
 		}()
 		ready()
-		err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops})
+		err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops, Trail: true})
 		stop()
 		return errors.Join(err, <-served)
 	}})

@@ -73,7 +73,9 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, h, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, keys.CA.Pool()) }()
+	go func() {
+		done <- Serve(ctx, l, h, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, keys.CA.Pool())
+	}()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
