@@ -42,12 +42,9 @@ func over(p *corev1.Pod) bool {
 		p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 }
 
-// makeClaims makes the claims that are missing and tells the pod the names of all.
+// makeClaims makes the claims that are missing, tells the pod the names of all, and removes those that are too many.
 func makeClaims(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
-	made := map[string]string{}
-	for _, claim := range resource.Owned(c, kinds.ResourceClaims, p) {
-		made[claim.Annotations[ofTemplate]] = claim.Name
-	}
+	made, spare := choose(p, resource.Owned(c, kinds.ResourceClaims, p))
 	for _, want := range plan(p, made) {
 		t := resource.Get(c, kinds.ResourceClaimTemplates, p.Namespace, *want.ResourceClaimTemplateName)
 		if t == nil {
@@ -64,7 +61,48 @@ func makeClaims(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
 		}
 		made[want.Name] = obj.GetName()
 	}
-	return tell(ctx, c, p, made)
+	if err := tell(ctx, c, p, made); err != nil {
+		return err
+	}
+	for _, claim := range spare {
+		if err := c.Delete(ctx, kinds.ResourceClaims, claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose says which claim is which of the pod's, and which were made once too often: who did not hear that a claim was
+// made makes another. The one that the pod knows stays, whatever else there is: it may have its devices already. Until
+// the pod knows one, all stay.
+func choose(p *corev1.Pod, owned []*resourcev1.ResourceClaim) (made map[string]string, spare []*resourcev1.ResourceClaim) {
+	known := told(p)
+	made = map[string]string{}
+	for _, claim := range owned {
+		name := claim.Annotations[ofTemplate]
+		if claim.Name == known[name] || made[name] == "" && claim.DeletionTimestamp == nil {
+			made[name] = claim.Name
+		}
+	}
+	for _, claim := range owned {
+		name := claim.Annotations[ofTemplate]
+		if known[name] != "" && made[name] == known[name] && claim.Name != known[name] &&
+			claim.DeletionTimestamp == nil && len(claim.Status.ReservedFor) == 0 {
+			spare = append(spare, claim)
+		}
+	}
+	return made, spare
+}
+
+// told are the names of claims that the pod knows.
+func told(p *corev1.Pod) map[string]string {
+	known := map[string]string{}
+	for _, s := range p.Status.ResourceClaimStatuses {
+		if s.ResourceClaimName != nil {
+			known[s.Name] = *s.ResourceClaimName
+		}
+	}
+	return known
 }
 
 // plan lists the pod's claims that are to be made of templates and are not there yet.
@@ -86,14 +124,9 @@ func fromTemplate(p *corev1.Pod, name string, t *resourcev1.ResourceClaimTemplat
 	return claim
 }
 
-// tell writes the claims' names into the pod's status.
+// tell writes the claims' names into the pod's status, unless the pod has changed since: it may have been told others.
 func tell(ctx context.Context, c *loop.Ctx, p *corev1.Pod, made map[string]string) error {
-	known := map[string]string{}
-	for _, s := range p.Status.ResourceClaimStatuses {
-		if s.ResourceClaimName != nil {
-			known[s.Name] = *s.ResourceClaimName
-		}
-	}
+	known := told(p)
 	var list []map[string]any
 	differs := false
 	for _, want := range p.Spec.ResourceClaims {
@@ -105,7 +138,8 @@ func tell(ctx context.Context, c *loop.Ctx, p *corev1.Pod, made map[string]strin
 	if !differs {
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": map[string]any{"resourceClaimStatuses": list}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "resourceVersion": p.ResourceVersion},
+		"status": map[string]any{"resourceClaimStatuses": list}})
 	if err != nil {
 		return err
 	}

@@ -68,3 +68,43 @@ func TestPlan(t *testing.T) {
 		t.Errorf("missing: %v", got)
 	}
 }
+
+func TestChoose(t *testing.T) {
+	claim := func(name, of string, users ...resourcev1.ResourceClaimConsumerReference) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{ofTemplate: of}},
+			Status: resourcev1.ResourceClaimStatus{ReservedFor: users}}
+	}
+	going := claim("p-a-1", "a")
+	going.DeletionTimestamp = &metav1.Time{}
+	other := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "extended"}}
+	for _, tt := range []struct {
+		name  string
+		told  string
+		owned []*resourcev1.ResourceClaim
+		want  string // a's claim, those too many
+	}{
+		{"none", "", nil, " []"},
+		{"one, untold", "", []*resourcev1.ResourceClaim{claim("p-a-1", "a")}, "p-a-1 []"},
+		{"two, untold", "", []*resourcev1.ResourceClaim{claim("p-a-1", "a"), claim("p-a-2", "a")}, "p-a-1 []"},
+		{"two, told the first", "p-a-1", []*resourcev1.ResourceClaim{claim("p-a-1", "a"), claim("p-a-2", "a")}, "p-a-1 [p-a-2]"},
+		{"two, told the last", "p-a-2", []*resourcev1.ResourceClaim{claim("p-a-1", "a"), claim("p-a-2", "a")}, "p-a-2 [p-a-1]"},
+		{"somebody else uses the other", "p-a-2", []*resourcev1.ResourceClaim{claim("p-a-1", "a", user("q")), claim("p-a-2", "a")}, "p-a-2 []"},
+		{"told one that is gone", "p-a-0", []*resourcev1.ResourceClaim{claim("p-a-1", "a"), claim("p-a-2", "a")}, "p-a-1 []"},
+		{"told one that is going", "p-a-1", []*resourcev1.ResourceClaim{going, claim("p-a-2", "a")}, "p-a-1 [p-a-2]"},
+		{"one that is going", "", []*resourcev1.ResourceClaim{going}, " []"},
+		{"not of a template", "p-a-1", []*resourcev1.ResourceClaim{other, claim("p-a-1", "a"), claim("p-b-1", "b")}, "p-a-1 []"},
+	} {
+		p := &corev1.Pod{}
+		if tt.told != "" {
+			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a", ResourceClaimName: &tt.told}}
+		}
+		made, spare := choose(p, tt.owned)
+		names := []string{}
+		for _, s := range spare {
+			names = append(names, s.Name)
+		}
+		if text := fmt.Sprint(made["a"], " ", names); text != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, text, tt.want)
+		}
+	}
+}

@@ -90,6 +90,7 @@ func (c *checks) kind(m moment, x view.Change) {
 	switch x.Kind {
 	case resource.Kind(kinds.Pods):
 		c.pod(m, x)
+		c.renamed(m, x)
 	case kinds.EndpointSlices:
 		c.endpoints(m, x)
 	case kinds.ReplicaSets:

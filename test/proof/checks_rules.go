@@ -225,6 +225,19 @@ func (c *checks) equipped(m moment, p *corev1.Pod) {
 	}
 }
 
+// renamed checks that a pod that was told its claim is not told another as long as that one is there.
+func (c *checks) renamed(m moment, x view.Change) {
+	was, is := of[*corev1.Pod](x)
+	if was == nil || is == nil {
+		return
+	}
+	for _, s := range was.Status.ResourceClaimStatuses {
+		if s.ResourceClaimName != nil && !claimed(is, *s.ResourceClaimName) && resource.Get(m.snap, kinds.ResourceClaims, was.Namespace, *s.ResourceClaimName) != nil {
+			c.w.fail("%s: pod %s loses its claim %s", c.mover, was.Name, *s.ResourceClaimName)
+		}
+	}
+}
+
 // collected checks that nothing goes whose owner lives, and that owners wait for those they must wait for.
 func (c *checks) collected(m moment, x view.Change) {
 	was, is := object(x.Old), object(x.New)
