@@ -25,7 +25,7 @@ const maxReplicas = 4
 func nodeOf(name, zone string) *corev1.Node {
 	has := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("6"), corev1.ResourceMemory: apiresource.MustParse("16Gi"),
 		corev1.ResourcePods: apiresource.MustParse("30")}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake"},
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{sim.Fake: "fake", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
 		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone}}, Status: corev1.NodeStatus{Capacity: has, Allocatable: has}}
 }
 

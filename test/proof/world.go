@@ -215,6 +215,9 @@ func (w *world) found() {
 			w.fail("make storage class %s: %v", class.Name, err)
 		}
 	}
+	if _, err := w.admin().Create(w.ctx, kinds.CSIDrivers, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: disks}}); err != nil {
+		w.fail("make CSI driver %s: %v", disks, err)
+	}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := w.admin().Create(w.ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 			w.fail("make namespace %s: %v", ns, err)
