@@ -91,6 +91,7 @@ func (c *checks) kind(m moment, x view.Change) {
 	case resource.Kind(kinds.Pods):
 		c.pod(m, x)
 		c.renamed(m, x)
+		c.condemned(m, x)
 	case kinds.EndpointSlices:
 		c.endpoints(m, x)
 	case kinds.ReplicaSets:

@@ -2,6 +2,8 @@ package proof
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -236,6 +238,46 @@ func (c *checks) renamed(m moment, x view.Change) {
 			c.w.fail("%s: pod %s loses its claim %s", c.mover, was.Name, *s.ResourceClaimName)
 		}
 	}
+}
+
+// condemned checks that a pod that a stateful set has no place for any more is not removed before its claim is to go with
+// it. The claim of a pod that others had removed by then stays, as in Kubernetes.
+func (c *checks) condemned(m moment, x view.Change) {
+	was, is := of[*corev1.Pod](x)
+	if c.mover != "statefulset" || was == nil || was.DeletionTimestamp != nil || is != nil && is.DeletionTimestamp == nil {
+		return
+	}
+	ref := metav1.GetControllerOfNoCopy(was)
+	if ref == nil {
+		return
+	}
+	set := resource.Get(m.snap, kinds.StatefulSets, was.Namespace, ref.Name)
+	if set == nil || set.UID != ref.UID || !shrinks(set) || ordinal(was.Name) < int(*set.Spec.Replicas) {
+		return
+	}
+	if over(was) || set.Status.ObservedGeneration < set.Generation-1 || was.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+		return // it is replaced, by who does not know yet that its place is to go
+	}
+	claim := resource.Get(m.snap, kinds.PersistentVolumeClaims, was.Namespace, "data-"+was.Name)
+	if claim != nil && claim.DeletionTimestamp == nil &&
+		!slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == was.UID }) {
+		c.w.fail("pod %s is removed, and its claim does not go with it", was.Name)
+	}
+}
+
+// shrinks says whether the set's claims go with the places of their pods.
+func shrinks(s *appsv1.StatefulSet) bool {
+	p := s.Spec.PersistentVolumeClaimRetentionPolicy
+	return p != nil && p.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType && len(s.Spec.VolumeClaimTemplates) > 0
+}
+
+// ordinal is the place in the set that a pod's or claim's name says.
+func ordinal(name string) int {
+	n, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // collected checks that nothing goes whose owner lives, and that owners wait for those they must wait for.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -84,12 +83,12 @@ func moreLines(set *resource.Set, r resource.Reader) (lines []string) {
 		}
 	}
 	for _, x := range resource.List(r, kinds.StatefulSets, "") {
-		if p := x.Spec.PersistentVolumeClaimRetentionPolicy; p == nil || p.WhenScaled != appsv1.DeletePersistentVolumeClaimRetentionPolicyType || len(x.Spec.VolumeClaimTemplates) == 0 {
+		if !shrinks(x) {
 			continue
 		}
 		n := 0
 		for _, c := range resource.List(r, kinds.PersistentVolumeClaims, x.Namespace) {
-			if strings.HasPrefix(c.Name, "data-"+x.Name+"-") && c.Status.Phase == corev1.ClaimBound {
+			if strings.HasPrefix(c.Name, "data-"+x.Name+"-") && c.Status.Phase == corev1.ClaimBound && ordinal(c.Name) < int(*x.Spec.Replicas) {
 				n++
 			}
 		}
