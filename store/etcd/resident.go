@@ -22,7 +22,10 @@ const restsAfter = 5 * time.Second
 // calls but the first since the pages were let go.
 func (s *Store) uses() {
 	if s.Sole() && s.touched.CompareAndSwap(false, true) {
-		s.warm <- struct{}{} // never full: only who turns touched sends
+		select {
+		case s.warm <- struct{}{}:
+		default: // the upkeep was let know and has not come to it yet
+		}
 	}
 }
 

@@ -56,6 +56,19 @@ func TestDatabaseIsLetGo(t *testing.T) {
 	readAll()
 }
 
+// A use never waits for the upkeep: not for one that let go of the pages before it heard of the use, and not for one that
+// has ended.
+func TestUseDoesNotWait(t *testing.T) {
+	s := &Store{member: &member{}, warm: make(chan struct{}, 1)}
+	for range 3 {
+		s.uses()
+		s.touched.Store(false)
+	}
+	if len(s.warm) != 1 {
+		t.Errorf("the upkeep is let know %d times", len(s.warm))
+	}
+}
+
 // resident is how many KiB of the database below dir this process has in memory, by smaps.
 func resident(t *testing.T, dir string) (sum int) {
 	t.Helper()
