@@ -67,11 +67,13 @@ func (l *ledger) watch(c client.Change, read resource.Reader, wake func(ns, name
 	now := time.Now()
 	for obj := range read.Each(kinds.ResourceQuotas, ns) {
 		q := obj.(*corev1.ResourceQuota)
-		before, after := of(q, c.Kind, c.Old, now), of(q, c.Kind, c.New, now)
-		if c.Old != nil {
-			l.note(q, c, less(before, after))
+		if c.Old == nil {
+			wake(ns, q.Name)
+			continue
 		}
-		if c.Old == nil || c.New == nil || !equal(before, after) {
+		before, after := of(q, c.Kind, c.Old, now), of(q, c.Kind, c.New, now)
+		l.note(q, c, less(before, after))
+		if c.New == nil || !equal(before, after) {
 			wake(ns, q.Name)
 		}
 	}
