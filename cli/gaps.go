@@ -7,12 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -115,12 +117,17 @@ func within(ns, resource string) string {
 	return explained + "/namespaces/" + ns + "/" + resource
 }
 
-// unexplained says what a failed question means when the server is no kloop.
-func unexplained(err error) error {
-	if apierrors.IsNotFound(err) {
-		return errors.New("the server does not explain itself: it is no kloop, or one from before convergence.kloop.dev")
+// unexplained says what a failed question means when the server has no API that explains.
+func (a *asker) unexplained(ctx context.Context, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
 	}
-	return err
+	var v version.Info
+	if a.get(ctx, "/version", &v) == nil && strings.Contains(v.GitVersion, "kloop") {
+		return errors.New("the server explains nothing: it was started with --convergence=false (convergence.enabled: false in its configuration file); " +
+			"start it without, and kloop why answers")
+	}
+	return errors.New("the server does not explain itself: it is no kloop")
 }
 
 // gaps prints a sentence for everything that is not what it should be.
@@ -143,7 +150,7 @@ func (a *asker) tellAll(ctx context.Context, std stdio) error {
 		Items []convergence.Gap `json:"items"`
 	}
 	if err := a.get(ctx, within(a.ns, "gaps"), &list); err != nil {
-		return unexplained(err)
+		return a.unexplained(ctx, err)
 	}
 	if len(list.Items) == 0 {
 		fmt.Fprintln(std.err, "everything is what it should be")
@@ -181,7 +188,7 @@ func loops(ctx context.Context, std stdio, args []string) error {
 		Items []convergence.Loop `json:"items"`
 	}
 	if err := a.get(ctx, within("", "loops"), &list); err != nil {
-		return unexplained(err)
+		return a.unexplained(ctx, err)
 	}
 	w := tabwriter.NewWriter(std.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "LOOP\tDUE\tOLDEST\tRUNNING\tFAILING\tRATE\tP99\tDONE\tFAILED\tLAST ERROR")

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/trail"
@@ -54,6 +56,9 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	}
 	req := a.raw.Get().RequestURI(trail.Page + "?" + q.Encode())
 	body, err := req.Stream(ctx)
+	if apierrors.IsNotFound(err) {
+		return errors.New("the server keeps no trail: it is no kloop, or was started with --no-trail (trail.off) or --convergence=false (convergence.enabled)")
+	}
 	if err != nil {
 		return fmt.Errorf("ask for the trail of %s: %w", strings.Join(words, "/"), err)
 	}

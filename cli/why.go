@@ -63,7 +63,7 @@ func (a *asker) tell(ctx context.Context, out io.Writer, kind, name string) erro
 		return err
 	}
 	if err := a.get(ctx, explained, &metav1.APIResourceList{}); err != nil {
-		return unexplained(err)
+		return a.unexplained(ctx, err)
 	}
 	err = a.get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{})
 	switch {

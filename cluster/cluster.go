@@ -140,7 +140,10 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if c.together() {
-		list = append(list, part{"presence", c.door.stay}, part{"reports", c.door.tellOthers})
+		list = append(list, part{"presence", c.door.stay})
+		if !c.cfg.NoConvergence {
+			list = append(list, part{"reports", c.door.tellOthers})
+		}
 	}
 	if c.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.snapshots})

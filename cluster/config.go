@@ -75,6 +75,8 @@ type Config struct {
 	NodeDir     string // runtime and volumes of the own node; "": DataDir
 	SimNodes    int    // how many simulated nodes to make
 
+	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
+
 	NoTrail     bool   // do not remember who changed what and because of what
 	TraceExport string // where cascades go as spans, OTLP over HTTP: http://collector:4318/v1/traces; "": nowhere
 

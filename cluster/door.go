@@ -56,7 +56,7 @@ type frontDoor struct {
 	uses    tokenUses
 	trail   *trail.Log                          // nil: none is kept
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
-	lookout *lookout
+	lookout *lookout                            // nil: nothing is explained
 	custom  *crd.Registry
 	outside outsiders       // who is believed by configuration
 	auditor *audit.Auditor  // nil: nothing is recorded
@@ -133,8 +133,10 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		}
 	}
 	docs := openapi.New(d.set)
-	if err := d.serveGaps(docs); err != nil {
-		return nil, err
+	if !c.cfg.NoConvergence {
+		if err := d.serveGaps(docs); err != nil {
+			return nil, err
+		}
 	}
 	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs, Webhooks: d.caller}
 	front, err := frontProxy(c.keys)
@@ -145,7 +147,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.handler = httpapi.New(httpapi.Config{
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
-		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.lookout, Trusts: trusts(authz),
+		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.witness(), Trusts: trusts(authz),
 		Live:  []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
 		Ready: keyChecks(st),
 	})

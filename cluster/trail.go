@@ -10,7 +10,7 @@ import (
 
 // newTrail returns the log of who changed what and because of what; nil: the configuration wants none.
 func (c *Cluster) newTrail() *trail.Log {
-	if c.cfg.NoTrail {
+	if c.cfg.NoTrail || c.cfg.NoConvergence {
 		return nil
 	}
 	cfg := trail.Config{Log: c.cfg.Log}

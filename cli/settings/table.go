@@ -114,6 +114,7 @@ func working(c *cluster.Config) []Setting {
 		{Key: "node.kind", Flag: "node", For: Up, Doc: "`real`: this machine is a node; `auto`: if it has a container runtime; `none`", value: text{&c.Node}},
 		{Key: "node.name", Flag: "node-name", For: Up, Doc: "name of this machine's node; default: the host name", value: text{&c.NodeName}},
 		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},
+		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server, Doc: "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail", value: no{&c.NoConvergence}},
 		{Key: "trail.off", Flag: "no-trail", For: Up | Server, Doc: "do not remember who changed what and because of what (`kloop trace`)", value: yes{&c.NoTrail}},
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
 		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
