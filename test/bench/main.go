@@ -29,6 +29,8 @@ type options struct {
 	http2                                     bool
 	idle                                      time.Duration
 	runs, nodes, replicas, pods, watchers     int
+	pair                                      string
+	pairs                                     int
 }
 
 func main() {
@@ -53,6 +55,7 @@ func run(ctx context.Context, args []string) error {
 		err = givenCluster(ctx, o, rep)
 	}
 	rep.table(os.Stdout)
+	pairTable(os.Stdout, o.pair, rep.pairs)
 	fmt.Printf("load when it ended: %s\n", load())
 	return err
 }
@@ -72,6 +75,8 @@ func parse(args []string) (*options, error) {
 	fs.IntVar(&o.replicas, "replicas", 5000, "replicas of the deployment")
 	fs.IntVar(&o.pods, "pods", 10_000, "how many pods to list")
 	fs.IntVar(&o.watchers, "watchers", 1000, "how many watchers")
+	fs.StringVar(&o.pair, "pair", "", "measure own kloops without and with these arguments in turn, as --convergence=false, and print both")
+	fs.IntVar(&o.pairs, "pairs", 7, "how often each")
 	pids := fs.String("pid", "", "the server's processes, with commas between them, for CPU and memory")
 	if err := fs.Parse(args); err != nil {
 		return nil, err

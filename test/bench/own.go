@@ -30,7 +30,11 @@ func ownClusters(ctx context.Context, o *options, rep *report) error {
 			if !o.wants(m.name) || !slices.Contains(strings.Split(o.stores, ","), store) {
 				continue
 			}
-			if err := onOwn(ctx, o, rep, m, store); err != nil {
+			one := onOwn
+			if o.pair != "" {
+				one = inPairs
+			}
+			if err := one(ctx, o, rep, m, store); err != nil {
 				errs = append(errs, err)
 				fmt.Println("  failed:", err)
 			}

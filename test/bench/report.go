@@ -52,7 +52,10 @@ type line struct {
 }
 
 // A report collects figures.
-type report struct{ lines []line }
+type report struct {
+	lines []line
+	pairs []pair
+}
 
 func (r *report) add(name, label string, value float64, unit string) {
 	r.lines = append(r.lines, line{name, label, unit, value})
