@@ -81,7 +81,7 @@ func write(obj, old resource.Object, sub string, as ...schema.GroupVersionKind) 
 	if len(as) > 0 {
 		gvk = as[0]
 	}
-	errs := resource.CheckAs(k, gvk, sub, obj, old)
+	errs := resource.CheckAs(nil, k, gvk, sub, obj, old)
 	if says := k.CheckName(obj.GetName(), false); len(says) > 0 && obj.GetName() != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), obj.GetName(), says[0]))
 	}

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // Def declares one built-in kind; T is a pointer to its type in k8s.io/api. The zero value of every optional
@@ -39,6 +41,8 @@ type Def[T Object] struct {
 
 	Deprecated string // warning that comes with every answer; "": none
 
+	Gated Gated[T] // what depends on the version or on feature gates
+
 	Status         bool // has a status subresource
 	KeepStatus     bool // a new object may bring its status
 	PrepareStatus  func(obj, old T)
@@ -61,6 +65,18 @@ type Def[T Object] struct {
 	info      Info
 	tableOnce sync.Once
 	table     []Column[T]
+}
+
+// Gated are rules of a kind that depend on what is on in the cluster. Where no cluster is at hand they get the newest
+// version's defaults. All are optional.
+type Gated[T Object] struct {
+	// Drop takes fields of features that are off out of obj, unless old uses them; it runs last of Settle, for every path.
+	Drop func(on *features.Set, obj, old T)
+	// Validate and ValidateStatus stand in place of the functions of a Def of these names.
+	Validate       func(on *features.Set, obj, old T) field.ErrorList
+	ValidateStatus func(on *features.Set, obj, old T) field.ErrorList
+	// Warn adds to the warnings.
+	Warn func(on *features.Set, obj, old T) []string
 }
 
 // A Part is a subresource through which a part of the object is read and written.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // New implements Kind.
@@ -76,8 +78,18 @@ func (d *Def[T]) SetDefaults(obj Object) {
 }
 
 // Settle implements Kind.
-func (d *Def[T]) Settle(sub string, obj, old Object) {
+func (d *Def[T]) Settle(sub string, obj, old Object) { d.settleAs(nil, sub, obj, old) }
+
+func (d *Def[T]) settleAs(on *features.Set, sub string, obj, old Object) {
 	t, was := As[T](obj), typed[T](old)
+	d.settle(sub, t, was, old)
+	if d.Gated.Drop != nil {
+		d.Gated.Drop(on, t, was)
+	}
+}
+
+// settle is the part that no feature has a say in; old is was, or nil.
+func (d *Def[T]) settle(sub string, t, was T, old Object) {
 	switch sub {
 	case "":
 		if d.Status && (old != nil || !d.KeepStatus) {
@@ -128,12 +140,17 @@ func restoreAllBut(obj, old Object, name string) {
 
 // Check implements Kind.
 func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
-	check := d.Validate
+	return d.checkSub(nil, sub, obj, old)
+}
+
+func (d *Def[T]) checkSub(on *features.Set, sub string, obj, old Object) field.ErrorList {
+	check, gated := d.Validate, d.Gated.Validate
 	switch sub {
 	case "", "scale":
 	case "status":
-		check = d.ValidateStatus
+		check, gated = d.ValidateStatus, d.Gated.ValidateStatus
 	default:
+		gated = nil
 		check = nil
 		for _, p := range d.Parts {
 			if p.Name == sub {
@@ -141,20 +158,51 @@ func (d *Def[T]) Check(sub string, obj, old Object) field.ErrorList {
 			}
 		}
 	}
-	if check == nil {
+	switch {
+	case gated != nil:
+		return gated(on, As[T](obj), typed[T](old))
+	case check == nil:
 		return nil
 	}
 	return check(As[T](obj), typed[T](old))
 }
 
-// CheckAs is Check for an object that was sent in the given version, which may have rules of its own.
-func CheckAs(k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
+// gated is implemented by kinds with rules that depend on what is on.
+type gated interface {
+	settleAs(on *features.Set, sub string, obj, old Object)
+	checkSub(on *features.Set, sub string, obj, old Object) field.ErrorList
+	warnAs(on *features.Set, obj, old Object) []string
+}
+
+// SettleAs is Kind.Settle in a cluster where this is on.
+func SettleAs(on *features.Set, k Kind, sub string, obj, old Object) {
+	if g, ok := k.(gated); ok {
+		g.settleAs(on, sub, obj, old)
+		return
+	}
+	k.Settle(sub, obj, old)
+}
+
+// WarningsAs is Kind.Warnings in a cluster where this is on.
+func WarningsAs(on *features.Set, k Kind, obj, old Object) []string {
+	if g, ok := k.(gated); ok {
+		return g.warnAs(on, obj, old)
+	}
+	return k.Warnings(obj, old)
+}
+
+// CheckAs is Kind.Check in a cluster where this is on, for an object that was sent in the given version, which may have
+// rules of its own.
+func CheckAs(on *features.Set, k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
 	if v, ok := k.(interface {
 		checkAs(gvk schema.GroupVersionKind, obj, old Object) (field.ErrorList, bool)
 	}); ok && sub == "" {
 		if errs, own := v.checkAs(gvk, obj, old); own {
 			return errs
 		}
+	}
+	if g, ok := k.(gated); ok {
+		return g.checkSub(on, sub, obj, old)
 	}
 	return k.Check(sub, obj, old)
 }
@@ -177,11 +225,16 @@ func (d *Def[T]) CheckName(name string, prefix bool) []string {
 }
 
 // Warnings implements Kind.
-func (d *Def[T]) Warnings(obj, old Object) []string {
-	if d.Warn == nil {
-		return nil
+func (d *Def[T]) Warnings(obj, old Object) []string { return d.warnAs(nil, obj, old) }
+
+func (d *Def[T]) warnAs(on *features.Set, obj, old Object) (list []string) {
+	if d.Warn != nil {
+		list = d.Warn(As[T](obj), typed[T](old))
 	}
-	return d.Warn(As[T](obj), typed[T](old))
+	if d.Gated.Warn != nil {
+		list = append(list, d.Gated.Warn(on, As[T](obj), typed[T](old))...)
+	}
+	return list
 }
 
 // GraceOf implements Kind.

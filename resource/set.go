@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // A Set holds the kinds that a server serves. What is added or taken out costs the same however many there are. The zero
@@ -21,6 +23,9 @@ type Set struct {
 	byGK   map[schema.GroupKind]Kind
 	prefix map[string]Kind
 	all    []Kind // by group, then plural; nil: to be made
+
+	features *features.Set
+	hidden   func(schema.GroupVersionResource) bool // nil: nothing is
 }
 
 // NewSet returns a set of the given kinds. It panics when two claim the same name: that is a bug in a table.
@@ -30,6 +35,29 @@ func NewSet(list ...Kind) *Set {
 		panic(err)
 	}
 	return s
+}
+
+// For returns a set of the given kinds, for a cluster where this is on. What hidden says is not served: it is in the set, for
+// what the cluster does itself, but no client finds it by Resource, and Served leaves it out. nil hides nothing.
+func For(on *features.Set, hidden func(schema.GroupVersionResource) bool, list ...Kind) *Set {
+	s := NewSet(list...)
+	s.features, s.hidden = on, hidden
+	return s
+}
+
+// Features says what is on in the cluster that the set is of.
+func (s *Set) Features() *features.Set { return s.features }
+
+// Served returns every group, version and kind under which the kind is served here, the hub first if it is one of them.
+func (s *Set) Served(k Kind) []schema.GroupVersionKind {
+	i := k.Info()
+	served := i.Served()
+	if s.hidden == nil {
+		return served
+	}
+	return slices.DeleteFunc(served, func(gvk schema.GroupVersionKind) bool {
+		return s.hidden(gvk.GroupVersion().WithResource(i.Plural))
+	})
 }
 
 // free fails when a name of the kind is taken. It needs mu.
@@ -118,7 +146,7 @@ func (s *Set) All() []Kind {
 // Resource finds a kind by a group, version and resource that it serves, as that version has it.
 func (s *Set) Resource(gvr schema.GroupVersionResource) (Kind, schema.GroupVersionKind, bool) {
 	k, ok := find(s, func() map[schema.GroupVersionResource]Kind { return s.byGVR }, gvr)
-	if !ok {
+	if !ok || s.hidden != nil && s.hidden(gvr) {
 		return nil, schema.GroupVersionKind{}, false
 	}
 	i := k.Info()
@@ -215,7 +243,7 @@ func (s *Set) Remove(gr schema.GroupResource) {
 func (s *Set) Groups() []string {
 	groups := map[string]bool{}
 	for _, k := range s.All() {
-		for _, gvk := range k.Info().Served() {
+		for _, gvk := range s.Served(k) {
 			groups[gvk.Group] = true
 		}
 	}

@@ -76,7 +76,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	if k.Info().Generation {
 		obj.SetGeneration(1)
 	}
-	k.Settle("", obj, nil)
+	resource.SettleAs(s.Kinds.Features(), k, "", obj, nil)
 	undo, err := s.begin(ctx, r, obj, nil)
 	if err != nil {
 		return nil, err
@@ -93,10 +93,10 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := append(checkNew(r, obj), s.adminAccess(r, obj, nil)...); len(errs) > 0 {
+	if errs := append(s.checkNew(r, obj), s.adminAccess(r, obj, nil)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
-	for _, text := range k.Warnings(obj, nil) {
+	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
 		r.warn(text)
 	}
 	if q.Object = obj; q.Name == "" {
@@ -120,12 +120,12 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 }
 
 // checkNew validates a new object. The old events tell of their metadata only when all else is well.
-func checkNew(r *Request, obj resource.Object) field.ErrorList {
-	errs := checkKind(r, obj, nil)
+func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
+	errs := s.checkKind(r, obj, nil)
 	if len(errs) > 0 && r.oldEvents() {
 		return errs
 	}
-	return append(checkMeta(r, obj, nil), errs...)
+	return append(s.checkMeta(r, obj, nil), errs...)
 }
 
 func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {

@@ -58,7 +58,7 @@ func TestCreateRefusals(t *testing.T) {
 		{configMap("b", "bad", "x"), "Invalid FieldValueInvalid data[bad]"},
 		{long, "Invalid FieldValueInvalid metadata.labels"},
 		{owned, "Invalid FieldValueInvalid metadata.finalizers FieldValueInvalid metadata.finalizers[0]"},
-		{orphan, "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion FieldValueInvalid metadata.ownerReferences.uid"},
+		{orphan, "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion FieldValueRequired metadata.ownerReferences[0].uid"},
 		{elsewhere, "BadRequest"},
 		{versioned, "500"},
 	} {

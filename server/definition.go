@@ -79,14 +79,14 @@ func (s *Server) closing(gr schema.GroupResource) bool {
 var definitions = schema.GroupResource{Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}
 
 // checkKind holds an object to the rules of its kind; old is nil for a new one.
-func checkKind(r *Request, obj, old resource.Object) field.ErrorList {
+func (s *Server) checkKind(r *Request, obj, old resource.Object) field.ErrorList {
 	if c, ok := r.Kind.(custom); ok {
 		return c.CheckWarn(r.Sub, obj, old, r.warn)
 	}
 	if old == nil {
-		return resource.CheckAs(r.Kind, r.spoken(), "", obj, nil)
+		return resource.CheckAs(s.Kinds.Features(), r.Kind, r.spoken(), "", obj, nil)
 	}
-	return resource.CheckAs(r.Kind, r.GVK, r.Sub, obj, old)
+	return resource.CheckAs(s.Kinds.Features(), r.Kind, r.GVK, r.Sub, obj, old)
 }
 
 // unused says that there are no objects of a definition.

@@ -15,10 +15,10 @@ import (
 var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
-func checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
-	errs := asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, r.checkName, metadataPath))
+func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
+	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, r.checkName, metadataPath))
 	if old != nil {
-		fixed := asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
+		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		if errs = append(errs, fixed...); !checksMetaOnce[r.Kind.Info().GR()] && !r.oldEvents() {
 			errs = append(errs, fixed...)
 		}
@@ -36,12 +36,15 @@ const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerRef
 
 // asTold turns the library's findings about metadata into those that clients are told.
 //
-// Unlike Kubernetes, a bad owner reference is told of as up to 1.36: without its place in the list, and what it lacks as
-// invalid. Clients know that form.
-func asTold(r *Request, errs field.ErrorList) field.ErrorList {
+// Up to 1.36 a bad owner reference was told of without its place in the list, and what it lacks as invalid.
+func (s *Server) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {
 		if e.Field == generateNamePath && nameOnly[r.Kind.Info().GR()] {
+			continue
+		}
+		if s.Kinds.Features().AtLeast(37) {
+			told = append(told, e)
 			continue
 		}
 		if rest, owner := strings.CutPrefix(e.Field, ownersPath+"["); owner {
@@ -91,21 +94,27 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 // checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:
 // there both the generic rules and the kind's own look.
 var checksMetaOnce = map[schema.GroupResource]bool{
+	{Resource: "limitranges"}:       true,
 	{Resource: "persistentvolumes"}: true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: true,
-	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                              true,
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                     true,
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:     true,
-	{Group: "storage.k8s.io", Resource: "csinodes"}:                                      true,
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                             true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,
+	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                       true,
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:       true,
+	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                        true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                               true,
 }
 
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
 func checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
 	case len(obj.GetFinalizers()) == 0, i.Custom, r.oldEvents(), i.GVK.Group == "apiregistration.k8s.io",
-		i.GVK.Group == "apiextensions.k8s.io", i.GVK.Group == "admissionregistration.k8s.io":
+		i.GVK.Group == "apiextensions.k8s.io", i.GVK.Group == "admissionregistration.k8s.io", i.GVK.Group == "policy":
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {

@@ -243,11 +243,11 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
-	errs := append(checkMeta(r, obj, old), checkKind(r, obj, old)...)
+	errs := append(s.checkMeta(r, obj, old), s.checkKind(r, obj, old)...)
 	if errs = append(errs, s.adminAccess(r, obj, old)...); len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
-	for _, text := range k.Warnings(obj, old) {
+	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
 		r.warn(text)
 	}
 	q.Object = obj
@@ -280,7 +280,7 @@ func (s *Server) settle(r *Request, obj, old resource.Object) {
 	if sub == "scale" {
 		sub = ""
 	}
-	k.Settle(sub, obj, old)
+	resource.SettleAs(s.Kinds.Features(), k, sub, obj, old)
 	if k.Info().Generation && sub != "status" && respecified(k, obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}

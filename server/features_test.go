@@ -1,0 +1,69 @@
+package server_test
+
+import (
+	"testing"
+
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// TestEmulation writes to a front door of 1.36: rules and fields depend on the version that its set of kinds is for.
+func TestEmulation(t *testing.T) {
+	gated := &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
+		Gated: resource.Gated[*core.ConfigMap]{
+			Drop: func(on *features.Set, obj, _ *core.ConfigMap) {
+				if !on.AtLeast(37) {
+					obj.BinaryData = nil
+				}
+			},
+			Validate: func(on *features.Set, _, _ *core.ConfigMap) field.ErrorList {
+				if on.On("WatchList") {
+					return nil
+				}
+				return field.ErrorList{field.Forbidden(field.NewPath("data"), "")}
+			},
+			Warn: func(on *features.Set, _, _ *core.ConfigMap) []string { return []string{on.String()} },
+		}}
+	for _, test := range []struct {
+		minor         int
+		asked         map[string]bool
+		plain, orphan string
+		kept          bool
+	}{
+		{37, nil, "", "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion", true},
+		{36, nil, "", "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion", false},
+		{36, map[string]bool{"WatchList": false}, "Invalid FieldValueForbidden data", "Invalid FieldValueInvalid metadata.ownerReferences.apiVersion FieldValueForbidden data", false},
+	} {
+		on, err := features.New(test.minor, test.asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := start(t, func(c *server.Config) {
+			c.Kinds = resource.For(on, nil, gated)
+			c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
+		})
+		plain := configMap("a")
+		plain.BinaryData = map[string][]byte{"b": {1}}
+		e, err := w.Create(t.Context(), w.ask(gated, ""), plain)
+		if reason(err) != test.plain {
+			t.Errorf("%s %v: got %v, want %q", on, test.asked, err, test.plain)
+		}
+		if err == nil && (e.Object.(*core.ConfigMap).BinaryData != nil) != test.kept {
+			t.Errorf("%s: %v", on, e.Object)
+		}
+		if err == nil && w.warns[0] != on.String() {
+			t.Errorf("%s: warned %v", on, w.warns)
+		}
+		orphan := configMap("b")
+		orphan.OwnerReferences = []metav1.OwnerReference{{APIVersion: "a/b/c", Kind: "Pod", Name: "p", UID: "u"}}
+		if _, err := w.Create(t.Context(), w.ask(gated, ""), orphan); reason(err) != test.orphan {
+			t.Errorf("%s: got %v, want %q", on, err, test.orphan)
+		}
+	}
+}
