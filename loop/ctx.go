@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/resource"
@@ -74,15 +75,25 @@ func (c *Ctx) Delete(ctx context.Context, k resource.Kind, obj resource.Object) 
 	return c.DeleteWith(ctx, k, obj, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 }
 
-// DeleteWith is Delete with options of the caller's.
+// DeleteWith is Delete with options of the caller's. A conflict about a revision that they name is fine as well: the change
+// wakes who has to know.
 func (c *Ctx) DeleteWith(ctx context.Context, k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) error {
 	_, err := c.do("delete", k, obj, func() (resource.Object, error) {
 		return nil, c.env.Client.Delete(ctx, k, obj.GetNamespace(), obj.GetName(), opts)
 	})
-	if apierrors.IsNotFound(err) || (apierrors.IsConflict(err) && opts.Preconditions != nil && opts.Preconditions.UID != nil) {
+	switch pre := opts.Preconditions; {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err) && pre != nil && pre.UID != nil && (pre.ResourceVersion != nil || c.replaced(ctx, k, obj, *pre.UID)):
 		return nil
 	}
 	return err
+}
+
+// replaced says whether the object of that uid is gone: who refuses to delete it may also mean that others were faster.
+func (c *Ctx) replaced(ctx context.Context, k resource.Kind, obj resource.Object, uid types.UID) bool {
+	now, err := c.env.Client.Get(ctx, k, obj.GetNamespace(), obj.GetName())
+	return apierrors.IsNotFound(err) || err == nil && now.GetUID() != uid
 }
 
 // Event tells people what happened to obj. It never fails and never waits.

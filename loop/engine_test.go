@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -163,6 +164,27 @@ func TestUndeclaredWrite(t *testing.T) {
 		synctest.Wait()
 		if got == nil || !strings.Contains(got.Error(), "did not declare") {
 			t.Errorf("the write gave %v", got)
+		}
+	})
+}
+
+// TestDeleteMeetsAConflict has a deletion be refused: it has happened only if the object is not there any more.
+func TestDeleteMeetsAConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.refuse = apierrors.NewConflict(kinds.ConfigMaps.Info().GR(), "a", errBoom)
+		var same, other error
+		run(t, f, &controller{Writes: writesMaps, Reconcile: func(ctx context.Context, c *loop.Ctx, cm *corev1.ConfigMap) (time.Duration, error) {
+			same = c.Delete(ctx, kinds.ConfigMaps, cm)
+			gone := cm.DeepCopy()
+			gone.UID = "of one that is gone"
+			other = c.Delete(ctx, kinds.ConfigMaps, gone)
+			return 0, nil
+		}})
+		f.put("a")
+		pass(time.Second)
+		if !apierrors.IsConflict(same) || other != nil {
+			t.Errorf("others were faster: %v; a namesake took its place: %v", same, other)
 		}
 	})
 }

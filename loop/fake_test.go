@@ -34,6 +34,7 @@ type fake struct {
 	changed chan struct{}
 	log     []client.Change // seen, from the beginning
 	reset   int             // feeds that started before this start again
+	refuse  error           // what deletions come to
 }
 
 type snapshot struct {
@@ -138,8 +139,20 @@ func (f *fake) Delete(_ context.Context, k resource.Kind, _, name string, _ *met
 	if f.stored[name] == nil {
 		return apierrors.NewNotFound(k.Info().GR(), name)
 	}
+	if f.refuse != nil {
+		return f.refuse
+	}
 	f.write(name, nil)
 	return nil
+}
+
+func (f *fake) Get(_ context.Context, k resource.Kind, _, name string) (resource.Object, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.stored[name]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(k.Info().GR(), name)
 }
 
 type feed struct {
