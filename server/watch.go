@@ -35,8 +35,6 @@ type watch struct {
 
 // Watch implements Operations.
 //
-// Unlike Kubernetes, a watch from a revision that is too old fails before it starts, not in its stream.
-//
 // A watch that the view's history can't serve fails with 410, before the first
 // event or in the middle, when its reader was too slow.
 func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error {

@@ -40,7 +40,8 @@ func (s *surface) enter(w *recorder, r *http.Request, i *info, a *auth.Attribute
 	if i.longRunning() {
 		return s.enterStream(w, r, i, a)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeout(r))
+	limit, _ := s.timeout(r) // a bad one has been refused by now
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	leave, ok := s.seat(ctx, w, r, i, a)
 	if !ok {
 		cancel()

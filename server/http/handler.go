@@ -62,6 +62,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.witness(r, i, rec)
 		rec.audit.Complete(rec.stream)
 	}()
+	if err == nil && !i.longRunning() {
+		_, err = s.timeout(r)
+	}
 	if err != nil {
 		s.fail(rec, r, err)
 		return
@@ -164,15 +167,23 @@ func attributes(i *info, user *auth.User) *auth.Attributes {
 	return a
 }
 
-// timeout is the limit of a short request; a client may ask for a shorter one.
-func (s *surface) timeout(r *http.Request) time.Duration {
+// timeout is the limit of a short request; a client may ask for a shorter one. What is no duration is 400.
+func (s *surface) timeout(r *http.Request) (time.Duration, error) {
 	if !strings.Contains(r.URL.RawQuery, "timeout=") {
-		return s.cfg.Timeout
+		return s.cfg.Timeout, nil
 	}
-	if d, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && d > 0 {
-		return min(d, s.cfg.Timeout)
+	text := r.URL.Query().Get("timeout")
+	if text == "" {
+		return s.cfg.Timeout, nil
 	}
-	return s.cfg.Timeout
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, apierrors.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+	}
+	if d <= 0 {
+		return s.cfg.Timeout, nil
+	}
+	return min(d, s.cfg.Timeout), nil
 }
 
 // auditID is the client's own id of the request if it sent a sane one, else a fresh random one.

@@ -42,8 +42,8 @@ type clause struct {
 	params   map[string]string
 }
 
-// negotiate finds the first clause that can be served. With proto false there is no protobuf; allow judges
-// clauses with `as`, nil refuses them.
+// negotiate finds the first clause that can be served. With proto false there is no protobuf but for the clauses with
+// `as`, which allow judges; nil refuses them.
 func negotiate(header string, proto bool, allow func(accepted) bool) (accepted, bool) {
 	switch header {
 	case "", "*/*", codec.JSON:
@@ -64,7 +64,7 @@ func negotiate(header string, proto bool, allow func(accepted) bool) (accepted, 
 
 func (c *clause) match(proto bool) (acc accepted, ok bool) {
 	for f, typ := range mediaTypes {
-		if format(f) == asProto && !proto {
+		if format(f) == asProto && !proto && c.params["as"] == "" {
 			continue
 		}
 		sub := strings.TrimPrefix(typ, "application/")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,8 @@ import (
 // waiting for a revision that is still to come.
 const headersAfter = 500 * time.Millisecond
 
-// watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event.
+// watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event. A
+// revision that is too old is one in any case.
 func (c *call) watch() error {
 	opts := c.info.List
 	req := c.request()
@@ -134,7 +136,7 @@ func (st *stream) send(ctx context.Context, f framer, events []server.Event) err
 func (st *stream) end(ctx context.Context, f framer, err error) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if err != nil && !st.started {
+	if err != nil && !st.started && !apierrors.IsResourceExpired(err) { // which upstream tells in the stream, always
 		st.started = true // the timer must not answer beside the caller
 		return err
 	}

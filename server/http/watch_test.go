@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/view"
 )
 
 // client is upstream's client for the world.
@@ -119,6 +121,20 @@ func TestWatchErrors(t *testing.T) {
 		if resp.StatusCode != tt.code || !strings.Contains(line, tt.in) {
 			t.Errorf("%s: %d %s", tt.query, resp.StatusCode, line)
 		}
+	}
+}
+
+// A revision that is too old is told in the stream, as clients of upstream know it.
+func TestWatchTooOld(t *testing.T) {
+	w := newWorldOf(t, view.Config{Changes: 5})
+	srv := w.serve()
+	w.configMap("a", "v")
+	for i := range 20 {
+		w.configMap(fmt.Sprint("b", i), "v")
+	}
+	got := events(t, srv.URL+"/api/v1/configmaps?watch=true&resourceVersion=1", "", 2)
+	if len(got) != 1 || got[0]["type"] != "ERROR" || got[0]["object"].(map[string]any)["reason"] != "Expired" {
+		t.Errorf("%v", got)
 	}
 }
 
