@@ -85,12 +85,23 @@ func (s *Signer) onlyOurs(audiences []string) bool {
 	return true
 }
 
+// What a token can die with.
+var (
+	podKind    = v1.SchemeGroupVersion.WithKind("Pod").GroupKind()
+	secretKind = v1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+	nodeKind   = v1.SchemeGroupVersion.WithKind("Node").GroupKind()
+)
+
 // bind looks up what the token shall die with.
 func bind(read resource.Reader, sa *v1.ServiceAccount, ref *authenticationv1.BoundObjectReference, b *Bound) error {
 	var obj resource.Object
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	switch gvk {
-	case v1.SchemeGroupVersion.WithKind("Pod"):
+	kind := gvk.GroupKind() // upstream looks at no version
+	if ref.Name == "" && (kind == podKind || kind == secretKind || kind == nodeKind) {
+		return apierrors.NewBadRequest("Name parameter required.")
+	}
+	switch kind {
+	case podKind:
 		pod := resource.Get(read, core.Pods, sa.Namespace, ref.Name)
 		if pod == nil {
 			return apierrors.NewNotFound(core.Pods.Info().GR(), ref.Name)
@@ -100,13 +111,13 @@ func bind(read resource.Reader, sa *v1.ServiceAccount, ref *authenticationv1.Bou
 				"cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", sa.Name))
 		}
 		obj, b.Pod, b.Node = pod, &Ref{pod.Name, string(pod.UID)}, nodeOf(read, pod)
-	case v1.SchemeGroupVersion.WithKind("Secret"):
+	case secretKind:
 		secret := resource.Get(read, core.Secrets, sa.Namespace, ref.Name)
 		if secret == nil {
 			return apierrors.NewNotFound(core.Secrets.Info().GR(), ref.Name)
 		}
 		obj, b.Secret = secret, &Ref{secret.Name, string(secret.UID)}
-	case v1.SchemeGroupVersion.WithKind("Node"):
+	case nodeKind:
 		node := resource.Get(read, core.Nodes, "", ref.Name)
 		if node == nil {
 			return apierrors.NewNotFound(core.Nodes.Info().GR(), ref.Name)
