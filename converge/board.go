@@ -35,7 +35,7 @@ const (
 	share    = 50               // times what a pass took is the rest after it
 	slowest  = 10 * time.Second // and at most this
 	young    = 2 * time.Second  // a gap of this age is nothing to speak of, unless something is in its way
-	fightFor = 10 * time.Minute // how long a fight is told after its last turn
+	fightFor = 10 * time.Minute // how long a fight is told after its last turn, at least
 )
 
 // A Board keeps the gaps of a cluster. While nobody asks it only watches for fights; the first question makes it look

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -216,6 +218,50 @@ func TestNoFights(t *testing.T) {
 	}
 	if list := f.list(now); len(list) != 0 {
 		t.Errorf("told as fights: %+v", list)
+	}
+}
+
+// Two who set a field every three minutes each are found among thousands of objects that change now and then; one who changes
+// its mind is not.
+func TestSlowFights(t *testing.T) {
+	var f fights
+	now := noon
+	cm := func(name, value, by string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: by, Time: &metav1.Time{Time: now},
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}}}, Data: map[string]string{"k": value, "at": now.String()}}
+	}
+	was := map[string]*corev1.ConfigMap{}
+	change := func(name, value, by string) {
+		next := cm(name, value, by)
+		if old := was[name]; old != nil {
+			f.see(&client.Change{Kind: kinds.ConfigMaps, Old: old, New: next}, now)
+		}
+		was[name] = next
+	}
+	for i := range 40 { // an hour
+		now = now.Add(90 * time.Second)
+		change("fought", []string{"x", "y"}[i%2], []string{"red", "blue"}[i%2])
+		change("wavers", []string{"x", "y"}[i%2], "red")
+		for j := range 50 {
+			change("other-"+strconv.Itoa((i*50+j)%1500), strconv.Itoa(i), "red")
+		}
+	}
+	list := f.list(now)
+	if len(list) != 1 || list[0].Object.Name != "fought" || list[0].Field != "data.k" || !slices.Equal(list[0].Managers, []string{"blue", "red"}) || list[0].Rate != "41/h" && list[0].Rate != "42/h" {
+		t.Fatalf("fights: %+v", list)
+	}
+	if list := f.list(now.Add(2 * fightFor)); len(list) != 0 {
+		t.Errorf("told long after its end: %+v", list)
+	}
+	for i := range 12 { // every two hours, which takes longer to be over
+		now = now.Add(2 * time.Hour)
+		change("seldom", []string{"x", "y"}[i%2], []string{"red", "blue"}[i%2])
+	}
+	if list := f.list(now.Add(5 * time.Hour)); len(list) != 1 || list[0].Object.Name != "seldom" {
+		t.Errorf("fights: %+v", list)
+	}
+	if list := f.list(now.Add(7 * time.Hour)); len(list) != 0 {
+		t.Errorf("told long after its end: %+v", list)
 	}
 }
 

@@ -1,17 +1,15 @@
 package converge
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
@@ -19,11 +17,12 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// What bounds the search for fights. Objects are only taken apart once they change often.
+// What bounds the search for fights. Objects are only taken apart once they change often, or come to be changed again and again.
 const (
-	often       = 5           // changes within the window that make an object suspect
-	window      = time.Minute // that changes are counted in
-	slots       = 4096        // objects whose changes are counted; two that share a slot only look busier
+	often       = 5             // changes within the window that make an object suspect
+	window      = time.Minute   // that changes are counted in
+	slots       = 4096          // objects whose changes are counted; two that share a slot only look busier
+	longest     = 6 * time.Hour // between two turns of a fight
 	maxSuspects = 128
 	maxFields   = 32 // of one suspect
 	turnsToTell = 3  // how often a value must have come back
@@ -33,6 +32,7 @@ const (
 // fights finds fields whose value goes back and forth. Its owner guards it.
 type fights struct {
 	counts   [slots]tally
+	slow     slow
 	suspects map[types.UID]*suspect
 }
 
@@ -52,6 +52,7 @@ type suspect struct {
 // A bout is what one field went through.
 type bout struct {
 	past     [2]string // the value before the present one, and the present one
+	who      string    // made it the present one
 	by       map[string]bool
 	values   []string
 	turns    int64
@@ -70,16 +71,20 @@ func (f *fights) see(c *client.Change, now time.Time) {
 	}
 	uid := c.New.GetUID()
 	s := f.suspects[uid]
-	if s == nil && !f.busy(uid, now) {
-		return
-	}
+	busy := s == nil && f.busy(uid, now)
 	if routine(c.Old, c.New) {
 		return
 	}
-	if s == nil {
-		if s = f.suspect(c, now); s == nil {
-			return
+	switch {
+	case busy:
+		s = f.suspect(c, now)
+	case s == nil:
+		if f.slow.due(uid, now) {
+			f.seeSlow(c, now)
 		}
+	}
+	if s == nil {
+		return
 	}
 	s.last = now
 	diff(tree(c.Old), tree(c.New), "", func(path, was, is string) { s.changed(path, was, is, writer(c.Old, c.New, path), now) })
@@ -105,11 +110,7 @@ func routine(was, is resource.Object) bool {
 
 // busy counts a change and says whether the object changes often.
 func (f *fights) busy(uid types.UID, now time.Time) bool {
-	h := uint32(2166136261)
-	for i := range len(uid) {
-		h = (h ^ uint32(uid[i])) * 16777619
-	}
-	t := &f.counts[h%slots]
+	t := &f.counts[maphash.String(seed, string(uid))%slots]
 	if sec := now.Unix(); sec-t.start >= int64(window/time.Second) {
 		t.start, t.n = sec, 0
 	}
@@ -139,7 +140,7 @@ func (f *fights) suspect(c *client.Change, now time.Time) *suspect {
 // forget drops suspects that did not change, or did not fight, for a while.
 func (f *fights) forget(now time.Time, calm time.Duration) {
 	for uid, s := range f.suspects {
-		if !s.fights(now) && now.Sub(s.last) > calm || now.Sub(s.last) > fightFor {
+		if !s.fights(now) && now.Sub(s.last) > calm {
 			delete(f.suspects, uid)
 		}
 	}
@@ -148,7 +149,7 @@ func (f *fights) forget(now time.Time, calm time.Duration) {
 // fights says that a field of the object is fought over.
 func (s *suspect) fights(now time.Time) bool {
 	for _, b := range s.fields {
-		if b.told() && now.Sub(b.last) < fightFor {
+		if b.told(now) {
 			return true
 		}
 	}
@@ -165,7 +166,8 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 		b = &bout{by: map[string]bool{}, inStatus: strings.HasPrefix(path, "status.")}
 		s.fields[path] = b
 	}
-	if now.Sub(b.last) > fightFor { // who changes its mind a few times a day, as an autoscaler does, fights nobody
+	// Who changes its mind a few times a day, as an autoscaler does, fights nobody; two who take turns do.
+	if pause := now.Sub(b.last); pause > longest || pause > fightFor && by == b.who {
 		b.turns, b.values = 0, nil
 		clear(b.by)
 	}
@@ -183,11 +185,27 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 			}
 		}
 	}
-	b.past = [2]string{was, is}
+	b.past, b.who = [2]string{was, is}, by
 }
 
-// told says that it is a fight. A status that one manager sets back and forth tells of the world, not of a fight.
-func (b *bout) told() bool { return b.turns >= turnsToTell && (len(b.by) > 1 || !b.inStatus) }
+// told says that it is a fight, and goes on as far as one can know: its turns do not come as before for long. A status that
+// one manager sets back and forth tells of the world, not of a fight.
+func (b *bout) told(now time.Time) bool {
+	if b.turns < turnsToTell || len(b.by) < 2 && b.inStatus {
+		return false
+	}
+	usual := b.last.Sub(b.since) / time.Duration(b.turns-1)
+	return now.Sub(b.last) <= max(fightFor, turnsToTell*usual)
+}
+
+// rate is how many turns there are in a minute, or in an hour.
+func (b *bout) rate() string {
+	perMinute := float64(b.turns) / max(b.last.Sub(b.since).Minutes(), 1.0/60)
+	if perMinute < 1 {
+		return fmt.Sprintf("%.0f/h", perMinute*60)
+	}
+	return fmt.Sprintf("%.0f/min", perMinute)
+}
 
 // list returns the fights, and forgets old ones.
 func (f *fights) list(now time.Time) (out []*convergence.Fight) {
@@ -198,18 +216,17 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 		}
 		for _, path := range slices.Sorted(maps.Keys(s.fields)) {
 			b := s.fields[path]
-			if !b.told() || now.Sub(b.last) > fightFor {
+			if !b.told(now) {
 				continue
 			}
 			values := make([]string, len(b.values))
 			for i, v := range b.values {
 				values[i] = clipped(v)
 			}
-			minutes := max(b.last.Sub(b.since).Minutes(), 1.0/60)
 			out = append(out, &convergence.Fight{
 				ObjectMeta: metav1.ObjectMeta{Namespace: orElse(s.obj.Namespace, "default"), Name: gapName(s.obj) + ":" + strings.ReplaceAll(path, "/", "~"), CreationTimestamp: metav1.NewTime(b.since)},
 				Object:     s.obj, Field: path, Managers: slices.Sorted(maps.Keys(b.by)), Values: values, Turns: b.turns,
-				Rate: fmt.Sprintf("%.0f/min", float64(b.turns)/minutes), Since: metav1.NewTime(b.since), Last: metav1.NewTime(b.last)})
+				Rate: b.rate(), Since: metav1.NewTime(b.since), Last: metav1.NewTime(b.last)})
 		}
 	}
 	slices.SortFunc(out, func(a, b *convergence.Fight) int { return cmp.Compare(a.Name, b.Name) })
@@ -221,120 +238,4 @@ func clipped(v string) string {
 		return string(r[:maxValue]) + "…"
 	}
 	return v
-}
-
-// writer says who wrote the field that changed: the manager that owns it now, as far as ownership tells; among several
-// the one whose entry the write changed, then the newest.
-func writer(was, is resource.Object, path string) string {
-	steps := strings.Split(strings.NewReplacer("[", ".[", "]", "").Replace(path), ".")
-	name, best := "unknown", [3]int64{-1}
-	for _, m := range is.GetManagedFields() {
-		rank := [3]int64{reaches(m.FieldsV1, steps), 0, 0}
-		if !slices.ContainsFunc(was.GetManagedFields(), func(o metav1.ManagedFieldsEntry) bool {
-			return o.Manager == m.Manager && o.Operation == m.Operation && o.Subresource == m.Subresource && o.Time.Equal(m.Time) && sameFields(o.FieldsV1, m.FieldsV1)
-		}) {
-			rank[1] = 1
-		}
-		if m.Time != nil {
-			rank[2] = m.Time.Unix()
-		}
-		if slices.Compare(rank[:], best[:]) > 0 {
-			name, best = m.Manager, rank
-		}
-	}
-	return name
-}
-
-// reaches says how far down a path a set of owned fields goes.
-func reaches(f *metav1.FieldsV1, steps []string) (depth int64) {
-	if f == nil {
-		return 0
-	}
-	var at map[string]any
-	if json.Unmarshal(f.Raw, &at) != nil {
-		return 0
-	}
-	for i := range steps {
-		// Names may have dots in them: annotations and labels do.
-		for j := len(steps); j > i; j-- {
-			if next, ok := at["f:"+strings.Join(steps[i:j], ".")].(map[string]any); ok {
-				at, depth = next, int64(j)
-				break
-			}
-		}
-		if depth <= int64(i) {
-			break
-		}
-	}
-	return depth
-}
-
-func sameFields(a, b *metav1.FieldsV1) bool {
-	return a == b || a != nil && b != nil && bytes.Equal(a.Raw, b.Raw)
-}
-
-// tree is an object as nested maps.
-func tree(obj resource.Object) map[string]any {
-	if t, ok := content(obj); ok {
-		return t
-	}
-	t, err := runtime.DefaultUnstructuredConverter.ToUnstructured(resource.Opened(obj))
-	if err != nil {
-		return nil
-	}
-	return t
-}
-
-// diff tells the leaves in which two trees differ. Lists are compared item by item.
-func diff(was, is any, path string, tell func(path, was, is string)) {
-	a, isMap := was.(map[string]any)
-	b, both := is.(map[string]any)
-	if !isMap || !both {
-		x, xs := was.([]any)
-		y, ys := is.([]any)
-		if xs && ys && len(x) == len(y) {
-			for i := range x {
-				diff(x[i], y[i], fmt.Sprintf("%s[%d]", path, i), tell)
-			}
-			return
-		}
-		if s, t := leaf(was), leaf(is); s != t {
-			tell(path, s, t)
-		}
-		return
-	}
-	for key := range keysOf(a, b) {
-		at := strings.TrimPrefix(path+"."+key, ".")
-		if !silent[at] && !strings.HasSuffix(at, "Time") {
-			diff(a[key], b[key], at, tell)
-		}
-	}
-}
-
-// silent are fields that change with every write, or by themselves.
-var silent = map[string]bool{"metadata.resourceVersion": true, "metadata.managedFields": true, "metadata.generation": true, "status.observedGeneration": true,
-	"metadata.annotations.deployment.kubernetes.io/revision": true}
-
-// keysOf is the keys of two maps.
-func keysOf(a, b map[string]any) map[string]bool {
-	keys := make(map[string]bool, len(a)+len(b))
-	for k := range a {
-		keys[k] = true
-	}
-	for k := range b {
-		keys[k] = true
-	}
-	return keys
-}
-
-// leaf is a value as text.
-func leaf(v any) string {
-	if v == nil {
-		return "(unset)"
-	}
-	s := fmt.Sprint(v)
-	if len(s) > 4*maxValue {
-		s = s[:4*maxValue]
-	}
-	return s
 }

@@ -82,10 +82,10 @@ func of[T resource.Object](f func(w *World, obj T) Health) health {
 
 // healths is the table of kinds with rules of their own.
 var healths = map[schema.GroupResource]health{
-	{Group: "apps", Resource: "deployments"}:                               of(deploymentHealth),
-	{Group: "apps", Resource: "replicasets"}:                               of(replicaSetHealth),
-	{Group: "apps", Resource: "statefulsets"}:                              of(statefulSetHealth),
-	{Group: "apps", Resource: "daemonsets"}:                                of(daemonSetHealth),
+	{Group: "apps", Resource: "deployments"}:                               of(deployments().health),
+	{Group: "apps", Resource: "replicasets"}:                               of(replicaSets().health),
+	{Group: "apps", Resource: "statefulsets"}:                              of(statefulSets().health),
+	{Group: "apps", Resource: "daemonsets"}:                                of(daemonSets().health),
 	{Group: "batch", Resource: "jobs"}:                                     of(jobHealth),
 	{Group: "batch", Resource: "cronjobs"}:                                 of(cronJobHealth),
 	{Group: "policy", Resource: "poddisruptionbudgets"}:                    of(budgetHealth),
@@ -94,7 +94,7 @@ var healths = map[schema.GroupResource]health{
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: of(csrHealth),
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             of(apiServiceHealth),
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: of(definitionHealth),
-	{Resource: "replicationcontrollers"}:                                   of(controllerHealth),
+	{Resource: "replicationcontrollers"}:                                   of(replicationControllers().health),
 	{Resource: "pods"}:                                                     of(podHealth),
 	{Resource: "services"}:                                                 of(serviceHealth),
 	{Resource: "persistentvolumeclaims"}:                                   of(claimHealth),

@@ -2,115 +2,157 @@ package converge
 
 import (
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
-func deploymentHealth(_ *World, d *appsv1.Deployment) Health {
-	if h, is := behind(d.Generation, d.Status.ObservedGeneration); is {
+// A workload is how objects of a kind that runs copies of a pod are judged: by the first row that does not hold.
+type workload[T resource.Object] struct {
+	observed func(T) int64
+	rows     []row[T]
+	since    func(T) time.Time // when it began, if the last change of the spec is too long ago; nil: nobody tells
+}
+
+// A figure is a field that counts something.
+type figure[T resource.Object] struct {
+	field string
+	of    func(T) int32
+}
+
+// A row says that one figure may not be less, or more, than another one.
+type row[T resource.Object] struct {
+	want figure[T]
+	is   func(have, want int32) bool
+	have figure[T]
+	what string                        // of which there are so many: "has 1 of 3 pods"
+	says func(have, want int32) string // in place of what
+	only func(T) bool                  // nil: the row is for all objects
+}
+
+func less(have, want int32) bool { return have < want }
+func more(have, want int32) bool { return have > want }
+
+// health judges by the rows.
+func (x workload[T]) health(_ *World, obj T) Health {
+	if h, is := behind(obj.GetGeneration(), x.observed(obj)); is {
 		return h
 	}
-	want, st := deref(d.Spec.Replicas, 1), &d.Status
-	var h Health
-	switch {
-	case st.UpdatedReplicas < want:
-		h = short("spec.replicas", want, "status.updatedReplicas", st.UpdatedReplicas, "replicas of the newest template")
-	case st.AvailableReplicas < want:
-		h = short("spec.replicas", want, "status.availableReplicas", st.AvailableReplicas, "replicas available")
-	case st.Replicas > st.UpdatedReplicas:
-		old := st.Replicas - st.UpdatedReplicas
-		h = Health{Says: fmt.Sprintf("still has %s of older templates", count(int(old), "replica")),
-			Want: fmt.Sprintf("status.updatedReplicas=%d", st.UpdatedReplicas), Have: fmt.Sprintf("status.replicas=%d", st.Replicas)}
-	case st.Replicas > want:
-		h = short("spec.replicas", want, "status.replicas", st.Replicas, "replicas, some too many")
-	default:
-		return Health{}
+	for _, r := range x.rows {
+		want, have := r.want.of(obj), r.have.of(obj)
+		if !r.is(have, want) || r.only != nil && !r.only(obj) {
+			continue
+		}
+		h := short(r.want.field, want, r.have.field, have, r.what)
+		if r.says != nil {
+			h.Says = r.says(have, want)
+		}
+		if x.since != nil {
+			h.Since = x.since(obj)
+		}
+		return h
 	}
-	for _, c := range st.Conditions {
+	return Health{}
+}
+
+func deployments() workload[*appsv1.Deployment] {
+	type of = figure[*appsv1.Deployment]
+	wanted := of{"spec.replicas", func(d *appsv1.Deployment) int32 { return deref(d.Spec.Replicas, 1) }}
+	all := of{"status.replicas", func(d *appsv1.Deployment) int32 { return d.Status.Replicas }}
+	updated := of{"status.updatedReplicas", func(d *appsv1.Deployment) int32 { return d.Status.UpdatedReplicas }}
+	available := of{"status.availableReplicas", func(d *appsv1.Deployment) int32 { return d.Status.AvailableReplicas }}
+	older := func(have, want int32) string {
+		return fmt.Sprintf("still has %s of older templates", count(int(have-want), "replica"))
+	}
+	return workload[*appsv1.Deployment]{func(d *appsv1.Deployment) int64 { return d.Status.ObservedGeneration }, []row[*appsv1.Deployment]{
+		{want: wanted, is: less, have: updated, what: "replicas of the newest template"},
+		{want: wanted, is: less, have: available, what: "replicas available"},
+		{want: updated, is: more, have: all, says: older},
+		{want: wanted, is: more, have: all, what: "replicas, some too many"},
+	}, unavailable}
+}
+
+// unavailable is when a deployment lost what made it available, if it did since its spec was changed.
+func unavailable(d *appsv1.Deployment) (at time.Time) {
+	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(changed(d)) {
-			h.Since = c.LastTransitionTime.Time
+			at = c.LastTransitionTime.Time
 		}
 	}
-	return h
+	return at
 }
 
-func replicaSetHealth(_ *World, rs *appsv1.ReplicaSet) Health {
-	if h, is := behind(rs.Generation, rs.Status.ObservedGeneration); is {
-		return h
-	}
-	want, st := deref(rs.Spec.Replicas, 1), &rs.Status
-	switch {
-	case st.Replicas < want:
-		return short("spec.replicas", want, "status.replicas", st.Replicas, "pods")
-	case st.Replicas > want:
-		return short("spec.replicas", want, "status.replicas", st.Replicas, "pods, some too many")
-	case st.ReadyReplicas < want:
-		return short("spec.replicas", want, "status.readyReplicas", st.ReadyReplicas, "pods ready")
-	case st.AvailableReplicas < want:
-		return short("spec.replicas", want, "status.availableReplicas", st.AvailableReplicas, "pods available")
-	}
-	return Health{}
+func replicaSets() workload[*appsv1.ReplicaSet] {
+	type of = figure[*appsv1.ReplicaSet]
+	wanted := of{"spec.replicas", func(r *appsv1.ReplicaSet) int32 { return deref(r.Spec.Replicas, 1) }}
+	all := of{"status.replicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas }}
+	ready := of{"status.readyReplicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.ReadyReplicas }}
+	available := of{"status.availableReplicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.AvailableReplicas }}
+	return workload[*appsv1.ReplicaSet]{observed: func(r *appsv1.ReplicaSet) int64 { return r.Status.ObservedGeneration }, rows: []row[*appsv1.ReplicaSet]{
+		{want: wanted, is: less, have: all, what: "pods"},
+		{want: wanted, is: more, have: all, what: "pods, some too many"},
+		{want: wanted, is: less, have: ready, what: "pods ready"},
+		{want: wanted, is: less, have: available, what: "pods available"},
+	}}
 }
 
-func controllerHealth(_ *World, rc *corev1.ReplicationController) Health {
-	if h, is := behind(rc.Generation, rc.Status.ObservedGeneration); is {
-		return h
-	}
-	want, st := deref(rc.Spec.Replicas, 1), &rc.Status
-	switch {
-	case st.Replicas != want:
-		return short("spec.replicas", want, "status.replicas", st.Replicas, "pods")
-	case st.AvailableReplicas < want:
-		return short("spec.replicas", want, "status.availableReplicas", st.AvailableReplicas, "pods available")
-	}
-	return Health{}
+func replicationControllers() workload[*corev1.ReplicationController] {
+	type of = figure[*corev1.ReplicationController]
+	wanted := of{"spec.replicas", func(r *corev1.ReplicationController) int32 { return deref(r.Spec.Replicas, 1) }}
+	all := of{"status.replicas", func(r *corev1.ReplicationController) int32 { return r.Status.Replicas }}
+	available := of{"status.availableReplicas", func(r *corev1.ReplicationController) int32 { return r.Status.AvailableReplicas }}
+	return workload[*corev1.ReplicationController]{observed: func(r *corev1.ReplicationController) int64 { return r.Status.ObservedGeneration }, rows: []row[*corev1.ReplicationController]{
+		{want: wanted, is: less, have: all, what: "pods"},
+		{want: wanted, is: more, have: all, what: "pods, some too many"},
+		{want: wanted, is: less, have: available, what: "pods available"},
+	}}
 }
 
-func statefulSetHealth(_ *World, s *appsv1.StatefulSet) Health {
-	if h, is := behind(s.Generation, s.Status.ObservedGeneration); is {
-		return h
+func statefulSets() workload[*appsv1.StatefulSet] {
+	type of = figure[*appsv1.StatefulSet]
+	wanted := of{"spec.replicas", func(s *appsv1.StatefulSet) int32 { return deref(s.Spec.Replicas, 1) }}
+	all := of{"status.replicas", func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas }}
+	ready := of{"status.readyReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.ReadyReplicas }}
+	available := of{"status.availableReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.AvailableReplicas }}
+	updated := of{"status.updatedReplicas", func(s *appsv1.StatefulSet) int32 { return s.Status.UpdatedReplicas }}
+	due := of{"spec.replicas", func(s *appsv1.StatefulSet) int32 { // but for those below the partition
+		if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			return deref(s.Spec.Replicas, 1) - deref(r.Partition, 0)
+		}
+		return deref(s.Spec.Replicas, 1)
+	}}
+	rolls := func(s *appsv1.StatefulSet) bool {
+		return s.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && s.Status.UpdateRevision != s.Status.CurrentRevision
 	}
-	want, st := deref(s.Spec.Replicas, 1), &s.Status
-	switch {
-	case st.Replicas != want:
-		return short("spec.replicas", want, "status.replicas", st.Replicas, "pods")
-	case st.ReadyReplicas < want:
-		return short("spec.replicas", want, "status.readyReplicas", st.ReadyReplicas, "pods ready")
-	case st.AvailableReplicas < want:
-		return short("spec.replicas", want, "status.availableReplicas", st.AvailableReplicas, "pods available")
-	}
-	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || st.UpdateRevision == st.CurrentRevision {
-		return Health{}
-	}
-	floor := int32(0)
-	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		floor = deref(r.Partition, 0)
-	}
-	if due := want - floor; st.UpdatedReplicas < due {
-		return short("spec.replicas", due, "status.updatedReplicas", st.UpdatedReplicas, "pods of the newest template")
-	}
-	return Health{}
+	return workload[*appsv1.StatefulSet]{observed: func(s *appsv1.StatefulSet) int64 { return s.Status.ObservedGeneration }, rows: []row[*appsv1.StatefulSet]{
+		{want: wanted, is: less, have: all, what: "pods"},
+		{want: wanted, is: more, have: all, what: "pods"},
+		{want: wanted, is: less, have: ready, what: "pods ready"},
+		{want: wanted, is: less, have: available, what: "pods available"},
+		{want: due, is: less, have: updated, what: "pods of the newest template", only: rolls},
+	}}
 }
 
-func daemonSetHealth(_ *World, ds *appsv1.DaemonSet) Health {
-	if h, is := behind(ds.Generation, ds.Status.ObservedGeneration); is {
-		return h
+func daemonSets() workload[*appsv1.DaemonSet] {
+	type of = figure[*appsv1.DaemonSet]
+	wanted := of{"status.desiredNumberScheduled", func(d *appsv1.DaemonSet) int32 { return d.Status.DesiredNumberScheduled }}
+	all := of{"status.currentNumberScheduled", func(d *appsv1.DaemonSet) int32 { return d.Status.CurrentNumberScheduled }}
+	updated := of{"status.updatedNumberScheduled", func(d *appsv1.DaemonSet) int32 { return d.Status.UpdatedNumberScheduled }}
+	ready := of{"status.numberReady", func(d *appsv1.DaemonSet) int32 { return d.Status.NumberReady }}
+	available := of{"status.numberAvailable", func(d *appsv1.DaemonSet) int32 { return d.Status.NumberAvailable }}
+	rolls := func(d *appsv1.DaemonSet) bool {
+		return d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType
 	}
-	st := &ds.Status
-	want := st.DesiredNumberScheduled
-	switch {
-	case st.CurrentNumberScheduled < want:
-		return short("status.desiredNumberScheduled", want, "status.currentNumberScheduled", st.CurrentNumberScheduled, "pods")
-	case ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && st.UpdatedNumberScheduled < want:
-		return short("status.desiredNumberScheduled", want, "status.updatedNumberScheduled", st.UpdatedNumberScheduled, "pods of the newest template")
-	case st.NumberReady < want:
-		return short("status.desiredNumberScheduled", want, "status.numberReady", st.NumberReady, "pods ready")
-	case st.NumberAvailable < want:
-		return short("status.desiredNumberScheduled", want, "status.numberAvailable", st.NumberAvailable, "pods available")
-	}
-	return Health{}
+	return workload[*appsv1.DaemonSet]{observed: func(d *appsv1.DaemonSet) int64 { return d.Status.ObservedGeneration }, rows: []row[*appsv1.DaemonSet]{
+		{want: wanted, is: less, have: all, what: "pods"},
+		{want: wanted, is: less, have: updated, what: "pods of the newest template", only: rolls},
+		{want: wanted, is: less, have: ready, what: "pods ready"},
+		{want: wanted, is: less, have: available, what: "pods available"},
+	}}
 }
 
 // jobHealth finds no gap in a job that is at work, nor in one that is suspended: that is what its spec says.

@@ -107,7 +107,7 @@ type Fight struct {
 	Managers []string    `json:"managers" doc:"Who writes it; one alone fights itself."`
 	Values   []string    `json:"values" doc:"The values that it goes back and forth between."`
 	Turns    int64       `json:"turns" doc:"How often it went back to a value that it had before."`
-	Rate     string      `json:"rate" doc:"Turns per minute."`
+	Rate     string      `json:"rate" doc:"Turns per minute, or per hour."`
 	Since    metav1.Time `json:"since" doc:"When it went back first."`
 	Last     metav1.Time `json:"last" doc:"When it went back last."`
 }
