@@ -29,10 +29,21 @@ import (
 // A world is a server and one simulated node.
 type world struct {
 	*client.Local
-	t *testing.T
+	t   *testing.T
+	run func(loops ...loop.Loop) // runs loops until the test ends
 }
 
+// simulate runs a test in a world whose loops run.
 func simulate(t *testing.T, f func(w *world)) {
+	t.Helper()
+	still(t, func(w *world) {
+		w.run(sim.Loops()...)
+		f(w)
+	})
+}
+
+// still runs a test in a world in which nothing moves yet.
+func still(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		set, st := kinds.NewSet(), memory.New()
@@ -49,19 +60,21 @@ func simulate(t *testing.T, f func(w *world)) {
 		})
 		<-ready
 		admin := &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}
-		w := &world{&client.Local{Ops: server.New(server.Config{Kinds: set, Store: st, View: v, Sole: true}), View: v, Set: set, User: admin, Manager: "test"}, t}
+		w := &world{Local: &client.Local{Ops: server.New(server.Config{Kinds: set, Store: st, View: v, Sole: true}), View: v, Set: set, User: admin, Manager: "test"}, t: t}
 		w.make(kinds.Namespaces, &corev1.Namespace{}, "metadata: {name: ns}")
 		events := client.NewRecorder(w, "kloop", nil)
 		all.Go(func() { events.Run(ctx) })
-		for _, l := range sim.Loops() {
-			all.Go(func() {
-				if err := l.Run(ctx, loop.Env{Client: w, Log: slog.New(slog.DiscardHandler), Events: events.For("kubelet", ""), Watch: &loop.Watchers{}}); err != nil {
-					t.Errorf("%s: %v", l.LoopName(), err)
-				}
-			})
+		w.run = func(loops ...loop.Loop) {
+			for _, l := range loops {
+				all.Go(func() {
+					if err := l.Run(ctx, loop.Env{Client: w, Log: slog.New(slog.DiscardHandler), Events: events.For("kubelet", ""), Watch: &loop.Watchers{}}); err != nil {
+						t.Errorf("%s: %v", l.LoopName(), err)
+					}
+				})
+			}
 		}
 		if err := sim.Nodes(ctx, w, 1); err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
 		f(w)
 	})
@@ -102,7 +115,7 @@ func (w *world) shows(name, want string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	w.t.Errorf("pod %s is %q; want %q", name, got, want)
+	w.t.Fatalf("pod %s is %q; want %q", name, got, want)
 }
 
 // told waits for an event of a pod's node.
@@ -121,7 +134,7 @@ func (w *world) told(name, want string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	w.t.Errorf("events of pod %s:\n%s\nwant %s", name, strings.Join(got, "\n"), want)
+	w.t.Fatalf("events of pod %s:\n%s\nwant %s", name, strings.Join(got, "\n"), want)
 }
 
 const container = "containers: [{name: c, image: i}]"
@@ -185,6 +198,25 @@ func TestClaims(t *testing.T) {
 	})
 }
 
+// A pod that comes before its node has said what room it has waits, and is not refused.
+func TestEarly(t *testing.T) {
+	still(t, func(w *world) {
+		w.pod("early", container)
+		for _, l := range sim.Loops() {
+			if l.LoopName() != "sim-node" {
+				w.run(l)
+			}
+		}
+		w.shows("early", "Pending")
+		for _, l := range sim.Loops() {
+			if l.LoopName() == "sim-node" {
+				w.run(l)
+			}
+		}
+		w.shows("early", "Running")
+	})
+}
+
 // A node refuses what does not fit, and tells ids of what runs.
 func TestRefused(t *testing.T) {
 	simulate(t, func(w *world) {
@@ -198,7 +230,6 @@ func TestRefused(t *testing.T) {
 		if !strings.HasPrefix(s.ContainerID, "sim://") || !strings.HasPrefix(s.ImageID, "sim://sha256:") || !s.Ready || s.Started == nil || !*s.Started {
 			t.Errorf("status %+v", s)
 		}
-		time.Sleep(time.Second) // events of one moment have one name
 		if err := w.Delete(w.t.Context(), kinds.Pods, "ns", "first", &metav1.DeleteOptions{}); err != nil {
 			w.t.Fatal(err)
 		}

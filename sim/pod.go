@@ -19,7 +19,7 @@ import (
 //
 //	reads   Pod, Node
 //	writes  Pod: status, delete
-//	rule    a pod on a simulated node has the status that its fate gives it by now, and goes when it is deleted
+//	rule    a pod on a simulated node that is up has the status that its fate gives it by now, and goes when it is deleted
 func podLoop(ips *addresses) loop.Loop {
 	return &loop.Controller[*corev1.Pod]{
 		Name:    "sim-pod",
@@ -35,8 +35,8 @@ func podLoop(ips *addresses) loop.Loop {
 				return 0, nil
 			case p.DeletionTimestamp != nil:
 				return stop(ctx, c, p, fateOf(p, n), aloud(n, ips))
-			case !up(n) && p.Status.Phase == corev1.PodRunning:
-				return 0, nil // what it says of its pods will be believed when the node is
+			case !up(n): // it has no room to speak of yet, or what it says of its pods will be believed when it is up
+				return 0, nil
 			}
 			st, again, said := live(p, fateOf(p, n), metav1.NewTime(c.Now()),
 				place{read: c, node: n, ip: func() string { return ips.take(c, p) }, mute: !aloud(n, ips)})
