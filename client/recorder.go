@@ -50,6 +50,7 @@ type recorderState struct {
 	series map[seriesKey]*series
 	alike  map[seriesKey]*alike // by the key without the text
 	tokens map[types.UID]*bucket
+	named  int64 // the time that the last event has its name of
 	queue  chan pending
 }
 
@@ -158,7 +159,7 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 		ns = metav1.NamespaceDefault
 	}
 	stamp := metav1.NewTime(now)
-	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, now.UnixNano())},
+	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("%s.%x", ref.Name, r.shared.moment(now))},
 		InvolvedObject: ref, Related: r.beside, Type: typ, Reason: reason, Message: msg, FirstTimestamp: stamp, LastTimestamp: stamp, Count: 1,
 		Source: corev1.EventSource{Component: r.component, Host: r.host}, ReportingController: r.component, ReportingInstance: r.host}
 	if r.action != "" {
@@ -170,6 +171,14 @@ func (r *Recorder) Ref(ref corev1.ObjectReference, typ, reason, format string, a
 	case r.shared.queue <- pending{r, key, ev}:
 	default: // an event is never worth a wait
 	}
+}
+
+// moment is a time in nanoseconds for the name of an event, another one for every event: clocks are coarse.
+func (s *recorderState) moment(now time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named = max(now.UnixNano(), s.named+1)
+	return s.named
 }
 
 // allow is a token bucket per object.

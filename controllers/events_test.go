@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,7 +22,6 @@ func TestSimilarEventsAreCombined(t *testing.T) {
 		ns := resource.Get(c.Read(), kinds.Namespaces, "", "default")
 		for i := range 15 {
 			rec.Event(kinds.Namespaces, ns, corev1.EventTypeWarning, "Odd", "%c is odd", 'a'+i)
-			time.Sleep(time.Second) // events are called by their time
 		}
 		c.until("nine events of their own and one of six", func(r resource.Reader) bool {
 			own, combined := 0, int32(0)
