@@ -90,7 +90,7 @@ func (r *runner) assign(t *task, slot int) {
 		t.plan, _ = v.plan(r.st.slots[slot].node)
 	}
 	if c.devices != nil {
-		t.devices = c.devices.plan(t.pod, r.st.slots[slot].node)
+		t.devices = c.devices.plan(t.pod, r.st.slots[slot])
 	}
 	r.st.nominate(t, -1)
 	r.st.put(t, slot)
@@ -117,7 +117,9 @@ func (r *runner) giveVolumes(t *task, node string) {
 	r.st.volEpoch++
 	plan, p := t.plan, t.pod
 	r.binds = append(r.binds, func(ctx context.Context) func() {
-		err := r.writePlan(because(ctx, p), plan, node)
+		ctx = because(ctx, p)
+		r.expect(ctx, p, node)
+		err := r.writePlan(ctx, plan, node)
 		return func() {
 			if err != nil {
 				r.unbound(t, fmt.Errorf("binding volumes: %w", err))
@@ -128,6 +130,16 @@ func (r *runner) giveVolumes(t *task, node string) {
 			}
 		}
 	})
+}
+
+// expect tells others where a pod will be, because it will take a while until it is (KEP-5278). Nothing depends on it.
+func (r *runner) expect(ctx context.Context, p *corev1.Pod, node string) {
+	if p.Status.NominatedNodeName == node {
+		return
+	}
+	if err := r.patchStatus(ctx, p, map[string]any{"nominatedNodeName": node}); err != nil && !apierrors.IsNotFound(err) {
+		r.log.Debug("nominate", "kind", "Pod", "object", keyOf(p), "err", err)
+	}
 }
 
 func (r *runner) bind(t *task, node string) {
@@ -221,7 +233,7 @@ func (r *runner) failed(t *task, err error) {
 	default:
 		r.log.Error("schedule", "kind", "Pod", "object", keyOf(t.pod), "err", err)
 		r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", err.Error())
-		r.say(t, corev1.PodReasonSchedulerError, err.Error(), "")
+		r.say(t, corev1.PodReasonSchedulerError, err.Error(), t.pod.Status.NominatedNodeName)
 	}
 	if t.pod.DeletionTimestamp == nil && t.pod.Spec.NodeName == "" {
 		r.q.retry(t, r.env.Now())

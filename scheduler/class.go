@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -16,7 +18,8 @@ type class struct {
 	labels   labels.Set
 	need     *need
 	priority int32
-	refs     int // tasks of the class
+	plain    bool // they ask for nothing that could be devices
+	refs     int  // tasks of the class
 
 	terms []*term  // the pods' own affinity terms, which bind others too
 	hits  []*tally // tallies that count the class's pods
@@ -47,6 +50,7 @@ func (st *state) classOf(p *corev1.Pod) *class {
 		if p.Spec.Priority != nil {
 			c.priority = *p.Spec.Priority
 		}
+		c.plain = !slices.ContainsFunc(c.need.asks, func(a ask) bool { return a.res > resPods && mayBeDevices(st.names.list[a.res]) })
 		c.terms = st.termsOf(p)
 		st.classes[k] = c
 	}
@@ -127,10 +131,17 @@ func (st *state) refresh(c *class) *outlook {
 	if len(c.claims) > 0 && (c.volumes == nil || c.volEpoch != st.volEpoch) {
 		c.volumes, c.volEpoch = st.volumesOf(c), st.volEpoch
 	}
-	if len(c.pod.Spec.ResourceClaims) > 0 && c.profile.on(devicePlugin) && (c.devices == nil || c.devEpoch != st.stock.epoch) {
+	c.refreshDevices()
+	return c.out
+}
+
+func (c *class) refreshDevices() {
+	switch st := c.st; {
+	case len(c.pod.Spec.ResourceClaims) == 0 && !c.asksForDevices() || !c.profile.on(devicePlugin):
+		c.devices = nil
+	case c.devices == nil || c.devEpoch != st.stock.epoch:
 		c.devices, c.devEpoch = st.devicesOf(c), st.stock.epoch
 	}
-	return c.out
 }
 
 // check runs the checks of one node that need no look at others.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -74,7 +75,11 @@ type pluginArgs struct {
 	MinCandidatesPercent  *int     `json:"minCandidateNodesPercentage"`
 	MinCandidates         *int     `json:"minCandidateNodesAbsolute"`
 	BindTimeoutSeconds    *int64   `json:"bindTimeoutSeconds"`
-	FilterTimeout         any      `json:"filterTimeout"` // of DynamicResources: there is nothing to wait for
+	Shape                 []Point  `json:"shape"` // of VolumeBinding
+
+	// Of DynamicResources.
+	FilterTimeout  *metav1.Duration `json:"filterTimeout"`
+	BindingTimeout *metav1.Duration `json:"bindingTimeout"`
 }
 
 // points are the extension points at which a plugin may be chosen. In kloop a plugin is one thing: what is switched off
@@ -184,7 +189,7 @@ func (p *Profile) choose(point string, c choices) error {
 
 // rankings are the plugins that rank nodes.
 func rankings() []string {
-	list := []string{spreadPlugin, bondPlugin}
+	list := []string{spreadPlugin, bondPlugin, volumePlugin, devicePlugin}
 	for _, s := range scores() {
 		list = append(list, s.name)
 	}
@@ -239,6 +244,25 @@ func (p *Profile) tunePods(a pluginArgs) error {
 			return errors.New("bindTimeoutSeconds must not be below 0")
 		}
 		p.BindTime = max(time.Duration(*s)*time.Second, 1) // 0 seconds are not the default's
+	}
+	if a.Shape != nil {
+		p.Space = a.Shape
+	}
+	return p.tuneDevices(a)
+}
+
+func (p *Profile) tuneDevices(a pluginArgs) error {
+	if d := a.FilterTimeout; d != nil {
+		if d.Duration < 0 {
+			return errors.New("filterTimeout must not be below 0")
+		}
+		p.DeviceTime = cmp.Or(d.Duration, -1) // 0 means that there is no limit
+	}
+	if d := a.BindingTimeout; d != nil {
+		if d.Duration < time.Second {
+			return errors.New("bindingTimeout must not be below 1s")
+		}
+		p.DeviceBindTime = d.Duration
 	}
 	return nil
 }

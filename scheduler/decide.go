@@ -158,6 +158,12 @@ func (st *state) rank(c *class, pod *corev1.Pod, o *outlook, ok []int32) int {
 	if len(c.land.prefer)+len(c.land.lure) > 0 {
 		st.rankBonds(c.land, ok, total)
 	}
+	if c.volumes != nil && len(c.volumes.wait) > 0 {
+		st.rankVolumes(c, ok, total)
+	}
+	if c.devices != nil && c.devices.choosy() {
+		st.rankDevices(c, ok, total)
+	}
 	if len(c.extenders) > 0 {
 		st.rankExtended(c, pod, ok, total)
 	}

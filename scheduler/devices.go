@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -25,10 +26,13 @@ import (
 var (
 	otherDevices = &refusal{plugin: dynamicResources, reasons: []string{"resourceclaim not available on the node"}, hopeless: true}
 	noDevices    = &refusal{plugin: dynamicResources, reasons: []string{"cannot allocate all claims"}, hopeless: true}
+	slowDevices  = &refusal{plugin: dynamicResources, reasons: []string{"timed out trying to allocate devices"}, hopeless: true}
+	oldClaim     = &refusal{plugin: dynamicResources, reasons: []string{"cannot schedule extended resource claim"}, hopeless: true}
 )
 
 // deviceFeatures are those that are on by default in upstream's 1.37.
-var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true}
+var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
+	FractionalCapacityRange: true, DeviceBindingAndStatus: true}
 
 // selectors is how many compiled device selectors are kept.
 const selectors = 100
@@ -38,6 +42,9 @@ type deviceStock struct {
 	epoch    int64                                      // claims, slices, classes, taints, and what was promised
 	promised map[types.UID]*resourcev1.AllocationResult // by claim: decided, not seen in the state yet
 	cel      *cel.Cache
+
+	byResource map[corev1.ResourceName]string // device classes by the extended resource that they stand for; nil: to be looked up
+	classEpoch int64                          // device classes
 
 	at        int64
 	allocator structured.Allocator // as of at
@@ -55,21 +62,27 @@ type devices struct {
 	bound     []*nodeaffinity.NodeSelector
 	open      []*resourcev1.ResourceClaim // to be allocated
 	have      []*resourcev1.ResourceClaim // allocated already
+	useless   []*resourcev1.ResourceClaim // of those, whose devices could not be made ready for use
+	wishes    map[string]*wish            // for extended resources, by what nodes lack
+	class     *class
 	state     *state
 	allocator structured.Allocator
 }
 
 // devicePlan is what must be written before the pod can be bound.
 type devicePlan struct {
-	claims  []*resourcev1.ResourceClaim    // as they were read
-	results []*resourcev1.AllocationResult // nil: it has its devices, and is to be reserved
+	claims  []*resourcev1.ResourceClaim               // as they were read
+	results []*resourcev1.AllocationResult            // nil: it has its devices, and is to be reserved
+	wish    *resourcev1.ResourceClaim                 // the one of them that is for extended resources, to be made; nil: none
+	uses    []corev1.ContainerExtendedResourceRequest // of the wish, by containers
+	wait    []key                                     // claims whose devices must be made ready for use
 	writing bool
 	written int // how many of them are, from the first
 }
 
 // devicesOf looks up the class's claims. A class with claims made for one pod is of that pod alone.
 func (st *state) devicesOf(c *class) *devices {
-	d := &devices{state: st}
+	d := &devices{state: st, class: c, wishes: map[string]*wish{}}
 	if st.read == nil {
 		return d
 	}
@@ -100,7 +113,7 @@ func (st *state) devicesOf(c *class) *devices {
 			return d
 		}
 	}
-	if len(d.open) == 0 {
+	if len(d.open) == 0 && !c.asksForDevices() {
 		return d
 	}
 	var err error
@@ -117,6 +130,9 @@ func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
 		if d.state.stock.promised[claim.UID] != nil {
 			return fmt.Sprintf("resourceclaim %q is being allocated for another pod", claim.Name)
 		}
+		if why := d.state.classless(claim); why != "" {
+			return why
+		}
 		d.open = append(d.open, claim)
 		return ""
 	}
@@ -124,12 +140,38 @@ func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
 		return fmt.Sprintf("resourceclaim %q is in use", claim.Name)
 	}
 	d.have = append(d.have, claim)
+	if ready, err := readyDevices(claim); err != nil || !ready && d.state.late(claim, d.class.profile) {
+		d.useless = append(d.useless, claim)
+	}
 	if result.NodeSelector != nil {
 		sel, err := nodeaffinity.NewNodeSelector(result.NodeSelector)
 		if err != nil {
 			return fmt.Sprintf("resourceclaim %q: %v", claim.Name, err)
 		}
 		d.bound = append(d.bound, sel)
+	}
+	return ""
+}
+
+// classless says which request of a claim names a class that does not exist; "": none.
+func (st *state) classless(claim *resourcev1.ResourceClaim) string {
+	missing := func(request, class string) string {
+		if resource.Get(st.read, kinds.DeviceClasses, "", class) == nil {
+			return fmt.Sprintf("request %s: device class %s does not exist", request, class)
+		}
+		return ""
+	}
+	for _, r := range claim.Spec.Devices.Requests {
+		if r.Exactly != nil {
+			if why := missing(r.Name, r.Exactly.DeviceClassName); why != "" {
+				return why
+			}
+		}
+		for _, sub := range r.FirstAvailable {
+			if why := missing(resourceclaim.CreateSubRequestRef(r.Name, sub.Name), sub.DeviceClassName); why != "" {
+				return why
+			}
+		}
 	}
 	return ""
 }
@@ -197,24 +239,42 @@ func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
 
 // check is the plugin's filter.
 func (d *devices) check(s *slot) *refusal {
+	if len(d.useless) > 0 {
+		return otherDevices
+	}
 	for _, sel := range d.bound {
 		if !sel.Match(s.node) {
 			return otherDevices
 		}
 	}
-	if len(d.open) == 0 {
-		return nil
-	}
-	if _, r := d.allocate(s.node); r != nil {
-		return r
+	if claims := d.toAllocate(s); len(claims) > 0 {
+		if _, r := d.allocate(s.node, claims); r != nil {
+			return r
+		}
 	}
 	return nil
 }
 
-// allocate chooses devices for the open claims on a node.
-func (d *devices) allocate(node *corev1.Node) ([]resourcev1.AllocationResult, *refusal) {
-	results, err := d.allocator.Allocate(context.Background(), node, d.open)
+// toAllocate are the claims that need devices on the slot; the one for extended resources is the last.
+func (d *devices) toAllocate(s *slot) []*resourcev1.ResourceClaim {
+	if w := d.wishOn(s); w != nil {
+		return append(slices.Clone(d.open), w.claim)
+	}
+	return d.open
+}
+
+// allocate chooses devices for claims on a node.
+func (d *devices) allocate(node *corev1.Node, claims []*resourcev1.ResourceClaim) ([]resourcev1.AllocationResult, *refusal) {
+	ctx := d.state.ctx
+	if limit := d.class.profile.deviceTime(); limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	results, err := d.allocator.Allocate(ctx, node, claims)
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, slowDevices
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
 		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, hopeless: true}
 	case err != nil: // a selector or a class is wrong: no node will do, and all say the same
@@ -226,13 +286,18 @@ func (d *devices) allocate(node *corev1.Node) ([]resourcev1.AllocationResult, *r
 	return results, nil
 }
 
-// plan is what has to be written for one pod of the class to use its devices on the node; nil: nothing.
-func (d *devices) plan(pod *corev1.Pod, node *corev1.Node) *devicePlan {
+// plan is what has to be written for one pod of the class to use its devices on the slot; nil: nothing.
+func (d *devices) plan(pod *corev1.Pod, s *slot) *devicePlan {
 	p := &devicePlan{}
-	if len(d.open) > 0 {
-		results, _ := d.allocate(node)
+	if claims := d.toAllocate(s); len(claims) > 0 {
+		results, _ := d.allocate(s.node, claims)
 		for i := range results {
-			p.claims, p.results = append(p.claims, d.open[i]), append(p.results, &results[i])
+			p.claims, p.results = append(p.claims, claims[i]), append(p.results, &results[i])
+		}
+		if w := d.wishOn(s); w != nil && len(results) > 0 {
+			p.wish = w.forPod(pod)
+			p.claims[len(p.claims)-1] = p.wish
+			_, p.uses = requestsOf(pod, w.lacks, d.state.classFor)
 		}
 	}
 	for _, claim := range d.have {
@@ -240,7 +305,8 @@ func (d *devices) plan(pod *corev1.Pod, node *corev1.Node) *devicePlan {
 			p.claims, p.results = append(p.claims, claim), append(p.results, nil)
 		}
 	}
-	if len(p.claims) == 0 {
+	p.waits(d.have)
+	if len(p.claims) == 0 && len(p.wait) == 0 {
 		return nil
 	}
 	return p

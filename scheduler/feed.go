@@ -78,10 +78,13 @@ func (r *runner) reset(read resource.Reader) {
 		}
 	}
 	r.st.volEpoch++
+	r.st.attachedOn = nil
 	r.st.stock.epoch++
+	r.st.stock.byResource, r.st.stock.classEpoch = nil, r.st.stock.classEpoch+1
 	r.st.svcEpoch++
 	r.wakeWhere(^plugin(0))
 	r.checkVolumes()
+	r.checkDevices()
 }
 
 func (r *runner) node(name string, n *corev1.Node) {
@@ -107,8 +110,13 @@ func (r *runner) volumeChange(c client.Change) {
 	if pv, ok := c.Object().(*corev1.PersistentVolume); ok && (c.New == nil || pv.Spec.ClaimRef != nil) {
 		delete(r.st.pledged, pv.Name) // the volume itself says now whose it is
 	}
+	if c.Kind == kinds.VolumeAttachments || c.Kind == kinds.PersistentVolumes {
+		r.st.attachedOn = nil
+	}
 	r.st.volEpoch++
-	r.wakeWhere(volumeBinding)
+	if c.Kind != kinds.VolumeAttachments || c.New == nil { // one more helps nobody
+		r.wakeWhere(volumeBinding)
+	}
 	r.checkVolumes()
 }
 
@@ -258,6 +266,7 @@ func (r *runner) drop(t *task) {
 	}
 	delete(r.st.tasks, keyOf(t.pod))
 	delete(r.volumes, t)
+	delete(r.attaching, t)
 	r.ledger.Rests(ledgerKey(t), 0)
 	if i := t.nominee; i >= 0 {
 		r.st.nominate(t, -1)

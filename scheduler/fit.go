@@ -14,7 +14,7 @@ func checkFit(o *outlook, s *slot) *refusal {
 	}
 	for _, a := range o.need.asks {
 		alloc, used := s.room(a.res)
-		if a.amount > alloc-used && !o.ignores(a.res) {
+		if a.amount > alloc-used && !o.ignores(a.res) && !o.devicesFor(a.res, alloc) {
 			short |= 1 << (min(a.res, 61) + 1)
 			hopeless = hopeless || a.amount > alloc
 		}
@@ -27,6 +27,11 @@ func checkFit(o *outlook, s *slot) *refusal {
 
 // ignores tells whether the profile leaves a resource to somebody else.
 func (o *outlook) ignores(res int) bool { return slices.Contains(o.ignored, res) }
+
+// devicesFor tells whether the resource is devices on such a node: then the plugin DynamicResources looks for them.
+func (o *outlook) devicesFor(res int, alloc int64) bool {
+	return !o.deviceless && o.st.byDevices(res, alloc)
+}
 
 // shortOf returns the one refusal for this shortage, so that a failing pod costs no memory per node.
 func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {

@@ -39,6 +39,8 @@ type outlook struct {
 	marks   []uint8    // by slot: chosen and clean
 
 	imageEpoch, imageSum int64
+	deviceless           bool // the profile looks for no devices
+	classEpoch           int64
 }
 
 // Marks of a slot, for spread constraints.
@@ -74,7 +76,7 @@ func (st *state) outlookOf(c *class) *outlook {
 		p := c.profile.affinity(c.pod)
 		o = &outlook{st: st, pod: p, need: c.need, priority: c.priority, only: namedNodes(p), preferred: preferences(p), images: imagesOf(p),
 			required: nodeaffinity.GetRequiredNodeAffinity(p)}
-		o.features = featuresOf(p)
+		o.features, o.deviceless = featuresOf(p), !c.profile.on(devicePlugin)
 		c.profile.tuneScores(o)
 		for _, f := range c.profile.filters() {
 			if f.applies(o) {
@@ -126,6 +128,9 @@ func (o *outlook) refresh() {
 		if sum := st.imageSum(o.images); o.imageSum != sum {
 			o.imageSum, stale = sum, true
 		}
+	}
+	if o.classEpoch != st.stock.classEpoch {
+		o.classEpoch, stale = st.stock.classEpoch, true
 	}
 	o.size(len(st.slots))
 	if stale {

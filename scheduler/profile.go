@@ -23,6 +23,7 @@ type Profile struct {
 	// Spread holds for pods that have no constraints of their own; nil: upstream's, over hosts and zones; empty: none.
 	Spread []corev1.TopologySpreadConstraint
 	Fit    Strategy // of NodeResourcesFit, when it ranks
+	Space  []Point  // of VolumeBinding, when it ranks by how full storage is; nil: upstream's, the emptiest first
 	Even   []Weight // resources that NodeResourcesBalancedAllocation looks at, their weights aside; nil: cpu and memory
 	// Ignored are resources that NodeResourcesFit leaves to somebody else, by name or, with / at the end, by group.
 	Ignored []string
@@ -33,7 +34,10 @@ type Profile struct {
 	// Victims are the nodes on which preemption looks for victims: so many percent, at least so many. 0: 10 and 100.
 	VictimsPercent, VictimsLeast int
 	BindTime                     time.Duration // how long a decided pod waits for its volumes; 0: 10 minutes
-	Extenders                    []*Extender
+	// DeviceTime is how long devices for a pod may be looked for on one node, DeviceBindTime how long a decided pod waits until
+	// they can be used. 0: 10 seconds and 10 minutes; DeviceTime below 0: no limit.
+	DeviceTime, DeviceBindTime time.Duration
+	Extenders                  []*Extender
 }
 
 // The plugins that are no entry of filters or scores.
@@ -68,7 +72,7 @@ func (p *Profile) Check() error {
 			return fmt.Errorf("scheduler profile %s: there is no plugin %q that can be chosen: use %v", p.Name, name, slices.Sorted(maps.Keys(known)))
 		}
 	}
-	if err := errors.Join(p.Fit.check(), checkWeights(p.Even)); err != nil {
+	if err := errors.Join(p.Fit.check(), checkShape(p.Space), checkWeights(p.Even)); err != nil {
 		return fmt.Errorf("scheduler profile %s: %w", p.Name, err)
 	}
 	for name, w := range p.Weights {
@@ -153,12 +157,36 @@ func (p *Profile) bindTime() time.Duration {
 	return p.BindTime
 }
 
+// deviceTime is how long devices for a pod may be looked for on one node; 0: no limit.
+func (p *Profile) deviceTime() time.Duration {
+	if p == nil || p.DeviceTime == 0 {
+		return 10 * time.Second
+	}
+	return max(p.DeviceTime, 0)
+}
+
+// deviceBindTime is how long a decided pod waits until its devices can be used.
+func (p *Profile) deviceBindTime() time.Duration {
+	if p == nil || p.DeviceBindTime == 0 {
+		return 10 * time.Minute
+	}
+	return p.DeviceBindTime
+}
+
 // hardAffinity is what a required affinity of pods that are there is worth to those that come.
 func (p *Profile) hardAffinity() int64 {
 	if p == nil || p.HardAffinity == nil {
 		return 1
 	}
 	return *p.HardAffinity
+}
+
+// space is how nodes are ranked by how full their storage is.
+func (p *Profile) space() []Point {
+	if p == nil || len(p.Space) == 0 {
+		return usual
+	}
+	return p.Space
 }
 
 // spread are the constraints of pods that have none.

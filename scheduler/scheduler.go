@@ -2,8 +2,8 @@
 //
 //	reads   Pods, Nodes, Namespaces, Services and what owns pods, claims, volumes and their classes, devices and claims to
 //	        them, disruption budgets
-//	writes  Pod: binding, status (PodScheduled, nominatedNodeName), deletion of victims; claims and volumes: binding;
-//	        claims to devices: allocation, reservation
+//	writes  Pod: binding, status (PodScheduled, nominatedNodeName, extendedResourceClaimStatus), deletion of victims; claims and
+//	        volumes: binding; claims to devices: allocation, reservation, and one made where extended resources are devices
 //	rule    every pod of ours that fits somewhere is bound to the node that suits it best
 //
 // One goroutine owns all state and takes all decisions; writes happen beside it, and until the feed shows them
@@ -56,13 +56,13 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 		env.Now = time.Now
 	}
 	r := &runner{cfg: s.cfg, env: env, log: env.Log.With("loop", s.LoopName()), st: newState(), q: newQueue(),
-		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}, ledger: loop.NewLedger(env.Now)}
+		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}, attaching: map[*task]bool{}, ledger: loop.NewLedger(env.Now)}
 	for i := range s.cfg.Profiles {
 		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
 	}
 	defer env.Watch.Add(s.LoopName(), r.ledger)()
 	ctx, stop := context.WithCancel(ctx)
-	r.st.ctx = ctx
+	r.st.ctx, r.st.time = ctx, env.Now
 	batches := make(chan client.Batch)
 	r.wg.Go(func() { r.listen(ctx, batches) })
 	defer r.wg.Wait()
@@ -87,16 +87,17 @@ type runner struct {
 	results chan func()
 	wg      sync.WaitGroup
 
-	dirty   map[int]bool   // slots on which something got better
-	volumes map[*task]bool // decided, but their volumes are not bound yet
-	flushed time.Time
+	dirty     map[int]bool   // slots on which something got better
+	volumes   map[*task]bool // decided, but their volumes are not bound yet
+	attaching map[*task]bool // decided, but their devices can't be used yet
+	flushed   time.Time
 }
 
 // feedKinds are the kinds whose changes matter.
 func feedKinds() []resource.Kind {
 	return []resource.Kind{kinds.Pods, kinds.Nodes, kinds.Namespaces, kinds.Services,
 		kinds.PersistentVolumeClaims, kinds.PersistentVolumes, kinds.StorageClasses,
-		kinds.CSINodes, kinds.CSIDrivers, kinds.CSIStorageCapacities,
+		kinds.CSINodes, kinds.CSIDrivers, kinds.CSIStorageCapacities, kinds.VolumeAttachments,
 		kinds.ResourceClaims, kinds.ResourceSlices, kinds.DeviceClasses, kinds.DeviceTaintRules}
 }
 
@@ -184,6 +185,9 @@ func (r *runner) try(t *task) {
 	t.attempts++
 	began := r.env.Now()
 	slot, f := r.st.decide(t)
+	if f == nil && r.st.leftover(t) != nil {
+		f = r.st.blocked()
+	}
 	if f != nil && f.err != nil {
 		r.failed(t, f.err)
 		return
@@ -203,7 +207,7 @@ func ledgerKey(t *task) loop.Key { return loop.KeyOf(kinds.Pods, t.pod) }
 const netEvery = 30 * time.Second
 
 func (r *runner) nextNet() time.Duration {
-	if len(r.st.waiting)+len(r.volumes) == 0 {
+	if len(r.st.waiting)+len(r.volumes)+len(r.attaching) == 0 {
 		return time.Hour
 	}
 	return max(r.flushed.Add(netEvery).Sub(r.env.Now()), time.Second)
@@ -222,4 +226,5 @@ func (r *runner) net() {
 		}
 	}
 	r.checkVolumes()
+	r.checkDevices()
 }

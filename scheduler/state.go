@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +29,7 @@ type slot struct {
 // (slots), so that everything about nodes is an array.
 type state struct {
 	ctx    context.Context // of the run: extenders are asked in it
+	time   func() time.Time
 	read   resource.Reader
 	names  *names
 	slots  []*slot
@@ -53,6 +55,8 @@ type state struct {
 	claimUsers map[key]int    // claim → placed pods that use it
 	pledged    map[string]key // volume → claim that was just given it
 	stock      *deviceStock
+	attachedOn map[string][]attachment // by node; nil: to be looked up again
+	driverless map[string]*refusal     // by CSI driver
 	profiles   map[string]*Profile
 
 	// journal lists the slots that changed, oldest first; its first entry has number journalAt.
@@ -69,9 +73,9 @@ type state struct {
 }
 
 func newState() *state {
-	return &state{ctx: context.Background(), names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
+	return &state{ctx: context.Background(), time: time.Now, names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
-		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), profiles: map[string]*Profile{},
+		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), driverless: map[string]*refusal{}, profiles: map[string]*Profile{},
 		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
 }
 

@@ -50,12 +50,19 @@ func (s *Strategy) check() error {
 	default:
 		return fmt.Errorf("scoringStrategy %s: use %s, %s or %s", s.Type, leastAllocated, mostAllocated, byRatio)
 	}
-	for i, p := range s.Shape {
-		if p.Utilization < 0 || p.Utilization > 100 || p.Score < 0 || p.Score > maxPoint || i > 0 && p.Utilization <= s.Shape[i-1].Utilization {
+	if err := checkShape(s.Shape); err != nil {
+		return err
+	}
+	return checkWeights(s.Of)
+}
+
+func checkShape(list []Point) error {
+	for i, p := range list {
+		if p.Utilization < 0 || p.Utilization > 100 || p.Score < 0 || p.Score > maxPoint || i > 0 && p.Utilization <= list[i-1].Utilization {
 			return fmt.Errorf("a shape's points go up in utilization, 0 to 100, each with a score from 0 to %d", maxPoint)
 		}
 	}
-	return checkWeights(s.Of)
+	return nil
 }
 
 func checkWeights(list []Weight) error {

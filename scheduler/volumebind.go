@@ -52,7 +52,7 @@ func (r *runner) writePlan(ctx context.Context, p *volumePlan, node string) erro
 // checkVolumes binds the decided pods whose volumes are bound by now and gives up those that waited too long or
 // whose node was refused by the provider.
 func (r *runner) checkVolumes() {
-	for t := range r.volumes {
+	for _, t := range inOrder(r.volumes) {
 		ready, refused := r.volumesReady(t)
 		switch {
 		case ready:

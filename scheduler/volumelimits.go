@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -41,43 +44,66 @@ func (st *state) attachmentOf(ns, claim string) (attachment, bool) {
 }
 
 // checkLimits is the plugin NodeVolumeLimits: a driver attaches only so many volumes to a node, as the node's CSINode
-// says.
+// says; one that says so itself must be there.
 func (v *volumes) checkLimits(s *slot) *refusal {
 	if len(v.attach) == 0 {
 		return nil
 	}
 	info := resource.Get(v.state.read, kinds.CSINodes, "", s.name)
-	if info == nil {
-		return nil
-	}
-	for _, d := range info.Spec.Drivers {
-		if d.Allocatable == nil || d.Allocatable.Count == nil || !v.uses(d.Name) {
-			continue
+	for _, want := range v.attach {
+		d := driverOf(info, want.driver)
+		if d == nil && v.state.requires(want.driver) {
+			return v.state.noDriver(want.driver)
 		}
-		all := map[attachment]bool{}
-		for _, a := range v.attach {
-			if a.driver == d.Name {
-				all[a] = true
-			}
-		}
-		v.state.attached(s, d.Name, all)
-		if len(all) > int(*d.Allocatable.Count) {
+		if d != nil && d.Allocatable != nil && d.Allocatable.Count != nil && v.excess(s, want.driver, int(*d.Allocatable.Count)) {
 			return tooManyVolumes
 		}
 	}
 	return nil
 }
 
-func (v *volumes) uses(driver string) bool {
-	for _, a := range v.attach {
-		if a.driver == driver {
-			return true
-		}
+func driverOf(info *storagev1.CSINode, name string) *storagev1.CSINodeDriver {
+	if info == nil {
+		return nil
 	}
-	return false
+	i := slices.IndexFunc(info.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &info.Spec.Drivers[i]
 }
 
-// attached adds the volumes of the driver that the slot's pods use.
+// requires says whether pods may only go where the driver is (KEP-5030).
+func (st *state) requires(driver string) bool {
+	d := resource.Get(st.read, kinds.CSIDrivers, "", driver)
+	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
+}
+
+// noDriver is the one refusal for this driver.
+func (st *state) noDriver(name string) *refusal {
+	r := st.driverless[name]
+	if r == nil {
+		r = &refusal{plugin: volumeBinding, reasons: []string{name + " CSI driver is not installed on the node"}}
+		st.driverless[name] = r
+	}
+	return r
+}
+
+// excess says whether the volumes that are not attached yet are more than the driver can attach beside those that are.
+func (v *volumes) excess(s *slot, driver string, most int) bool {
+	all := map[attachment]bool{}
+	v.state.attached(s, driver, all)
+	fresh := false
+	for _, a := range v.attach {
+		if a.driver == driver && !all[a] {
+			all[a], fresh = true, true
+		}
+	}
+	return fresh && len(all) > most
+}
+
+// attached adds the driver's volumes that the slot's pods use, and those that are attached there though no pod tells why:
+// what is not detached yet takes a place as well.
 func (st *state) attached(s *slot, driver string, all map[attachment]bool) {
 	for _, t := range s.tasks {
 		for _, name := range core.ClaimNames(t.pod) {
@@ -86,28 +112,56 @@ func (st *state) attached(s *slot, driver string, all map[attachment]bool) {
 			}
 		}
 	}
+	for _, a := range st.attachments()[s.name] {
+		if a.driver == driver {
+			all[a] = true
+		}
+	}
 }
 
-// room says whether the driver of a class has storage for a claim where the node is, if it tells at all (KEP-1472).
-func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) bool {
+// attachments are what VolumeAttachments say, by node.
+func (st *state) attachments() map[string][]attachment {
+	if st.attachedOn != nil {
+		return st.attachedOn
+	}
+	st.attachedOn = map[string][]attachment{}
+	for _, va := range resource.List(st.read, kinds.VolumeAttachments, "") {
+		if va.Spec.Source.PersistentVolumeName == nil {
+			continue
+		}
+		pv := resource.Get(st.read, kinds.PersistentVolumes, "", *va.Spec.Source.PersistentVolumeName)
+		if pv != nil && pv.Spec.CSI != nil {
+			st.attachedOn[va.Spec.NodeName] = append(st.attachedOn[va.Spec.NodeName], attachment{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle})
+		}
+	}
+	return st.attachedOn
+}
+
+// room says whether the driver of a class has storage for a claim where the node is, if it tells at all (KEP-1472), and
+// how much; nil: it does not tell.
+func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) (bool, *resourceapi.Quantity) {
 	d := resource.Get(read, kinds.CSIDrivers, "", w.class.Provisioner)
 	if d == nil || d.Spec.StorageCapacity == nil || !*d.Spec.StorageCapacity {
-		return true
+		return true, nil
 	}
-	want := w.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	want := w.wants()
 	for _, c := range resource.List(read, kinds.CSIStorageCapacities, "") {
 		if c.StorageClassName != w.class.Name || !reaches(c, node) {
 			continue
 		}
 		if most := c.MaximumVolumeSize; most != nil {
 			if most.Cmp(want) >= 0 {
-				return true
+				return true, c.Capacity
 			}
 		} else if c.Capacity != nil && c.Capacity.Cmp(want) >= 0 {
-			return true
+			return true, c.Capacity
 		}
 	}
-	return false
+	return false, nil
+}
+
+func (w *waitingClaim) wants() resourceapi.Quantity {
+	return w.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
 // reaches says whether the storage can be used from the node.

@@ -61,7 +61,9 @@ type waitingClaim struct {
 type volumePlan struct {
 	give    []gift
 	provide []*corev1.PersistentVolumeClaim
-	claims  []key // all that must be bound
+	claims  []key            // all that must be bound
+	given   map[string]share // what is taken of the volumes, by storage class
+	room    map[string]share // what is taken of the storage that new ones come from
 }
 
 type gift struct {
@@ -261,9 +263,10 @@ func (v *volumes) checkZones(node *corev1.Node) *refusal {
 
 // plan says how the waiting claims would be served on a node, or why they can't be.
 func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
-	p := &volumePlan{}
+	p := &volumePlan{given: map[string]share{}, room: map[string]share{}}
 	used := map[string]bool{}
-	for _, w := range v.wait {
+	for i := range v.wait {
+		w := &v.wait[i]
 		p.claims = append(p.claims, keyOfClaim(w.claim))
 		if n := w.claim.Annotations[selectedNode]; n != "" { // chosen already: its provisioner is at work
 			if n != node.Name {
@@ -277,13 +280,19 @@ func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
 		case pv != nil:
 			used[pv.Name] = true
 			p.give = append(p.give, gift{pv, w.claim})
+			p.given[w.class.Name] = p.given[w.class.Name].with(w.wants(), pv.Spec.Capacity[corev1.ResourceStorage])
+			continue
 		case w.class.Provisioner == byHand || !allowed(w.class.AllowedTopologies, node):
 			return nil, noVolumes
-		case !w.room(v.state.read, node):
-			return nil, noSpace
-		default:
-			p.provide = append(p.provide, w.claim)
 		}
+		enough, left := w.room(v.state.read, node)
+		if !enough {
+			return nil, noSpace
+		}
+		if left != nil {
+			p.room[w.class.Name] = share{p.room[w.class.Name].of, 0}.with(w.wants(), *left) // all take of the same
+		}
+		p.provide = append(p.provide, w.claim)
 	}
 	return p, nil
 }

@@ -43,6 +43,10 @@ func put[T resource.Object](s shelf, k resource.Kind, obj T, text string) {
 	s[k] = append(s[k], obj)
 }
 
+func csiVolume(name string) string {
+	return `{metadata: {name: ` + name + `}, spec: {csi: {driver: two.io, volumeHandle: ` + name + `}}}`
+}
+
 // TestVolumes decides a pod with one claim, c; another pod on n2 may use it too.
 func TestVolumes(t *testing.T) {
 	const done = `annotations: {pv.kubernetes.io/bind-completed: 'yes'}`
@@ -73,6 +77,13 @@ func TestVolumes(t *testing.T) {
 		{name: "a volume of others", spec: "storageClassName: byhand", want: "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
 			volumes: []string{`{metadata: {name: pv}, spec: {` + strings.Replace(local, "later", "byhand", 1) + `, claimRef: {namespace: x, name: c}}, status: {phase: Available}}`}},
 		{name: "as many as the driver attaches", spec: "storageClassName: csi", volumes: []string{}, want: "n2"},
+		{name: "as many as are not detached yet", spec: "storageClassName: two", volumes: []string{csiVolume("a"), csiVolume("b")}, want: "n2"},
+		{name: "which is attached already", meta: done, spec: "volumeName: a", volumes: []string{csiVolume("a"), csiVolume("b")}, want: "n1"},
+		{name: "where the driver is", spec: "storageClassName: strict", want: "n2"},
+		{name: "where most stays free", spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n3"},
+		{name: "the volume that is filled least", spec: "storageClassName: byhand, resources: {requests: {storage: 1Gi}}", want: "n2", volumes: []string{
+			`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}`,
+			`{metadata: {name: b}, spec: {capacity: {storage: 4Gi}, storageClassName: byhand, ` + zoneB + `}, status: {phase: Available}}`}},
 		{name: "where there is space", spec: "storageClassName: spacious, resources: {requests: {storage: 5Gi}}", want: "n3"},
 		{name: "where there is not", spec: "storageClassName: spacious, resources: {requests: {storage: 50Gi}}",
 			want: "0/3 nodes are available: 3 node(s) did not have enough free storage."},
@@ -91,7 +102,19 @@ func TestVolumes(t *testing.T) {
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: byhand}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: csi}, provisioner: csi.io, volumeBindingMode: WaitForFirstConsumer}`)
 			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: spacious}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
-			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}]}}`)
+			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n1}, spec: {drivers: [{name: csi.io, nodeID: x, allocatable: {count: 0}}, {name: two.io, nodeID: x, allocatable: {count: 2}}]}}`)
+			put(s, kinds.CSINodes, &storagev1.CSINode{}, `{metadata: {name: n2}, spec: {drivers: [{name: strict.io, nodeID: x}]}}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: two}, provisioner: two.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: strict}, provisioner: strict.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.StorageClasses, &storagev1.StorageClass{}, `{metadata: {name: free}, provisioner: space.io, volumeBindingMode: WaitForFirstConsumer}`)
+			put(s, kinds.CSIDrivers, &storagev1.CSIDriver{}, `{metadata: {name: strict.io}, spec: {preventPodSchedulingIfMissing: true}}`)
+			for _, pv := range []string{"a", "b"} {
+				put(s, kinds.VolumeAttachments, &storagev1.VolumeAttachment{}, `{metadata: {name: `+pv+`}, spec: {attacher: two.io, nodeName: n1, source: {persistentVolumeName: `+pv+`}}}`)
+				put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
+					`{metadata: {name: free-`+pv+`, namespace: x}, storageClassName: free, nodeTopology: {matchLabels: {zone: `+pv+`}}, capacity: 20Gi}`)
+			}
+			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
+				`{metadata: {name: free-c, namespace: x}, storageClassName: free, nodeTopology: {matchLabels: {zone: c}}, capacity: 80Gi}`)
 			put(s, kinds.CSIDrivers, &storagev1.CSIDriver{}, `{metadata: {name: space.io}, spec: {storageCapacity: true}}`)
 			put(s, kinds.CSIStorageCapacities, &storagev1.CSIStorageCapacity{},
 				`{metadata: {name: a, namespace: x}, storageClassName: spacious, nodeTopology: {matchLabels: {zone: b}}, capacity: 1Gi}`)

@@ -87,7 +87,7 @@ func (w *world) create(obj resource.Object) resource.Object {
 // until waits for a pod to be as wanted.
 func (w *world) until(name string, good func(p *corev1.Pod) bool) *corev1.Pod {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	feed := w.Feed(kinds.Pods)
 	for {

@@ -1,0 +1,166 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Devices may have to be made ready for use on the node that was chosen, a fabric's for example: their driver says so by
+// conditions in the claim's status, and the pod is bound when they are true (KEP-5007).
+
+// waits notes which claims' devices have conditions to be met before the pod is bound: those that are had, and those that will be.
+func (p *devicePlan) waits(have []*resourcev1.ResourceClaim) {
+	conditional := func(a *resourcev1.AllocationResult) bool {
+		return a != nil && slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
+	}
+	for _, claim := range have {
+		if conditional(claim.Status.Allocation) {
+			p.wait = append(p.wait, key{Namespace: claim.Namespace, Name: claim.Name})
+		}
+	}
+	for i, claim := range p.claims {
+		if claim != p.wish && conditional(p.results[i]) {
+			p.wait = append(p.wait, key{Namespace: claim.Namespace, Name: claim.Name})
+		}
+	}
+}
+
+// readyDevices says whether all devices of a claim can be used, or that one never will.
+func readyDevices(claim *resourcev1.ResourceClaim) (bool, error) {
+	if claim.Status.Allocation == nil {
+		return false, nil
+	}
+	for _, r := range claim.Status.Allocation.Devices.Results {
+		if len(r.BindingConditions) == 0 {
+			continue
+		}
+		i := slices.IndexFunc(claim.Status.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {
+			return d.Driver == r.Driver && d.Pool == r.Pool && d.Device == r.Device
+		})
+		if i < 0 {
+			return false, nil
+		}
+		now := claim.Status.Devices[i].Conditions
+		for _, name := range r.BindingFailureConditions {
+			if c := meta.FindStatusCondition(now, name); c != nil && c.Status == "True" {
+				return false, fmt.Errorf("claim %s binding failed: reason=%s, message=%q", claim.Name, c.Reason, c.Message)
+			}
+		}
+		for _, name := range r.BindingConditions {
+			if !meta.IsStatusConditionTrue(now, name) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// late says whether a claim's devices have been waited for long enough.
+func (st *state) late(claim *resourcev1.ResourceClaim, p *Profile) bool {
+	a := claim.Status.Allocation
+	return a != nil && a.AllocationTimestamp != nil && st.time().After(a.AllocationTimestamp.Add(p.deviceBindTime()))
+}
+
+// awaitDevices has a decided pod wait until its devices can be used.
+func (r *runner) awaitDevices(t *task, node string) {
+	r.event(t.pod, "Scheduling", corev1.EventTypeNormal, "BindingConditionsPending", "waiting for binding conditions for device on node "+node)
+	t.bindBy = r.env.Now().Add(t.class.profile.deviceBindTime())
+	r.attaching[t] = true
+	r.checkDevices()
+}
+
+// checkDevices binds the decided pods whose devices can be used by now, and gives up those that waited too long or whose
+// devices failed.
+func (r *runner) checkDevices() {
+	for _, t := range inOrder(r.attaching) {
+		ready, err := r.devicesReady(t)
+		if !ready && err == nil && r.env.Now().After(t.bindBy) {
+			err = errors.New("device binding timeout")
+		}
+		if !ready && err == nil {
+			continue
+		}
+		delete(r.attaching, t)
+		if ready {
+			r.bind(t, r.st.slots[t.slot].name)
+			continue
+		}
+		r.st.stock.epoch++ // what is late now was not when it was looked at
+		r.unbound(t, err)
+	}
+}
+
+func (r *runner) devicesReady(t *task) (bool, error) {
+	for _, k := range t.devices.wait {
+		claim := resource.Get(r.st.read, kinds.ResourceClaims, k.Namespace, k.Name)
+		if claim == nil {
+			return false, fmt.Errorf("resourceclaim %q not found", k.Name)
+		}
+		ready, err := readyDevices(claim)
+		if err == nil && !ready && r.st.late(claim, t.class.profile) {
+			err = fmt.Errorf("claim %s binding timeout", claim.Name)
+		}
+		if err != nil || !ready {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// inOrder lists tasks in an order that replays.
+func inOrder(set map[*task]bool) []*task {
+	list := make([]*task, 0, len(set))
+	for t := range set {
+		list = append(list, t)
+	}
+	slices.SortFunc(list, func(a, b *task) int { return strings.Compare(keyOf(a.pod).String(), keyOf(b.pod).String()) })
+	return list
+}
+
+// choosy says whether some claim would rather have some devices than others.
+func (d *devices) choosy() bool {
+	return slices.ContainsFunc(d.open, func(c *resourcev1.ResourceClaim) bool {
+		return slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return len(r.FirstAvailable) > 0 })
+	})
+}
+
+// rankDevices adds what the plugin DynamicResources says of the slots: the earlier the alternatives that claims get, the
+// better.
+func (st *state) rankDevices(c *class, ok []int32, total []int64) {
+	weight := c.profile.weight(devicePlugin, 1)
+	if weight == 0 {
+		return
+	}
+	raw := make([]int64, len(st.slots))
+	for _, i := range ok {
+		claims := c.devices.toAllocate(st.slots[i])
+		results, _ := c.devices.allocate(st.slots[i].node, claims)
+		for n := range results {
+			raw[i] += worth(claims[n], &results[n])
+		}
+	}
+	proportion(raw, ok, total, weight, false)
+}
+
+// worth is higher the earlier in the lists of a claim are the alternatives that were taken.
+func worth(claim *resourcev1.ResourceClaim, got *resourcev1.AllocationResult) (sum int64) {
+	for _, r := range claim.Spec.Devices.Requests {
+		for i, sub := range r.FirstAvailable {
+			name := resourceclaim.CreateSubRequestRef(r.Name, sub.Name)
+			if slices.ContainsFunc(got.Devices.Results, func(x resourcev1.DeviceRequestAllocationResult) bool { return x.Request == name }) {
+				sum += int64(resourcev1.FirstAvailableDeviceRequestMaxSize - i)
+			}
+		}
+	}
+	return sum
+}

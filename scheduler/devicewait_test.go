@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// fabric gives a node a device that has to be attached before it can be used.
+func (w *world) fabric(node string) {
+	made(w, &resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1},
+  devices: [{name: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}]}}`, node, node, node)
+}
+
+// says plays the driver.
+func (w *world) says(claim, condition string) {
+	w.Helper()
+	c := resource.Clone(w.now(claim))
+	r := c.Status.Allocation.Devices.Results[0]
+	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: r.Driver, Pool: r.Pool, Device: r.Device, Conditions: []metav1.Condition{
+		{Type: condition, Status: metav1.ConditionTrue, Reason: "Told", Message: "by its driver", LastTransitionTime: metav1.Now()}}}}
+	if _, err := client.UpdateStatus(w.Context(), w, kinds.ResourceClaims, c); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// untilClaim waits for a claim to be as wanted.
+func (w *world) untilClaim(name string, good func(c *resourcev1.ResourceClaim) bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+	defer cancel()
+	feed := w.Feed(kinds.ResourceClaims)
+	for {
+		_, err := feed.Next(ctx)
+		c := w.now(name)
+		if c != nil && good(c) {
+			return
+		}
+		if err != nil {
+			w.Fatalf("claim %s is not as wanted: %+v", name, c)
+		}
+	}
+}
+
+func TestDevicesMustBeReady(t *testing.T) {
+	w := start(t, true)
+	made(w, &resourcev1.DeviceClass{}, gpuClass)
+	w.create(node("n1", "", ""))
+	w.fabric("n1")
+	w.gpuClaim("c", "")
+	w.create(wanting("p", "c"))
+	w.until("p", func(p *corev1.Pod) bool { return p.Status.NominatedNodeName == "n1" })
+	w.untilClaim("c", func(c *resourcev1.ResourceClaim) bool { return c.Status.Allocation != nil })
+	if bound(resource.Get(w.Read(), kinds.Pods, "default", "p")) {
+		t.Fatal("it is bound before its device is attached")
+	}
+	w.says("c", "broken") // it is given back, and tried again
+	failed := func(p *corev1.Pod) bool {
+		c := find(p, corev1.PodScheduled)
+		return c != nil && (strings.Contains(c.Message, "binding failed: reason=Told") || strings.Contains(c.Message, "deallocation of ResourceClaim completed"))
+	}
+	w.until("p", failed)
+	w.untilClaim("c", func(c *resourcev1.ResourceClaim) bool {
+		return c.Status.Allocation != nil && len(c.Status.Devices) == 0
+	})
+	w.says("c", "attached")
+	w.until("p", bound)
+}
+
+// TestAlternatives has a claim that would rather have a large device.
+func TestAlternatives(t *testing.T) {
+	w := start(t, false)
+	made(w, &resourcev1.DeviceClass{}, gpuClass)
+	for i, size := range []string{"small", "large", "small"} {
+		name := fmt.Sprintf("n%d", i)
+		w.create(node(name, "", ""))
+		made(w, &resourcev1.ResourceSlice{}, `{metadata: {name: %s}, spec: {driver: gpu.example.com, nodeName: %s, pool: {name: %s, resourceSliceCount: 1}, devices: [{name: d, attributes: {size: {string: %s}}}]}}`,
+			name, name, name, size)
+	}
+	const size = `selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].size == "%s"'}}]`
+	made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: c, namespace: default}, spec: {devices: {requests: [{name: r, firstAvailable: [{name: best, deviceClassName: gpu, %s},
+  {name: good, deviceClassName: gpu, %s}]}]}}}`, fmt.Sprintf(size, "large"), fmt.Sprintf(size, "small"))
+	w.create(wanting("p", "c"))
+	w.schedule(t.Context())
+	if p := w.until("p", bound); p.Spec.NodeName != "n1" {
+		t.Errorf("is on %s with %+v", p.Spec.NodeName, w.now("c").Status.Allocation.Devices.Results)
+	}
+	made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: none, namespace: default}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: nothing}}]}}}`)
+	w.create(wanting("q", "none"))
+	if said := find(w.until("q", refused), corev1.PodScheduled).Message; !strings.Contains(said, "request r: device class nothing does not exist") {
+		t.Errorf("told: %s", said)
+	}
+}
