@@ -117,8 +117,8 @@ func (p *program) play(u *user) error {
 	return nil
 }
 
-// patience is how often a user tries.
-const patience = 300
+// patience is how often a user tries: for twelve minutes, because a change that was lost is noticed after ten.
+const patience = 2400
 
 // insist tries until it works.
 func (u *user) insist(a action) error {
