@@ -130,7 +130,7 @@ ManifestBasedAdmissionControlConfig b36+
 MatchLabelKeysInPodAffinity g36+!
 MatchLabelKeysInPodTopologySpread b36+
 MatchLabelKeysInPodTopologySpreadSelectorMerge b36+
-MaxUnavailableStatefulSet a36-
+MaxUnavailableStatefulSet a36- b37+
 MemoryManager g36+!
 MemoryQoS a36-
 MultiCIDRServiceAllocator g36+!

@@ -71,9 +71,14 @@ func typed[T Object](obj Object) (t T) {
 }
 
 // SetDefaults implements Kind.
-func (d *Def[T]) SetDefaults(obj Object) {
+func (d *Def[T]) SetDefaults(obj Object) { d.defaultAs(nil, obj) }
+
+func (d *Def[T]) defaultAs(on *features.Set, obj Object) {
 	if d.Default != nil {
 		d.Default(obj.(T))
+	}
+	if d.Gated.Default != nil {
+		d.Gated.Default(on, obj.(T))
 	}
 }
 
@@ -169,9 +174,19 @@ func (d *Def[T]) checkSub(on *features.Set, sub string, obj, old Object) field.E
 
 // gated is implemented by kinds with rules that depend on what is on.
 type gated interface {
+	defaultAs(on *features.Set, obj Object)
 	settleAs(on *features.Set, sub string, obj, old Object)
 	checkSub(on *features.Set, sub string, obj, old Object) field.ErrorList
 	warnAs(on *features.Set, obj, old Object) []string
+}
+
+// DefaultsAs is Kind.SetDefaults in a cluster where this is on.
+func DefaultsAs(on *features.Set, k Kind, obj Object) {
+	if g, ok := k.(gated); ok {
+		g.defaultAs(on, obj)
+		return
+	}
+	k.SetDefaults(obj)
 }
 
 // SettleAs is Kind.Settle in a cluster where this is on.

@@ -53,7 +53,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	if err := s.open(r, obj); err != nil {
 		return nil, err
 	}
-	k.SetDefaults(obj)
+	resource.DefaultsAs(s.Kinds.Features(), k, obj)
 	if tracked {
 		if err := s.own(ctx, r, nil, obj); err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 			obj.SetName(s.generateName(base))
 		}
 	}
-	k.SetDefaults(obj)
+	resource.DefaultsAs(s.Kinds.Features(), k, obj)
 	if k.Info().Generation {
 		obj.SetGeneration(1)
 	}

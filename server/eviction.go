@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -154,14 +155,21 @@ func (s *Server) decrement(b *policy.PodDisruptionBudget, pod string) error {
 			metav1.StatusCause{Type: policy.DisruptionBudgetCause, Message: fmt.Sprintf(format, args...)})
 		return err
 	}
+	forbid := func(text string) error {
+		err := apierrors.NewForbidden(gr, b.Name, errors.New(text))
+		if s.Kinds.Features().AtLeast(37) {
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policy.DisruptionBudgetCause, Message: text})
+		}
+		return err
+	}
 	st := &b.Status
 	switch {
 	case st.ObservedGeneration < b.Generation:
 		return refuse(10, "The disruption budget %s is still being processed by the server.", b.Name)
 	case st.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(gr, b.Name, fmt.Errorf("pdb disruptions allowed is negative"))
+		return forbid("pdb disruptions allowed is negative")
 	case len(st.DisruptedPods) > maxDisrupted:
-		return apierrors.NewForbidden(gr, b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
 	case st.DisruptionsAllowed == 0:
 		return refuse(0, "The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy)
 	}

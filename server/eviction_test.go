@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -99,5 +101,19 @@ func TestEvictWaitsForBudget(t *testing.T) {
 	w.budget("b", policy.PodDisruptionBudgetStatus{ObservedGeneration: 0, DisruptionsAllowed: 1})
 	if err := w.evict("a", nil); reason(err) != "TooManyRequests DisruptionBudget " {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestEvictTellsOfBrokenBudget: what is wrong with a budget can be told from other reasons to refuse.
+func TestEvictTellsOfBrokenBudget(t *testing.T) {
+	w := start(t)
+	w.running("p", core.ConditionTrue)
+	many := map[string]metav1.Time{}
+	for i := range maxDisrupted + 1 {
+		many[fmt.Sprintf("p-%d", i)] = metav1.Now()
+	}
+	b := w.budget("b", policy.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: many, ObservedGeneration: 9})
+	if err := w.evict("p", nil); reason(err) != "Forbidden" || !apierrors.HasStatusCause(err, policy.DisruptionBudgetCause) {
+		t.Errorf("with %d disrupted pods: %v", len(b.Status.DisruptedPods), err)
 	}
 }

@@ -92,7 +92,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 		return nil, false, err
 	}
 	singleOwners(r, obj)
-	r.Kind.SetDefaults(obj)
+	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
 	if !c.owned && !s.untouched(r, obj, cur.Object) {
 		if err := s.own(ctx, r, old, obj); err != nil {
 			return nil, false, err
@@ -104,7 +104,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	}
 	obj = q.Object
 	singleOwners(r, obj)
-	r.Kind.SetDefaults(obj)
+	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
 	s.settle(r, obj, old)
 	undo, err := s.begin(ctx, r, obj, old)
 	if err != nil {

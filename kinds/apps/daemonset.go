@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -19,6 +20,7 @@ import (
 var DaemonSets = &resource.Def[*v1.DaemonSet]{
 	GVK: gvk("DaemonSet"), Plural: "daemonsets", Short: []string{"ds"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true,
+	Gated:   template.Gated(func(d *v1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
 	ValidateStatus: validateDaemonSetStatus,
 	Warn:           templateWarnings(false, func(o *v1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -24,6 +25,7 @@ var Deployments = &resource.Def[*v1.Deployment]{
 		},
 		Set: func(d *v1.Deployment, n int32) { d.Spec.Replicas = &n },
 	},
+	Gated:   template.Gated(func(d *v1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Default: defaultDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
 	Warn: templateWarnings(true, func(o *v1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.Deployment]{

@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -22,6 +23,7 @@ var ReplicaSets = &resource.Def[*v1.ReplicaSet]{
 		},
 		Set: func(r *v1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 	},
+	Gated:   template.Gated(func(r *v1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
 	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
 	Warn: templateWarnings(true, func(o *v1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.ReplicaSet]{

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -26,6 +27,7 @@ var StatefulSets = &resource.Def[*v1.StatefulSet]{
 		},
 		Set: func(s *v1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
+	Gated:   resource.Gated[*v1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet},
 	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
 	Warn: warnStatefulSet,
 	Columns: append([]resource.Column[*v1.StatefulSet]{
@@ -34,6 +36,30 @@ var StatefulSets = &resource.Def[*v1.StatefulSet]{
 		}),
 		resource.Age[*v1.StatefulSet](),
 	}, cell.Pods(func(s *v1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })...),
+}
+
+// defaultMaxUnavailable says that pods are replaced one by one.
+func defaultMaxUnavailable(on *features.Set, s *v1.StatefulSet) {
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && on.On("MaxUnavailableStatefulSet") &&
+		s.Spec.UpdateStrategy.Type == v1.RollingUpdateStatefulSetStrategyType {
+		rule.Fill(&r.MaxUnavailable, intstr.FromInt32(1))
+	}
+}
+
+// dropFromStatefulSet drops what features that are off would use.
+func dropFromStatefulSet(on *features.Set, s, old *v1.StatefulSet) {
+	template.Drop(on, s, old, func(s *v1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })
+	if on.On("MaxUnavailableStatefulSet") || old != nil && manyAtOnce(old) {
+		return
+	}
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		r.MaxUnavailable = nil
+	}
+}
+
+func manyAtOnce(s *v1.StatefulSet) bool {
+	r := s.Spec.UpdateStrategy.RollingUpdate
+	return r != nil && r.MaxUnavailable != nil
 }
 
 func defaultStatefulSet(set *v1.StatefulSet) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,6 +22,7 @@ const longestCronJob = 52
 var CronJobs = &resource.Def[*v1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true, Default: defaultCronJob, Validate: validateCronJob,
+	Gated:   template.Gated(func(c *v1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
 	Prepare: prepareCronJob, Warn: warnCronJob,
 	Columns: append([]resource.Column[*v1.CronJob]{
 		resource.Col("Schedule", "string", func(c *v1.CronJob) any { return c.Spec.Schedule }),

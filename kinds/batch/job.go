@@ -14,6 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -22,6 +23,7 @@ var Jobs = &resource.Def[*v1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
 	Default:         defaultJob, Prepare: prepareJob, Validate: validateJob,
+	Gated:          template.Gated(func(j *v1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
 	ValidateStatus: validateJobStatus, Warn: warnJob,
 	Columns: append([]resource.Column[*v1.Job]{
 		resource.Col("Status", "string", func(j *v1.Job) any { return jobState(j) }),

@@ -10,6 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -17,6 +18,7 @@ import (
 var ReplicationControllers = &resource.Def[*v1.ReplicationController]{
 	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
+	Gated:   template.Gated(func(c *v1.ReplicationController) *v1.PodTemplateSpec { return c.Spec.Template }),
 	Default: defaultController, Validate: validateController, ValidateStatus: validateControllerStatus, Warn: warnController,
 	Scale: &resource.Scaled[*v1.ReplicationController]{
 		Get: func(c *v1.ReplicationController) resource.Scale {
@@ -76,6 +78,7 @@ func defaultController(c *v1.ReplicationController) {
 var PodTemplates = &resource.Def[*v1.PodTemplate]{
 	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
 	Default:  func(t *v1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
+	Gated:    template.Gated(func(t *v1.PodTemplate) *v1.PodTemplateSpec { return &t.Template }),
 	Validate: validatePodTemplate, Warn: warnPodTemplate,
 	Columns: []resource.Column[*v1.PodTemplate]{
 		resource.Col("Containers", "string", func(t *v1.PodTemplate) any { return cell.Names(&t.Template) }),

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -16,6 +17,7 @@ import (
 var Pods = &resource.Def[*v1.Pod]{
 	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
 	Generation: true, Status: true,
+	Gated:   resource.Gated[*v1.Pod]{Drop: dropFromPod},
 	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
 	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
 	Parts: []resource.Part[*v1.Pod]{
@@ -65,6 +67,18 @@ func defaultPodIPs(s *v1.PodStatus) {
 		s.PodIP = s.PodIPs[0].IP
 	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
 		s.PodIPs = []v1.PodIP{{IP: s.PodIP}}
+	}
+}
+
+// dropFromPod drops what features that are off would use.
+func dropFromPod(on *features.Set, p, old *v1.Pod) {
+	var before *v1.PodSpec
+	if old != nil {
+		before = &old.Spec
+	}
+	podspec.DropDisabled(on, &p.Spec, before)
+	if !on.On("CSIVolumeHealth") && (old == nil || old.Status.VolumeHealth == nil) {
+		p.Status.VolumeHealth = nil
 	}
 }
 

@@ -59,11 +59,11 @@ func addressName(name string, _ bool) (says []string) {
 func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
 	path := field.NewPath("spec", "parentRef")
 	if old != nil {
-		return rule.Frozen(a.Spec.ParentRef, old.Spec.ParentRef, path)
+		errs = rule.Frozen(a.Spec.ParentRef, old.Spec.ParentRef, path)
 	}
 	r := a.Spec.ParentRef
 	if r == nil {
-		return field.ErrorList{field.Required(path, "")}
+		return append(errs, field.Required(path, ""))
 	}
 	if r.Group != "" {
 		errs = append(errs, rule.Format(r.Group, path.Child("group"), rule.Subdomain)...)

@@ -108,7 +108,7 @@ func typedReference(r *corev1.TypedLocalObjectReference, path *field.Path) (errs
 
 func serviceBackend(s *v1.IngressServiceBackend, path *field.Path) field.ErrorList {
 	name, port := path.Child("service", "name"), path.Child("service", "port")
-	errs := rule.NeededFormat(s.Name, name, func(n string) []string { return validation.NameIsDNS1035Label(n, false) })
+	errs := rule.NeededFormat(s.Name, name, func(n string) []string { return validation.NameIsDNSLabel(n, false) })
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
 		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))

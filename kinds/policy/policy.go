@@ -16,7 +16,8 @@ type pdb = *v1.PodDisruptionBudget
 // PodDisruptionBudgets declares the kind.
 var PodDisruptionBudgets = &resource.Def[pdb]{
 	GVK: v1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
-	Namespaced: true, Generation: true, Status: true, Validate: validateBudget, ValidateStatus: validateBudgetStatus,
+	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
+	ValidateStatus: validateBudgetStatus,
 	Columns: []resource.Column[pdb]{
 		resource.Col("Min Available", "string", func(p pdb) any { return count(p.Spec.MinAvailable) }),
 		resource.Col("Max Unavailable", "string", func(p pdb) any { return count(p.Spec.MaxUnavailable) }),

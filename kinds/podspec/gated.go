@@ -1,0 +1,180 @@
+package podspec
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/features"
+)
+
+// gated are the fields of a pod spec that only clusters with a feature have, beside those whose rules look at it
+// themselves. visit calls yield for each place where the field is set, with what takes it out.
+var gated = []struct {
+	on    func(*features.Set) bool
+	visit func(s *v1.PodSpec, yield func(clear func()))
+}{
+	{gate("GenericWorkload"), func(s *v1.PodSpec, yield func(func())) { unset(&s.SchedulingGroup, yield) }},
+	{gate("EvictionRequestAPI"), func(s *v1.PodSpec, yield func(func())) {
+		if s.EvictionResponders != nil {
+			yield(func() { s.EvictionResponders = nil })
+		}
+	}},
+	{gate("ContainerStopSignals"), func(s *v1.PodSpec, yield func(func())) {
+		everyContainer(s, func(c *v1.Container) {
+			if c.Lifecycle != nil {
+				unset(&c.Lifecycle.StopSignal, yield)
+			}
+		})
+	}},
+	{gate("VolumeBindMountOptions"), func(s *v1.PodSpec, yield func(func())) {
+		everyContainer(s, func(c *v1.Container) {
+			for i := range c.VolumeMounts {
+				if m := &c.VolumeMounts[i]; m.BindMountOptions != nil {
+					yield(func() { m.BindMountOptions = nil })
+				}
+			}
+		})
+	}},
+	{gate("H2CContainerProbe"), func(s *v1.PodSpec, yield func(func())) {
+		eachProbe(s, func(p *v1.ProbeHandler) {
+			if p.HTTPGet != nil {
+				unset(&p.HTTPGet.Protocol, yield)
+			}
+		})
+	}},
+	{gate("GRPCContainerProbeTLS"), func(s *v1.PodSpec, yield func(func())) {
+		eachProbe(s, func(p *v1.ProbeHandler) {
+			if p.GRPC != nil {
+				unset(&p.GRPC.Mode, yield)
+			}
+		})
+	}},
+	{gate("EmptyDirVolumeMode"), func(s *v1.PodSpec, yield func(func())) {
+		for i := range s.Volumes {
+			if d := s.Volumes[i].EmptyDir; d != nil {
+				unset(&d.Mode, yield)
+			}
+		}
+	}},
+	{gate("AtomicWriteVolumeUserFields"), visitUsers},
+	{since37("ClusterTrustBundleProjection"), func(s *v1.PodSpec, yield func(func())) {
+		eachProjection(s, func(p *v1.VolumeProjection) { unset(&p.ClusterTrustBundle, yield) })
+	}},
+	{since37("PodCertificateRequest"), func(s *v1.PodSpec, yield func(func())) {
+		eachProjection(s, func(p *v1.VolumeProjection) { unset(&p.PodCertificate, yield) })
+	}},
+}
+
+func gate(name string) func(*features.Set) bool {
+	return func(on *features.Set) bool { return on.On(name) }
+}
+
+// since37 is for what every 1.37 has and older ones behind a gate.
+func since37(name string) func(*features.Set) bool {
+	return func(on *features.Set) bool { return on.AtLeast(37) || on.On(name) }
+}
+
+// DropDisabled takes fields of features that are off out of s, unless old, the stored spec or nil, has them too: then it
+// came from a cluster where they were on.
+func DropDisabled(on *features.Set, s, old *v1.PodSpec) {
+	for _, g := range gated {
+		if g.on(on) {
+			continue
+		}
+		g.visit(s, func(clear func()) {
+			used := false
+			if old != nil {
+				g.visit(old, func(func()) { used = true })
+			}
+			if !used {
+				clear()
+			}
+		})
+	}
+}
+
+// unset yields a pointer that is set.
+func unset[T any](at **T, yield func(func())) {
+	if *at != nil {
+		yield(func() { *at = nil })
+	}
+}
+
+func eachProbe(s *v1.PodSpec, do func(*v1.ProbeHandler)) {
+	everyContainer(s, func(c *v1.Container) {
+		for _, p := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+			if p != nil {
+				do(&p.ProbeHandler)
+			}
+		}
+	})
+}
+
+func eachProjection(s *v1.PodSpec, do func(*v1.VolumeProjection)) {
+	for i := range s.Volumes {
+		if p := s.Volumes[i].Projected; p != nil {
+			for k := range p.Sources {
+				do(&p.Sources[k])
+			}
+		}
+	}
+}
+
+// visitUsers yields whom the files of a volume belong to.
+func visitUsers(s *v1.PodSpec, yield func(func())) {
+	keys := func(list []v1.KeyToPath) {
+		for i := range list {
+			unset(&list[i].User, yield)
+		}
+	}
+	files := func(list []v1.DownwardAPIVolumeFile) {
+		for i := range list {
+			unset(&list[i].User, yield)
+		}
+	}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		if v.Secret != nil {
+			unset(&v.Secret.DefaultUser, yield)
+			keys(v.Secret.Items)
+		}
+		if v.ConfigMap != nil {
+			unset(&v.ConfigMap.DefaultUser, yield)
+			keys(v.ConfigMap.Items)
+		}
+		if v.DownwardAPI != nil {
+			unset(&v.DownwardAPI.DefaultUser, yield)
+			files(v.DownwardAPI.Items)
+		}
+		if v.Projected != nil {
+			unset(&v.Projected.DefaultUser, yield)
+		}
+	}
+	eachProjection(s, func(p *v1.VolumeProjection) {
+		switch {
+		case p.Secret != nil:
+			keys(p.Secret.Items)
+		case p.ConfigMap != nil:
+			keys(p.ConfigMap.Items)
+		case p.DownwardAPI != nil:
+			files(p.DownwardAPI.Items)
+		case p.ServiceAccountToken != nil:
+			unset(&p.ServiceAccountToken.User, yield)
+		case p.ClusterTrustBundle != nil:
+			unset(&p.ClusterTrustBundle.User, yield)
+		case p.PodCertificate != nil:
+			unset(&p.PodCertificate.User, yield)
+		}
+	})
+}
+
+func everyContainer(s *v1.PodSpec, do func(*v1.Container)) {
+	for i := range s.InitContainers {
+		do(&s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		do(&s.Containers[i])
+	}
+	for i := range s.EphemeralContainers {
+		do((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}

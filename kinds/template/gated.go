@@ -1,0 +1,29 @@
+package template
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Gated are the rules of a kind with a pod template that depend on what is on in the cluster: fields that are off are
+// dropped.
+func Gated[T resource.Object](of func(T) *v1.PodTemplateSpec) resource.Gated[T] {
+	return resource.Gated[T]{Drop: func(on *features.Set, obj, old T) { Drop(on, obj, old, of) }}
+}
+
+// Drop is what Gated does, for kinds that drop more; old may be nil, and either may be without a template.
+func Drop[T resource.Object](on *features.Set, obj, old T, of func(T) *v1.PodTemplateSpec) {
+	var none T
+	var before *v1.PodSpec
+	if any(old) != any(none) {
+		if t := of(old); t != nil {
+			before = &t.Spec
+		}
+	}
+	if t := of(obj); t != nil {
+		podspec.DropDisabled(on, &t.Spec, before)
+	}
+}
