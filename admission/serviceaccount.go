@@ -29,11 +29,14 @@ const (
 	accountPause = 100 * time.Millisecond
 )
 
-// mutateServiceAccount gives every new pod an account, its token and its image pull secrets.
+// mutateServiceAccount gives every new pod an account, its token and its image pull secrets. A mirror pod stays as it is.
 func mutateServiceAccount(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) || isMirror(pod) {
+	if !ok || !r.on("", "pods", Create) {
 		return nil
+	}
+	if isMirror(pod) {
+		return checkMirror(r, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultAccount

@@ -38,7 +38,10 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 	if err := s.plantAll(ctx, first); err != nil {
 		return err
 	}
-	return s.plantAll(ctx, rest)
+	if err := s.plantAll(ctx, rest); err != nil {
+		return err
+	}
+	return s.tellRanges(ctx, objects)
 }
 
 func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error {

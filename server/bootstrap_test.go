@@ -258,3 +258,27 @@ func (f *refusing) Write(ctx context.Context, w store.Write) (int64, error) {
 	}
 	return f.Store.Write(ctx, w)
 }
+
+// The server's own range is said to be ready, once.
+func TestBootstrapRange(t *testing.T) {
+	w := start(t, func(c *server.Config) {
+		c.Kinds.Put(&resource.Def[*networking.ServiceCIDR]{GVK: networking.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs", Status: true})
+	})
+	own := &networking.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networking.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}
+	own.SetGroupVersionKind(networking.SchemeGroupVersion.WithKind("ServiceCIDR"))
+	if err := w.Bootstrap(t.Context(), []resource.Object{own}); err != nil {
+		t.Fatal(err)
+	}
+	rev := w.view.Revision()
+	k, _ := w.Kinds.Kind(own.GroupVersionKind())
+	got := w.view.Snapshot().Lookup(k, "", "kubernetes").(*networking.ServiceCIDR)
+	if c := got.Status.Conditions; len(c) != 1 || c[0].Type != "Ready" || c[0].Status != "True" || c[0].Reason != "" || c[0].LastTransitionTime.IsZero() {
+		t.Errorf("conditions %+v", c)
+	}
+	if m := got.ManagedFields; len(m) != 2 || m[0].Manager != "kubernetes-service-cidr-controller" || m[0].Operation != "Apply" || m[0].Subresource != "status" {
+		t.Errorf("managed fields %+v", m)
+	}
+	if err := w.Bootstrap(t.Context(), []resource.Object{own}); err != nil || w.view.Revision() != rev {
+		t.Errorf("again: %v, wrote %v", err, w.view.Revision() != rev)
+	}
+}

@@ -40,7 +40,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, r *networkingv1.ServiceCIDR) (t
 		next.Finalizers = append(next.Finalizers, finalizer)
 		return 0, c.Update(ctx, kinds.ServiceCIDRs, next) // its change wakes it again
 	case r.DeletionTimestamp == nil:
-		return 0, setReady(ctx, c, r, metav1.ConditionTrue, "Ready", "Kubernetes Service CIDR is ready")
+		return 0, setReady(ctx, c, r, metav1.ConditionTrue, "", "Kubernetes Service CIDR is ready")
 	case !has:
 		return 0, nil
 	}
