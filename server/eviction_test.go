@@ -109,7 +109,7 @@ func TestEvictTellsOfBrokenBudget(t *testing.T) {
 	w := start(t)
 	w.running("p", core.ConditionTrue)
 	many := map[string]metav1.Time{}
-	for i := range maxDisrupted + 1 {
+	for i := range 2001 {
 		many[fmt.Sprintf("p-%d", i)] = metav1.Now()
 	}
 	b := w.budget("b", policy.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: many, ObservedGeneration: 9})
