@@ -57,7 +57,7 @@ func explainers() resource.Object {
 // reporter may tell of loops that run elsewhere, and what their writes are made for.
 const reporter = "system:kloop:report-convergence"
 
-// reporters lets the users that upstream's controller manager and scheduler have tell of the loops that they run.
+// reporters lets the users that upstream's controller manager and scheduler have tell of the loops that they run, and nodes of theirs.
 func reporters() []resource.Object {
 	group := rbacv1.GroupName
 	user := func(name string) rbacv1.Subject {
@@ -67,7 +67,7 @@ func reporters() []resource.Object {
 		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{convergence.GroupVersion.Group}, Resources: []string{"reports"}, Verbs: []string{"create"}}}},
 		&rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: group + "/v1", Kind: "ClusterRoleBinding"}, ObjectMeta: metav1.ObjectMeta{Name: reporter},
-			RoleRef: rbacv1.RoleRef{APIGroup: group, Kind: "ClusterRole", Name: reporter}, Subjects: []rbacv1.Subject{user("system:kube-controller-manager"), user("system:kube-scheduler")}},
+			RoleRef: rbacv1.RoleRef{APIGroup: group, Kind: "ClusterRole", Name: reporter}, Subjects: []rbacv1.Subject{user("system:kube-controller-manager"), user("system:kube-scheduler"), {APIGroup: group, Kind: rbacv1.GroupKind, Name: auth.GroupNodes}}},
 	}
 }
 
@@ -144,7 +144,12 @@ func (o *lookout) Call(ctx context.Context, r *server.Request, verb string, in r
 	if !ok {
 		return o.Shelf.Call(ctx, r, verb, in)
 	}
-	out := o.loops.Take(report)
+	var out *convergence.Report
+	if node, is := r.User.NodeName(); is {
+		out = o.loops.TakeAgent(node, report)
+	} else {
+		out = o.loops.Take(report)
+	}
 	out.SetGroupVersionKind(convergence.Reports.GVK)
 	return out, nil
 }

@@ -22,7 +22,10 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/credential"
 )
 
@@ -59,7 +62,7 @@ func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
 	if err != nil {
 		return err
 	}
-	n.Serving, n.Client, n.ProxyClient = serving, remote, remote
+	n.Serving, n.Client, n.ProxyClient, n.Loops = serving, remote, remote, &loop.Watchers{}
 	n.Events = client.NewRecorder(remote, "kubelet", nil).For("kubelet", n.Name)
 	parts, err := nodeParts(n.NodeConfig)
 	if err != nil {
@@ -67,7 +70,12 @@ func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
 	}
 	list := []part{{"copies", remote.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }},
-		{"client certificate", func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }}}
+		{"client certificate", func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }},
+		{"reports", func(ctx context.Context, ready func()) error {
+			ready()
+			tell(ctx, n.log(), remote, func() *convergence.Report { return converge.ReportOf(n.Loops, n.Name, "") })
+			return nil
+		}}}
 	list = append(append(list, parts...), part{"serving certificate", func(ctx context.Context, ready func()) error {
 		return renewServing(ctx, serving, ready)
 	}})

@@ -22,10 +22,10 @@ import (
 // How often a process tells another one of its loops. The other one says when it wants to be told again.
 const (
 	tellFirst  = time.Second
-	tellLimit  = 2 * time.Second  // how long one report may take
-	tellAgain  = 5 * time.Second  // after a failure
-	tellSeldom = time.Minute      // to those who take no reports
-	tellMost   = 30 * time.Second // whatever the answer says
+	tellLimit  = 2 * time.Second // how long one report may take
+	tellAgain  = 5 * time.Second // after a failure
+	tellSeldom = time.Minute     // to those who take no reports
+	tellMost   = time.Minute     // whatever the answer says
 )
 
 // tell reports to a server until ctx ends. A server that takes no reports is no failure: its loops run all the same.
@@ -103,6 +103,7 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 func (d *frontDoor) report() *convergence.Report {
 	r := converge.ReportOf(d.c.Loops, d.lookout.loops.Self, d.lookout.loops.Lease)
 	d.lookout.callers.Report(r)
+	d.lookout.loops.Relay(r)
 	return r
 }
 

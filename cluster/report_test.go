@@ -142,6 +142,50 @@ func causeOf(t *testing.T, cs *kubernetes.Clientset, ns string) (trail.Write, bo
 	return trail.Write{}, false
 }
 
+// A node's agent elsewhere tells why it can't run a pod of its own, and of no other.
+func TestAgentsReport(t *testing.T) {
+	c := start(t, cluster.Config{NoLoops: true})
+	cs, cfg := clientset(t, config(t, c)), config(t, c)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:node:n1", Groups: []string{"system:nodes"}}
+	node, ctx := clientset(t, cfg), t.Context()
+	ns := "agents"
+	if _, err := cs.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cs.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	report := `{"apiVersion":"convergence.kloop.dev/v1alpha1","kind":"Report","process":"n1","loops":[{"metadata":{"name":"node"},"done":7},{"metadata":{"name":"replicaset"}}],"records":[`
+	for _, name := range []string{"n1", "n2"} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "c", Image: "x"}},
+			AutomountServiceAccountToken: new(bool)}}
+		if _, err := cs.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		if _, err := cs.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		report += `{"loop":"node","resource":"pods","namespace":"` + ns + `","name":"` + name + `","state":"waiting","since":null,"fails":3,"error":"no disk"},`
+	}
+	report = strings.TrimSuffix(report, ",") + "]}"
+	if err := node.RESTClient().Post().AbsPath(explained + "/reports").Body([]byte(report)).Do(ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"n1": true, "n2": false} {
+		g := &convergence.Gap{}
+		if err := told(ctx, cs, "/namespaces/"+ns+"/gaps/pods:"+name, g); err != nil || (g.Cause == "AgentRefuses") != want {
+			t.Errorf("pod %s: %s, %v; explained by the agent: want %v", name, g.Cause, err, want)
+		}
+	}
+	if l, err := loopNamed(ctx, cs, "node.n1"); err != nil || l.Leader != "n1" || l.Done != 7 {
+		t.Errorf("the agent's loop is %+v, %v", l, err)
+	}
+	if l, err := loopNamed(ctx, cs, "replicaset"); err == nil {
+		t.Errorf("a node tells of a loop that is not its own: %+v", l)
+	}
+}
+
 // Nobody without the right may report loops, or tell what its writes were made for.
 func TestReportsGuarded(t *testing.T) {
 	c := start(t, cluster.Config{NoLoops: true})

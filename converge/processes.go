@@ -2,6 +2,7 @@ package converge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +47,8 @@ type Processes struct {
 
 	mu     sync.Mutex
 	others map[string]*reported
-	wanted time.Time // when somebody last asked
+	agents map[string]*reported // of nodes, by node
+	wanted time.Time            // when somebody last asked
 }
 
 // reported is what another process told last.
@@ -67,10 +69,7 @@ func (p *Processes) now() time.Time {
 func (p *Processes) Take(r *convergence.Report) *convergence.Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, again := p.now(), int32(oftenElse)
-	if now.Sub(p.wanted) < patience {
-		again = oftenSoon
-	}
+	now := p.now()
 	p.fresh(now)
 	if _, known := p.others[r.Process]; (known || len(p.others) < maxProcesses) && r.Process != "" && r.Process != p.Self {
 		if p.others == nil {
@@ -80,7 +79,15 @@ func (p *Processes) Take(r *convergence.Report) *convergence.Report {
 		t.records = p.recordsOf(r)
 		p.others[r.Process] = t
 	}
-	return &convergence.Report{Process: p.Self, Again: again}
+	return &convergence.Report{Process: p.Self, Again: p.again(now)}
+}
+
+// again is after how many seconds the next report is wanted. The caller holds the lock.
+func (p *Processes) again(now time.Time) int32 {
+	if now.Sub(p.wanted) < patience {
+		return oftenSoon
+	}
+	return oftenElse
 }
 
 // recordsOf reads the records of a report.
@@ -165,6 +172,7 @@ func (p *Processes) Rows() (list []*convergence.Loop) {
 			add(r.Loops[i].DeepCopyObject().(*convergence.Loop), r.Process, r.Lease)
 		}
 	}
+	list = append(list, p.agentRows()...)
 	for _, l := range p.leases() {
 		key := l.Namespace + "/" + l.Name
 		if p.follow(list, key, deref(l.Spec.HolderIdentity, "")) {
@@ -249,10 +257,11 @@ func (p *Processes) Records() map[string][]loop.Record {
 	}
 	for _, r := range p.told() {
 		for name, list := range r.records {
-			for _, rec := range list {
-				out[name] = append(out[name], rec)
-			}
+			out[name] = slices.AppendSeq(out[name], maps.Values(list))
 		}
+	}
+	for _, r := range p.agentsNow() {
+		out[agentLoop] = slices.AppendSeq(out[agentLoop], maps.Values(r.records[agentLoop]))
 	}
 	return out
 }
@@ -262,6 +271,11 @@ func (p *Processes) Records() map[string][]loop.Record {
 func (p *Processes) Record(name string, key loop.Key) (loop.Record, bool) {
 	if p.Here != nil {
 		if r, ok := p.Here.Record(name, key); ok {
+			return r, true
+		}
+	}
+	if name == agentLoop {
+		if r, ok := p.ofAgent(key); ok {
 			return r, true
 		}
 	}
