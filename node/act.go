@@ -125,11 +125,17 @@ func (a *Agent) prepare(ctx context.Context, pod *corev1.Pod) (map[string]string
 
 // withoutDevices refuses to start a pod that claims devices: nobody here would give them to its containers.
 func withoutDevices(pod *corev1.Pod) error {
-	if len(pod.Spec.ResourceClaims) == 0 {
+	which := ""
+	if e := pod.Status.ExtendedResourceClaimStatus; e != nil {
+		which = e.ResourceClaimName
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		which = pod.Spec.ResourceClaims[0].Name
+	}
+	if which == "" {
 		return nil
 	}
-	return fmt.Errorf("the pod claims devices (%s), and this node's agent talks to no driver of devices yet: let it run on a node of another agent",
-		pod.Spec.ResourceClaims[0].Name)
+	return fmt.Errorf("the pod claims devices (%s), and this node's agent talks to no driver of devices yet: let it run on a node of another agent", which)
 }
 
 func (a *Agent) event(pod *corev1.Pod, container, typ, reason, format string, args ...any) {

@@ -3,10 +3,14 @@ package node
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	requests "k8s.io/component-helpers/resource"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
 // Admit says why a pod can't run here, beside those that already do: it was bound by hand, or raced another. why is
@@ -38,7 +42,11 @@ func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList,
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		ask, have, all := want[name], used[name], allocatable[name]
+		ask, have := want[name], used[name]
+		all, known := allocatable[name]
+		if !known && elsewhere(name) {
+			continue
+		}
 		sum := have.DeepCopy()
 		if sum.Add(ask); ask.IsZero() || sum.Cmp(all) <= 0 {
 			continue
@@ -47,6 +55,12 @@ func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList,
 			name, amount(name, ask), amount(name, have), amount(name, all))
 	}
 	return "", ""
+}
+
+// elsewhere says whether a resource that the node does not have can be had all the same: it is one of the cluster's, or
+// devices that a claim stands for.
+func elsewhere(name corev1.ResourceName) bool {
+	return podspec.IsExtendedResource(name) || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 }
 
 // amount is a quantity as the messages of rejections count it: CPUs in thousandths.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAdmit(t *testing.T) {
-	node := quantities("cpu", "2", "memory", "1Gi", "pods", "3")
+	node := quantities("cpu", "2", "memory", "1Gi", "pods", "3", "example.com/fpga", "1")
 	made := 0
 	let := func(p *corev1.Pod) bool { return p.Status.StartTime != nil }
 	pod := func(started bool, phase corev1.PodPhase, pairs ...string) *corev1.Pod {
@@ -35,7 +35,9 @@ func TestAdmit(t *testing.T) {
 		{"fits", pod(false, "", "cpu", "500m"), []*corev1.Pod{runs, over, other}, ""},
 		{"cpu", pod(false, "", "cpu", "501m"), []*corev1.Pod{runs}, "OutOfcpu"},
 		{"memory", pod(false, "", "memory", "513Mi"), []*corev1.Pod{runs}, "OutOfmemory"},
-		{"unknown", pod(false, "", "example.com/gpu", "1"), nil, "OutOfexample.com/gpu"},
+		{"of the cluster", pod(false, "", "example.com/gpu", "1"), nil, ""},
+		{"a device class", pod(false, "", "deviceclass.resource.kubernetes.io/gpu", "1"), nil, ""},
+		{"devices", pod(false, "", "example.com/fpga", "2"), nil, "OutOfexample.com/fpga"},
 		{"asks for nothing", pod(false, ""), []*corev1.Pod{runs}, ""},
 		{"pods", pod(false, ""), []*corev1.Pod{runs, pod(true, ""), pod(true, "")}, "OutOfpods"},
 		{"let in before", pod(true, "", "cpu", "100"), nil, ""},
@@ -58,5 +60,9 @@ func TestWithoutDevices(t *testing.T) {
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 	if err := withoutDevices(pod); err == nil {
 		t.Error("a pod that claims a device would be started without")
+	}
+	pod = &corev1.Pod{Status: corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "pod-extended-resources-x"}}}
+	if err := withoutDevices(pod); err == nil {
+		t.Error("a pod whose extended resource is a device would be started without")
 	}
 }
