@@ -17,10 +17,11 @@ const (
 
 // trim gives memory back to the system when a burst of work is over: left alone, the runtime keeps for the next one
 // as much again as is in use. It costs nothing at rest: the collector itself tells of its work.
-func trim(ctx context.Context) {
+func trim(ctx context.Context) *trimmer {
 	t := &trimmer{free: debug.FreeOSMemory}
 	context.AfterFunc(ctx, t.stop)
 	t.watch()
+	return t
 }
 
 // trimmer counts collections.
@@ -28,6 +29,7 @@ type trimmer struct {
 	free func()
 
 	mu      sync.Mutex
+	tidy    func() // before memory is given back; nil: nothing to do
 	cycles  int
 	last    time.Time
 	timer   *time.Timer
@@ -73,12 +75,23 @@ func (t *trimmer) cycle(now time.Time) bool {
 // over ends a burst.
 func (t *trimmer) over() {
 	t.mu.Lock()
-	stopped := t.stopped
+	stopped, tidy := t.stopped, t.tidy
 	t.cycles, t.timer = 0, nil
 	t.mu.Unlock()
-	if !stopped {
-		t.free()
+	if stopped {
+		return
 	}
+	if tidy != nil {
+		tidy()
+	}
+	t.free()
+}
+
+// after has f called when a burst is over, to let go of what is not needed at rest.
+func (t *trimmer) after(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tidy = f
 }
 
 func (t *trimmer) stop() {

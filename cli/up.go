@@ -93,10 +93,13 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 			return nil, err
 		}
 	}
-	trim(ctx)
+	memory := trim(ctx)
 	c, err := cluster.Start(ctx, o.Config)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return nil, errStopped
+	case err == nil:
+		memory.after(c.Compact)
 	}
 	return c, advise(err)
 }

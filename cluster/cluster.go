@@ -235,6 +235,9 @@ func (c *Cluster) advertised() []netip.AddrPort {
 	return []netip.AddrPort{at}
 }
 
+// Compact has what is in memory take less of it. It is for when a burst of work is over.
+func (c *Cluster) Compact() { c.door.view.Compact() }
+
 // URL is where the API answers.
 func (c *Cluster) URL() string { return "https://" + c.address }
 

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
+	"sync/atomic"
+	"unique"
 	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,14 +19,13 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// A Stored is a custom resource as it lies in memory: its JSON of the hub version, resourceVersion included, and
-// where the metadata begins. A tree of maps takes ten times as much. What is asked of the metadata is read from the
-// text; who wants more opens it. It never changes, so it may be shared; its setters panic: clone it first, which
-// makes a tree.
+// A Stored is a custom resource as it lies in memory: its JSON of the hub version, resourceVersion included, which may
+// be packed together with others. A tree of maps takes ten times as much. What is asked of the metadata is read from the
+// text, and keeps nothing of it alive; who wants more opens it. It never changes, so it may be shared; its setters panic:
+// clone it first, which makes a tree.
 type Stored struct {
-	text string
 	read *version
-	meta uint32 // where the metadata's brace is
+	at   atomic.Pointer[place] // of the text, which may move
 }
 
 var (
@@ -81,21 +83,24 @@ func stamp(text, rev string) *Stored {
 	default:
 		member = "," + member
 	}
-	return &Stored{text: text[:from] + member + text[to:], meta: at}
+	s := &Stored{}
+	s.at.Store(alone(text[:from]+member+text[to:], at))
+	return s
 }
 
 // Stamped returns the object with another resourceVersion.
 func (s *Stored) Stamped(rev int64) resource.Object {
-	out := stamp(s.text, strconv.FormatInt(rev, 10))
+	var out *Stored
+	s.at.Load().look(func(text string) { out = stamp(text, strconv.FormatInt(rev, 10)) })
 	out.read = s.read
 	return out
 }
 
-// EncodedJSON implements codec.Encoded. The bytes are shared and must not be changed.
-func (s *Stored) EncodedJSON() []byte { return unsafe.Slice(unsafe.StringData(s.text), len(s.text)) }
+// EncodedJSON implements codec.Encoded.
+func (s *Stored) EncodedJSON(room *[]byte) []byte { return s.at.Load().bytes(room) }
 
 // MarshalJSON implements json.Marshaler.
-func (s *Stored) MarshalJSON() ([]byte, error) { return []byte(s.text), nil }
+func (s *Stored) MarshalJSON() ([]byte, error) { return s.at.Load().append(nil), nil }
 
 // Open implements resource.Sealed: it returns a tree of the caller's own.
 func (s *Stored) Open() resource.Object { return s.open() }
@@ -103,9 +108,11 @@ func (s *Stored) Open() resource.Object { return s.open() }
 func (s *Stored) open() *Object {
 	o := &Object{read: s.read}
 	o.Object = map[string]any{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(s.EncodedJSON(), &o.Object); err != nil {
-		panic(fmt.Sprintf("a custom resource in memory is no JSON: %v", err)) // this process has encoded it
-	}
+	s.at.Load().look(func(text string) {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(unsafe.Slice(unsafe.StringData(text), len(text)), &o.Object); err != nil {
+			panic(fmt.Sprintf("a custom resource in memory is no JSON: %v", err)) // this process has encoded it
+		}
+	})
 	return o
 }
 
@@ -137,11 +144,14 @@ func (s *Stored) GroupVersionKind() schema.GroupVersionKind { return s.read.gvk 
 
 // field returns the raw JSON of a member of the metadata; "" when there is none.
 func (s *Stored) field(name string) (raw string) {
-	eachMember(s.text, int(s.meta), func(key string, _, start, end int) bool {
-		if key == name {
-			raw = s.text[start:end]
-		}
-		return key < name // they are in order
+	at := s.at.Load()
+	at.look(func(text string) {
+		eachMember(text, int(at.meta), func(key string, _, start, end int) bool {
+			if key == name {
+				raw = strings.Clone(text[start:end])
+			}
+			return key < name // they are in order
+		})
 	})
 	return raw
 }
@@ -159,8 +169,8 @@ func decode[T any](s *Stored, name string) (out T) {
 // GetName implements metav1.Object, as do all that follow.
 func (s *Stored) GetName() string { return s.str("name") }
 
-// GetNamespace implements metav1.Object.
-func (s *Stored) GetNamespace() string { return s.str("namespace") }
+// GetNamespace implements metav1.Object. All objects of a namespace share its name.
+func (s *Stored) GetNamespace() string { return unique.Make(s.str("namespace")).Value() }
 
 // GetGenerateName implements metav1.Object.
 func (s *Stored) GetGenerateName() string { return s.str("generateName") }

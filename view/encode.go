@@ -42,7 +42,13 @@ type encoded struct {
 
 // JSON returns the object as JSON in the given served version, with kind and apiVersion. The bytes are shared.
 func (e *Entry) JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, error) {
-	if doc := e.ready(gvk); doc != nil {
+	return e.JSONIn(ctx, gvk, nil)
+}
+
+// JSONIn is JSON for who is done with the bytes when the next are asked for: those that the entry does not keep are made
+// in room, which grows; nil for none.
+func (e *Entry) JSONIn(ctx context.Context, gvk schema.GroupVersionKind, room *[]byte) ([]byte, error) {
+	if doc := e.ready(gvk, room); doc != nil {
 		return doc, nil
 	}
 	x, err := e.encoding(ctx, gvk, hubJSON)
@@ -55,7 +61,7 @@ func (e *Entry) JSON(ctx context.Context, gvk schema.GroupVersionKind) ([]byte, 
 // ItemJSON returns the object as an item of a list: without kind and apiVersion, except for custom resources,
 // which carry them there as well. It comes in two parts, open and rest, so that it shares the bytes of JSON.
 func (e *Entry) ItemJSON(ctx context.Context, gvk schema.GroupVersionKind) (open, rest []byte, err error) {
-	if doc := e.ready(gvk); doc != nil {
+	if doc := e.ready(gvk, nil); doc != nil {
 		return nil, doc, nil
 	}
 	x, err := e.encoding(ctx, gvk, hubJSON)
@@ -69,9 +75,9 @@ func (e *Entry) ItemJSON(ctx context.Context, gvk schema.GroupVersionKind) (open
 }
 
 // ready returns the object's JSON if that is how the object is kept, else nil.
-func (e *Entry) ready(gvk schema.GroupVersionKind) []byte {
+func (e *Entry) ready(gvk schema.GroupVersionKind, room *[]byte) []byte {
 	if doc, ok := e.Object.(codec.Encoded); ok && gvk == e.Object.GetObjectKind().GroupVersionKind() {
-		return doc.EncodedJSON()
+		return doc.EncodedJSON(room)
 	}
 	return nil
 }

@@ -40,15 +40,16 @@ type Proto interface {
 
 // Encoded is implemented by objects that are JSON already.
 type Encoded interface {
-	// EncodedJSON returns what MarshalJSON of this package would. The bytes are shared and must not be changed.
-	EncodedJSON() []byte
+	// EncodedJSON returns what MarshalJSON of this package would. The bytes are shared and must not be changed. Where
+	// they have to be made, that is done in room, which grows; without room they are the caller's to keep.
+	EncodedJSON(room *[]byte) []byte
 }
 
 // MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
 // object carries them. The bytes must not be changed: others may have them too.
 func MarshalJSON(obj any) ([]byte, error) {
 	if e, ok := obj.(Encoded); ok {
-		return e.EncodedJSON(), nil
+		return e.EncodedJSON(nil), nil
 	}
 	if u, ok := obj.(runtime.Unstructured); ok && !u.IsList() {
 		doc, err := appendTree(make([]byte, 0, 2048), u.UnstructuredContent()) // its own encoding is the same, and slow

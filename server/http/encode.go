@@ -86,12 +86,13 @@ func (c *call) jsonList(l *server.List) error {
 	cut := []byte(`{"kind":"` + c.gvk.Kind + `","apiVersion":"` + c.gvk.GroupVersion().String() + `",`)
 	open, between := []byte("{"), []byte(",")
 	openNext := []byte(",{")
+	room := c.room(l)
 	return c.sendJSON(l, func(out emit) error {
 		if err := out(head); err != nil {
 			return err
 		}
 		for i, e := range l.Entries {
-			doc, err := e.JSON(c.r.Context(), c.gvk)
+			doc, err := e.JSONIn(c.r.Context(), c.gvk, room)
 			if err != nil {
 				return err
 			}

@@ -83,9 +83,22 @@ func (s *surface) sendLarge(w http.ResponseWriter, r *http.Request, mediaType st
 	}
 }
 
+// flows says that sendJSON sends a list while it is made.
+func (c *call) flows(l *server.List) bool {
+	return !c.acc.pretty && c.acc.format != asYAML && large(l)
+}
+
+// room is where items of a list that is streamed may be made one after the other; nil when all are needed at once.
+func (c *call) room(l *server.List) *[]byte {
+	if c.flows(l) {
+		return new([]byte)
+	}
+	return nil
+}
+
 // sendJSON answers with the JSON document that produce makes of a list.
 func (c *call) sendJSON(l *server.List, produce func(emit) error) error {
-	if !c.acc.pretty && c.acc.format != asYAML && large(l) {
+	if c.flows(l) {
 		c.sendLarge(c.w, c.r, codec.JSON, -1, func(e emit) error {
 			if err := produce(e); err != nil {
 				return err
