@@ -97,7 +97,7 @@ func custom(ctx context.Context, b *bench) error {
 	if len(b.processes) > 0 {
 		b.figure("custom resources, memory of wire size", (after-before)/wire, "times")
 	}
-	return nil
+	return b.listed(ctx, c, "custom resources", call{method: "GET", path: path, accept: jsonType})
 }
 
 // settled is the memory when the server had time to give back what it does not need, which it does some seconds after
