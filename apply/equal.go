@@ -48,6 +48,9 @@ func makeEqual(t reflect.Type) equal {
 			if a.IsNil() || b.IsNil() {
 				return a.IsNil() == b.IsNil()
 			}
+			if a.Pointer() == b.Pointer() {
+				return true
+			}
 			return elem(a.Elem(), b.Elem())
 		}
 	case reflect.Struct:

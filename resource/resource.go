@@ -48,6 +48,12 @@ func As[T Object](obj Object) T {
 	return Opened(obj).(T)
 }
 
+// Differing is implemented by sealed objects that can tell of others, without being opened, that they are not the same.
+type Differing interface {
+	// Differs says that an open object of the kind is not the same; false says nothing.
+	Differs(from Object) bool
+}
+
 // Outlined is implemented by sealed objects that show all but what is heavy without being opened.
 type Outlined interface {
 	// Outline returns the object without what its kind says is heavy. It is shared.

@@ -113,6 +113,9 @@ func sameOwnership(a, b metav1.ManagedFieldsEntry) bool {
 }
 
 func equalEncoding(k resource.Kind, a, b resource.Object) bool {
+	if d, ok := b.(resource.Differing); ok && d.Differs(a) {
+		return false
+	}
 	if _, ready := b.(codec.Encoded); !ready {
 		b = resource.Opened(b)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/apiextensions"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -78,7 +79,7 @@ func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *v1.CustomR
 	}
 	whole := *source.Whole()
 	whole.Status = next.Status
-	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, &whole); err != nil {
+	if err := c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, apiextensions.Draft{CustomResourceDefinition: &whole}); err != nil {
 		return 0, fmt.Errorf("tell what became of the names: %w", err)
 	}
 	return 0, nil

@@ -34,11 +34,11 @@ func leewayOf(c, old *definition) leeway {
 	o := &old.Spec
 	l := leeway{
 		noSchema:     !allSchemas(o),
-		types:        anySchema(o, anywhere(strangeType)),
+		types:        anySchema(o, anywhere(func(s props) bool { return strangeType(&s) })),
 		unstructural: anySchema(o, notStructural),
 		unpruned:     anySchema(o, prunable),
-		sets:         anySchema(o, anywhere(func(s *props) bool { return len(atomicSet(s, nil)) > 0 })),
-		keys:         anySchema(o, anywhere(func(s *props) bool { return len(keyRules(s, nil)) > 0 })),
+		sets:         anySchema(o, anywhere(func(s props) bool { return len(atomicSet(&s, nil)) > 0 })),
+		keys:         anySchema(o, anywhere(func(s props) bool { return len(keyRules(&s, nil)) > 0 })),
 		ca:           !apiextensions.IsCRDConditionTrue(old, apiextensions.Established),
 		many:         map[string]bool{}, same: map[string]bool{}, rules: map[string]bool{}, messages: map[string]bool{},
 	}
@@ -49,7 +49,7 @@ func leewayOf(c, old *definition) leeway {
 			l.ca = l.ca || badCertificates(w.CABundle) != nil
 		}
 	}
-	anySchema(o, anywhere(func(s *props) bool {
+	anySchema(o, anywhere(func(s props) bool {
 		for _, r := range s.XValidations {
 			l.rules[r.Rule], l.messages[r.MessageExpression] = true, true
 		}
@@ -91,56 +91,55 @@ func anySchema(s *spec, is func(*props) bool) bool {
 	})
 }
 
-// anywhere asks of a schema and of all below it.
-func anywhere(is func(*props) bool) func(*props) bool {
-	return func(s *props) bool { return somewhere(s, is) }
+// anywhere asks of a schema and of all below it. Schemas go by value: they are large and stand in maps, and what has no
+// address is not copied to the heap.
+func anywhere(is func(props) bool) func(*props) bool {
+	return func(s *props) bool { return s != nil && somewhere(*s, is) }
 }
 
-func somewhere(s *props, is func(*props) bool) bool {
-	if s == nil {
-		return false
-	}
-	if is(s) || somewhere(s.Not, is) {
+func somewhere(s props, is func(props) bool) bool {
+	in := func(s *props) bool { return s != nil && somewhere(*s, is) }
+	if is(s) || in(s.Not) {
 		return true
 	}
-	lists := [][]props{s.AllOf, s.AnyOf, s.OneOf}
+	lists := [...][]props{s.AllOf, s.AnyOf, s.OneOf, nil}
 	if s.Items != nil {
-		lists = append(lists, s.Items.JSONSchemas)
-		if somewhere(s.Items.Schema, is) {
+		lists[3] = s.Items.JSONSchemas
+		if in(s.Items.Schema) {
 			return true
 		}
 	}
 	for _, l := range lists {
 		for i := range l {
-			if somewhere(&l[i], is) {
+			if somewhere(l[i], is) {
 				return true
 			}
 		}
 	}
-	for _, m := range []map[string]props{s.Properties, s.PatternProperties, s.Definitions} {
+	for _, m := range [...]map[string]props{s.Properties, s.PatternProperties, s.Definitions} {
 		for _, p := range m {
-			if somewhere(&p, is) {
+			if somewhere(p, is) {
 				return true
 			}
 		}
 	}
-	for _, b := range []*apiextensions.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
-		if b != nil && somewhere(b.Schema, is) {
+	for _, b := range [...]*apiextensions.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+		if b != nil && in(b.Schema) {
 			return true
 		}
 	}
 	for _, d := range s.Dependencies {
-		if somewhere(d.Schema, is) {
+		if in(d.Schema) {
 			return true
 		}
 	}
 	return false
 }
 
-var hasDefaults = anywhere(func(s *props) bool { return s.Default != nil })
+var hasDefaults = anywhere(func(s props) bool { return s.Default != nil })
 
 // hasExtensions says that a schema uses what only structural ones may.
-var hasExtensions = anywhere(func(s *props) bool {
+var hasExtensions = anywhere(func(s props) bool {
 	return s.XEmbeddedResource || s.XPreserveUnknownFields != nil || s.XIntOrString || len(s.XListMapKeys) > 0 || s.XListType != nil || len(s.XValidations) > 0
 })
 

@@ -9,26 +9,16 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // schemaRules checks that a version's schema is structural, that its types and lists make sense, that its defaults
 // fit it and that its rules compile. status says that status is a subresource.
-func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l leeway, name string, path *field.Path) (errs field.ErrorList) {
-	if v == nil {
+func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l leeway, name string, path *field.Path) field.ErrorList {
+	if v == nil || v.OpenAPIV3Schema == nil {
 		return nil
 	}
-	if v.OpenAPIV3Schema != nil {
-		errs = rootRules(v.OpenAPIV3Schema, status, l, name, path.Child("openAPIV3Schema"))
-	}
-	if len(errs) > 0 {
-		return errs
-	}
-	if _, _, err := validation.NewSchemaValidator(v.OpenAPIV3Schema); err != nil {
-		return field.ErrorList{field.Invalid(path, "", fmt.Sprintf("error building validator: %v", err))}
-	}
-	return nil
+	return rootRules(v.OpenAPIV3Schema, status, l, name, path.Child("openAPIV3Schema"))
 }
 
 func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (errs field.ErrorList) {
@@ -50,7 +40,7 @@ func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (
 			at.s = t
 		}
 	}
-	schema, rules := w.visit(s, at)
+	schema, rules := w.visit(*s, at)
 	errs = append(append(errs, schema...), rules...)
 	if len(errs) == 0 && broken != nil {
 		return field.ErrorList{broken}

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
+	"weak"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,17 +18,22 @@ import (
 )
 
 // A Sealed is a definition as it lies in memory: what is stored of it, and the object without its schemas, which are
-// ten times as large when they are read. It never changes, so it may be shared: clone it first.
+// ten times as large when they are read. It never changes, so it may be shared: clone it first. As long as somebody holds
+// the open definition, it is not read again.
 type Sealed struct {
 	metav1.Object // of the outline
 	outline       crd
 	stored        []byte
+
+	mu   sync.Mutex
+	held weak.Pointer[v1.CustomResourceDefinition] // guarded by mu
 }
 
 var (
-	_ resource.Object   = (*Sealed)(nil)
-	_ resource.Sealed   = (*Sealed)(nil)
-	_ resource.Outlined = (*Sealed)(nil)
+	_ resource.Object    = (*Sealed)(nil)
+	_ resource.Sealed    = (*Sealed)(nil)
+	_ resource.Outlined  = (*Sealed)(nil)
+	_ resource.Differing = (*Sealed)(nil)
 )
 
 // seal implements resource.Def's Seal.
@@ -40,7 +48,7 @@ func seal(c crd, stored []byte, rev int64) resource.Object {
 	}
 	c.ResourceVersion = strconv.FormatInt(rev, 10)
 	out := Outline(c)
-	return &Sealed{Object: out, outline: out, stored: slices.Clip(stored)}
+	return &Sealed{Object: out, outline: out, stored: slices.Clip(stored), held: weak.Make(c)}
 }
 
 // Outline returns a definition without its schemas: a version that has one has an empty one. The rest is shared.
@@ -58,16 +66,34 @@ func Outline(c crd) crd {
 // Outline implements resource.Outlined.
 func (s *Sealed) Outline() resource.Object { return s.outline }
 
-// Open implements resource.Sealed.
+// Open implements resource.Sealed. The definition is shared.
 func (s *Sealed) Open() resource.Object { return s.open() }
 
 func (s *Sealed) open() crd {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.held.Value(); c != nil {
+		return c
+	}
+	c := s.read()
+	s.held = weak.Make(c)
+	return c
+}
+
+// read returns a definition of the caller's own.
+func (s *Sealed) read() crd {
 	out := &v1.CustomResourceDefinition{}
 	if err := codec.UnmarshalProto(s.stored, out); err != nil {
 		panic(fmt.Sprintf("a definition in memory can't be read: %v", err)) // this process has encoded it
 	}
 	out.TypeMeta, out.ResourceVersion = s.outline.TypeMeta, s.outline.ResourceVersion
 	return out
+}
+
+// Differs implements resource.Differing: what is written most is the status.
+func (s *Sealed) Differs(from resource.Object) bool {
+	c, ok := from.(crd)
+	return ok && !equality.Semantic.DeepEqual(c.Status, s.outline.Status)
 }
 
 // Stamped returns the definition with another resourceVersion.
@@ -78,10 +104,22 @@ func (s *Sealed) Stamped(rev int64) resource.Object {
 }
 
 // DeepCopyObject implements runtime.Object: the copy is open.
-func (s *Sealed) DeepCopyObject() runtime.Object { return s.open() }
+func (s *Sealed) DeepCopyObject() runtime.Object { return s.read() }
 
 // GetObjectKind implements runtime.Object.
 func (s *Sealed) GetObjectKind() runtimeschema.ObjectKind { return s.outline.GetObjectKind() }
 
 // MarshalJSON implements json.Marshaler.
 func (s *Sealed) MarshalJSON() ([]byte, error) { return codec.MarshalJSON(s.open()) }
+
+// A Draft is a definition that is to be written with the schemas that it has: copies of it share them.
+type Draft struct{ *v1.CustomResourceDefinition }
+
+// DeepCopyObject implements runtime.Object: the copy is a plain definition.
+func (d Draft) DeepCopyObject() runtime.Object {
+	out := Outline(d.CustomResourceDefinition).DeepCopy()
+	for i := range out.Spec.Versions {
+		out.Spec.Versions[i].Schema = d.Spec.Versions[i].Schema
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 )
 
 // A definition comes out of memory as it went in, and shows all but its schemas without being read.
@@ -18,8 +19,10 @@ func TestSealed(t *testing.T) {
 	want := c.DeepCopy()
 	want.ResourceVersion = "7"
 	sealed := CustomResourceDefinitions.Pack(c, nil, 7)
-	if got := resource.Opened(sealed); !equality.Semantic.DeepEqual(got, want) {
-		t.Errorf("opened: %v\nwant %v", got, want)
+	for what, got := range map[string]resource.Object{"opened": resource.Opened(sealed), "read": resource.Clone(sealed)} {
+		if !equality.Semantic.DeepEqual(got, want) {
+			t.Errorf("%s: %v\nwant %v", what, got, want)
+		}
 	}
 	out := resource.Outline[crd](sealed)
 	if v := out.Spec.Versions; v[0].Schema == nil || v[0].Schema.OpenAPIV3Schema != nil || v[1].Schema != nil || out.ResourceVersion != "7" || out.Labels["a"] != "b" {
@@ -28,5 +31,51 @@ func TestSealed(t *testing.T) {
 	later := sealed.(*Sealed).Stamped(9)
 	if sealed.GetResourceVersion() != "7" || later.GetResourceVersion() != "9" || resource.Clone(later).GetResourceVersion() != "9" {
 		t.Error("revisions are mixed up")
+	}
+}
+
+func TestSealedIsReadOnce(t *testing.T) {
+	c := largeDefinition(t)
+	text, err := codec.MarshalProto(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := seal(largeDefinition(t), text, 7).(*Sealed)
+	first := s.Open().(crd)
+	if again := s.Open().(crd); again != first {
+		t.Error("it is read again while somebody holds it")
+	}
+	own := s.DeepCopyObject().(crd)
+	own.Spec.Versions[0].Schema.OpenAPIV3Schema.Type = "string"
+	own.Status.StoredVersions[0] = "v7"
+	if first.Spec.Versions[0].Schema.OpenAPIV3Schema.Type != "object" || first.Status.StoredVersions[0] != "v1" {
+		t.Error("a copy shares memory with what is kept")
+	}
+	if s.Differs(first) || !s.Differs(own) {
+		t.Error("differences are told of wrongly")
+	}
+	draft := Draft{first}.DeepCopyObject().(crd)
+	if draft.Spec.Versions[0].Schema != first.Spec.Versions[0].Schema {
+		t.Error("the copy of a draft has schemas of its own")
+	}
+	draft.Status.StoredVersions[0], draft.Spec.Versions[0].Name = "v8", "v8"
+	if draft.ResourceVersion != "7" || first.Status.StoredVersions[0] != "v1" || first.Spec.Versions[0].Name != "v1" {
+		t.Errorf("the copy of a draft shares more than schemas: %v", first.Status)
+	}
+}
+
+// A status is written without a look at the schemas.
+func TestWarnOfTheSameVersions(t *testing.T) {
+	c := largeDefinition(t)
+	c.Spec.Versions[0].Schema.OpenAPIV3Schema.Format = "strange"
+	same, other := *c, c.DeepCopy()
+	other.Spec.Versions[0].Schema.OpenAPIV3Schema.Format = ""
+	for name, test := range map[string]struct {
+		old  crd
+		want int
+	}{"new": {nil, 1}, "the very same": {&same, 0}, "the same": {c.DeepCopy(), 0}, "new in an old one": {other, 1}} {
+		if got := warnDefinition(c, test.old); len(got) != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

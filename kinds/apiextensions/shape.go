@@ -65,44 +65,55 @@ func (at spot) barred(path *field.Path) spot {
 }
 
 // visit checks a schema and all below it. Rules are compiled where there is nothing else to complain of.
-func (w *walk) visit(s *props, at spot) (schema, rules field.ErrorList) {
-	if s == nil {
-		return nil, nil
-	}
-	schema = w.here(s, at)
-	visit := func(s *props, at spot) {
-		more, ruleErrs := w.visit(s, at)
-		schema, rules = append(schema, more...), append(rules, ruleErrs...)
-	}
-	w.values(s, at, visit)
-	for _, l := range []struct {
-		name string
-		list []props
-	}{{"allOf", s.AllOf}, {"oneOf", s.OneOf}, {"anyOf", s.AnyOf}} {
-		for i := range l.list {
-			visit(&l.list[i], at.below(s, at.path.Child(l.name).Index(i), nil))
-		}
-	}
-	visit(s.Not, at.below(s, at.path.Child("not"), nil))
+func (w *walk) visit(v props, at spot) (schema, rules field.ErrorList) {
+	s := &v
+	f := findings{w: w, schema: w.here(s, at)}
+	f.values(s, at)
+	f.list(s.AllOf, "allOf", s, at)
+	f.list(s.OneOf, "oneOf", s, at)
+	f.list(s.AnyOf, "anyOf", s, at)
+	f.pointed(s.Not, at.below(s, at.path.Child("not"), nil))
 	for _, name := range slices.Sorted(maps.Keys(s.Definitions)) {
-		p := s.Definitions[name]
-		visit(&p, at.below(s, at.path.Child("definitions").Key(name), nil))
+		f.visit(s.Definitions[name], at.below(s, at.path.Child("definitions").Key(name), nil))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
-		visit(s.Dependencies[name].Schema, at.below(s, at.path.Child("dependencies").Key(name), nil))
+		f.pointed(s.Dependencies[name].Schema, at.below(s, at.path.Child("dependencies").Key(name), nil))
 	}
-	schema = append(schema, w.listAndMap(s, at.path)...)
+	f.schema = append(f.schema, w.listAndMap(s, at.path)...)
 	if len(s.XValidations) > 0 {
-		schema = append(schema, texts(s, at)...)
-		if len(schema) == 0 && at.s != nil {
-			rules = append(rules, w.compile(s, at)...)
+		f.schema = append(f.schema, texts(s, at)...)
+		if len(f.schema) == 0 && at.s != nil {
+			f.rules = append(f.rules, w.compile(s, at)...)
 		}
 	}
-	return schema, rules
+	return f.schema, f.rules
+}
+
+// findings are what is wrong with a schema and all below it.
+type findings struct {
+	w             *walk
+	schema, rules field.ErrorList
+}
+
+func (f *findings) visit(s props, at spot) {
+	schema, rules := f.w.visit(s, at)
+	f.schema, f.rules = append(f.schema, schema...), append(f.rules, rules...)
+}
+
+func (f *findings) pointed(s *props, at spot) {
+	if s != nil {
+		f.visit(*s, at)
+	}
+}
+
+func (f *findings) list(list []props, name string, s *props, at spot) {
+	for i := range list {
+		f.visit(list[i], at.below(s, at.path.Child(name).Index(i), nil))
+	}
 }
 
 // values visits the schemas of what a value consists of.
-func (w *walk) values(s *props, at spot, visit func(*props, spot)) {
+func (f *findings) values(s *props, at spot) {
 	if a := s.AdditionalProperties; a != nil && a.Schema != nil {
 		var t *structural.Structural
 		if at.s != nil && at.s.AdditionalProperties != nil {
@@ -112,17 +123,11 @@ func (w *walk) values(s *props, at spot, visit func(*props, spot)) {
 		if at.meta {
 			next.undef = "inside additionalProperties applying to object metadata"
 		}
-		visit(a.Schema, next)
+		f.visit(*a.Schema, next)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
-		var t *structural.Structural
-		if at.s != nil {
-			if of, ok := at.s.Properties[name]; ok {
-				t = &of
-			}
-		}
-		next := at.below(s, at.path.Child("properties").Key(name), t)
+		next := at.below(s, at.path.Child("properties").Key(name), at.property(name, &p))
 		if !cel.MapIsCorrelatable(s.XMapType) {
 			next = next.barred(at.path)
 		}
@@ -131,7 +136,7 @@ func (w *walk) values(s *props, at spot, visit func(*props, spot)) {
 				next.undef = "in top-level " + name
 			}
 		}
-		visit(&p, next)
+		f.visit(p, next)
 	}
 	if s.Items == nil {
 		return
@@ -144,10 +149,21 @@ func (w *walk) values(s *props, at spot, visit func(*props, spot)) {
 	if at.s != nil {
 		t = at.s.Items
 	}
-	visit(s.Items.Schema, next.below(s, at.path.Child("items"), t))
+	f.pointed(s.Items.Schema, next.below(s, at.path.Child("items"), t))
 	for i := range s.Items.JSONSchemas {
-		visit(&s.Items.JSONSchemas[i], next.below(s, at.path.Child("items").Index(i), nil))
+		f.visit(s.Items.JSONSchemas[i], next.below(s, at.path.Child("items").Index(i), nil))
 	}
+}
+
+// property is what stands at a property, nil where there can be no rules to look at.
+func (at spot) property(name string, p *props) *structural.Structural {
+	if at.s == nil || len(p.XValidations) == 0 && p.Properties == nil && p.Items == nil && p.AdditionalProperties == nil {
+		return nil
+	}
+	if of, ok := at.s.Properties[name]; ok {
+		return &of
+	}
+	return nil
 }
 
 // here checks what a schema says itself.

@@ -24,15 +24,6 @@ type (
 	props      = apiextensions.JSONSchemaProps
 )
 
-// internal returns a definition in upstream's inner form; nil stays nil.
-func internal(c crd) (*definition, error) {
-	if c == nil {
-		return nil, nil
-	}
-	out := &definition{}
-	return out, v1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), out, nil)
-}
-
 func validateDefinition(c, old crd) (errs field.ErrorList) {
 	in, err := internal(c)
 	if err != nil {
@@ -72,11 +63,8 @@ func fixedName(c crd) (errs field.ErrorList) {
 }
 
 func validateDefinitionStatus(c, _ crd) field.ErrorList {
-	in, err := internal(c)
-	if err != nil {
-		return field.ErrorList{field.InternalError(nil, err)}
-	}
-	return names(&in.Status.AcceptedNames, field.NewPath("status", "acceptedNames"))
+	in := apiextensions.CustomResourceDefinitionNames(c.Status.AcceptedNames)
+	return names(&in, field.NewPath("status", "acceptedNames"))
 }
 
 // frozen refuses changes that would make stored objects unreachable.

@@ -5,14 +5,18 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apiserver/pkg/cel/environment"
-	openapi "k8s.io/kube-openapi/pkg/validation/spec"
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // warnDefinition warns of formats that nobody knows and of sets of what is no scalar, unless they were there before.
 func warnDefinition(c, old crd) (list []string) {
+	if old != nil && sameVersions(c, old) {
+		return nil
+	}
 	formats, sets := oddities(c)
+	if len(formats)+len(sets) == 0 {
+		return nil
+	}
 	var oldFormats, oldSets []string
 	if old != nil {
 		oldFormats, oldSets = oddities(old)
@@ -30,18 +34,28 @@ func warnDefinition(c, old crd) (list []string) {
 	return list
 }
 
+// sameVersions says that the versions of two definitions are the very same in memory, as they are when only the status is written.
+func sameVersions(a, b crd) bool {
+	x, y := a.Spec.Versions, b.Spec.Versions
+	return len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
+}
+
 // oddities are the formats of a definition that nobody knows, each as often as it is there, and the types of the items of its
 // sets that are no scalars.
 func oddities(c crd) (formats, sets []string) {
-	in, err := internal(c)
-	if err != nil {
+	if !slices.ContainsFunc(c.Spec.Versions, func(v v1.CustomResourceDefinitionVersion) bool {
+		return v.Schema != nil && v.Schema.OpenAPIV3Schema != nil && odd(*v.Schema.OpenAPIV3Schema)
+	}) {
+		return nil, nil
+	}
+	in := &spec{Versions: make([]version, len(c.Spec.Versions))} // schemas that versions share count once
+	if err := innerSchemas(c.Spec.Versions, in); err != nil {
 		return nil, nil
 	}
 	types := map[string]bool{}
-	anySchema(&in.Spec, anywhere(func(s *props) bool {
+	anySchema(in, anywhere(func(s props) bool {
 		if s.Format != "" {
-			one := &openapi.Schema{SchemaProps: openapi.SchemaProps{Format: s.Format, Type: []string{s.Type}}}
-			formats = append(formats, validation.GetUnrecognizedFormats(one, environment.DefaultCompatibilityVersion())...)
+			formats = append(formats, unknownFormats(s.Format, s.Type)...)
 		}
 		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil && (s.Items.Schema.Type == "object" || s.Items.Schema.Type == "array") {
 			types[s.Items.Schema.Type] = true
