@@ -70,6 +70,8 @@ type Def[T Object] struct {
 // Gated are rules of a kind that depend on what is on in the cluster. Where no cluster is at hand they get the newest
 // version's defaults. All are optional.
 type Gated[T Object] struct {
+	// Generation says whether changes are counted, in place of the Def's.
+	Generation func(on *features.Set) bool
 	// Default fills in what has a default only while a feature is on; it runs after Default of the Def.
 	Default func(on *features.Set, obj T)
 	// Drop takes fields of features that are off out of obj, unless old uses them; it runs last of Settle, for every path.

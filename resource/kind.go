@@ -174,10 +174,26 @@ func (d *Def[T]) checkSub(on *features.Set, sub string, obj, old Object) field.E
 
 // gated is implemented by kinds with rules that depend on what is on.
 type gated interface {
+	countsAs(on *features.Set) bool
 	defaultAs(on *features.Set, obj Object)
 	settleAs(on *features.Set, sub string, obj, old Object)
 	checkSub(on *features.Set, sub string, obj, old Object) field.ErrorList
 	warnAs(on *features.Set, obj, old Object) []string
+}
+
+// CountsAs says whether metadata.generation counts changes of the kind in a cluster where this is on.
+func CountsAs(on *features.Set, k Kind) bool {
+	if g, ok := k.(gated); ok {
+		return g.countsAs(on)
+	}
+	return k.Info().Generation
+}
+
+func (d *Def[T]) countsAs(on *features.Set) bool {
+	if d.Gated.Generation != nil {
+		return d.Gated.Generation(on)
+	}
+	return d.Generation
 }
 
 // DefaultsAs is Kind.SetDefaults in a cluster where this is on.

@@ -73,7 +73,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 		}
 	}
 	resource.DefaultsAs(s.Kinds.Features(), k, obj)
-	if k.Info().Generation {
+	if resource.CountsAs(s.Kinds.Features(), k) {
 		obj.SetGeneration(1)
 	}
 	resource.SettleAs(s.Kinds.Features(), k, "", obj, nil)

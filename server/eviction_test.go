@@ -7,7 +7,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -113,7 +112,7 @@ func TestEvictTellsOfBrokenBudget(t *testing.T) {
 		many[fmt.Sprintf("p-%d", i)] = metav1.Now()
 	}
 	b := w.budget("b", policy.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: many, ObservedGeneration: 9})
-	if err := w.evict("p", nil); reason(err) != "Forbidden" || !apierrors.HasStatusCause(err, policy.DisruptionBudgetCause) {
+	if err := w.evict("p", nil); reason(err) != "Forbidden DisruptionBudget " {
 		t.Errorf("with %d disrupted pods: %v", len(b.Status.DisruptedPods), err)
 	}
 }

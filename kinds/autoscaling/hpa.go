@@ -9,6 +9,7 @@ import (
 	v2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -20,7 +21,11 @@ type hpa = *v2.HorizontalPodAutoscaler
 var HorizontalPodAutoscalers = &resource.Def[hpa]{
 	GVK: v2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
 	Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
-	Default: defaultAutoscaler, Validate: validateAutoscaler, ValidateStatus: validateAutoscalerStatus,
+	Default: defaultAutoscaler, ValidateStatus: validateAutoscalerStatus,
+	Gated: resource.Gated[hpa]{
+		Generation: func(on *features.Set) bool { return on.AtLeast(37) },
+		Validate:   validateAutoscaler,
+	},
 	Columns: []resource.Column[hpa]{
 		resource.Col("Reference", "string", func(h hpa) any {
 			return h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name

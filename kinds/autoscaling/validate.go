@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -19,9 +20,13 @@ const (
 	maxPeriod        = 1800
 )
 
-func validateAutoscaler(h, old hpa) (errs field.ErrorList) {
+func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 	s, spec := &h.Spec, field.NewPath("spec")
-	errs = append(errs, rule.AtLeastPtr(s.MinReplicas, 1, spec.Child("minReplicas"))...)
+	least := int32(1)
+	if on.On("HPAScaleToZero") {
+		least = 0
+	}
+	errs = append(errs, rule.AtLeastPtr(s.MinReplicas, least, spec.Child("minReplicas"))...)
 	most := spec.Child("maxReplicas")
 	switch {
 	case s.MaxReplicas == 0:
