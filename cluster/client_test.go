@@ -337,7 +337,7 @@ func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 func elected(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	ns := namespace(t, cs)
 	for _, id := range []string{"one", "two"} { // the second leads when the first has let go
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		led := false
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock:          &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "l"}, Client: cs.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: id}},

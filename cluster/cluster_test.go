@@ -59,10 +59,10 @@ func clientset(t *testing.T, cfg *rest.Config) *kubernetes.Clientset {
 	return cs
 }
 
-// eventually waits until f is true, 20 s at most.
+// eventually waits until f is true, two minutes at most.
 func eventually(t *testing.T, what string, f func(ctx context.Context) (bool, error)) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, f); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, f); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
@@ -169,10 +169,10 @@ func hangUp(t *testing.T, cfg *rest.Config) {
 	client.CloseIdleConnections()
 }
 
-// noMoreThan waits until so many goroutines are left, 10 s at most.
+// noMoreThan waits until so many goroutines are left, a minute at most.
 func noMoreThan(t *testing.T, most int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for runtime.NumGoroutine() > most && time.Now().Before(deadline) {
 		runtime.Gosched()
 	}

@@ -156,7 +156,7 @@ func TestJoinNeedsAToken(t *testing.T) {
 		"expired":            {joinToken(t, dir, time.Nanosecond), "does not take the token"},
 	}
 	for name, tt := range tests {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		c, err := cluster.Start(ctx, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 			Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: a.URL(), Token: tt.token}})
 		if err == nil {

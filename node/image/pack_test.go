@@ -92,7 +92,7 @@ func TestPauseEndsOnTerm(t *testing.T) {
 // waitBlocked waits until the process waits for signals (system call 128): before that they would kill it.
 func waitBlocked(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if err != nil {
 			t.Skip("can't see system calls of a child here:", err)

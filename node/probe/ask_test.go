@@ -180,7 +180,7 @@ func TestGone(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	probed(&corev1.Container{}, p).ask(ctx, &corev1.Pod{}, "127.0.0.1")
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }

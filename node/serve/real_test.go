@@ -181,7 +181,7 @@ func (n *node) at(t *testing.T, path string, query url.Values) *url.URL {
 
 // followReal reads until both greetings have come.
 func followReal(t *testing.T, n *node, _ *real) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/ns/web/c?follow=true", nil)
 	if err != nil {
@@ -223,7 +223,7 @@ func attachReal(t *testing.T, n *node, r *real) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	log := follow(t, ctx, r.log, wish{limit: -1, alive: func(context.Context) bool { return true }})
 	in, typed := io.Pipe()

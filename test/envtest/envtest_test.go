@@ -93,10 +93,10 @@ func clientOf(t *testing.T, cfg *rest.Config) client.Client {
 	return c
 }
 
-// eventually waits until f is true, 30 s at most.
+// eventually waits until f is true, two minutes at most.
 func eventually(t *testing.T, what string, f func(ctx context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) { return f(ctx), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) { return f(ctx), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

@@ -26,7 +26,7 @@ func TestKubectl(t *testing.T) {
 		Dir:             "testdata",
 		Setup:           func(env *testscript.Env) error { return setup(env, kubectl) },
 		ContinueOnError: true,
-		Deadline:        time.Now().Add(4 * time.Minute),
+		Deadline:        time.Now().Add(9 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": func(ts *testscript.TestScript, neg bool, args []string) { run(ts, neg, kubectl, args) },
 			"until":   func(ts *testscript.TestScript, neg bool, args []string) { until(ts, neg, kubectl, args) },
@@ -75,13 +75,13 @@ func run(ts *testscript.TestScript, neg bool, kubectl string, args []string) {
 	}
 }
 
-// until repeats a kubectl command until it prints the first argument, half a minute at most: for what the loops
+// until repeats a kubectl command until it prints the first argument, two minutes at most: for what the loops
 // do in their own time.
 func until(ts *testscript.TestScript, neg bool, kubectl string, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until TEXT ARGS")
 	}
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		err := ts.Exec(kubectl, args[1:]...)
 		out := ts.ReadFile("stdout")
 		if err == nil && strings.Contains(out, args[0]) {

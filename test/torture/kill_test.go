@@ -209,7 +209,7 @@ func (l *record) compare(t *testing.T, c *kubernetes.Clientset, all []*writer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l.until(ctx, c, func(rev int64) bool { return rev >= number(last.ResourceVersion) })
 	sum, events := 0, 0
