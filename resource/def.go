@@ -70,6 +70,8 @@ type Def[T Object] struct {
 // Gated are rules of a kind that depend on what is on in the cluster. Where no cluster is at hand they get the newest
 // version's defaults. All are optional.
 type Gated[T Object] struct {
+	// Columns stand in place of those of the Def, NAME among them, unless nil. What is returned must not be made anew.
+	Columns func(on *features.Set) []Column[T]
 	// Generation says whether changes are counted, in place of the Def's.
 	Generation func(on *features.Set) bool
 	// Default fills in what has a default only while a feature is on; it runs after Default of the Def.

@@ -172,56 +172,6 @@ func (d *Def[T]) checkSub(on *features.Set, sub string, obj, old Object) field.E
 	return check(As[T](obj), typed[T](old))
 }
 
-// gated is implemented by kinds with rules that depend on what is on.
-type gated interface {
-	countsAs(on *features.Set) bool
-	defaultAs(on *features.Set, obj Object)
-	settleAs(on *features.Set, sub string, obj, old Object)
-	checkSub(on *features.Set, sub string, obj, old Object) field.ErrorList
-	warnAs(on *features.Set, obj, old Object) []string
-}
-
-// CountsAs says whether metadata.generation counts changes of the kind in a cluster where this is on.
-func CountsAs(on *features.Set, k Kind) bool {
-	if g, ok := k.(gated); ok {
-		return g.countsAs(on)
-	}
-	return k.Info().Generation
-}
-
-func (d *Def[T]) countsAs(on *features.Set) bool {
-	if d.Gated.Generation != nil {
-		return d.Gated.Generation(on)
-	}
-	return d.Generation
-}
-
-// DefaultsAs is Kind.SetDefaults in a cluster where this is on.
-func DefaultsAs(on *features.Set, k Kind, obj Object) {
-	if g, ok := k.(gated); ok {
-		g.defaultAs(on, obj)
-		return
-	}
-	k.SetDefaults(obj)
-}
-
-// SettleAs is Kind.Settle in a cluster where this is on.
-func SettleAs(on *features.Set, k Kind, sub string, obj, old Object) {
-	if g, ok := k.(gated); ok {
-		g.settleAs(on, sub, obj, old)
-		return
-	}
-	k.Settle(sub, obj, old)
-}
-
-// WarningsAs is Kind.Warnings in a cluster where this is on.
-func WarningsAs(on *features.Set, k Kind, obj, old Object) []string {
-	if g, ok := k.(gated); ok {
-		return g.warnAs(on, obj, old)
-	}
-	return k.Warnings(obj, old)
-}
-
 // CheckAs is Kind.Check in a cluster where this is on, for an object that was sent in the given version, which may have
 // rules of its own.
 func CheckAs(on *features.Set, k Kind, gvk schema.GroupVersionKind, sub string, obj, old Object) field.ErrorList {
@@ -296,9 +246,10 @@ func (d *Def[T]) ScaleOf(obj Object) (Scale, bool) {
 func (d *Def[T]) SetScale(obj Object, replicas int32) { d.Scale.Set(obj.(T), replicas) }
 
 // Header implements Kind.
-func (d *Def[T]) Header() []metav1.TableColumnDefinition {
-	var cols []metav1.TableColumnDefinition
-	for _, c := range d.columns() {
+func (d *Def[T]) Header() []metav1.TableColumnDefinition { return d.headerAs(nil) }
+
+func (d *Def[T]) headerAs(on *features.Set) (cols []metav1.TableColumnDefinition) {
+	for _, c := range d.columnsAs(on) {
 		if c.Name == "" {
 			continue
 		}
@@ -309,8 +260,10 @@ func (d *Def[T]) Header() []metav1.TableColumnDefinition {
 }
 
 // Row implements Kind.
-func (d *Def[T]) Row(obj Object) []any {
-	cols := d.columns()
+func (d *Def[T]) Row(obj Object) []any { return d.rowAs(nil, obj) }
+
+func (d *Def[T]) rowAs(on *features.Set, obj Object) []any {
+	cols := d.columnsAs(on)
 	row := make([]any, 0, len(cols))
 	seen := Outline[T](obj)
 	for _, c := range cols {
@@ -333,6 +286,15 @@ func (d *Def[T]) RowOrder() func(a, b Object) int {
 		return nil
 	}
 	return func(a, b Object) int { return d.Rows(Outline[T](a), Outline[T](b)) }
+}
+
+func (d *Def[T]) columnsAs(on *features.Set) []Column[T] {
+	if d.Gated.Columns != nil {
+		if cols := d.Gated.Columns(on); cols != nil {
+			return cols
+		}
+	}
+	return d.columns()
 }
 
 // columns puts NAME first unless the kind has such a column of its own, and falls back to what upstream

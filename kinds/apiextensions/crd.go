@@ -20,6 +20,7 @@ var CustomResourceDefinitions = &resource.Def[crd]{
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
 	ValidateStatus: validateDefinitionStatus, Warn: warnDefinition, Seal: seal,
+	Gated: resource.Gated[crd]{Columns: columns},
 }
 
 func defaultDefinition(c crd) {

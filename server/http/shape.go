@@ -111,14 +111,17 @@ func (c *call) tableOptions() (*metav1.TableOptions, error) {
 	return &o, nil
 }
 
+const apiextensions = "apiextensions.k8s.io"
+
 // table is an empty table with columns.
 func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
 	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: c.acc.apiVersion()}}
-	header := k.Header()
+	header := resource.HeaderAs(c.cfg.Kinds.Features(), k)
 	if !o.NoHeaders {
 		t.ColumnDefinitions = header
 	}
-	if rows > 0 || len(header) != 2 || header[1].Name != "Created At" { // a kind without columns has null for no rows
+	bare := len(header) == 2 && header[1].Name == "Created At"
+	if rows > 0 || !bare && c.facts.GVK.Group != apiextensions { // kinds without columns, and definitions, have null for no rows
 		t.Rows = make([]metav1.TableRow, 0, rows)
 	}
 	return t
@@ -133,7 +136,7 @@ func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *
 			return err
 		}
 	}
-	row := metav1.TableRow{Cells: k.Row(hub)}
+	row := metav1.TableRow{Cells: resource.RowAs(c.cfg.Kinds.Features(), k, hub)}
 	if m, ok := k.(resource.Marked); ok {
 		row.Conditions = m.RowMarks(hub)
 	}

@@ -1,0 +1,42 @@
+package apiextensions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// TestColumns: definitions have columns of their own since 1.37.
+func TestColumns(t *testing.T) {
+	old, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &v1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "ws.a.example", CreationTimestamp: metav1.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)},
+		Spec: v1.CustomResourceDefinitionSpec{Group: "a.example", Scope: v1.NamespaceScoped,
+			Names:    v1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
+			Versions: []v1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true}, {Name: "v1", Served: true}, {Name: "v0"}}},
+		Status: v1.CustomResourceDefinitionStatus{Conditions: []v1.CustomResourceDefinitionCondition{{Type: v1.Established, Status: v1.ConditionTrue}}},
+	}
+	for _, tc := range []struct {
+		on   *features.Set
+		want string
+	}{
+		{nil, "[ws.a.example Namespaced v1,v2(storage) 2024-01-02T03:04:05Z a.example W x,z true]"},
+		{old, "[ws.a.example 2024-01-02T03:04:05Z]"},
+	} {
+		if got := fmt.Sprint(resource.RowAs(tc.on, CustomResourceDefinitions, c)); got != tc.want {
+			t.Errorf("%v: %s, want %s", tc.on, got, tc.want)
+		}
+		if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowAs(tc.on, CustomResourceDefinitions, c)) {
+			t.Errorf("%d columns", len(h))
+		}
+	}
+}
