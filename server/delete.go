@@ -22,12 +22,16 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
 	}
+	unread, opts := s.unread(opts)
 	if err := checkDeleteOptions(opts); err != nil {
 		return nil, false, err
 	}
 	if slices.Contains(opts.DryRun, metav1.DryRunAll) && !r.DryRun {
 		dry := *r
 		dry.DryRun, r = true, &dry
+	}
+	if unread {
+		return nil, true, s.deleteUnread(ctx, r)
 	}
 	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
 		if e != nil && (cur == nil || cur.Object.GetUID() != e.Object.GetUID()) {

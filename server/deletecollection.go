@@ -17,8 +17,12 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
 	}
+	unread, opts := s.unread(opts)
 	if err := checkDeleteOptions(opts); err != nil {
 		return nil, err
+	}
+	if unread {
+		return nil, noUnread()
 	}
 	all, err := s.List(ctx, r, which)
 	if err != nil {
