@@ -170,6 +170,11 @@ func (w *tabs) readAndWrite() {
 		}
 	}
 	w.is(w.v2.Patch(ctx, "b", types.MergePatchType, []byte(`{"spec":{"width":"7"}}`), metav1.PatchOptions{}))("map[depth:0 height:1 width:7]")
+	for _, patch := range []string{`{"kind":"Other"}`, `{"kind":null}`, `{"apiVersion":"conv.example/v3"}`, `{"apiVersion":"other.example/v1"}`} {
+		if _, err := w.v2.Patch(ctx, "b", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
 	w.is(w.v2.Apply(ctx, "b", tab("v2", "b", map[string]any{"height": "8"}), metav1.ApplyOptions{FieldManager: "me", Force: true}))("map[depth:0 height:8 width:7]")
 	w.is(w.v1.Get(ctx, "b", metav1.GetOptions{}))("map[size:7x8]")
 }

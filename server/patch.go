@@ -76,6 +76,9 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	if doc, err = p.transform(doc, obj); err != nil {
 		return nil, err
 	}
+	if err := p.typed(doc); err != nil {
+		return nil, err
+	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return nil, apply.Unfit(p.data, err)
