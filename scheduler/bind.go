@@ -64,7 +64,7 @@ func (r *runner) nextJob() job {
 		switch {
 		case t.gone || t.said != m.said:
 		case t.stage == binding || t.stage == placed:
-			t.said = "" // not said after all
+			t.said, t.naming = "", false // not said after all
 		case t.writing:
 			t.next = &m
 		default:
@@ -366,6 +366,7 @@ func (r *runner) say(t *task, reason, text, nominated string) {
 	if len(status) == 0 {
 		return
 	}
+	_, t.naming = status["nominatedNodeName"]
 	r.remarks = append(r.remarks, remark{t, saying, func(ctx context.Context) func() {
 		err := r.patchStatus(because(ctx, p), p, status)
 		return func() { r.said(t, err) }
@@ -374,7 +375,7 @@ func (r *runner) say(t *task, reason, text, nominated string) {
 
 // said ends the writing of a status.
 func (r *runner) said(t *task, err error) {
-	t.writing = false
+	t.writing, t.naming = false, t.naming && t.next != nil
 	if t.then != nil && !t.gone {
 		t.then()
 	}

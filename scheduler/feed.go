@@ -142,7 +142,11 @@ func (r *runner) pod(p *corev1.Pod) {
 			t.need = needOf(p, r.st.names)
 		}
 	} else {
+		was := t.pod.Status.NominatedNodeName
 		changed = r.update(t, p)
+		if p.Spec.NodeName == "" && p.Status.NominatedNodeName != was {
+			r.expected(t, p.Status.NominatedNodeName)
+		}
 	}
 	if p.Spec.NodeName != "" {
 		r.assigned(t)
@@ -235,6 +239,21 @@ func (r *runner) pending(t *task, changed bool) {
 		}
 		r.q.push(t, now)
 	}
+}
+
+// expected takes in where somebody says that a pod will go (KEP-5278). What the scheduler is about to say itself counts more.
+func (r *runner) expected(t *task, node string) {
+	if t.naming || t.stage == binding || t.pod.DeletionTimestamp != nil {
+		return
+	}
+	i, ok := r.st.byName[node]
+	if !ok {
+		i = -1
+	}
+	if old := t.nominee; old >= 0 && old != i {
+		r.better(t, old)
+	}
+	r.st.nominate(t, i)
 }
 
 func (r *runner) podGone(p *corev1.Pod) {

@@ -1,6 +1,13 @@
 package scheduler
 
-import "testing"
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+)
 
 // TestNominees decides a pod while another one waits for its room on n1: what that one would mean there counts, unless
 // the pod is more important.
@@ -32,4 +39,27 @@ func TestNominees(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExpectedElsewhere has others say where a pod that fits nowhere will go: its room is kept from those who are not more
+// urgent.
+func TestExpectedElsewhere(t *testing.T) {
+	w := start(t, true)
+	w.create(node("n1", "", ""))
+	w.create(pod("here", "", "cpu=3", ""))
+	w.until("here", bound)
+	w.create(pod("big", "", "cpu=4", ""))
+	w.until("big", refused)
+	say := func(node string) {
+		t.Helper()
+		if _, err := w.Patch(t.Context(), kinds.Pods, "default", "big", client.Patch{Type: types.MergePatchType, Sub: "status",
+			Data: []byte(`{"status":{"nominatedNodeName":` + node + `}}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(`"n1"`)
+	w.create(pod("small", "", "cpu=1", ""))
+	w.until("small", refused)
+	say("null")
+	w.until("small", bound)
 }

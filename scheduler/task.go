@@ -43,6 +43,7 @@ type task struct {
 	failed   plugin  // what refused it when parked
 	said     string  // what was last to be written into its status
 	writing  bool    // its status is being written
+	naming   bool    // its nomination is to be written
 	then     func()  // what waits for that
 	next     *remark // to be written after that
 	evicting bool    // is being removed to make room
