@@ -52,7 +52,7 @@ func (s *quotas) covered(r *Request, list []*corev1.ResourceQuota) error {
 func (s *quotas) limits(r *Request, mine []LimitedResource) (names []string, scopes []corev1.ScopedResourceSelectorRequirement) {
 	use := quota.Usage(r.gr(), r.Object, s.now())
 	if r.Op == Update && r.Old != nil {
-		subtract(use, quota.Usage(r.gr(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.gr(), r.Old, s.now()))
 	}
 	for _, l := range mine {
 		for name, amount := range use {

@@ -131,7 +131,7 @@ func (s *quotas) price(r *Request, list []*corev1.ResourceQuota) (corev1.Resourc
 		return nil, r.forbidden("quota usage is negative for resource(s): %s", joinNames(negative))
 	}
 	if r.Op == Update && r.Old != nil && r.Old.GetResourceVersion() != "" {
-		subtract(use, quota.Usage(r.gr(), r.Old, s.now()))
+		use = quota.Less(use, quota.Usage(r.gr(), r.Old, s.now()))
 	}
 	for name, q := range use {
 		if q.IsZero() {
@@ -147,17 +147,6 @@ func joinNames(names []corev1.ResourceName) string {
 		parts = append(parts, string(n))
 	}
 	return strings.Join(parts, ",")
-}
-
-// subtract takes b from a; nothing falls below zero.
-func subtract(a, b corev1.ResourceList) {
-	for name, q := range a {
-		q.Sub(b[name])
-		if q.Sign() < 0 {
-			q.Set(0)
-		}
-		a[name] = q
-	}
 }
 
 func (s *quotas) join(ns string, b *bill) *line {

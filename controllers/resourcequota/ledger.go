@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds/quota"
 )
 
 // unsure is how long a use that is too high, for no reason that was seen, must stand still before it is lowered: longer than the
@@ -74,7 +75,7 @@ func (l *ledger) credit(q *corev1.ResourceQuota, sum corev1.ResourceList, now ti
 	freed := corev1.ResourceList{}
 	for c, f := range a.freed {
 		seen = append(seen, c)
-		add(freed, f)
+		quota.Add(freed, f)
 	}
 	use = sum
 	if equal(q.Status.Hard, q.Spec.Hard) {
@@ -112,30 +113,8 @@ func (l *ledger) settled(q *corev1.ResourceQuota, seen []change) {
 	}
 }
 
-func (l *ledger) forget(quota types.NamespacedName) {
+func (l *ledger) forget(of types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.accounts, quota)
-}
-
-// add adds b to a.
-func add(a, b corev1.ResourceList) {
-	for name, n := range b {
-		have := a[name]
-		have.Add(n)
-		a[name] = have
-	}
-}
-
-// less is by how much b is below a.
-func less(a, b corev1.ResourceList) corev1.ResourceList {
-	diff := corev1.ResourceList{}
-	for name, n := range a {
-		n = n.DeepCopy()
-		n.Sub(b[name])
-		if n.Sign() > 0 {
-			diff[name] = n
-		}
-	}
-	return diff
+	delete(l.accounts, of)
 }

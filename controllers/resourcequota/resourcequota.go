@@ -72,7 +72,7 @@ func (l *ledger) watch(c client.Change, read resource.Reader, wake func(ns, name
 			continue
 		}
 		before, after := of(q, c.Kind, c.Old, now), of(q, c.Kind, c.New, now)
-		l.note(q, c, less(before, after))
+		l.note(q, c, quota.Less(before, after))
 		if c.New == nil || !equal(before, after) {
 			wake(ns, q.Name)
 		}
@@ -107,7 +107,7 @@ func used(read resource.Reader, all []resource.Kind, q *corev1.ResourceQuota, no
 			continue
 		}
 		for obj := range read.Each(k, q.Namespace) {
-			add(sum, of(q, k, obj, now))
+			quota.Add(sum, of(q, k, obj, now))
 		}
 	}
 	return sum
