@@ -14,7 +14,7 @@ type Names struct {
 	mu    sync.Mutex
 	known map[string]*named  // by the definition's name
 	in    map[name][]string  // the names of the definitions that have it, seldom more than one
-	want  map[string]waiting // the definitions that have not all their names, by group
+	want  map[string]waiting // the definitions that were refused names, by group
 }
 
 type waiting = map[string]bool
@@ -52,7 +52,7 @@ func (n *Names) Note(def *v1.CustomResourceDefinition) {
 		n.forget(def.Name)
 	}
 	n.set(def.Name, &named{rev, def.Spec.Group, namesIn(def.Spec.Group, &def.Status.AcceptedNames)})
-	if !Is(def, v1.NamesAccepted) {
+	if c := find(def.Status.Conditions, v1.NamesAccepted); c != nil && c.Status != v1.ConditionTrue {
 		if n.want == nil {
 			n.want = map[string]waiting{}
 		}
@@ -97,7 +97,7 @@ func (n *Names) Keep(these map[string]bool) {
 	}
 }
 
-// Waiting lists the definitions of a group that have not got all their names.
+// Waiting lists the definitions of a group that were refused names. One that nobody has looked at yet is not among them.
 func (n *Names) Waiting(group string) (list []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

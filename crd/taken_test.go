@@ -27,6 +27,7 @@ func TestNames(t *testing.T) {
 	}
 	second.ResourceVersion = "6"
 	n.Note(second)
+	n.Note(def("c", "others", 6)) // will be looked at for its own sake
 	first.ResourceVersion = "5"
 	n.Note(first)
 	if got := n.Waiting("x.example"); !slices.Equal(got, []string{"b"}) {

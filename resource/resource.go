@@ -54,6 +54,12 @@ type Differing interface {
 	Differs(from Object) bool
 }
 
+// Rewriting is implemented by sealed objects that know what is stored of others which share with them what is heavy.
+type Rewriting interface {
+	// Rewritten is what the codec would store of an open object; nil when it must be asked.
+	Rewritten(obj Object) []byte
+}
+
 // Outlined is implemented by sealed objects that show all but what is heavy without being opened.
 type Outlined interface {
 	// Outline returns the object without what its kind says is heavy. It is shared.

@@ -20,13 +20,17 @@ import (
 // writers of one object all get through.
 const retries = 200
 
-// put writes obj under its key, expecting the revision that was read (0: none). The view owns obj from then
-// on. It fails with *store.ConflictError when another writer was faster.
-func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, expect int64, ttl time.Duration) (*view.Entry, error) {
+// put writes obj under its key in the place of what was read (nil: nothing). The view owns obj from then on. It fails
+// with *store.ConflictError when another writer was faster.
+func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, cur *view.Entry, ttl time.Duration) (*view.Entry, error) {
 	obj.SetResourceVersion("")
-	value, err := codec.Stored(k, obj)
+	value, err := stored(k, obj, cur)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
+	}
+	expect := int64(0)
+	if cur != nil {
+		expect = cur.Rev
 	}
 	key := k.Info().Key(obj.GetNamespace(), obj.GetName())
 	s.View.Offer(key, value, obj)
@@ -47,6 +51,18 @@ func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, 
 		return view.NewEntry(k, rev, again), nil
 	}
 	return nil, s.storeError(err, "wait for the write of "+key)
+}
+
+// stored is what is to be stored of an object that takes the place of another one, nil for none.
+func stored(k resource.Kind, obj resource.Object, cur *view.Entry) ([]byte, error) {
+	if cur != nil {
+		if old, ok := cur.Object.(resource.Rewriting); ok {
+			if value := old.Rewritten(obj); value != nil {
+				return value, nil
+			}
+		}
+	}
+	return codec.Stored(k, obj)
 }
 
 // remove deletes the object of the entry and returns its last state, with the revision of the deletion. It fails

@@ -108,7 +108,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	if r.DryRun {
 		return s.insertDry(ctx, r, obj)
 	}
-	e, err := s.put(ctx, k, obj, 0, k.Expiry(obj))
+	e, err := s.put(ctx, k, obj, nil, k.Expiry(obj))
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return nil, s.taken(ctx, r, obj, c)

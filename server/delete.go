@@ -174,7 +174,7 @@ func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur 
 	if r.DryRun {
 		return view.NewEntry(r.Kind, cur.Rev, obj), nil
 	}
-	e, err := s.put(ctx, r.Kind, obj, cur.Rev, r.Kind.Expiry(obj))
+	e, err := s.put(ctx, r.Kind, obj, cur, r.Kind.Expiry(obj))
 	if err == nil {
 		s.note(ctx, r, cur.Object, e.Object, e.Rev)
 	}

@@ -264,7 +264,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 		obj.SetResourceVersion(old.GetResourceVersion())
 		return view.NewEntry(k, cur.Rev, obj), nil
 	}
-	e, err := s.put(ctx, k, obj, cur.Rev, k.Expiry(obj))
+	e, err := s.put(ctx, k, obj, cur, k.Expiry(obj))
 	if err == nil {
 		s.note(ctx, r, old, e.Object, e.Rev)
 		s.changed(ctx, r, old, e.Object)

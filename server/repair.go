@@ -109,7 +109,7 @@ func (s *Server) repairIPs(ctx context.Context, snap *view.Snapshot, used map[st
 			continue
 		}
 		var lost *store.ConflictError
-		if _, err = s.put(ctx, k, s.address(addr, svc), 0, 0); err != nil && !errors.As(err, &lost) {
+		if _, err = s.put(ctx, k, s.address(addr, svc), nil, 0); err != nil && !errors.As(err, &lost) {
 			return fmt.Errorf("repair the address of service %s/%s: %w", svc.Namespace, svc.Name, err)
 		}
 		slog.Info("made a missing IPAddress", "kind", "IPAddress", "object", ip)

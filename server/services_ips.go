@@ -179,7 +179,7 @@ func (t *taking) reserve(ctx context.Context, a netip.Addr) error {
 	if t.r.DryRun {
 		return nil
 	}
-	_, err := t.s.put(ctx, k, t.s.address(a, t.svc), 0, 0)
+	_, err := t.s.put(ctx, k, t.s.address(a, t.svc), nil, 0)
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return errTaken

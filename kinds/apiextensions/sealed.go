@@ -34,6 +34,7 @@ var (
 	_ resource.Sealed    = (*Sealed)(nil)
 	_ resource.Outlined  = (*Sealed)(nil)
 	_ resource.Differing = (*Sealed)(nil)
+	_ resource.Rewriting = (*Sealed)(nil)
 )
 
 // seal implements resource.Def's Seal.
@@ -111,15 +112,3 @@ func (s *Sealed) GetObjectKind() runtimeschema.ObjectKind { return s.outline.Get
 
 // MarshalJSON implements json.Marshaler.
 func (s *Sealed) MarshalJSON() ([]byte, error) { return codec.MarshalJSON(s.open()) }
-
-// A Draft is a definition that is to be written with the schemas that it has: copies of it share them.
-type Draft struct{ *v1.CustomResourceDefinition }
-
-// DeepCopyObject implements runtime.Object: the copy is a plain definition.
-func (d Draft) DeepCopyObject() runtime.Object {
-	out := Outline(d.CustomResourceDefinition).DeepCopy()
-	for i := range out.Spec.Versions {
-		out.Spec.Versions[i].Schema = d.Spec.Versions[i].Schema
-	}
-	return out
-}

@@ -1,6 +1,8 @@
 package apiextensions
 
 import (
+	"bytes"
+	"runtime"
 	"testing"
 
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -78,4 +80,27 @@ func TestWarnOfTheSameVersions(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+// What is stored of a new status is what the codec would store, made without a look at the schemas.
+func TestRewritten(t *testing.T) {
+	c := largeDefinition(t)
+	c.SetGroupVersionKind(CustomResourceDefinitions.GVK)
+	s := CustomResourceDefinitions.Pack(c, nil, 7).(*Sealed)
+	held := s.Open().(crd)
+	next := Draft{held}.DeepCopyObject().(crd)
+	if s.Rewritten(next) != nil {
+		t.Error("versions that were copied may be others")
+	}
+	next.Spec = held.Spec
+	next.ResourceVersion, next.Labels, next.Status.StoredVersions = "", map[string]string{"a": "b"}, []string{"v1", "v2"}
+	want, err := codec.Stored(CustomResourceDefinitions, next)
+	if got := s.Rewritten(next); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v; want %d", len(got), err, len(want))
+	}
+	next.Spec.Group = "other"
+	if s.Rewritten(next) != nil {
+		t.Error("another spec was taken for the old one")
+	}
+	runtime.KeepAlive(held)
 }
