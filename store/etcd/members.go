@@ -99,7 +99,7 @@ func (s *Store) remove(ctx context.Context, p Peer) error {
 
 // lives says that a member of this cluster answers at the URL.
 func (m *member) lives(ctx context.Context, url string) bool {
-	const patience = time.Second
+	const patience = 5 * time.Second // a loaded member is slow to answer, and one that lives must not be displaced
 	trip, err := rafthttp.NewRoundTripper(m.server.Cfg.PeerTLSInfo, patience)
 	if err != nil {
 		return false
