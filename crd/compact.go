@@ -34,7 +34,11 @@ func scattered(objs []resource.Object) (list []*Stored) {
 			}
 		}
 	}
-	each(func(_ *Stored, at *place) { used[at.in] += int(at.to - at.from) })
+	each(func(_ *Stored, at *place) {
+		if at != &at.in.one {
+			used[at.in] += int(at.to - at.from)
+		}
+	})
 	size := 0
 	each(func(s *Stored, at *place) {
 		if at == &at.in.one || used[at.in] < len(at.in.data)/2 {

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,18 +11,18 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// compacted notes what it is to compact.
+// compacted tells what it is to compact.
 type compacted struct {
 	*resource.Def[*core.Pod]
-	seen *[]resource.Object
+	tell func(objs []resource.Object)
 }
 
-func (k compacted) Compact(objs []resource.Object) { *k.seen = append(*k.seen, objs...) }
+func (k *compacted) Compact(objs []resource.Object) { k.tell(objs) }
 
 // A kind that can compact its objects is given all of them, and no others.
 func TestCompact(t *testing.T) {
 	var seen []resource.Object
-	k := compacted{pods, &seen}
+	k := &compacted{pods, func(objs []resource.Object) { seen = append(seen, objs...) }}
 	r := start(t, view.Config{}, k, maps)
 	r.wait(r.put(maps, cm("a", "m", "")))
 	if r.v.Compact(); len(seen) != 0 {
@@ -32,5 +33,19 @@ func TestCompact(t *testing.T) {
 	r.v.Compact()
 	if want := slices.Collect(r.v.Snapshot().Each(k, "")); len(want) != 2 || !slices.Equal(seen, want) {
 		t.Errorf("compacted %v, want %v", seen, want)
+	}
+}
+
+// Many new objects are compacted without being told to.
+func TestCompactGrown(t *testing.T) {
+	const most = 10_000
+	counts := make(chan int, most)
+	k := &compacted{pods, func(objs []resource.Object) { counts <- len(objs) }}
+	r := start(t, view.Config{}, k)
+	for i := range most {
+		r.put(k, pod("a", fmt.Sprint(i)))
+	}
+	if n := <-counts; n < most/10 {
+		t.Errorf("compacted %d", n)
 	}
 }

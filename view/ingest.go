@@ -155,6 +155,7 @@ func (v *View) apply(w write) {
 		c.Old = t.remove(w.ns, w.name)
 	} else {
 		c.Old = t.put(w.entry)
+		v.grown(t)
 	}
 	v.moved = v.moved || t.moved
 	if c.Old != nil || c.New != nil {

@@ -28,6 +28,7 @@ type table struct {
 	last    *frozen // what the last snapshot holds
 	moved   bool    // last is out of date
 	changed bool    // the trees are
+	grown   int     // entries that came since all were compacted
 
 	log     log
 	wake    chan struct{}        // closed at the next change; nil when nobody waits

@@ -71,6 +71,8 @@ type View struct {
 	loaded bool         // the first list is in
 	sealed atomic.Int64 // how many values of raw can't be read at all
 
+	compacting sync.Mutex // taken before mu, or tried
+
 	mu       sync.Mutex
 	slots    map[schema.GroupResource]int // of tables; replaced when it grows, as snapshots share it
 	tables   []*table
