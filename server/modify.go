@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -20,8 +21,9 @@ type change struct {
 	// next returns what the caller wants, in the hub version, as an object that may be changed. cur is what is
 	// there, nil when nothing is.
 	next   func(ctx context.Context, cur *view.Entry) (resource.Object, error)
-	create bool // a missing object is made
-	owned  bool // next records the ownership of fields itself
+	create bool      // a missing object is made
+	owned  bool      // next records the ownership of fields itself
+	uid    types.UID // that the object must have; "" for any
 }
 
 // modify performs a change of an object, over again when another writer was faster.
@@ -136,7 +138,10 @@ func inHub(ctx context.Context, cur *view.Entry) (*view.Entry, error) {
 
 // makeMissing makes the object that a change of a missing object wants, if it may.
 func (s *Server) makeMissing(ctx context.Context, r *Request, c *change) (*view.Entry, error) {
-	if !c.create {
+	switch {
+	case c.uid != "": // upstream asks for the uid before it asks whether there is anything
+		return nil, wrongUID(r, c.uid, "")
+	case !c.create:
 		return nil, notFound(r)
 	}
 	obj, err := c.next(ctx, nil)
@@ -200,10 +205,14 @@ func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
 // sameUID checks the uid that an update names.
 func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 	if uid := obj.GetUID(); uid != "" && cur != nil && uid != cur.Object.GetUID() {
-		return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(uid)+
-			", UID in object meta: "+string(cur.Object.GetUID())))
+		return wrongUID(r, uid, cur.Object.GetUID())
 	}
 	return nil
+}
+
+func wrongUID(r *Request, want, have types.UID) error {
+	return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(want)+
+		", UID in object meta: "+string(have)))
 }
 
 // conditionals are the kinds whose updates must say which revision they replace.

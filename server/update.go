@@ -31,7 +31,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	} else if rev > 0 {
 		u.rev = formatRevision(rev)
 	}
-	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next})
+	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next, uid: hub.GetUID()})
 }
 
 // A replacement is what an update puts in an object's place.

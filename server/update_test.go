@@ -39,11 +39,13 @@ func TestUpdateChecksRevision(t *testing.T) {
 	}
 	other := configMap("a")
 	other.UID = "another"
+	gone := configMap("none")
+	gone.UID = "it-had-one"
 	for _, x := range []struct {
 		obj  *core.ConfigMap
 		url  string
 		want string
-	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}} {
+	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}, {gone, "none", "Conflict"}} {
 		if _, _, err := w.Update(t.Context(), w.ask(configMaps, x.url), x.obj); reason(err) != x.want {
 			t.Errorf("%s at %s: %v", x.obj.Name, x.url, err)
 		}
