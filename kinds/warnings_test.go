@@ -51,6 +51,11 @@ func TestWarnings(t *testing.T) {
 				"cidr": "10.0.0.0/8", "except": []any{"10.01.0.0/16"}}}}}}}}, 1},
 		{"endpoint slice", map[string]any{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
 			"endpoints": []any{map[string]any{"addresses": []any{"10.0.0.01", "10.0.0.2"}}}}, 1},
+		{"endpoints", map[string]any{"apiVersion": "v1", "kind": "Endpoints", "subsets": []any{map[string]any{
+			"addresses": []any{map[string]any{"ip": "10.0.0.01"}}, "notReadyAddresses": []any{map[string]any{"ip": "FD00::1"}}}}}, 2},
+		{"addresses of pods", pod(`{hostAliases: [{ip: 010.0.0.1}], dnsConfig: {nameservers: ['FD00::1', 10.0.0.1]}}`), 2},
+		{"node", specOf("Node", `{podCIDRs: ['FD00::/64']}`), 1},
+		{"balancer", service(`{type: LoadBalancer, loadBalancerIP: 010.0.0.1}`), 1},
 		{"names of hosts", map[string]any{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "FQDN"}, 1},
 		{"old class", map[string]any{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
 			"metadata": map[string]any{"annotations": map[string]any{"kubernetes.io/ingress.class": "a"}}}, 1},

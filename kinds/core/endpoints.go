@@ -17,7 +17,7 @@ var Endpoints = &resource.Def[*v1.Endpoints]{
 	GVK: gvk("Endpoints"), Plural: "endpoints", Short: []string{"ep"}, Namespaced: true,
 	Storage: "services/endpoints", CreateOnUpdate: true,
 	Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-	Default:    defaultEndpoints, Validate: validateEndpoints,
+	Default:    defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
 	Columns: []resource.Column[*v1.Endpoints]{
 		resource.Col("Endpoints", "string", func(e *v1.Endpoints) any { return endpointList(e) }),
 		resource.Age[*v1.Endpoints](),

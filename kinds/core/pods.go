@@ -57,6 +57,9 @@ func firstIP(p *v1.Pod) string {
 
 func defaultPod(p *v1.Pod) {
 	podspec.DefaultPod(&p.Spec)
+	if t := p.Spec.TerminationGracePeriodSeconds; *t < 0 { // templates keep what they say
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
 	defaultPodIPs(&p.Status)
 }
 

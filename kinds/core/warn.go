@@ -2,12 +2,12 @@ package core
 
 import (
 	"crypto/tls"
-	"net/netip"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -53,6 +53,23 @@ func warnNode(n, old *v1.Node) (list []string) {
 	if n.Spec.DoNotUseExternalID != "" {
 		list = append(list, "spec.externalID: this field is deprecated, and is unused")
 	}
+	for i, r := range n.Spec.PodCIDRs {
+		list = append(list, validation.GetWarningsForCIDR(specPath.Child("podCIDRs").Index(i), r)...)
+	}
+	return list
+}
+
+// warnEndpoints warns of addresses that other programs may read in another way.
+func warnEndpoints(e, _ *v1.Endpoints) (list []string) {
+	for i, s := range e.Subsets {
+		add := func(name string, addresses []v1.EndpointAddress) {
+			for k, a := range addresses {
+				list = append(list, validation.GetWarningsForIP(field.NewPath("subsets").Index(i).Child(name).Index(k).Child("ip"), a.IP)...)
+			}
+		}
+		add("addresses", s.Addresses)
+		add("notReadyAddresses", s.NotReadyAddresses)
+	}
 	return list
 }
 
@@ -74,7 +91,7 @@ func warnService(s, _ *v1.Service) (list []string) {
 	list = append(list, addressWarnings(spec.ExternalIPs, "externalIPs")...)
 	external := spec.Type == v1.ServiceTypeExternalName
 	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs: deprecated since v1.36; some clusters no longer serve it")
-	if _, err := netip.ParseAddr(spec.LoadBalancerIP); err == nil { // nobody checks it, and the library grumbles
+	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody checks it, and the library grumbles
 		list = append(list, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	for i, r := range spec.LoadBalancerSourceRanges {

@@ -60,6 +60,7 @@ func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string
 		w.volume(&s.Volumes[i].VolumeSource, spec.Child("volumes").Index(i))
 		w.overlaps(&s.Volumes[i])
 	}
+	w.addresses(s, spec)
 	if t := s.TerminationGracePeriodSeconds; t != nil && *t < 0 {
 		w.warn(spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
@@ -67,6 +68,19 @@ func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string
 	w.ports(s, spec)
 	w.amounts(s.Overhead, spec.Child("overhead"))
 	return w.list
+}
+
+// addresses warns of those that other programs may read in another way.
+func (w *warner) addresses(s *v1.PodSpec, spec *field.Path) {
+	add := func(at *field.Path, ip string) { w.list = append(w.list, validation.GetWarningsForIP(at, ip)...) }
+	for i, a := range s.HostAliases {
+		add(spec.Child("hostAliases").Index(i).Child("ip"), a.IP)
+	}
+	if s.DNSConfig != nil {
+		for i, ip := range s.DNSConfig.Nameservers {
+			add(spec.Child("dnsConfig", "nameservers").Index(i), ip)
+		}
+	}
 }
 
 // annotations warns of those that have become fields.
