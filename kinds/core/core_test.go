@@ -224,13 +224,13 @@ func TestTTL(t *testing.T) {
 // TestNegativeGrace: a pod that is to end before it began has a second, and is not warned of it; a template is.
 func TestNegativeGrace(t *testing.T) {
 	p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}
-	Pods.SetDefaults(p)
-	if got := *p.Spec.TerminationGracePeriodSeconds; got != 1 || len(Pods.Warnings(p, nil)) != 0 {
-		t.Errorf("%d, %v", got, Pods.Warnings(p, nil))
+	core.Pods.SetDefaults(p)
+	if got := *p.Spec.TerminationGracePeriodSeconds; got != 1 || len(core.Pods.Warnings(p, nil)) != 0 {
+		t.Errorf("%d, %v", got, core.Pods.Warnings(p, nil))
 	}
 	c := &v1.PodTemplate{Template: v1.PodTemplateSpec{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}}
-	PodTemplates.SetDefaults(c)
-	if got := *c.Template.Spec.TerminationGracePeriodSeconds; got != -5 || len(PodTemplates.Warnings(c, nil)) != 1 {
-		t.Errorf("%d, %v", got, PodTemplates.Warnings(c, nil))
+	core.PodTemplates.SetDefaults(c)
+	if got := *c.Template.Spec.TerminationGracePeriodSeconds; got != -5 || len(core.PodTemplates.Warnings(c, nil)) != 1 {
+		t.Errorf("%d, %v", got, core.PodTemplates.Warnings(c, nil))
 	}
 }
