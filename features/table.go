@@ -28,6 +28,7 @@ ClusterTrustBundleProjection a36-
 ComponentFlagz b36+
 ComponentSLIs g36+!
 ComponentStatusz b36+
+CompositePodGroup a37-
 ConcurrentWatchObjectDecode b36+
 ConsistentListFromCache g36+!
 ConsistentListFromCacheSkipTimeoutFallback a36-
@@ -61,19 +62,23 @@ DisableCPUQuotaWithExclusiveCPUs g36+!
 DisableNodeKubeProxyVersion d36-
 DRAAdminAccess g36+!
 DRAConsumableCapacity b36+
+DRADerivedAttributes a37-
 DRADeviceBindingConditions b36+
-DRADeviceTaintRules a36-
-DRADeviceTaints b36+
-DRAExtendedResource b36+
+DRADeviceCompatibilityGroups a37-
+DRADeviceTaintRules b36- g37+
+DRADeviceTaints b36+ g37+
+DRAExtendedResource b36+ g37+!
+DRAFractionalCapacityRange b37+
 DRAListTypeAttributes a36-
 DRANodeAllocatableResources a36-
+DRAOptionalNodeOperations a37-
 DRAPartitionableDevices b36+
 DRAPrioritizedList g36+!
-DRAResourceClaimDeviceStatus b36+
+DRAResourceClaimDeviceStatus b36+ g37+!
 DRAResourceClaimGranularStatusAuthorization b36+
 DRAResourcePoolStatus a36-
 DRASchedulerFilterTimeout b36+
-DRAWorkloadResourceClaims a36-
+DRAWorkloadResourceClaims a36- b37-
 DynamicResourceAllocation g36+!
 EnvFiles b36+
 EtcdRangeStream b36+
@@ -83,7 +88,7 @@ ExecProbeTimeout g36+!
 ExtendWebSocketsToKubelet b36+
 ExternalServiceAccountTokenSigner g36+!
 GangScheduling a36-
-GenericWorkload a36-
+GenericWorkload a36- b37-
 GitRepoVolumeDriver d36-
 GracefulNodeShutdown b36+
 GracefulNodeShutdownBasedOnPodPriority b36+
@@ -101,6 +106,8 @@ InPlacePodVerticalScalingAllocatedStatus d36-
 InPlacePodVerticalScalingExclusiveCPUs a36-
 InPlacePodVerticalScalingExclusiveMemory a36-
 InPlacePodVerticalScalingInitContainers b36+
+InPlacePodVerticalScalingSchedulerPreemption a37-
+InterPodAffinityHostnameFastPath a37-
 InTreePluginPortworxUnregister d36-
 JobBackoffLimitPerIndex g36+!
 JobManagedBy g36+!
@@ -141,7 +148,7 @@ MutableSchedulingDirectivesForSuspendedJobs b36+
 MutatingAdmissionPolicy g36+!
 NativeHistograms a36-
 NFTablesProxyMode g36+!
-NodeDeclaredFeatures b36+
+NodeDeclaredFeatures b36+ g37+!
 NodeInclusionPolicyInPodTopologySpread g36+!
 NodeLogQuery g36+!
 NodeSwap g36+!
@@ -154,6 +161,7 @@ PLEGOnDemandRelist b36+
 PodAndContainerStatsFromCRI a36-
 PodCertificateRequest a36-
 PodDeletionCost b36+
+PodGroupPreemptionPolicy a37-
 PodLevelResourceManagers a36-
 PodLevelResources b36+
 PodLifecycleSleepAction g36+!
@@ -190,6 +198,7 @@ RuntimeClassInImageCriApi a36-
 SchedulerAsyncAPICalls a36-
 SchedulerAsyncPreemption b36+
 SchedulerPopFromBackoffQ b36+
+SchedulerPreQueueingHints a37-
 SchedulerQueueingHints g36+!
 SELinuxChangePolicy g36+!
 SELinuxMount a36-
@@ -211,7 +220,7 @@ StaleControllerConsistencyReplicaSet b36+
 StaleControllerConsistencyStatefulSet b36+
 StatefulSetAutoDeletePVC g36+!
 StatefulSetSemanticRevisionComparison b36+
-StorageCapacityScoring a36-
+StorageCapacityScoring a36- b37+
 StorageVersionAPI a36-
 StorageVersionHash b36+
 StorageVersionMigrator b36+
@@ -241,7 +250,7 @@ UserNamespacesHostNetworkSupport a36-
 UserNamespacesSupport g36+!
 ValidatingAdmissionPolicy g36+!
 VolumeAttributesClass g36+!
-VolumeLimitScaling a36-
+VolumeLimitScaling a36- b37+
 WatchCacheInitializationPostStartHook b36+
 WatchFromStorageWithoutResourceVersion g36+!
 *WatchList b34+
