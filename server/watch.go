@@ -29,7 +29,8 @@ type watch struct {
 	spoken    schema.GroupVersionKind
 	cursor    *view.Cursor
 	bookmarks bool
-	told      int64 // resourceVersion that the caller knows by now
+	from      int64 // resourceVersion that the caller began with
+	told      int64 // that the caller knows by now
 	f         func([]Event) error
 }
 
@@ -53,6 +54,7 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	if err != nil {
 		return err
 	}
+	w.from = w.told
 	if initial != nil {
 		if err := w.replay(initial, opts.SendInitialEvents != nil && w.bookmarks); err != nil {
 			return err
@@ -122,7 +124,8 @@ func (w *watch) replay(snap *view.Snapshot, end bool) error {
 func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 	end := time.NewTimer(lasts)
 	defer end.Stop()
-	mark := time.NewTimer(nextBookmark(lasts))
+	pause, last := nextBookmark(lasts)
+	mark := time.NewTimer(pause)
 	defer mark.Stop()
 	deadline := time.Now().Add(lasts)
 	if err := w.drain(); err != nil {
@@ -142,10 +145,11 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 				return err
 			}
 		case <-mark.C:
-			if err := w.bookmark(); err != nil {
+			if err := w.bookmark(last); err != nil {
 				return err
 			}
-			mark.Reset(nextBookmark(time.Until(deadline)))
+			pause, last = nextBookmark(time.Until(deadline))
+			mark.Reset(pause)
 		case <-end.C:
 			return nil
 		case <-ctx.Done():
@@ -166,13 +170,13 @@ func (w *watch) served() bool {
 	return isCustom == remains && (!isCustom || was.Declaration() == is.Declaration())
 }
 
-// nextBookmark is when to send the next one: in about a minute, but once shortly before the end.
-func nextBookmark(left time.Duration) time.Duration {
-	pause := bookmarkEvery - rand.N(bookmarkEvery/4)
-	if last := left - lastBookmark; last > 0 && last < pause {
-		return last
+// nextBookmark is when to send the next one: in about a minute, but once, the last one, shortly before the end.
+func nextBookmark(left time.Duration) (pause time.Duration, last bool) {
+	pause = bookmarkEvery - rand.N(bookmarkEvery/4)
+	if end := left - lastBookmark; end > 0 && end < pause {
+		return end, true
 	}
-	return pause
+	return pause, false
 }
 
 // drain tells all changes that are there.
@@ -228,13 +232,13 @@ func (w *watch) event(c *view.Change) (Event, bool) {
 
 // bookmark tells how far the watch has come.
 //
-// Unlike Kubernetes, a bookmark that would tell nothing new is not sent.
-func (w *watch) bookmark() error {
+// Unlike Kubernetes, a bookmark that would tell nothing new is not sent, but for the last one of a watch that told something.
+func (w *watch) bookmark(last bool) error {
 	if !w.bookmarks {
 		return nil
 	}
 	rev := w.cursor.Revision()
-	if rev <= w.told {
+	if rev <= w.told && (!last || rev <= w.from) {
 		return nil
 	}
 	w.told = rev

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,6 +217,38 @@ func TestBookmarks(t *testing.T) {
 		}
 		if last := marks[len(marks)-1]; 200*time.Second-last > 3*time.Second {
 			t.Errorf("no bookmark before the end: %v", marks)
+		}
+	})
+}
+
+// Before it ends, a watch says once more how far it came, when that is further than where it began.
+func TestLastBookmark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		create(w, configMaps, configMap("a"))
+		for name, busy := range map[string]bool{"busy": true, "idle": false} {
+			var told []string
+			done := make(chan error, 1)
+			go func() {
+				short := int64(4)
+				done <- w.Watch(t.Context(), w.ask(configMaps, ""), &metav1.ListOptions{AllowWatchBookmarks: true, TimeoutSeconds: &short},
+					func(events []server.Event) error {
+						for _, e := range events {
+							told = append(told, string(e.Type))
+						}
+						return nil
+					})
+			}()
+			synctest.Wait()
+			want := []string{"ADDED"}
+			if busy {
+				create(w, configMaps, configMap("b"))
+				w.Delete(t.Context(), w.ask(configMaps, "b"), nil)
+				want = append(want, "ADDED", "DELETED", "BOOKMARK")
+			}
+			if err := <-done; err != nil || !slices.Equal(told, want) {
+				t.Errorf("%s: %v, %v", name, told, err)
+			}
 		}
 	})
 }
