@@ -37,7 +37,7 @@ func (w *world) says(claim, condition string) {
 // untilClaim waits for a claim to be as wanted.
 func (w *world) untilClaim(name string, good func(c *resourcev1.ResourceClaim) bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	feed := w.Feed(kinds.ResourceClaims)
 	for {

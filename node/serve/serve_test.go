@@ -116,7 +116,7 @@ func call(t *testing.T, tr http.RoundTripper, method, url string) (code int, bod
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := http.Client{Transport: tr, Timeout: 20 * time.Second}
+	c := http.Client{Transport: tr, Timeout: time.Minute}
 	res, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
