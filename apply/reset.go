@@ -22,7 +22,6 @@ var (
 		{Group: "apps", Resource: "deployments"}: {"spec", "metadata.labels"},
 		{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {"spec", "status.conditions"},
 		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}: {"spec", "metadata"},
-		{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:           {"spec", "metadata"},
 		{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                       {"spec", "metadata"},
 		{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}:               {"spec", "metadata"},
 		{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                 {"spec", "metadata"},

@@ -290,6 +290,9 @@ func (s *Server) settle(r *Request, obj, old resource.Object) {
 		sub = ""
 	}
 	resource.SettleAs(s.Kinds.Features(), k, sub, obj, old)
+	if sub == "status" {
+		keepForStatus(k, obj, old)
+	}
 	if resource.CountsAs(s.Kinds.Features(), k) && sub != "status" && respecified(k, obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}
