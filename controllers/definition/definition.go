@@ -158,7 +158,7 @@ func (d definitions) release(ctx context.Context, c *loop.Ctx, def *v1.CustomRes
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1.CustomResourceCleanupFinalizer })
-	return c.Update(ctx, kinds.CustomResourceDefinitions, next)
+	return c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next)
 }
 
 // whole is a definition with its schemas, to be changed.

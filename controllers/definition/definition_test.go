@@ -252,6 +252,11 @@ func TestFinalizerHoldsDefinition(t *testing.T) {
 		t.Errorf("a new object of a kind that goes: %v", err)
 	}
 	w.until("the object is marked", func(r resource.Reader) bool { return r.Lookup(k, "ns", "w").GetDeletionTimestamp() != nil })
+	odd := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", "widgets.a.example"))
+	odd.Status.StoredVersions = []string{"v9"} // nobody checks the status, and the definition must go all the same
+	if _, err := w.Update(t.Context(), kinds.CustomResourceDefinitions, odd, "status"); err != nil {
+		t.Fatal(err)
+	}
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	if _, err := w.Patch(t.Context(), w.kind("a.example", "v1"), "ns", "w", client.Patch{Type: types.MergePatchType, Data: free}); err != nil {
 		t.Fatal(err)
