@@ -9,8 +9,9 @@ import (
 
 func TestTrim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		freed := 0
+		freed, tidied := 0, 0
 		tr := &trimmer{free: func() { freed++ }}
+		tr.after(func() { tidied = freed + 1 })
 		collect := func(n int, pause time.Duration) {
 			for range n {
 				tr.cycle(time.Now())
@@ -24,8 +25,8 @@ func TestTrim(t *testing.T) {
 		if collect(20, 3*time.Second); freed != 0 {
 			t.Errorf("within a burst: given back %d times", freed)
 		}
-		if time.Sleep(calm); freed != 1 {
-			t.Errorf("after it: %d times", freed)
+		if time.Sleep(calm); freed != 1 || tidied != 1 {
+			t.Errorf("after it: %d times, tidied before number %d", freed, tidied)
 		}
 		collect(1, time.Minute)
 		if collect(burstCycles, time.Minute); freed != 1 {

@@ -3,6 +3,7 @@ package crd
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -143,6 +144,34 @@ func TestStoredLetsGo(t *testing.T) {
 	}
 	runtime.KeepAlive([]any{name, ns, uid, labels, notes})
 	runtime.KeepAlive(objs)
+}
+
+// Texts that differ from a model in any way come back as they were.
+func TestPack(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	piece := func() string {
+		b := make([]byte, r.IntN(60))
+		for i := range b {
+			b[i] = "abc\"{}:,01"[r.IntN(1+r.IntN(10))]
+		}
+		return string(b)
+	}
+	var s shared
+	for range 3000 {
+		var model, text strings.Builder
+		for range 1 + r.IntN(30) {
+			p := piece()
+			if model.WriteString(p); r.IntN(4) == 0 {
+				p = piece() // another one, or none
+			}
+			text.WriteString(p)
+		}
+		s.learn(model.String())
+		packed := string(s.pack(nil, text.String()))
+		if got := string(unpack(nil, packed, model.String(), text.Len())); got != text.String() {
+			t.Fatalf("%q in terms of %q became %q", text.String(), model.String(), got)
+		}
+	}
 }
 
 func FuzzPack(f *testing.F) {
