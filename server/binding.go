@@ -7,6 +7,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -34,7 +35,7 @@ func (s *Server) bind(ctx context.Context, r *Request, in resource.Object) (reso
 	if err := s.admitCall(ctx, &one, b); err != nil {
 		return nil, err
 	}
-	if err := bindable(b); err != nil {
+	if err := s.bindable(b); err != nil {
 		return nil, err
 	}
 	one.Kind, one.Sub, one.GVK = pods, "", pods.Info().GVK
@@ -45,12 +46,15 @@ func (s *Server) bind(ctx context.Context, r *Request, in resource.Object) (reso
 }
 
 // bindable validates a binding; the error has no reason, as upstream's has none.
-func bindable(b *core.Binding) error {
+func (s *Server) bindable(b *core.Binding) error {
 	if k := b.Target.Kind; k != "" && k != "Node" {
 		return plain(fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", k))
 	}
 	if b.Target.Name == "" {
 		return plain("target.name: Required value")
+	}
+	if says := validation.NameIsDNSSubdomain(b.Target.Name, false); len(says) > 0 && s.Kinds.Features().AtLeast(37) {
+		return plain(fmt.Sprintf("target.name: Invalid value: %q: %s", b.Target.Name, says[0]))
 	}
 	return nil
 }

@@ -305,8 +305,10 @@ func TestBind(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: core.ObjectReference{Kind: "Node", Name: node}})
 		return err
 	}
-	if err := bind(""); reason(err) != "500" {
-		t.Errorf("no node: %v", err)
+	for _, node := range []string{"", "No_node"} {
+		if err := bind(node); reason(err) != "500" {
+			t.Errorf("no node %q: %v", node, err)
+		}
 	}
 	if err := bind("n1"); err != nil {
 		t.Fatal(err)
