@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cli/upstream"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/features"
 )
 
 // How the environment changes what kloop does in the place of kube-apiserver: with loops a test environment has what
@@ -58,6 +60,7 @@ type apiserving struct {
 	sheet                 *settings.Sheet
 	listen, port, certDir string
 	idle                  []string // flags that have no effect
+	gated                 []string // feature gates as they were asked for
 }
 
 // fill takes the environment, then the flags, then what follows from both.
@@ -76,6 +79,9 @@ func (p *apiserving) fill(flags []upstream.Flag) error {
 		if err := p.take(key, f.Name, value); err != nil {
 			return err
 		}
+	}
+	if err := p.gates(); err != nil {
+		return err
 	}
 	if len(p.o.EtcdServers) == 0 {
 		return errors.New("--etcd-servers must be specified: kube-apiserver keeps nothing itself; kloop up is a whole cluster")
@@ -114,7 +120,7 @@ func (p *apiserving) take(key, flag, value string) error {
 			return fmt.Errorf("--etcd-prefix=%s: kloop keeps everything below /registry", value)
 		}
 	case "feature-gates":
-		return p.gates(key, value)
+		p.gated = strings.Split(value, ",")
 	default:
 		if key == "" {
 			p.idle = append(p.idle, "--"+flag+"="+value)
@@ -133,21 +139,29 @@ func (p *apiserving) does(flag string) bool {
 	return slices.Contains([]string{"secure-port", "bind-address", "cert-dir", "external-hostname", "v", "version"}, flag)
 }
 
-// gates takes the feature gates that kloop honours.
+// gates takes the feature gates that can be switched, when the version is known.
 //
 // Unlike Kubernetes, other gates are passed over, misspelt ones too: suites name gates of many versions and should run.
-func (p *apiserving) gates(key, value string) error {
-	known := cluster.Gates()
+func (p *apiserving) gates() error {
+	minor, err := features.Parse(p.o.EmulatedVersion)
+	if err != nil {
+		return fmt.Errorf("flag --emulated-version: %w", err)
+	}
 	var ours []string
-	for _, part := range strings.Split(value, ",") {
-		name, _, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if _, honoured := known[name]; honoured {
+	for _, part := range p.gated {
+		part = strings.TrimPrefix(strings.TrimSpace(part), "kube:")
+		name, on, _ := strings.Cut(part, "=")
+		g, known := features.Known(minor)[name]
+		if want, err := strconv.ParseBool(on); known && (err != nil || !g.Locked || want == g.Default) {
 			ours = append(ours, part)
 		} else if name != "" {
 			p.idle = append(p.idle, "--feature-gates="+part)
 		}
 	}
-	return p.sheet.Set(key, strings.Join(ours, ","), "flag --feature-gates")
+	if ours == nil {
+		return nil
+	}
+	return p.sheet.Set("featureGates", strings.Join(ours, ","), "flag --feature-gates")
 }
 
 // ownCertificate takes the pair of the directory of certificates, if one is there and no flag names another.

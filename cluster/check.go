@@ -28,10 +28,6 @@ func (c Config) check() error {
 	refuse(c.TokenKey == "" && len(c.TokenKeys) > 0 && c.DataDir == "" && len(c.EtcdServers) > 0,
 		"keys of service account tokens are given but none that signs")
 	refuse(c.PodCIDR.IsValid() && (!c.PodCIDR.Addr().Is4() || c.PodCIDR.Bits() < 8 || c.PodCIDR.Bits() > 24), "pod CIDR %s: use an IPv4 range of /8 to /24", c.PodCIDR)
-	for gate := range c.Features {
-		_, known := knownGates()[gate]
-		refuse(!known, "there is no feature gate %q%s", gate, Meant(gate, names(knownGates())))
-	}
 	for what, d := range map[string]time.Duration{"node monitor grace": c.NodeMonitorGrace, "node monitor period": c.NodeMonitorPeriod,
 		"autoscaler period": c.AutoscalerPeriod, "volume binder period": c.BinderPeriod} {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)

@@ -50,7 +50,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	tellIdle(cfg.Log, cfg.Features)
+	cfg.tellIdle(cfg.Log)
 	c := &Cluster{cfg: cfg, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
 	started := make(chan struct{})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // The stores.
@@ -65,7 +67,11 @@ type Config struct {
 	AdmissionConfig           string          // file with upstream's AdmissionConfiguration; "": plugins as they are by default
 	Authorization             []string        // modes in order, see ModeNode; none: Node, RBAC
 	NoAnonymous               bool            // refuse requests without credentials
-	Features                  map[string]bool // feature gates that differ from upstream's defaults; see Gates
+	Features                  map[string]bool // feature gates that differ from upstream's defaults; see package features
+
+	EmulatedVersion string     // the Kubernetes that this is, 1.36 or 1.37; "": the newest
+	RuntimeConfig   kinds.APIs // what of the API is served
+	on              *features.Set
 
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
 	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
@@ -150,6 +156,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if err := c.Snapshots.fill(c.DataDir); err != nil {
+		return c, err
+	}
+	if err := c.settle(); err != nil {
 		return c, err
 	}
 	return c, c.check()

@@ -89,7 +89,7 @@ func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 }
 
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.NewSet(), store: st, fields: apply.NewTracker(),
+	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st, fields: apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}}
 	d.view = view.New(d.set)
 	d.caller, d.metrics = d.newCaller(), prometheus.NewRegistry()
@@ -124,7 +124,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	d.trail = c.newTrail()
 	d.server = server.New(server.Config{Trail: d.tracked(), Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
 		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
-		NoWatchList: !c.cfg.enabled("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
+		NoWatchList: !c.cfg.on.On("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
 		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
 	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	if !c.cfg.NoLoops {

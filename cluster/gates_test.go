@@ -9,28 +9,35 @@ import (
 )
 
 func TestGates(t *testing.T) {
-	for gate, why := range map[string]string{"WatchList": "", "GangScheduling": "", "NativeSidecar": "there is no feature gate", "WatchLists": "did you mean WatchList?"} {
+	for gate, why := range map[string]string{"WatchList": "", "EventedPLEG": "", "NativeSidecar": "unrecognized feature gate: NativeSidecar", "WatchLists": "did you mean WatchList?",
+		"MultiCIDRServiceAllocator": "cannot set feature gate MultiCIDRServiceAllocator to false, feature is locked to true"} {
 		_, err := Config{Features: map[string]bool{gate: false}}.withDefaults()
 		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", gate, err, why)
 		}
 	}
-	set := map[string]bool{"WatchList": false, "GangScheduling": true, "EventedPLEG": false, "SidecarContainers": false, "KMSv1": true}
-	if got := Idle(set); !slices.Equal(got, []string{"GangScheduling", "KMSv1", "SidecarContainers"}) {
+	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false}
+	if got := Idle("", set); !slices.Equal(got, []string{"EventedPLEG", "KMSv1"}) {
 		t.Error(got)
 	}
 	var log bytes.Buffer
-	tellIdle(slog.New(slog.NewTextHandler(&log, nil)), set)
-	if text := log.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, "gate=GangScheduling default=false") {
+	Config{Features: set}.tellIdle(slog.New(slog.NewTextHandler(&log, nil)))
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "gate=EventedPLEG default=false") {
 		t.Error(text)
 	}
-	seen := map[string]bool{}
-	for _, list := range []string{gatesOn, gatesOff, gatesDone, gatesDeprecated} {
-		for gate := range strings.FieldsSeq(list) {
-			if seen[gate] {
-				t.Errorf("%s is listed twice", gate)
-			}
-			seen[gate] = true
+}
+
+func TestVersions(t *testing.T) {
+	for version, why := range map[string]string{"": "", "1.36": "", "kube=1.37": "", "1.35": "can't be emulated: use 1.36 or 1.37"} {
+		c, err := Config{EmulatedVersion: version}.withDefaults()
+		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%q: %v, want %q", version, err, why)
 		}
+		if err == nil && c.on.Emulates() != (version == "1.36") {
+			t.Errorf("%q is %s", version, c.on)
+		}
+	}
+	if _, err := (Config{RuntimeConfig: map[string]bool{"aps/v1": false}}).withDefaults(); err == nil || !strings.Contains(err.Error(), "unknown api groups aps/v1") {
+		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // builder makes documents from kinds and schemas.
 type builder struct {
-	lib    *library
+	lib    *edition
 	custom map[schema.GroupVersionKind]told
 	texts  map[string]json.RawMessage // of custom resources, as far as they were needed
 	lists  map[string]json.RawMessage // of custom resources
@@ -95,7 +95,7 @@ func customName(gvk schema.GroupVersionKind) string {
 
 // find returns the text of a schema.
 func (b *builder) find(name string) (json.RawMessage, bool) {
-	if raw, ok := b.lib.Schemas[name]; ok {
+	if raw, ok := b.lib.v3(name); ok {
 		return raw, true
 	}
 	if raw, ok := b.lists[name]; ok {

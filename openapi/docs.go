@@ -112,7 +112,7 @@ func (d *Docs) look() *groups {
 	g := groups{all: all, kinds: map[schema.GroupVersion][]resource.Kind{}, etags: map[schema.GroupVersion]string{}, pages: rootPages()}
 	for _, k := range all {
 		i := k.Info()
-		for _, gvk := range i.Served() {
+		for _, gvk := range d.set.Served(k) {
 			if in, ok := resource.In(k, gvk); ok {
 				g.kinds[gvk.GroupVersion()] = append(g.kinds[gvk.GroupVersion()], in)
 			}
@@ -137,7 +137,7 @@ func compareGV(a, b schema.GroupVersion) int { return strings.Compare(a.String()
 // than the document itself.
 func (d *Docs) fingerprint(gv schema.GroupVersion, kinds []resource.Kind) string {
 	sum := sha512.New()
-	fmt.Fprintln(sum, len(packed), gv)
+	fmt.Fprintln(sum, len(packed), d.set.Features(), gv)
 	for _, k := range kinds {
 		i := k.Info()
 		fmt.Fprintln(sum, i.GVK, i.Plural, i.ListKind, i.Namespaced, i.Verbs, i.Subs, i.Custom)
@@ -174,7 +174,7 @@ func (d *Docs) Index() map[string]string {
 		index[GroupPath(gv)] = etag
 	}
 	for path := range d.look().pages {
-		index[path] = pageMark(path)
+		index[path] = d.pageMark(path)
 	}
 	return index
 }
@@ -207,12 +207,12 @@ func (d *Docs) v3(path, form string, write func(object) ([]byte, error)) ([]byte
 	etag, ok := g.etags[gv]
 	page, isPage := g.pages[path]
 	if isPage {
-		etag = pageMark(path)
+		etag = d.pageMark(path)
 	} else if !ok {
 		return nil, "", fmt.Errorf("OpenAPI of %s: %w", path, ErrNotServed)
 	}
 	return d.remember("v3/"+form+"/"+path, etag, func() ([]byte, error) {
-		lib, err := books.open()
+		lib, err := openEdition(d.set.Features())
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (d *Docs) v2(form string, write func(object) ([]byte, error)) ([]byte, stri
 	defer d.mu.Unlock()
 	g := d.look()
 	return d.remember("v2/"+form, g.etag, func() ([]byte, error) {
-		lib, err := books.open()
+		lib, err := openEdition(d.set.Features())
 		if err != nil {
 			return nil, err
 		}

@@ -52,6 +52,6 @@ func (b *builder) pageDocument(r route) object {
 }
 
 // pageMark changes when the document of a page does, which it does with the program only.
-func pageMark(path string) string {
-	return fmt.Sprintf("%X", sha512.Sum512([]byte(fmt.Sprintln(len(packed), path))))
+func (d *Docs) pageMark(path string) string {
+	return fmt.Sprintf("%X", sha512.Sum512([]byte(fmt.Sprintln(len(packed), d.set.Features(), path))))
 }

@@ -17,7 +17,7 @@ import (
 //go:embed schemas.json.gz
 var packed []byte
 
-// library holds the schemas of all built-in types as JSON text, in v3 form.
+// library holds the schemas of all built-in types as JSON text, in v3 form: of the newest version, as the file has them.
 type library struct {
 	Kinds   map[string]string          `json:"kinds"` // group/version/kind to the name of its schema
 	Schemas map[string]json.RawMessage `json:"schemas"`
@@ -38,20 +38,27 @@ func (s *shelf) open() (*library, error) {
 	if l := s.lib.Value(); l != nil {
 		return l, nil
 	}
-	zip, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("open the schemas: %w", err)
-	}
-	raw, err := io.ReadAll(zip)
-	if err != nil {
-		return nil, fmt.Errorf("unpack the schemas: %w", err)
-	}
 	l := &library{}
-	if err := json.Unmarshal(raw, l); err != nil {
-		return nil, fmt.Errorf("read the schemas: %w", err)
+	if err := unpack(packed, l); err != nil {
+		return nil, err
 	}
 	s.lib = weak.Make(l)
 	return l, nil
+}
+
+func unpack(file []byte, into any) error {
+	zip, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		return fmt.Errorf("open the schemas: %w", err)
+	}
+	raw, err := io.ReadAll(zip)
+	if err != nil {
+		return fmt.Errorf("unpack the schemas: %w", err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("read the schemas: %w", err)
+	}
+	return nil
 }
 
 func kindKey(gvk schema.GroupVersionKind) string {

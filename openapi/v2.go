@@ -14,14 +14,14 @@ func (b *builder) v2(routes []route) (object, error) {
 	}
 	defs := object{}
 	for name, raw := range b.used(routes) {
-		if old, ok := b.lib.V2[name]; ok {
+		if old, ok := b.lib.v2(name); ok {
 			raw = old
 		}
 		var s object
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, fmt.Errorf("read the schema %s: %w", name, err)
 		}
-		defs[name] = older(s)
+		defs[name] = oldForm(s)
 	}
 	return object{
 		"swagger": "2.0", "info": info(), "paths": paths, "definitions": defs, "consumes": mediaTypes, "produces": mediaTypes,
@@ -59,7 +59,7 @@ func (o *operation) v2(r *route) object {
 	o.extend(out)
 	var list []any
 	if o.body != "" {
-		body := object{"name": "body", "in": "body", "schema": older(ref(o.body))}
+		body := object{"name": "body", "in": "body", "schema": oldForm(ref(o.body))}
 		if !o.bodyOptional {
 			body["required"] = true
 		}
@@ -77,7 +77,7 @@ func (o *operation) v2(r *route) object {
 	for _, code := range o.codes {
 		a := object{"description": codeText[code]}
 		if code != "401" {
-			a["schema"] = older(outSchema(o.out))
+			a["schema"] = oldForm(outSchema(o.out))
 		}
 		answers[code] = a
 	}
@@ -85,9 +85,9 @@ func (o *operation) v2(r *route) object {
 	return out
 }
 
-// older turns a v3 schema into what v2 can say: references with a text beside them, no defaults, no
+// oldForm turns a v3 schema into what v2 can say: references with a text beside them, no defaults, no
 // alternatives, no null. What a kind keeps without knowing it has no type, so that clients let it pass.
-func older(s object) object {
+func oldForm(s object) object {
 	out := object{}
 	for k, v := range s {
 		switch k {
@@ -121,7 +121,7 @@ func older(s object) object {
 
 func olderAny(v any) any {
 	if s, ok := v.(object); ok {
-		return older(s)
+		return oldForm(s)
 	}
 	return v
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
@@ -82,6 +83,9 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
 		return nil, apply.Unfit(p.data, err)
+	}
+	for _, path := range openapi.Trim(p.s.Kinds.Features(), obj) {
+		strict = append(strict, fmt.Errorf("unknown field %q", path))
 	}
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
@@ -153,6 +157,9 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	obj, err := p.s.Fields.Apply(p.s.write(p.r), old, p.data, p.force)
 	if err != nil {
 		return nil, err
+	}
+	if later := openapi.Trim(p.s.Kinds.Features(), obj); later != nil {
+		return nil, plain(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema", p.r.Namespace, p.r.Name, p.r.spoken(), later[0]))
 	}
 	if err := p.strictYAML(); err != nil {
 		return nil, err

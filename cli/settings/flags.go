@@ -90,7 +90,7 @@ func (s *Sheet) Show(w io.Writer) error {
 			from = "default"
 		}
 		if g, ok := t.value.(gates); ok {
-			if idle := cluster.Idle(*g.p); len(idle) > 0 {
+			if idle := cluster.Idle(s.find("emulatedVersion").text(), *g.p); len(idle) > 0 {
 				from += "; no effect in kloop: " + strings.Join(idle, ", ")
 			}
 		}

@@ -94,6 +94,8 @@ func believing(c *cluster.Config) []Setting {
 		{Key: "authorization.webhookVersion", Flag: "authorization-webhook-version", For: Up | Server, Doc: "version of the SubjectAccessReview that it is sent: `v1`, or `v1beta1`, the default", value: text{&c.Authz.WebhookVersion}},
 		{Key: "authorization.webhookAllowedTTL", Flag: "authorization-webhook-cache-authorized-ttl", For: Up | Server, Doc: "how long it is remembered that it allowed; default: 5m", value: span{&c.Authz.WebhookAllowedTTL}},
 		{Key: "authorization.webhookRefusedTTL", Flag: "authorization-webhook-cache-unauthorized-ttl", For: Up | Server, Doc: "how long it is remembered that it did not; default: 30s", value: span{&c.Authz.WebhookRefusedTTL}},
+		{Key: "emulatedVersion", Flag: "emulated-version", For: Up | Server, Doc: "the Kubernetes whose API this is: `1.36` or `1.37`", value: text{&c.EmulatedVersion}},
+		{Key: "runtimeConfig", Flag: "runtime-config", For: Up | Server, Doc: "what of the API is served, GROUP/VERSION=false, GROUP/VERSION/RESOURCE=true, api/beta=false", value: switches{(*map[string]bool)(&c.RuntimeConfig)}},
 		{Key: "featureGates", Flag: "feature-gates", For: Up | Server, Doc: "feature gates that differ from upstream's defaults, NAME=true or NAME=false", value: gates{&c.Features}},
 	}
 }
@@ -127,7 +129,7 @@ func working(c *cluster.Config) []Setting {
 // Defaults are the options of a command before anything is set.
 func Defaults() Options {
 	return Options{LogLevel: "info", Config: cluster.Config{
-		MaxReads: 400, MaxWrites: 200,
+		MaxReads: 400, MaxWrites: 200, EmulatedVersion: "1.37",
 		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},

@@ -223,6 +223,25 @@ func (v gates) text() string {
 }
 func (v gates) shape() shape { return mapping }
 
+// switches is like gates, and a name alone is on.
+type switches struct{ p *map[string]bool }
+
+func (v switches) set(s string) error {
+	parts := split(s)
+	for i, part := range parts {
+		if name, on, _ := strings.Cut(part, "="); on == "" {
+			parts[i] = name + "=true"
+		}
+	}
+	err := gates(v).set(strings.Join(parts, ","))
+	if err == nil && len(parts) == 0 {
+		*v.p = nil
+	}
+	return err
+}
+func (v switches) text() string { return gates(v).text() }
+func (v switches) shape() shape { return mapping }
+
 type pairs struct{ p *map[string]string }
 
 func (v pairs) set(s string) error {

@@ -53,7 +53,7 @@ func versionPriority(gv schema.GroupVersion) int32 {
 func builtin(set *resource.Set) map[string]schema.GroupVersion {
 	list := map[string]schema.GroupVersion{}
 	for _, k := range set.All() {
-		for _, gvk := range k.Info().Served() {
+		for _, gvk := range set.Served(k) {
 			if groupPriority[gvk.Group] > 0 && !k.Info().Custom {
 				list[nameOf(gvk.GroupVersion())] = gvk.GroupVersion()
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
@@ -53,11 +54,15 @@ type typeMeta struct {
 }
 
 // decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
-// duplicate in it is treated as the validation says.
-func decode(f format, data []byte, obj resource.Object, custom bool, v server.FieldValidation, warn func(string)) error {
+// duplicate in it is treated as the validation says; a field of a later version is unknown.
+func (c *call) decode(f format, data []byte, obj resource.Object, v server.FieldValidation) error {
 	want := obj.GetObjectKind().GroupVersionKind()
 	if f == asProto {
-		return decodeProto(data, obj, want)
+		if err := decodeProto(data, obj, want); err != nil {
+			return err
+		}
+		openapi.Trim(c.cfg.Kinds.Features(), obj) // unknown fields are passed over there
+		return nil
 	}
 	doc, strict, err := data, []error(nil), error(nil)
 	if f == asYAML {
@@ -70,14 +75,17 @@ func decode(f format, data []byte, obj resource.Object, custom bool, v server.Fi
 		return undecodable(doc, want, err)
 	}
 	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
-		if custom {
+		if c.facts.Custom {
 			return customKind(doc, got, want, obj.GetName())
 		}
 		if err := settleKind(obj, got, want); err != nil {
 			return err
 		}
 	}
-	return judge(append(strict, more...), v, warn)
+	for _, path := range openapi.Trim(c.cfg.Kinds.Features(), obj) {
+		more = append(more, fmt.Errorf("unknown field %q", path))
+	}
+	return judge(append(strict, more...), v, c.warn.add)
 }
 
 // judge refuses, reports or ignores strict decoding errors.

@@ -36,7 +36,7 @@ type Config struct {
 	Virtual func(resource.Kind) server.Operations
 
 	NoAnonymous bool          // refuse requests without credentials instead of treating them as system:anonymous
-	Version     *version.Info // nil: DefaultVersion()
+	Version     *version.Info // nil: DefaultVersion
 	OpenAPI     Docs          // nil: the documents are not served
 	Issuer      Issuer        // nil: no service account issuer discovery
 	Nodes       Nodes         // nil: log, exec and the like answer 503
@@ -117,7 +117,7 @@ type GroupSource interface {
 
 func (c *Config) fill() {
 	if c.Version == nil {
-		c.Version = DefaultVersion()
+		c.Version = DefaultVersion(c.Kinds.Features())
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

@@ -68,7 +68,7 @@ func (d *discovery) list(set *resource.Set) []Group {
 	defer d.mu.Unlock()
 	all := set.All()
 	if d.groups == nil || !sameKinds(d.of, all) {
-		d.of, d.groups, d.docs = all, groupsOf(all), map[string]tagged{}
+		d.of, d.groups, d.docs = all, groupsOf(set, all), map[string]tagged{}
 	}
 	return d.groups
 }
@@ -97,28 +97,19 @@ func sameKinds(a, b []resource.Kind) bool {
 // builtin says that the group has at least one kind that no user defined.
 func (d *discovery) builtin(set *resource.Set, group string) bool {
 	for _, k := range set.All() {
-		i := k.Info()
-		if i.Custom {
-			continue
-		}
-		if i.GVK.Group == group {
+		if !k.Info().Custom && slices.ContainsFunc(set.Served(k), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group }) {
 			return true
-		}
-		for _, also := range i.Also {
-			if also.Group == group {
-				return true
-			}
 		}
 	}
 	return false
 }
 
-func groupsOf(all []resource.Kind) []Group {
+func groupsOf(set *resource.Set, all []resource.Kind) []Group {
 	byGV := map[schema.GroupVersion][]metav1.APIResource{}
 	custom := map[string]bool{}
 	for _, k := range all {
 		i := k.Info()
-		for _, gvk := range i.Served() {
+		for _, gvk := range set.Served(k) {
 			in, ok := resource.In(k, gvk)
 			if !ok {
 				continue

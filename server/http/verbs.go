@@ -164,7 +164,7 @@ func (c *call) delete() error {
 	if err != nil {
 		return err
 	}
-	if gone && !returnsDeleted[c.facts.GR()] {
+	if gone && (e == nil || !returnsDeleted[c.facts.GR()]) {
 		st := &metav1.Status{Status: metav1.StatusSuccess,
 			Details: &metav1.StatusDetails{Name: c.info.Name, Group: c.gvk.Group, Kind: c.facts.Plural}}
 		if e != nil {
@@ -283,7 +283,7 @@ func (c *call) body(req *server.Request, obj resource.Object, named bool) error 
 	if err != nil {
 		return err
 	}
-	if err := decode(f, data, obj, c.facts.Custom, req.Strict, c.warn.add); err != nil {
+	if err := c.decode(f, data, obj, req.Strict); err != nil {
 		return err
 	}
 	c.w.audit.Object(obj)

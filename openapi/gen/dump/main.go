@@ -1,7 +1,7 @@
 //go:build ignore
 
 // Command dump writes the schemas that openapi-gen made of the API types: as OpenAPI, and as the merge
-// schemas that follow from it. Usage: dump schemas.json.gz schema.bin.gz
+// schemas that follow from it, if they are asked for. Usage: dump schemas.json.gz [schema.bin.gz]
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 const gvkExtension = "x-kubernetes-group-version-kind"
 
 func main() {
-	if err := dump(os.Args[1], os.Args[2]); err != nil {
+	if err := dump(os.Args[1], os.Args[2:]...); err != nil {
 		fmt.Fprintln(os.Stderr, "dump:", err)
 		os.Exit(1)
 	}
@@ -44,7 +44,7 @@ type artefact struct {
 	V2      map[string]*spec.Schema `json:"v2"` // where the old format differs
 }
 
-func dump(openapi, merge string) error {
+func dump(openapi string, merge ...string) error {
 	names, kinds, err := modelNames()
 	if err != nil {
 		return err
@@ -67,15 +67,12 @@ func dump(openapi, merge string) error {
 		}
 		out.Schemas[name] = util.WrapRefs(&s)
 	}
+	if err := writeJSON(openapi, out); err != nil || len(merge) == 0 {
+		return err
+	}
 	types, err := schemaconv.ToSchemaFromOpenAPI(out.Schemas, false)
 	if err != nil {
 		return fmt.Errorf("derive merge schemas: %w", err)
-	}
-	for _, s := range out.Schemas {
-		fillItems(s)
-	}
-	if err := writeJSON(openapi, out); err != nil {
-		return err
 	}
 	sort.Slice(types.Types, func(i, j int) bool { return types.Types[i].Name < types.Types[j].Name })
 	for _, t := range types.Types {
@@ -87,55 +84,7 @@ func dump(openapi, merge string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(merge, b, 0o644)
-}
-
-// scalars are models whose values are no JSON objects; they have no default.
-var scalars = []string{"api.resource.Quantity", "meta.v1.Time", "meta.v1.MicroTime", "util.intstr.IntOrString", "runtime.RawExtension"}
-
-// fillItems gives what is in lists and maps its zero as default.
-//
-// Unlike Kubernetes, the schemas say that items of lists and maps have a default, as those up to 1.36 did. It never takes
-// effect.
-func fillItems(s *spec.Schema) {
-	if s == nil {
-		return
-	}
-	if s.Items != nil {
-		fillItem(s.Items.Schema)
-	}
-	if s.AdditionalProperties != nil {
-		fillItem(s.AdditionalProperties.Schema)
-	}
-	for name, p := range s.Properties {
-		fillItems(&p)
-		s.Properties[name] = p
-	}
-}
-
-func fillItem(s *spec.Schema) {
-	if s == nil {
-		return
-	}
-	if name := s.Ref.String(); name != "" {
-		for _, scalar := range scalars {
-			if strings.HasSuffix(name, scalar) {
-				return
-			}
-		}
-		inner := *s
-		*s = spec.Schema{SchemaProps: spec.SchemaProps{AllOf: []spec.Schema{inner}, Default: map[string]any{}}}
-		return
-	}
-	switch {
-	case s.Type.Contains("string") && s.Format == "":
-		s.Default = ""
-	case s.Type.Contains("integer"):
-		s.Default = 0
-	case s.Type.Contains("boolean"):
-		s.Default = false
-	}
-	fillItems(s)
+	return os.WriteFile(merge[0], b, 0o644)
 }
 
 type gvk = map[string]any

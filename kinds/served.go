@@ -1,0 +1,91 @@
+package kinds
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// since says which resources are newer than the oldest version that a cluster can be, by the minor of the first version that
+// serves them without being asked.
+var since = map[schema.GroupVersionResource]int{
+	DeviceTaintRules.GVK.GroupVersion().WithResource(DeviceTaintRules.Plural):                 37,
+	StorageVersionMigrations.GVK.GroupVersion().WithResource(StorageVersionMigrations.Plural): 37,
+}
+
+// An APIs says what is served and what is not, by keys of upstream's flag --runtime-config: api/all; api/ga, api/beta, api/alpha;
+// group/version, v1 of the first group; group/version/resource. The longest key that fits holds. Kinds that users define are
+// not api/all.
+type APIs map[string]bool
+
+var byStage = regexp.MustCompile(`^v[0-9]+(|alpha|beta)([0-9]+|$)`)
+
+// serves says whether a resource is to be served, as far as anything is said. Keys for many groups stand for those of the table.
+func (a APIs) serves(gvr schema.GroupVersionResource, inTable bool) bool {
+	gv := gvr.GroupVersion().String()
+	keys := []string{gv + "/" + gvr.Resource, gv}
+	if m := byStage.FindStringSubmatch(gvr.Version); m != nil && inTable {
+		keys = append(keys, "api/"+cmp.Or(m[1], "ga"), "api/all")
+	}
+	for _, key := range keys {
+		if on, said := a[key]; said {
+			return on
+		}
+	}
+	return true
+}
+
+// foreign are groups that upstream knows and kloop does not, and groups of kloop's own that are not in the table.
+var foreign = []string{"internal.apiserver.k8s.io", "imagepolicy.k8s.io", "metrics.k8s.io", "convergence.kloop.dev"}
+
+// Check refuses keys that stand for nothing, in upstream's words.
+func (a APIs) Check() error {
+	groups := append([]string{"api"}, foreign...)
+	for _, k := range All() {
+		for _, gvk := range k.Info().Served() {
+			groups = append(groups, gvk.Group)
+		}
+	}
+	var unknown []string
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if group, _, ok := strings.Cut(key, "/"); key != "v1" && (!ok || !slices.Contains(groups, group)) {
+			unknown = append(unknown, key)
+		}
+	}
+	switch on, said := a["api/all"]; {
+	case unknown != nil:
+		return fmt.Errorf("unknown api groups %s", strings.Join(unknown, ","))
+	case said && !on && len(a) == 1:
+		return errors.New("invalid key with only api/all=false")
+	}
+	return nil
+}
+
+// SetFor returns a set of all kinds for a cluster where this is on and these are served.
+func SetFor(on *features.Set, apis APIs) *resource.Set {
+	if len(apis) == 0 && !on.Emulates() {
+		return resource.For(on, nil, All()...)
+	}
+	hidden := map[schema.GroupVersionResource]bool{}
+	for _, k := range All() {
+		for _, gvk := range k.Info().Served() {
+			gvr := gvk.GroupVersion().WithResource(k.Info().Plural)
+			hidden[gvr] = !on.AtLeast(since[gvr]) || !apis.serves(gvr, true)
+		}
+	}
+	return resource.For(on, func(gvr schema.GroupVersionResource) bool {
+		if off, inTable := hidden[gvr]; inTable {
+			return off
+		}
+		return !apis.serves(gvr, false)
+	}, All()...)
+}
