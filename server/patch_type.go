@@ -19,20 +19,42 @@ import (
 // typed holds a document, as a JSON or merge patch has left it, to the kind of the request. Strategic patches keep the type
 // whatever they say.
 func (p *patching) typed(doc []byte) error {
-	if p.kind == types.StrategicMergePatchType || !bytes.Contains(p.data, []byte("kind")) && !bytes.Contains(p.data, []byte("apiVersion")) {
+	gvk, ok := p.says(doc)
+	switch {
+	case !ok:
 		return nil
+	case p.r.Kind.Info().Custom:
+		return p.typedCustom(gvk)
+	}
+	return p.typedBuiltin(gvk, p.r.spoken().Kind, p.decodes(gvk.GroupVersion()))
+}
+
+// typedScale is typed for the scale of an object.
+func (p *patching) typedScale(doc []byte) error {
+	gvk, ok := p.says(doc)
+	if !ok {
+		return nil
+	}
+	old := early.MatchString(gvk.Version) && (gvk.Group == "apps" || gvk.Group == "extensions")
+	return p.typedBuiltin(gvk, scales.GVK.Kind, old || gvk.GroupVersion() == scales.GVK.GroupVersion())
+}
+
+// says returns what the document is, if the patch may have changed that.
+func (p *patching) says(doc []byte) (gvk schema.GroupVersionKind, ok bool) {
+	if p.kind == types.StrategicMergePatchType || !bytes.Contains(p.data, []byte("kind")) && !bytes.Contains(p.data, []byte("apiVersion")) {
+		return gvk, false
 	}
 	var got metav1.TypeMeta
 	if json.Unmarshal(doc, &got) != nil {
-		return nil // it does not decode, and who decodes it says so
+		return gvk, false // it does not decode, and who decodes it says so
 	}
-	gvk := schema.FromAPIVersionAndKind(got.APIVersion, got.Kind)
-	if p.r.Kind.Info().Custom {
-		return p.typedCustom(gvk)
-	}
-	want := p.r.spoken()
-	if gvk.Kind != "" && gvk.Kind != want.Kind || gvk.Version != "" && !p.decodes(gvk.GroupVersion()) {
-		return apply.Unfit(p.data, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, got.APIVersion))
+	return schema.FromAPIVersionAndKind(got.APIVersion, got.Kind), true
+}
+
+// typedBuiltin is typed for a kind that is built in; known says that it exists in the version.
+func (p *patching) typedBuiltin(gvk schema.GroupVersionKind, kind string, known bool) error {
+	if gvk.Kind != "" && gvk.Kind != kind || gvk.Version != "" && !known {
+		return apply.Unfit(p.data, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()))
 	}
 	if gvk.Version == "" && gvk.Group == "" { // upstream reads the form that it has in memory, in which nothing has its name
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", p.r.Name))

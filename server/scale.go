@@ -7,6 +7,7 @@ import (
 
 	autoscaling "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -84,7 +85,7 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 		}
 		e, _, err := s.modify(ctx, p.r, c)
 		if err != nil {
-			return nil, err
+			return nil, unscalable(p.r, err)
 		}
 		return scaleEntry(p.r, e.Object)
 	}
@@ -100,12 +101,18 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 	if doc, err = p.transform(doc, next); err != nil {
 		return nil, err
 	}
+	if err := p.typedScale(doc); err != nil {
+		return nil, err
+	}
 	strict, err := codec.UnmarshalJSON(doc, next)
 	if err != nil {
 		return nil, apply.Unfit(p.data, err)
 	}
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
+	}
+	if next.UID != "" && next.UID != sc.UID {
+		return nil, apierrors.NewConflict(scaleOf(p.r), p.r.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", next.UID, sc.UID))
 	}
 	return next, apply.CheckName(next, p.r.scope(), p.r.Name)
 }
@@ -146,9 +153,24 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		return obj, nil
 	}})
 	if err != nil {
-		return nil, err
+		return nil, unscalable(r, err)
 	}
 	return scaleEntry(r, e.Object)
+}
+
+// unscalable names the scale as what was not found, as upstream does where a built-in kind is scaled.
+func unscalable(r *Request, err error) error {
+	if !apierrors.IsNotFound(err) || r.Kind.Info().Custom {
+		return err
+	}
+	return apierrors.NewNotFound(scaleOf(r), r.Name)
+}
+
+// scaleOf is what upstream calls the scale of a kind in some errors.
+func scaleOf(r *Request) schema.GroupResource {
+	gr := r.resource()
+	gr.Resource += "/scale"
+	return gr
 }
 
 func checkScale(r *Request, obj resource.Object) error {

@@ -289,6 +289,15 @@ func TestScale(t *testing.T) {
 	if _, err := patch(`{"spec":{"replicas":-1}}`); reason(err) != "Invalid FieldValueInvalid spec.replicas" {
 		t.Errorf("negative: %v", err)
 	}
+	if _, err := patch(`{"kind":"Deployment"}`); reason(err) != "Invalid FieldValueInvalid patch" {
+		t.Errorf("another kind: %v", err)
+	}
+	if _, err := patch(`{"metadata":{"uid":"x"}}`); reason(err) != "Conflict" || !strings.Contains(err.Error(), `deployments/scale.apps "d"`) {
+		t.Errorf("another uid: %v", err)
+	}
+	if _, _, err := w.Patch(t.Context(), sub(w.ask(deployments, "none"), "scale"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), false); reason(err) != "NotFound" || !strings.Contains(err.Error(), "/scale") {
+		t.Errorf("nothing to scale: %v", err)
+	}
 	if d := w.get(deployments, "d").(*apps.Deployment); *d.Spec.Replicas != 2 || d.Generation != 3 {
 		t.Errorf("deployment %d, generation %d", *d.Spec.Replicas, d.Generation)
 	}
