@@ -1,64 +1,76 @@
 package features
 
-// table holds upstream's gates: name, and what each is since a version (see parse). A star stands before those that kloop honours.
+// table holds upstream's gates: name, and what each is since a version (see parse); what was before 1.36 is not told. A star
+// stands before those that kloop honours. It follows what the programs' help of 1.36 lists, and the tables in the modules
+// k8s.io/apiserver, client-go and component-base of 1.37.
 const table = `
-AggregatedDiscoveryRemoveBetaType b36+
+AggregatedDiscoveryRemoveBetaType d35+!
 AllowDNSOnlyNodeCSR d36-
 AllowInsecureKubeletCertificateSigningRequests d36-
 AllowOverwriteTerminationGracePeriodSeconds d36-
 AllowParsingUserUIDFromCertAuth b36+
 AllowServiceLBStatusOnNonLB d36-
-AllowUnsafeMalformedObjectDeletion b36+
-AnonymousAuthConfigurableEndpoints g36+!
-AnyVolumeDataSource g36+!
+*AllowUnsafeMalformedObjectDeletion a36- b37+
+AnonymousAuthConfigurableEndpoints g36+! x37
+AnyVolumeDataSource g36+! x37
 APIResponseCompression b36+
 APIServerIdentity b36+
-APIServerTracing g36+!
-APIServerWebhookAuthenticationToken d36-
+APIServerTracing g36+! x37
+APIServerWebhookAuthenticationToken a37-
 APIServingWithRoutine a36-
-AuthorizeNodeWithSelectors g36+!
-AuthorizeWithSelectors g36+!
-BtreeWatchCache g36+!
+AtomicFIFO b36+
+AtomicWriteVolumeUserFields a37-
+AuthorizeNodeWithSelectors g36+! x37
+AuthorizePodWebsocketUpgradeCreatePermission b36+
+AuthorizeWithSelectors g36+! x37
+BtreeWatchCache g36+! x37
 CBORServingAndStorage a36-
-ClearingNominatedNodeNameAfterBinding g36+!
+ChangeContainerStatusOnKubeletRestart d35-
+ClearingNominatedNodeNameAfterBinding b36+
+ClientsAllowCARotation b36+
+ClientsAllowCBOR a36-
+ClientsAllowTLSCacheGC b36+
+ClientsPreferCBOR a36-
 CloudControllerManagerWatchBasedRoutesReconciliation a36-
 CloudControllerManagerWebhook a36-
-ClusterTrustBundle a36-
-ClusterTrustBundleProjection a36-
+ClusterTrustBundle b36- g37+
+ClusterTrustBundleProjection b36- g37+
 ComponentFlagz b36+
 ComponentSLIs g36+!
 ComponentStatusz b36+
 CompositePodGroup a37-
-ConcurrentWatchObjectDecode b36+
-ConsistentListFromCache g36+!
-ConsistentListFromCacheSkipTimeoutFallback a36-
+ConcurrentWatchObjectDecode b36- b37+
+ConsistentListFromCache g36+! x37
+ConsistentListFromCacheSkipTimeoutFallback a37-
 ConstrainedImpersonation b36+
 ContainerCheckpoint b36+
 ContainerRestartRules b36+
 ContainerStopSignals a36-
 ContextualLogging b36+
 ControllerManagerReleaseLeaderElectionLockOnExit a36-
-CoordinatedLeaderElection a36-
+CoordinatedLeaderElection b36-
 CPUCFSQuotaPeriod a36-
 CPUManagerPolicyAlphaOptions a36-
 CPUManagerPolicyBetaOptions b36+
 CPUManagerPolicyOptions g36+!
-CRDObservedGenerationTracking a36-
+CRDObservedGenerationTracking b36+
 CRDValidationRatcheting g36+!
+CRIListStreaming a36-
 CronJobsScheduledAnnotation g36+!
 CrossNamespaceVolumeDataSource a36-
 CSIMigrationPortworx g36+!
+CSIServiceAccountTokenSecrets g36+!
 CSIVolumeHealth a36-
 CustomCPUCFSQuotaPeriod a36-
 CustomResourceFieldSelectors g36+!
 DeclarativeValidation g36+!
 DeclarativeValidationBeta b36+
-DeclarativeValidationTakeover d36-
+DeclarativeValidationTakeover d36- d37-!
 DeploymentReplicaSetTerminatingReplicas b36+
 DetectCacheInconsistency b36+
 DevicePluginCDIDevices g36+!
 DisableAllocatorDualWrite g36+!
-DisableCPUQuotaWithExclusiveCPUs g36+!
+DisableCPUQuotaWithExclusiveCPUs b33+ g37+!
 DisableNodeKubeProxyVersion d36-
 DRAAdminAccess g36+!
 DRAConsumableCapacity b36+
@@ -73,46 +85,53 @@ DRAListTypeAttributes a36-
 DRANodeAllocatableResources a36-
 DRAOptionalNodeOperations a37-
 DRAPartitionableDevices b36+
-DRAPrioritizedList g36+!
+DRAPartitionableDevicesType a37-
+DRAPrioritizedList g36+ g37+!
 DRAResourceClaimDeviceStatus b36+ g37+!
 DRAResourceClaimGranularStatusAuthorization b36+
 DRAResourcePoolStatus a36-
 DRASchedulerFilterTimeout b36+
 DRAWorkloadResourceClaims a36- b37-
 DynamicResourceAllocation g36+!
+EmptyDirVolumeMode a37-
 EnvFiles b36+
-EtcdRangeStream b36+
+EtcdRangeStream b37+
 EventedPLEG a36-
-ExcludeAdmissionWebhookVirtualResources b36+
+EvictionRequestAPI a37-
+ExcludeAdmissionWebhookVirtualResources b37+
 ExecProbeTimeout g36+!
 ExtendWebSocketsToKubelet b36+
 ExternalServiceAccountTokenSigner g36+!
-GangScheduling a36-
+GangScheduling a36- x37
 GenericWorkload a36- b37-
 GitRepoVolumeDriver d36-
 GracefulNodeShutdown b36+
 GracefulNodeShutdownBasedOnPodPriority b36+
+GRPCContainerProbeTLS a37-
+H2CContainerProbe a37-
 HonorPVReclaimPolicy g36+!
-HostnameOverride b36+
-HPAConfigurableTolerance b36+
-HPAScaleToZero a36-
+HostnameOverride b36+ g37+!
+HPAConfigurableTolerance b36+ g37+!
+*HPAScaleToZero a36-
 ImageMaximumGCAge g36+!
 ImageVolume g36+!
 ImageVolumeWithDigest a36-
+InformerResourceVersion g35+
+InOrderInformers g36+!
 InOrderInformersBatchProcess b36+
 InPlacePodLevelResourcesVerticalScaling b36+
 InPlacePodVerticalScaling g36+!
 InPlacePodVerticalScalingAllocatedStatus d36-
 InPlacePodVerticalScalingExclusiveCPUs a36-
 InPlacePodVerticalScalingExclusiveMemory a36-
-InPlacePodVerticalScalingInitContainers b36+
+InPlacePodVerticalScalingInitContainers b36+ g37+!
 InPlacePodVerticalScalingSchedulerPreemption a37-
 InterPodAffinityHostnameFastPath a37-
 InTreePluginPortworxUnregister d36-
-JobBackoffLimitPerIndex g36+!
+JobBackoffLimitPerIndex g36+! x37
 JobManagedBy g36+!
-JobPodReplacementPolicy g36+!
-JobSuccessPolicy g36+!
+JobPodReplacementPolicy g36+! x37
+JobSuccessPolicy g36+! x37
 KMSv1 d36-
 KubeletCgroupDriverFromCRI g36+!
 KubeletCrashLoopBackOffMax b36+
@@ -129,15 +148,16 @@ KubeletServiceAccountTokenForCredentialProviders b36+
 KubeletTracing g36+!
 ListFromCacheSnapshot b36+
 LoadBalancerIPMode g36+!
-LocalStorageCapacityIsolationFSQuotaMonitoring a36-
+LocalStorageCapacityIsolationFSQuotaMonitoring b36-
+LogarithmicScaleDown g31+! x37
 LoggingAlphaOptions a36-
 LoggingBetaOptions b36+
 LoggingStableOptions g36+!
-ManifestBasedAdmissionControlConfig b36+
+ManifestBasedAdmissionControlConfig a36- b37+
 MatchLabelKeysInPodAffinity g36+!
 MatchLabelKeysInPodTopologySpread b36+
 MatchLabelKeysInPodTopologySpreadSelectorMerge b36+
-MaxUnavailableStatefulSet a36- b37+
+*MaxUnavailableStatefulSet b36-
 MemoryManager g36+!
 MemoryQoS a36-
 MultiCIDRServiceAllocator g36+!
@@ -145,8 +165,8 @@ MutableCSINodeAllocatableCount g36+!
 MutablePodResourcesForSuspendedJobs b36+
 MutablePVNodeAffinity a36-
 MutableSchedulingDirectivesForSuspendedJobs b36+
-MutatingAdmissionPolicy g36+!
-NativeHistograms a36-
+MutatingAdmissionPolicy g36+
+NativeHistograms a36- b37+
 NFTablesProxyMode g36+!
 NodeDeclaredFeatures b36+ g37+!
 NodeInclusionPolicyInPodTopologySpread g36+!
@@ -155,55 +175,55 @@ NodeSwap g36+!
 NominatedNodeNameForExpectation b36+
 OpenAPIEnums b36+
 OpportunisticBatching b36+
-OrderedNamespaceDeletion g36+!
+OrderedNamespaceDeletion g36+! x37
 PersistentVolumeClaimUnusedSinceTime a36-
-PLEGOnDemandRelist b36+
+PLEGOnDemandRelist b36+ g37+!
 PodAndContainerStatsFromCRI a36-
-PodCertificateRequest a36-
+PodCertificateRequest b36- g37+
 PodDeletionCost b36+
 PodGroupPreemptionPolicy a37-
 PodLevelResourceManagers a36-
 PodLevelResources b36+
-PodLifecycleSleepAction g36+!
-PodLifecycleSleepActionAllowZero g36+!
+PodLifecycleSleepAction g36+! x37
+PodLifecycleSleepActionAllowZero g36+! x37
 PodLogsQuerySplitStreams a36-
 PodObservedGenerationTracking g36+!
-PodReadyToStartContainersCondition b36+
+PodReadyToStartContainersCondition b36+ g37+!
 PodsAPI a36-
 PodSchedulingReadiness g36+!
 PodTopologyLabelsAdmission b36+
 PortForwardWebsockets b36+
 PreferSameTrafficDistribution g36+!
-PreventStaticPodAPIReferences b36+
+PreventStaticPodAPIReferences b36+ x37
 ProbeHostPodSecurityStandards g36+!
 ProcMountType g36+!
 QOSReserved a36-
 RecoverVolumeExpansionFailure g36+!
 RecursiveReadOnlyMounts g36+!
 ReduceDefaultCrashLoopBackOffDecay a36-
-RelaxedDNSSearchValidation g36+!
+RelaxedDNSSearchValidation g36+! x37
 RelaxedEnvironmentVariableValidation g36+!
-RelaxedServiceNameValidation b36+
+RelaxedServiceNameValidation b36+ g37+!
 ReloadKubeletClientCAFile b36+
 ReloadKubeletServerCertificateFile b36+
 RemoteRequestHeaderUID b36+
-ResilientWatchCacheInitialization g36+!
+ResilientWatchCacheInitialization g36+! x37
 ResourceHealthStatus b36+
 ResourceHealthStatusMessage b36+
 RestartAllContainersOnContainerExits b36+
-RetryGenerateName g36+!
+RetryGenerateName g36+! x37
 RotateKubeletClientCertificate g36+!
 RotateKubeletServerCertificate b36+
 RuntimeClassInImageCriApi a36-
-SchedulerAsyncAPICalls a36-
+SchedulerAsyncAPICalls b36-
 SchedulerAsyncPreemption b36+
 SchedulerPopFromBackoffQ b36+
 SchedulerPreQueueingHints a37-
-SchedulerQueueingHints g36+!
+SchedulerQueueingHints g36+! x37
 SELinuxChangePolicy g36+!
-SELinuxMount a36-
+SELinuxMount b36-
 SELinuxMountReadWriteOncePod g36+!
-SeparateCacheWatchRPC a36-
+SeparateCacheWatchRPC d36-!
 SeparateTaintEvictionController g36+!
 ServiceAccountNodeAudienceRestriction b36+
 ServiceAccountTokenJTI g36+!
@@ -212,24 +232,25 @@ ServiceAccountTokenNodeBindingValidation g36+!
 ServiceAccountTokenPodNodeInfo g36+!
 ServiceTrafficDistribution g36+!
 ShardedListAndWatch a36-
-SidecarContainers g36+!
+SidecarContainers g36+! x37
 SizeBasedListCostEstimate b36+
 StaleControllerConsistencyDaemonSet b36+
 StaleControllerConsistencyJob b36+
 StaleControllerConsistencyReplicaSet b36+
 StaleControllerConsistencyStatefulSet b36+
 StatefulSetAutoDeletePVC g36+!
+StatefulSetRecreateStrategy a37-
 StatefulSetSemanticRevisionComparison b36+
 StorageCapacityScoring a36- b37+
 StorageVersionAPI a36-
 StorageVersionHash b36+
-StorageVersionMigrator b36+
-StreamingCollectionEncodingToJSON g36+!
-StreamingCollectionEncodingToProtobuf g36+!
+StorageVersionMigrator b36- g37+
+StreamingCollectionEncodingToJSON g36+! x37
+StreamingCollectionEncodingToProtobuf g36+! x37
 StrictCostEnforcementForVAP d36-
 StrictCostEnforcementForWebhooks d36-
 StrictIPCIDRValidation b36+
-StructuredAuthenticationConfiguration g36+!
+StructuredAuthenticationConfiguration g36+! x37
 StructuredAuthenticationConfigurationEgressSelector b36+
 StructuredAuthenticationConfigurationJWKSMetrics b36+
 StructuredAuthorizationConfiguration g36+!
@@ -250,19 +271,20 @@ UserNamespacesHostNetworkSupport a36-
 UserNamespacesSupport g36+!
 ValidatingAdmissionPolicy g36+!
 VolumeAttributesClass g36+!
+VolumeBindMountOptions a37-
 VolumeLimitScaling a36- b37+
-WatchCacheInitializationPostStartHook b36+
+WatchCacheInitializationPostStartHook b36+ g37+!
 WatchFromStorageWithoutResourceVersion g36+!
 *WatchList b34+
 WatchListClient b36+
-WatchListCompression b36+
-WebhookRoundTripLoadBalancing b36+
+WatchListCompression b37+
+WebhookRoundTripLoadBalancing b37+
 WindowsCPUAndMemoryAffinity a36-
 WindowsGracefulNodeShutdown b36+
 WindowsHostNetwork g36+!
 WinDSR g36+!
 WinOverlay g36+!
-WorkloadAwarePreemption a36-
+WorkloadAwarePreemption a36- x37
 WorkloadWithJob a36-
 ZeroLimitedNominalConcurrencyShares g36+!
 `

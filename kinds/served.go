@@ -18,7 +18,9 @@ import (
 // since says which resources are newer than the oldest version that a cluster can be, by the minor of the first version that
 // serves them without being asked.
 var since = map[schema.GroupVersionResource]int{
+	ClusterTrustBundles.GVK.GroupVersion().WithResource(ClusterTrustBundles.Plural):           37,
 	DeviceTaintRules.GVK.GroupVersion().WithResource(DeviceTaintRules.Plural):                 37,
+	PodCertificateRequests.GVK.GroupVersion().WithResource(PodCertificateRequests.Plural):     37,
 	StorageVersionMigrations.GVK.GroupVersion().WithResource(StorageVersionMigrations.Plural): 37,
 }
 

@@ -1,12 +1,14 @@
 package kinds_test
 
 import (
+	"bytes"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/openapi"
 )
 
 func TestServed(t *testing.T) {
@@ -49,6 +51,30 @@ func TestServed(t *testing.T) {
 		}
 		if got := len(set.Served(k)) > 0; got != test.want {
 			t.Errorf("%s %v: versions of %s: %v", test.on, test.apis, test.gvr, set.Served(k))
+		}
+	}
+}
+
+// TestSince holds the table of what is newer to the schemas: what a version serves, it describes.
+func TestSince(t *testing.T) {
+	for minor := features.Oldest; minor <= features.Newest; minor++ {
+		on, err := features.New(minor, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := kinds.SetFor(on, nil)
+		docs := openapi.New(set)
+		for _, k := range set.All() {
+			for _, gvk := range set.Served(k) {
+				doc, _, err := docs.V3(openapi.GroupPath(gvk.GroupVersion()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				model := `"kind":"` + gvk.Kind + `","version":"` + gvk.Version + `"`
+				if !bytes.Contains(doc, []byte(`"x-kubernetes-group-version-kind":[{"group":"`+gvk.Group+`",`+model)) {
+					t.Errorf("1.%d serves %s and has no schema of it", minor, gvk)
+				}
+			}
 		}
 	}
 }
