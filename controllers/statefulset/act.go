@@ -27,7 +27,8 @@ type actor struct {
 	history []*appsv1.ControllerRevision
 }
 
-// act brings the claims in line, then starts and stops pods.
+// act brings the claims in line, then starts and stops pods: a pod may only go when its claims are known to go with it, or to
+// stay.
 func act(ctx context.Context, c *loop.Ctx, a *actor, t todo) error {
 	var errs []error
 	if t.note != "" {
@@ -35,6 +36,9 @@ func act(ctx context.Context, c *loop.Ctx, a *actor, t todo) error {
 	}
 	for _, n := range slices.Sorted(maps.Keys(a.w.pods)) {
 		errs = append(errs, a.claims(ctx, c, n, a.w.pods[n]))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	for _, n := range t.create {
 		errs = append(errs, a.create(ctx, c, n))

@@ -1,8 +1,11 @@
 package proof
 
 import (
-	"github.com/kloop-dev/kloop/resource"
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // bends break the cluster on purpose, where a loop's calls pass: the proof must notice. A nil *bends breaks nothing.
@@ -11,8 +14,13 @@ type bends struct {
 	onCreate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object
 	onCreated func(obj resource.Object) resource.Object
 	onUpdate  func(h *hand, k resource.Kind, obj resource.Object) resource.Object
+	onPatch   func(h *hand, k resource.Kind, p client.Patch) client.Patch
 	onRemove  func(h *hand, k resource.Kind, opts *metav1.DeleteOptions) *metav1.DeleteOptions
 	onCall    func(h *hand, in resource.Object) resource.Object
+	onReview  func(answer *admissionv1.AdmissionResponse)
+	onVictim  func(h *hand, k resource.Kind, ns, name string) string // whom a deletion means
+	byForce   bool                                                   // evictions ask no budget
+	free      bool                                                   // quotas charge nothing
 }
 
 func (b *bends) create(h *hand, k resource.Kind, obj resource.Object) resource.Object {
@@ -36,6 +44,13 @@ func (b *bends) update(h *hand, k resource.Kind, obj resource.Object) resource.O
 	return b.onUpdate(h, k, obj)
 }
 
+func (b *bends) patch(h *hand, k resource.Kind, p client.Patch) client.Patch {
+	if b == nil || b.onPatch == nil {
+		return p
+	}
+	return b.onPatch(h, k, p)
+}
+
 func (b *bends) remove(h *hand, k resource.Kind, opts *metav1.DeleteOptions) *metav1.DeleteOptions {
 	if b == nil || b.onRemove == nil {
 		return opts
@@ -48,4 +63,17 @@ func (b *bends) call(h *hand, in resource.Object) resource.Object {
 		return in
 	}
 	return b.onCall(h, in)
+}
+
+func (b *bends) review(answer *admissionv1.AdmissionResponse) {
+	if b != nil && b.onReview != nil {
+		b.onReview(answer)
+	}
+}
+
+func (b *bends) victim(h *hand, k resource.Kind, ns, name string) string {
+	if b == nil || b.onVictim == nil {
+		return name
+	}
+	return b.onVictim(h, k, ns, name)
 }

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -177,7 +178,7 @@ func observedOf(obj resource.Object) (int64, bool) {
 	return 0, false
 }
 
-// A limit is the largest number that was asked for lately: who acts may act on any of them.
+// A limit is what was asked for lately: who acts may act on any of it.
 type limit struct {
 	list []asked
 }
@@ -205,6 +206,16 @@ func (l *limit) most() (n int32) {
 	for _, a := range l.list {
 		if a.until.IsZero() || time.Since(a.until) <= stale {
 			n = max(n, a.n)
+		}
+	}
+	return n
+}
+
+func (l *limit) least() int32 {
+	n := int32(math.MaxInt32)
+	for _, a := range l.list {
+		if a.until.IsZero() || time.Since(a.until) <= stale {
+			n = min(n, a.n)
 		}
 	}
 	return n

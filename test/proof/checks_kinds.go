@@ -207,16 +207,21 @@ func (c *checks) replicaSet(m moment, x view.Change) {
 	}
 }
 
+// floorOf marks how few pods may be ready beside how many there may be.
+const floorOf types.UID = "/floor"
+
 func (c *checks) deployment(_ moment, x view.Change) {
 	if x.New == nil {
 		return
 	}
 	d := x.New.Object.(*appsv1.Deployment)
-	n := *d.Spec.Replicas
+	most, least := *d.Spec.Replicas, *d.Spec.Replicas
 	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		n += r.MaxSurge.IntVal
+		most += r.MaxSurge.IntVal
+		least -= r.MaxUnavailable.IntVal
 	}
-	c.limit(d.UID).ask(n)
+	c.limit(d.UID).ask(most)
+	c.limit(d.UID + floorOf).ask(least)
 	if x.Old != nil && *x.Old.Object.(*appsv1.Deployment).Spec.Replicas != *d.Spec.Replicas {
 		delete(c.calm, d.UID)
 	}
@@ -258,7 +263,7 @@ func (c *checks) floors(m moment, was, is *corev1.Pod) {
 	case ready >= *d.Spec.Replicas:
 		c.calm[d.UID] = true
 	}
-	if floor := *d.Spec.Replicas - d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntVal; c.calm[d.UID] && c.w.prompt && ready < floor {
+	if floor := c.limit(d.UID + floorOf).least(); c.calm[d.UID] && c.w.prompt && ready < floor {
 		c.w.fail("%s: deployment %s has %d pods ready and may not have fewer than %d", c.mover, d.Name, ready, floor)
 	}
 }

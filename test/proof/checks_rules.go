@@ -208,6 +208,9 @@ func (c *checks) device(m moment, x view.Change) {
 }
 
 func claimed(p *corev1.Pod, claim string) bool {
+	if e := p.Status.ExtendedResourceClaimStatus; e != nil && e.ResourceClaimName == claim {
+		return true
+	}
 	return slices.ContainsFunc(p.Status.ResourceClaimStatuses, func(s corev1.PodResourceClaimStatus) bool {
 		return s.ResourceClaimName != nil && *s.ResourceClaimName == claim
 	})
@@ -215,17 +218,30 @@ func claimed(p *corev1.Pod, claim string) bool {
 
 // equipped checks that a pod that is bound has its devices there.
 func (c *checks) equipped(m moment, p *corev1.Pod) {
+	var claims []string
 	for _, s := range p.Status.ResourceClaimStatuses {
-		if s.ResourceClaimName == nil {
-			continue
+		if s.ResourceClaimName != nil {
+			claims = append(claims, *s.ResourceClaimName)
 		}
-		o := resource.Get(m.snap, kinds.ResourceClaims, p.Namespace, *s.ResourceClaimName)
+	}
+	if asked := p.Spec.Containers[0].Resources.Requests[deviceResource]; !asked.IsZero() {
+		told := p.Status.ExtendedResourceClaimStatus
+		if told == nil {
+			told = &corev1.PodExtendedResourceClaimStatus{}
+		}
+		claims = append(claims, told.ResourceClaimName)
+	}
+	for _, name := range claims {
+		o := resource.Get(m.snap, kinds.ResourceClaims, p.Namespace, name)
 		if o == nil || o.Status.Allocation == nil || o.Status.Allocation.Devices.Results[0].Pool != p.Spec.NodeName ||
 			!slices.ContainsFunc(o.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == p.UID }) {
 			c.w.fail("pod %s is bound to %s without its devices", p.Name, p.Spec.NodeName)
 		}
 	}
 }
+
+// deviceResource is what a pod asks for that wants a device and makes no claim of its own.
+const deviceResource = "proof.dev/gpu"
 
 // renamed checks that a pod that was told its claim is not told another as long as that one is there.
 func (c *checks) renamed(m moment, x view.Change) {

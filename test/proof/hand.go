@@ -187,7 +187,7 @@ func (h *hand) Update(ctx context.Context, k resource.Kind, obj resource.Object,
 // Patch implements client.Client.
 func (h *hand) Patch(ctx context.Context, k resource.Kind, ns, name string, p client.Patch) (resource.Object, error) {
 	return h.call(ctx, what("patch", k, ns, name, p.Sub), func(ctx context.Context) (resource.Object, error) {
-		return h.Local.Patch(ctx, k, ns, name, p)
+		return h.Local.Patch(ctx, k, ns, name, h.w.bent.patch(h, k, p))
 	})
 }
 
@@ -197,7 +197,7 @@ func (h *hand) Delete(ctx context.Context, k resource.Kind, ns, name string, opt
 		if h.kill == nil {
 			h.w.checks.rules.evicted = ""
 		}
-		return nil, h.Local.Delete(ctx, k, ns, name, h.w.bent.remove(h, k, opts))
+		return nil, h.Local.Delete(ctx, k, ns, h.w.bent.victim(h, k, ns, name), h.w.bent.remove(h, k, opts))
 	})
 	return err
 }
@@ -207,6 +207,9 @@ func (h *hand) Call(ctx context.Context, k resource.Kind, ns, name, sub string, 
 	return h.call(ctx, what("call", k, ns, name, sub), func(ctx context.Context) (resource.Object, error) {
 		if sub == "eviction" {
 			h.w.checks.rules.evicted = name
+			if h.w.bent != nil && h.w.bent.byForce {
+				return nil, h.Local.Delete(ctx, k, ns, name, &metav1.DeleteOptions{})
+			}
 		}
 		return h.Local.Call(ctx, k, ns, name, sub, h.w.bent.call(h, in))
 	})

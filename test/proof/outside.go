@@ -196,6 +196,7 @@ func (h *hooks) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			answer.Allowed, answer.Result = false, &metav1.Status{Message: "forbidden"}
 		}
 	}
+	h.w.bent.review(answer)
 	review.Request, review.Response = nil, answer
 	_ = json.NewEncoder(out).Encode(review) // who hung up does not want it
 }

@@ -154,7 +154,7 @@ func (p *program) devices(d *rand.Rand) {
 		return
 	}
 	p.model.devices = true
-	class := decode(&resourcev1.DeviceClass{}, `{metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == "proof.dev"'}}]}}`)
+	class := decode(&resourcev1.DeviceClass{}, `{metadata: {name: gpu}, spec: {extendedResourceName: proof.dev/gpu, selectors: [{cel: {expression: 'device.driver == "proof.dev"'}}]}}`)
 	p.add(d, "devices", func(u *user) error { return u.make1(kinds.DeviceClasses, class) })
 	for i := range 2 {
 		name := p.fresh("gpu-")
@@ -177,4 +177,7 @@ func (p *program) devices(d *rand.Rand) {
 		job.Spec.Template.Spec.ResourceClaims = claim
 		p.add(d, "job "+job.Name+" with devices", func(u *user) error { return u.make1(kinds.Jobs, job) })
 	}
+	rc := decode(&corev1.ReplicationController{}, `{metadata: {name: plain, namespace: default}, spec: {replicas: 2, selector: {app: plain}, template: {metadata: {labels: {app: plain}},
+		spec: {containers: [{name: c, image: "image:0", resources: {requests: {cpu: 100m}, limits: {proof.dev/gpu: 1}}}]}}}}`)
+	p.add(nil, "devices as a resource", func(u *user) error { return u.make1(kinds.ReplicationControllers, rc) })
 }

@@ -171,6 +171,9 @@ func plainNames(s *corev1.PodSpec) {
 
 // charge stores what a quota has used. It waits for no turn: the quota plugin holds a lock meanwhile.
 func (w *world) charge(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error) {
+	if w.bent != nil && w.bent.free {
+		return resource.Get(w.view.Snapshot(), kinds.ResourceQuotas, q.Namespace, q.Name), nil
+	}
 	return client.UpdateStatus(context.WithValue(ctx, callerKey{}, nil), w.admin(), kinds.ResourceQuotas, q)
 }
 
