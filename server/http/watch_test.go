@@ -207,11 +207,18 @@ func TestWatchSocket(t *testing.T) {
 	w := newWorld(t)
 	w.configMap("a", "1")
 	url := strings.Replace(w.serve().URL, "http", "ws", 1) + "/api/v1/namespaces/ns/configmaps?watch=1"
-	conn, _, err := websocket.DefaultDialer.DialContext(limited(t), url, nil)
+	dialer := &websocket.Dialer{Subprotocols: []string{"mine"}}
+	if _, resp, err := dialer.DialContext(limited(t), url+"&resourceVersion=abc", nil); err == nil || resp == nil || resp.StatusCode != 500 {
+		t.Errorf("a watch that can't begin: %v, %v", resp, err)
+	}
+	conn, _, err := dialer.DialContext(limited(t), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if conn.Subprotocol() != "mine" {
+		t.Errorf("protocol %q", conn.Subprotocol())
+	}
 	var e map[string]any
 	if err := conn.ReadJSON(&e); err != nil || e["type"] != "ADDED" || at(e, "object", "metadata", "name") != "a" {
 		t.Errorf("message %v, error %v", e, err)
