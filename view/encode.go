@@ -124,9 +124,11 @@ func (e *Entry) encoding(ctx context.Context, gvk schema.GroupVersionKind, forma
 }
 
 func (e *Entry) encode(ctx context.Context, gvk schema.GroupVersionKind, format int) (*encoded, error) {
-	obj, err := e.Kind.ConvertTo(ctx, e.Object, gvk)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s %s/%s: %w", e.Kind.Info().GR(), e.ns, e.name, err)
+	obj, err := e.Object, error(nil)
+	if _, quick := obj.(codec.Maker); !quick || format == hubProto || gvk != obj.GetObjectKind().GroupVersionKind() {
+		if obj, err = e.Kind.ConvertTo(ctx, obj, gvk); err != nil {
+			return nil, fmt.Errorf("encode %s %s/%s: %w", e.Kind.Info().GR(), e.ns, e.name, err)
+		}
 	}
 	x := &encoded{gvk: gvk}
 	if format == hubProto {

@@ -51,6 +51,7 @@ func BenchmarkDefinition(b *testing.B) {
 		{"proto", func() { _, _ = codec.MarshalProto(c) }},
 		{"open", func() { sealed.open() }},
 		{"json", func() { _, _ = codec.MarshalJSON(c) }},
+		{"json of stored", func() { _, _ = sealed.MakeJSON() }},
 		{"clone", func() { c.DeepCopy() }},
 	} {
 		b.Run(step.name, func(b *testing.B) {

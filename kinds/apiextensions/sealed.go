@@ -35,6 +35,7 @@ var (
 	_ resource.Outlined  = (*Sealed)(nil)
 	_ resource.Differing = (*Sealed)(nil)
 	_ resource.Rewriting = (*Sealed)(nil)
+	_ codec.Maker        = (*Sealed)(nil)
 )
 
 // seal implements resource.Def's Seal.
@@ -111,4 +112,4 @@ func (s *Sealed) DeepCopyObject() runtime.Object { return s.read() }
 func (s *Sealed) GetObjectKind() runtimeschema.ObjectKind { return s.outline.GetObjectKind() }
 
 // MarshalJSON implements json.Marshaler.
-func (s *Sealed) MarshalJSON() ([]byte, error) { return codec.MarshalJSON(s.open()) }
+func (s *Sealed) MarshalJSON() ([]byte, error) { return s.MakeJSON() }

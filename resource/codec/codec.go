@@ -45,6 +45,12 @@ type Encoded interface {
 	EncodedJSON(room *[]byte) []byte
 }
 
+// Maker is implemented by objects that can be encoded quicker than what they stand for.
+type Maker interface {
+	// MakeJSON returns what MarshalJSON of this package would of the open object.
+	MakeJSON() ([]byte, error)
+}
+
 // MarshalJSON encodes an object as JSON without a trailing newline. apiVersion and kind come first when the
 // object carries them. The bytes must not be changed: others may have them too.
 func MarshalJSON(obj any) ([]byte, error) {

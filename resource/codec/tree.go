@@ -18,7 +18,7 @@ func appendTree(b []byte, v any) ([]byte, error) {
 	case int64:
 		return strconv.AppendInt(b, x, 10), nil
 	case string:
-		return appendString(b, x)
+		return AppendString(b, x)
 	case map[string]any:
 		if x == nil {
 			return append(b, "null"...), nil
@@ -67,7 +67,7 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendString(b, key); err != nil {
+		if b, err = AppendString(b, key); err != nil {
 			return nil, err
 		}
 		if b, err = appendTree(append(b, ':'), m[key]); err != nil {
@@ -80,8 +80,8 @@ func appendMap(b []byte, m map[string]any) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendString encodes a string. All but plain ASCII is left to the package.
-func appendString(b []byte, s string) ([]byte, error) {
+// AppendString appends a string as package encoding/json writes it. All but plain ASCII is left to the package.
+func AppendString(b []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ', c >= 0x7f, c == '"', c == '\\', c == '<', c == '>', c == '&':

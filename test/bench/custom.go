@@ -150,7 +150,7 @@ func defined(ctx context.Context, b *bench) error {
 	}
 	_, after := b.settled(ctx)
 	b.figure("definitions, memory of each", (after-before)/definitions, "MiB")
-	return nil
+	return b.published(ctx)
 }
 
 // served waits until all definitions are discovered and their objects can be listed.
