@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"fmt"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -15,7 +16,9 @@ func autoscalers() []Situation {
 	of := []resource.Kind{kinds.HorizontalPodAutoscalers}
 	return []Situation{
 		{"ScaleTargetMissing", of, autoscaler(autoscalingv2.AbleToScale, scaleTargetMissing)},
+		{"AutoscalersCollide", of, autoscaler(autoscalingv2.ScalingActive, autoscalersCollide)},
 		{"MetricsMissing", of, autoscaler(autoscalingv2.ScalingActive, metricsMissing)},
+		{"AutoscalerAtMax", of, autoscalerAtMax},
 	}
 }
 
@@ -39,6 +42,42 @@ func scaleTargetMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reaso
 	t := h.Spec.ScaleTargetRef
 	return &Finding{Says: "can't scale " + strings.ToLower(t.Kind) + "/" + t.Name + ": " + text, State: Blocked, Waits: forName("Object", strings.ToLower(t.Kind)+"/"+t.Name),
 		Next: does(l.owner, "looks again every 15 s"), Advice: []string{"correct spec.scaleTargetRef, or create what it names"}}
+}
+
+// autoscalersCollide: another autoscaler counts the same pods.
+func autoscalersCollide(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
+	if reason != "AmbiguousSelector" {
+		return nil
+	}
+	f := &Finding{Says: "scales pods that another autoscaler scales too", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, h), "spec.scaleTargetRef"),
+		Next: does(person, "leaves the pods to one of them"), Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
+	_, names, _ := strings.Cut(text, "multiple HPAs: ")
+	for other := range strings.SplitSeq(names, ", ") {
+		if other != "" && other != h.Name {
+			f.Says = "scales pods that horizontalpodautoscaler/" + other + " scales too"
+		}
+	}
+	return f
+}
+
+// wantsMore says that an autoscaler would have more replicas than it may.
+func wantsMore(h *autoscalingv2.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscalerCondition {
+	for i, c := range h.Status.Conditions {
+		if c.Type == autoscalingv2.ScalingLimited && c.Status == corev1.ConditionTrue && c.Reason == "TooManyReplicas" {
+			return &h.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func autoscalerAtMax(l *look) *Finding {
+	h := l.obj.(*autoscalingv2.HorizontalPodAutoscaler)
+	if wantsMore(h) == nil {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("may have no more than %s, and its metrics ask for more", count(int(h.Spec.MaxReplicas), "replica")), Owner: person, State: Blocked,
+		Waits: on("Field", refTo(l.kind, h), "spec.maxReplicas"), Next: does(person, "raises maxReplicas, or lives with it"),
+		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace, 2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
 }
 
 func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {

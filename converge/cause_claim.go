@@ -1,10 +1,13 @@
 package converge
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -26,6 +29,8 @@ func claims() []Situation {
 		{"ClaimGrows", of, claim(claimGrows)},
 		{"VolumeTaken", of, claim(volumeTaken)},
 		{"VolumeMissing", of, claim(volumeMissing)},
+		{"VolumeReleased", of, claim(volumeReleased)},
+		{"VolumeUnfit", of, claim(volumeUnfit)},
 		{"StorageClassMissing", of, claim(classMissing)},
 		{"WaitForPod", of, claim(waitForPod)},
 		{"ProvisionerMissing", of, claim(provisionerMissing)},
@@ -79,6 +84,71 @@ func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	r := Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}
 	return &Finding{Says: "wants the volume " + r.Name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
 		Next: does("volume-binder", "binds it when the volume exists"), Advice: []string{"create persistentvolume/" + r.Name}}
+}
+
+// byHandOnly are the volumes of the claim's class, if nobody makes any for it.
+func (l *look) byHandOnly(c *corev1.PersistentVolumeClaim) (list []*corev1.PersistentVolume) {
+	if class := classOf(l.World, c); class != nil && class.Provisioner != "kubernetes.io/no-provisioner" || c.Spec.VolumeName != "" {
+		return nil
+	}
+	for _, v := range resource.List(l.Read, kinds.PersistentVolumes, "") {
+		if v.Spec.StorageClassName == deref(c.Spec.StorageClassName, "") && v.DeletionTimestamp == nil {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// unfitting says why a volume does not do for a claim; "" if it does, as far as one can see.
+func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) string {
+	want, have := c.Spec.Resources.Requests[corev1.ResourceStorage], v.Spec.Capacity[corev1.ResourceStorage]
+	if have.Cmp(want) < 0 {
+		return "has " + have.String() + ", and " + want.String() + " are asked for"
+	}
+	for _, m := range c.Spec.AccessModes {
+		if !slices.Contains(v.Spec.AccessModes, m) {
+			return "does not offer " + string(m)
+		}
+	}
+	if a, b := deref(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem), deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
+		return "is of mode " + string(a) + ", not " + string(b)
+	}
+	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); c.Spec.Selector != nil && err == nil && !sel.Matches(labels.Set(v.Labels)) {
+		return "does not have the labels that spec.selector asks for"
+	}
+	return ""
+}
+
+// volumeReleased: a volume would do, and is kept for a claim that is gone, with what is on it.
+func volumeReleased(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	for _, v := range l.byHandOnly(c) {
+		if v.Status.Phase != corev1.VolumeReleased || v.Spec.ClaimRef == nil || unfitting(v, c) != "" {
+			continue
+		}
+		return &Finding{Says: "finds no free volume: " + v.Name + " would do, and is kept for the claim " + v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name + ", which was deleted", State: Blocked,
+			Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"), Next: does("volume-binder", "binds it when the volume is free"),
+			Advice: []string{"if what is on it may be used, or is gone: kubectl patch pv " + v.Name + " -p '{\"spec\":{\"claimRef\":null}}'", "or create another volume"}}
+	}
+	return nil
+}
+
+// volumeUnfit: there are free volumes of the claim's class, and none does.
+func volumeUnfit(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	var why []string
+	for _, v := range l.byHandOnly(c) {
+		if v.Status.Phase != corev1.VolumeAvailable {
+			continue
+		}
+		if text := unfitting(v, c); text != "" {
+			why = append(why, v.Name+" "+text)
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	slices.Sort(why)
+	return &Finding{Says: "finds no volume that does: " + strings.Join(why[:min(len(why), 3)], "; "), State: Blocked, Waits: forName("Object", "a persistent volume that does"),
+		Next: does("volume-binder", "binds it when a volume fits"), Advice: []string{"make the claim anew so that it asks for what a volume offers", "or create a persistent volume that does"}}
 }
 
 func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {

@@ -16,10 +16,12 @@ import (
 func containers() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{
+		{"RunsAsRoot", of, container(runsAsRoot)},
 		{"ConfigMissing", of, container(configMissing)},
 		{"ContainerRefused", of, container(containerRefused)},
 		{"OutOfMemory", of, container(outOfMemory)},
 		{"InitCrash", of, container(initCrash)},
+		{"EndsAtOnce", of, container(endsAtOnce)},
 		{"CrashLoop", of, container(crashLoop)},
 		{"ContainerEnded", of, container(containerEnded)},
 		{"PodEvicted", of, failedPod(podEvicted)},
@@ -27,7 +29,21 @@ func containers() []Situation {
 	}
 }
 
-var missing = regexp.MustCompile(`(configmap|secret) "([^"]+)" not found`)
+var (
+	missing  = regexp.MustCompile(`(configmap|secret) "([^"]+)" not found`)
+	keyIsOff = regexp.MustCompile(`couldn't find key (\S+) in (ConfigMap|Secret) [^/\s]+/(\S+)`)
+)
+
+// runsAsRoot: the pod may not run as root, and the image does, or does not say that it does not.
+func runsAsRoot(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if reason != "CreateContainerConfigError" || !strings.Contains(text, "runAsNonRoot") {
+		return nil
+	}
+	return &Finding{Says: "can't start container " + c.Name + ": it must not run as root, and the image does not say that it runs as somebody else", State: Blocked, Error: textOnly(text),
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"), Next: does(person, "gives it a user that is not root"),
+		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
+}
 
 // configMissing: the environment comes from something that is not there, or lacks the key.
 func configMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
@@ -37,11 +53,19 @@ func configMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	}
 	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: Blocked, Error: textOnly(text), Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
 		Next: does(agentOf(p), "starts the container when what it needs is there"), Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
-	if m := missing.FindStringSubmatch(text); m != nil {
-		k := resource.Kind(kinds.ConfigMaps)
-		if m[1] == "secret" {
-			k = kinds.Secrets
+	kindOf := func(word string) resource.Kind {
+		if word == "secret" {
+			return kinds.Secrets
 		}
+		return kinds.ConfigMaps
+	}
+	if m := keyIsOff.FindStringSubmatch(text); m != nil {
+		what := strings.ToLower(m[2])
+		f.Says = fmt.Sprintf("can't start container %s: the %s %s has no key %s", c.Name, what, m[3], m[1])
+		f.Waits, f.Advice = on("Field", l.namespaced(kindOf(what), m[3]), "data."+m[1]), []string{"add the key " + m[1] + ": kubectl edit " + what + " " + m[3] + " -n " + p.Namespace, "or correct the key that container " + c.Name + " asks for"}
+	}
+	if m := missing.FindStringSubmatch(text); m != nil {
+		k := kindOf(m[1])
 		f.Says = fmt.Sprintf("can't start container %s: the %s %s does not exist", c.Name, m[1], m[2])
 		f.Waits, f.Advice = on("Object", l.namespaced(k, m[2]), ""), []string{"create " + m[1] + "/" + m[2] + " in namespace " + p.Namespace}
 	}
@@ -53,8 +77,23 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	if reason != "CreateContainerError" && reason != "RunContainerError" && reason != "PostStartHookError" {
 		return nil
 	}
-	return &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text), Next: does(agentOf(p), "tries again"),
+	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text), Next: does(agentOf(p), "tries again"),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
+	for _, r := range unstartable {
+		if strings.Contains(text, r.mark) {
+			f.Says, f.Advice = "can't start container "+c.Name+": "+r.words, []string{r.advice}
+			break
+		}
+	}
+	return f
+}
+
+// unstartable words what runtimes say of commands that can't be run.
+var unstartable = []struct{ mark, words, advice string }{
+	{"exec format error", "its program is not made for the node's platform", "build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
+	{"executable file not found", "the image has no such command", "correct the container's command; what the image has is what it was built with"},
+	{"no such file or directory", "the image has no such command", "correct the container's command; what the image has is what it was built with"},
+	{"permission denied", "its command may not be executed", "let the file be executable in the image, or run the container as a user who may execute it"},
 }
 
 // again is when a container that crashed is started anew: the pause doubles from 10 s to 5 minutes.
@@ -113,6 +152,12 @@ func times(n int32) string {
 // exit words how a container ended.
 func exit(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exits with code %d", t.ExitCode)
+	switch t.ExitCode {
+	case 126:
+		text += " (its command can't be executed)"
+	case 127:
+		text += " (its command was not found)"
+	}
 	if t.Signal != 0 || t.ExitCode > 128 {
 		text = fmt.Sprintf("is ended by signal %d", max(t.Signal, t.ExitCode-128))
 	}
@@ -139,6 +184,18 @@ func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return &Finding{Says: fmt.Sprintf("does not start: its init container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
 		Next: at(again(c), agentOf(p), "starts init container %s again", c.Name), Error: textOnly(exit(t)),
 		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
+}
+
+// endsAtOnce: a container ends, with success, and is started again and again, since a pod of this kind is to run for ever.
+func endsAtOnce(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, _ := waitsFor(c)
+	t := died(c)
+	if t == nil || t.ExitCode != 0 || reason != "CrashLoopBackOff" {
+		return nil
+	}
+	return &Finding{Says: fmt.Sprintf("does not keep running: container %s ends with success (%s), and is to run for ever", c.Name, times(max(c.RestartCount, 1))), State: BackingOff,
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.restartPolicy"), Next: at(again(c), agentOf(p), "starts container %s again", c.Name),
+		Advice: []string{"give it a command that does not end; a shell without a terminal ends at once", "or make it a Job, if it is to end"}}
 }
 
 func crashLoop(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {

@@ -15,6 +15,7 @@ func extensions() []Situation {
 		{"APIServiceDown", []resource.Kind{kinds.APIServices}, apiServiceDown},
 		{"NamesTaken", []resource.Kind{kinds.CustomResourceDefinitions}, namesTaken},
 		{"DefinitionFaulty", []resource.Kind{kinds.CustomResourceDefinitions}, definitionFaulty},
+		{"ConversionDown", []resource.Kind{kinds.CustomResourceDefinitions}, conversionDown},
 		{"QuotaNotCounted", []resource.Kind{kinds.ResourceQuotas}, quotaNotCounted},
 	}
 }
@@ -56,6 +57,44 @@ func definitionFaulty(l *look) *Finding {
 		}
 	}
 	return nil
+}
+
+// converter is the service that converts a definition's objects, if it has several versions and a service that does.
+func converter(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.ServiceReference {
+	c := d.Spec.Conversion
+	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter || c.Webhook == nil || c.Webhook.ClientConfig == nil || len(d.Spec.Versions) < 2 {
+		return nil
+	}
+	return c.Webhook.ClientConfig.Service
+}
+
+// unconverted says that the service that converts a definition's objects is not there, or leads nowhere.
+func unconverted(w *World, d *apiextensionsv1.CustomResourceDefinition) bool {
+	ref := converter(d)
+	if ref == nil {
+		return false
+	}
+	s := resource.Get(w.Read, kinds.Services, ref.Namespace, ref.Name)
+	return s == nil || !serviceHealth(w, s).Converged()
+}
+
+func conversionDown(l *look) *Finding {
+	d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](l.obj)
+	if !unconverted(l.World, d) {
+		return nil
+	}
+	ref := converter(d)
+	r := Ref{kinds.Services, ref.Namespace, ref.Name}
+	stored := ""
+	for _, v := range d.Spec.Versions {
+		if v.Storage {
+			stored = v.Name
+		}
+	}
+	f := &Finding{Says: "can't convert its objects: nobody answers behind service " + ref.Namespace + "/" + ref.Name, Owner: "the server behind " + ref.Namespace + "/" + ref.Name, State: Blocked, Waits: on("Object", r, ""),
+		Advice: []string{"bring the pods behind the service back", "objects can be read and deleted as " + stored + " meanwhile, the version that they are stored in"}, Below: []Ref{r}}
+	f.Next = does(f.Owner, "answers again when it runs")
+	return f
 }
 
 func quotaNotCounted(l *look) *Finding {

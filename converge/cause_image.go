@@ -17,11 +17,13 @@ func images() []Situation {
 	return []Situation{
 		{"ImageNameInvalid", of, container(imageNameInvalid)},
 		{"ImageNotPresent", of, container(imageNotPresent)},
+		{"PullSecretMissing", of, container(pullSecretMissing)},
 		{"ImagePull", of, container(imagePull)},
 	}
 }
 
-// container asks a rule about every container of a pod that has a node and is not being deleted.
+// container asks a rule about every container of a pod that has a node and is not being deleted; of those for debugging
+// about such that do not start.
 func container(see func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding) func(l *look) *Finding {
 	return func(l *look) *Finding {
 		p := l.obj.(*corev1.Pod)
@@ -36,6 +38,16 @@ func container(see func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Find
 					}
 					return f
 				}
+			}
+		}
+		for i := range p.Status.EphemeralContainerStatuses {
+			c := &p.Status.EphemeralContainerStatuses[i]
+			if c.State.Waiting == nil {
+				continue
+			}
+			if f := see(l, p, c); f != nil {
+				f.Owner = orElse(f.Owner, agentOf(p))
+				return f
 			}
 		}
 		return nil
@@ -69,9 +81,31 @@ func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE", "or let it be pulled: imagePullPolicy: IfNotPresent"}}
 }
 
+// pulling says that a container waits because its image could not be pulled.
+func pulling(reason string) bool {
+	return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ImageInspectError" || reason == "RegistryUnavailable"
+}
+
+// pullSecretMissing: the secret with the registry's credentials does not exist; the agent pulls without it, in vain.
+func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	if !pulling(reason) {
+		return nil
+	}
+	for _, s := range p.Spec.ImagePullSecrets {
+		if resource.Get(l.Read, kinds.Secrets, p.Namespace, s.Name) != nil {
+			continue
+		}
+		return &Finding{Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist", c.Image, s.Name), State: Blocked,
+			Waits: on("Object", l.namespaced(kinds.Secrets, s.Name), ""), Error: textOnly(text), Next: does(agentOf(p), "pulls with the credentials when the secret exists"),
+			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace + " --docker-server=… --docker-username=… --docker-password=…", "or name another one in imagePullSecrets, of the pod or of its service account"}}
+	}
+	return nil
+}
+
 func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, text := waitsFor(c)
-	if reason != "ErrImagePull" && reason != "ImagePullBackOff" && reason != "ImageInspectError" && reason != "RegistryUnavailable" {
+	if !pulling(reason) {
 		return nil
 	}
 	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), imageField(c)),
@@ -89,11 +123,10 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 func pullReason(text string) string {
 	low := strings.ToLower(text)
 	for _, r := range []struct{ mark, words string }{
-		{"not found", "the registry does not have it"}, {"manifest unknown", "the registry does not have it"}, {"repository does not exist", "the registry does not have it"},
+		{"no match for platform", noPlatform}, {"no matching manifest for", noPlatform}, {"not found", "the registry does not have it"}, {"manifest unknown", "the registry does not have it"}, {"repository does not exist", "the registry does not have it"},
 		{"unauthorized", "the registry wants credentials"}, {"authorization failed", "the registry wants credentials"}, {"denied", "the registry wants credentials"},
 		{"no such host", "the registry's name is not known"}, {"connection refused", "the registry does not answer"}, {"i/o timeout", "the registry does not answer"},
 		{"deadline exceeded", "the registry does not answer"}, {"x509", "the registry's certificate is not trusted"}, {"toomanyrequests", "the registry limits pulls"},
-		{"no match for platform", "there is none for the node's platform"},
 	} {
 		if strings.Contains(low, r.mark) {
 			return r.words
@@ -102,8 +135,13 @@ func pullReason(text string) string {
 	return ""
 }
 
+// noPlatform: the registry has the image, but not for machines like this one.
+const noPlatform = "there is none for the node's platform"
+
 func imageAdvice(image, text string) []string {
 	switch pullReason(text) {
+	case noPlatform:
+		return []string{"build the image for the node's platform too (docker buildx build --platform …)", "or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}
 	case "the registry wants credentials":
 		return []string{"give the pod an imagePullSecret for the registry of " + image, "check the image's name: registries answer so for what does not exist, too"}
 	case "the registry does not answer", "the registry's name is not known":

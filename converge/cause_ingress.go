@@ -1,6 +1,10 @@
 package converge
 
 import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -13,6 +17,8 @@ func ingresses() []Situation {
 	return []Situation{
 		{"IngressClassMissing", of, ingressClassMissing},
 		{"IngressControllerMissing", of, ingressControllerMissing},
+		{"IngressBackendMissing", of, ingressBackendMissing},
+		{"IngressSecretMissing", of, ingressSecretMissing},
 	}
 }
 
@@ -21,8 +27,11 @@ const oldClass = "kubernetes.io/ingress.class"
 
 // ingressHealth finds no gap in an ingress that somebody could serve: controllers need not tell that they do.
 func ingressHealth(w *World, i *networkingv1.Ingress) Health {
-	if w.Callers == nil || len(i.Status.LoadBalancer.Ingress) > 0 {
+	if w.Callers == nil {
 		return Health{}
+	}
+	if len(i.Status.LoadBalancer.Ingress) > 0 {
+		return partsHealth(w, i)
 	}
 	h := Health{Says: "is served by nobody", Want: "spec.ingressClassName", Have: "status.loadBalancer.ingress empty", Since: i.CreationTimestamp.Time}
 	if w.Callers.watchers(kinds.Ingresses.Info().GR()) == 0 {
@@ -31,7 +40,88 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 	if name := deref(i.Spec.IngressClassName, ""); name != "" && resource.Get(w.Read, kinds.IngressClasses, "", name) == nil || name == "" && i.Annotations[oldClass] == "" {
 		return h
 	}
+	return partsHealth(w, i)
+}
+
+// partsHealth finds a gap in an ingress that names what does not exist.
+func partsHealth(w *World, i *networkingv1.Ingress) Health {
+	if b, why := lostBackend(w, i); b != nil {
+		return Health{Says: "leads to a backend that is not there", Want: "service " + b.Name + " with its port", Have: why, Since: changed(i)}
+	}
+	if name := lostSecret(w, i); name != "" {
+		return Health{Says: "has no certificate for some of its hosts", Want: "spec.tls[].secretName=" + name, Have: "no such secret", Since: changed(i)}
+	}
 	return Health{}
+}
+
+// backends are the services that an ingress leads to.
+func backends(i *networkingv1.Ingress) (list []*networkingv1.IngressServiceBackend) {
+	add := func(b *networkingv1.IngressBackend) {
+		if b != nil && b.Service != nil {
+			list = append(list, b.Service)
+		}
+	}
+	add(i.Spec.DefaultBackend)
+	for r := range i.Spec.Rules {
+		if h := i.Spec.Rules[r].HTTP; h != nil {
+			for p := range h.Paths {
+				add(&h.Paths[p].Backend)
+			}
+		}
+	}
+	return list
+}
+
+// lostBackend is the first service that an ingress leads to and that does not exist, or lacks the port.
+func lostBackend(w *World, i *networkingv1.Ingress) (b *networkingv1.IngressServiceBackend, why string) {
+	for _, b := range backends(i) {
+		s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name)
+		if s == nil {
+			return b, "no such service"
+		}
+		if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+			return b.Port.Name != "" && p.Name == b.Port.Name || b.Port.Name == "" && p.Port == b.Port.Number
+		}) {
+			return b, "no such port"
+		}
+	}
+	return nil, ""
+}
+
+// lostSecret is the first secret with a certificate that does not exist.
+func lostSecret(w *World, i *networkingv1.Ingress) string {
+	for _, t := range i.Spec.TLS {
+		if t.SecretName != "" && resource.Get(w.Read, kinds.Secrets, i.Namespace, t.SecretName) == nil {
+			return t.SecretName
+		}
+	}
+	return ""
+}
+
+func ingressBackendMissing(l *look) *Finding {
+	i := l.obj.(*networkingv1.Ingress)
+	b, why := lostBackend(l.World, i)
+	if b == nil {
+		return nil
+	}
+	r := l.namespaced(kinds.Services, b.Name)
+	if why == "no such service" {
+		return &Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", r, ""),
+			Next: does(person, "creates service/%s, or names another one", b.Name), Advice: []string{"kubectl get services -n " + i.Namespace + " lists those that exist"}}
+	}
+	port := orElse(b.Port.Name, fmt.Sprint(b.Port.Number))
+	return &Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: person, State: Blocked, Waits: on("Field", r, "spec.ports"),
+		Next: does(person, "corrects the port here or there"), Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
+}
+
+func ingressSecretMissing(l *look) *Finding {
+	i := l.obj.(*networkingv1.Ingress)
+	name := lostSecret(l.World, i)
+	if name == "" {
+		return nil
+	}
+	return &Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: person, State: Blocked, Waits: on("Object", l.namespaced(kinds.Secrets, name), ""),
+		Next: does(person, "creates secret/%s, or has it made", name), Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=FILE --key=FILE", "if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
 
 func ingressClassMissing(l *look) *Finding {

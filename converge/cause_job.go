@@ -15,6 +15,7 @@ func jobs() []Situation {
 	of := []resource.Kind{kinds.Jobs}
 	return []Situation{
 		{"JobGaveUp", of, jobGaveUp},
+		{"JobManagedElsewhere", of, jobManagedElsewhere},
 		{"JobPodsFail", of, jobPodsFail},
 		{"JobPodsWait", of, jobPodsWait},
 		{"JobStarts", of, jobStarts},
@@ -47,6 +48,21 @@ func jobGaveUp(l *look) *Finding {
 		return f
 	}
 	return nil
+}
+
+// jobManagedElsewhere: its spec leaves it to a controller that is not ours.
+func jobManagedElsewhere(l *look) *Finding {
+	j := l.obj.(*batchv1.Job)
+	who := deref(j.Spec.ManagedBy, batchv1.JobControllerName)
+	if who == batchv1.JobControllerName {
+		return nil
+	}
+	f := &Finding{Says: "is left to " + who, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, j), "spec.managedBy"), Next: does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
+	if l.Callers.watchers(l.kind.Info().GR()) == 0 {
+		f.Says, f.State = "is left to "+who+", and no controller outside watches jobs", Missing
+		f.Next, f.Advice = does(who, "makes its pods when it runs"), []string{"install or start " + who, "or make the job anew without spec.managedBy: then kloop's own loop runs it"}
+	}
+	return f
 }
 
 // lastFailure words how one of the job's pods failed.

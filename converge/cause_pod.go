@@ -1,6 +1,9 @@
 package converge
 
 import (
+	"fmt"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -13,6 +16,7 @@ func pods() []Situation {
 	return []Situation{
 		{"SandboxFails", of, sandboxFails},
 		{"AgentRefuses", of, agentRefuses},
+		{"InitRuns", of, initRuns},
 		{"NotStarted", of, notStarted},
 		{"NotReady", of, notReady},
 	}
@@ -37,6 +41,31 @@ func agentRefuses(l *look) *Finding {
 	}
 	return &Finding{Says: "can't be run: " + lastLine(r.LastErr), Owner: agentOf(p), State: BackingOff, Error: failureOf(r), Next: at(r.Next, agentOf(p), "tries again"),
 		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName}}
+}
+
+// initRuns: an init container runs, and what comes after it waits until it ends.
+func initRuns(l *look) *Finding {
+	p := l.obj.(*corev1.Pod)
+	for i := range p.Status.InitContainerStatuses {
+		c := &p.Status.InitContainerStatuses[i]
+		if c.State.Running == nil || sidecar(p, c.Name) {
+			continue
+		}
+		f := &Finding{Says: fmt.Sprintf("waits for its init container %s, which has been running since %s", c.Name, c.State.Running.StartedAt.UTC().Format("15:04:05 MST")), Owner: agentOf(p), State: Progressing,
+			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.initContainerStatuses[%s].state", c.Name)), Next: does(agentOf(p), "starts the next container when %s has ended with success", c.Name)}
+		if l.Now.Sub(c.State.Running.StartedAt.Time) > slowStart {
+			f.State, f.Advice = Waiting, []string{"see what it waits for: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
+		}
+		return f
+	}
+	return nil
+}
+
+// sidecar says that an init container is one that runs beside the others.
+func sidecar(p *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+	})
 }
 
 // notStarted: the agent has the pod and tells nothing that stands in the way.

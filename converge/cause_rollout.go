@@ -21,6 +21,7 @@ func rollouts() []Situation {
 		{"RolloutStuck", []resource.Kind{kinds.Deployments}, rolloutStuck},
 		{"OldPodsRemain", []resource.Kind{kinds.Deployments}, oldPodsRemain},
 		{"PodsNotReady", []resource.Kind{kinds.ReplicaSets, kinds.ReplicationControllers, kinds.DaemonSets}, podsNotReady},
+		{"OldPodInTheWay", []resource.Kind{kinds.StatefulSets}, oldPodInTheWay},
 		{"OrderedPodWaits", []resource.Kind{kinds.StatefulSets}, orderedPod},
 		{"NotOldEnough", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers}, notOldEnough},
 		{"Working", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers}, working},
@@ -116,6 +117,25 @@ func podsNotReady(l *look) *Finding {
 	}
 	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to be ready", State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
 		Next: does(l.owner, "is done when its pods are ready"), Below: refs(kinds.Pods, bad)}
+}
+
+// oldPodInTheWay: a pod of an older template does not get ready, and the set replaces it only when it is: the newer template, which
+// may well be the correction, never comes to bear.
+func oldPodInTheWay(l *look) *Finding {
+	s := l.obj.(*appsv1.StatefulSet)
+	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || s.Status.UpdateRevision == "" {
+		return nil
+	}
+	for _, p := range l.unwell() {
+		rev := p.Labels[appsv1.ControllerRevisionHashLabelKey]
+		if p.DeletionTimestamp != nil || rev == "" || rev == s.Status.UpdateRevision || rev == s.Status.CurrentRevision {
+			continue
+		}
+		return &Finding{Says: "waits for pod/" + p.Name + ", which has an older template and is not ready: the newer template is held back by it", Owner: person, State: Blocked,
+			Waits: on("Object", refTo(kinds.Pods, p), "status.conditions[Ready]"), Next: does(person, "deletes the pod, so that it is made from the newer template"),
+			Advice: []string{"kubectl delete pod " + p.Name + " -n " + p.Namespace, "podManagementPolicy: Parallel does not wait so"}}
+	}
+	return nil
 }
 
 // orderedPod: a stateful set goes on only when the pod before is ready.

@@ -43,7 +43,7 @@ func scheduling() []Situation {
 		{"NoNodes", of, pod(noNodes)},
 		{"ClaimMissing", of, pod(claimMissing)},
 		{"ClaimPending", of, pod(claimPending)},
-		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv"))},
+		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "exceed max volume count", "enough free storage"))},
 		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim", "cannot allocate all claims"))},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},

@@ -40,12 +40,44 @@ func nothingSelected(l *look, s *corev1.Service) *Finding {
 	sel := labels.Set(s.Spec.Selector).String()
 	f := &Finding{Says: "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.selector"),
 		Next: does(l.owner, "adds pods with these labels when there are some"), Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
+	if near := l.nearly(s); near != "" {
+		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant"}, f.Advice...)
+	}
 	f.Below = l.makersFor(s)
 	if len(f.Below) > 0 {
 		first := named(f.Below[0].Kind, s.Namespace, f.Below[0].Name)
 		f.Says, f.State, f.Advice = "selects the pods of "+first.Short()+", which has none", Waiting, nil
 	}
 	return f
+}
+
+// nearly names a workload whose pods lack a single label of the service's selector, and have another value in its place.
+func (l *look) nearly(s *corev1.Service) string {
+	try := func(k resource.Kind, obj resource.Object, has map[string]string) string {
+		off := ""
+		for key, want := range s.Spec.Selector {
+			got, is := has[key]
+			switch {
+			case is && got == want:
+			case !is || off != "":
+				return ""
+			default:
+				off = fmt.Sprintf("those of %s have %s=%s", ptr(objectOf(k, obj)).Short(), key, got)
+			}
+		}
+		return off
+	}
+	for _, d := range resource.List(l.Read, kinds.Deployments, s.Namespace) {
+		if near := try(kinds.Deployments, d, d.Spec.Template.Labels); near != "" {
+			return near
+		}
+	}
+	for _, d := range resource.List(l.Read, kinds.StatefulSets, s.Namespace) {
+		if near := try(kinds.StatefulSets, d, d.Spec.Template.Labels); near != "" {
+			return near
+		}
+	}
+	return ""
 }
 
 // makersFor are the workloads whose pods the service would select, as far as they are not well.

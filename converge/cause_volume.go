@@ -2,11 +2,13 @@ package converge
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -14,7 +16,9 @@ import (
 func volumes() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{
+		{"AttachedElsewhere", of, mount(attachedElsewhere)},
 		{"MountNeedsObject", of, mount(mountNeedsObject)},
+		{"MountNeedsKey", of, mount(mountNeedsKey)},
 		{"VolumeUnsupported", of, mount(volumeUnsupported)},
 		{"MountFails", of, mount(mountFails)},
 	}
@@ -38,7 +42,7 @@ func mount(see func(l *look, p *corev1.Pod, text string) *Finding) func(l *look)
 		}
 		f := see(l, p, e.Message)
 		if f != nil {
-			f.Owner, f.Error = agentOf(p), eventFailure(e)
+			f.Owner, f.Error = orElse(f.Owner, agentOf(p)), eventFailure(e)
 		}
 		return f
 	}
@@ -56,6 +60,64 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 	return &Finding{Says: "waits for " + strings.ToLower(m[1]) + "/" + m[2] + ", which it mounts and which does not exist", State: Blocked,
 		Waits: on("Object", l.namespaced(k, m[2]), ""), Next: does(agentOf(p), "mounts it and starts the containers when it exists"),
 		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + " in namespace " + p.Namespace + ", or correct the volume"}}
+}
+
+// attachedElsewhere: a volume that one node at a time can have is still attached to another one.
+func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
+	if !strings.Contains(text, "Multi-Attach error") {
+		return nil
+	}
+	f := &Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach", State: Blocked, Waits: forName("Volume", quoted(text, "for volume")),
+		Next:   does("attach-detach", "attaches it to %s when the other node has let go of it", p.Spec.NodeName),
+		Advice: []string{"if its old node will not come back, delete that node, or taint it with node.kubernetes.io/out-of-service: the volume is detached then"}}
+	for _, name := range core.ClaimNames(p) {
+		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+		if c == nil || f.Waits.Name != "" && c.Spec.VolumeName != f.Waits.Name {
+			continue
+		}
+		for _, other := range users(l.World, c) {
+			if other.Name == p.Name || other.Spec.NodeName == "" || other.Spec.NodeName == p.Spec.NodeName {
+				continue
+			}
+			r := refTo(kinds.Pods, other)
+			f.Says, f.Waits = "waits for the volume of claim "+name+", which pod/"+other.Name+" has on node "+other.Spec.NodeName, on("Object", r, "")
+			f.Advice = append([]string{"let the old pod go first: a Deployment with such a volume needs strategy: {type: Recreate}"}, f.Advice...)
+			if !l.Health(kinds.Pods, other).Converged() {
+				f.Below = []Ref{r}
+			}
+			return f
+		}
+	}
+	return f
+}
+
+var keyless = regexp.MustCompile(`references non-existent (?:(config|secret) )?key: ?(\S+)`)
+
+// mountNeedsKey: the object that is mounted exists, and lacks a key that the volume names.
+func mountNeedsKey(l *look, p *corev1.Pod, text string) *Finding {
+	m := keyless.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	f := &Finding{Says: "mounts the key " + m[2] + " of something that does not have it", State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), "spec.volumes"),
+		Next: does(agentOf(p), "mounts it and starts the containers when the key is there"), Advice: []string{"add the key " + m[2] + ", or correct the volume's items"}}
+	has := func(items []corev1.KeyToPath) bool {
+		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.Key == m[2] })
+	}
+	name := func(k resource.Kind, object string) {
+		r := l.namespaced(k, object)
+		o := named(r.Kind, r.NS, r.Name)
+		f.Says, f.Waits = "mounts the key "+m[2]+" of "+o.Short()+", which does not have it", on("Field", r, "data."+m[2])
+	}
+	for _, v := range p.Spec.Volumes {
+		switch {
+		case v.ConfigMap != nil && has(v.ConfigMap.Items):
+			name(kinds.ConfigMaps, v.ConfigMap.Name)
+		case v.Secret != nil && has(v.Secret.Items):
+			name(kinds.Secrets, v.Secret.SecretName)
+		}
+	}
+	return f
 }
 
 func volumeUnsupported(l *look, p *corev1.Pod, text string) *Finding {

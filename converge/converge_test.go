@@ -126,7 +126,7 @@ func TestPullReason(t *testing.T) {
 		"dial tcp 127.0.0.1:1: connect: connection refused":            "the registry does not answer",
 		"lookup registry.invalid: no such host":                        "the registry's name is not known",
 		"something else":                                               "",
-		"no match for platform in manifest: not found":                 "the registry does not have it",
+		"no match for platform in manifest: not found":                 "there is none for the node's platform",
 		"tls: failed to verify certificate: x509: unknown authority\n": "the registry's certificate is not trusted",
 	} {
 		if got := pullReason(text); got != want {

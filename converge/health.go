@@ -92,6 +92,7 @@ var healths = map[schema.GroupResource]health{
 	{Group: "networking.k8s.io", Resource: "ingresses"}:                    of(ingressHealth),
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}:           of(autoscalerHealth),
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}: of(csrHealth),
+	{Group: "coordination.k8s.io", Resource: "leases"}:                     of(leaseHealth),
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:             of(apiServiceHealth),
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: of(definitionHealth),
 	{Resource: "replicationcontrollers"}:                                   of(replicationControllers().health),

@@ -43,7 +43,7 @@ func podHealth(_ *World, p *corev1.Pod) Health {
 	ready := podCondition(p, corev1.PodReady)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
-		return Health{}
+		return debugHealth(p)
 	case p.Spec.NodeName == "":
 		h := Health{Says: "has no node", Want: "spec.nodeName set", Have: "spec.nodeName empty", Since: p.CreationTimestamp.Time}
 		return h
@@ -59,6 +59,18 @@ func podHealth(_ *World, p *corev1.Pod) Health {
 		h.Since = c.LastTransitionTime.Time
 	}
 	return h
+}
+
+// debugHealth finds a gap in a pod whose container for debugging does not start, though all else is well.
+func debugHealth(p *corev1.Pod) Health {
+	for i := range p.Status.EphemeralContainerStatuses {
+		c := &p.Status.EphemeralContainerStatuses[i]
+		if reason, _ := waitsFor(c); reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
+			return Health{Says: "has a container for debugging, " + c.Name + ", that does not start", Want: fmt.Sprintf("status.ephemeralContainerStatuses[%s].state=running", c.Name),
+				Have: "waiting: " + reason}
+		}
+	}
+	return Health{}
 }
 
 // ended is when the last container of a pod ended.
@@ -226,6 +238,9 @@ func autoscalerHealth(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) Health
 		return Health{Says: says, Want: fmt.Sprintf("status.conditions[%s]=True", c.Type),
 			Have: fmt.Sprintf("status.conditions[%s]=False", c.Type), Since: c.LastTransitionTime.Time}
 	}
+	if c := wantsMore(h); c != nil {
+		return Health{Says: "wants more replicas than it may have", Want: "status.conditions[ScalingLimited]=False", Have: "status.conditions[ScalingLimited]=True", Since: c.LastTransitionTime.Time}
+	}
 	if len(h.Status.Conditions) == 0 {
 		return Health{Says: "was never looked at", Want: "status.conditions[AbleToScale]=True", Have: "status.conditions empty", Since: h.CreationTimestamp.Time}
 	}
@@ -269,7 +284,7 @@ func apiServiceHealth(_ *World, a *apiregistrationv1.APIService) Health {
 	return Health{Says: "is not known to be available", Want: "status.conditions[Available]=True", Have: "no such condition", Since: a.CreationTimestamp.Time}
 }
 
-func definitionHealth(_ *World, d *apiextensionsv1.CustomResourceDefinition) Health {
+func definitionHealth(w *World, d *apiextensionsv1.CustomResourceDefinition) Health {
 	state := map[apiextensionsv1.CustomResourceDefinitionConditionType]apiextensionsv1.CustomResourceDefinitionCondition{}
 	for _, c := range d.Status.Conditions {
 		state[c.Type] = c
@@ -280,6 +295,9 @@ func definitionHealth(_ *World, d *apiextensionsv1.CustomResourceDefinition) Hea
 	}
 	if c := state[apiextensionsv1.Established]; c.Status != apiextensionsv1.ConditionTrue {
 		return Health{Says: "is not served", Want: "status.conditions[Established]=True", Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
+	}
+	if ref := converter(d); unconverted(w, d) {
+		return Health{Says: "can't be served in all its versions", Want: "spec.conversion.webhook.clientConfig.service=" + ref.Namespace + "/" + ref.Name, Have: "no endpoint that takes connections"}
 	}
 	return Health{}
 }

@@ -39,6 +39,10 @@ func deployment(ctx context.Context, b *bench) error {
 		b.figure("deployment, server CPU", b.cpu()-cpu, "s")
 	}
 	b.showMemory()
+	if c, err = b.dial(ctx); err != nil { // the first may have been idle for too long
+		return err
+	}
+	defer c.close()
 	cpu, began = b.cpu(), time.Now()
 	if _, err := c.do(ctx, call{method: "DELETE", path: path + "/big?propagationPolicy=Background"}); err != nil {
 		return err

@@ -79,7 +79,7 @@ func inDocs(t *testing.T, list []situation, told map[string]string) {
 var (
 	madeUp = regexp.MustCompile(`\b([a-z]+)-[0-9a-f]{7,10}(-[0-9a-z]{5})?\b|\b([a-z]+)-[0-9a-z]{5}\b`)
 	counts = regexp.MustCompile(`\d+`)
-	again  = regexp.MustCompile(`, in (N[hms])+|, now|\(N times since [^)]*\)|\((once|twice|N times)\)|\(and N more like it\)|, for (N[hms])+`)
+	again  = regexp.MustCompile(`, in (N[hms])+|, now|\(N times since [^)]*\)|\((once|twice|N times)\)|\(and N more like it\)|, for (N[hms])+|(less than a|N) minutes? ago`)
 )
 
 // steady is an output without what differs from run to run.

@@ -77,22 +77,24 @@ type world struct {
 }
 
 // worlds are the clusters of the suite. Most situations share one; what would be seen by others (a watch of a kind that is
-// everybody's, a loop that does not run) has one of its own.
+// everybody's, a loop that does not run, nodes that are lost soon) has one of its own.
 var worlds = map[string]cluster.Config{
 	"":         {SimNodes: 8},
 	"calm":     {SimNodes: 3},
 	"no-nodes": {},
 	"bare":     {NodeMonitorGrace: time.Hour},
+	"lost":     {SimNodes: 1, NodeMonitorGrace: 4 * time.Second},
 	"no-loop":  {SimNodes: 1, Controllers: []string{"*", "-deployment"}},
 	"upstream": {SimNodes: 1, Controllers: []string{"*", "-namespace"}},
 	"storage":  {SimNodes: 1},
 	"ingress":  {SimNodes: 1},
+	"edge":     {SimNodes: 1},
 }
 
 // TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
 func TestSituations(t *testing.T) {
 	list := read(t)
-	if len(list) < 100 {
+	if len(list) < 140 {
 		t.Errorf("only %d situations", len(list))
 	}
 	in := map[string]*world{}
@@ -128,7 +130,7 @@ func start(t *testing.T, name string) *world {
 	if !ok {
 		t.Fatalf("there is no world %q", name)
 	}
-	conf.NodeMonitorGrace = cmp.Or(conf.NodeMonitorGrace, 4*time.Second)
+	conf.NodeMonitorGrace = cmp.Or(conf.NodeMonitorGrace, 5*time.Minute) // a busy machine loses no node
 	conf.Log, conf.Kubeconfig = slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "kubeconfig")
 	c, err := cluster.Start(context.Background(), conf)
 	if err != nil {
