@@ -44,22 +44,16 @@ func (s signers) signing(ctx context.Context, r *Request) error {
 	if r.Op != Update || r.Sub != "status" {
 		return nil
 	}
-	switch n := r.Object.(type) {
-	case *certv1.CertificateSigningRequest:
-		old, ok := r.Old.(*certv1.CertificateSigningRequest)
-		if !ok || slices.Equal(n.Status.Certificate, old.Status.Certificate) &&
-			equality.Semantic.DeepEqual(n.Status.Conditions, old.Status.Conditions) || s.may(ctx, r, "sign", old.Spec.SignerName) {
-			return nil
-		}
-		return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
-	case *certv1.PodCertificateRequest:
-		old, ok := r.Old.(*certv1.PodCertificateRequest)
-		if !ok || s.may(ctx, r, "sign", old.Spec.SignerName) {
-			return nil
-		}
-		return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+	n, ok := r.Object.(*certv1.CertificateSigningRequest)
+	if !ok {
+		return nil
 	}
-	return nil
+	old, ok := r.Old.(*certv1.CertificateSigningRequest)
+	if !ok || slices.Equal(n.Status.Certificate, old.Status.Certificate) &&
+		equality.Semantic.DeepEqual(n.Status.Conditions, old.Status.Conditions) || s.may(ctx, r, "sign", old.Spec.SignerName) {
+		return nil
+	}
+	return r.forbidden("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
 }
 
 // attest lets only those publish a signer's trust bundle who may speak for the signer.

@@ -253,7 +253,10 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
 	errs := append(s.checkMeta(r, obj, old), s.checkKind(r, obj, old)...)
-	if errs = append(errs, s.adminAccess(r, obj, old)...); len(errs) > 0 {
+	if errs = append(errs, s.adminAccess(r, obj, old)...); len(errs) == 0 {
+		errs = s.signs(ctx, r, obj, old)
+	}
+	if len(errs) > 0 {
 		return nil, invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	certificates "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// signs refuses answers to a pod's request for a certificate of those who may not sign for whom it is addressed to. It is asked
+// when nothing else is wrong.
+func (s *Server) signs(ctx context.Context, r *Request, obj, old resource.Object) field.ErrorList {
+	req, ok := obj.(*certificates.PodCertificateRequest)
+	if !ok || r.Sub != "status" || s.Authorize == nil || r.direct {
+		return nil
+	}
+	was := old.(*certificates.PodCertificateRequest)
+	if equality.Semantic.DeepEqual(req.Status, was.Status) || s.maySign(ctx, r.User, was.Spec.SignerName) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "signerName"),
+		fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", r.User.Name, was.Spec.SignerName))}
+}
+
+// maySign asks for the signer itself, then for all of its domain.
+func (s *Server) maySign(ctx context.Context, u *auth.User, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		d, _, err := s.Authorize.Authorize(ctx, &auth.Attributes{User: u, Verb: "sign", Group: certificates.GroupName, Version: "*",
+			Resource: "signers", Name: name})
+		if err == nil && d == auth.Allow {
+			return true
+		}
+	}
+	return false
+}
