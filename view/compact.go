@@ -4,39 +4,49 @@ import "github.com/kloop-dev/kloop/resource"
 
 // A Compacter is a kind that keeps many objects together in less memory than each for itself.
 type Compacter interface {
-	// Compact does so with objects of the kind, which come in the order of their keys. What they say stays the same, and
-	// they may be read meanwhile.
+	// Compact does so with objects of the kind. What they say stays the same, and they may be read meanwhile.
 	Compact(objs []resource.Object)
 }
 
 // minGrown is how many new objects of a kind are worth a look at all of them.
 const minGrown = 2048
 
-// Compact has the newest objects take less memory, which is worth its while when a burst of work is over. Reads and writes
-// go on meanwhile.
+// Compact has the objects take less memory, those in the history too, which is worth its while when a burst of work is over.
+// Reads and writes go on meanwhile.
 func (v *View) Compact() {
 	v.compacting.Lock()
 	defer v.compacting.Unlock()
-	for _, f := range v.Snapshot().tables {
-		f.compact()
+	for slot := range v.Snapshot().tables {
+		v.compact(slot)
 	}
 }
 
-func (f *frozen) compact() {
-	if f == nil || f.objects.Len() == 0 {
-		return
-	}
-	first, _ := f.objects.Min()
-	k, ok := first.Kind.(Compacter)
+// compact needs compacting.
+func (v *View) compact(slot int) {
+	v.mu.Lock()
+	k, ok := v.tables[slot].kind.(Compacter)
 	if !ok {
+		v.mu.Unlock()
 		return
 	}
-	objs := make([]resource.Object, 0, f.objects.Len())
-	f.objects.Ascend(func(e *Entry) bool {
+	now := v.snapshot().tables[slot].objects
+	past := v.tables[slot].log.all()
+	v.mu.Unlock()
+	objs := make([]resource.Object, 0, now.Len())
+	now.Ascend(func(e *Entry) bool {
 		objs = append(objs, e.Object)
 		return true
 	})
 	k.Compact(objs)
+	objs = objs[:0]
+	for _, run := range past {
+		for _, c := range run {
+			if c.Old != nil {
+				objs = append(objs, c.Old.Object)
+			}
+		}
+	}
+	k.Compact(objs) // apart, as they go before the others do
 }
 
 // grown notes that a table got an entry, and has it compacted when a third of them is new: so that is little work for each
@@ -51,6 +61,6 @@ func (v *View) grown(t *table) {
 	t.grown = 0
 	go func() {
 		defer v.compacting.Unlock()
-		v.Snapshot().tables[t.slot].compact()
+		v.compact(t.slot)
 	}()
 }

@@ -31,8 +31,17 @@ func TestCompact(t *testing.T) {
 	r.put(k, pod("b", "p"))
 	r.wait(r.put(k, pod("a", "p")))
 	r.v.Compact()
-	if want := slices.Collect(r.v.Snapshot().Each(k, "")); len(want) != 2 || !slices.Equal(seen, want) {
+	want := slices.Collect(r.v.Snapshot().Each(k, ""))
+	if len(want) != 2 || !slices.Equal(seen, want) {
 		t.Errorf("compacted %v, want %v", seen, want)
+	}
+	// What the history keeps of former states is compacted as well.
+	r.put(k, pod("a", "p", func(p *core.Pod) { p.Spec.NodeName = "n" }))
+	r.wait(r.del(k, "b", "p"))
+	seen = nil
+	r.v.Compact()
+	if now := slices.Collect(r.v.Snapshot().Each(k, "")); len(now) != 1 || !slices.Equal(seen, append(now, want...)) {
+		t.Errorf("with a past: compacted %v", seen)
 	}
 }
 

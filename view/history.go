@@ -85,6 +85,15 @@ func (l *log) live(i int) []Change {
 	return c[:len(c):len(c)]
 }
 
+// all returns the changes, in runs.
+func (l *log) all() [][]Change {
+	runs := make([][]Change, len(l.chunks))
+	for i := range runs {
+		runs[i] = l.live(i)
+	}
+	return runs
+}
+
 // behind returns the first change with a revision above rev.
 func (l *log) behind(rev int64) (Change, bool) {
 	i := sort.Search(len(l.chunks), func(i int) bool { return l.chunks[i][len(l.chunks[i])-1].Rev > rev })
