@@ -193,7 +193,7 @@ func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
 			return nil, fmt.Errorf("kloop %s ended: %w", args[0], cmd.Wait())
 		}
 		return cmd, nil
-	case <-time.After(time.Minute):
+	case <-time.After(3 * time.Minute):
 		return nil, fmt.Errorf("kloop %s did not get ready", args[0])
 	}
 }
@@ -281,7 +281,7 @@ func (c *testCluster) logs() {
 
 // try runs kubectl.
 func (c *testCluster) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)

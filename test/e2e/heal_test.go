@@ -77,9 +77,9 @@ func TestUnreadyPodGetsNoTraffic(t *testing.T) {
 
 func TestFailingLivenessRestarts(t *testing.T) {
 	ns := space(t)
-	apply(t, ns, web("web", 1, "        livenessProbe: {exec: {command: [test, ! , -e, /tmp/sick]}, periodSeconds: 1, failureThreshold: 2}\n"))
+	apply(t, ns, web("web", 1, "        livenessProbe: {exec: {command: [test, ! , -e, /tmp/sick]}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 2}\n"))
 	rolledOut(t, ns, "web")
-	kubectl(t, "exec", "-n", ns, pods(t, ns, "web")[0].Name, "--", "touch", "/tmp/sick")
+	_, _ = it.try("exec", "-n", ns, pods(t, ns, "web")[0].Name, "--", "touch", "/tmp/sick") // it may be stopped before it says that it is done
 	eventually(t, "the container is restarted", func() (bool, string) {
 		s := pods(t, ns, "web")[0].Status.ContainerStatuses[0]
 		return s.RestartCount >= 1 && s.Ready, fmt.Sprintf("%+v", s)
@@ -103,7 +103,7 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	kubectl(t, "rollout", "undo", "-n", ns, "deployment/web")
-	kubectl(t, "rollout", "status", "-n", ns, "deployment/web", "--timeout=60s")
+	kubectl(t, "rollout", "status", "-n", ns, "deployment/web", "--timeout=180s")
 	if got := deployment(t, ns, "web").Spec.Template.Spec.Containers[0].Image; got != "nginx:1" {
 		t.Errorf("undo left %s", got)
 	}
@@ -168,7 +168,7 @@ func TestNamespaceLeavesNothing(t *testing.T) {
 	kubectl(t, "create", "namespace", ns)
 	apply(t, ns, web("web", 2, ""))
 	rolledOut(t, ns, "web")
-	kubectl(t, "delete", "namespace", ns, "--timeout=60s")
+	kubectl(t, "delete", "namespace", ns, "--timeout=180s")
 	out := kubectl(t, "get", "all,endpointslices,configmaps,serviceaccounts,events", "-n", ns, "-o", "name")
 	if out != "" {
 		t.Errorf("left behind: %s", out)

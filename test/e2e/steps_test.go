@@ -18,20 +18,15 @@ import (
 )
 
 // patience is how long a test waits for the cluster to get somewhere.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // eventually polls until ok says yes. Its text tells what was missing at the end.
 func eventually(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
-	eventuallyWithin(t, patience, what, ok)
-}
-
-func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func() (bool, string)) {
-	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	last := ""
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		done, text := ok()
 		if done {
 			return
@@ -39,7 +34,7 @@ func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func() 
 		last = text
 	}
 	out, _ := it.try("get", "pods,events", "-A", "-o", "wide")
-	t.Fatalf("%s: not within %s: %s\n%s", what, limit, last, out)
+	t.Fatalf("%s: not within %s: %s\n%s", what, patience, last, out)
 }
 
 // kubectl runs kubectl and fails the test when it does.
@@ -58,7 +53,7 @@ func space(t *testing.T) string {
 	name := "e2e-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	kubectl(t, "create", "namespace", name)
 	t.Cleanup(func() {
-		if _, err := it.try("delete", "namespace", name, "--timeout=90s"); err != nil {
+		if _, err := it.try("delete", "namespace", name, "--timeout=180s"); err != nil {
 			t.Errorf("the namespace does not go: %v", err)
 		}
 	})
@@ -96,7 +91,7 @@ spec:
       - name: web
         image: nginx:1
         ports: [{name: http, containerPort: 80}]
-        readinessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1, failureThreshold: 1}
+        readinessProbe: {httpGet: {path: /, port: http}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 1}
 %[3]s
 ---
 apiVersion: v1
@@ -193,5 +188,5 @@ spec:
 func startClient(t *testing.T, ns string) {
 	t.Helper()
 	apply(t, ns, clientPod)
-	kubectl(t, "wait", "-n", ns, "pod/client", "--for=condition=Ready", "--timeout=60s")
+	kubectl(t, "wait", "-n", ns, "pod/client", "--for=condition=Ready", "--timeout=180s")
 }

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -34,7 +35,7 @@ func feed(limit time.Duration, in string, args ...string) (string, error) {
 func TestLogsExecAttach(t *testing.T) {
 	ns := space(t)
 	apply(t, ns, onePod("p", "for i in 1 2 3; do echo line $i; done; read x; echo got $x; echo last; sleep 3600", "", "stdin: true"))
-	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=60s")
+	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=180s")
 	logged(t, ns, "p", "line 3")
 	if out := kubectl(t, "logs", "-n", ns, "p", "--tail=1"); out != "line 3" {
 		t.Errorf("--tail=1: %q", out)
@@ -52,13 +53,10 @@ func TestLogsExecAttach(t *testing.T) {
 	if err := follow.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The session ends with its input: that must outlast the answer.
-	line := fmt.Sprintf("(echo hello; sleep 1) | KUBECONFIG=%s timeout 10 %s/kubectl attach -i -n %s p -c c 2>&1", it.kubeconfig, it.bin, ns)
-	said, err := exec.Command("sh", "-c", line).Output()
-	attached := string(said)
-	if logged(t, ns, "p", "last"); !strings.Contains(attached, "got hello") {
-		t.Errorf("attach: %q, %v", attached, err)
+	if said, err := attached(ns, "p", "hello", "got hello"); err != nil {
+		t.Errorf("attach: %q, %v", said, err)
 	}
+	logged(t, ns, "p", "last")
 	if out, err := feed(time.Minute, "to stdin", "exec", "-i", "-n", ns, "p", "--", "cat"); err != nil || out != "to stdin" {
 		t.Errorf("exec -i: %q, %v", out, err)
 	}
@@ -78,6 +76,36 @@ func TestLogsExecAttach(t *testing.T) {
 	if !strings.Contains(followed.String(), "line 1\nline 2\nline 3\ngot hello\nlast\n") {
 		t.Errorf("logs -f: %q", followed.String())
 	}
+}
+
+// attached says a line to a pod's container and reads what it says, until the answer. The session ends with its input.
+func attached(ns, pod, line, answer string) (said string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(it.bin, "kubectl"), "attach", "-i", "-n", ns, pod, "-c", "c")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+it.kubeconfig)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintln(in, line); err != nil {
+		return "", err
+	}
+	for s := bufio.NewScanner(out); s.Scan() && !strings.Contains(said, answer); {
+		said += s.Text() + "\n"
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); !strings.Contains(said, answer) {
+		return said, fmt.Errorf("no answer: %w", err)
+	}
+	return said, nil
 }
 
 const nginxPod = `
@@ -110,9 +138,9 @@ func TestWaysIn(t *testing.T) {
 	startClient(t, ns)
 	apply(t, ns, fmt.Sprintf(nginxPod, "web", "", indent(4, `
 ports: [{containerPort: 80, hostPort: 8088}]
-startupProbe: {tcpSocket: {port: 80}, periodSeconds: 1, failureThreshold: 30}
-livenessProbe: {exec: {command: [test, -e, /etc/passwd]}, periodSeconds: 1}
-readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1}`))+
+startupProbe: {tcpSocket: {port: 80}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 300}
+livenessProbe: {exec: {command: [test, -e, /etc/passwd]}, periodSeconds: 1, timeoutSeconds: 60}
+readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1, timeoutSeconds: 60}`))+
 		onePod("hostnet", "hostname; ip addr | grep -c 10.200.0.2; sleep 3600", "hostNetwork: true", "")+`
 ---
 apiVersion: v1
@@ -133,10 +161,10 @@ ports: [{port: 5353, protocol: UDP}]
 endpoints: [{addresses: [10.200.0.1]}]
 `)
 	heard := answerUDP(t, "10.200.0.1:5353")
-	kubectl(t, "wait", "-n", ns, "pod/web", "pod/hostnet", "--for=condition=Ready", "--timeout=60s")
+	kubectl(t, "wait", "-n", ns, "pod/web", "pod/hostnet", "--for=condition=Ready", "--timeout=180s")
 	node := nodes[0].addr
 	for what, url := range map[string]string{"node port": "http://" + node + ":30088/", "host port": "http://" + node + ":8088/"} {
-		eventuallyWithin(t, 10*time.Second, what+" answers", func() (bool, string) {
+		eventually(t, what+" answers", func() (bool, string) {
 			out, err := get(url)
 			return err == nil && out == "200 OK", fmt.Sprint(out, err)
 		})
@@ -145,7 +173,7 @@ endpoints: [{addresses: [10.200.0.1]}]
 		t.Errorf("the pod on the host's network has %s", p.Status.PodIP)
 	}
 	logged(t, ns, "hostnet", "\n1")
-	eventuallyWithin(t, 10*time.Second, "UDP comes back from the node port", func() (bool, string) {
+	eventually(t, "UDP comes back from the node port", func() (bool, string) {
 		out, err := echoUDP(node + ":30053")
 		return out == "ping", fmt.Sprint(out, err)
 	})
@@ -203,19 +231,21 @@ func echoUDP(to string) (string, error) {
 
 func forwarded(t *testing.T, ns string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "port-forward", "-n", ns, "pod/web", "--address=127.0.0.1", ":80")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+it.kubeconfig)
+	said, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "port-forward", "-n", ns, "pod/web", fmt.Sprintf("%d:80", port))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+it.kubeconfig)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	eventuallyWithin(t, 10*time.Second, "the forwarded port answers", func() (bool, string) {
+	port := 0
+	if _, err := fmt.Fscanf(said, "Forwarding from 127.0.0.1:%d", &port); err != nil {
+		t.Fatalf("the forwarded port is not told: %v", err)
+	}
+	eventually(t, "the forwarded port answers", func() (bool, string) {
 		out, err := get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		return err == nil && out == "200 OK", fmt.Sprint(out, err)
 	})

@@ -31,7 +31,7 @@ func explains(t *testing.T, ns, object string, want ...string) {
 func TestWhy(t *testing.T) {
 	ns := space(t)
 	apply(t, ns, onePod("crash", "echo no such account; exit 3", "", ""))
-	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1}"))
+	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1, timeoutSeconds: 60}"))
 	apply(t, ns, strings.Replace(onePod("absent", "true", "", ""), "image: nginx:1", "image: 127.0.0.1:1/none:1", 1))
 	explains(t, ns, "pod/crash", "pod/crash runs and is not ready because it crashes: container c exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
 	cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "pod/crash")
