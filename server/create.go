@@ -26,7 +26,7 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 	if err != nil {
 		return nil, err
 	}
-	if hub.GetResourceVersion() != "" && !r.DryRun {
+	if rev, err := parseRevision(hub.GetResourceVersion()); err == nil && rev != 0 && !r.DryRun { // what is no revision is passed over
 		return nil, plain("resourceVersion should not be set on objects to be created")
 	}
 	hub.SetResourceVersion("")

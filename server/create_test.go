@@ -42,6 +42,11 @@ func TestCreateRefusals(t *testing.T) {
 	long.Labels = map[string]string{"a": strings.Repeat("v", 64)}
 	elsewhere := configMap("b")
 	elsewhere.Namespace = "other"
+	for _, none := range []string{"0", "none"} { // these are no revisions
+		c := configMap("made-" + none)
+		c.ResourceVersion = none
+		create(w, configMaps, c)
+	}
 	versioned := configMap("b")
 	versioned.ResourceVersion = "5"
 	owned := configMap("b")

@@ -2,10 +2,13 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -121,7 +124,21 @@ func (c *call) route() error {
 		return notAcceptable(!c.facts.Custom)
 	}
 	c.acc.pretty = c.acc.pretty || wantsPretty(c.r)
+	if err := c.storable(); err != nil {
+		return err
+	}
 	return c.perform()
+}
+
+// storable refuses a name in the path that can't be part of a key.
+func (c *call) storable() error {
+	switch c.info.Verb {
+	case "get", "create", "update", "patch", "delete":
+		if msgs := path.IsValidPathSegmentName(c.info.Name); len(msgs) > 0 {
+			return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(msgs, ";")))
+		}
+	}
+	return nil
 }
 
 // nowhere answers for a path that the kind does not have.

@@ -32,6 +32,7 @@ func TestAnswers(t *testing.T) {
 		message                  string
 	}{
 		{"get", "GET", one, "", nil, 200, "", ""},
+		{"name of no key", "GET", coll + "/a%25b", "", nil, 400, metav1.StatusReasonBadRequest, `Name parameter invalid: "a%b": may not contain '%'`},
 		{"trailing slash", "GET", one + "/", "", nil, 200, "", ""},
 		{"double slash", "GET", "/api/v1//namespaces/ns", "", nil, 404, metav1.StatusReasonNotFound, "the server could not find the requested resource"},
 		{"missing", "GET", coll + "/zz", "", nil, 404, metav1.StatusReasonNotFound, `configmaps "zz" not found`},
