@@ -94,6 +94,7 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 		}
 	}
 	memory := trim(ctx)
+	o.Flags = settings.New(o).Flags()
 	c, err := cluster.Start(ctx, o.Config)
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -73,6 +73,8 @@ type Config struct {
 	RuntimeConfig   kinds.APIs // what of the API is served
 	on              *features.Set
 
+	Flags map[string]string // with what the process was started, for /flagz: no secrets
+
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
 	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
 	Node        string

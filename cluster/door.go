@@ -148,8 +148,8 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
 		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.witness(), Trusts: trusts(authz),
-		Live:  []httpapi.Check{{Name: "etcd", Run: func(ctx context.Context) error { _, err := st.Revision(ctx); return err }}},
-		Ready: keyChecks(st),
+		Live: append([]httpapi.Check{storeAnswers("etcd", st)}, started()...), Flags: c.cfg.Flags,
+		Ready: append([]httpapi.Check{storeAnswers("etcd-readiness", st)}, keyChecks(st)...), Traffic: []httpapi.Check{{Name: "informer-sync", Run: reached}},
 	})
 	return d, nil
 }

@@ -35,9 +35,9 @@ CloudControllerManagerWatchBasedRoutesReconciliation a36-
 CloudControllerManagerWebhook a36-
 ClusterTrustBundle b36- g37+
 ClusterTrustBundleProjection b36- g37+
-ComponentFlagz b36+
+*ComponentFlagz b36+
 ComponentSLIs g36+!
-ComponentStatusz b36+
+*ComponentStatusz b36+
 CompositePodGroup a37-
 ConcurrentWatchObjectDecode b36- b37+
 ConsistentListFromCache g36+! x37
@@ -157,7 +157,7 @@ ManifestBasedAdmissionControlConfig a36- b37+
 MatchLabelKeysInPodAffinity g36+!
 MatchLabelKeysInPodTopologySpread b36+
 MatchLabelKeysInPodTopologySpreadSelectorMerge b36+
-*MaxUnavailableStatefulSet b36-
+*MaxUnavailableStatefulSet b36- b37+
 MemoryManager g36+!
 MemoryQoS a36-
 MultiCIDRServiceAllocator g36+!

@@ -79,6 +79,18 @@ func Explain(fs *flag.FlagSet, args []string) string {
 	return ""
 }
 
+// Flags are the values of all settings by their flags, without secrets.
+func (s *Sheet) Flags() map[string]string {
+	all := map[string]string{}
+	for i := range s.list {
+		t := &s.list[i]
+		if all[t.Flag] = t.text(); t.Key == "peers.token" && t.text() != "" {
+			all[t.Flag] = "CLASSIFIED"
+		}
+	}
+	return all
+}
+
 // Show writes the effective settings as a file that Load would take, and behind each where it came from.
 func (s *Sheet) Show(w io.Writer) error {
 	lines := []string{"apiVersion: " + APIVersion, "kind: " + Kind}

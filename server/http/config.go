@@ -55,6 +55,8 @@ type Config struct {
 	Address  string                  // host:port told to clients in /api
 	Live     []Check                 // /livez; Ready includes them
 	Ready    []Check                 // /readyz and /healthz
+	Traffic  []Check                 // /readyz alone
+	Flags    map[string]string       // with what the program was started, for /flagz: no secrets
 	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
 	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
 

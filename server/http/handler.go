@@ -25,6 +25,7 @@ type surface struct {
 	streams  streams
 	unlisted map[string]http.Handler // pages that / does not name
 	proxied  *http.Transport         // to pods and services
+	began    time.Time
 }
 
 // Handler is the HTTP surface. It is safe for concurrent use.
@@ -33,9 +34,9 @@ type Handler struct{ s *surface }
 // New returns the handler for the configuration. It starts nothing.
 func New(cfg Config) *Handler {
 	cfg.fill()
-	s := &surface{cfg: cfg, unlisted: cfg.Fair.Pages(), proxied: newProxyTransport(cfg.Dial)}
+	s := &surface{cfg: cfg, unlisted: cfg.Fair.Pages(), proxied: newProxyTransport(cfg.Dial), began: time.Now()}
 	s.meter = newMeter(cfg.Registry, &s.under)
-	cfg.Registry.MustRegister(cfg.Fair)
+	cfg.Registry.MustRegister(cfg.Fair, gauges{cfg.Kinds.Features()})
 	return &Handler{s: s}
 }
 

@@ -26,6 +26,7 @@ func (s *surface) checks(endpoint string) []Check {
 	}
 	list = append(list, s.cfg.Ready...)
 	if endpoint == "readyz" {
+		list = append(list, s.cfg.Traffic...)
 		list = append(list, Check{Name: "shutdown", Run: func(context.Context) error {
 			if s.streams.closed() {
 				return errors.New("process is shutting down")

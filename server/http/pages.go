@@ -32,6 +32,12 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 		writeIndented(w, s.cfg.Version)
 	case parts[0] == "healthz" || parts[0] == "livez" || parts[0] == "readyz":
 		s.health(w, r, parts)
+	case slices.Contains(zpages(s.cfg.Kinds.Features()), i.Path):
+		if i.Path == "/statusz" {
+			s.statusPage(w, r)
+		} else {
+			s.flagPage(w, r)
+		}
 	case i.Path == "/metrics":
 		s.meter.serve(w, r)
 	case parts[0] == "openapi" && len(parts) > 1:
@@ -85,6 +91,7 @@ func (s *surface) extra(w http.ResponseWriter, r *http.Request, path string) {
 func (s *surface) roots(w http.ResponseWriter) {
 	paths := []string{"/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez",
 		"/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openid/v1/jwks", "/readyz", "/version"}
+	paths = append(paths, zpages(s.cfg.Kinds.Features())...)
 	for _, g := range s.groups() {
 		if g.Name == "" {
 			continue
