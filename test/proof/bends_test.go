@@ -54,11 +54,9 @@ func TestProofCanFail(t *testing.T) {
 		{"evictions ask nobody", &bends{byForce: true}, "does not know", 17},
 		{"generous budgets", &bends{onUpdate: generous}, "go with", 0},
 		{"the urgent make room", &bends{onVictim: anUrgentOne, onRemove: byName("scheduler")}, "and none is more urgent", 5},
-		{"claims stay behind", &bends{onUpdate: ownerless}, "its claim does not go with it", 0},
 		{"attaches everywhere", &bends{onCreate: attachTwice}, "is to be attached to", 3},
 		{"a cron job's clock runs backwards", &bends{onUpdate: hourEarlier}, "was last due", 2},
 		{"an index runs again", &bends{onCreate: firstIndex}, "again as", 10},
-		{"counts backwards", &bends{onUpdate: oneLess}, "counted", 0},
 		{"webhooks change nothing", &bends{onReview: unpatched}, "past the webhook", 9},
 		{"webhooks forbid nothing", &bends{onReview: allowed}, "which the webhook forbids", 0},
 		{"a policy without bounds", &bends{onCreate: boundless}, "which the policy forbids", 1},
@@ -268,18 +266,11 @@ var (
 	generous     = bend("disruption", func(_ *world, b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptionsAllowed = b.Status.CurrentHealthy + 1
 	})
-	ownerless   = bend("statefulset", func(_ *world, c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })
-	hourEarlier = bend("cronjob", func(w *world, c *batchv1.CronJob) {
-		if at := c.Status.LastScheduleTime; at != nil && w.turns.dice.IntN(2) == 0 {
-			*at = metav1.NewTime(at.Add(-time.Hour))
-		}
-	})
 	firstIndex = bend("job", func(_ *world, p *corev1.Pod) {
 		if p.Annotations[batchv1.JobCompletionIndexAnnotation] != "" {
 			p.Annotations[batchv1.JobCompletionIndexAnnotation] = "0"
 		}
 	})
-	oneLess = bend("job", func(_ *world, j *batchv1.Job) { j.Status.Succeeded = max(0, j.Status.Succeeded-1) })
 	// A parameter that forbids nothing.
 	boundless = bend("user", func(_ *world, c *corev1.ConfigMap) {
 		if c.Data[mostKey] != "" {
