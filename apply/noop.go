@@ -186,7 +186,7 @@ func (d *docWalk) items(n *node, l []any, live reflect.Value) set {
 	out, before := make(set, 0, len(l)), -1
 	for _, v := range l {
 		keys := d.keys(n, v)
-		at, ok := slices.BinarySearchFunc(have, keys, func(e element, keys []key) int { return compareKeys(e.keys, keys) })
+		at, ok := slices.BinarySearchFunc(have, keys, func(e element[reflect.Value], keys []key) int { return compareKeys(e.keys, keys) })
 		if d.lost || w.lost || !ok || have[at].index <= before {
 			d.lost = true
 			return nil

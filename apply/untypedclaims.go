@@ -116,7 +116,7 @@ func (u *untyped) claimsInList(t *schema.List, l []any, live any) (out set) {
 	have, before := u.elements(t, all), -1
 	for _, v := range l {
 		keys := u.keys(t, v)
-		at, ok := slices.BinarySearchFunc(have, keys, func(e untypedElement, keys []key) int { return compareKeys(e.keys, keys) })
+		at, ok := slices.BinarySearchFunc(have, keys, func(e element[any], keys []key) int { return compareKeys(e.keys, keys) })
 		if u.lost || !ok || have[at].index <= before {
 			u.lost = true
 			return nil

@@ -7,36 +7,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// An untypedElement is an item of a list with what identifies it.
-type untypedElement struct {
-	keys  []key
-	v     any
-	index int
-}
-
 func (u *untyped) lists(t *schema.List, l, r []any) (out set) {
 	ls, rs := u.elements(t, l), u.elements(t, r)
-	i, j := 0, 0
-	for !u.lost && (i < len(ls) || j < len(rs)) {
-		c := 0
-		switch {
-		case i == len(ls):
-			c = 1
-		case j == len(rs):
-			c = -1
-		default:
-			c = compareKeys(ls[i].keys, rs[j].keys)
-		}
+	for !u.lost && len(ls)+len(rs) > 0 {
 		var x, y any = absent{}, absent{}
-		var keys []key
-		if c <= 0 {
-			x, keys = ls[i].v, ls[i].keys
-			i++
-		}
-		if c >= 0 {
-			y, keys = rs[j].v, rs[j].keys
-			j++
-		}
+		keys := next(&ls, &rs, &x, &y)
 		if marked, sub := u.diff(t.ElementType, x, y); marked != 0 || len(sub) > 0 {
 			out = append(out, item{step{text: keyText(len(t.Keys) == 0, keys), keys: keys}, marked, sub})
 		}
@@ -44,16 +19,13 @@ func (u *untyped) lists(t *schema.List, l, r []any) (out set) {
 	return out
 }
 
-func (u *untyped) elements(t *schema.List, l []any) []untypedElement {
-	list := make([]untypedElement, len(l))
+func (u *untyped) elements(t *schema.List, l []any) []element[any] {
+	list := make([]element[any], len(l))
 	for i, v := range l {
-		list[i] = untypedElement{u.keys(t, v), v, i}
+		list[i] = element[any]{u.keys(t, v), v, i}
 	}
-	slices.SortFunc(list, func(a, b untypedElement) int { return compareKeys(a.keys, b.keys) })
-	for i := 1; i < len(list); i++ {
-		if compareKeys(list[i-1].keys, list[i].keys) == 0 {
-			u.lost = true
-		}
+	if !inOrder(list) {
+		u.lost = true
 	}
 	return list
 }

@@ -197,37 +197,12 @@ func entry(m reflect.Value, name string) reflect.Value {
 	return m.MapIndex(k)
 }
 
-// An element is an item of a list with what identifies it.
-type element struct {
-	keys  []key
-	v     reflect.Value
-	index int
-}
-
 func (w *walk) lists(n *node, l, r reflect.Value) set {
 	mark := len(w.pile)
 	ls, rs := w.elements(n, l), w.elements(n, r)
-	i, j := 0, 0
-	for !w.lost && (i < len(ls) || j < len(rs)) {
-		c := 0
-		switch {
-		case i == len(ls):
-			c = 1
-		case j == len(rs):
-			c = -1
-		default:
-			c = compareKeys(ls[i].keys, rs[j].keys)
-		}
+	for !w.lost && len(ls)+len(rs) > 0 {
 		var x, y reflect.Value
-		var keys []key
-		if c <= 0 {
-			x, keys = ls[i].v, ls[i].keys
-			i++
-		}
-		if c >= 0 {
-			y, keys = rs[j].v, rs[j].keys
-			j++
-		}
+		keys := next(&ls, &rs, &x, &y)
 		if marked, sub := w.diff(n.elem, x, y); marked != 0 || len(sub) > 0 {
 			w.pile = append(w.pile, item{step{text: keyText(n.op == opSet, keys), keys: keys}, marked, sub})
 		}
@@ -236,11 +211,11 @@ func (w *walk) lists(n *node, l, r reflect.Value) set {
 }
 
 // elements returns the items in the order of their keys. Items of the same key are more than a walk can tell.
-func (w *walk) elements(n *node, v reflect.Value) []element {
+func (w *walk) elements(n *node, v reflect.Value) []element[reflect.Value] {
 	if !v.IsValid() || isNull(v) {
 		return nil
 	}
-	list := make([]element, v.Len())
+	list := make([]element[reflect.Value], v.Len())
 	room := make([]key, 0, v.Len()*max(1, len(n.keys)))
 	for i := range list {
 		start := len(room)
@@ -250,11 +225,8 @@ func (w *walk) elements(n *node, v reflect.Value) []element {
 			w.lost = true
 		}
 	}
-	slices.SortFunc(list, func(a, b element) int { return compareKeys(a.keys, b.keys) })
-	for i := 1; i < len(list); i++ {
-		if compareKeys(list[i-1].keys, list[i].keys) == 0 {
-			w.lost = true
-		}
+	if !inOrder(list) {
+		w.lost = true
 	}
 	return list
 }

@@ -1,0 +1,42 @@
+package apply
+
+import "slices"
+
+// An element is an item of a list with what identifies it. V is what a value is: a reflect.Value, or any.
+type element[V any] struct {
+	keys  []key
+	v     V
+	index int
+}
+
+// inOrder sorts the items of a list by their keys, and says whether no two have the same: more than one can tell apart.
+func inOrder[V any](list []element[V]) bool {
+	slices.SortFunc(list, func(a, b element[V]) int { return compareKeys(a.keys, b.keys) })
+	for i := 1; i < len(list); i++ {
+		if compareKeys(list[i-1].keys, list[i].keys) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// next takes the first items off two sorted lists that are not both empty: one of each if their keys are the same, else the lesser
+// one. A side that has none keeps its value.
+func next[V any](ls, rs *[]element[V], x, y *V) (keys []key) {
+	c := 0
+	switch {
+	case len(*ls) == 0:
+		c = 1
+	case len(*rs) == 0:
+		c = -1
+	default:
+		c = compareKeys((*ls)[0].keys, (*rs)[0].keys)
+	}
+	if c <= 0 {
+		*x, keys, *ls = (*ls)[0].v, (*ls)[0].keys, (*ls)[1:]
+	}
+	if c >= 0 {
+		*y, keys, *rs = (*rs)[0].v, (*rs)[0].keys, (*rs)[1:]
+	}
+	return keys
+}
