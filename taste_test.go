@@ -19,7 +19,7 @@ const module = "github.com/kloop-dev/kloop"
 // ladder lists the packages from the ground up. A package may import what stands on a lower rung and what
 // lives inside its own folder, nothing else. Peers on one rung never import each other.
 var ladder = [][]string{
-	{"features"},
+	{"features", "strict"},
 	{"resource"},
 	{"kinds/rule", "kinds/cell"},
 	{"kinds/podspec"},

@@ -1,38 +1,6 @@
 package cluster
 
-import "strings"
+import "github.com/kloop-dev/kloop/strict"
 
-// Meant is the end of an error message about a word that is not known: the known word that is most like it, if one
-// is, as "; did you mean X?".
-func Meant(word string, known []string) string {
-	best, least := "", max(2, len(word)/3)+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
-
-// distance is how many letters must be put in, taken out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			next := min(row[j]+1, row[j+1]+1, corner)
-			if a[i] != b[j] {
-				next = min(row[j]+1, row[j+1]+1, corner+1)
-			}
-			corner, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
-}
+// Meant is the end of an error message about a word that is not known: see strict.Meant.
+func Meant(word string, known []string) string { return strict.Meant(word, known) }

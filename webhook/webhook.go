@@ -1,6 +1,7 @@
 // Package webhook calls the HTTPS servers that extend the API server: those of admission and of the conversion of
 // custom resources. It knows how to reach and trust one, sends a JSON document and returns the answer; what the
-// documents say is the caller's business.
+// documents say is the caller's business. The servers of reviews and of audit events, which the configuration names by
+// kubeconfigs, are a Server.
 //
 // Connections are HTTP/1.1, so that concurrent calls spread over a service's endpoints, and are reused. Everything
 // is bounded: the time by the caller's context, the answer by bytes, the clients that are remembered by number.

@@ -70,7 +70,11 @@ func (w *Webhooks) call(ctx context.Context, h *hook, review *admissionv1.Admiss
 	if err != nil {
 		return nil, &failure{h.Name, fmt.Errorf("could not create admission objects: %w", err)}
 	}
-	client, err := w.cfg.Caller.Client(h.target)
+	caller := w.cfg.Mutating
+	if h.validating {
+		caller = w.cfg.Validating
+	}
+	client, err := caller.Client(h.target)
 	if err != nil {
 		return nil, &failure{h.Name, fmt.Errorf("could not get REST client: %w", err)}
 	}

@@ -24,7 +24,7 @@ const (
 
 // Config holds what webhooks need beyond the request.
 type Config struct {
-	Caller *webhook.Caller // makes the connections; required
+	Mutating, Validating *webhook.Caller // make the connections; required, and may be the same
 	// Authorize answers match conditions that ask for permissions; nil: nobody does.
 	Authorize auth.Authorizer
 	// Blocked is told of a request that was refused because a webhook could not be called. cfg is the webhook's

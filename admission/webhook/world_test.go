@@ -57,7 +57,8 @@ func start(t testing.TB) *world {
 	w.tls.StartTLS()
 	t.Cleanup(w.tls.Close)
 	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.tls.Certificate().Raw})
-	both := hooks.New(hooks.Config{Caller: &webhook.Caller{Resolve: w.resolve}, Blocked: func(_ resource.Kind, cfg resource.Object, name string, err error) {
+	caller := &webhook.Caller{Resolve: w.resolve}
+	both := hooks.New(hooks.Config{Mutating: caller, Validating: caller, Blocked: func(_ resource.Kind, cfg resource.Object, name string, err error) {
 		w.blocked = append(w.blocked, cfg.GetName()+" "+name+" "+err.Error())
 	}})
 	w.chain = admission.Chain{both.Mutating(), both.Validating()}

@@ -19,6 +19,7 @@ import (
 	authzcel "k8s.io/apiserver/pkg/authorization/cel"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // maxDecisions bounds the number of remembered decisions.
@@ -40,7 +41,7 @@ type Config struct {
 // An Authorizer asks another server. It implements auth.Authorizer.
 type Authorizer struct {
 	cfg    Config
-	caller *caller
+	server *webhook.Server
 	match  *authzcel.CELMatcher // nil: always
 
 	mu   sync.Mutex
@@ -61,11 +62,11 @@ func NewAuthorizer(c Config) (*Authorizer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	call, err := newCaller(c.Kubeconfig, c.Timeout)
+	server, err := webhook.Open("the authorization webhook", c.Kubeconfig, c.Timeout, patience())
 	if err != nil {
 		return nil, err
 	}
-	a := &Authorizer{cfg: c, caller: call, seen: map[[sha256.Size]byte]decision{}}
+	a := &Authorizer{cfg: c, server: server, seen: map[[sha256.Size]byte]decision{}}
 	if len(c.Conditions) > 0 {
 		a.match, err = compile(c.Conditions)
 	}
@@ -108,7 +109,7 @@ func (a *Authorizer) Authorize(ctx context.Context, at *auth.Attributes) (auth.D
 		return d.d, d.reason, nil
 	}
 	var got authzv1.SubjectAccessReview
-	if err := a.caller.ask(ctx, a.spoken(ask), &got); err != nil {
+	if err := a.server.Ask(ctx, a.spoken(ask), &got); err != nil {
 		slog.Warn("ask the authorization webhook", "webhook", a.cfg.Name, "err", err)
 		return a.failed(err)
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/webhook"
 )
 
 // tokenTimeout bounds one question about a token.
@@ -18,7 +19,7 @@ const tokenTimeout = 30 * time.Second
 
 // Tokens asks who tokens belong to. It implements authn.Tokens.
 type Tokens struct {
-	caller  *caller
+	server  *webhook.Server
 	version string
 }
 
@@ -27,7 +28,7 @@ func NewTokens(kubeconfig, version string) (*Tokens, error) {
 	if version != "v1" && version != "v1beta1" {
 		return nil, fmt.Errorf("the version %q of TokenReview: use v1 or v1beta1", version)
 	}
-	c, err := newCaller(kubeconfig, tokenTimeout)
+	c, err := webhook.Open("the authentication webhook", kubeconfig, tokenTimeout, patience())
 	return &Tokens{c, version}, err
 }
 
@@ -36,7 +37,7 @@ func (t *Tokens) Token(ctx context.Context, text string, wanted []string) (*auth
 	ask := &authnv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/" + t.version, Kind: "TokenReview"},
 		Spec: authnv1.TokenReviewSpec{Token: text, Audiences: wanted}}
 	var got authnv1.TokenReview
-	if err := t.caller.ask(ctx, ask, &got); err != nil {
+	if err := t.server.Ask(ctx, ask, &got); err != nil {
 		return nil, nil, false, err
 	}
 	s := got.Status

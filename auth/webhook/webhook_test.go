@@ -177,7 +177,7 @@ func TestTriesAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.caller.pause = time.Millisecond
+	k.server.Pause = time.Millisecond
 	if _, _, ok, err := k.Token(t.Context(), "t", nil); !ok || s.count() != 3 {
 		t.Errorf("%v after %d tries", err, s.count())
 	}
