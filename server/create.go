@@ -119,10 +119,10 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	return e, err
 }
 
-// checkNew validates a new object. The old events tell of their metadata only when all else is well.
+// checkNew validates a new object. The old events and budgets of pods tell of their metadata only when all else is well.
 func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
 	errs := s.checkKind(r, obj, nil)
-	if len(errs) > 0 && r.oldEvents() {
+	if len(errs) > 0 && (r.oldEvents() || is(r.Kind, "policy", "poddisruptionbudgets")) {
 		return errs
 	}
 	return append(s.checkMeta(r, obj, nil), errs...)

@@ -7,10 +7,15 @@ import (
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
 )
 
 func TestCreateFillsMetadata(t *testing.T) {
@@ -141,5 +146,33 @@ func TestCreateWarns(t *testing.T) {
 	}
 	if len(w.warns) != 2 || !strings.Contains(w.warns[0], "duplicate entries") || w.warns[1] != "old is deprecated" {
 		t.Errorf("warnings %q", w.warns)
+	}
+}
+
+// TestBudgetsTellOfMetadataLast: what is wrong with the metadata of a budget is told when nothing else is.
+func TestBudgetsTellOfMetadataLast(t *testing.T) {
+	strict := &resource.Def[*policy.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true,
+		Validate: func(b, _ *policy.PodDisruptionBudget) (errs field.ErrorList) {
+			if b.Spec.MinAvailable == nil {
+				errs = append(errs, field.Required(field.NewPath("spec"), ""))
+			}
+			return errs
+		}}
+	w := start(t, func(c *server.Config) {
+		c.Kinds = resource.NewSet(namespaces, strict)
+		c.View = view.NewWith(c.Kinds, view.Config{})
+	})
+	for _, c := range []struct {
+		least *intstr.IntOrString
+		want  string
+	}{
+		{nil, "Invalid FieldValueRequired spec"},
+		{new(intstr.FromInt32(1)), "Invalid FieldValueInvalid metadata.labels"},
+	} {
+		b := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"a b": ""}},
+			Spec: policy.PodDisruptionBudgetSpec{MinAvailable: c.least}}
+		if _, err := w.Create(t.Context(), w.ask(strict, ""), b); reason(err) != c.want {
+			t.Errorf("%q, want %q", reason(err), c.want)
+		}
 	}
 }
