@@ -29,11 +29,14 @@ func (v *View) compact(slot int) {
 		v.mu.Unlock()
 		return
 	}
-	now := v.snapshot().tables[slot].objects
+	now := v.snapshot().tables[slot]
 	past := v.tables[slot].log.all()
 	v.mu.Unlock()
-	objs := make([]resource.Object, 0, now.Len())
-	now.Ascend(func(e *Entry) bool {
+	if now == nil { // somebody waits for objects, and there never were any
+		return
+	}
+	objs := make([]resource.Object, 0, now.objects.Len())
+	now.objects.Ascend(func(e *Entry) bool {
 		objs = append(objs, e.Object)
 		return true
 	})

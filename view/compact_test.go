@@ -25,6 +25,7 @@ func TestCompact(t *testing.T) {
 	k := &compacted{pods, func(objs []resource.Object) { seen = append(seen, objs...) }}
 	r := start(t, view.Config{}, k, maps)
 	r.wait(r.put(maps, cm("a", "m", "")))
+	r.v.Cursor(0, k)
 	if r.v.Compact(); len(seen) != 0 {
 		t.Errorf("%d objects where there are none", len(seen))
 	}
