@@ -20,7 +20,6 @@ type bends struct {
 	onReview  func(answer *admissionv1.AdmissionResponse)
 	onVictim  func(h *hand, k resource.Kind, ns, name string) string // whom a deletion means
 	byForce   bool                                                   // evictions ask no budget
-	free      bool                                                   // quotas charge nothing
 }
 
 func (b *bends) create(h *hand, k resource.Kind, obj resource.Object) resource.Object {
