@@ -55,13 +55,30 @@ func TestAPIServerFlags(t *testing.T) {
 	}
 }
 
+// TestAPIServerVersion takes the flags of a 1.36, whose gates are known by their names there.
+func TestAPIServerVersion(t *testing.T) {
+	p, err := understood(t, `--etcd-servers=http://127.0.0.1:1 --feature-gates=SidecarContainers=true,kube:WatchList=false --feature-gates=ImageVolume=false
+		--emulated-version=kube=1.36 --runtime-config=apps/v1=false,v1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.o.Config
+	if c.EmulatedVersion != "kube=1.36" || !c.Features["SidecarContainers"] || c.Features["WatchList"] || len(c.Features) != 2 || c.RuntimeConfig["apps/v1"] || !c.RuntimeConfig["v1"] {
+		t.Errorf("%q %v %v", c.EmulatedVersion, c.Features, c.RuntimeConfig)
+	}
+	if got := strings.Join(p.idle, " "); got != "--feature-gates=ImageVolume=false" {
+		t.Errorf("passed over %s", got)
+	}
+}
+
 func TestAPIServerRefuses(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                           "--etcd-servers must be specified",
 		"--etcd-servers=x --wrong":   "unknown flag: --wrong",
 		"--etcd-prefix=/other":       "below /registry",
 		"--service-cluster-ip-range": "flag needs a value",
-		"--etcd-servers=http://x --service-node-port-range=x": "is not a range of ports",
+		"--etcd-servers=http://x --emulated-version=kube=1.35": `version "1.35" can't be emulated: use 1.36 or 1.37`,
+		"--etcd-servers=http://x --service-node-port-range=x":  "is not a range of ports",
 	} {
 		if _, err := understood(t, line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q in it", line, err, want)
