@@ -17,16 +17,11 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/auth/bootstrap"
-	"github.com/kloop-dev/kloop/auth/node"
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/auth/rbac"
-	"github.com/kloop-dev/kloop/auth/review"
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/crd"
-	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/metrics"
-	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/audit"
@@ -86,72 +81,6 @@ func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
 		return nil, c.explainCorrupt(err)
 	}
 	return c.etcd, nil
-}
-
-func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
-	d := &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st, fields: apply.NewTracker(),
-		virtual: map[resource.Kind]server.Operations{}}
-	d.view = view.New(d.set)
-	d.caller, d.metrics = d.newCaller(), prometheus.NewRegistry()
-	keys, err := c.tokenConfig()
-	if err != nil {
-		return nil, err
-	}
-	d.uses = make(tokenUses, 64)
-	keys.Used = d.uses.used
-	if d.signer, err = token.New(keys); err != nil {
-		return nil, err
-	}
-	if d.dialer, err = newAgentDialer(c.keys); err != nil {
-		return nil, err
-	}
-	if err := d.newAuditor(); err != nil {
-		return nil, err
-	}
-	roles := rbac.New(d.read)
-	authz, err := c.authorizer(node.New(d.read), roles)
-	if err != nil {
-		return nil, err
-	}
-	plugins, err := d.admission(authz)
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := d.tokens()
-	if err != nil {
-		return nil, err
-	}
-	d.trail = c.newTrail()
-	d.server = server.New(server.Config{Trail: d.tracked(), Kinds: d.set, Store: st, View: d.view, Authorize: authz, Fields: d.fields,
-		Admission: plugins, Network: server.Network{Services: c.cfg.ServiceCIDRs, PortLow: c.cfg.NodePortLow, PortHigh: c.cfg.NodePortHigh},
-		NoWatchList: !c.cfg.on.On("WatchList"), Sole: !c.together(), Tokens: d.signer, Grants: roles, Stale: stale(st),
-		Reviews: &review.Desk{Tokens: tokens, Audiences: d.signer.Audiences(), Authorize: authz, Rules: roles.Rules}})
-	d.events = client.NewRecorder(d.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
-	if !c.cfg.NoLoops {
-		if err := d.serveMetrics(); err != nil {
-			return nil, err
-		}
-	}
-	docs := openapi.New(d.set)
-	if !c.cfg.NoConvergence {
-		if err := d.serveGaps(docs); err != nil {
-			return nil, err
-		}
-	}
-	d.custom = &crd.Registry{Kinds: d.set, View: d.view, Fields: d.fields, Docs: docs, Webhooks: d.caller}
-	front, err := frontProxy(c.keys)
-	if err != nil {
-		return nil, err
-	}
-	d.others = &httpapi.Aggregator{Kinds: d.set, Read: d.read, Cert: front.Client}
-	d.handler = httpapi.New(httpapi.Config{
-		Ops: d.server, Virtual: d.virtualOps, Kinds: d.set, Authn: d.authn(authn.TokenUnion{tokens, joinTokens{c.keys}}), Authz: joinAccess{authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
-		OpenAPI: d.others.Docs(docs), Issuer: issuer{d.signer, c.URL()}, Nodes: agents{d}, Groups: d.others, Delegate: d.others,
-		Connect: d.server.Connect, Registry: d.metrics, Audit: d.auditor, Fair: d.fair(), Count: d.count, Witness: d.witness(), Trusts: trusts(authz),
-		Live: append([]httpapi.Check{storeAnswers("etcd", st)}, started()...), Flags: c.cfg.Flags,
-		Ready: append([]httpapi.Check{storeAnswers("etcd-readiness", st)}, keyChecks(st)...), Traffic: []httpapi.Check{{Name: "informer-sync", Run: reached}},
-	})
-	return d, nil
 }
 
 func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
+	"github.com/kloop-dev/kloop/auth/node"
+	"github.com/kloop-dev/kloop/auth/rbac"
+	"github.com/kloop-dev/kloop/auth/review"
+	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/crd"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// building is a front door while it is made, with what its parts need of each other only then.
+type building struct {
+	*frontDoor
+	roles   *rbac.Authorizer
+	authz   auth.Authorizer
+	plugins admission.Chain
+	tokens  authn.Tokens
+	docs    *openapi.Docs
+}
+
+// newFrontDoor makes the front door, part by part: each may use what those above it made. Nothing runs yet.
+func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
+	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st, fields: apply.NewTracker(),
+		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
+	b.view, b.docs, b.caller = view.New(b.set), openapi.New(b.set), b.newCaller()
+	for _, makePart := range []func() error{
+		b.makeSigner,     // service account tokens
+		b.makeDialer,     // connections to node agents
+		b.newAuditor,     // what is recorded of requests
+		b.makeAuthorizer, // who may do what
+		b.makeAdmission,  // what is changed in requests, and refused
+		b.makeTokens,     // who is believed by a token
+		b.makeServer,     // the operations on objects
+		b.makeMetrics,    // metrics.k8s.io
+		b.makeGaps,       // convergence.kloop.dev
+		b.makeOthers,     // kinds that users define, and groups that other servers answer
+		b.makeHandler,    // all of it over HTTP
+	} {
+		if err := makePart(); err != nil {
+			return nil, err
+		}
+	}
+	return b.frontDoor, nil
+}
+
+func (b *building) makeSigner() error {
+	keys, err := b.c.tokenConfig()
+	if err != nil {
+		return err
+	}
+	b.uses = make(tokenUses, 64)
+	keys.Used = b.uses.used
+	b.signer, err = token.New(keys)
+	return err
+}
+
+func (b *building) makeDialer() (err error) {
+	b.dialer, err = newAgentDialer(b.c.keys)
+	return err
+}
+
+func (b *building) makeAuthorizer() (err error) {
+	b.roles = rbac.New(b.read)
+	b.authz, err = b.c.authorizer(node.New(b.read), b.roles)
+	return err
+}
+
+func (b *building) makeAdmission() (err error) {
+	b.plugins, err = b.admission(b.authz)
+	return err
+}
+
+func (b *building) makeTokens() (err error) {
+	b.tokens, err = b.frontDoor.tokens()
+	return err
+}
+
+func (b *building) makeServer() error {
+	cfg := b.c.cfg
+	b.server = server.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view, Authorize: b.authz, Fields: b.fields,
+		Admission: b.plugins, Network: server.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
+		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.together(), Tokens: b.signer, Grants: b.roles, Stale: stale(b.store),
+		Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}})
+	b.events = client.NewRecorder(b.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
+	return nil
+}
+
+func (b *building) makeMetrics() error {
+	if b.c.cfg.NoLoops {
+		return nil
+	}
+	return b.serveMetrics()
+}
+
+func (b *building) makeGaps() error {
+	if b.c.cfg.NoConvergence {
+		return nil
+	}
+	return b.serveGaps(b.docs)
+}
+
+func (b *building) makeOthers() error {
+	b.custom = &crd.Registry{Kinds: b.set, View: b.view, Fields: b.fields, Docs: b.docs, Webhooks: b.caller}
+	front, err := frontProxy(b.c.keys)
+	if err != nil {
+		return err
+	}
+	b.others = &httpapi.Aggregator{Kinds: b.set, Read: b.read, Cert: front.Client}
+	return nil
+}
+
+func (b *building) makeHandler() error {
+	c, d := b.c, b.frontDoor
+	b.handler = httpapi.New(httpapi.Config{
+		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: joinAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
+		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
+		Connect: b.server.Connect, Registry: b.metrics, Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
+		Live: append([]httpapi.Check{storeAnswers("etcd", b.store)}, started()...), Flags: c.cfg.Flags,
+		Ready: append([]httpapi.Check{storeAnswers("etcd-readiness", b.store)}, keyChecks(b.store)...), Traffic: []httpapi.Check{{Name: "informer-sync", Run: reached}},
+	})
+	return nil
+}
