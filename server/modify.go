@@ -210,8 +210,11 @@ func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 	return nil
 }
 
-func wrongUID(r *Request, want, have types.UID) error {
-	return apierrors.NewConflict(r.resource(), r.Name, errors.New("Precondition failed: UID in precondition: "+string(want)+
+func wrongUID(r *Request, want, have types.UID) error { return otherUID(r.resource(), r.Name, want, have) }
+
+// otherUID says that what is stored by a name is not the object that was meant.
+func otherUID(gr schema.GroupResource, name string, want, have types.UID) error {
+	return apierrors.NewConflict(gr, name, errors.New("Precondition failed: UID in precondition: "+string(want)+
 		", UID in object meta: "+string(have)))
 }
 

@@ -112,7 +112,7 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 		return nil, err
 	}
 	if next.UID != "" && next.UID != sc.UID {
-		return nil, apierrors.NewConflict(scaleOf(p.r), p.r.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", next.UID, sc.UID))
+		return nil, otherUID(scaleOf(p.r), p.r.Name, next.UID, sc.UID)
 	}
 	return next, apply.CheckName(next, p.r.scope(), p.r.Name)
 }
