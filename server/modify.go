@@ -210,7 +210,9 @@ func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 	return nil
 }
 
-func wrongUID(r *Request, want, have types.UID) error { return otherUID(r.resource(), r.Name, want, have) }
+func wrongUID(r *Request, want, have types.UID) error {
+	return otherUID(r.resource(), r.Name, want, have)
+}
 
 // otherUID says that what is stored by a name is not the object that was meant.
 func otherUID(gr schema.GroupResource, name string, want, have types.UID) error {
