@@ -221,6 +221,20 @@ func TestNoFights(t *testing.T) {
 	}
 }
 
+// Thousands of objects that change four times each are no reason to take any of them apart.
+func TestStorm(t *testing.T) {
+	var f fights
+	for i := range 4 * 5000 {
+		cm := func(value int) *corev1.ConfigMap {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: types.UID(strconv.Itoa(i % 5000))}, Data: map[string]string{"k": strconv.Itoa(value)}}
+		}
+		f.see(&client.Change{Kind: kinds.ConfigMaps, Old: cm(i), New: cm(i + 1)}, noon)
+	}
+	if len(f.suspects) != 0 {
+		t.Errorf("%d are suspect", len(f.suspects))
+	}
+}
+
 // Two who set a field every three minutes each are found among thousands of objects that change now and then; one who changes
 // its mind is not.
 func TestSlowFights(t *testing.T) {

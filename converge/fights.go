@@ -21,7 +21,7 @@ import (
 const (
 	often       = 5             // changes within the window that make an object suspect
 	window      = time.Minute   // that changes are counted in
-	slots       = 4096          // objects whose changes are counted; two that share a slot only look busier
+	slots       = 4096          // objects whose changes are counted
 	longest     = 6 * time.Hour // between two turns of a fight
 	maxSuspects = 128
 	maxFields   = 32 // of one suspect
@@ -34,11 +34,14 @@ type fights struct {
 	counts   [slots]tally
 	slow     slow
 	suspects map[types.UID]*suspect
+	full     time.Time // when there was last no room for a suspect
 }
 
+// A tally counts the changes of one object. Of objects that share one, the busiest is counted.
 type tally struct {
 	start int64 // of the window, in seconds
 	n     int32
+	whose uint32 // by hash
 }
 
 // A suspect is an object that changes often.
@@ -110,9 +113,14 @@ func routine(was, is resource.Object) bool {
 
 // busy counts a change and says whether the object changes often.
 func (f *fights) busy(uid types.UID, now time.Time) bool {
-	t := &f.counts[maphash.String(seed, string(uid))%slots]
-	if sec := now.Unix(); sec-t.start >= int64(window/time.Second) {
-		t.start, t.n = sec, 0
+	hash, sec := maphash.String(seed, string(uid)), now.Unix()
+	t, whose := &f.counts[hash%slots], uint32(hash>>32)
+	if t.n == 0 || sec-t.start >= int64(window/time.Second) {
+		*t = tally{start: sec, whose: whose}
+	}
+	if t.whose != whose {
+		t.n--
+		return false
 	}
 	t.n++
 	return t.n >= often
@@ -124,8 +132,12 @@ func (f *fights) suspect(c *client.Change, now time.Time) *suspect {
 		f.suspects = map[types.UID]*suspect{}
 	}
 	if len(f.suspects) >= maxSuspects {
+		if now.Sub(f.full) < time.Second {
+			return nil
+		}
 		f.forget(now, window)
 		if len(f.suspects) >= maxSuspects {
+			f.full = now
 			return nil
 		}
 	}
