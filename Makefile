@@ -15,8 +15,7 @@ COLD := $(patsubst %,k8s.io/api/%/...,admission admissionregistration apidiscove
 	$(patsubst %,github.com/%/...,antlr4-go coreos go-openapi google/cel-go/checker google/cel-go/common/env google/cel-go/common/stdlib \
 	google/cel-go/ext google/cel-go/parser google/gnostic-models google/nftables grpc-ecosystem prometheus vishvananda) \
 	$(patsubst %,go.etcd.io/etcd/%/...,client server/v3/embed server/v3/etcdserver/api) \
-	go.opentelemetry.io/... go.uber.org/zap/... go.yaml.in/... golang.org/x/net/... golang.org/x/text/... google.golang.org/genproto/... \
-	google.golang.org/grpc/... google.golang.org/protobuf/encoding/... google.golang.org/protobuf/types/... \
+	go.opentelemetry.io/... go.uber.org/zap/... go.yaml.in/... \
 	$(patsubst %,github.com/kloop-dev/kloop/%/...,cli node)
 
 export CGO_ENABLED = 0
