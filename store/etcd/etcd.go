@@ -48,6 +48,9 @@ type Store struct {
 	touched   atomic.Bool
 	compacted atomic.Int64 // history before this is gone, or about to be; of a sole member only
 
+	progress atomic.Pointer[bool] // whether watches may be asked how far they are complete; nil: not known yet
+	asking   atomic.Bool          // members for their versions
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	upkeep sync.WaitGroup

@@ -72,7 +72,7 @@ func (w *watch) run() error {
 				return err
 			}
 		case <-pause.C:
-			if !w.behind() {
+			if !w.behind() || !w.store.tellsProgress() {
 				continue
 			}
 			if err := w.store.client.RequestProgress(w.ctx); err != nil {
