@@ -30,7 +30,7 @@ func ConfineByAnnotation(annotations map[string]string, s *v1.PodSpec) {
 	if len(annotations) == 0 || s.OS != nil && s.OS.Name == v1.Windows {
 		return
 	}
-	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+	everyContainer(s, func(c *v1.Container) {
 		v, ok := annotations[apparmorOne+c.Name]
 		p := confinement(v)
 		if !ok || p == nil || profileOf(c, s) != nil && rule.Same(profileOf(c, s), p) {
@@ -55,7 +55,7 @@ func profileOf(c *v1.Container, s *v1.PodSpec) *v1.AppArmorProfile {
 }
 
 func containerNamed(s *v1.PodSpec, name string) (found *v1.Container) {
-	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+	everyContainer(s, func(c *v1.Container) {
 		if c.Name == name {
 			found = c
 		}

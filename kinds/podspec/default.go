@@ -24,15 +24,7 @@ func Default(s *v1.PodSpec) {
 	for i := range s.Volumes {
 		defaultVolume(&s.Volumes[i].VolumeSource)
 	}
-	for i := range s.InitContainers {
-		defaultContainer(&s.InitContainers[i])
-	}
-	for i := range s.Containers {
-		defaultContainer(&s.Containers[i])
-	}
-	for i := range s.EphemeralContainers {
-		defaultContainer((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
-	}
+	everyContainer(s, defaultContainer)
 	RoundResources(s.Overhead)
 	if s.Resources != nil {
 		RoundResources(s.Resources.Limits)

@@ -166,15 +166,3 @@ func visitUsers(s *v1.PodSpec, yield func(func())) {
 		}
 	})
 }
-
-func everyContainer(s *v1.PodSpec, do func(*v1.Container)) {
-	for i := range s.InitContainers {
-		do(&s.InitContainers[i])
-	}
-	for i := range s.Containers {
-		do(&s.Containers[i])
-	}
-	for i := range s.EphemeralContainers {
-		do((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
-	}
-}

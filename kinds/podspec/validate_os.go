@@ -45,6 +45,20 @@ func refuse(path *field.Path, name string, inPod func(*v1.PodSecurityContext) bo
 	return errs
 }
 
+// everyContainer visits the containers of a pod, of all three sorts.
+func everyContainer(s *v1.PodSpec, do func(*v1.Container)) {
+	for i := range s.InitContainers {
+		do(&s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		do(&s.Containers[i])
+	}
+	for i := range s.EphemeralContainers {
+		do((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+// eachContainer is everyContainer with the paths.
 func eachContainer(s *v1.PodSpec, path *field.Path, f func(*v1.Container, *field.Path)) {
 	for i := range s.InitContainers {
 		f(&s.InitContainers[i], path.Child("initContainers").Index(i))

@@ -101,7 +101,7 @@ func (w *warner) annotations(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field
 	if pod == nil || pod.SeccompProfile == nil {
 		says(seccompPod, nonFunction)
 	}
-	eachContainer(s, nil, func(c *v1.Container, _ *field.Path) {
+	everyContainer(s, func(c *v1.Container) {
 		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
 			says(seccompOne+c.Name, nonFunction)
 		}
