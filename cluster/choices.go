@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/auth/token"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // What may be in Config.Authorization. Members of system:masters may do everything, whatever the modes say, as upstream.
@@ -44,7 +45,7 @@ func inOrder(modes []string, there map[string]auth.Authorizer) (chain auth.Chain
 		a, ok := known[m]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("authorization mode %q: use Node, RBAC, Webhook, AlwaysAllow or AlwaysDeny%s", m, Meant(m, names(known)))
+			return nil, fmt.Errorf("authorization mode %q: use Node, RBAC, Webhook, AlwaysAllow or AlwaysDeny%s", m, strict.Meant(m, names(known)))
 		case slices.Contains(modes[:i], m):
 			return nil, fmt.Errorf("authorization mode %s is listed twice", m)
 		}
@@ -71,7 +72,7 @@ func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 			return nil, fmt.Errorf("there is no admission plugin %s: %s", name, why)
 		}
 		if !there[name] {
-			return nil, fmt.Errorf("kloop has no admission plugin %q%s", name, Meant(name, names(there)))
+			return nil, fmt.Errorf("kloop has no admission plugin %q%s", name, strict.Meant(name, names(there)))
 		}
 	}
 	for _, name := range on {
@@ -190,7 +191,7 @@ func wantedLoops(table []controllers.Entry, asked []string) ([]controllers.Entry
 		}
 		own := ownName(name)
 		if !loops[own] {
-			return nil, fmt.Errorf("there is no controller %q%s", name, Meant(own, names(loops)))
+			return nil, fmt.Errorf("there is no controller %q%s", name, strict.Meant(own, names(loops)))
 		}
 		if was, twice := on[own]; twice && was == minus {
 			return nil, fmt.Errorf("controller %s is switched both on and off", name)

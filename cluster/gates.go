@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // settle works out which Kubernetes the cluster is.
@@ -15,7 +16,7 @@ func (c *Config) settle() error {
 	}
 	for _, gate := range names(c.Features) {
 		if known := features.Known(minor); known[gate] == (features.Gate{}) {
-			if near := Meant(gate, names(known)); near != "" {
+			if near := strict.Meant(gate, names(known)); near != "" {
 				return fmt.Errorf("unrecognized feature gate: %s%s", gate, near)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // What a file must say of itself.
@@ -110,7 +110,7 @@ func (l *loading) key(path string, key, val *yaml.Node) error {
 	siblings, group := l.s.below(path)
 	switch {
 	case !group:
-		return fmt.Errorf("%s: there is no setting %s%s", l.at(key), path, cluster.Meant(key.Value, l.s.names(parent(path))))
+		return fmt.Errorf("%s: there is no setting %s%s", l.at(key), path, strict.Meant(key.Value, l.s.names(parent(path))))
 	case val.Tag == "!!null":
 		return nil
 	case val.Kind != yaml.MappingNode:

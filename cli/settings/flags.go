@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Bind makes the flags of a command, --config among them; file is its value after parsing.
@@ -73,7 +74,7 @@ func Explain(fs *flag.FlagSet, args []string) string {
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		if a != "" && a[0] == '-' && name != "" && fs.Lookup(name) == nil {
-			return cluster.Meant(name, known)
+			return strict.Meant(name, known)
 		}
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // ErrHelp says that the caller asked what flags there are.
@@ -49,7 +49,7 @@ func (p Program) Parse(args []string) (flags []Flag, err error) {
 				value = "true"
 			}
 		case !slices.Contains(p.Valued, name):
-			return nil, fmt.Errorf("unknown flag: --%s%s", name, cluster.Meant(name, slices.Concat(p.Switches, p.Valued)))
+			return nil, fmt.Errorf("unknown flag: --%s%s", name, strict.Meant(name, slices.Concat(p.Switches, p.Valued)))
 		case !given && len(args) == 0:
 			return nil, fmt.Errorf("flag needs a value: --%s", name)
 		case !given:
