@@ -211,7 +211,11 @@ func TestBookmarks(t *testing.T) {
 			t.Fatalf("bookmarks after %v", marks)
 		}
 		for i, m := range marks {
-			if i > 0 && (m-marks[i-1] > time.Minute || revs[i] <= revs[i-1]) {
+			if i == 0 {
+				continue
+			}
+			news := revs[i] > revs[i-1] || i == len(marks)-1 && revs[i] == revs[i-1] // the last one may come soon after another
+			if m-marks[i-1] > time.Minute || !news {
 				t.Errorf("bookmarks after %v of %v", marks, revs)
 			}
 		}

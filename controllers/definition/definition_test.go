@@ -252,9 +252,9 @@ func TestFinalizerHoldsDefinition(t *testing.T) {
 		t.Errorf("a new object of a kind that goes: %v", err)
 	}
 	w.until("the object is marked", func(r resource.Reader) bool { return r.Lookup(k, "ns", "w").GetDeletionTimestamp() != nil })
-	odd := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", "widgets.a.example"))
-	odd.Status.StoredVersions = []string{"v9"} // nobody checks the status, and the definition must go all the same
-	if _, err := w.Update(t.Context(), kinds.CustomResourceDefinitions, odd, "status"); err != nil {
+	odd := []byte(`{"status":{"storedVersions":["v9"]}}`) // nobody checks the status, and the definition must go all the same
+	patch := client.Patch{Type: types.MergePatchType, Data: odd, Sub: "status"}
+	if _, err := w.Patch(t.Context(), kinds.CustomResourceDefinitions, "", "widgets.a.example", patch); err != nil {
 		t.Fatal(err)
 	}
 	free := []byte(`{"metadata":{"finalizers":null}}`)
