@@ -26,10 +26,6 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 	if err != nil {
 		return nil, err
 	}
-	if rev, err := parseRevision(hub.GetResourceVersion()); err == nil && rev != 0 && !r.DryRun { // what is no revision is passed over
-		return nil, plain("resourceVersion should not be set on objects to be created")
-	}
-	hub.SetResourceVersion("")
 	wipe(hub)
 	if err := placed(r, hub); err != nil {
 		return nil, err
@@ -107,6 +103,9 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	}
 	if r.DryRun {
 		return s.insertDry(ctx, r, obj)
+	}
+	if rev, err := parseRevision(obj.GetResourceVersion()); err == nil && rev != 0 { // what is no revision is passed over
+		return nil, plain("resourceVersion should not be set on objects to be created")
 	}
 	e, err := s.put(ctx, k, obj, nil, k.Expiry(obj))
 	var c *store.ConflictError

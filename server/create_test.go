@@ -54,6 +54,8 @@ func TestCreateRefusals(t *testing.T) {
 	}
 	versioned := configMap("b")
 	versioned.ResourceVersion = "5"
+	known := configMap("b", "bad", "x")
+	known.ResourceVersion = "5"
 	owned := configMap("b")
 	owned.Finalizers = []string{"no good"}
 	orphan := configMap("b")
@@ -71,6 +73,7 @@ func TestCreateRefusals(t *testing.T) {
 		{orphan, "Invalid FieldValueInvalid metadata.ownerReferences[0].apiVersion FieldValueRequired metadata.ownerReferences[0].uid"},
 		{elsewhere, "BadRequest"},
 		{versioned, "500"},
+		{known, "Invalid FieldValueInvalid data[bad]"}, // what is wrong with it counts first
 	} {
 		if _, err := w.Create(t.Context(), w.ask(configMaps, ""), x.obj); reason(err) != x.want {
 			t.Errorf("%s: got %q (%v), want %q", x.obj.Name, reason(err), err, x.want)
