@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,6 +131,39 @@ func TestBadPatches(t *testing.T) {
 		if _, err := w.create(configMap("a", "k", "v")); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("want %s: %v", text, err)
 		}
+	}
+}
+
+// A webhook may give an object back in another version, but not as something else.
+func TestPatchedType(t *testing.T) {
+	w := start(t)
+	hook := func(h *v1.MutatingWebhook) {
+		h.Rules = []v1.RuleWithOperations{rule([]v1.OperationType{v1.Create}, "*", "*", "configmaps", "horizontalpodautoscalers")}
+	}
+	w.mutating("m", hook, "/m")
+	for doc, text := range map[string]string{
+		`[{"op":"replace","path":"/kind","value":"Secret"}]`:             `no kind "Secret" is registered for version "v1"`,
+		`[{"op":"replace","path":"/apiVersion","value":"v7"}]`:           `no kind "ConfigMap" is registered for version "v7"`,
+		`[{"op":"replace","path":"/apiVersion","value":"a.example/v1"}]`: `no kind "ConfigMap" is registered for version "a.example/v1"`,
+		`[{"op":"replace","path":"/kind","value":5}]`:                    "cannot unmarshal",
+	} {
+		w.answer("/m", says(doc))
+		if _, err := w.create(configMap("a")); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
+	w.answer("/m", says(`[{"op":"remove","path":"/kind"},{"op":"remove","path":"/apiVersion"},{"op":"add","path":"/data","value":{"k":"v"}}]`))
+	obj, err := w.create(configMap("a"))
+	w.must(nil, err)
+	if c := obj.(*corev1.ConfigMap); c.Data["k"] != "v" || c.Kind != "ConfigMap" {
+		t.Errorf("without its type: %v", c)
+	}
+	w.answer("/m", says(`[{"op":"replace","path":"/apiVersion","value":"autoscaling/v1"},{"op":"add","path":"/spec/targetCPUUtilizationPercentage","value":50}]`))
+	obj, err = w.create(&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "d"}}})
+	w.must(nil, err)
+	if h := obj.(*autoscalingv2.HorizontalPodAutoscaler); len(h.Spec.Metrics) != 1 || *h.Spec.Metrics[0].Resource.Target.AverageUtilization != 50 {
+		t.Errorf("in another version: %v", h.Spec)
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/admission/cel"
@@ -48,8 +51,12 @@ func adopt(ctx context.Context, r *admission.Request, kind schema.GroupVersionKi
 	if !ok {
 		return false, fmt.Errorf("%T has no metadata", seen)
 	}
-	after := r.Kind.New(kind)
 	whole := r.Sub != "scale" && !r.Called()
+	into, err := typed(r, kind, doc, whole)
+	if err != nil {
+		return false, err
+	}
+	after := r.Kind.New(into)
 	if !whole {
 		after = reflect.New(reflect.TypeOf(before).Elem()).Interface().(resource.Object)
 	}
@@ -63,6 +70,32 @@ func adopt(ctx context.Context, r *admission.Request, kind schema.GroupVersionKi
 	changed = !same(before, after)
 	r.Object, err = cel.Adopt(ctx, r, before, after)
 	return changed, err
+}
+
+// typed is the type that a text says it is of: that which was sent, or for a whole object another version of it.
+func typed(r *admission.Request, sent schema.GroupVersionKind, doc []byte, whole bool) (schema.GroupVersionKind, error) {
+	var said metav1.TypeMeta
+	if err := json.Unmarshal(doc, &said); err != nil {
+		return sent, err
+	}
+	custom, got := r.Kind.Info().Custom, said.GroupVersionKind()
+	if !custom { // what is built in is known without
+		if got.Kind == "" {
+			got.Kind = sent.Kind
+		}
+		if got.Version == "" {
+			got.Group, got.Version = sent.Group, sent.Version
+		}
+	}
+	switch {
+	case got == sent, whole && slices.Contains(r.Kind.Info().Served(), got):
+		return got, nil
+	case custom && got.GroupVersion() == sent.GroupVersion() && got.Kind != "":
+		return sent, apierrors.NewInvalid(got.GroupKind(), r.Name, field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+sent.Kind)})
+	case custom:
+		return sent, fmt.Errorf("%v is not suitable for converting to %q", got, sent.GroupVersion())
+	}
+	return sent, fmt.Errorf("no kind %q is registered for version %q", got.Kind, got.GroupVersion())
 }
 
 // keepOwners takes back what a webhook did to the ownership of fields, if that is no longer readable.
