@@ -111,6 +111,9 @@ func (s *Server) admitDelete(ctx context.Context, r *Request, opts *metav1.Delet
 		return nil
 	}
 	q := s.asked(r, admission.Delete, nil, old, opts)
+	if r.many { // as upstream: who deletes a collection names no object
+		q.Name = ""
+	}
 	if err := s.Admission.Mutate(ctx, q); err != nil {
 		return err
 	}

@@ -189,6 +189,26 @@ func TestDeleteAdmission(t *testing.T) {
 	}
 }
 
+// Who deletes a collection names no object, and admission is told no name.
+func TestDeleteCollectionAdmission(t *testing.T) {
+	w := start(t, func(c *server.Config) {
+		c.Admission = plugin(nil, func(r *admission.Request) error {
+			if r.Op == admission.Delete && (r.Name != "" || r.Old.GetName() != "a") {
+				t.Errorf("asked %+v", r)
+			}
+			if r.Op == admission.Delete {
+				return r.Forbidden(fmt.Errorf("no"))
+			}
+			return nil
+		})
+	})
+	create(w, configMaps, configMap("a"))
+	_, err := w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, nil)
+	if want := `configmaps "Unknown" is forbidden: no`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestDeleteCollection(t *testing.T) {
 	w := start(t)
 	for i := range 100 {

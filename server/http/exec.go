@@ -19,6 +19,9 @@ import (
 // exec connects the client to a process in a container. SPDY is tunnelled; WebSocket is translated.
 func (c *call) exec() error {
 	opts := execOptions(c.r.URL.Query())
+	if err := c.admittedExec(opts); err != nil {
+		return err
+	}
 	pod, err := c.pod()
 	if err != nil {
 		return err
@@ -34,9 +37,6 @@ func (c *call) exec() error {
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
 	opts.Container = name
-	if err := c.admittedExec(opts); err != nil {
-		return err
-	}
 	loc, rt, err := c.agent(c.r.Context(), pod.Spec.NodeName, "/"+c.info.Sub+"/"+pod.Namespace+"/"+pod.Name+"/"+name, execParams(opts))
 	if err != nil {
 		return err

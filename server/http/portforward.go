@@ -24,13 +24,6 @@ const (
 
 // portForward connects the client to ports of a pod.
 func (c *call) portForward() error {
-	pod, err := c.pod()
-	if err != nil {
-		return err
-	}
-	if pod.Spec.NodeName == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
-	}
 	opts, params := &core.PodPortForwardOptions{}, url.Values{}
 	for _, p := range c.r.URL.Query()["ports"] {
 		n, err := strconv.ParseInt(p, 10, 32)
@@ -42,6 +35,13 @@ func (c *call) portForward() error {
 	}
 	if err := c.admitted(opts); err != nil {
 		return err
+	}
+	pod, err := c.pod()
+	if err != nil {
+		return err
+	}
+	if pod.Spec.NodeName == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 	}
 	loc, rt, err := c.agent(c.r.Context(), pod.Spec.NodeName, "/portForward/"+pod.Namespace+"/"+pod.Name, params)
 	if err != nil {

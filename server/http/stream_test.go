@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	utilexec "k8s.io/utils/exec"
 
+	"github.com/kloop-dev/kloop/server"
 	httpapi "github.com/kloop-dev/kloop/server/http"
 )
 
@@ -262,6 +264,23 @@ func TestExecRefused(t *testing.T) {
 	} {
 		if st := w.must("POST", path, "", 400, upgrade...).status(t); st.Message != message {
 			t.Errorf("%s: %q", path, st.Message)
+		}
+	}
+}
+
+// Admission is asked before the pod is looked for.
+func TestConnectAdmission(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) {
+		c.Connect = func(_ context.Context, r *server.Request, opts runtime.Object) error {
+			return apierrors.NewBadRequest(fmt.Sprintf("%T of %s", opts, r.Name))
+		}
+	})
+	for sub, message := range map[string]string{
+		"exec?command=ls": "*v1.PodExecOptions of none", "attach": "*v1.PodAttachOptions of none",
+		"portforward?ports=80": "*v1.PodPortForwardOptions of none", "proxy": "*v1.PodProxyOptions of none",
+	} {
+		if st := w.must("POST", "/api/v1/namespaces/ns/pods/none/"+sub, "", 400).status(t); st.Message != message {
+			t.Errorf("%s: %q", sub, st.Message)
 		}
 	}
 }
