@@ -69,12 +69,11 @@ func TestFence(t *testing.T) {
 				return 0, nil
 			}
 			creates++
+			f.setLag(true)
 			_, err := c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
 			return time.Millisecond, err // look again at once
 		}})
-		synctest.Wait()
 		f.put("owner")
-		f.setLag(true)
 		pass(time.Minute)
 		if rec, _ := w.Record("test", key("owner")); rec.State != "fenced" || creates != 1 {
 			t.Fatalf("with a view that lags: %s, %d creates", rec.State, creates)

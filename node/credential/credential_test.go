@@ -27,9 +27,10 @@ import (
 
 // A clock is moved by hand. Who sleeps by it wakes when it was moved far enough.
 type clock struct {
-	mu  sync.Mutex
-	now time.Time
-	hit *sync.Cond
+	mu     sync.Mutex
+	now    time.Time
+	asleep bool
+	hit    *sync.Cond // the clock was moved, or somebody sleeps
 }
 
 func newClock() *clock {
@@ -51,13 +52,27 @@ func (c *clock) move(d time.Duration) {
 	c.hit.Broadcast()
 }
 
+// pass moves the clock while somebody sleeps: never between their look at it and their sleep, which would then be too long.
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.asleep {
+		c.hit.Wait()
+	}
+	c.now = c.now.Add(d)
+	c.hit.Broadcast()
+}
+
 func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	defer context.AfterFunc(ctx, func() { c.move(0) })()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asleep = true
+	c.hit.Broadcast()
 	for until := c.now.Add(d); c.now.Before(until) && ctx.Err() == nil; {
 		c.hit.Wait()
 	}
+	c.asleep = false
 	return ctx.Err()
 }
 
@@ -169,7 +184,7 @@ func TestRotation(t *testing.T) {
 		if string(body) != "system:node:n1" {
 			t.Fatalf("a request was refused: %s", body)
 		}
-		clock.move(30 * time.Second)
+		clock.pass(30 * time.Second)
 		// From five minutes before to ten after: 90 % are over when 90 s are left.
 		for leaf(t, cred).NotAfter.Sub(clock.Now()) <= 90*time.Second {
 			<-changed

@@ -53,7 +53,7 @@ func TestContainerd(t *testing.T) {
 	if err := Available(cfg); err != nil {
 		t.Skip(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c := New(cfg)
 	ready, done := make(chan struct{}), make(chan error, 1)

@@ -106,6 +106,9 @@ func TestTailOfLongLog(t *testing.T) {
 	}
 }
 
+// patience is how long a test waits for what must come.
+const patience = 5 * time.Minute
+
 // A follower reads along in the background; got receives what has been read each time it has caught up.
 type follower struct {
 	got  chan string
@@ -131,7 +134,7 @@ func follow(t *testing.T, ctx context.Context, path string, o wish) *follower {
 func (f *follower) expect(t *testing.T, want string) {
 	t.Helper()
 	last := ""
-	for end := time.After(time.Minute); ; {
+	for end := time.After(patience); ; {
 		select {
 		case last = <-f.got:
 			if last == want {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -34,7 +34,7 @@ type real struct {
 	box, id  string
 	logs     string // directory of all logs
 	log      string
-	port     int
+	port     string // that the container listens at, on the loopback
 	teardown []func() error
 }
 
@@ -48,7 +48,7 @@ func startReal(t *testing.T) *real {
 	if err := runtime.Available(runtime.Config{Dir: dir}); err != nil {
 		t.Skip(err)
 	}
-	r := &real{port: freePort(t)}
+	r := &real{}
 	c := runtime.New(runtime.Config{Dir: dir})
 	ready, done := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func startReal(t *testing.T) *real {
 		t.Fatal(err)
 	}
 	archive := pack(t, dir)
-	short, cancel := context.WithTimeout(ctx, time.Minute)
+	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := runtime.Load(short, c.Socket(), archive); err != nil {
 		t.Fatal(err)
@@ -82,16 +82,6 @@ func startReal(t *testing.T) *real {
 	r.teardown = append(r.teardown, r.rt.Close)
 	r.run(t, short, dir)
 	return r
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func pack(t *testing.T, dir string) (archive string) {
@@ -137,7 +127,7 @@ func (r *real) run(t *testing.T, ctx context.Context, dir string) {
 	}
 	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: r.box, SandboxConfig: box, Config: &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "c"}, Image: &cri.ImageSpec{Image: "kloop.dev/app:1"}, LogPath: "c/0.log", Stdin: true,
-		Args: []string{"serve", fmt.Sprintf("127.0.0.1:%d", r.port)}, Labels: labels,
+		Args: []string{"serve"}, Labels: labels,
 		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: box.Linux.SecurityContext.NamespaceOptions}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -179,9 +169,9 @@ func (n *node) at(t *testing.T, path string, query url.Values) *url.URL {
 	return u
 }
 
-// followReal reads until both greetings have come.
-func followReal(t *testing.T, n *node, _ *real) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+// followReal reads until both greetings have come, one of which tells the port.
+func followReal(t *testing.T, n *node, r *real) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", n.url+"/containerLogs/ns/web/c?follow=true", nil)
 	if err != nil {
@@ -192,13 +182,15 @@ func followReal(t *testing.T, n *node, _ *real) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var got string
-	buf := make([]byte, 100)
-	for !strings.Contains(got, "hello\n") || !strings.Contains(got, "oops\n") {
-		k, err := res.Body.Read(buf)
-		if got += string(buf[:k]); err != nil {
-			t.Fatalf("%q: %v", got, err)
+	oops := false
+	for in := bufio.NewScanner(res.Body); r.port == "" || !oops; {
+		if !in.Scan() {
+			t.Fatalf("port %q, oops %v: %v", r.port, oops, in.Err())
 		}
+		if _, port, ok := strings.Cut(in.Text(), "hello, I listen at 127.0.0.1:"); ok {
+			r.port = port
+		}
+		oops = oops || in.Text() == "oops"
 	}
 }
 
@@ -223,9 +215,10 @@ func attachReal(t *testing.T, n *node, r *real) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	log := follow(t, ctx, r.log, wish{limit: -1, alive: func(context.Context) bool { return true }})
+	log.expect(t, "") // it stands at the end of the log
 	in, typed := io.Pipe()
 	read, out := io.Pipe()
 	go func() {
@@ -254,14 +247,17 @@ func attachReal(t *testing.T, n *node, r *real) {
 }
 
 func forwardReal(t *testing.T, n *node, r *real) {
+	if r.port == "" {
+		followReal(t, n, r)
+	}
 	rt, up, err := spdy.RoundTripperFor(n.config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dial := spdy.NewDialer(up, &http.Client{Transport: rt}, "POST", n.at(t, "/portForward/ns/web", url.Values{"port": {fmt.Sprint(r.port)}}))
+	dial := spdy.NewDialer(up, &http.Client{Transport: rt}, "POST", n.at(t, "/portForward/ns/web", url.Values{"port": {r.port}}))
 	stop, ready := make(chan struct{}), make(chan struct{})
 	var errs bytes.Buffer
-	fw, err := portforward.NewOnAddresses(dial, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", r.port)}, stop, ready, io.Discard, &errs)
+	fw, err := portforward.NewOnAddresses(dial, []string{"127.0.0.1"}, []string{"0:" + r.port}, stop, ready, io.Discard, &errs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +314,7 @@ func endReal(t *testing.T, n *node, r *real) {
 		code, text := call(t, n.server(t), "GET", n.url+"/containerLogs/ns/web/c?follow=true&tailLines=0")
 		got <- answer{code, text}
 	}()
-	if _, err := r.rt.Containers.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: r.id, Timeout: 5}); err != nil {
+	if _, err := r.rt.Containers.StopContainer(t.Context(), &cri.StopContainerRequest{ContainerId: r.id, Timeout: 3600}); err != nil {
 		t.Fatal(err)
 	}
 	if a := <-got; a.code != 200 || a.text != "bye\n" && a.text != "" { // it may have asked too late

@@ -116,7 +116,7 @@ func call(t *testing.T, tr http.RoundTripper, method, url string) (code int, bod
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := http.Client{Transport: tr, Timeout: time.Minute}
+	c := http.Client{Transport: tr, Timeout: patience}
 	res, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)

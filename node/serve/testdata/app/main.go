@@ -12,8 +12,8 @@ import (
 
 func main() {
 	switch os.Args[1] {
-	case "serve": // greets, echoes what comes on the port and its input, and leaves when told
-		l, err := net.Listen("tcp", os.Args[2])
+	case "serve": // greets, echoes what comes on a port of its own and its input, and leaves when told
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -22,7 +22,7 @@ func main() {
 		signal.Notify(stop, syscall.SIGTERM)
 		go accept(l)
 		go io.Copy(os.Stdout, os.Stdin)
-		fmt.Println("hello")
+		fmt.Println("hello, I listen at", l.Addr())
 		fmt.Fprintln(os.Stderr, "oops")
 		<-stop
 		fmt.Println("bye")
