@@ -18,7 +18,7 @@ var (
 	configMaps = &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
 	pods       = &resource.Def[*core.Pod]{GVK: core.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true}
 	deploys    = &resource.Def[*apps.Deployment]{GVK: apps.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
-		Namespaced: true, Status: true, Scale: &resource.Scaled[*apps.Deployment]{
+		Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*apps.Deployment]{
 			Get: func(d *apps.Deployment) resource.Scale {
 				if d.Spec.Replicas == nil {
 					return resource.Scale{Replicas: 1}

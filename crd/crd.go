@@ -129,7 +129,7 @@ func (f *family) describe(v *version, names v1.CustomResourceDefinitionNames) re
 			i.Subs = append(i.Subs, resource.SubInfo{Name: "scale", GVK: scaleGVK, Verbs: subVerbs})
 		}
 		if s.Status != nil {
-			i.Subs = append(i.Subs, resource.SubInfo{Name: "status", Verbs: subVerbs})
+			i.Subs = append(i.Subs, resource.SubInfo{Name: "status", Verbs: subVerbs, Resets: []string{"metadata", "spec"}})
 		}
 	}
 	i.Selectable = []string{"metadata.name"}

@@ -32,6 +32,8 @@ type Def[T Object] struct {
 	Generation      bool
 	OrphanByDefault bool
 
+	Ways Ways
+
 	Default  func(T)
 	Prepare  func(obj, old T) // after the generic part: status cleared on create, kept on update
 	Validate func(obj, old T) field.ErrorList
@@ -89,6 +91,8 @@ type Gated[T Object] struct {
 type Part[T Object] struct {
 	Name     string
 	Verbs    []string         // nil: get, patch, update
+	Resets   []string         // fields that a write through it can't own, as in Ways
+	Owns     []string         // the only fields that it can own; nil: no such limit
 	Take     func(obj, old T) // restores from old all that this path may not change
 	Validate func(obj, old T) field.ErrorList
 }
@@ -130,7 +134,7 @@ func (d *Def[T]) fill() {
 	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
 		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
 		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
-		Deprecated: d.Deprecated, Custom: d.JSON}
+		Deprecated: d.Deprecated, Custom: d.JSON, Ways: d.Ways}
 	if i.Singular == "" {
 		i.Singular = strings.ToLower(d.GVK.Kind)
 	}
@@ -164,7 +168,7 @@ func (d *Def[T]) fill() {
 func (d *Def[T]) subs() (subs []SubInfo) {
 	read := []string{"get", "patch", "update"}
 	if d.Status {
-		subs = append(subs, SubInfo{Name: "status", Verbs: read})
+		subs = append(subs, SubInfo{Name: "status", Verbs: read, Resets: append([]string{"spec"}, d.Ways.StatusResets...)})
 	}
 	if d.Scale != nil {
 		subs = append(subs, SubInfo{Name: "scale", Verbs: read,
@@ -175,7 +179,7 @@ func (d *Def[T]) subs() (subs []SubInfo) {
 		if verbs == nil {
 			verbs = read
 		}
-		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs})
+		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs, Resets: p.Resets, Owns: p.Owns})
 	}
 	subs = append(subs, d.Connect...)
 	slices.SortFunc(subs, func(a, b SubInfo) int { return strings.Compare(a.Name, b.Name) })

@@ -106,6 +106,7 @@ func (d *Def[T]) settle(sub string, t, was T, old Object) {
 		return
 	case "status":
 		restoreAllBut(t, old, "Status")
+		restoreMetadata(d.Ways.StatusResets, t, old)
 		if d.PrepareStatus != nil {
 			d.PrepareStatus(t, was)
 		}

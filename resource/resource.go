@@ -107,6 +107,8 @@ type Info struct {
 	Deprecated      string   // warning that comes with every answer about the kind; "": none
 	Indexed         []string // field labels that Readers answer by index (see Reader.ByField)
 	Selectable      []string // field labels allowed in field selectors, metadata.name and metadata.namespace included
+
+	Ways
 }
 
 // SubInfo describes a subresource for discovery and routing.
@@ -114,6 +116,9 @@ type SubInfo struct {
 	Name  string                  // "status", "log", …
 	GVK   schema.GroupVersionKind // of the body; zero: the kind's own
 	Verbs []string                // as in discovery: get, patch, update, create…
+
+	Resets []string // fields that a write through it can't own, as in Ways
+	Owns   []string // the only fields that it can own; nil: no such limit
 }
 
 // Served returns every group, version and kind under which the kind is served, the hub first.

@@ -64,7 +64,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	obj.SetUID(s.newUID())
 	obj.SetCreationTimestamp(s.stamp())
 	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {
-		if obj.SetName(base); !verbatim[k.Info().GR()] {
+		if obj.SetName(base); !k.Info().BaseIsName {
 			obj.SetName(s.generateName(base))
 		}
 	}
@@ -118,10 +118,10 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 	return e, err
 }
 
-// checkNew validates a new object. The old events and budgets of pods tell of their metadata only when all else is well.
+// checkNew validates a new object. The old events, too, tell of their metadata only when all else is well.
 func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
 	errs := s.checkKind(r, obj, nil)
-	if len(errs) > 0 && (r.oldEvents() || is(r.Kind, "policy", "poddisruptionbudgets")) {
+	if len(errs) > 0 && (r.oldEvents() || r.Kind.Info().MetaLast) {
 		return errs
 	}
 	return append(s.checkMeta(r, obj, nil), errs...)

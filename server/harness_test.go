@@ -64,6 +64,7 @@ var (
 		},
 		Parts: []resource.Part[*core.Namespace]{{Name: "finalize", Take: func(n, old *core.Namespace) { n.Status = old.Status }}}}
 	deployments = &resource.Def[*apps.Deployment]{GVK: apps.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
+		Ways:   resource.Ways{StatusResets: []string{"metadata.labels"}},
 		Status: true, Generation: true,
 		Default: func(d *apps.Deployment) {
 			if d.Spec.Replicas == nil {
@@ -77,14 +78,15 @@ var (
 			},
 			Set: func(d *apps.Deployment, n int32) { d.Spec.Replicas = &n }}}
 	jobs = &resource.Def[*core.ReplicationController]{GVK: core.SchemeGroupVersion.WithKind("ReplicationController"),
-		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true}
+		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true, Ways: resource.Ways{BaseUntold: true}}
 	leases = &resource.Def[*coordination.Lease]{GVK: coordination.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true,
-		CreateOnUpdate: true}
+		CreateOnUpdate: true, Ways: resource.Ways{NeedsRevision: true}}
 	services = &resource.Def[*core.Service]{GVK: core.SchemeGroupVersion.WithKind("Service"), Plural: "services", Storage: "services/specs",
 		Namespaced: true, Status: true}
-	ipAddresses = &resource.Def[*networking.IPAddress]{GVK: networking.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses"}
-	budgets     = &resource.Def[*policy.PodDisruptionBudget]{GVK: policy.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true}
+	ipAddresses = &resource.Def[*networking.IPAddress]{GVK: networking.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses",
+		Ways: resource.Ways{BaseIsName: true}}
+	budgets = &resource.Def[*policy.PodDisruptionBudget]{GVK: policy.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true, Ways: resource.Ways{MetaLast: true}}
 )
 
 // A world is a server on a store in memory.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -75,9 +74,6 @@ func (s *Server) newUID() types.UID {
 	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
 	return types.UID(t[:])
 }
-
-// verbatim are the kinds whose generateName is the name: there is no other name for an address.
-var verbatim = map[schema.GroupResource]bool{{Group: "networking.k8s.io", Resource: "ipaddresses"}: true}
 
 // generateName makes a name from a base: cut to leave room, plus five letters.
 func (s *Server) generateName(base string) string {

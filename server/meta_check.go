@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -19,17 +18,11 @@ func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList
 	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, r.checkName, metadataPath))
 	if old != nil {
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
-		if errs = append(errs, fixed...); !checksMetaOnce[r.Kind.Info().GR()] && !r.oldEvents() {
+		if errs = append(errs, fixed...); !r.Kind.Info().MetaOnce && !r.oldEvents() {
 			errs = append(errs, fixed...)
 		}
 	}
 	return append(errs, checkFinalizers(r, obj, old)...)
-}
-
-// nameOnly are the kinds that tell of a bad generateName by the name that was made of it.
-var nameOnly = map[schema.GroupResource]bool{
-	{Resource: "replicationcontrollers"}:                  true,
-	{Group: "resource.k8s.io", Resource: "deviceclasses"}: true,
 }
 
 const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerReferences"
@@ -40,7 +33,7 @@ const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerRef
 func (s *Server) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {
-		if e.Field == generateNamePath && nameOnly[r.Kind.Info().GR()] {
+		if e.Field == generateNamePath && r.Kind.Info().BaseUntold {
 			continue
 		}
 		if s.Kinds.Features().AtLeast(37) {
@@ -91,30 +84,10 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 	return out
 }
 
-// checksMetaOnce are the kinds that do not tell of a changed uid or the like twice, as upstream's other kinds do:
-// there both the generic rules and the kind's own look.
-var checksMetaOnce = map[schema.GroupResource]bool{
-	{Resource: "limitranges"}:       true,
-	{Resource: "persistentvolumes"}: true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,
-	{Group: "discovery.k8s.io", Resource: "endpointslices"}:                                true,
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                       true,
-	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}:       true,
-	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    true,
-	{Group: "storage.k8s.io", Resource: "csinodes"}:                                        true,
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                               true,
-}
-
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
 func checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
-	case len(obj.GetFinalizers()) == 0, i.Custom, r.oldEvents(), i.GVK.Group == "apiregistration.k8s.io",
-		i.GVK.Group == "apiextensions.k8s.io", i.GVK.Group == "admissionregistration.k8s.io", i.GVK.Group == "policy":
+	case len(obj.GetFinalizers()) == 0, i.Custom, i.AnyFinalizer, r.oldEvents():
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {

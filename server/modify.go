@@ -191,8 +191,8 @@ func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
 	if err != nil {
 		return err
 	}
-	if rev == 0 && conditional(r.Kind) {
-		gk := schema.GroupKind{Group: r.spoken().Group, Kind: r.Kind.Info().Plural}
+	if i := r.Kind.Info(); rev == 0 && (i.NeedsRevision || i.Custom) {
+		gk := schema.GroupKind{Group: r.spoken().Group, Kind: i.Plural}
 		return apierrors.NewInvalid(gk, r.Name, field.ErrorList{
 			field.Invalid(metadataPath.Child("resourceVersion"), rev, "must be specified for an update")})
 	}
@@ -219,31 +219,6 @@ func otherUID(gr schema.GroupResource, name string, want, have types.UID) error 
 	return apierrors.NewConflict(gr, name, errors.New("Precondition failed: UID in precondition: "+string(want)+
 		", UID in object meta: "+string(have)))
 }
-
-// conditionals are the kinds whose updates must say which revision they replace.
-var conditionals = map[schema.GroupResource]bool{
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                             true,
-	{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}:                        true,
-	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}:                     true,
-	{Group: "resource.k8s.io", Resource: "devicetaintrules"}:                               true,
-	{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"}:               true,
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:                 true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:     true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}:   true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:       true,
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"}: true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicies"}:         true,
-	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"}:   true,
-	{Group: "coordination.k8s.io", Resource: "leases"}:                                     true,
-	{Group: "node.k8s.io", Resource: "runtimeclasses"}:                                     true,
-	{Group: "policy", Resource: "poddisruptionbudgets"}:                                    true,
-	{Group: "storage.k8s.io", Resource: "csidrivers"}:                                      true,
-	{Group: "storage.k8s.io", Resource: "csinodes"}:                                        true,
-	{Group: "storage.k8s.io", Resource: "csistoragecapacities"}:                            true,
-	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                               true,
-}
-
-func conditional(k resource.Kind) bool { return k.Info().Custom || conditionals[k.Info().GR()] }
 
 // untouched says that an update is none, so that nobody's ownership changes. obj gets the managedFields of
 // old if it came without.
@@ -298,9 +273,6 @@ func (s *Server) settle(r *Request, obj, old resource.Object) {
 		sub = ""
 	}
 	resource.SettleAs(s.Kinds.Features(), k, sub, obj, old)
-	if sub == "status" {
-		keepForStatus(k, obj, old)
-	}
 	if resource.CountsAs(s.Kinds.Features(), k) && sub != "status" && respecified(k, obj, old) {
 		obj.SetGeneration(old.GetGeneration() + 1)
 	}

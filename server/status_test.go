@@ -14,7 +14,7 @@ import (
 )
 
 var attachments = &resource.Def[*storage.VolumeAttachment]{GVK: storage.SchemeGroupVersion.WithKind("VolumeAttachment"),
-	Plural: "volumeattachments", Namespaced: true, Status: true}
+	Plural: "volumeattachments", Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata"}}}
 
 // TestStatusAndMetadata: what of the metadata a write of the status changes.
 func TestStatusAndMetadata(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // ValidatingAdmissionPolicies declares the kind.
 var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
 	GVK: gvk("ValidatingAdmissionPolicy"), Plural: "validatingadmissionpolicies", Categories: categories, Generation: true, Status: true,
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
 	Default: func(p *v1.ValidatingAdmissionPolicy) {
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
@@ -39,6 +40,7 @@ var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
 // MutatingAdmissionPolicies declares the kind.
 var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
 	GVK: gvk("MutatingAdmissionPolicy"), Plural: "mutatingadmissionpolicies", Categories: categories, Generation: true,
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(p *v1.MutatingAdmissionPolicy) {
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
@@ -60,6 +62,7 @@ var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
 // ValidatingAdmissionPolicyBindings declares the kind.
 var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
+	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(b *v1.ValidatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
 	Warn:    func(b, old *v1.ValidatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
 	Validate: func(b, old *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
@@ -78,6 +81,7 @@ var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPol
 // MutatingAdmissionPolicyBindings declares the kind.
 var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyBinding]{
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
+	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
 	Warn:    func(b, old *v1.MutatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
 	Validate: func(b, old *v1.MutatingAdmissionPolicyBinding) field.ErrorList {

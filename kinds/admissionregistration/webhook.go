@@ -21,6 +21,7 @@ var categories = []string{"api-extensions"}
 // ValidatingWebhookConfigurations declares the kind.
 var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfiguration]{
 	GVK: gvk("ValidatingWebhookConfiguration"), Plural: "validatingwebhookconfigurations", Categories: categories, Generation: true,
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(c *v1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
@@ -52,6 +53,7 @@ var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfigu
 // MutatingWebhookConfigurations declares the kind.
 var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfiguration]{
 	GVK: gvk("MutatingWebhookConfiguration"), Plural: "mutatingwebhookconfigurations", Categories: categories, Generation: true,
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(c *v1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]

@@ -16,6 +16,7 @@ type crd = *v1.CustomResourceDefinition
 // CustomResourceDefinitions declares the kind.
 var CustomResourceDefinitions = &resource.Def[crd]{
 	GVK: v1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
+	Ways:  resource.Ways{NeedsRevision: true, AnyFinalizer: true},
 	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,

@@ -23,6 +23,7 @@ const (
 // APIServices declares the kind.
 var APIServices = &resource.Def[*v1.APIService]{
 	GVK: v1.SchemeGroupVersion.WithKind("APIService"), Plural: "apiservices", Categories: []string{"api-extensions"},
+	Ways:    resource.Ways{NeedsRevision: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
 	Storage: "apiregistration.k8s.io/apiservices", Name: rule.PathSegment, Status: true,
 	Default: func(a *v1.APIService) {
 		if a.Spec.Service != nil {

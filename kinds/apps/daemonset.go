@@ -19,6 +19,7 @@ import (
 // DaemonSets declares the kind.
 var DaemonSets = &resource.Def[*v1.DaemonSet]{
 	GVK: gvk("DaemonSet"), Plural: "daemonsets", Short: []string{"ds"}, Categories: all, Namespaced: true,
+	Ways:       resource.Ways{Hides: v1.DeprecatedTemplateGeneration},
 	Generation: true, Status: true,
 	Gated:   template.Gated(func(d *v1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,

@@ -18,6 +18,7 @@ import (
 // Deployments declares the kind.
 var Deployments = &resource.Def[*v1.Deployment]{
 	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
+	Ways:       resource.Ways{Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*v1.Deployment]{
 		Get: func(d *v1.Deployment) resource.Scale {

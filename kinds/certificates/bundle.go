@@ -18,6 +18,7 @@ const maxBundle = 1 << 20
 // ClusterTrustBundles declares the kind.
 var ClusterTrustBundles = &resource.Def[*v1.ClusterTrustBundle]{
 	GVK: gvk("ClusterTrustBundle"), Plural: "clustertrustbundles", Name: bundleName, Validate: validateBundle,
+	Ways: resource.Ways{NeedsRevision: true},
 	Columns: []resource.Column[*v1.ClusterTrustBundle]{
 		resource.Col("SignerName", "string", func(b *v1.ClusterTrustBundle) any { return cell.Or(b.Spec.SignerName, cell.None) }),
 	},

@@ -23,9 +23,10 @@ type csr = *v1.CertificateSigningRequest
 // to fill in.
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
+	Ways: resource.Ways{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
 	Name: rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
 	PrepareStatus: stampConditions, ValidateStatus: validateRequestStatus,
-	Parts: []resource.Part[csr]{{Name: "approval", Take: takeApproval, Validate: validateApproval}},
+	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval, Validate: validateApproval}},
 	Columns: []resource.Column[csr]{
 		resource.Age[csr](),
 		resource.Col("SignerName", "string", func(r csr) any { return cell.Or(r.Spec.SignerName, cell.None) }),

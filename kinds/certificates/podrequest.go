@@ -15,6 +15,7 @@ type pcr = *v1.PodCertificateRequest
 // PodCertificateRequests declares the kind.
 var PodCertificateRequests = &resource.Def[pcr]{
 	GVK: gvk("PodCertificateRequest"), Plural: "podcertificaterequests", Namespaced: true, Status: true,
+	Ways:     resource.Ways{NeedsRevision: true, StatusResets: []string{"metadata"}},
 	Default:  func(r pcr) { rule.Fill(&r.Spec.MaxExpirationSeconds, 86400) },
 	Validate: validatePodRequest, ValidateStatus: validatePodRequestStatus, PrepareStatus: keepConditions,
 	Columns: []resource.Column[pcr]{

@@ -12,6 +12,7 @@ import (
 // Leases declares the kind.
 var Leases = &resource.Def[*v1.Lease]{
 	GVK: v1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true, CreateOnUpdate: true,
+	Ways:    resource.Ways{NeedsRevision: true},
 	Prepare: prepareLease, Validate: validateLease,
 	Columns: []resource.Column[*v1.Lease]{
 		resource.Col("Holder", "string", func(l *v1.Lease) any {

@@ -43,6 +43,7 @@ func defaultSecret(s *v1.Secret) {
 // ServiceAccounts declares the kind.
 var ServiceAccounts = &resource.Def[*v1.ServiceAccount]{
 	GVK: gvk("ServiceAccount"), Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true,
+	Ways: resource.Ways{ShowsDeleted: true},
 	Warn: warnServiceAccount,
 	Connect: []resource.SubInfo{{Name: "token", Verbs: doCreate,
 		GVK: schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}}},

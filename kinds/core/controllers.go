@@ -17,6 +17,7 @@ import (
 // ReplicationControllers declares the kind.
 var ReplicationControllers = &resource.Def[*v1.ReplicationController]{
 	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
+	Ways:       resource.Ways{BaseUntold: true},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
 	Gated:   template.Gated(func(c *v1.ReplicationController) *v1.PodTemplateSpec { return c.Spec.Template }),
 	Default: defaultController, Validate: validateController, ValidateStatus: validateControllerStatus, Warn: warnController,
@@ -77,6 +78,7 @@ func defaultController(c *v1.ReplicationController) {
 // PodTemplates declares the kind.
 var PodTemplates = &resource.Def[*v1.PodTemplate]{
 	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
+	Ways:     resource.Ways{ShowsDeleted: true},
 	Default:  func(t *v1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Gated:    template.Gated(func(t *v1.PodTemplate) *v1.PodTemplateSpec { return &t.Template }),
 	Validate: validatePodTemplate, Warn: warnPodTemplate,

@@ -16,6 +16,7 @@ import (
 // ResourceQuotas declares the kind.
 var ResourceQuotas = &resource.Def[*v1.ResourceQuota]{
 	GVK: gvk("ResourceQuota"), Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true, Status: true,
+	Ways: resource.Ways{ShowsDeleted: true},
 	Default: func(q *v1.ResourceQuota) {
 		podspec.RoundResources(q.Spec.Hard)
 		podspec.RoundResources(q.Status.Hard)
@@ -44,6 +45,7 @@ func quotaUse(q *v1.ResourceQuota, limits bool) string {
 // LimitRanges declares the kind.
 var LimitRanges = &resource.Def[*v1.LimitRange]{
 	GVK: gvk("LimitRange"), Plural: "limitranges", Short: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
+	Ways:    resource.Ways{MetaOnce: true},
 	Default: defaultLimitRange, Validate: validateLimitRange,
 	Prepare: func(l, old *v1.LimitRange) {
 		if old == nil {

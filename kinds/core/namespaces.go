@@ -16,7 +16,7 @@ var Namespaces = &resource.Def[*v1.Namespace]{
 	Name:  rule.LabelName, Default: defaultNamespace, Prepare: prepareNamespace,
 	Validate: validateNamespace, ValidateStatus: validateNamespaceStatus,
 	Parts: []resource.Part[*v1.Namespace]{{Name: "finalize", Verbs: []string{"update"},
-		Take: takeFinalize, Validate: validateFinalize}},
+		Resets: []string{"status"}, Take: takeFinalize, Validate: validateFinalize}},
 	Select: []resource.Field[*v1.Namespace]{
 		{Label: "status.phase", Value: func(n *v1.Namespace) string { return string(n.Status.Phase) }},
 	},

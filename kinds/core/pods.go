@@ -16,13 +16,15 @@ import (
 // Pods declares the kind.
 var Pods = &resource.Def[*v1.Pod]{
 	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+	Ways:       resource.Ways{ShowsDeleted: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
 	Gated:   resource.Gated[*v1.Pod]{Drop: dropFromPod},
 	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
 	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
 	Parts: []resource.Part[*v1.Pod]{
-		{Name: "ephemeralcontainers", Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
-		{Name: "resize", Take: takeResize, Validate: validateResize},
+		{Name: "ephemeralcontainers", Owns: []string{"spec.ephemeralContainers"}, Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
+		{Name: "resize", Owns: []string{"spec.containers.*.resources", "spec.containers.*.resizePolicy",
+			"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy"}, Take: takeResize, Validate: validateResize},
 	},
 	Connect: []resource.SubInfo{
 		{Name: "attach", GVK: gvk("PodAttachOptions"), Verbs: doStream},
@@ -98,9 +100,8 @@ func preparePod(p, old *v1.Pod) {
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
 }
 
-// preparePodStatus keeps what node agents may not touch: who owns the pod, and that it is being deleted.
+// preparePodStatus keeps what node agents may not touch.
 func preparePodStatus(p, old *v1.Pod) {
-	p.OwnerReferences = old.OwnerReferences
 	p.DeletionTimestamp = old.DeletionTimestamp
 	rule.FillZero(&p.Status.QOSClass, old.Status.QOSClass)
 }

@@ -15,6 +15,7 @@ import (
 // PersistentVolumes declares the kind.
 var PersistentVolumes = &resource.Def[*v1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
+	Ways:    resource.Ways{ShowsDeleted: true, MetaOnce: true},
 	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
 	Validate: validateVolume, Warn: warnVolume,
 	Columns: []resource.Column[*v1.PersistentVolume]{
@@ -40,6 +41,7 @@ var PersistentVolumes = &resource.Def[*v1.PersistentVolume]{
 // PersistentVolumeClaims declares the kind.
 var PersistentVolumeClaims = &resource.Def[*v1.PersistentVolumeClaim]{
 	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
+	Ways:    resource.Ways{ShowsDeleted: true},
 	Default: defaultClaim, Prepare: prepareClaim,
 	Validate: validateClaim, ValidateStatus: validateClaimStatus, Warn: warnClaim,
 	Columns: []resource.Column[*v1.PersistentVolumeClaim]{

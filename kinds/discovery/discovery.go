@@ -17,6 +17,7 @@ import (
 // EndpointSlices declares the kind.
 var EndpointSlices = &resource.Def[*v1.EndpointSlice]{
 	GVK: v1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
+	Ways:    resource.Ways{MetaOnce: true},
 	Default: defaultSlice, Prepare: prepareSlice, Validate: validateSlice, Warn: warnSlice,
 	Columns: []resource.Column[*v1.EndpointSlice]{
 		resource.Col("AddressType", "string", func(s *v1.EndpointSlice) any { return string(s.AddressType) }),

@@ -22,12 +22,14 @@ func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.Wit
 // DeviceClasses declares the kind.
 var DeviceClasses = &resource.Def[*v1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true, Validate: validateClass,
+	Ways:    resource.Ways{ShowsDeleted: true, BaseUntold: true},
 	Columns: []resource.Column[*v1.DeviceClass]{resource.Age[*v1.DeviceClass]()},
 }
 
 // ResourceClaims declares the kind.
 var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
+	Ways:    resource.Ways{ShowsDeleted: true},
 	Default: func(c *v1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
 	Prepare: func(c, old *v1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *v1.ResourceClaim) { dropDerived(&c.Spec) })
@@ -38,16 +40,23 @@ var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
 		}
 		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 	},
-	PrepareStatus: forgetDevices, ValidateStatus: validateClaimStatus,
+	PrepareStatus: prepareClaimStatus, ValidateStatus: validateClaimStatus,
 	Columns: []resource.Column[*v1.ResourceClaim]{
 		resource.Col("State", "string", func(c *v1.ResourceClaim) any { return state(c) }),
 		resource.Age[*v1.ResourceClaim](),
 	},
 }
 
+// prepareClaimStatus also keeps the metadata, which whoever tries to change it owns all the same: no StatusResets.
+func prepareClaimStatus(c, old *v1.ResourceClaim) {
+	metav1.ResetObjectMetaForStatus(c, old)
+	forgetDevices(c, old)
+}
+
 // ResourceClaimTemplates declares the kind.
 var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
+	Ways:    resource.Ways{ShowsDeleted: true},
 	Default: func(t *v1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
 	Prepare: func(t, old *v1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *v1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
@@ -66,6 +75,7 @@ var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 // ResourceSlices declares the kind.
 var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
 	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
+	Ways: resource.Ways{ShowsDeleted: true},
 	Default: func(s *v1.ResourceSlice) {
 		for i := range s.Spec.Devices {
 			defaultTaints(s.Spec.Devices[i].Taints)
@@ -94,6 +104,7 @@ var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
 // DeviceTaintRules declares the kind.
 var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
+	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *v1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  prepareTaintRule,
 	Validate: validateTaintRule,

@@ -27,6 +27,7 @@ const exempt = v1.PriorityLevelConfigurationNameExempt
 // FlowSchemas declares the kind.
 var FlowSchemas = &resource.Def[*v1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
+	Ways:     resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
 	Default:  func(s *v1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
 	Validate: func(s, _ *v1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
 	ValidateStatus: func(s, _ *v1.FlowSchema) (errs field.ErrorList) {
@@ -63,6 +64,7 @@ var FlowSchemas = &resource.Def[*v1.FlowSchema]{
 // PriorityLevelConfigurations declares the kind.
 var PriorityLevelConfigurations = &resource.Def[*v1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
+	Ways:    resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
 	Default: defaultLevel,
 	Validate: func(l, _ *v1.PriorityLevelConfiguration) field.ErrorList {
 		return validateLevel(l, field.NewPath("spec"))

@@ -17,6 +17,7 @@ import (
 // IPAddresses declares the kind. The name is the address in its canonical form.
 var IPAddresses = &resource.Def[*v1.IPAddress]{
 	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName, Validate: validateAddress,
+	Ways: resource.Ways{BaseIsName: true},
 	Columns: []resource.Column[*v1.IPAddress]{
 		resource.Col("ParentRef", "string", func(a *v1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
 		{Cell: resource.Age[*v1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
@@ -79,6 +80,7 @@ func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
 // ServiceCIDRs declares the kind.
 var ServiceCIDRs = &resource.Def[*v1.ServiceCIDR]{
 	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
+	Ways: resource.Ways{StatusResets: []string{"metadata"}},
 	Columns: []resource.Column[*v1.ServiceCIDR]{
 		resource.Col("CIDRs", "string", func(c *v1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
 		resource.Age[*v1.ServiceCIDR](),

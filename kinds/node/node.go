@@ -15,6 +15,7 @@ import (
 // RuntimeClasses declares the kind.
 var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
 	GVK: v1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
+	Ways: resource.Ways{NeedsRevision: true},
 	Default: func(c *v1.RuntimeClass) {
 		if c.Overhead != nil {
 			podspec.RoundResources(c.Overhead.PodFixed)

@@ -16,6 +16,7 @@ type pdb = *v1.PodDisruptionBudget
 // PodDisruptionBudgets declares the kind.
 var PodDisruptionBudgets = &resource.Def[pdb]{
 	GVK: v1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
+	Ways:       resource.Ways{NeedsRevision: true, MetaOnce: true, MetaLast: true, AnyFinalizer: true},
 	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
 	ValidateStatus: validateBudgetStatus,
 	Columns: []resource.Column[pdb]{

@@ -13,6 +13,7 @@ import (
 // VolumeAttachments declares the kind.
 var VolumeAttachments = &resource.Def[*v1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
+	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true, StatusResets: []string{"metadata"}},
 	Validate: validateAttachment, ValidateStatus: validateAttachmentStatus,
 	Columns: []resource.Column[*v1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *v1.VolumeAttachment) any { return a.Spec.Attacher }},

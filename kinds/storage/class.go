@@ -24,6 +24,7 @@ const (
 // StorageClasses declares the kind.
 var StorageClasses = &resource.Def[*v1.StorageClass]{
 	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
+	Ways: resource.Ways{ShowsDeleted: true},
 	Default: func(c *v1.StorageClass) {
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, v1.VolumeBindingImmediate)
@@ -111,6 +112,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 // VolumeAttributesClasses declares the kind.
 var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
+	Ways: resource.Ways{ShowsDeleted: true},
 	Validate: func(c, old *v1.VolumeAttributesClass) field.ErrorList {
 		errs := provisioner(c.DriverName, field.NewPath("driverName"))
 		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)

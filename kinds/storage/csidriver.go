@@ -21,6 +21,7 @@ const (
 // CSIDrivers declares the kind.
 var CSIDrivers = &resource.Def[*v1.CSIDriver]{
 	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
+	Ways: resource.Ways{NeedsRevision: true, ShowsDeleted: true},
 	Columns: []resource.Column[*v1.CSIDriver]{
 		resource.Col("AttachRequired", "boolean", func(d *v1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
 		resource.Col("PodInfoOnMount", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),

@@ -15,6 +15,7 @@ import (
 // CSINodes declares the kind.
 var CSINodes = &resource.Def[*v1.CSINode]{
 	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: prepareNode, Validate: validateNode,
+	Ways: resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true},
 	Columns: []resource.Column[*v1.CSINode]{
 		resource.Col("Drivers", "integer", func(n *v1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
 		resource.Age[*v1.CSINode](),
@@ -81,6 +82,7 @@ func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*v1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity, Warn: warnCapacity,
+	Ways: resource.Ways{NeedsRevision: true},
 }
 
 // warnCapacity warns of labels of nodes that have newer names.

@@ -14,6 +14,7 @@ import (
 // StorageVersionMigrations declares the kind.
 var StorageVersionMigrations = &resource.Def[*v1.StorageVersionMigration]{
 	GVK: v1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
+	Ways:     resource.Ways{NeedsRevision: true, StatusResets: []string{"metadata"}},
 	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
 	Columns: []resource.Column[*v1.StorageVersionMigration]{
 		resource.Col("Name", "string", func(m *v1.StorageVersionMigration) any { return m.Name }),

@@ -164,9 +164,7 @@ func (c *call) leaving() error {
 
 // deprecation warns of the use of what will go away.
 func (c *call) deprecation() {
-	if text, ok := deprecated[c.info.gvr()]; ok {
-		c.warn.add(text)
-	}
+	c.warn.add(c.facts.Deprecated)
 	if old, ok := c.kind.(interface {
 		Deprecation(schema.GroupVersionKind) string
 	}); ok {

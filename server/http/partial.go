@@ -82,7 +82,7 @@ func (c *call) partialHead() []byte {
 
 // metadataOf is the encoded metadata of an entry: a JSON object, or a bare PartialObjectMetadata message.
 func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
-	if name := hidden[c.facts.GR()]; name != "" && e.Object.GetAnnotations()[name] != "" {
+	if name := c.facts.Hides; name != "" && e.Object.GetAnnotations()[name] != "" {
 		return c.metadataAnew(e)
 	}
 	if c.acc.format == asProto {

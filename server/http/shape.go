@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -75,16 +74,10 @@ func (c *call) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOpt
 	return t, c.addRow(t, k, obj, opts)
 }
 
-// hidden are the annotations that only whole objects show: they stand for a field that this version has no longer.
-var hidden = map[schema.GroupResource]string{
-	{Group: "apps", Resource: "daemonsets"}:  "deprecated.daemonset.template.generation",
-	{Group: "apps", Resource: "deployments"}: "deprecated.deployment.rollback.to",
-}
-
 // partial is the metadata of an object as an object of its own. It shares memory with obj.
 func (c *call) partial(obj resource.Object) *metav1.PartialObjectMetadata {
 	p := meta.AsPartialObjectMetadata(obj)
-	if name := hidden[c.facts.GR()]; p.Annotations[name] != "" {
+	if name := c.facts.Hides; p.Annotations[name] != "" {
 		p.Annotations = maps.Clone(p.Annotations)
 		if delete(p.Annotations, name); len(p.Annotations) == 0 {
 			p.Annotations = nil

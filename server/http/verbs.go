@@ -164,7 +164,7 @@ func (c *call) delete() error {
 	if err != nil {
 		return err
 	}
-	if gone && (e == nil || !returnsDeleted[c.facts.GR()]) {
+	if gone && (e == nil || !c.facts.ShowsDeleted) {
 		st := &metav1.Status{Status: metav1.StatusSuccess,
 			Details: &metav1.StatusDetails{Name: c.info.Name, Group: c.gvk.Group, Kind: c.facts.Plural}}
 		if e != nil {
@@ -178,21 +178,6 @@ func (c *call) delete() error {
 	}
 	return c.entry(deleteCode(gone, opts), e)
 }
-
-// returnsDeleted are the kinds whose last state is the answer to their deletion; others get a Status.
-var returnsDeleted = map[schema.GroupResource]bool{
-	{Resource: "pods"}: true, {Resource: "podtemplates"}: true, {Resource: "services"}: true,
-	{Resource: "serviceaccounts"}: true, {Resource: "persistentvolumes"}: true,
-	{Resource: "persistentvolumeclaims"}: true, {Resource: "resourcequotas"}: true,
-	{Group: "storage.k8s.io", Resource: "csidrivers"}: true, {Group: "storage.k8s.io", Resource: "csinodes"}: true,
-	{Group: "storage.k8s.io", Resource: "storageclasses"}: true, {Group: "storage.k8s.io", Resource: "volumeattachments"}: true,
-	{Group: "storage.k8s.io", Resource: "volumeattributesclasses"}: true,
-	{Group: "resource.k8s.io", Resource: "deviceclasses"}:          true, {Group: "resource.k8s.io", Resource: "resourceclaims"}: true,
-	{Group: "resource.k8s.io", Resource: "resourceclaimtemplates"}: true, {Group: "resource.k8s.io", Resource: "resourceslices"}: true,
-	{Group: "resource.k8s.io", Resource: "devicetaintrules"}: true,
-}
-
-var jobs = schema.GroupResource{Group: "batch", Resource: "jobs"}
 
 // deleteCode tells a deletion that waits for dependents from one that is done.
 func deleteCode(gone bool, o *metav1.DeleteOptions) int {
@@ -234,9 +219,8 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.facts.GR() == jobs && opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
-		c.warn.add("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
-			"or set propagationPolicy=Orphan to suppress this warning")
+	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
+		c.warn.add(c.facts.Orphaned)
 	}
 	return opts, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -35,10 +34,4 @@ func (ws *warnings) add(text string) {
 	if value, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
 		ws.h.Add("Warning", value)
 	}
-}
-
-// deprecated are the built-in resources whose every use deserves a warning.
-var deprecated = map[schema.GroupVersionResource]string{
-	{Version: "v1", Resource: "componentstatuses"}: "v1 ComponentStatus is deprecated in v1.19+",
-	{Version: "v1", Resource: "endpoints"}:         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
