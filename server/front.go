@@ -95,23 +95,25 @@ func (s *Server) asked(r *Request, op admission.Op, obj, old resource.Object, op
 	return q
 }
 
-// mutate runs the plugins that may change the object of a write.
+// mutate runs the plugins that may change the object of a write. What comes of it may not grant more than the writer holds,
+// whether it is valid or not.
 func (s *Server) mutate(ctx context.Context, r *Request, q *admission.Request) error {
 	if r.direct {
 		return nil
 	}
-	return s.Admission.Mutate(ctx, q)
+	if err := s.Admission.Mutate(ctx, q); err != nil {
+		return err
+	}
+	if s.Grants != nil && q.Kind.Info().GVK.Group == "rbac.authorization.k8s.io" {
+		return s.Grants.CheckWrite(ctx, s.Authorize, r.User, q.Object, q.Old)
+	}
+	return nil
 }
 
 // validate runs the plugins that may refuse a write.
 func (s *Server) validate(ctx context.Context, r *Request, q *admission.Request) error {
 	if r.direct {
 		return nil
-	}
-	if s.Grants != nil && q.Kind.Info().GVK.Group == "rbac.authorization.k8s.io" {
-		if err := s.Grants.CheckWrite(ctx, s.Authorize, r.User, q.Object, q.Old); err != nil {
-			return err
-		}
 	}
 	return s.Admission.Validate(ctx, q)
 }

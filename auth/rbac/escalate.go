@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,72 +17,57 @@ import (
 )
 
 // CheckWrite refuses writes of roles and bindings by which the user would gain, or give, permissions that it
-// does not hold itself. old is nil for a create. all is the whole chain of authorizers, which is asked for the
-// verbs escalate and bind. Objects of other kinds pass. Errors are those of the API.
+// does not hold itself: any write but those of the garbage collector's fields, as upstream. old is nil for a create. all is the
+// whole chain of authorizers, which is asked for the verbs escalate and bind. Objects of other kinds pass. Errors are those of the API.
 func (z *Authorizer) CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, obj, old resource.Object) error {
-	if u.In(auth.GroupMasters) {
+	if u.In(auth.GroupMasters) || old != nil && forCollector(obj, old) {
 		return nil
 	}
 	switch o := obj.(type) {
 	case *rbacv1.Role:
-		var was []rbacv1.PolicyRule
-		if r, ok := old.(*rbacv1.Role); ok {
-			was = r.Rules
-		}
-		return z.checkRole(ctx, all, u, o.Namespace, o.Name, o.Rules, was, old == nil)
+		return z.checkRole(ctx, all, u, o.Namespace, o.Name, o.Rules, false)
 	case *rbacv1.ClusterRole:
-		return z.checkClusterRole(ctx, all, u, o, old)
+		was, _ := old.(*rbacv1.ClusterRole)
+		return z.checkRole(ctx, all, u, "", o.Name, o.Rules, gathers(o) || gathers(was))
 	case *rbacv1.RoleBinding:
-		if r, ok := old.(*rbacv1.RoleBinding); ok && sameBinding(o.RoleRef, r.RoleRef, o.Subjects, r.Subjects) {
-			return nil
-		}
 		return z.checkBinding(ctx, all, u, o.Namespace, o.Name, o.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		if r, ok := old.(*rbacv1.ClusterRoleBinding); ok && sameBinding(o.RoleRef, r.RoleRef, o.Subjects, r.Subjects) {
-			return nil
-		}
 		return z.checkBinding(ctx, all, u, "", o.Name, o.RoleRef)
 	}
 	return nil
 }
 
-func sameBinding(a, b rbacv1.RoleRef, x, y []rbacv1.Subject) bool {
-	return a == b && slices.Equal(x, y)
+// forCollector says that nothing changes but what the garbage collector looks after.
+func forCollector(obj, old resource.Object) bool {
+	is := resource.Clone(obj)
+	is.SetOwnerReferences(old.GetOwnerReferences())
+	is.SetFinalizers(old.GetFinalizers())
+	is.SetManagedFields(old.GetManagedFields())
+	return equality.Semantic.DeepEqual(is, old)
 }
 
-func (z *Authorizer) checkClusterRole(ctx context.Context, all auth.Authorizer, u *auth.User, o *rbacv1.ClusterRole, old resource.Object) error {
-	was, _ := old.(*rbacv1.ClusterRole)
-	var before []rbacv1.PolicyRule
-	var gathered *rbacv1.AggregationRule
-	if was != nil {
-		before, gathered = was.Rules, was.AggregationRule
-	}
-	if err := z.checkRole(ctx, all, u, "", o.Name, o.Rules, before, was == nil); err != nil {
-		return err
-	}
-	// To aggregate is to grant whatever anybody labels: only who may do everything may.
-	if o.AggregationRule == nil || reflect.DeepEqual(o.AggregationRule, gathered) ||
-		z.may(ctx, all, u, "escalate", "clusterroles", "", o.Name) {
-		return nil
-	}
-	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}}
-	if z.confirm(u, "", everything) != nil {
-		return forbid("clusterroles", o.Name, errors.New("must have cluster-admin privileges to use an aggregationRule"))
-	}
-	return nil
+func gathers(r *rbacv1.ClusterRole) bool {
+	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-func (z *Authorizer) checkRole(ctx context.Context, all auth.Authorizer, u *auth.User, ns, name string, rules, was []rbacv1.PolicyRule, fresh bool) error {
+// everything is what a role may gather.
+var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}}
+
+// checkRole judges a role. One that gathers rules grants whatever anybody labels: only who may do everything may write it.
+func (z *Authorizer) checkRole(ctx context.Context, all auth.Authorizer, u *auth.User, ns, name string, rules []rbacv1.PolicyRule, gathers bool) error {
 	kind := "clusterroles"
 	if ns != "" {
 		kind = "roles"
 	}
-	if !fresh && reflect.DeepEqual(rules, was) || z.may(ctx, all, u, "escalate", kind, ns, name) {
+	if z.may(ctx, all, u, "escalate", kind, ns, name) {
 		return nil
 	}
 	if err := z.confirm(u, ns, rules); err != nil {
 		return forbid(kind, name, err)
+	}
+	if gathers && z.confirm(u, ns, everything) != nil {
+		return forbid(kind, name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }

@@ -206,9 +206,14 @@ func TestEscalation(t *testing.T) {
 		{"bind cluster-admin", binding("ns", "b3", "ClusterRole", "cluster-admin", aliceIs), nil, "Forbidden", ""},
 		{"bind missing role", binding("ns", "b4", "Role", "nope", aliceIs), nil, "NotFound", `rolebindings.rbac.authorization.k8s.io "nope" not found`},
 		{"widen own role", role("ns", "r", "get secrets", "get pods"), own, "Forbidden", ""},
-		{"only labels", own, own, "", ""},
-		{"aggregate", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}, AggregationRule: &rbacv1.AggregationRule{}}, nil, "Forbidden",
-			"must have cluster-admin privileges to use an aggregationRule"},
+		{"only what the collector looks after", collected(own), own, "", ""},
+		{"labels of a role that is held", labelled(resource.Clone(own)), own, "", ""},
+		{"labels of a role that is not", labelled(role("ns", "r", "get secrets")), role("ns", "r", "get secrets"), "Forbidden", ""},
+		{"labels of a binding", labelled(binding("ns", "b6", "ClusterRole", "cluster-admin", aliceIs)),
+			binding("ns", "b6", "ClusterRole", "cluster-admin", aliceIs), "Forbidden", ""},
+		{"aggregate", gathering(), nil, "Forbidden", "must have cluster-admin privileges to use the aggregationRule"},
+		{"no longer aggregate", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, gathering(), "Forbidden", ""},
+		{"labels of a role that gathers", labelled(gathering()), gathering(), "Forbidden", ""},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			err := try(s.obj, s.old)
@@ -232,6 +237,24 @@ func TestEscalation(t *testing.T) {
 	if err := z.CheckWrite(ctx, z, master, role("ns", "new", "* * in *"), nil); err != nil {
 		t.Error(err)
 	}
+}
+
+func labelled(o resource.Object) resource.Object {
+	o.SetLabels(map[string]string{"new": "yes"})
+	return o
+}
+
+func collected(o resource.Object) resource.Object {
+	o = resource.Clone(o)
+	o.SetFinalizers([]string{"foregroundDeletion"})
+	o.SetOwnerReferences([]metav1.OwnerReference{{Name: "owner"}})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "collector"}})
+	return o
+}
+
+func gathering() *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"x": "y"}}}}}
 }
 
 func TestBootstrapIsWellFormed(t *testing.T) {
