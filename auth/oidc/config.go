@@ -109,13 +109,17 @@ func newIssuer(spec *config.JWTAuthenticator, compiler authcel.Compiler, o Optio
 		client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout: fetchLimit, IdleConnTimeout: time.Minute}
 	}
-	discovery := strings.TrimSuffix(spec.Issuer.URL, "/") + "/.well-known/openid-configuration"
+	discovery := wellKnown(spec.Issuer.URL)
 	if d := spec.Issuer.DiscoveryURL; d != nil && *d != "" {
 		discovery = *d
 	}
-	return &issuer{url: spec.Issuer.URL, audiences: spec.Issuer.Audiences, mapping: m, now: o.Now,
+	i := &issuer{url: spec.Issuer.URL, audiences: spec.Issuer.Audiences, mapping: m, now: o.Now,
 		parser: jwt.NewParser(jwt.WithValidMethods(o.Algorithms), jwt.WithoutClaimsValidation()),
-		keys:   &keySet{issuer: spec.Issuer.URL, discovery: discovery, client: client, now: o.Now, turn: make(chan struct{}, 1)}}, nil
+		keys:   newKeySet(spec.Issuer.URL, discovery, client, o.Now)}
+	if groups := spec.ClaimMappings.Groups.Claim; groups != "" {
+		i.elsewhere = &elsewhere{claim: groups, of: i}
+	}
+	return i, nil
 }
 
 func checkIssuer(i *config.Issuer) error {

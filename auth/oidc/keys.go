@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,15 @@ type keySet struct {
 
 	turn chan struct{} // held by who fetches
 	last atomic.Pointer[fetched]
+}
+
+func newKeySet(issuer, discovery string, client *http.Client, now func() time.Time) *keySet {
+	return &keySet{issuer: issuer, discovery: discovery, client: client, now: now, turn: make(chan struct{}, 1)}
+}
+
+// wellKnown is where an issuer describes itself if nobody says otherwise.
+func wellKnown(issuer string) string {
+	return strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
 }
 
 type fetched struct {

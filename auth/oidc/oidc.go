@@ -4,6 +4,7 @@
 //	config.go   the file, its checks, and what the flags come to
 //	keys.go     the issuer's keys, fetched when first needed
 //	claims.go   from claims to a user
+//	elsewhere.go  groups that the issuer leaves to another server
 package oidc
 
 import (
@@ -29,6 +30,7 @@ type issuer struct {
 	keys      *keySet
 	parser    *jwt.Parser
 	mapping   *mapping
+	elsewhere *elsewhere // nil: groups are no claim
 	now       func() time.Time
 }
 
@@ -49,6 +51,20 @@ func (s *Issuers) Token(ctx context.Context, text string, wanted []string) (*aut
 }
 
 func (i *issuer) user(ctx context.Context, text string) (*auth.User, error) {
+	claims, err := i.verified(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if i.elsewhere != nil {
+		if err := i.elsewhere.add(ctx, claims); err != nil {
+			return nil, fmt.Errorf("could not expand distributed claims: %w", err)
+		}
+	}
+	return i.mapping.user(ctx, claims)
+}
+
+// verified returns the claims of a token that the issuer signed for this cluster, and that is good now.
+func (i *issuer) verified(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
 	_, err := i.parser.ParseWithClaims(text, claims, func(t *jwt.Token) (any, error) {
 		id, _ := t.Header["kid"].(string)
@@ -65,7 +81,7 @@ func (i *issuer) user(ctx context.Context, text string) (*auth.User, error) {
 	if err != nil || !slices.ContainsFunc(audience, func(a string) bool { return slices.Contains(i.audiences, a) }) {
 		return nil, fmt.Errorf("verify token: expected audience in %q got %q", i.audiences, []string(audience))
 	}
-	return i.mapping.user(ctx, claims)
+	return claims, nil
 }
 
 // timely checks the times that the token tells: an end is needed.
