@@ -233,3 +233,24 @@ func TestProgress(t *testing.T) {
 		}
 	}
 }
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("d", 250)
+	for _, tt := range [][2]string{{setName("web", "abc"), "web-abc"}, {setName(long, "abcdefghij"), long[:242] + "-abcdefghij"},
+		{remember("", "1"), "1"}, {remember("1,3", "5"), "1,3,5"}, {remember(strings.Repeat("1234,", 399)+"12345", "67"), strings.Repeat("1234,", 398) + "12345,67"}} {
+		if tt[0] != tt[1] {
+			t.Errorf("%q, want %q", tt[0], tt[1])
+		}
+	}
+}
+
+func TestFailure(t *testing.T) {
+	d := deploy(1, "1", "0")
+	w := world{d: d, new: sized(t, "n 0/0", 1, d, 0), old: []*appsv1.ReplicaSet{sized(t, "o 1/1", 1, d, 1)}}
+	for _, rs := range w.all() {
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: rs.Name}}
+	}
+	if got := failure(nil, w); len(got) != 1 || got[0].Message != "n" {
+		t.Errorf("%+v, want what the new set says", got)
+	}
+}

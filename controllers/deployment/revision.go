@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -98,7 +99,7 @@ func prepare(ctx context.Context, c *loop.Ctx, w *world) (again bool, err error)
 	}
 	next := resource.Clone(w.d)
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, revisionKey, rev)
-	return true, c.Update(ctx, kinds.Deployments, next)
+	return true, c.UpdateStatus(ctx, kinds.Deployments, next) // where it is no change of what is wanted, and counts no generation
 }
 
 func paused(d *appsv1.Deployment) bool { return d.Spec.Paused }
@@ -138,9 +139,7 @@ func annotateNew(ctx context.Context, c *loop.Ctx, w *world, rev string) (bool, 
 	if have := revision(w.new); strconv.FormatInt(have, 10) != rev {
 		if want, err := strconv.ParseInt(rev, 10, 64); err == nil && have < want {
 			if have > 0 {
-				past := strings.Split(next.Annotations[historyKey], ",")
-				past = slices.DeleteFunc(append(past, strconv.FormatInt(have, 10)), func(s string) bool { return s == "" })
-				metav1.SetMetaDataAnnotation(&next.ObjectMeta, historyKey, strings.Join(past, ","))
+				metav1.SetMetaDataAnnotation(&next.ObjectMeta, historyKey, remember(next.Annotations[historyKey], strconv.FormatInt(have, 10)))
 			}
 			metav1.SetMetaDataAnnotation(&next.ObjectMeta, revisionKey, rev)
 			changed = true
@@ -154,6 +153,20 @@ func annotateNew(ctx context.Context, c *loop.Ctx, w *world, rev string) (bool, 
 		return false, nil
 	}
 	return true, c.Update(ctx, kinds.ReplicaSets, next)
+}
+
+// longestHistory is how many bytes of a set's past revisions are kept.
+const longestHistory = 2000
+
+// remember adds a revision to a list of them and forgets the oldest when it gets too long.
+func remember(past, rev string) string {
+	if past == "" {
+		return rev
+	}
+	for len(past)+1+len(rev) > longestHistory {
+		_, past, _ = strings.Cut(past, ",")
+	}
+	return past + "," + rev
 }
 
 // copyAnnotations hands the deployment's annotations down to the set, but for those that belong to one of the two.
@@ -193,7 +206,9 @@ func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 	_, err = c.Create(ctx, kinds.ReplicaSets, rs)
 	switch {
 	case err == nil:
-		c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", rs.Name, replicas)
+		if replicas > 0 {
+			c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled up replica set %s from 0 to %d", rs.Name, replicas)
+		}
 		return report(ctx, c, d, func(l []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 			return moved(l, "NewReplicaSetCreated", fmt.Sprintf("Created new replica set %q", rs.Name), c.Now())
 		})
@@ -209,6 +224,11 @@ func create(ctx context.Context, c *loop.Ctx, w *world, rev string) error {
 	}))
 }
 
+// setName is the name of the set with the hash, cut so that it is one.
+func setName(deployment, hash string) string {
+	return deployment[:min(len(deployment), validation.DNS1123SubdomainMaxLength-len(hash)-1)] + "-" + hash
+}
+
 func newSet(d *appsv1.Deployment, hash string) *appsv1.ReplicaSet {
 	template := d.Spec.Template.DeepCopy()
 	template.Labels = maps.Clone(template.Labels)
@@ -222,7 +242,7 @@ func newSet(d *appsv1.Deployment, hash string) *appsv1.ReplicaSet {
 	}
 	selector.MatchLabels[appsv1.DefaultDeploymentUniqueLabelKey] = hash
 	return &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name + "-" + hash, Labels: maps.Clone(template.Labels),
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: setName(d.Name, hash), Labels: maps.Clone(template.Labels),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, kinds.Deployments.GVK)}},
 		Spec: appsv1.ReplicaSetSpec{MinReadySeconds: d.Spec.MinReadySeconds, Selector: selector, Template: *template},
 	}

@@ -148,10 +148,14 @@ func untilDeadline(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, now time.Tim
 	return max(time.Second, deadline(d, cur).Sub(now))
 }
 
-// failure passes on what the sets report: that pods can't be created.
+// failure passes on what the sets report: that pods can't be created. The new set's word counts before that of old ones.
 func failure(list []appsv1.DeploymentCondition, w world) []appsv1.DeploymentCondition {
 	list = remove(list, appsv1.DeploymentReplicaFailure)
-	for _, rs := range w.all() {
+	sets := w.all()
+	if w.new != nil {
+		slices.Reverse(sets)
+	}
+	for _, rs := range sets {
 		for _, c := range rs.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
 				return append(list, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: c.Status, Reason: c.Reason,
