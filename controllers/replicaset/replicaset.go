@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -40,6 +41,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet) (again t
 		return 0, err
 	}
 	set := replicas.Set{Object: rs, Kind: kinds.ReplicaSets, Replicas: *rs.Spec.Replicas, MinReady: rs.Spec.MinReadySeconds, Template: &rs.Spec.Template}
+	if len(owned) > int(set.Replicas) {
+		set.Company = siblings(c, rs)
+	}
 	todo := replicas.Plan(set, owned, c.Now())    // decide
 	failure := replicas.Act(ctx, c, set, todo)    // act
 	counts := replicas.Count(set, owned, c.Now()) // and tell
@@ -47,6 +51,20 @@ func reconcile(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet) (again t
 		failure = errors.Join(failure, c.UpdateStatus(ctx, kinds.ReplicaSets, next))
 	}
 	return todo.Again, failure
+}
+
+// siblings are the pods of the other sets that the controller of rs has.
+func siblings(c *loop.Ctx, rs *appsv1.ReplicaSet) (list []*corev1.Pod) {
+	ref := metav1.GetControllerOfNoCopy(rs)
+	if ref == nil {
+		return nil
+	}
+	for obj := range c.ByOwner(kinds.ReplicaSets, string(ref.UID)) {
+		if obj.GetUID() != rs.UID {
+			list = append(list, resource.Owned(c, kinds.Pods, obj)...)
+		}
+	}
+	return list
 }
 
 // adopters wakes the sets whose selector matches a pod that nobody controls.

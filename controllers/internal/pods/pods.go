@@ -177,12 +177,12 @@ func UntilAvailable(p *corev1.Pod, minReady int32, now time.Time) time.Duration 
 }
 
 // CheapestFirst sorts pods by how little is lost when they go: unassigned before assigned, pending and
-// unknown before running, unready before ready, lower deletion cost, crowded nodes, recently ready, many
-// restarts, young.
-func CheapestFirst(list []*corev1.Pod, now time.Time) {
+// unknown before running, unready before ready, lower deletion cost, on nodes crowded by the active ones of company,
+// recently ready, many restarts, young.
+func CheapestFirst(list, company []*corev1.Pod, now time.Time) {
 	crowd := map[string]int{}
-	for _, p := range list {
-		if Ready(p) || p.Status.Phase == corev1.PodRunning {
+	for _, p := range company {
+		if Active(p) {
 			crowd[p.Spec.NodeName]++
 		}
 	}
@@ -199,6 +199,11 @@ func CheapestFirst(list []*corev1.Pod, now time.Time) {
 			cmp.Compare(a.UID, b.UID),
 		)
 	})
+}
+
+// Active tells the pods that count towards a wish: neither finished nor on their way out.
+func Active(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 // less orders true before false.

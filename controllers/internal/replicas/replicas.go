@@ -24,6 +24,7 @@ type Set struct {
 	Replicas int32
 	MinReady int32 // seconds
 	Template *corev1.PodTemplateSpec
+	Company  []*corev1.Pod // pods of other sets that do the same work: where many of all these run, one is less of a loss
 }
 
 // A Todo is one pass's difference between wish and world.
@@ -35,13 +36,13 @@ type Todo struct {
 
 // Plan is pure: same set, same pods, same time, same answer.
 func Plan(s Set, owned []*corev1.Pod, now time.Time) (t Todo) {
-	alive := slices.DeleteFunc(slices.Clone(owned), func(p *corev1.Pod) bool { return !active(p) })
+	alive := slices.DeleteFunc(slices.Clone(owned), func(p *corev1.Pod) bool { return !pods.Active(p) })
 	switch surplus := len(alive) - int(s.Replicas); {
 	case s.Object.GetDeletionTimestamp() != nil: // its pods go with it, by garbage collection
 	case surplus < 0:
 		t.Create = min(-surplus, Burst)
 	case surplus > 0:
-		pods.CheapestFirst(alive, now)
+		pods.CheapestFirst(alive, slices.Concat(alive, s.Company), now)
 		t.Remove = alive[:min(surplus, Burst)]
 	}
 	if n := t.Create + len(t.Remove); n == Burst {
@@ -88,7 +89,7 @@ func Count(s Set, owned []*corev1.Pod, now time.Time) (n Counts) {
 		case p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed:
 			n.Terminating++
 			continue
-		case !active(p):
+		case !pods.Active(p):
 			continue
 		}
 		n.Replicas++
@@ -103,11 +104,6 @@ func Count(s Set, owned []*corev1.Pod, now time.Time) (n Counts) {
 		}
 	}
 	return n
-}
-
-// active tells the pods that count towards the wish: neither finished nor on their way out.
-func active(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 // FailureReason names what was refused.

@@ -60,6 +60,11 @@ func TestPlan(t *testing.T) {
 		{"cheap before dear", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Hour), cost(-1))}, 0, "b", 0},
 		{"from the crowded node", set(2, 0), []*corev1.Pod{pod("a", ready(time.Hour), node("x")), pod("b", ready(time.Hour), node("y")),
 			pod("c", ready(time.Hour), node("y"), cost(0))}, 0, "b", 0},
+		{"from the node that others like them crowd", func() Set {
+			s := set(1, 0)
+			s.Company = []*corev1.Pod{pod("x", node("y")), pod("z", node("x"), deleted), pod("z", node("x"), phase(corev1.PodFailed))}
+			return s
+		}(), []*corev1.Pod{pod("a", ready(time.Minute), node("x")), pod("b", ready(time.Hour), node("y"))}, 0, "b", 0},
 		{"young before old", set(1, 0), []*corev1.Pod{pod("a", ready(time.Hour)), pod("b", ready(time.Minute))}, 0, "b", 0},
 		{"waits for minReadySeconds", set(1, 30), []*corev1.Pod{pod("a", ready(10*time.Second))}, 0, "", 20 * time.Second},
 		{"many at a time", set(2000, 0), nil, Burst, "", time.Millisecond},
