@@ -45,6 +45,9 @@ func TestJobs(t *testing.T) {
 		{"fails", "3", func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32) }, batchv1.JobFailed, "BackoffLimitExceeded", 0, 1, ""},
 		{"fails-thrice", "3", func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32(2)) }, batchv1.JobFailed, "BackoffLimitExceeded", 0, 3, ""},
 		{"deadline", "", func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = new(int64(2)) }, batchv1.JobFailed, "DeadlineExceeded", 0, 1, ""},
+		{"deadline-replaces-failed", "", func(s *batchv1.JobSpec) {
+			s.ActiveDeadlineSeconds, s.Parallelism, s.PodReplacementPolicy = new(int64(2)), new(int32(2)), new(batchv1.Failed)
+		}, batchv1.JobFailed, "DeadlineExceeded", 0, 2, ""},
 		{"indexed", "0", func(s *batchv1.JobSpec) { s.Completions, s.CompletionMode = &six, &indexed }, batchv1.JobComplete, "CompletionsReached", 6, 0, "0-5"},
 		{"policy", "42", func(s *batchv1.JobSpec) {
 			s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionFailJob,

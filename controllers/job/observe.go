@@ -127,6 +127,26 @@ func (w *world) count() {
 	w.failed = w.countedFailed + len(w.uncounted.Failed)
 }
 
+// letGo is what becomes of the pods that have not ended when it is decided how the job ends: nobody waits for them, and if
+// it has failed, so have they.
+func (w *world) letGo(failed bool) {
+	for _, p := range w.pods {
+		switch {
+		case !tracked(p) || slices.Contains(w.release, p) || slices.Contains(w.ended, p):
+			continue
+		case len(w.uncounted.Succeeded)+len(w.uncounted.Failed) >= mostUncounted:
+			w.more = true
+			continue
+		}
+		w.release = append(w.release, p)
+		action, _ := judge(w.job, p)
+		if failed && action != batchv1.PodFailurePolicyActionIgnore && !slices.Contains(w.uncounted.Failed, p.UID) && (!w.indexed || indexOf(p, w.completions) >= 0) {
+			w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
+		}
+	}
+	w.failed = w.countedFailed + len(w.uncounted.Failed)
+}
+
 func (w *world) countFailed(p *corev1.Pod) {
 	action, why := judge(w.job, p)
 	switch action {

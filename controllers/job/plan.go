@@ -33,12 +33,15 @@ func plan(w *world) (t todo) {
 	}
 	t.status = *j.Status.DeepCopy()
 	w.count()
-	t.release = w.release
 	goal := w.verdict()
+	if goal != nil {
+		w.letGo(goal.Type == batchv1.JobFailureTarget)
+	}
+	t.release = w.release
 	active := len(w.active)
 	switch {
 	case goal != nil || suspended(j):
-		t.remove, t.uncount = w.active, goal == nil || goal.Reason == batchv1.JobReasonCompletionsReached // not wanted any more
+		t.remove, t.uncount = w.active, goal == nil || goal.Type == batchv1.JobSuccessCriteriaMet // not wanted any more
 		active = 0
 	case j.DeletionTimestamp == nil:
 		active = w.manage(&t)
@@ -134,11 +137,9 @@ func (w *world) deadline() time.Duration {
 // manage starts and stops pods; it returns how many are active then.
 func (w *world) manage(t *todo) int {
 	want := w.wanted()
-	if surplus := len(w.active) - want; surplus > 0 {
-		list := slices.Clone(w.active)
-		pods.CheapestFirst(list, w.now)
-		t.remove, t.uncount = list[:surplus], true
-		return want
+	if list := w.unwanted(len(w.active) - want); len(list) > 0 {
+		t.remove, t.uncount = list, true
+		return len(w.active) - len(list)
 	}
 	n := want - len(w.active)
 	if onlyFailed(w.job) {
@@ -169,9 +170,28 @@ func (w *world) wanted() int {
 	case w.completions >= 0:
 		return max(0, min(parallel, w.completions-w.succeeded-w.hopeless.total()))
 	case w.succeeded > 0: // one has succeeded: no new ones, those that run may end
-		return min(len(w.active), parallel)
+		return len(w.active)
 	}
 	return parallel
+}
+
+// unwanted are pods to stop: those whose index is not one of the job's or is taken, and of the others as many as it needs
+// to be rid of n.
+func (w *world) unwanted(n int) (list []*corev1.Pod) {
+	rest := slices.Clone(w.active)
+	pods.CheapestFirst(rest, nil, w.now)
+	if w.indexed {
+		taken := map[int]bool{}
+		for _, p := range slices.Backward(rest) { // the dearest has the index
+			i := indexOf(p, w.completions)
+			if i < 0 || taken[i] {
+				list = append(list, p)
+			}
+			taken[i] = true
+		}
+		rest = slices.DeleteFunc(rest, func(p *corev1.Pod) bool { return slices.Contains(list, p) })
+	}
+	return append(list, rest[:min(max(0, n-len(list)), len(rest))]...)
 }
 
 // nextIndexes picks the lowest indexes that have neither ended nor a pod.

@@ -1,11 +1,16 @@
 package job
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestIndexes(t *testing.T) {
@@ -46,6 +51,67 @@ func TestBackoff(t *testing.T) {
 	} {
 		if got := backoff(tt.pods, now); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	now := time.Unix(10000, 0)
+	pod := func(text string) *corev1.Pod { // "index phase", + for one that is on its way out
+		var index string
+		var ph corev1.PodPhase
+		if _, err := fmt.Sscan(text, &index, &ph); err != nil {
+			t.Fatal(err)
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: index, UID: types.UID(text), Annotations: map[string]string{indexKey: index[:1]},
+			Finalizers: []string{batchv1.JobTrackingFinalizer}}, Status: corev1.PodStatus{Phase: ph}}
+		if strings.HasSuffix(index, "+") {
+			p.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+		return p
+	}
+	failed := []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: "DeadlineExceeded"}}
+	for _, tt := range []struct {
+		name            string
+		edit            func(*batchv1.Job)
+		pods            []string
+		create          int
+		remove, release string
+		uncounted       int // that failed
+	}{
+		{"two of three", nil, []string{"0 Running", "1 Running"}, 1, "", "", 0},
+		{"an index that is none any more goes", func(j *batchv1.Job) { j.Spec.Completions, j.Spec.Parallelism = new(int32(2)), new(int32(2)) },
+			[]string{"2 Running", "0 Pending", "1 Pending"}, 0, "2", "", 0},
+		{"an index that is taken goes", nil, []string{"0 Running", "1 Running", "1x Pending"}, 0, "1x", "", 0},
+		{"less at a time", func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(1)) }, []string{"0 Running", "1 Pending"}, 0, "1", "", 0},
+		{"one success is enough, the rest runs on", func(j *batchv1.Job) {
+			j.Spec.CompletionMode, j.Spec.Completions, j.Spec.Parallelism = nil, nil, new(int32(1))
+		}, []string{"0 Succeeded", "1 Running", "2 Running"}, 0, "", "0", 0},
+		{"a failed job takes all along", func(j *batchv1.Job) { j.Status.Conditions = failed }, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
+		{"also those that are not replaced before they end", func(j *batchv1.Job) {
+			j.Status.Conditions, j.Spec.PodReplacementPolicy = failed, new(batchv1.Failed)
+		}, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
+	} {
+		mode := batchv1.IndexedCompletion
+		j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)), BackoffLimit: new(int32(6))}}
+		if tt.edit != nil {
+			tt.edit(j)
+		}
+		var list []*corev1.Pod
+		for _, p := range tt.pods {
+			list = append(list, pod(p))
+		}
+		got := plan(observe(j, list, now))
+		names := func(list []*corev1.Pod) (s string) {
+			slices.SortFunc(list, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+			for _, p := range list {
+				s += p.Name
+			}
+			return s
+		}
+		if remove, release := names(got.remove), names(got.release); len(got.create) != tt.create || remove != tt.remove || release != tt.release ||
+			len(got.status.UncountedTerminatedPods.Failed) != tt.uncounted {
+			t.Errorf("%s: create %d, remove %q, release %q, %d failed", tt.name, len(got.create), remove, release, len(got.status.UncountedTerminatedPods.Failed))
 		}
 	}
 }
