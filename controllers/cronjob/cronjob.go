@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -35,22 +34,7 @@ var Controller = &loop.Controller[*batchv1.CronJob]{
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob) (time.Duration, error) {
-	if z := cj.Spec.TimeZone; z != nil {
-		if _, err := time.LoadLocation(*z); err != nil {
-			c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %v", *z, err)
-			return 0, nil // until it is changed
-		}
-	}
-	sched, err := parse(cj.Spec.Schedule, cj.Spec.TimeZone)
-	if err != nil {
-		c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %v", cj.Spec.Schedule, err)
-		return 0, nil // until it is changed
-	}
-	if strings.Contains(cj.Spec.Schedule, "TZ") {
-		c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
-			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
-	}
-	todo := plan(cj, sched, resource.Owned(c, kinds.Jobs, cj), c.Now()) // observe, decide
+	todo := plan(cj, resource.Owned(c, kinds.Jobs, cj), c.Now()) // observe, decide
 	if todo.waits != "" {
 		c.Waiting("%s", todo.waits)
 	}
@@ -111,6 +95,7 @@ func create(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, at time.Time)
 		if metav1.IsControlledBy(live, cj) {
 			return live.(*batchv1.Job), nil
 		}
+		return nil, nil // somebody else's: whoever made it looks after it
 	}
 	c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %v", err)
 	return nil, err

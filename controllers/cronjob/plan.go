@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,7 +25,7 @@ type todo struct {
 type event struct{ typ, reason, text string }
 
 // plan is pure: same cron job, same jobs, same time, same answer.
-func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) (t todo) {
+func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 	t.status = *cj.Status.DeepCopy()
 	slices.SortFunc(jobs, func(a, b *batchv1.Job) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -34,8 +35,9 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 		return t
 	}
 	t.tidy(cj, jobs)
-	if cj.Spec.Suspend != nil && *cj.Spec.Suspend {
-		return t
+	s := t.read(cj)
+	if s == nil {
+		return t // until it is changed
 	}
 	if next := s.next(now); !next.IsZero() {
 		t.again = next.Sub(now) + time.Millisecond
@@ -48,7 +50,10 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 		t.waits = fmt.Sprintf("its time of %s passed more than its startingDeadlineSeconds of %d ago", missed.UTC().Format("2006-01-02 15:04 MST"), *cj.Spec.StartingDeadlineSeconds)
 	}
 	switch {
-	case at.IsZero() || slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.Name == jobName(cj, at) }):
+	case at.IsZero():
+		return t
+	case slices.ContainsFunc(jobs, func(j *batchv1.Job) bool { return j.Name == jobName(cj, at) }):
+		t.status.LastScheduleTime = &metav1.Time{Time: at} // the status did not come to tell
 		return t
 	case len(running) > 0 && cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent:
 		t.say("JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
@@ -60,6 +65,29 @@ func plan(cj *batchv1.CronJob, s *schedule, jobs []*batchv1.Job, now time.Time) 
 	}
 	t.start = at
 	return t
+}
+
+// read is the schedule, nil when there is none to follow: then people are told why, but for one that is suspended.
+func (t *todo) read(cj *batchv1.CronJob) *schedule {
+	if z := cj.Spec.TimeZone; z != nil {
+		if _, err := time.LoadLocation(*z); err != nil {
+			t.warn("UnknownTimeZone", fmt.Sprintf("invalid timeZone: %q: %v", *z, err))
+			return nil
+		}
+	}
+	if cj.Spec.Suspend != nil && *cj.Spec.Suspend {
+		return nil
+	}
+	if strings.Contains(cj.Spec.Schedule, "TZ") {
+		t.warn("UnsupportedSchedule", fmt.Sprintf("CRON_TZ or TZ used in schedule %q is not officially supported, "+
+			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule))
+	}
+	s, err := parse(cj.Spec.Schedule, cj.Spec.TimeZone)
+	if err != nil {
+		t.warn("UnparseableSchedule", fmt.Sprintf("unparseable schedule: %q : %v", cj.Spec.Schedule, err))
+		return nil
+	}
+	return s
 }
 
 func (t *todo) say(reason, text string) {

@@ -53,10 +53,6 @@ func TestNext(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	utc, now := "UTC", at("2026-01-01 10:07:30")
-	s, err := parse("*/5 * * * *", &utc)
-	if err != nil {
-		t.Fatal(err)
-	}
 	job := func(minute string, end batchv1.JobConditionType) *batchv1.Job {
 		when := at("2026-01-01 " + minute + ":00")
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", when.Unix()/60), UID: types.UID(minute), CreationTimestamp: metav1.NewTime(when),
@@ -79,6 +75,7 @@ func TestPlan(t *testing.T) {
 		remove int
 		active int
 		say    string // reasons of events
+		never  bool   // no look when the next time comes
 	}{
 		{name: "due", last: "10:00", start: "10:05"},
 		{name: "done", last: "10:05"},
@@ -88,19 +85,24 @@ func TestPlan(t *testing.T) {
 		{name: "one made by hand", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{byHand}, start: "10:05", say: "UnexpectedJob"},
 		{name: "one that is gone", last: "10:05", edit: func(c *batchv1.CronJob) { c.Status.Active = []corev1.ObjectReference{{UID: "x", Name: "x"}} }, say: "MissingJob"},
 		{name: "too late", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.StartingDeadlineSeconds = new(int64(60)) }},
-		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.Suspend = new(true) }},
+		{name: "suspended", last: "10:00", edit: func(c *batchv1.CronJob) { c.Spec.Suspend, c.Spec.Schedule = new(true), "TZ=UTC 1 1 1 1 1" }, never: true},
+		{name: "no such zone", edit: func(c *batchv1.CronJob) { c.Spec.TimeZone = new("Nowhere/Land") }, last: "10:00",
+			jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "UnknownTimeZone", never: true},
+		{name: "no such schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.FailedJobsHistoryLimit = "x", new(int32) }, last: "10:00",
+			jobs: []*batchv1.Job{job("10:00", "Failed")}, remove: 1, say: "UnparseableSchedule", never: true},
+		{name: "a zone in the schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.TimeZone = "TZ=UTC */5 * * * *", nil }, last: "10:05", say: "UnsupportedSchedule"},
 		{name: "one runs", last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", active: 1},
 		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "JobAlreadyActive"},
 		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", remove: 1},
 		{name: "history", last: "10:05", edit: func(c *batchv1.CronJob) { c.Spec.SuccessfulJobsHistoryLimit = &three },
 			jobs: []*batchv1.Job{job("09:00", "Complete"), job("09:05", "Complete"), job("09:10", "Complete"), job("09:15", "Complete"), job("09:20", "Complete")}, remove: 2},
 	} {
-		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{ConcurrencyPolicy: tt.policy}}
+		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "*/5 * * * *", TimeZone: &utc, ConcurrencyPolicy: tt.policy}}
 		cj.Status.LastScheduleTime = &metav1.Time{Time: at("2026-01-01 " + tt.last + ":00")}
 		if tt.edit != nil {
 			tt.edit(cj)
 		}
-		got := plan(cj, s, tt.jobs, now)
+		got := plan(cj, tt.jobs, now)
 		start := ""
 		if !got.start.IsZero() {
 			start = got.start.Format("15:04")
@@ -115,7 +117,10 @@ func TestPlan(t *testing.T) {
 		if strings.Join(say, " ") != tt.say {
 			t.Errorf("%s: events %q, want %q", tt.name, say, tt.say)
 		}
-		if want := 2*time.Minute + 30*time.Second + time.Millisecond; got.again != want && (cj.Spec.Suspend == nil) {
+		if last := got.status.LastScheduleTime; strings.Contains(tt.name, "not stored") && !last.Time.Equal(at("2026-01-01 10:05:00")) {
+			t.Errorf("%s: last scheduled %v", tt.name, last)
+		}
+		if want := 2*time.Minute + 30*time.Second + time.Millisecond; (got.again == want) == tt.never {
 			t.Errorf("%s: again in %v, want %v", tt.name, got.again, want)
 		}
 	}
@@ -123,24 +128,20 @@ func TestPlan(t *testing.T) {
 
 // A job that is due and not started is told: for an earlier one, or because its time is over.
 func TestWaits(t *testing.T) {
-	utc, minute, yes := "UTC", int64(60), true
-	s, err := parse("0 * * * *", &utc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	minute, yes := int64(60), true
 	last := metav1.NewTime(at("2026-01-01 08:00:00"))
-	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
-	if got := plan(cj, s, nil, at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "1"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *", TimeZone: new("UTC"), StartingDeadlineSeconds: &minute}, Status: batchv1.CronJobStatus{LastScheduleTime: &last}}
+	if got := plan(cj, nil, at("2026-01-01 10:30:00")).waits; got != "its time of 2026-01-01 10:00 UTC passed more than its startingDeadlineSeconds of 60 ago" {
 		t.Errorf("missed: %q", got)
 	}
 	cj.Spec.StartingDeadlineSeconds, cj.Spec.ConcurrencyPolicy = nil, batchv1.ForbidConcurrent
 	cj.Status.Active = []corev1.ObjectReference{{UID: "8"}}
 	busy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "c-8", UID: "8", OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}}
-	if got := plan(cj, s, []*batchv1.Job{busy}, at("2026-01-01 10:30:00")).waits; got != "job/c-8 of an earlier time still runs, and its concurrencyPolicy is Forbid" {
+	if got := plan(cj, []*batchv1.Job{busy}, at("2026-01-01 10:30:00")).waits; got != "job/c-8 of an earlier time still runs, and its concurrencyPolicy is Forbid" {
 		t.Errorf("forbidden: %q", got)
 	}
 	cj.Spec.Suspend = &yes
-	if got := plan(cj, s, nil, at("2026-01-01 10:30:00")).waits; got != "" {
+	if got := plan(cj, nil, at("2026-01-01 10:30:00")).waits; got != "" {
 		t.Errorf("suspended: %q", got)
 	}
 }
