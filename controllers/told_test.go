@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -150,5 +151,36 @@ func TestSuspendedJobKeepsItsStart(t *testing.T) {
 		c.until("it starts anew", func(r resource.Reader) bool {
 			return job(r).Status.StartTime.After(began.Time) && job(r).Status.Active == 1
 		})
+	})
+}
+
+// What does not happen is not told: no scaling to nothing, no failure to make a pod whose name somebody else has; a new pod
+// waits for its claim to go.
+func TestNotTold(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		d := make1(c, kinds.Deployments, deployment("none", 0))
+		make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta("s-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+		make1(c, kinds.StatefulSets, statefulSet("s", 1, nil))
+		going := make1(c, kinds.PersistentVolumeClaims, claimOf("data-v-0", func(p *corev1.PersistentVolumeClaim) { p.Finalizers = []string{"a.b/c"} }))
+		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", going.Name, nil); err != nil {
+			c.t.Fatal(err)
+		}
+		make1(c, kinds.StatefulSets, statefulSet("v", 1, func(s *appsv1.StatefulSetSpec) {
+			s.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: going.Spec}}
+		}))
+		c.told("v", "FailedCreate", "create Pod v-0 in StatefulSet v failed error: pvc data-v-0 is being deleted")
+		c.until("the deployment is complete", func(r resource.Reader) bool {
+			now := resource.Get(r, kinds.Deployments, "default", "none")
+			return now.Status.ObservedGeneration == now.Generation && now.Annotations["deployment.kubernetes.io/revision"] == "1"
+		})
+		if now := resource.Get(c.Read(), kinds.Deployments, "default", "none"); now.Generation != d.Generation {
+			c.t.Errorf("its revision raised the generation to %d", now.Generation)
+		}
+		time.Sleep(time.Minute)
+		for _, e := range resource.List(c.Read(), kinds.Events, "default") {
+			if e.InvolvedObject.Name == "none" || e.InvolvedObject.Name == "s" {
+				c.t.Errorf("%s: %s %s", e.InvolvedObject.Name, e.Reason, e.Message)
+			}
+		}
 	})
 }

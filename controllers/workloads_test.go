@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -308,6 +309,69 @@ func TestBootstrapTokensExpire(t *testing.T) {
 		})
 		if resource.Get(c.Read(), kinds.Secrets, "kube-system", "forever") == nil {
 			c.t.Error("the token without expiration went too")
+		}
+	})
+}
+
+// Sets that are deleted without their pods and made anew find them, and their revisions, as they left them.
+func TestMadeAnewWithoutARollout(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		l := map[string]string{"app": "d"}
+		ds := &appsv1.DaemonSet{ObjectMeta: meta("d"), Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+		make1(c, kinds.DaemonSets, ds)
+		make1(c, kinds.StatefulSets, statefulSet("s", 2, nil))
+		all := func(r resource.Reader) bool {
+			d, s := resource.Get(r, kinds.DaemonSets, "default", "d"), resource.Get(r, kinds.StatefulSets, "default", "s")
+			return d != nil && s != nil && d.Status.NumberAvailable == 2 && d.Status.UpdatedNumberScheduled == 2 && s.Status.AvailableReplicas == 2 && s.Status.UpdatedReplicas == 2
+		}
+		c.until("all run", all)
+		kept := map[types.UID]bool{}
+		note := func(list []metav1.Object) {
+			for _, o := range list {
+				kept[o.GetUID()] = true
+			}
+		}
+		objects := func() (list []metav1.Object) {
+			for _, p := range resource.List(c.Read(), kinds.Pods, "default") {
+				list = append(list, p)
+			}
+			for _, r := range resource.List(c.Read(), kinds.ControllerRevisions, "default") {
+				if (r.Labels["controller.kubernetes.io/hash"] != "") != (r.Labels["app"] == "s") {
+					c.t.Errorf("%s has the labels %v", r.Name, r.Labels)
+				}
+				list = append(list, r)
+			}
+			return list
+		}
+		note(objects())
+		orphan := metav1.DeletePropagationOrphan
+		for _, x := range []struct {
+			kind resource.Kind
+			name string
+		}{{kinds.DaemonSets, "d"}, {kinds.StatefulSets, "s"}} {
+			if err := c.Delete(c.t.Context(), x.kind, "default", x.name, &metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		c.until("the sets are gone", func(r resource.Reader) bool {
+			return resource.Get(r, kinds.DaemonSets, "default", "d") == nil && resource.Get(r, kinds.StatefulSets, "default", "s") == nil
+		})
+		ds.ResourceVersion, ds.UID = "", ""
+		make1(c, kinds.DaemonSets, ds)
+		make1(c, kinds.StatefulSets, statefulSet("s", 2, nil))
+		c.until("all belong to somebody", func(r resource.Reader) bool {
+			for _, o := range objects() {
+				if metav1.GetControllerOfNoCopy(o) == nil {
+					return false
+				}
+			}
+			return all(r)
+		})
+		time.Sleep(time.Minute)
+		for _, o := range objects() {
+			if !kept[o.GetUID()] {
+				c.t.Errorf("%s is new", o.GetName())
+			}
 		}
 	})
 }

@@ -48,8 +48,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet) (time.Dur
 	if err != nil || ds.DeletionTimestamp != nil {
 		return 0, err
 	}
-	owner := revisions.Owner{Object: ds, Kind: kinds.DaemonSets, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount}
-	history := revisions.List(c, owner)
+	owner := revisions.Owner{Object: ds, Kind: kinds.DaemonSets, Selector: selector, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount, Label: revisions.Hash}
+	history, err := revisions.List(ctx, c, owner)
+	if err != nil {
+		return 0, err
+	}
 	current, err := revisions.Current(ctx, c, owner, history)
 	if errors.Is(err, revisions.ErrCollision) {
 		return 0, collided(ctx, c, ds)

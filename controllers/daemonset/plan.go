@@ -102,7 +102,7 @@ func (t *todo) later(d time.Duration) {
 func (w *world) settle(pl *place, t *todo) {
 	if !pl.stay {
 		for _, p := range pl.pods {
-			if p.DeletionTimestamp == nil {
+			if p.DeletionTimestamp == nil && (!pl.gone || p.Spec.NodeName == "") { // who ran on a node that is gone is not for us to judge
 				t.remove = append(t.remove, p)
 			}
 		}
@@ -149,10 +149,16 @@ func (w *world) available(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && pods.UntilAvailable(p, w.ds.Spec.MinReadySeconds, w.now) == 0
 }
 
+// newest says that the pod has the newest template: by its hash, or by the count of templates that old clients know.
+func (w *world) newest(p *corev1.Pod) bool {
+	g := w.ds.Annotations[appsv1.DeprecatedTemplateGeneration]
+	return p.Labels[revisions.Hash] == w.hash || g != "" && p.Labels[generationLabel] == g
+}
+
 // pair finds the node's newest-template pod and its other one.
 func (w *world) pair(pl *place) (current, old *corev1.Pod) {
 	for _, p := range pl.pods {
-		if p.Labels[revisions.Hash] == w.hash {
+		if w.newest(p) {
 			current = p
 		} else {
 			old = p
@@ -274,7 +280,7 @@ func (w *world) status() appsv1.DaemonSetStatus {
 				st.NumberAvailable++
 			}
 		}
-		if p.Labels[revisions.Hash] == w.hash {
+		if w.newest(p) {
 			st.UpdatedNumberScheduled++
 		}
 	}

@@ -86,6 +86,32 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A pod on a node that is gone belongs to whoever cleans up after nodes; one that only waits for such a node is of no use.
+func TestGoneNode(t *testing.T) {
+	ran, waits := pod("x", "new"), pod("y", "new")
+	waits.Spec.NodeName = ""
+	pin(&waits.Spec, "y")
+	got := plan(observe(&appsv1.DaemonSet{}, "new", nil, []*corev1.Pod{ran, waits}, now))
+	if len(got.remove) != 1 || got.remove[0] != waits {
+		t.Errorf("removes %v", got.remove)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	for _, tt := range []struct {
+		hash, generation, annotation string
+		want                         bool
+	}{{"new", "", "", true}, {"old", "", "", false}, {"old", "1", "2", false}, {"old", "2", "2", true}} {
+		w := world{hash: "new", ds: &appsv1.DaemonSet{}}
+		w.ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: tt.annotation}
+		p := pod("n", tt.hash)
+		p.Labels[generationLabel] = tt.generation
+		if got := w.newest(p); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
 func TestMeant(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

@@ -40,6 +40,9 @@ func act(ctx context.Context, c *loop.Ctx, a *actor, t todo) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	for _, n := range t.identify {
+		errs = append(errs, a.identify(ctx, c, n))
+	}
 	for _, n := range t.create {
 		errs = append(errs, a.create(ctx, c, n))
 	}
@@ -54,15 +57,15 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := a.claims(ctx, c, n, nil); err != nil {
-		return err
+	if err = errors.Join(a.going(c, n), a.claims(ctx, c, n, nil)); err == nil {
+		_, err = c.Create(ctx, kinds.Pods, p)
 	}
-	_, err = c.Create(ctx, kinds.Pods, p)
 	switch {
 	case err == nil:
 		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
+	case apierrors.IsAlreadyExists(err): // somebody else's: nothing to tell, the name may come free
 	default:
 		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 	}
@@ -70,18 +73,33 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 }
 
 func (a *actor) remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
-	switch p.Status.Phase {
-	case corev1.PodFailed:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", a.s.Namespace, a.s.Name, p.Name)
-	case corev1.PodSucceeded:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "RecreatingTerminatedPod", "StatefulSet %s/%s is recreating terminated Pod %s", a.s.Namespace, a.s.Name, p.Name)
-	}
 	if err := c.Delete(ctx, kinds.Pods, p); err != nil {
 		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 		return err
 	}
 	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	return nil
+}
+
+// identify gives a pod back the labels by which it is known, if it lost them or was adopted without.
+func (a *actor) identify(ctx context.Context, c *loop.Ctx, n int) error {
+	next := resource.Clone(a.w.pods[n])
+	name(next, n)
+	if err := c.Update(ctx, kinds.Pods, next); err != nil {
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", next.Name, a.s.Name, err)
+		return err
+	}
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", next.Name, a.s.Name)
+	return nil
+}
+
+// name labels the pod of an ordinal.
+func name(p *corev1.Pod, n int) {
+	p.Labels = maps.Clone(p.Labels)
+	if p.Labels == nil {
+		p.Labels = map[string]string{}
+	}
+	p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel] = p.Name, strconv.Itoa(n)
 }
 
 // newPod makes the pod of an ordinal from the template of its revision.
@@ -96,10 +114,8 @@ func (a *actor) newPod(n int) (*corev1.Pod, error) {
 	}
 	p := pods.FromTemplate(kinds.StatefulSets, a.s, template)
 	p.Name = a.s.Name + "-" + strconv.Itoa(n)
-	if p.Labels == nil {
-		p.Labels = map[string]string{}
-	}
-	p.Labels[appsv1.StatefulSetPodNameLabel], p.Labels[appsv1.PodIndexLabel], p.Labels[revisions.Hash] = p.Name, strconv.Itoa(n), rev
+	name(p, n)
+	p.Labels[revisions.Hash] = rev
 	p.Spec.Hostname, p.Spec.Subdomain = p.Name, a.s.Spec.ServiceName
 	var volumes []corev1.Volume
 	for i := range a.s.Spec.VolumeClaimTemplates {
@@ -132,11 +148,29 @@ func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) e
 			errs = append(errs, a.createClaim(ctx, c, t, n))
 		case cur == nil || cur.DeletionTimestamp != nil:
 		default:
-			if refs := a.owners(cur.OwnerReferences, kept, p); !sameOwners(cur.OwnerReferences, refs) {
-				next := resource.Clone(cur)
-				next.OwnerReferences = refs
-				errs = append(errs, c.Update(ctx, kinds.PersistentVolumeClaims, next))
+			refs := a.owners(cur.OwnerReferences, kept, p)
+			if sameOwners(cur.OwnerReferences, refs) {
+				continue
 			}
+			if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return a.foreign(r, p) }) {
+				c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
+					"OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", cur.Name)
+			}
+			next := resource.Clone(cur)
+			next.OwnerReferences = refs
+			errs = append(errs, c.Update(ctx, kinds.PersistentVolumeClaims, next))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// going is the error that a claim of the ordinal is being deleted: a pod would only keep it from going.
+func (a *actor) going(c *loop.Ctx, n int) error {
+	var errs []error
+	for i := range a.s.Spec.VolumeClaimTemplates {
+		claim := a.claimName(&a.s.Spec.VolumeClaimTemplates[i], n)
+		if cur := resource.Get(c, kinds.PersistentVolumeClaims, a.s.Namespace, claim); cur != nil && cur.DeletionTimestamp != nil {
+			errs = append(errs, fmt.Errorf("pvc %s is being deleted", claim))
 		}
 	}
 	return errors.Join(errs...)
@@ -165,7 +199,7 @@ func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.Persiste
 }
 
 // owners are the claim's owners under the retention policy: the set, when claims go with it; the pod, when the claim goes
-// with the pod's place in the set; nobody, when it stays.
+// with the pod's place in the set; nobody, when it stays, or when somebody else controls it.
 func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) []metav1.OwnerReference {
 	bySet, byPod := false, false
 	if r := a.s.Spec.PersistentVolumeClaimRetentionPolicy; r != nil {
@@ -176,6 +210,9 @@ func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) [
 	refs := slices.DeleteFunc(slices.Clone(have), func(r metav1.OwnerReference) bool {
 		return r.UID == a.s.UID || r.Kind == "Pod" && (p != nil && r.UID == p.UID || kept)
 	})
+	if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return a.foreign(r, p) }) {
+		return refs
+	}
 	if bySet {
 		refs = append(refs, *metav1.NewControllerRef(a.s, kinds.StatefulSets.GVK))
 	}
@@ -183,6 +220,11 @@ func (a *actor) owners(have []metav1.OwnerReference, kept bool, p *corev1.Pod) [
 		refs = append(refs, *metav1.NewControllerRef(p, kinds.Pods.GVK))
 	}
 	return refs
+}
+
+// foreign says that the owner is a controller and neither the set nor a pod: it decides alone when the claim goes.
+func (a *actor) foreign(r metav1.OwnerReference, p *corev1.Pod) bool {
+	return r.Controller != nil && *r.Controller && r.UID != a.s.UID && (p == nil || r.UID != p.UID) && r.Kind != "Pod"
 }
 
 func sameOwners(a, b []metav1.OwnerReference) bool {

@@ -44,10 +44,11 @@ func observe(s *appsv1.StatefulSet, owned []*corev1.Pod, update string, now time
 
 // A todo is one pass's difference between wish and world.
 type todo struct {
-	create []int
-	remove []*corev1.Pod
-	again  time.Duration
-	note   string
+	create   []int
+	identify []int // their pods lack the labels of their ordinal
+	remove   []*corev1.Pod
+	again    time.Duration
+	note     string
 }
 
 // plan is pure: same world, same answer. In order, it stops at the first pod that has to be waited for.
@@ -77,7 +78,10 @@ func (w *world) fill(t *todo) bool {
 		case p.DeletionTimestamp != nil:
 		case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
 			t.remove = append(t.remove, p)
-		case w.available(p):
+		case w.available(p) || !w.inOrder():
+			if p.Labels[appsv1.StatefulSetPodNameLabel] != p.Name {
+				t.identify = append(t.identify, n)
+			}
 			continue
 		}
 		if w.inOrder() {
@@ -150,7 +154,11 @@ func (w *world) maxUnavailable() int {
 
 // revisionOf is the revision that a new pod of the ordinal gets.
 func (w *world) revisionOf(n int) string {
-	if w.set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && n < w.first+w.partition() {
+	below := w.partition()
+	if u := w.set.Spec.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate == nil {
+		below = int(w.set.Status.CurrentReplicas) // those that the update has not reached
+	}
+	if w.set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType && n < w.first+below {
 		return w.current
 	}
 	return w.update

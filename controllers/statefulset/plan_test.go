@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
@@ -20,7 +21,7 @@ var now = time.Unix(10000, 0)
 // pod makes a pod from "0new": its ordinal and its revision, then - when it is not ready, x when it failed, d when it goes.
 func pod(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4]}},
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "s-" + text[:1], Labels: map[string]string{revisions.Hash: text[1:4], appsv1.StatefulSetPodNameLabel: "s-" + text[:1]}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
 			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}}}}
 	switch text[4:] {
@@ -82,6 +83,77 @@ func TestPlan(t *testing.T) {
 		}
 		if !slices.Equal(todo.create, tt.create) || strings.Join(removed, " ") != tt.remove {
 			t.Errorf("%s: create %v, remove %v; want %v, %s", tt.name, todo.create, removed, tt.create, tt.remove)
+		}
+	}
+}
+
+// A pod that lost its name, or was adopted without, gets it when its turn comes.
+func TestIdentify(t *testing.T) {
+	for _, tt := range []struct {
+		policy appsv1.PodManagementPolicyType
+		pods   string
+		want   []int
+	}{{"", "0new 1new", []int{1}}, {"", "0new- 1new", nil}, {appsv1.ParallelPodManagement, "0new- 1new-", []int{1}}} {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2)), PodManagementPolicy: tt.policy}}
+		var owned []*corev1.Pod
+		for _, text := range strings.Fields(tt.pods) {
+			owned = append(owned, pod(t, text))
+		}
+		delete(owned[1].Labels, appsv1.StatefulSetPodNameLabel)
+		if got := plan(observe(s, owned, "new", now)).identify; !slices.Equal(got, tt.want) {
+			t.Errorf("%s %s: %v, want %v", tt.policy, tt.pods, got, tt.want)
+		}
+	}
+}
+
+func TestRevisionOf(t *testing.T) {
+	roll := appsv1.RollingUpdateStatefulSetStrategyType
+	for _, tt := range []struct {
+		name     string
+		strategy appsv1.StatefulSetUpdateStrategy
+		current  int32
+		want     string // revisions of the ordinals 0 to 2
+	}{
+		{"no partition", appsv1.StatefulSetUpdateStrategy{Type: roll, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32)}}, 2, "new new new"},
+		{"a partition", appsv1.StatefulSetUpdateStrategy{Type: roll, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}, 2, "old new new"},
+		{"nothing said", appsv1.StatefulSetUpdateStrategy{Type: roll}, 2, "old old new"},
+		{"on delete", appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}, 3, "new new new"},
+	} {
+		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{UpdateStrategy: tt.strategy}, Status: appsv1.StatefulSetStatus{CurrentRevision: "old", CurrentReplicas: tt.current}}
+		w := observe(s, nil, "new", now)
+		if got := w.revisionOf(0) + " " + w.revisionOf(1) + " " + w.revisionOf(2); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestOwners(t *testing.T) {
+	ref := func(kind, uid string, controller bool) metav1.OwnerReference {
+		return metav1.OwnerReference{Kind: kind, UID: types.UID(uid), Controller: &controller}
+	}
+	keep, remove := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	for _, tt := range []struct {
+		name          string
+		have          []metav1.OwnerReference
+		kept          bool
+		deleted, down appsv1.PersistentVolumeClaimRetentionPolicyType
+		want          string
+	}{
+		{"stays", nil, true, keep, keep, ""},
+		{"goes with the set", nil, true, remove, keep, "set"},
+		{"goes with its place", nil, false, remove, remove, "pod"},
+		{"stays after all", []metav1.OwnerReference{ref("StatefulSet", "set", true)}, true, keep, keep, ""},
+		{"another owner", []metav1.OwnerReference{ref("X", "other", false)}, true, remove, keep, "other set"},
+		{"another controller", []metav1.OwnerReference{ref("X", "other", true), ref("StatefulSet", "set", false)}, true, remove, keep, "other"},
+	} {
+		a := actor{s: &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}, Spec: appsv1.StatefulSetSpec{
+			PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: tt.deleted, WhenScaled: tt.down}}}}
+		var got []string
+		for _, r := range a.owners(tt.have, tt.kept, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}}) {
+			got = append(got, string(r.UID))
+		}
+		if text := strings.Join(got, " "); text != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
 		}
 	}
 }

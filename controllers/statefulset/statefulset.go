@@ -50,8 +50,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 	if n := s.Status.CollisionCount; n != nil {
 		*collisions = *n
 	}
-	owner := revisions.Owner{Object: s, Kind: kinds.StatefulSets, Template: &s.Spec.Template, Collisions: collisions}
-	history := revisions.List(c, owner)
+	owner := revisions.Owner{Object: s, Kind: kinds.StatefulSets, Selector: selector, Template: &s.Spec.Template, Collisions: collisions, Label: "controller.kubernetes.io/hash"}
+	history, err := revisions.List(ctx, c, owner)
+	if err != nil {
+		return 0, err
+	}
 	update, err := revisions.Current(ctx, c, owner, history)
 	if errors.Is(err, revisions.ErrCollision) {
 		*collisions++

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 
@@ -35,20 +36,48 @@ var ErrCollision = errors.New("another revision has the same hash")
 type Owner struct {
 	Object     resource.Object
 	Kind       resource.Kind
+	Selector   labels.Selector
 	Template   *corev1.PodTemplateSpec
 	Collisions *int32
+	Label      string // of a revision, that holds its hash
 }
 
 // Hash is the label by which a revision's pods are known.
 const Hash = appsv1.ControllerRevisionHashLabelKey
 
-// List returns the owner's revisions, the oldest first.
-func List(read resource.Reader, o Owner) []*appsv1.ControllerRevision {
-	list := resource.Owned(read, kinds.ControllerRevisions, o.Object)
+// List returns the owner's revisions, the oldest first, after adopting those that its selector matches and nobody controls:
+// an owner that was deleted without its pods and made anew goes on where it was.
+func List(ctx context.Context, c *loop.Ctx, o Owner) ([]*appsv1.ControllerRevision, error) {
+	list := resource.Owned(c, kinds.ControllerRevisions, o.Object)
+	if o.Object.GetDeletionTimestamp() == nil {
+		for _, r := range resource.List(c, kinds.ControllerRevisions, o.Object.GetNamespace()) {
+			if metav1.GetControllerOfNoCopy(r) != nil || r.DeletionTimestamp != nil || !o.Selector.Matches(labels.Set(r.Labels)) {
+				continue
+			}
+			mine, err := adopt(ctx, c, o, r)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, mine)
+		}
+	}
 	slices.SortFunc(list, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return list
+	return list, nil
+}
+
+func adopt(ctx context.Context, c *loop.Ctx, o Owner, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	live, err := c.Client().Get(ctx, o.Kind, o.Object.GetNamespace(), o.Object.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if live.GetUID() != o.Object.GetUID() || live.GetDeletionTimestamp() != nil {
+		return nil, fmt.Errorf("adopt controllerrevision/%s: the owner is gone", r.Name)
+	}
+	next := resource.Clone(r)
+	next.OwnerReferences = append(next.OwnerReferences, *metav1.NewControllerRef(o.Object, o.Kind.Info().GVK))
+	return next, c.Update(ctx, kinds.ControllerRevisions, next)
 }
 
 // Current returns the revision of the owner's template. One that is missing is made; one that is old, after a
@@ -79,13 +108,13 @@ func Current(ctx context.Context, c *loop.Ctx, o Owner, list []*appsv1.Controlle
 
 func create(ctx context.Context, c *loop.Ctx, o Owner, data []byte, number int64) (*appsv1.ControllerRevision, error) {
 	hash := hashOf(data, o.Collisions)
-	labels := maps.Clone(o.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
+	marks := maps.Clone(o.Template.Labels)
+	if marks == nil {
+		marks = map[string]string{}
 	}
-	labels[Hash] = hash
+	marks[o.Label] = hash
 	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: o.Object.GetNamespace(), Name: o.Object.GetName() + "-" + hash,
-		Labels: labels, Annotations: maps.Clone(o.Object.GetAnnotations()),
+		Labels: marks, Annotations: maps.Clone(o.Object.GetAnnotations()),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Object, o.Kind.Info().GVK)}},
 		Data: runtime.RawExtension{Raw: data}, Revision: number}
 	made, err := c.Create(ctx, kinds.ControllerRevisions, r)
