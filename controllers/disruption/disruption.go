@@ -180,12 +180,12 @@ func lookup(read resource.Reader, set *resource.Set, ns string, ref *metav1.Owne
 // plan is pure: it returns the status, and when an eviction that was not confirmed runs out.
 func plan(b *policyv1.PodDisruptionBudget, list []*corev1.Pod, n count, failed error, now time.Time) (st policyv1.PodDisruptionBudgetStatus, again time.Duration) {
 	st = *b.Status.DeepCopy()
-	st.ObservedGeneration = b.Generation
-	if failed != nil {
+	if failed != nil { // what was observed is as old as the counts
 		st.DisruptionsAllowed = 0
-		setAllowed(&st, b, metav1.ConditionFalse, policyv1.SyncFailedReason, failed.Error(), now)
+		setAllowed(&st, metav1.ConditionFalse, policyv1.SyncFailedReason, failed.Error(), now)
 		return st, 0
 	}
+	st.ObservedGeneration = b.Generation
 	healthy := int32(0)
 	byName := map[string]*corev1.Pod{}
 	for _, p := range list {
@@ -211,17 +211,17 @@ func plan(b *policyv1.PodDisruptionBudget, list []*corev1.Pod, n count, failed e
 		st.DisruptionsAllowed = 0
 	}
 	if st.DisruptionsAllowed > 0 {
-		setAllowed(&st, b, metav1.ConditionTrue, policyv1.SufficientPodsReason, "", now)
+		setAllowed(&st, metav1.ConditionTrue, policyv1.SufficientPodsReason, "", now)
 	} else {
-		setAllowed(&st, b, metav1.ConditionFalse, policyv1.InsufficientPodsReason, "", now)
+		setAllowed(&st, metav1.ConditionFalse, policyv1.InsufficientPodsReason, "", now)
 	}
 	return st, again
 }
 
-func setAllowed(st *policyv1.PodDisruptionBudgetStatus, b *policyv1.PodDisruptionBudget, s metav1.ConditionStatus, reason, text string, now time.Time) {
+func setAllowed(st *policyv1.PodDisruptionBudgetStatus, s metav1.ConditionStatus, reason, text string, now time.Time) {
 	st.Conditions = slices.Clone(st.Conditions)
 	apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: s, Reason: reason,
-		Message: text, ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(now)})
+		Message: text, ObservedGeneration: st.ObservedGeneration, LastTransitionTime: metav1.NewTime(now)})
 }
 
 // podChanged wakes the budgets of a pod whose health or labels changed.

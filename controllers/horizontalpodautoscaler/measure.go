@@ -22,8 +22,8 @@ type measured struct {
 	statuses []autoscalingv2.MetricStatus
 	reason   string // of the failure
 	err      error  // none can be had, or one that might have called for more
-	partly   error  // of a metric that can't be had, when the others suffice
-	partial  string // its reason
+	partly   error  // of the first metric that can't be had
+	faults   []fault
 	target   *fault // the target can't be measured at all
 }
 
@@ -72,8 +72,10 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		if err != nil {
 			failures++
 			if m.partly == nil {
-				m.partly, m.partial = err, reason
+				m.partly, m.reason = err, reason
 			}
+			m.faults = append(m.faults, fault{reason, err.Error()})
+			m.statuses = append(m.statuses, autoscalingv2.MetricStatus{}) // each metric has its place
 			continue
 		}
 		if m.metric == "" || got.replicas > m.replicas {
@@ -83,7 +85,6 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 	}
 	if failures > 0 && (failures == len(h.Spec.Metrics) || m.replicas < t.scale.Replicas) {
 		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failures, len(h.Spec.Metrics), m.partly)
-		m.reason = m.partial
 	}
 	return m
 }

@@ -101,8 +101,8 @@ func (t *todo) refused(h hpa, err error) {
 // follow goes where the metrics lead, within bounds and as fast as allowed.
 func (t *todo) follow(h hpa, m measured, b bounds, past history) {
 	t.status.CurrentMetrics = m.statuses
-	if m.partly != nil {
-		t.warn(m.partial, m.partly.Error())
+	for _, f := range m.faults {
+		t.warn(f.reason, f.text)
 	}
 	switch {
 	case m.target != nil:

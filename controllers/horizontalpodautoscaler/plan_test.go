@@ -96,8 +96,9 @@ func TestPlan(t *testing.T) {
 		return sight{target: target{scale: resource.Scale{Replicas: n}}, metrics: m, now: noon}
 	}
 	load := func(n int32) measured { return measured{replicas: n, metric: "cpu"} }
-	failed := measured{err: errors.New("no"), partly: errors.New("none"), partial: "FailedGetResourceMetric", reason: "FailedGetResourceMetric"}
-	half := measured{replicas: 6, metric: "cpu", partly: errors.New("none"), partial: "FailedGetPodsMetric"}
+	failed := measured{err: errors.New("no"), partly: errors.New("none"), reason: "FailedGetResourceMetric",
+		faults: []fault{{"FailedGetResourceMetric", "none"}, {"FailedGetPodsMetric", "none either"}}}
+	half := measured{replicas: 6, metric: "cpu", partly: errors.New("none"), faults: []fault{{"FailedGetPodsMetric", "none"}}}
 	for _, tt := range []struct {
 		name    string
 		sight   sight
@@ -116,7 +117,7 @@ func TestPlan(t *testing.T) {
 		{"as much load", of(4, load(4)), nil, 4, false, "AbleToScale=True:ReadyForNewScale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
 		{"less load, lately more", of(4, load(2)), []point{{4, ago(time.Minute)}}, 4, false,
 			"AbleToScale=True:ScaleDownStabilized ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 0},
-		{"no metrics", of(4, failed), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:FailedGetResourceMetric", 2},
+		{"no metrics", of(4, failed), nil, 0, false, "AbleToScale=True:SucceededGetScale ScalingActive=False:FailedGetResourceMetric", 3},
 		{"half the metrics, more load", of(4, half), nil, 6, true, "AbleToScale=True:SucceededRescale ScalingActive=True:ValidMetricFound ScalingLimited=False:DesiredWithinRange", 1},
 	} {
 		got := plan(h, tt.sight, history{advice: tt.advice})

@@ -42,7 +42,10 @@ func choose(p *corev1.PersistentVolumeClaim, waits bool, get func(string) *corev
 		}
 		return nil, taken
 	}
-	if p.DeletionTimestamp != nil {
+	switch {
+	case p.Annotations[completed] != "": // somebody took its volume's name away
+		return nil, lost
+	case p.DeletionTimestamp != nil:
 		return nil, wait
 	}
 	if v := best(p, waits, all); v != nil {
