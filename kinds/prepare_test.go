@@ -212,7 +212,7 @@ func TestCertificates(t *testing.T) {
 	}
 	back := issued.DeepCopy()
 	back.Status.Conditions, back.Status.Certificate = nil, append(cert, cert...)
-	if got := said(k.Check("status", back, issued)); len(got) != 3 {
+	if got := said(k.Check("status", back, issued)); len(got) != 2 {
 		t.Errorf("taking all back: %v", got)
 	}
 	bundle := &certificates.ClusterTrustBundle{Spec: certificates.ClusterTrustBundleSpec{TrustBundle: string(cert)}}

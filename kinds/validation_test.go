@@ -23,6 +23,9 @@ var recorded []byte
 //go:embed testdata/rules.yaml
 var rules []byte
 
+//go:embed testdata/groups.yaml
+var groups []byte
+
 // A suite is a base object of a kind and what is said of changed copies of it.
 type suite struct {
 	Plural string         `json:"plural"`
@@ -39,7 +42,7 @@ type suite struct {
 
 func TestValidation(t *testing.T) {
 	set := kinds.NewSet()
-	for _, file := range [][]byte{recorded, rules} {
+	for _, file := range [][]byte{recorded, rules, groups} {
 		var suites []suite
 		if err := yaml.UnmarshalStrict(file, &suites); err != nil {
 			t.Fatal(err)

@@ -47,8 +47,8 @@ func available(a *v1.APIService) string {
 	for _, c := range a.Status.Conditions {
 		switch {
 		case c.Type != v1.Available:
-		case c.Status == v1.ConditionTrue:
-			return "True"
+		case c.Status == v1.ConditionTrue || c.Reason == "":
+			return string(c.Status)
 		default:
 			return fmt.Sprintf("%s (%s)", c.Status, c.Reason)
 		}

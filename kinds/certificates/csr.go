@@ -25,7 +25,7 @@ var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
 	Ways: resource.Ways{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
 	Name: rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
-	PrepareStatus: stampConditions, ValidateStatus: validateRequestStatus,
+	PrepareStatus: takeStatus, ValidateStatus: validateRequestStatus,
 	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval, Validate: validateApproval}},
 	Columns: []resource.Column[csr]{
 		resource.Age[csr](),
@@ -75,6 +75,31 @@ func prepareRequest(r, old csr) {
 	}
 }
 
+// takeStatus restores what was decided: that is for those who approve. Where a decision came or went, it is left for
+// validation to refuse.
+func takeStatus(r, old csr) {
+	for _, t := range decisions {
+		now, was := indexes(r, t), indexes(old, t)
+		if len(now) != len(was) {
+			continue
+		}
+		for i := range now {
+			r.Status.Conditions[now[i]] = old.Status.Conditions[was[i]]
+		}
+	}
+	stampConditions(r, old)
+}
+
+// indexes says which of the conditions are of a type.
+func indexes(r csr, t v1.RequestConditionType) (list []int) {
+	for i, c := range r.Status.Conditions {
+		if c.Type == t {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
 // takeApproval restores all but the conditions.
 func takeApproval(r, old csr) {
 	r.Spec, r.Status.Certificate = old.Spec, old.Status.Certificate
@@ -94,8 +119,9 @@ func stampConditions(r, old csr) {
 		}
 		c.LastTransitionTime = now
 		for _, o := range old.Status.Conditions {
-			if o.Type == c.Type && o.Status == c.Status {
+			if o.Type == c.Type && o.Status == c.Status && !o.LastTransitionTime.IsZero() {
 				c.LastTransitionTime = o.LastTransitionTime
+				break
 			}
 		}
 	}

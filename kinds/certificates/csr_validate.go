@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ import (
 const minExpiration = 600
 
 // longestSigner is the longest name of a signer: a namespaced resource of a group, and a path.
-const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 4
+const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 2
 
 var usages = []v1.KeyUsage{v1.UsageSigning, v1.UsageDigitalSignature, v1.UsageContentCommitment, v1.UsageKeyEncipherment,
 	v1.UsageKeyAgreement, v1.UsageDataEncipherment, v1.UsageCertSign, v1.UsageCRLSign, v1.UsageEncipherOnly,
@@ -66,7 +67,7 @@ func parseRequest(b []byte) error {
 	return request.CheckSignature()
 }
 
-// signer checks a name like example.com/path.
+// signer checks a name like example.com/path: a domain, and names separated by dots, of which the first bad one is told.
 func signer(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -75,52 +76,61 @@ func signer(name string, path *field.Path) (errs field.ErrorList) {
 	if !ok || strings.Contains(rest, "/") {
 		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
-	errs = append(errs, rule.Says(validation.IsDNS1123Subdomain(domain), name, path)...)
-	if len(errs) == 0 && !strings.Contains(domain, ".") {
+	if len(domain) > validation.DNS1123SubdomainMaxLength {
+		errs = append(errs, field.TooLong(path, "", validation.DNS1123SubdomainMaxLength))
+	}
+	errs = append(errs, firstBad(domain, path, validation.IsDNS1123Label)...)
+	if !strings.Contains(domain, ".") {
 		errs = append(errs, field.Invalid(path, domain, "should be a domain with at least two segments separated by dots"))
 	}
-	for _, segment := range strings.Split(rest, ".") {
-		errs = append(errs, rule.Says(validation.IsDNS1123Label(segment), name, path)...)
-	}
+	errs = append(errs, firstBad(rest, path, validation.IsDNS1123Subdomain)...)
 	if len(name) > longestSigner {
-		errs = append(errs, field.TooLong(path, name, longestSigner))
+		errs = append(errs, field.TooLong(path, "", longestSigner))
 	}
 	return errs
 }
 
+func firstBad(dotted string, path *field.Path, check func(string) []string) (errs field.ErrorList) {
+	for label := range strings.SplitSeq(dotted, ".") {
+		for _, says := range check(label) {
+			errs = append(errs, field.Invalid(path, dotted, fmt.Sprintf("validating label %q: %s", label, says)))
+		}
+		if len(errs) > 0 {
+			break
+		}
+	}
+	return errs
+}
+
+// decisions are the conditions by which a request is approved or not.
+var decisions = []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied}
+
 func validateRequestStatus(r, old csr) field.ErrorList {
 	errs := conditions(r, old, false)
-	for _, t := range []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied} {
-		if find(r, t) != find(old, t) {
-			errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), "updates may not add, change or remove a condition of type \""+string(t)+"\""))
+	for _, t := range decisions {
+		// What stayed was restored.
+		if now, was := len(indexes(r, t)), len(indexes(old, t)); now > was {
+			errs = append(errs, field.Forbidden(field.NewPath("status", "conditions"), fmt.Sprintf("updates may not add a condition of type %q", t)))
 		}
 	}
 	return append(errs, issued(r, old)...)
 }
 
-// find returns the condition without its times.
-func find(r csr, t v1.RequestConditionType) (c v1.CertificateSigningRequestCondition) {
-	for _, c = range r.Status.Conditions {
-		if c.Type == t {
-			return v1.CertificateSigningRequestCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+// issued checks a certificate: once there, it stays.
+func issued(r, old csr) (errs field.ErrorList) {
+	path, cert := field.NewPath("status", "certificate"), r.Status.Certificate
+	if bytes.Equal(cert, old.Status.Certificate) {
+		return nil
+	}
+	if len(cert) > 0 {
+		if _, err := parseCertificates(cert); err != nil {
+			errs = append(errs, field.Invalid(path, "<certificate data>", err.Error()))
 		}
 	}
-	return v1.CertificateSigningRequestCondition{}
-}
-
-// issued checks a certificate: once there, it stays.
-func issued(r, old csr) field.ErrorList {
-	path, cert := field.NewPath("status", "certificate"), r.Status.Certificate
-	switch {
-	case bytes.Equal(cert, old.Status.Certificate):
-		return nil
-	case len(old.Status.Certificate) > 0:
-		return field.ErrorList{field.Forbidden(path, "updates may not change a certificate")}
+	if len(old.Status.Certificate) > 0 {
+		errs = append(errs, field.Forbidden(path, "updates may not modify existing certificate content"))
 	}
-	if _, err := parseCertificates(cert); err != nil {
-		return field.ErrorList{field.Invalid(path, "<certificate data>", err.Error())}
-	}
-	return nil
+	return errs
 }
 
 func parseCertificates(b []byte) (list []*x509.Certificate, err error) {

@@ -2,6 +2,7 @@
 package discovery
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,9 +75,16 @@ func prepareSlice(s, old *v1.EndpointSlice) {
 	s.Endpoints, s.Ports = rule.NoneIfEmpty(s.Endpoints), rule.NoneIfEmpty(s.Ports)
 }
 
-func warnSlice(s, _ *v1.EndpointSlice) (list []string) {
-	if s.AddressType == v1.AddressTypeFQDN {
-		return []string{"addressType: FQDN endpoints are deprecated"}
+// byControllers are the values of the label that says who keeps a slice which nobody need be warned of: what these
+// write was put right.
+var byControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+
+func warnSlice(s, old *v1.EndpointSlice) (list []string) {
+	if old == nil && s.AddressType == v1.AddressTypeFQDN {
+		list = append(list, "spec.addressType: FQDN endpoints are deprecated")
+	}
+	if slices.Contains(byControllers, s.Labels[v1.LabelManagedBy]) {
+		return list
 	}
 	for i, e := range s.Endpoints {
 		for k, a := range e.Addresses {

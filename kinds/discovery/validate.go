@@ -78,16 +78,17 @@ func address(a string, typ v1.AddressType, before []string, list, at *field.Path
 	default:
 		return nil
 	}
-	if errs := utilvalidation.IsValidIPForLegacyField(at, a, true, before); len(errs) > 0 {
+	errs := utilvalidation.IsValidIPForLegacyField(at, a, true, before)
+	if len(errs) > 0 {
 		return errs
 	}
 	switch {
 	case typ == v1.AddressTypeIPv4 && !netutils.IsIPv4String(a):
-		return field.ErrorList{field.Invalid(list, a, "must be an IPv4 address")}
+		errs = append(errs, field.Invalid(list, a, "must be an IPv4 address"))
 	case typ == v1.AddressTypeIPv6 && !netutils.IsIPv6String(a):
-		return field.ErrorList{field.Invalid(list, a, "must be an IPv6 address")}
+		errs = append(errs, field.Invalid(list, a, "must be an IPv6 address"))
 	}
-	return special(a, at)
+	return append(errs, special(a, at)...)
 }
 
 // special refuses addresses that are not those of another machine.

@@ -33,23 +33,20 @@ func policy(c v1.DeviceCapacity, shared bool, path *field.Path) field.ErrorList 
 }
 
 func values(preset, capacity resource.Quantity, list []resource.Quantity, path *field.Path) (errs field.ErrorList) {
-	if n := len(list); n > maxValidValues {
-		return field.ErrorList{field.TooMany(path, n, maxValidValues)}
+	for i := 1; i < len(list); i++ {
+		if list[i-1].Cmp(list[i]) > 0 {
+			errs = append(errs, field.Invalid(path.Index(i), list[i].String(), "values must be sorted in ascending order"))
+		}
 	}
-	found, seen := false, map[int64]bool{}
-	for i, v := range list {
-		at := path.Index(i)
-		if i > 0 && list[i-1].Cmp(v) > 0 {
-			errs = append(errs, field.Invalid(at, v.String(), "values must be sorted in ascending order"))
-		}
-		if v.Cmp(capacity) > 0 {
-			errs = append(errs, field.Invalid(at, v.String(), "option is larger than capacity value: "+capacity.String()))
-		}
-		if seen[v.Value()] {
-			errs = append(errs, field.Duplicate(at, v.String()))
-		}
-		seen[v.Value()], found = true, found || v.Cmp(preset) == 0
-	}
+	found := false
+	errs = append(errs, unlike(list, maxValidValues, path, func(v resource.Quantity) int64 { return v.Value() },
+		func(v resource.Quantity, at *field.Path) (errs field.ErrorList) {
+			found = found || v.Cmp(preset) == 0
+			if v.Cmp(capacity) > 0 {
+				errs = append(errs, field.Invalid(at, v.String(), "option is larger than capacity value: "+capacity.String()))
+			}
+			return errs
+		})...)
 	if !found {
 		errs = append(errs, field.Invalid(path, preset.String(), "default value is not valid according to the requestPolicy"))
 	}

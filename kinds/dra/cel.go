@@ -14,16 +14,13 @@ import (
 )
 
 // selectors checks that expressions compile, are true or false of a device, and come to an end.
-func selectors(list []v1.DeviceSelector, path *field.Path) (errs field.ErrorList) {
-	errs = few(len(list), v1.DeviceSelectorsMaxSize, path)
-	for i, s := range list {
+func selectors(list []v1.DeviceSelector, path *field.Path) field.ErrorList {
+	return each(list, v1.DeviceSelectorsMaxSize, path, func(s v1.DeviceSelector, at *field.Path) field.ErrorList {
 		if s.CEL == nil {
-			errs = append(errs, field.Required(path.Index(i).Child("cel"), ""))
-			continue
+			return field.ErrorList{field.Required(at.Child("cel"), "")}
 		}
-		errs = append(errs, expression(s.CEL.Expression, path.Index(i).Child("cel", "expression"))...)
-	}
-	return errs
+		return expression(s.CEL.Expression, at.Child("cel", "expression"))
+	})
 }
 
 func expression(text string, path *field.Path) field.ErrorList {
@@ -46,10 +43,10 @@ func validateClass(c, old *v1.DeviceClass) (errs field.ErrorList) {
 	if old == nil || !rule.Same(c.Spec.Selectors, old.Spec.Selectors) {
 		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)
 	}
-	errs = append(errs, few(len(c.Spec.Config), v1.DeviceConfigMaxSize, spec.Child("config"))...)
-	for i, k := range c.Spec.Config {
-		errs = append(errs, configuration(k.DeviceConfiguration, spec.Child("config").Index(i))...)
-	}
+	errs = append(errs, each(c.Spec.Config, v1.DeviceConfigMaxSize, spec.Child("config"),
+		func(k v1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
+			return configuration(k.DeviceConfiguration, at)
+		})...)
 	if n := c.Spec.ExtendedResourceName; n != nil && !podspec.IsExtendedResource(corev1.ResourceName(*n)) {
 		errs = append(errs, field.Invalid(spec.Child("extendedResourceName"), *n, "must be a valid extended resource name"))
 	}

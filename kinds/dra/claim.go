@@ -2,7 +2,6 @@ package dra
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/resource/v1"
@@ -14,31 +13,14 @@ import (
 )
 
 // claim checks what a claim asks for.
-func claim(c *v1.DeviceClaim, path *field.Path) (errs field.ErrorList) {
-	add := func(list field.ErrorList) { errs = append(errs, list...) }
-	requests := path.Child("requests")
-	add(few(len(c.Requests), v1.DeviceRequestsMaxSize, requests))
-	names := map[string]bool{}
-	for i, r := range c.Requests {
-		at := requests.Index(i)
-		if names[r.Name] {
-			add(field.ErrorList{field.Duplicate(at, r.Name)})
-		}
-		names[r.Name] = true
-		add(request(r, at))
-	}
-	names = known(c)
-	add(few(len(c.Constraints), v1.DeviceConstraintsMaxSize, path.Child("constraints")))
-	for i, k := range c.Constraints {
-		add(constraint(k, names, path.Child("constraints").Index(i)))
-	}
-	add(few(len(c.Config), v1.DeviceConfigMaxSize, path.Child("config")))
-	for i, k := range c.Config {
-		at := path.Child("config").Index(i)
-		add(requestNames(k.Requests, names, at.Child("requests")))
-		add(configuration(k.DeviceConfiguration, at))
-	}
-	return errs
+func claim(c *v1.DeviceClaim, path *field.Path) field.ErrorList {
+	names := known(c)
+	errs := unlike(c.Requests, v1.DeviceRequestsMaxSize, path.Child("requests"), func(r v1.DeviceRequest) string { return r.Name }, request)
+	errs = append(errs, each(c.Constraints, v1.DeviceConstraintsMaxSize, path.Child("constraints"),
+		func(k v1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
+	return append(errs, each(c.Config, v1.DeviceConfigMaxSize, path.Child("config"), func(k v1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
+		return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)
+	})...)
 }
 
 // known returns the names of all requests, and those of their alternatives as request/alternative.
@@ -53,13 +35,6 @@ func known(c *v1.DeviceClaim) map[string]bool {
 	return names
 }
 
-func few(n, max int, path *field.Path) field.ErrorList {
-	if n <= max {
-		return nil
-	}
-	return field.ErrorList{field.TooMany(path, n, max)}
-}
-
 func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Label)...)
 	switch e := r.Exactly; {
@@ -70,18 +45,13 @@ func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
 	case e != nil:
 		return append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
 	}
-	first, seen := path.Child("firstAvailable"), map[string]bool{}
-	errs = append(errs, few(len(r.FirstAvailable), v1.FirstAvailableDeviceRequestMaxSize, first)...)
-	for i, f := range r.FirstAvailable {
-		at := first.Index(i)
-		errs = append(errs, rule.Format(f.Name, at.Child("name"), rule.Label)...)
-		if seen[f.Name] {
-			errs = append(errs, field.Duplicate(at, f.Name))
-		}
-		seen[f.Name] = true
-		errs = append(errs, wish(wanted{f.DeviceClassName, f.Selectors, f.AllocationMode, f.Count, f.Tolerations}, at)...)
-	}
-	return errs
+	return append(errs, unlike(r.FirstAvailable, v1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
+		func(f v1.DeviceSubRequest) string { return f.Name }, alternative)...)
+}
+
+func alternative(f v1.DeviceSubRequest, path *field.Path) field.ErrorList {
+	errs := rule.Format(f.Name, path.Child("name"), rule.Label)
+	return append(errs, wish(wanted{f.DeviceClassName, f.Selectors, f.AllocationMode, f.Count, f.Tolerations}, path)...)
 }
 
 // wanted is what a request and its alternatives have in common.
@@ -147,15 +117,19 @@ func constraint(c v1.DeviceConstraint, names map[string]bool, path *field.Path) 
 	return errs
 }
 
-func requestNames(list []string, known map[string]bool, path *field.Path) (errs field.ErrorList) {
-	errs = few(len(list), v1.DeviceRequestsMaxSize, path)
-	for i, n := range list {
-		if slices.Contains(list[:i], n) {
-			errs = append(errs, field.Duplicate(path.Index(i), n))
+func requestNames(list []string, known map[string]bool, path *field.Path) field.ErrorList {
+	return unlike(list, v1.DeviceRequestsMaxSize, path, itself, func(n string, at *field.Path) field.ErrorList { return requestName(n, known, at) })
+}
+
+// requestName checks a reference to a request, or to one of its alternatives: request/alternative.
+func requestName(n string, known map[string]bool, path *field.Path) (errs field.ErrorList) {
+	if strings.Count(n, "/") <= 1 {
+		for part := range strings.SplitSeq(n, "/") {
+			errs = append(errs, rule.Format(part, path, rule.Label)...)
 		}
-		if !known[n] {
-			errs = append(errs, field.Invalid(path.Index(i), n, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
-		}
+	}
+	if !known[n] {
+		errs = append(errs, field.Invalid(path, n, "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"))
 	}
 	return errs
 }

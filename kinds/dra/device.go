@@ -59,43 +59,31 @@ func oneTerm(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
 }
 
 // counters checks what a device takes of the slice's shared counters.
-func counters(list []v1.DeviceCounterConsumption, path *field.Path) (errs field.ErrorList) {
-	errs = few(len(list), v1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path)
-	for i, c := range list {
-		at := path.Index(i)
-		errs = append(errs, rule.NeededFormat(c.CounterSet, at.Child("counterSet"), rule.Label)...)
-		if slices.ContainsFunc(list[:i], func(b v1.DeviceCounterConsumption) bool { return b.CounterSet == c.CounterSet }) {
-			errs = append(errs, field.Duplicate(at, c.CounterSet))
-		}
-		errs = append(errs, counterNames(c.Counters, at.Child("counters"))...)
-	}
-	return errs
+func counters(list []v1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
+	return unlike(list, v1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path,
+		func(c v1.DeviceCounterConsumption) string { return c.CounterSet },
+		func(c v1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
+			errs := rule.NeededFormat(c.CounterSet, at.Child("counterSet"), rule.Label)
+			return append(errs, counterNames(c.Counters, at.Child("counters"))...)
+		})
 }
 
-func counterNames(m map[string]v1.Counter, path *field.Path) (errs field.ErrorList) {
+func counterNames(m map[string]v1.Counter, path *field.Path) field.ErrorList {
 	if len(m) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs = few(len(m), v1.ResourceSliceMaxCountersPerCounterSet, path)
-	for name := range m {
-		errs = append(errs, rule.Format(name, path.Key(name), rule.Label)...)
-	}
-	return errs
+	return entries(m, v1.ResourceSliceMaxCountersPerCounterSet, validation.DNS1123LabelMaxLength, path,
+		func(name string, _ v1.Counter, at *field.Path) field.ErrorList {
+			return rule.Format(name, at, rule.Label)
+		})
 }
 
 // bindingConditions checks the conditions that pods wait for before they are bound.
 func bindingConditions(good, bad []string, path *field.Path) (errs field.ErrorList) {
 	g, b := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
-	errs = append(few(len(good), v1.BindingConditionsMaxSize, g), few(len(bad), v1.BindingFailureConditionsMaxSize, b)...)
-	for _, l := range []struct {
-		list []string
-		at   *field.Path
-	}{{good, g}, {bad, b}} {
-		for i, c := range l.list {
-			errs = append(errs, rule.Format(c, l.at.Index(i), validation.IsQualifiedName)...)
-		}
-		errs = append(errs, rule.Duplicates(l.list, l.at.Index)...)
-	}
+	name := func(c string, at *field.Path) field.ErrorList { return rule.Format(c, at, validation.IsQualifiedName) }
+	errs = append(each(good, v1.BindingConditionsMaxSize, g, name), each(bad, v1.BindingFailureConditionsMaxSize, b, name)...)
+	errs = append(append(errs, rule.Duplicates(good, g.Index)...), rule.Duplicates(bad, b.Index)...)
 	if len(good) == 0 && len(bad) > 0 {
 		errs = append(errs, field.Invalid(g, good, "bindingConditions are required to use bindingFailureConditions"))
 	}

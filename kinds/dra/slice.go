@@ -32,29 +32,17 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 	if slices.ContainsFunc(d.Devices, func(d v1.Device) bool { return len(d.Taints)+len(d.ConsumesCounters) > 0 }) {
 		most = v1.ResourceSliceMaxDevicesWithAdvancedFeatures
 	}
-	if tooMany := few(len(d.Devices), most, spec.Child("devices")); len(tooMany) > 0 {
-		return append(errs, tooMany...)
-	}
-	seen := map[string]bool{}
-	for i, dev := range d.Devices {
-		at := spec.Child("devices").Index(i)
-		if seen[dev.Name] {
-			errs = append(errs, field.Duplicate(at, dev.Name))
-		}
-		seen[dev.Name] = true
-		errs = append(errs, device(dev, before(old, dev.Name), at)...)
-		errs = append(errs, reach(dev, is(d.PerDeviceNodeSelection), at)...)
-	}
-	errs = append(errs, few(len(d.SharedCounters), v1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"))...)
-	for i, c := range d.SharedCounters {
-		at := spec.Child("sharedCounters").Index(i)
-		errs = append(errs, rule.NeededFormat(c.Name, at.Child("name"), rule.Label)...)
-		errs = append(errs, counterNames(c.Counters, at.Child("counters"))...)
-		if slices.ContainsFunc(d.SharedCounters[:i], func(b v1.CounterSet) bool { return b.Name == c.Name }) {
-			errs = append(errs, field.Duplicate(at, c.Name))
-		}
-	}
-	return errs
+	errs = append(errs, unlike(d.Devices, most, spec.Child("devices"), func(d v1.Device) string { return d.Name },
+		func(dev v1.Device, at *field.Path) field.ErrorList {
+			return append(device(dev, before(old, dev.Name), at), reach(dev, is(d.PerDeviceNodeSelection), at)...)
+		})...)
+	return append(errs, unlike(d.SharedCounters, v1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"),
+		func(c v1.CounterSet) string { return c.Name }, counterSet)...)
+}
+
+func counterSet(c v1.CounterSet, path *field.Path) field.ErrorList {
+	errs := rule.NeededFormat(c.Name, path.Child("name"), rule.Label)
+	return append(errs, counterNames(c.Counters, path.Child("counters"))...)
 }
 
 func is(b *bool) bool { return b != nil && *b }
@@ -100,31 +88,28 @@ func pool(p v1.ResourcePool, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// longestKey is the length of the longest name of an attribute or capacity.
+const longestKey = v1.DeviceMaxDomainLength + 1 + v1.DeviceMaxIDLength
+
 func device(d v1.Device, old *v1.Device, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(d.Name, path.Child("name"), rule.Label)...)
 	if n := len(d.Attributes) + len(d.Capacity); n > v1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
 	}
-	for name, a := range d.Attributes {
-		at := path.Child("attributes").Key(string(name))
-		errs = append(errs, qualified(string(name), at)...)
-		errs = append(errs, attribute(a, at)...)
-	}
-	for name, c := range d.Capacity {
-		at := path.Child("capacity").Key(string(name))
-		errs = append(errs, qualified(string(name), at)...)
-		errs = append(errs, policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))...)
-	}
+	errs = append(errs, entries(d.Attributes, noLimit, longestKey, path.Child("attributes"),
+		func(name v1.QualifiedName, a v1.DeviceAttribute, at *field.Path) field.ErrorList {
+			return append(qualified(string(name), at), attribute(a, at)...)
+		})...)
+	errs = append(errs, entries(d.Capacity, noLimit, longestKey, path.Child("capacity"),
+		func(name v1.QualifiedName, c v1.DeviceCapacity, at *field.Path) field.ErrorList {
+			return append(qualified(string(name), at), policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))...)
+		})...)
 	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
 	errs = append(errs, bindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
 	if old != nil && rule.Same(d.Taints, old.Taints) {
 		return errs
 	}
-	errs = append(errs, few(len(d.Taints), v1.DeviceTaintsMaxLength, path.Child("taints"))...)
-	for i, t := range d.Taints {
-		errs = append(errs, taint(t, path.Child("taints").Index(i))...)
-	}
-	return errs
+	return append(errs, each(d.Taints, v1.DeviceTaintsMaxLength, path.Child("taints"), taint)...)
 }
 
 func attribute(a v1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {

@@ -28,62 +28,50 @@ func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
 		}
 	}
 	reserved := path.Child("reservedFor")
-	errs = append(errs, few(len(s.ReservedFor), v1.ResourceClaimReservedForMaxSize, reserved)...)
-	seen, before := map[types.UID]bool{}, map[types.UID]bool{}
-	for _, r := range was.ReservedFor {
-		before[r.UID] = true
-	}
-	fresh := false
-	for i, r := range s.ReservedFor {
-		errs = append(errs, consumer(r, seen, reserved.Index(i))...)
-		fresh = fresh || !before[r.UID]
-	}
-	if len(s.ReservedFor) > 0 && s.Allocation == nil {
+	errs = append(errs, unlike(s.ReservedFor, v1.ResourceClaimReservedForMaxSize, reserved,
+		func(r v1.ResourceClaimConsumerReference) types.UID { return r.UID }, consumer)...)
+	added := func(r v1.ResourceClaimConsumerReference) bool { return !slices.Contains(was.ReservedFor, r) }
+	switch {
+	case len(s.ReservedFor) == 0:
+	case s.Allocation == nil:
 		errs = append(errs, field.Forbidden(reserved, "may not be specified when `allocated` is not set"))
-	}
-	if fresh && c.DeletionTimestamp != nil {
+	case c.DeletionTimestamp != nil && slices.ContainsFunc(s.ReservedFor, added):
 		errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
 	return append(errs, devices(s, path.Child("devices"))...)
 }
 
-func consumer(r v1.ResourceClaimConsumerReference, seen map[types.UID]bool, at *field.Path) (errs field.ErrorList) {
+func consumer(r v1.ResourceClaimConsumerReference, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Needed(r.Resource, at.Child("resource"))...)
 	errs = append(errs, rule.Needed(r.Name, at.Child("name"))...)
-	errs = append(errs, rule.Needed(r.UID, at.Child("uid"))...)
-	if seen[r.UID] {
-		errs = append(errs, field.Duplicate(at, r.UID))
-	}
-	seen[r.UID] = true
-	return errs
+	return append(errs, rule.Needed(r.UID, at.Child("uid"))...)
 }
 
-func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) (errs field.ErrorList) {
-	names := known(&c.Spec.Devices)
-	results := path.Child("devices", "results")
-	errs = append(errs, few(len(a.Devices.Results), v1.AllocationResultsMaxSize, results)...)
-	for i, r := range a.Devices.Results {
-		at := results.Index(i)
-		if !names[r.Request] {
-			errs = append(errs, field.Invalid(at.Child("request"), r.Request, "must be the name of a request in the claim"))
-		}
-		errs = append(errs, driver(r.Driver, at.Child("driver"))...)
-		errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
-		errs = append(errs, rule.Format(r.Device, at.Child("device"), rule.Label)...)
-		errs = append(errs, bindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
-		if r.ShareID != nil {
-			errs = append(errs, shareID(string(*r.ShareID), at.Child("shareID"))...)
-		}
-	}
+func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) field.ErrorList {
+	names, at := known(&c.Spec.Devices), path.Child("devices")
+	errs := each(a.Devices.Results, v1.AllocationResultsMaxSize, at.Child("results"),
+		func(r v1.DeviceRequestAllocationResult, at *field.Path) field.ErrorList { return result(r, names, at) })
+	errs = append(errs, each(a.Devices.Config, 2*v1.DeviceConfigMaxSize, at.Child("config"),
+		func(k v1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {
+			errs := rule.Chosen(k.Source, at.Child("source"), v1.AllocationConfigSourceClass, v1.AllocationConfigSourceClaim)
+			errs = append(errs, requestNames(k.Requests, names, at.Child("requests"))...)
+			return append(errs, configuration(k.DeviceConfiguration, at)...)
+		})...)
 	if a.NodeSelector != nil {
 		errs = append(errs, podspec.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
 	}
-	errs = append(errs, few(len(a.Devices.Config), 2*v1.DeviceConfigMaxSize, path.Child("devices", "config"))...)
-	for i, k := range a.Devices.Config {
-		at := path.Child("devices", "config").Index(i)
-		errs = append(errs, rule.Chosen(k.Source, at.Child("source"), v1.AllocationConfigSourceClass, v1.AllocationConfigSourceClaim)...)
-		errs = append(errs, requestNames(k.Requests, names, at.Child("requests"))...)
-		errs = append(errs, configuration(k.DeviceConfiguration, at)...)
+	return errs
+}
+
+// result checks one device that was given to a claim.
+func result(r v1.DeviceRequestAllocationResult, names map[string]bool, at *field.Path) field.ErrorList {
+	errs := requestName(r.Request, names, at.Child("request"))
+	errs = append(errs, driver(r.Driver, at.Child("driver"))...)
+	errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
+	errs = append(errs, rule.Format(r.Device, at.Child("device"), rule.Label)...)
+	errs = append(errs, bindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
+	if r.ShareID != nil {
+		errs = append(errs, shareID(string(*r.ShareID), at.Child("shareID"))...)
 	}
 	return errs
 }
@@ -160,14 +148,8 @@ func network(d *v1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
 	if len(d.HardwareAddress) > v1.NetworkDeviceDataHardwareAddressMaxLength {
 		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", v1.NetworkDeviceDataHardwareAddressMaxLength))
 	}
-	ips := path.Child("ips")
-	if tooMany := few(len(d.IPs), v1.NetworkDeviceDataMaxIPs, ips); len(tooMany) > 0 {
-		return append(errs, tooMany...)
-	}
-	for i, ip := range d.IPs {
-		errs = append(errs, validation.IsValidInterfaceAddress(ips.Index(i), ip)...)
-	}
-	return append(errs, rule.Duplicates(d.IPs, ips.Index)...)
+	return append(errs, unlike(d.IPs, v1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
+		func(ip string, at *field.Path) field.ErrorList { return validation.IsValidInterfaceAddress(at, ip) })...)
 }
 
 func shareID(id string, path *field.Path) field.ErrorList {

@@ -44,7 +44,7 @@ func series(s *v1.EventSeries, path *field.Path) (errs field.ErrorList) {
 		return nil
 	}
 	if s.Count < 2 {
-		errs = append(errs, field.Invalid(path.Child("count"), s.Count, "should be at least 2"))
+		errs = append(errs, field.Invalid(path.Child("count"), "", "should be at least 2"))
 	}
 	if s.LastObservedTime.IsZero() {
 		errs = append(errs, field.Required(path.Child("lastObservedTime"), ""))

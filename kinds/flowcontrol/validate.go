@@ -23,11 +23,6 @@ const (
 var known = []string{"get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"}
 
 func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
-	for _, m := range bootstrap.MandatoryFlowSchemas {
-		if m.Name == s.Name && !rule.Same(m.Spec, s.Spec) {
-			errs = append(errs, field.Invalid(spec, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
-		}
-	}
 	precedence := spec.Child("matchingPrecedence")
 	switch p := s.Spec.MatchingPrecedence; {
 	case p <= 0:
@@ -41,9 +36,19 @@ func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
 		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod", "type"),
 			v1.FlowDistinguisherMethodByUserType, v1.FlowDistinguisherMethodByNamespaceType)...)
 	}
-	errs = append(errs, rule.NeededFormat(s.Spec.PriorityLevelConfiguration.Name, spec.Child("priorityLevelConfiguration", "name"), rule.Subdomain)...)
+	level := spec.Child("priorityLevelConfiguration", "name")
+	if name := s.Spec.PriorityLevelConfiguration.Name; name == "" {
+		errs = append(errs, field.Required(level, "must reference a priority level"))
+	} else {
+		errs = append(errs, rule.Format(name, level, rule.Subdomain)...)
+	}
 	for i, r := range s.Spec.Rules {
 		errs = append(errs, rules(r, spec.Child("rules").Index(i))...)
+	}
+	for _, m := range bootstrap.MandatoryFlowSchemas {
+		if m.Name == s.Name && !rule.Same(m.Spec, s.Spec) {
+			errs = append(errs, field.Invalid(spec, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
+		}
 	}
 	return errs
 }
@@ -64,31 +69,41 @@ func rules(r v1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList
 	for i, p := range r.NonResourceRules {
 		at := path.Child("nonResourceRules").Index(i)
 		errs = append(errs, verbs(p.Verbs, at.Child("verbs"))...)
-		errs = append(errs, list(p.NonResourceURLs, "*", at.Child("nonResourceURLs"), url)...)
+		urls := words{needs: "nonResourceURLs must contain at least one value", others: "non-resource URLs"}
+		errs = append(errs, list(p.NonResourceURLs, urls, at.Child("nonResourceURLs"), url)...)
 	}
 	return errs
 }
 
 func resourceRule(p v1.ResourcePolicyRule, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, verbs(p.Verbs, at.Child("verbs"))...)
-	errs = append(errs, list(p.APIGroups, "*", at.Child("apiGroups"), nil)...)
-	errs = append(errs, list(p.Resources, "*", at.Child("resources"), nil)...)
+	groups := words{needs: "resource rules must supply at least one api group", others: "api groups"}
+	errs = append(errs, list(p.APIGroups, groups, at.Child("apiGroups"), nil)...)
+	kinds := words{needs: "resource rules must supply at least one resource", others: "resources"}
+	errs = append(errs, list(p.Resources, kinds, at.Child("resources"), nil)...)
 	if len(p.Namespaces) == 0 && p.ClusterScope {
 		return errs
 	}
-	return append(errs, list(p.Namespaces, "*", at.Child("namespaces"), func(n string, at *field.Path) field.ErrorList {
-		return rule.Says(validation.ValidateNamespaceName(n, false), n, at)
+	spaces := words{needs: "resource rules that are not cluster scoped must supply at least one namespace", others: "namespaces"}
+	return append(errs, list(p.Namespaces, spaces, at.Child("namespaces"), func(n string, at *field.Path) (errs field.ErrorList) {
+		for _, says := range validation.ValidateNamespaceName(n, false) {
+			errs = append(errs, field.Invalid(at, n, "each member of this list must be '*' or a DNS-1123 label; "+says))
+		}
+		return errs
 	})...)
 }
 
-// list checks that there is something, that "all" stands alone, and each of the others.
-func list(values []string, all string, path *field.Path, check func(string, *field.Path) field.ErrorList) (errs field.ErrorList) {
+// words are what is said of a list that is empty, and what stands beside a wildcard.
+type words struct{ needs, others string }
+
+// list checks that there is something, that * stands alone, and each of the others.
+func list(values []string, say words, path *field.Path, check func(string, *field.Path) field.ErrorList) (errs field.ErrorList) {
 	if len(values) == 0 {
-		return field.ErrorList{field.Required(path, "must contain at least one value")}
+		return field.ErrorList{field.Required(path, say.needs)}
 	}
-	if slices.Contains(values, all) {
+	if slices.Contains(values, "*") {
 		if len(values) > 1 {
-			errs = append(errs, field.Invalid(path, values, "if '*' is present, must not specify others"))
+			errs = append(errs, field.Invalid(path, values, "if '*' is present, must not specify other "+say.others))
 		}
 		return errs
 	}
@@ -102,7 +117,8 @@ func list(values []string, all string, path *field.Path, check func(string, *fie
 
 // verbs complains of the whole list, whichever is wrong.
 func verbs(values []string, path *field.Path) field.ErrorList {
-	errs := list(values, "*", path, func(v string, _ *field.Path) field.ErrorList { return rule.Among(v, path, known...) })
+	errs := list(values, words{needs: "verbs must contain at least one value", others: "verbs"}, path,
+		func(v string, _ *field.Path) field.ErrorList { return rule.Among(v, path, known...) })
 	if len(errs) > 1 {
 		errs = errs[:1]
 	}
@@ -113,15 +129,15 @@ func url(u string, path *field.Path) field.ErrorList {
 	trimmed := strings.TrimSuffix(u, "/*")
 	switch {
 	case u == "":
-		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not be empty")}
+		return field.ErrorList{field.Invalid(path, u, "must not be empty")}
 	case u == "/":
 		return nil
 	case !strings.HasPrefix(u, "/"):
-		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must start with slash")}
+		return field.ErrorList{field.Invalid(path, u, "must start with slash")}
 	case strings.Contains(u, " "):
-		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not contain white-space")}
+		return field.ErrorList{field.Invalid(path, u, "must not contain white-space")}
 	case strings.Contains(u, "//"):
-		return field.ErrorList{field.Invalid(path, u, "nonResourceURL must not contain double slash")}
+		return field.ErrorList{field.Invalid(path, u, "must not contain double slash")}
 	case strings.Contains(trimmed, "*"):
 		return field.ErrorList{field.Invalid(path, u, "wildcard can only do suffix matching")}
 	}
@@ -129,27 +145,30 @@ func url(u string, path *field.Path) field.ErrorList {
 }
 
 func subject(s v1.Subject, path *field.Path) (errs field.ErrorList) {
-	parts := map[v1.SubjectKind]struct {
+	known := false
+	for _, p := range []struct {
+		kind v1.SubjectKind
 		name string
 		set  bool
 	}{
-		v1.SubjectKindServiceAccount: {"serviceAccount", s.ServiceAccount != nil},
-		v1.SubjectKindUser:           {"user", s.User != nil},
-		v1.SubjectKindGroup:          {"group", s.Group != nil},
-	}
-	if _, known := parts[s.Kind]; !known {
-		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind,
-			[]v1.SubjectKind{v1.SubjectKindGroup, v1.SubjectKindServiceAccount, v1.SubjectKindUser})}
-	}
-	for kind, p := range parts {
-		switch {
-		case kind == s.Kind && !p.set:
-			errs = append(errs, field.Required(path.Child(p.name), p.name+" is required when subject kind is '"+string(kind)+"'"))
-		case kind != s.Kind && p.set:
-			errs = append(errs, field.Forbidden(path.Child(p.name), p.name+" is forbidden when subject kind is not '"+string(kind)+"'"))
+		{v1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil},
+		{v1.SubjectKindUser, "user", s.User != nil},
+		{v1.SubjectKindGroup, "group", s.Group != nil},
+	} {
+		switch own := p.kind == s.Kind; {
+		case own && !p.set:
+			errs = append(errs, field.Required(path.Child(p.name), p.name+" is required when subject kind is '"+string(p.kind)+"'"))
+			known = true
+		case own:
+			known = true
+		case p.set:
+			errs = append(errs, field.Forbidden(path.Child(p.name), p.name+" is forbidden when subject kind is not '"+string(p.kind)+"'"))
 		}
 	}
 	switch {
+	case !known:
+		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind,
+			[]v1.SubjectKind{v1.SubjectKindGroup, v1.SubjectKindServiceAccount, v1.SubjectKindUser})}
 	case s.Kind == v1.SubjectKindServiceAccount && s.ServiceAccount != nil:
 		errs = append(errs, serviceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
 	case s.Kind == v1.SubjectKindUser && s.User != nil:
@@ -164,7 +183,10 @@ func serviceAccount(s *v1.ServiceAccountSubject, path *field.Path) (errs field.E
 	if s.Name != "*" {
 		errs = append(errs, rule.NeededFormat(s.Name, path.Child("name"), rule.Subdomain)...)
 	}
-	return append(errs, rule.NeededFormat(s.Namespace, path.Child("namespace"), rule.Label)...)
+	if s.Namespace == "" {
+		return append(errs, field.Required(path.Child("namespace"), "must specify namespace for service account"))
+	}
+	return append(errs, rule.Format(s.Namespace, path.Child("namespace"), rule.Label)...)
 }
 
 // zeroShares is the annotation by which an older version of the kind told no shares from none said.
@@ -245,16 +267,16 @@ func queuing(q *v1.QueuingConfiguration, path *field.Path) (errs field.ErrorList
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must be positive"))
 	case q.Queues > maxQueues:
-		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, "must not be greater than 10000000"))
+		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)))
 	}
 	hand := path.Child("handSize")
 	switch {
 	case q.HandSize <= 0:
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
 	case q.HandSize > q.Queues:
-		errs = append(errs, field.Invalid(hand, q.HandSize, "should not be greater than queues"))
+		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
 	case math.Ceil(hashBits(q.Queues, q.HandSize)) > maxHashBits:
-		errs = append(errs, field.Invalid(hand, q.HandSize, "required entropy bits of deckSize and handSize should not be greater than 60"))
+		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, maxHashBits)))
 	}
 	return errs
 }

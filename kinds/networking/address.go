@@ -1,13 +1,13 @@
 package networking
 
 import (
-	"net/netip"
 	"strings"
 
 	v1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -101,19 +101,20 @@ func cidrs(list []string, path *field.Path) (errs field.ErrorList) {
 		return field.ErrorList{field.Required(path, "at least one CIDR required")}
 	case n > 2:
 		return field.ErrorList{field.Invalid(path, list, "may only hold up to 2 values")}
-	case n == 2 && sameFamily(list):
-		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
 	}
 	for i, s := range list {
 		errs = append(errs, validation.IsValidCIDR(path.Index(i), s)...)
 	}
+	if len(list) == 2 && sameFamily(list[0], list[1]) {
+		errs = append(errs, field.Invalid(path, list, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+	}
 	return errs
 }
 
-func sameFamily(list []string) bool {
-	a, errA := netip.ParsePrefix(list[0])
-	b, errB := netip.ParsePrefix(list[1])
-	return errA == nil && errB == nil && a.Addr().Is4() == b.Addr().Is4()
+// sameFamily also tells the family of ranges that are not in the form that is asked for.
+func sameFamily(a, b string) bool {
+	family := netutils.IPFamilyOfCIDRString(a)
+	return family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(b)
 }
 
 // cidrUpdate lets a single-stack range become dual-stack, nothing else.

@@ -71,10 +71,6 @@ func loadBalancers(list []v1.IngressLoadBalancerIngress) string {
 
 func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
 	s, spec := &i.Spec, field.NewPath("spec")
-	if class, set := i.Annotations[classAnnotation]; old == nil && set && s.IngressClassName != nil && class != *s.IngressClassName {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
-			"must match `ingressClassName` when both are specified"))
-	}
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
 		errs = append(errs, field.Invalid(spec, s.Rules, "either `defaultBackend` or `rules` must be specified"))
 	}
@@ -89,6 +85,10 @@ func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
 	}
 	if s.IngressClassName != nil {
 		errs = append(errs, rule.Format(*s.IngressClassName, spec.Child("ingressClassName"), rule.Subdomain)...)
+	}
+	if class, set := i.Annotations[classAnnotation]; old == nil && set && s.IngressClassName != nil && class != *s.IngressClassName {
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
+			"must match `ingressClassName` when both are specified"))
 	}
 	return errs
 }

@@ -23,6 +23,12 @@ var IngressClasses = &resource.Def[*v1.IngressClass]{
 	},
 	Validate: validateClass,
 	Columns: []resource.Column[*v1.IngressClass]{
+		resource.Name(func(c *v1.IngressClass) any {
+			if c.Annotations[v1.AnnotationIsDefaultIngressClass] == "true" {
+				return c.Name + " (default)"
+			}
+			return c.Name
+		}),
 		resource.Col("Controller", "string", func(c *v1.IngressClass) any { return c.Spec.Controller }),
 		resource.Col("Parameters", "string", func(c *v1.IngressClass) any { return parametersText(c.Spec.Parameters) }),
 		resource.Age[*v1.IngressClass](),

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"reflect"
+
 	corev1 "k8s.io/api/core/v1"
 	v1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,22 +28,34 @@ var VolumeAttachments = &resource.Def[*v1.VolumeAttachment]{
 
 func validateAttachment(a, old *v1.VolumeAttachment) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
+	errs = append(errs, rule.Needed(s.Attacher, spec.Child("attacher"))...)
+	errs = append(errs, source(&s.Source, spec.Child("source"))...)
+	errs = append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
 	if old != nil {
-		errs = append(errs, rule.Frozen(*s, old.Spec, spec)...)
+		return append(errs, rule.Frozen(*s, old.Spec, spec)...)
 	}
-	errs = append(errs, driverName(s.Attacher, spec.Child("attacher"))...)
-	pv, inline := s.Source.PersistentVolumeName, s.Source.InlineVolumeSpec
-	switch source := spec.Child("source"); {
+	if s.Attacher != "" {
+		errs = append(errs, driverName(s.Attacher, spec.Child("attacher"))...)
+	}
+	if pv := s.Source.PersistentVolumeName; pv != nil {
+		errs = append(errs, rule.Format(*pv, spec.Child("source", "persistentVolumeName"), rule.Subdomain)...)
+	}
+	return errs
+}
+
+func source(s *v1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
+	const one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+	switch pv, inline := s.PersistentVolumeName, s.InlineVolumeSpec; {
 	case pv == nil && inline == nil:
-		errs = append(errs, field.Required(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+		return field.ErrorList{field.Required(path, one)}
 	case pv != nil && inline != nil:
-		errs = append(errs, field.Forbidden(source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
-	case pv != nil:
-		errs = append(errs, rule.NeededFormat(*pv, source.Child("persistentVolumeName"), rule.Subdomain)...)
-	default:
-		errs = append(errs, inlineVolume(inline, source.Child("inlineVolumeSpec"))...)
+		return field.ErrorList{field.Forbidden(path, one)}
+	case pv == nil:
+		return inlineVolume(inline, path.Child("inlineVolumeSpec"))
+	case *pv == "":
+		return field.ErrorList{field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")}
 	}
-	return append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
+	return nil
 }
 
 // inlineVolume checks a volume that stands in a pod: it was translated to CSI, and nobody claims it.
@@ -62,7 +76,11 @@ func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.
 	errs = append(errs, podspec.ValidateAccessModes(v.AccessModes, path.Child("accessModes"))...)
 	csi := path.Child("csi")
 	if v.CSI == nil {
-		return append(errs, field.Required(csi, "has to be specified in the context of inline volumes"))
+		errs = append(errs, field.Required(csi, "has to be specified in the context of inline volumes"))
+		if reflect.ValueOf(v.PersistentVolumeSource).IsZero() {
+			errs = append(errs, field.Required(path, "must specify a volume type"))
+		}
+		return errs
 	}
 	errs = append(errs, podspec.ValidateDriverName(v.CSI.Driver, csi.Child("driver"))...)
 	return append(errs, rule.Needed(v.CSI.VolumeHandle, csi.Child("volumeHandle"))...)

@@ -15,10 +15,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// The annotations that make a class the default one, now and before.
+// The annotations that make a class the default one, now and before, and the one of classes of attributes.
 const (
-	defaultClass     = "storageclass.kubernetes.io/is-default-class"
-	defaultClassBeta = "storageclass.beta.kubernetes.io/is-default-class"
+	defaultClass      = "storageclass.kubernetes.io/is-default-class"
+	defaultClassBeta  = "storageclass.beta.kubernetes.io/is-default-class"
+	defaultAttributes = "volumeattributesclass.alpha.kubernetes.io/is-default-class"
 )
 
 // StorageClasses declares the kind.
@@ -125,6 +126,12 @@ var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
 		return errs
 	},
 	Columns: []resource.Column[*v1.VolumeAttributesClass]{
+		resource.Name(func(c *v1.VolumeAttributesClass) any {
+			if c.Annotations[defaultAttributes] == "true" {
+				return c.Name + " (default)"
+			}
+			return c.Name
+		}),
 		resource.Col("DriverName", "string", func(c *v1.VolumeAttributesClass) any { return c.DriverName }),
 		resource.Age[*v1.VolumeAttributesClass](),
 	},

@@ -108,6 +108,7 @@ func tokens(list []v1.TokenRequest, path *field.Path) (errs field.ErrorList) {
 	for i, t := range list {
 		if seen[t.Audience] {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("audience"), t.Audience))
+			continue
 		}
 		seen[t.Audience] = true
 		if e := t.ExpirationSeconds; e != nil {

@@ -1,0 +1,61 @@
+package dra
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// noLimit is the limit of lists that have none.
+const noLimit = 1 << 30
+
+// each checks every entry of a list. Of one that is too long only that is told: who sends it does not get to keep the
+// server busy.
+func each[T any](list []T, most int, path *field.Path, check func(T, *field.Path) field.ErrorList) (errs field.ErrorList) {
+	if len(list) > most {
+		return field.ErrorList{field.TooMany(path, len(list), most)}
+	}
+	for i, v := range list {
+		errs = append(errs, check(v, path.Index(i))...)
+	}
+	return errs
+}
+
+// unlike is each for a list whose entries must differ in their keys.
+func unlike[T any, K comparable](list []T, most int, path *field.Path, key func(T) K, check func(T, *field.Path) field.ErrorList) field.ErrorList {
+	errs := each(list, most, path, check)
+	if len(list) > most {
+		return errs
+	}
+	keys := make([]K, len(list))
+	for i, v := range list {
+		keys[i] = key(v)
+	}
+	return append(errs, rule.Duplicates(keys, path.Index)...)
+}
+
+func itself(s string) string { return s }
+
+// entries checks names and values of a map, in the order of the names. A name that is too long is not told whole.
+func entries[K ~string, V any](m map[K]V, most, longest int, path *field.Path, check func(K, V, *field.Path) field.ErrorList) (errs field.ErrorList) {
+	if len(m) > most {
+		return field.ErrorList{field.TooMany(path, len(m), most)}
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		errs = append(errs, check(k, m[k], path.Key(shortened(string(k), longest)))...)
+	}
+	return errs
+}
+
+// shortened leaves out the middle of a text that is too long.
+func shortened(s string, longest int) string {
+	if len(s) <= longest {
+		return s
+	}
+	const gap = "..."
+	rest := longest - len(gap)
+	return s[:(rest+1)/2] + gap + s[len(s)-rest/2:]
+}
