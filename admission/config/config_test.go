@@ -70,6 +70,7 @@ func TestAdmissionConfigurationRefused(t *testing.T) {
 		{admissionHead + "- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforced: baseline}}}", "did you mean enforce?"},
 		{admissionHead + "- {name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: strict}}}", "must be one of"},
 		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Users, qps: 1, burst: 1}]}}", "did you mean User?"},
+		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Server Namespace, qps: 1, burst: 1}]}}", "is none of Server"},
 		{admissionHead + "- {name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 2, burst: 1}]}}", "burst no less than qps"},
 		{admissionHead + "- {name: ImagePolicyWebhook, configuration: {imagePolicy: {allowTTL: 5000}}}", "allowTTL of 5000: valid values are -1 and 1 to 1800"},
 	} {

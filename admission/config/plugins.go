@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func readEventLimits(t *Config, text []byte, _ string) error {
 	known := []string{admission.LimitServer, admission.LimitNamespace, admission.LimitUser, admission.LimitSource}
 	for i, l := range c.Limits {
 		switch {
-		case !strings.Contains(" "+strings.Join(known, " ")+" ", " "+l.Type+" ") || l.Type == "":
+		case !slices.Contains(known, l.Type):
 			return fmt.Errorf("limits[%d].type: %q is none of %s%s", i, l.Type, strings.Join(known, ", "), strict.Meant(l.Type, known))
 		case l.QPS <= 0 || l.Burst <= 0 || l.Burst < l.QPS:
 			return fmt.Errorf("limits[%d]: qps and burst must be above 0, and burst no less than qps", i)

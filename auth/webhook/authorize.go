@@ -1,3 +1,8 @@
+// Package webhook asks another server who a token belongs to and what may be done, by TokenReview and
+// SubjectAccessReview, as upstream's webhook modes.
+//
+//	tokens.go     who
+//	authorize.go  what
 package webhook
 
 import (
@@ -24,6 +29,9 @@ import (
 
 // maxDecisions bounds the number of remembered decisions.
 const maxDecisions = 8192
+
+// patience is how often a server is asked that can't answer, upstream's.
+var patience = webhook.Retries{Tries: 5, Pause: 500 * time.Millisecond}
 
 // Config says whom an Authorizer asks, and when.
 type Config struct {
@@ -62,7 +70,7 @@ func NewAuthorizer(c Config) (*Authorizer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	server, err := webhook.Open("the authorization webhook", c.Kubeconfig, c.Timeout, patience())
+	server, err := webhook.Open("the authorization webhook", c.Kubeconfig, c.Timeout, patience)
 	if err != nil {
 		return nil, err
 	}

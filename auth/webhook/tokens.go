@@ -28,7 +28,7 @@ func NewTokens(kubeconfig, version string) (*Tokens, error) {
 	if version != "v1" && version != "v1beta1" {
 		return nil, fmt.Errorf("the version %q of TokenReview: use v1 or v1beta1", version)
 	}
-	c, err := webhook.Open("the authentication webhook", kubeconfig, tokenTimeout, patience())
+	c, err := webhook.Open("the authentication webhook", kubeconfig, tokenTimeout, patience)
 	return &Tokens{c, version}, err
 }
 

@@ -105,7 +105,7 @@ func TestAuthorizer(t *testing.T) {
 		}
 		return 200, `{"allowed":false,"reason":"no"}`
 	})
-	cfg := Config{Name: "test", Kubeconfig: kubeconfig, Version: "v1", Timeout: time.Second, AllowedTTL: time.Minute, RefusedTTL: time.Second,
+	cfg := Config{Name: "test", Kubeconfig: kubeconfig, Version: "v1", Timeout: time.Minute, AllowedTTL: time.Minute, RefusedTTL: time.Second,
 		Conditions: []string{"has(request.resourceAttributes)", "request.resourceAttributes.namespace != 'kube-system'"}, Now: func() time.Time { return now }}
 	a, err := NewAuthorizer(cfg)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestTriesAgain(t *testing.T) {
 		t.Errorf("%v after %d tries", err, s.count())
 	}
 	left = 100
-	if _, _, ok, err := k.Token(t.Context(), "t", nil); ok || err == nil || s.count() != 3+tries {
+	if _, _, ok, err := k.Token(t.Context(), "t", nil); ok || err == nil || s.count() != 3+patience.Tries {
 		t.Errorf("%v after %d tries", err, s.count())
 	}
 }

@@ -7,47 +7,59 @@ import (
 	openapi "k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// odd says that a schema, or one below it, is one to warn of.
-func odd(s v1.JSONSchemaProps) bool {
-	if s.Format != "" && len(unknownFormats(s.Format, s.Type)) > 0 || s.XListType != nil && *s.XListType == "set" {
-		return true
+// oddities are the formats that nobody knows, and the types of the items of sets that are no scalars.
+type oddities struct{ formats, sets map[string]bool }
+
+func odditiesOf(c crd) oddities {
+	o := oddities{map[string]bool{}, map[string]bool{}}
+	for _, v := range c.Spec.Versions {
+		if v.Schema != nil {
+			o.below(v.Schema.OpenAPIV3Schema)
+		}
 	}
-	in := func(s *v1.JSONSchemaProps) bool { return s != nil && odd(*s) }
-	if in(s.Not) {
-		return true
+	return o
+}
+
+func (o oddities) below(s *v1.JSONSchemaProps) {
+	if s != nil {
+		o.visit(*s)
 	}
+}
+
+// visit looks at a schema and all below it, as somewhere does for upstream's inner form, which costs more to make than this walk.
+func (o oddities) visit(s v1.JSONSchemaProps) {
+	if s.Format != "" {
+		for _, f := range unknownFormats(s.Format, s.Type) {
+			o.formats[f] = true
+		}
+	}
+	o.below(s.Not)
 	lists := [...][]v1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf, nil}
 	if s.Items != nil {
 		lists[3] = s.Items.JSONSchemas
-		if in(s.Items.Schema) {
-			return true
+		o.below(s.Items.Schema)
+		if item := s.Items.Schema; item != nil && s.XListType != nil && *s.XListType == "set" && (item.Type == "object" || item.Type == "array") {
+			o.sets[item.Type] = true
 		}
 	}
 	for _, l := range lists {
 		for i := range l {
-			if odd(l[i]) {
-				return true
-			}
+			o.visit(l[i])
 		}
 	}
 	for _, m := range [...]map[string]v1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
 		for _, p := range m {
-			if odd(p) {
-				return true
-			}
+			o.visit(p)
 		}
 	}
 	for _, b := range [...]*v1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
-		if b != nil && in(b.Schema) {
-			return true
+		if b != nil {
+			o.below(b.Schema)
 		}
 	}
 	for _, d := range s.Dependencies {
-		if in(d.Schema) {
-			return true
-		}
+		o.below(d.Schema)
 	}
-	return false
 }
 
 // unknownFormats is the format of a type if nobody knows it.
