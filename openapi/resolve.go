@@ -7,20 +7,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
-// Resolved returns the schema of a built-in kind with everything in it that it refers to, as type checks want it; nil
-// when there is no such kind. A type within itself is an object without fields there.
-func Resolved(gvk schema.GroupVersionKind) (*spec.Schema, error) {
-	lib, err := books.open()
+// Resolved returns the schema of a built-in kind, as a cluster of the version has it, with everything in it that it refers to, as
+// type checks want it; nil when there is no such kind. A type within itself is an object without fields there.
+func Resolved(on *features.Set, gvk schema.GroupVersionKind) (*spec.Schema, error) {
+	book, err := openEdition(on)
 	if err != nil {
 		return nil, err
 	}
-	name, ok := lib.Kinds[kindKey(gvk)]
+	name, ok := book.Kinds[kindKey(gvk)]
 	if !ok {
 		return nil, nil
 	}
-	r := resolver{lib: lib, read: map[string]*spec.Schema{}, inside: map[string]bool{}}
+	r := resolver{book: book, read: map[string]*spec.Schema{}, inside: map[string]bool{}}
 	s, err := r.named(name)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the schema of %s: %w", gvk, err)
@@ -30,7 +32,7 @@ func Resolved(gvk schema.GroupVersionKind) (*spec.Schema, error) {
 
 // resolver puts the types in the places of their names.
 type resolver struct {
-	lib    *library
+	book   *edition
 	read   map[string]*spec.Schema
 	inside map[string]bool // the types that are being resolved
 }
@@ -44,7 +46,8 @@ func (r *resolver) named(name string) (spec.Schema, error) {
 	s := r.read[name]
 	if s == nil {
 		s = &spec.Schema{}
-		if err := json.Unmarshal(r.lib.Schemas[name], s); err != nil {
+		raw, _ := r.book.v3(name)
+		if err := json.Unmarshal(raw, s); err != nil {
 			return *s, fmt.Errorf("read %s: %w", name, err)
 		}
 		r.read[name] = s

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -14,7 +15,8 @@ import (
 
 func TestCheck(t *testing.T) {
 	set := kinds.NewSet()
-	c := Checker{Schema: openapi.Resolved, Kind: func(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
+	newest := func(gvk schema.GroupVersionKind) (*spec.Schema, error) { return openapi.Resolved(nil, gvk) }
+	c := Checker{Schema: newest, Kind: func(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
 		_, gvk, ok := set.Resource(gvr)
 		return gvk, ok
 	}}

@@ -93,5 +93,5 @@ func (k known) schema(gvk schema.GroupVersionKind) (*spec.Schema, error) {
 			return crd.OpenAPI(resource.As[*apiextensions.CustomResourceDefinition](obj), gvk.Version)
 		}
 	}
-	return openapi.Resolved(gvk)
+	return openapi.Resolved(k.set.Features(), gvk)
 }
