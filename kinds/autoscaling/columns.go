@@ -37,49 +37,64 @@ func targets(specs []v2.MetricSpec, statuses []v2.MetricStatus) string {
 }
 
 func metric(s v2.MetricSpec, now v2.MetricStatus) string {
-	var current v2.MetricValueStatus
+	var current *v2.MetricValueStatus // nil: there is none
 	switch {
 	case s.Type == v2.ExternalMetricSourceType && s.External != nil:
 		if now.External != nil {
-			current = now.External.Current
+			current = &now.External.Current
 		}
 		return valueOrAverage(s.External.Target, current)
 	case s.Type == v2.ObjectMetricSourceType && s.Object != nil:
 		if now.Object != nil {
-			current = now.Object.Current
+			current = &now.Object.Current
 		}
 		return valueOrAverage(s.Object.Target, current)
 	case s.Type == v2.PodsMetricSourceType && s.Pods != nil:
 		if now.Pods != nil {
-			current = now.Pods.Current
+			current = &now.Pods.Current
 		}
-		return quantity(current.AverageValue) + "/" + quantity(s.Pods.Target.AverageValue)
+		return average(current) + "/" + s.Pods.Target.AverageValue.String()
 	case s.Type == v2.ResourceMetricSourceType && s.Resource != nil:
 		if now.Resource != nil {
-			current = now.Resource.Current
+			current = &now.Resource.Current
 		}
 		return string(s.Resource.Name) + ": " + usage(s.Resource.Target, current)
 	case s.Type == v2.ContainerResourceMetricSourceType && s.ContainerResource != nil:
 		if now.ContainerResource != nil {
-			current = now.ContainerResource.Current
+			current = &now.ContainerResource.Current
 		}
 		return string(s.ContainerResource.Name) + ": " + usage(s.ContainerResource.Target, current)
 	}
 	return "<unknown type>"
 }
 
-func valueOrAverage(t v2.MetricTarget, now v2.MetricValueStatus) string {
+func valueOrAverage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
+	if now == nil {
+		now = &v2.MetricValueStatus{}
+	}
 	if t.AverageValue != nil {
 		return quantity(now.AverageValue) + "/" + t.AverageValue.String() + " (avg)"
 	}
-	return quantity(now.Value) + "/" + quantity(t.Value)
+	return quantity(now.Value) + "/" + t.Value.String()
 }
 
-func usage(t v2.MetricTarget, now v2.MetricValueStatus) string {
+func usage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
 	if t.AverageValue != nil {
-		return quantity(now.AverageValue) + "/" + t.AverageValue.String()
+		return average(now) + "/" + t.AverageValue.String()
 	}
-	return percent(now.AverageUtilization, unknown) + "/" + percent(t.AverageUtilization, "<auto>")
+	current := unknown
+	if now != nil {
+		current = percent(now.AverageUtilization, unknown)
+	}
+	return current + "/" + percent(t.AverageUtilization, "<auto>")
+}
+
+// average is the average of a metric that must be told by it: one that is told otherwise prints as <nil>.
+func average(now *v2.MetricValueStatus) string {
+	if now == nil {
+		return unknown
+	}
+	return now.AverageValue.String()
 }
 
 func percent(n *int32, none string) string {
