@@ -63,10 +63,10 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	return w.run(ctx, length(opts))
 }
 
-// length is how long the watch may last.
+// length is how long the watch may last: a negative time is over before it begins.
 func length(opts *metav1.ListOptions) time.Duration {
-	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
-		return time.Duration(min(*opts.TimeoutSeconds, int64(24*time.Hour/time.Second))) * time.Second
+	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
+		return time.Duration(max(-1, min(*t, int64(24*time.Hour/time.Second)))) * time.Second
 	}
 	return minWatch + rand.N(minWatch)
 }

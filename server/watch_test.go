@@ -271,3 +271,19 @@ func TestEntriesAreNotChanged(t *testing.T) {
 		t.Error("an object that was handed out changed")
 	}
 }
+
+// A watch for less than no time tells what there is and is over.
+func TestWatchOfNegativeLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		create(w, configMaps, configMap("a"))
+		told, began, past := 0, time.Now(), int64(-5)
+		err := w.Watch(t.Context(), w.ask(configMaps, ""), &metav1.ListOptions{TimeoutSeconds: &past}, func(events []server.Event) error {
+			told += len(events)
+			return nil
+		})
+		if took := time.Since(began); err != nil || told != 1 || took != 0 {
+			t.Errorf("%d events, %v, after %v", told, err, took)
+		}
+	})
+}
