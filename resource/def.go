@@ -35,7 +35,8 @@ type Def[T Object] struct {
 	Ways Ways
 
 	Default  func(T)
-	Prepare  func(obj, old T) // after the generic part: status cleared on create, kept on update
+	Early    func(v schema.GroupVersion, obj T) // fills in what a version does that is served no longer; patches may still name it
+	Prepare  func(obj, old T)                   // after the generic part: status cleared on create, kept on update
 	Validate func(obj, old T) field.ErrorList
 	Warn     func(obj, old T) []string
 	Grace    func(obj T, asked *int64) int64

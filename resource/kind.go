@@ -82,6 +82,21 @@ func (d *Def[T]) defaultAs(on *features.Set, obj Object) {
 	}
 }
 
+// EarlyDefaults fills in what a version of the kind does that is served no longer. obj is of the hub.
+func EarlyDefaults(k Kind, v schema.GroupVersion, obj Object) {
+	if d, ok := k.(interface {
+		earlyDefaults(schema.GroupVersion, Object)
+	}); ok {
+		d.earlyDefaults(v, obj)
+	}
+}
+
+func (d *Def[T]) earlyDefaults(v schema.GroupVersion, obj Object) {
+	if d.Early != nil {
+		d.Early(v, obj.(T))
+	}
+}
+
 // Settle implements Kind.
 func (d *Def[T]) Settle(sub string, obj, old Object) { d.settleAs(nil, sub, obj, old) }
 

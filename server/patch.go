@@ -93,7 +93,11 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {
 		return nil, err
 	}
-	return p.r.toHub(ctx, obj)
+	hub, err := p.r.toHub(ctx, obj)
+	if says, ok := p.says(doc); ok && err == nil {
+		resource.EarlyDefaults(p.r.Kind, says.GroupVersion(), hub)
+	}
+	return hub, err
 }
 
 func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {

@@ -2,6 +2,9 @@
 package apps
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,4 +37,13 @@ func number(p *int32) int64 {
 		return 0
 	}
 	return int64(*p)
+}
+
+// labelled gives objects without labels those of their pods, where one comes in a version that did so.
+func labelled[T resource.Object](template func(T) map[string]string, versions ...string) func(schema.GroupVersion, T) {
+	return func(v schema.GroupVersion, obj T) {
+		if len(obj.GetLabels()) == 0 && slices.Contains(versions, v.String()) {
+			obj.SetLabels(maps.Clone(template(obj)))
+		}
+	}
 }

@@ -22,6 +22,7 @@ var DaemonSets = &resource.Def[*v1.DaemonSet]{
 	Ways:       resource.Ways{Hides: v1.DeprecatedTemplateGeneration},
 	Generation: true, Status: true,
 	Gated:   template.Gated(func(d *v1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Early:   labelled(func(o *v1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
 	ValidateStatus: validateDaemonSetStatus,
 	Warn:           templateWarnings(false, func(o *v1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),

@@ -27,6 +27,7 @@ var Deployments = &resource.Def[*v1.Deployment]{
 		Set: func(d *v1.Deployment, n int32) { d.Spec.Replicas = &n },
 	},
 	Gated:   template.Gated(func(d *v1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Early:   labelled(func(o *v1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
 	Default: defaultDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
 	Warn: templateWarnings(true, func(o *v1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.Deployment]{

@@ -24,6 +24,7 @@ var ReplicaSets = &resource.Def[*v1.ReplicaSet]{
 		Set: func(r *v1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 	},
 	Gated:   template.Gated(func(r *v1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
+	Early:   labelled(func(o *v1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
 	Warn: templateWarnings(true, func(o *v1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.ReplicaSet]{

@@ -28,6 +28,7 @@ var StatefulSets = &resource.Def[*v1.StatefulSet]{
 		Set: func(s *v1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
 	Gated:   resource.Gated[*v1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet},
+	Early:   labelled(func(o *v1.StatefulSet) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1"),
 	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
 	Warn: warnStatefulSet,
 	Columns: append([]resource.Column[*v1.StatefulSet]{
