@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -12,7 +13,6 @@ import (
 )
 
 func TestLeasesAreShared(t *testing.T) {
-	start := time.Now()
 	type want struct {
 		at  time.Duration // when the key is written
 		ttl time.Duration
@@ -29,24 +29,27 @@ func TestLeasesAreShared(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l, granted := counted()
-			for i, k := range tt.keys {
-				id, err := l.lease(t.Context(), start.Add(k.at), k.ttl)
-				if err != nil || id != k.id {
-					t.Errorf("key %d has lease %d, %v; want %d", i, id, err, k.id)
+			synctest.Test(t, func(t *testing.T) { // where the clock stands still between two lines
+				l, granted := counted()
+				for i, k := range tt.keys {
+					id, err := l.lease(t.Context(), time.Now().Add(k.at), k.ttl)
+					if err != nil || id != k.id {
+						t.Errorf("key %d has lease %d, %v; want %d", i, id, err, k.id)
+					}
+					if min := k.ttl; granted[id] < min {
+						t.Errorf("key %d has a lease of %v", i, granted[id])
+					}
 				}
-				if min := k.ttl; granted[id] < min {
-					t.Errorf("key %d has a lease of %v", i, granted[id])
-				}
-			}
+			})
 		})
 	}
 }
 
 func TestLeaseIsNotOverfull(t *testing.T) {
 	l, granted := counted()
+	now := time.Now()
 	for range 2*maxLeaseKeys + 1 {
-		if _, err := l.lease(t.Context(), time.Now(), time.Hour); err != nil {
+		if _, err := l.lease(t.Context(), now, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,13 +60,14 @@ func TestLeaseIsNotOverfull(t *testing.T) {
 
 func TestForgottenLeaseIsReplaced(t *testing.T) {
 	l, _ := counted()
-	one, _ := l.lease(t.Context(), time.Now(), time.Hour)
+	now := time.Now()
+	one, _ := l.lease(t.Context(), now, time.Hour)
 	l.forget(t.Context(), time.Hour, one+1)
-	if id, _ := l.lease(t.Context(), time.Now(), time.Hour); id != one {
+	if id, _ := l.lease(t.Context(), now, time.Hour); id != one {
 		t.Errorf("lease %d instead of %d: another was forgotten", id, one)
 	}
 	l.forget(t.Context(), time.Hour, one)
-	if id, _ := l.lease(t.Context(), time.Now(), time.Hour); id == one {
+	if id, _ := l.lease(t.Context(), now, time.Hour); id == one {
 		t.Error("still the forgotten lease")
 	}
 }

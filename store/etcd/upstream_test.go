@@ -43,7 +43,7 @@ func startUpstream(t *testing.T, dir string, change ...func(*embed.Config)) *emb
 	}
 	select {
 	case <-e.Server.ReadyNotify():
-	case <-time.After(30 * time.Second):
+	case <-time.After(10 * time.Minute):
 		t.Fatal("etcd does not start")
 	}
 	return e

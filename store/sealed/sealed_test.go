@@ -223,7 +223,7 @@ func TestWrongKey(t *testing.T) {
 }
 
 func TestReplaceEndsWatches(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	s := New(memory.New(), rules(t, "secrets: aesgcm/k1"))
 	if _, err := s.Write(ctx, store.Write{Key: secretKey, Value: []byte("v")}); err != nil {

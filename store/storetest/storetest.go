@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every test: a store that answers later is a store that hangs.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
 
 // Run tests the stores that open returns; each test gets a new, empty one and closes it.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
