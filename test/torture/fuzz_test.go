@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -48,7 +47,7 @@ var fuzzPaths = map[bool]string{false: "/api/v1/namespaces/default/configmaps", 
 
 // ask makes a request and returns what is wrong with the server by its answer; "" when nothing is.
 func (x *target) ask(method, path, typ string, body []byte) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, x.host+path, bytes.NewReader(body))
 	if err != nil {

@@ -24,7 +24,10 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 )
 
-var requests = flag.Int("requests", 3000, "how many malformed requests are sent")
+var (
+	requests = flag.Int("requests", 3000, "how many malformed requests are sent")
+	seed     = flag.Uint64("seed", 1, "of the malformed requests")
+)
 
 // Pieces that requests are made of: what is right, what is nearly so, and what is not.
 var (
@@ -143,19 +146,17 @@ func TestMalformed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	hammer(t, door, cfg.Host, seed, min(*requests, 1000)) // fills caches
+	hammer(t, door, cfg.Host, *seed, min(*requests, 1000)) // fills caches
 	before, goroutines := heap(), runtime.NumGoroutine()
-	codes := hammer(t, door, cfg.Host, seed+1, *requests)
+	codes := hammer(t, door, cfg.Host, *seed+1, *requests)
 	door.CloseIdleConnections()
-	after := heap()
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines+20 && time.Now().Before(end); {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > goroutines+20 && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	if n := runtime.NumGoroutine(); n > goroutines+20 {
 		t.Errorf("%d goroutines became %d", goroutines, n)
 	}
+	after := heap()
 	if grown := int64(after) - int64(before); grown > 64<<20 {
 		t.Errorf("%d MiB in use became %d", before>>20, after>>20)
 	}
@@ -192,7 +193,7 @@ func hammer(t *testing.T, door *http.Client, host string, seed uint64, n int) ma
 
 // send makes one request. An answer of 500 is an error, and one that is an error but says nothing.
 func send(ctx context.Context, r *rand.Rand, door *http.Client, host string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req := request(ctx, r, host)
 	if req == nil {
@@ -202,14 +203,14 @@ func send(ctx context.Context, r *rand.Rand, door *http.Client, host string) (in
 	res, err := door.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			return 0, fmt.Errorf("%s: no answer in a minute", what)
+			return 0, fmt.Errorf("%s: no answer", what)
 		}
 		return 0, nil // the client found it too strange
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil && ctx.Err() != nil {
-		return 0, fmt.Errorf("%s: no end in 20 s", what)
+		return 0, fmt.Errorf("%s: no end", what)
 	}
 	if res.StatusCode == http.StatusInternalServerError && !slices.ContainsFunc(theirs, func(text string) bool { return bytes.Contains(body, []byte(text)) }) {
 		return res.StatusCode, fmt.Errorf("%s: %.500s", what, body)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/test/port"
 )
 
 // The variables make this test binary a server on a data directory; see TestMain.
@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// patience is how long anything may take on a machine with much else to do.
+const patience = 10 * time.Minute
+
 // A victim is a server in a process of its own.
 type victim struct {
 	t    *testing.T
@@ -49,12 +52,7 @@ type victim struct {
 // newVictim chooses an address that the server keeps over its restarts.
 func newVictim(t *testing.T) *victim {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	v := &victim{t: t, dir: t.TempDir(), addr: l.Addr().String()}
+	v := &victim{t: t, dir: t.TempDir(), addr: port.Held(t)}
 	t.Cleanup(v.kill)
 	return v
 }
@@ -87,7 +85,7 @@ func (v *victim) start() {
 		if !strings.HasPrefix(text, "ready") {
 			v.t.Fatalf("the server ends: %s", text)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		v.t.Fatal("the server does not start")
 	}
 }
