@@ -3,9 +3,12 @@ package envtest_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,6 +30,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/test/port"
 )
 
 // TestMain lets the test's own binary stand in for kloop: envtest starts it as kube-apiserver and etcd. Set
@@ -64,13 +68,14 @@ func withAssets(run func() int) int {
 }
 
 // limit is how long anything may take on a machine with much else to do.
-const limit = 2 * time.Minute
+const limit = 10 * time.Minute
 
 // start starts an environment and says how long that took.
 func start(t *testing.T, env *envtest.Environment) *rest.Config {
 	t.Helper()
 	env.ControlPlaneStartTimeout, env.ControlPlaneStopTimeout = limit, limit
 	env.CRDInstallOptions.MaxTime, env.WebhookInstallOptions.MaxTime = limit, limit
+	place(t, env)
 	began := time.Now()
 	cfg, err := env.Start()
 	if err != nil {
@@ -78,6 +83,27 @@ func start(t *testing.T, env *envtest.Environment) *rest.Config {
 	}
 	t.Logf("started in %v", time.Since(began))
 	return cfg
+}
+
+// place chooses where all listens that is started: envtest looks for ports that are free, and others may take them until then.
+func place(t *testing.T, env *envtest.Environment) {
+	t.Helper()
+	at := func() (host, number string) {
+		host, number, err := net.SplitHostPort(port.Held(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return host, number
+	}
+	api, hooks := env.ControlPlane.GetAPIServer(), &env.WebhookInstallOptions
+	api.SecureServing.Address, api.SecureServing.Port = at()
+	env.ControlPlane.Etcd = &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: port.Held(t)}}
+	host, number := at()
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks.LocalServingHost, hooks.LocalServingPort = host, n
 }
 
 func stop(t *testing.T, env *envtest.Environment) {
@@ -160,7 +186,7 @@ func users(t *testing.T, env *envtest.Environment) {
 // registry reads the etcd of the environment, as some suites do.
 func registry(t *testing.T, env *envtest.Environment) {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{env.ControlPlane.Etcd.URL.String()}, DialTimeout: 10 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{env.ControlPlane.Etcd.URL.String()}, DialTimeout: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
