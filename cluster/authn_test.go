@@ -93,7 +93,7 @@ authorizers:
 - type: Webhook
   name: ask
   webhook:
-    timeout: 3s
+    timeout: 30s
     subjectAccessReviewVersion: v1
     matchConditionSubjectAccessReviewVersion: v1
     failurePolicy: Deny

@@ -237,7 +237,11 @@ func watched(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	cm.Labels = nil
 	must[*corev1.ConfigMap](t)(cms.Update(ctx, cm, metav1.UpdateOptions{}))
 	for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
-		if ev := <-w.ResultChan(); ev.Type != want {
+		ev := <-w.ResultChan()
+		for ev.Type == watch.Bookmark { // one comes every minute
+			ev = <-w.ResultChan()
+		}
+		if ev.Type != want {
 			t.Errorf("got %v, want %s", ev, want)
 		}
 	}
@@ -337,7 +341,7 @@ func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 func elected(t *testing.T, _ *rest.Config, cs *kubernetes.Clientset) {
 	ns := namespace(t, cs)
 	for _, id := range []string{"one", "two"} { // the second leads when the first has let go
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), patience)
 		led := false
 		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
 			Lock:          &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "l"}, Client: cs.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: id}},

@@ -65,7 +65,7 @@ func TestNodeRenewsItsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cert []byte
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		r, err := node.CertificatesV1().CertificateSigningRequests().Get(ctx, "own", metav1.GetOptions{})
 		if err == nil {
 			cert = r.Status.Certificate

@@ -38,7 +38,7 @@ func provider(kind string, b byte) string {
 // until waits for something to become true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}

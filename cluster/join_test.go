@@ -27,7 +27,7 @@ func joined(t *testing.T) (first, second *cluster.Cluster, dirs []string) {
 	dirs = []string{t.TempDir(), t.TempDir()}
 	first = start(t, cluster.Config{DataDir: dirs[0], Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "one"}})
 	second = start(t, cluster.Config{DataDir: dirs[1], Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two",
-		Join: first.URL(), Token: joinToken(t, dirs[0], time.Minute)}})
+		Join: first.URL(), Token: joinToken(t, dirs[0], time.Hour)}})
 	return first, second, dirs
 }
 
@@ -148,7 +148,7 @@ func TestJoinNeedsAToken(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	a := start(t, cluster.Config{DataDir: dir, NoLoops: true, Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "one"}})
-	good := joinToken(t, dir, time.Minute)
+	good := joinToken(t, dir, time.Hour)
 	tests := map[string]struct{ token, want string }{
 		"none":               {"", "no join token"},
 		"of another cluster": {joinToken(t, other, time.Minute), "not of the cluster"},
@@ -156,7 +156,7 @@ func TestJoinNeedsAToken(t *testing.T) {
 		"expired":            {joinToken(t, dir, time.Nanosecond), "does not take the token"},
 	}
 	for name, tt := range tests {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		c, err := cluster.Start(ctx, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 			Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: a.URL(), Token: tt.token}})
 		if err == nil {
@@ -181,7 +181,7 @@ func TestAloneTakesNobody(t *testing.T) {
 	dir := t.TempDir()
 	a := start(t, cluster.Config{DataDir: dir, NoLoops: true})
 	_, err := cluster.Start(t.Context(), cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
-		Together: cluster.Together{PeerListen: "127.0.0.1:0", Join: a.URL(), Token: joinToken(t, dir, time.Minute)}})
+		Together: cluster.Together{PeerListen: "127.0.0.1:0", Join: a.URL(), Token: joinToken(t, dir, time.Hour)}})
 	if err == nil || !strings.Contains(err.Error(), "--peer-listen") {
 		t.Errorf("got %v", err)
 	}

@@ -26,7 +26,7 @@ func TestLoopsOverHTTP(t *testing.T) {
 		go func() {
 			defer close(done)
 			err := cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{NodeMonitorGrace: time.Minute}, Election: client.Election{
-				Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: 3 * time.Second, Renew: 500 * time.Millisecond}})
+				Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
 			if err != nil {
 				t.Errorf("%s: %v", id, err)
 			}

@@ -82,11 +82,11 @@ func TestElsewhereExplained(t *testing.T) {
 	gap(func(g *convergence.Gap) bool {
 		return g.Cause == "QuotaExceeded" && g.Owner == "replicaset" && g.Next.At != nil && g.Error != nil && g.Error.Count > 1
 	})
-	lease, err := cs.CoordinationV1().Leases("kube-system").Get(ctx, "kube-controller-manager", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	eventually(t, "both replicas are known", func(ctx context.Context) (bool, error) {
+		lease, err := cs.CoordinationV1().Leases("kube-system").Get(ctx, "kube-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
 		l, err := loopNamed(ctx, cs, "replicaset")
 		return err == nil && l.Replicas == 2 && l.Leader == *lease.Spec.HolderIdentity && l.Done > 0 && l.Failing == 1, nil
 	})
@@ -103,7 +103,7 @@ func runLoops(t *testing.T, cfg *rest.Config, id string) {
 	done := make(chan error, 1)
 	go func() {
 		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{NodeMonitorGrace: time.Minute}, Election: client.Election{
-			Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: 15 * time.Second, Renew: 500 * time.Millisecond}})
+			Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
 	}()
 	t.Cleanup(func() {
 		cancel()
