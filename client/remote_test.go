@@ -109,7 +109,7 @@ func TestRemoteFollows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			done := make(chan error, 1)
 			feed := r.Feed(kinds.ConfigMaps)
 			go func() { done <- r.Run(ctx, func() {}) }()
@@ -148,7 +148,7 @@ func TestRemoteFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	feed := r.Feed(kinds.ConfigMaps)
 	if b, err := feed.Next(ctx); err != nil || !b.Reset {

@@ -110,7 +110,7 @@ func TestLinearizable(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if res := porcupine.CheckOperationsTimeout(register, history, time.Minute); res != porcupine.Ok {
+		if res := porcupine.CheckOperationsTimeout(register, history, 10*time.Minute); res != porcupine.Ok {
 			t.Errorf("%s: the history of %d operations is %v", name, len(history), res)
 		}
 	}

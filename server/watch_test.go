@@ -24,7 +24,7 @@ var errEnough = errors.New("enough")
 // watch collects the first n events (0: until the watch ends), in short: type, name and the label "n".
 func (w *world) watch(n int, opts metav1.ListOptions) ([]string, error) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Minute)
 	defer cancel()
 	var got []string
 	err := w.Watch(ctx, w.ask(configMaps, ""), &opts, func(events []server.Event) error {
