@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
@@ -26,10 +27,10 @@ func TestKubectl(t *testing.T) {
 		Dir:             "testdata",
 		Setup:           func(env *testscript.Env) error { return setup(env, kubectl) },
 		ContinueOnError: true,
-		Deadline:        time.Now().Add(9 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": func(ts *testscript.TestScript, neg bool, args []string) { run(ts, neg, kubectl, args) },
 			"until":   func(ts *testscript.TestScript, neg bool, args []string) { until(ts, neg, kubectl, args) },
+			"sees":    func(ts *testscript.TestScript, neg bool, args []string) { sees(ts, neg, kubectl, args) },
 		},
 	})
 }
@@ -75,20 +76,45 @@ func run(ts *testscript.TestScript, neg bool, kubectl string, args []string) {
 	}
 }
 
-// until repeats a kubectl command until it prints the first argument, two minutes at most: for what the loops
-// do in their own time.
+// patience is how long anything may take on a machine with much else to do.
+const patience = 10 * time.Minute
+
+// until repeats a kubectl command until it prints the first argument: for what the loops do in their own time.
 func until(ts *testscript.TestScript, neg bool, kubectl string, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until TEXT ARGS")
 	}
-	for end := time.Now().Add(2 * time.Minute); ; {
+	for end := time.Now().Add(patience); ; {
 		err := ts.Exec(kubectl, args[1:]...)
-		out := ts.ReadFile("stdout")
+		out := ts.ReadFile("stdout") + ts.ReadFile("stderr")
 		if err == nil && strings.Contains(out, args[0]) {
 			return
 		}
 		if time.Now().After(end) {
 			ts.Fatalf("kubectl %q never printed %q: %v", args[1:], args[0], err)
 		}
+	}
+}
+
+// sees runs a kubectl command that does not end, until it prints the first argument.
+func sees(ts *testscript.TestScript, neg bool, kubectl string, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: sees TEXT ARGS")
+	}
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, kubectl, args[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"))
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	found := false
+	for lines := bufio.NewScanner(out); !found && lines.Scan(); {
+		found = strings.Contains(lines.Text(), args[0])
+	}
+	stop()
+	_ = cmd.Wait() // it was killed
+	if !found {
+		ts.Fatalf("kubectl %q never printed %q", args[1:], args[0])
 	}
 }
