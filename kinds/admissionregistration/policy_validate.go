@@ -267,16 +267,17 @@ func binding(policy string, r *v1.ParamRef, m *v1.MatchResources, spec *field.Pa
 }
 
 func paramRef(r *v1.ParamRef, path *field.Path) (errs field.ErrorList) {
+	name, selector := path.Child("name"), path.Child("selector")
+	if r.Name != "" {
+		errs = append(errs, segment(r.Name, name)...)
+	}
+	errs = append(errs, rule.Selector(r.Selector, selector)...)
 	switch {
 	case r.Name != "" && r.Selector != nil:
-		errs = append(errs, field.Forbidden(path.Child("name"), "name and selector are mutually exclusive"),
-			field.Forbidden(path.Child("selector"), "name and selector are mutually exclusive"))
-	case r.Name != "":
-		errs = append(errs, segment(r.Name, path.Child("name"))...)
-	case r.Selector == nil:
+		errs = append(errs, field.Forbidden(name, "name and selector are mutually exclusive"),
+			field.Forbidden(selector, "name and selector are mutually exclusive"))
+	case r.Name == "" && r.Selector == nil:
 		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
-	default:
-		errs = append(errs, rule.Selector(r.Selector, path.Child("selector"))...)
 	}
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
