@@ -8,14 +8,12 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/version"
@@ -77,20 +75,19 @@ func (a *Aggregator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFoundPage(w)
 		return
 	}
-	errs := serviceErrors{}
 	if unreachable(svc) {
-		errs.Error(w, r, apierrors.NewServiceUnavailable("the server behind APIService "+svc.Name+" can't be reached: "+a.why(svc)))
+		http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 		return
 	}
 	rt, err := a.remote(svc)
 	if err != nil {
-		errs.Error(w, r, err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	loc := *r.URL
 	loc.Scheme, loc.Host = "https", hostOf(svc)
 	r = asUser(r)
-	h := proxy.NewUpgradeAwareHandler(&loc, rt.transport, false, false, errs)
+	h := proxy.NewUpgradeAwareHandler(&loc, rt.transport, false, false, serviceErrors{})
 	h.UseLocationHost = true
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(w, r)
@@ -118,15 +115,12 @@ func port(svc *apiregistration.APIService) int32 {
 	return 443
 }
 
-// serviceErrors answers for servers that cannot be reached.
+// serviceErrors answers for servers that cannot be reached: with a line of text, as upstream does.
 type serviceErrors struct{}
 
 // Error implements proxy.ErrorResponder.
-func (serviceErrors) Error(w http.ResponseWriter, r *http.Request, err error) {
-	if st := statusOf(err); st.Reason == "" {
-		err = apierrors.NewServiceUnavailable(fmt.Sprintf("error trying to reach service: %v", err))
-	}
-	(&surface{}).fail(w, r, err)
+func (serviceErrors) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, "error trying to reach service: "+err.Error(), http.StatusServiceUnavailable)
 }
 
 // remote returns the server of the APIService, made anew when the object has changed.
@@ -143,18 +137,14 @@ func (a *Aggregator) remote(svc *apiregistration.APIService) (*remote, error) {
 	if len(svc.Spec.CABundle) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(svc.Spec.CABundle) {
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the caBundle of APIService %s holds no certificate", svc.Name))
+			return nil, fmt.Errorf("the caBundle of APIService %s holds no certificate", svc.Name)
 		}
 	}
 	conf.GetClientCertificate = a.Cert
 	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: idleConn,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			conn, err := a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
-			if err != nil {
-				return nil, apierrors.NewServiceUnavailable(err.Error())
-			}
-			return conn, nil
+			return a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
 		}}}
 	a.keep(svc.Name, rt)
 	return rt, nil
@@ -222,10 +212,24 @@ func asUser(r *http.Request) *http.Request {
 	}
 	for key, values := range u.Extra {
 		for _, v := range values {
-			out.Header.Add("X-Remote-Extra-"+url.PathEscape(key), v)
+			out.Header.Add("X-Remote-Extra-"+headerName(key), v)
 		}
 	}
 	return out
+}
+
+// headerName writes a key as part of a header's name: what may not stand there is escaped as in URLs.
+func headerName(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		if '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || strings.IndexByte("!#$&'*+-.^_`|~", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // services lists the APIServices that other servers answer for.

@@ -57,8 +57,13 @@ func TestAggregation(t *testing.T) {
 	}
 	w.must("PATCH", "/apis/apiregistration.k8s.io/v1/apiservices/v1.x.example", `{"spec":{"insecureSkipTLSVerify":false,"caBundle":"`+ca+`"}}`, 200,
 		"Content-Type", "application/merge-patch+json")
-	if st := w.must("GET", "/apis/x.example/v1/things", "", 503).status(t); !strings.Contains(st.Message, "certificate") {
-		t.Errorf("a certificate for other names was believed: %s", st.Message)
+	if text := string(w.must("GET", "/apis/x.example/v1/things", "", 503).body); !strings.HasPrefix(text, "error trying to reach service: ") || !strings.Contains(text, "certificate") {
+		t.Errorf("a certificate for other names was believed: %s", text)
+	}
+	w.must("PATCH", "/apis/apiregistration.k8s.io/v1/apiservices/v1.x.example/status", `{"status":{"conditions":[{"type":"Available","status":"False"}]}}`, 200,
+		"Content-Type", "application/merge-patch+json")
+	if got := w.must("GET", "/apis/x.example/v1/things", "", 503); string(got.body) != "service unavailable\n" || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%q %v", got.body, got.header)
 	}
 	w.must("DELETE", "/apis/apiregistration.k8s.io/v1/apiservices/v1.x.example", "", 200)
 	w.must("GET", "/apis/x.example/v1/things", "", 404)
