@@ -234,6 +234,9 @@ func (r *runner) failed(t *task, err error) {
 		r.log.Error("schedule", "kind", "Pod", "object", keyOf(t.pod), "err", err)
 		r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", err.Error())
 		r.say(t, corev1.PodReasonSchedulerError, err.Error(), t.pod.Status.NominatedNodeName)
+		if i, ok := r.st.byName[t.pod.Status.NominatedNodeName]; ok { // its room there stays its own
+			r.st.nominate(t, i)
+		}
 	}
 	if t.pod.DeletionTimestamp == nil && t.pod.Spec.NodeName == "" {
 		r.q.retry(t, r.env.Now())
@@ -419,9 +422,6 @@ func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.Conditi
 	if old := find(p, typ); old != nil && old.Status == status {
 		at = old.LastTransitionTime
 	}
-	c := map[string]any{"type": typ, "status": status, "reason": reason, "message": text, "lastTransitionTime": at, "lastProbeTime": nil}
-	if p.Status.ObservedGeneration != 0 {
-		c["observedGeneration"] = p.Generation
-	}
-	return c
+	return map[string]any{"type": typ, "status": status, "reason": reason, "message": text, "lastTransitionTime": at, "lastProbeTime": nil,
+		"observedGeneration": p.Generation}
 }

@@ -43,7 +43,7 @@ type class struct {
 
 // classOf returns the pod's class, made when it is the first of its kind.
 func (st *state) classOf(p *corev1.Pod) *class {
-	k := template(p)
+	k := st.template(p)
 	c := st.classes[k]
 	if c == nil {
 		c = &class{st: st, key: k, pod: p, profile: st.profiles[p.Spec.SchedulerName], labels: p.Labels, need: needOf(p, st.names), waiting: taskHeap{less: urgent}}

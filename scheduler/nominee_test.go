@@ -1,12 +1,20 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // TestNominees decides a pod while another one waits for its room on n1: what that one would mean there counts, unless
@@ -50,6 +58,9 @@ func TestExpectedElsewhere(t *testing.T) {
 	w.until("here", bound)
 	w.create(pod("big", "", "cpu=4", ""))
 	w.until("big", refused)
+	if c := find(resource.Get(w.Read(), kinds.Pods, "default", "big"), corev1.PodScheduled); c.ObservedGeneration != 1 {
+		t.Errorf("%+v: what was observed has the generation 1", c)
+	}
 	say := func(node string) {
 		t.Helper()
 		if _, err := w.Patch(t.Context(), kinds.Pods, "default", "big", client.Patch{Type: types.MergePatchType, Sub: "status",
@@ -62,4 +73,47 @@ func TestExpectedElsewhere(t *testing.T) {
 	w.until("small", refused)
 	say("null")
 	w.until("small", bound)
+}
+
+// clumsy fails to bind a pod the first time.
+type clumsy struct {
+	client.Client
+	pod string
+}
+
+func (c *clumsy) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
+	if name == c.pod {
+		c.pod = ""
+		return nil, errors.New("not now")
+	}
+	return c.Client.Call(ctx, k, ns, name, sub, in)
+}
+
+// TestRoomAfterAFailedBinding keeps the room of a pod whose binding failed from those who come meanwhile.
+func TestRoomAfterAFailedBinding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, false)
+		w.create(node("n1", "", ""))
+		w.create(pod("big", "", "cpu=4", ""))
+		if _, err := w.Patch(t.Context(), kinds.Pods, "default", "big", client.Patch{Type: types.MergePatchType, Sub: "status",
+			Data: []byte(`{"status":{"nominatedNodeName":"n1"}}`)}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- New(Config{}).Run(ctx, loop.Env{Client: &clumsy{Client: w.Local, pod: "big"}, Log: slog.New(slog.DiscardHandler)})
+		}()
+		time.Sleep(100 * time.Millisecond) // the first try is over, the next is not due
+		w.create(pod("small", "", "cpu=1", ""))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for name, want := range map[string]string{"big": "n1", "small": ""} {
+			if p := resource.Get(w.Read(), kinds.Pods, "default", name); p.Spec.NodeName != want {
+				t.Errorf("%s is on %q", name, p.Spec.NodeName)
+			}
+		}
+		cancel()
+		<-done
+	})
 }

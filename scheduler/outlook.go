@@ -53,9 +53,9 @@ const (
 var noNode = &refusal{hopeless: true}
 
 // outlookKey is the part of a pod that outlooks depend on.
-func outlookKey(p *corev1.Pod) string {
+func (st *state) outlookKey(p *corev1.Pod) string {
 	s := &p.Spec
-	q := corev1.Pod{Spec: corev1.PodSpec{Hostname: featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
+	q := corev1.Pod{Spec: corev1.PodSpec{Hostname: st.featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead, Priority: s.Priority,
 		Resources: s.Resources, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}}
 	if a := affinityOf(p); a != nil {
 		q.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
@@ -69,14 +69,14 @@ func outlookKey(p *corev1.Pod) string {
 
 // outlookOf returns the outlook of the class's pods.
 func (st *state) outlookOf(c *class) *outlook {
-	k := outlookKey(c.pod)
+	k := st.outlookKey(c.pod)
 	o := st.outlooks[k]
 	if o == nil {
 		st.dropOutlooks()
 		p := c.profile.affinity(c.pod)
 		o = &outlook{st: st, pod: p, need: c.need, priority: c.priority, only: namedNodes(p), preferred: preferences(p), images: imagesOf(p),
 			required: nodeaffinity.GetRequiredNodeAffinity(p)}
-		o.features, o.deviceless = featuresOf(p), !c.profile.on(devicePlugin)
+		o.features, o.deviceless = st.featuresOf(p), !c.profile.on(devicePlugin)
 		c.profile.tuneScores(o)
 		for _, f := range c.profile.filters() {
 			if f.applies(o) {

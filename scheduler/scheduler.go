@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -61,6 +62,7 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
 	}
 	defer env.Watch.Add(s.LoopName(), r.ledger)()
+	r.st.release = version.MustParse(env.Client.Kinds().Features().String())
 	ctx, stop := context.WithCancel(ctx)
 	r.st.ctx, r.st.time = ctx, env.Now
 	batches := make(chan client.Batch)

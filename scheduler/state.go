@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -58,6 +60,7 @@ type state struct {
 	attachedOn map[string][]attachment // by node; nil: to be looked up again
 	driverless map[string]*refusal     // by CSI driver
 	profiles   map[string]*Profile
+	release    *version.Version // what pods need of nodes is worked out for it
 
 	// journal lists the slots that changed, oldest first; its first entry has number journalAt.
 	journal   []int32
@@ -75,7 +78,7 @@ type state struct {
 func newState() *state {
 	return &state{ctx: context.Background(), time: time.Now, names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
 		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
-		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), driverless: map[string]*refusal{}, profiles: map[string]*Profile{},
+		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), release: version.MustParse((*features.Set)(nil).String()), driverless: map[string]*refusal{}, profiles: map[string]*Profile{},
 		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
 }
 

@@ -63,7 +63,7 @@ func finished(p *corev1.Pod) bool {
 }
 
 // template is the pod's part that decides where it can run, as a string: pods with equal ones are alike.
-func template(p *corev1.Pod) string {
+func (st *state) template(p *corev1.Pod) string {
 	s := &p.Spec
 	q := corev1.Pod{}
 	q.Namespace, q.Labels = p.Namespace, p.Labels
@@ -72,7 +72,7 @@ func template(p *corev1.Pod) string {
 			q.OwnerReferences = append(q.OwnerReferences, o)
 		}
 	}
-	q.Spec = corev1.PodSpec{Hostname: featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
+	q.Spec = corev1.PodSpec{Hostname: st.featuresOf(p).String(), SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations, Overhead: s.Overhead,
 		TopologySpreadConstraints: s.TopologySpreadConstraints, Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
 		Resources: s.Resources, ResourceClaims: s.ResourceClaims, InitContainers: bare(s.InitContainers), Containers: bare(s.Containers)}
 	for _, c := range core.ClaimNames(p) {
