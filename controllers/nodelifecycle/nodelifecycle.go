@@ -132,7 +132,7 @@ func unready(p *corev1.Pod, now time.Time) *corev1.Pod {
 	next := resource.Clone(p)
 	for i := range next.Status.Conditions {
 		if c := &next.Status.Conditions[i]; c.Type == corev1.PodReady {
-			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "NodeNotReady", metav1.NewTime(now)
+			c.Status, c.LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now) // why it is ready is no reason, but upstream leaves it too
 		}
 	}
 	return next

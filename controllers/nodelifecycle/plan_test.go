@@ -149,3 +149,17 @@ func TestSignsOfLife(t *testing.T) {
 		t.Errorf("a beat of the status: %v", at)
 	}
 }
+
+// Pods of a lost node are not ready, for the reason that they gave themselves.
+func TestUnready(t *testing.T) {
+	at := time.Unix(10000, 0)
+	p := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "Asked"}}}}
+	next := unready(p, at)
+	if c := next.Status.Conditions[1]; c.Status != corev1.ConditionFalse || c.Reason != "Asked" || !c.LastTransitionTime.Time.Equal(at) {
+		t.Errorf("%+v", c)
+	}
+	if next.Status.Conditions[0].Status != corev1.ConditionTrue {
+		t.Error("it is scheduled all the same")
+	}
+}
