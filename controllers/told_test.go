@@ -176,6 +176,12 @@ func TestNotTold(t *testing.T) {
 		if now := resource.Get(c.Read(), kinds.Deployments, "default", "none"); now.Generation != d.Generation {
 			c.t.Errorf("its revision raised the generation to %d", now.Generation)
 		}
+		edit(c, kinds.Deployments, "default", "none", "", func(d *appsv1.Deployment) { d.Annotations["kubernetes.io/change-cause"] = "mine" })
+		c.until("its annotations are handed down", func(r resource.Reader) bool {
+			now, sets := resource.Get(r, kinds.Deployments, "default", "none"), resource.List(r, kinds.ReplicaSets, "default")
+			return now.Generation == d.Generation+1 && now.Status.ObservedGeneration == now.Generation &&
+				len(sets) == 1 && sets[0].Annotations["kubernetes.io/change-cause"] == "mine" && sets[0].Generation == 1
+		})
 		time.Sleep(time.Minute)
 		for _, e := range resource.List(c.Read(), kinds.Events, "default") {
 			if e.InvolvedObject.Name == "none" || e.InvolvedObject.Name == "s" {

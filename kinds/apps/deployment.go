@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,7 +29,7 @@ var Deployments = &resource.Def[*v1.Deployment]{
 	},
 	Gated:   template.Gated(func(d *v1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
 	Early:   labelled(func(o *v1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
-	Default: defaultDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
+	Default: defaultDeployment, Prepare: prepareDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
 	Warn: templateWarnings(true, func(o *v1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
 	Columns: append([]resource.Column[*v1.Deployment]{
 		resource.Col("Ready", "string", func(d *v1.Deployment) any {
@@ -54,6 +55,13 @@ func defaultDeployment(d *v1.Deployment) {
 		rule.Fill(&s.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 	}
 	podspec.DefaultTemplate(&s.Template)
+}
+
+// prepareDeployment counts a change of the annotations as one of what is wanted: they are handed down to the sets.
+func prepareDeployment(d, old *v1.Deployment) {
+	if old != nil && !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
+		d.Generation = old.Generation + 1
+	}
 }
 
 func validateDeployment(d, old *v1.Deployment) (errs field.ErrorList) {
