@@ -49,6 +49,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	if again, err := prepare(ctx, c, &w); again || err != nil {
 		return time.Millisecond, err // go on from the state that holds what was written
 	}
+	if _, wished := rollbackTo(d); wished && !paused(d) {
+		return 0, rollback(ctx, c, w)
+	}
 	todo := plan(w, c.Now())   // decide
 	err = act(ctx, c, d, todo) // act
 	if serr := writeStatus(ctx, c, d, sets, &w); serr != nil {

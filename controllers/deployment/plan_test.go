@@ -254,3 +254,37 @@ func TestFailure(t *testing.T) {
 		t.Errorf("%+v, want what the new set says", got)
 	}
 }
+
+func TestGoBack(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		rev    int64
+		reason string
+		node   string // that the template names
+	}{
+		{"the one before", 0, "DeploymentRollback", "b"},
+		{"a revision", 2, "DeploymentRollback", "a"},
+		{"the present one", 9, "DeploymentRollbackTemplateUnchanged", "c"},
+		{"none", 7, "DeploymentRollbackRevisionNotFound", "c"},
+	} {
+		d := deploy(1, "1", "0")
+		d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "1", "mine": "new", "more": "x", revisionKey: "9"}
+		d.Spec.Template.Spec.NodeName = "c"
+		w := world{d: d, new: sized(t, "c 1/1", 1, d, 1), old: []*appsv1.ReplicaSet{sized(t, "a 0/0", 1, d, 8), sized(t, "b 0/0", 1, d, 5)}}
+		for _, rs := range w.all() {
+			rs.Spec.Template.Spec.NodeName = rs.Name
+			rs.Spec.Template.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: rs.Name}
+			rs.Annotations["mine"] = "of " + rs.Name
+		}
+		next, reason, _ := goBack(w, tt.rev)
+		if _, left := rollbackTo(next); reason != tt.reason || next.Spec.Template.Spec.NodeName != tt.node || left || len(next.Spec.Template.Labels) > 0 {
+			t.Errorf("%s: %s, template of %s, %v", tt.name, reason, next.Spec.Template.Spec.NodeName, next.Annotations)
+		}
+		if back := reason == "DeploymentRollback"; back && (next.Annotations["mine"] != "of "+tt.node || next.Annotations["more"] != "" || next.Annotations[revisionKey] != "9") {
+			t.Errorf("%s: %v", tt.name, next.Annotations)
+		}
+	}
+	if got := lastRevision(nil); got != 0 {
+		t.Errorf("without sets the last revision is %d", got)
+	}
+}

@@ -172,8 +172,7 @@ func remember(past, rev string) string {
 // copyAnnotations hands the deployment's annotations down to the set, but for those that belong to one of the two.
 func copyAnnotations(d *appsv1.Deployment, rs *appsv1.ReplicaSet) (changed bool) {
 	for k, v := range d.Annotations {
-		switch k {
-		case revisionKey, historyKey, desiredKey, maxKey, corev1.LastAppliedConfigAnnotation, appsv1.DeprecatedRollbackTo:
+		if !handedDown(k) {
 			continue
 		}
 		if have, ok := rs.Annotations[k]; !ok || have != v {
@@ -182,6 +181,15 @@ func copyAnnotations(d *appsv1.Deployment, rs *appsv1.ReplicaSet) (changed bool)
 		}
 	}
 	return changed
+}
+
+// handedDown says whether sets have the annotation of their deployment.
+func handedDown(key string) bool {
+	switch key {
+	case revisionKey, historyKey, desiredKey, maxKey, corev1.LastAppliedConfigAnnotation, appsv1.DeprecatedRollbackTo:
+		return false
+	}
+	return true
 }
 
 // annotateSize notes the deployment's size on the set: proportional scaling needs to know the size before.
