@@ -167,9 +167,9 @@ func inWords(state string) string {
 }
 
 func waitText(w *convergence.Wait) string {
-	text := strings.ToLower(w.Type[:1]) + w.Type[1:]
+	text := strings.ToLower(w.Type)
 	if w.Name != "" {
-		text += " " + w.Name
+		text = strings.TrimPrefix(text+" "+w.Name, "object ")
 	}
 	if w.On != nil {
 		text = w.On.Short()
@@ -182,7 +182,11 @@ func waitText(w *convergence.Wait) string {
 
 // treeOf draws the causes.
 func (a *asker) treeOf(b *strings.Builder, g *convergence.Gap) {
-	fmt.Fprintf(b, "  %s %s\n", g.Object.Short(), g.Says)
+	b.WriteString("  " + g.Object.Short() + " " + g.Says)
+	if g.Detail != "" {
+		b.WriteString(": " + g.Detail)
+	}
+	b.WriteByte('\n')
 	for i := range g.Chain {
 		l := &g.Chain[i]
 		branch := "└─ "

@@ -166,6 +166,10 @@ func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
 		if why, of := apierrors.StatusCause(&apierrors.StatusError{ErrStatus: *st}, policyv1.DisruptionBudgetCause); of && a.Resource.Resource == "pods" {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
 		}
+	case metav1.StatusReasonUnknown: // upstream gives this one no reason
+		if a.Resource.Resource == "pods" && strings.Contains(st.Message, "more than one PodDisruptionBudget") {
+			o.callers.Blocked(a.Namespace, a.Name, a.Agent, st.Message)
+		}
 	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonBadRequest:
 		o.callers.Refused(converge.Refusal{User: a.User, Agent: a.Agent, Verb: a.Verb, Message: st.Message,
 			Forbidden: st.Reason == metav1.StatusReasonForbidden && strings.Contains(st.Message, " cannot ")}, a.Resource, a.Namespace, a.Name)

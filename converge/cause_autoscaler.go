@@ -6,6 +6,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -80,12 +81,30 @@ func autoscalerAtMax(l *look) *Finding {
 		Advice: []string{fmt.Sprintf("kubectl patch hpa %s -n %s -p '{\"spec\":{\"maxReplicas\":%d}}'", h.Name, h.Namespace, 2*h.Spec.MaxReplicas), "or give each pod more to work with: higher requests"}}
 }
 
+// target is what an autoscaler scales, if that is not well.
+func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
+	t := h.Spec.ScaleTargetRef
+	k, ok := l.kindOf(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	if !ok {
+		return nil
+	}
+	obj := l.Read.Lookup(k, h.Namespace, t.Name)
+	if obj == nil || l.Health(k, obj).Converged() {
+		return nil
+	}
+	return []Ref{refTo(k, obj)}
+}
+
 func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"), Next: does(l.owner, "asks again every 15 s"),
 		Advice: []string{"see what kubectl top pods -n " + h.Namespace + " says: metrics come from the node agents by way of metrics.k8s.io",
 			"a target in percent needs requests in the pod template"}}
 	if strings.Contains(text, "missing request") {
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}
+		return f
+	}
+	if bad := l.target(h); bad != nil && strings.Contains(text, "resource metrics API") {
+		f.Says, f.Below = "gets no metrics of its target's pods, which are not well", bad
 		return f
 	}
 	for _, kind := range []string{"custom", "external"} {

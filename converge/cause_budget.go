@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +16,8 @@ import (
 
 // budgets are the ways in which a disruption budget stands in somebody's way.
 func budgets() []Situation {
-	return []Situation{{"EvictionBlocked", []resource.Kind{kinds.PodDisruptionBudgets}, evictionBlocked}}
+	of := []resource.Kind{kinds.PodDisruptionBudgets}
+	return []Situation{{"BudgetsCollide", of, budgetsCollide}, {"EvictionBlocked", of, evictionBlocked}}
 }
 
 // drainFor is how long after an eviction was refused somebody is still thought to want it: a drain tries every 5 s.
@@ -46,14 +49,34 @@ func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal
 
 // budgetHealth finds no gap in a budget that allows no disruption, unless somebody wants one.
 func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
-	if w.Callers == nil || b.Status.DisruptionsAllowed > 0 {
+	if w.Callers == nil {
 		return Health{}
 	}
 	p, r := wantedAway(w, b)
-	if p == nil {
+	if p == nil || b.Status.DisruptionsAllowed > 0 && !several(r) {
 		return Health{}
 	}
-	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted", Have: "status.disruptionsAllowed=0", Since: r.First}
+	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted", Have: fmt.Sprintf("status.disruptionsAllowed=%d", b.Status.DisruptionsAllowed), Since: r.First}
+}
+
+// several says that an eviction was refused because the pod has more than one budget.
+func several(r Refusal) bool { return strings.Contains(r.Message, "more than one PodDisruptionBudget") }
+
+// budgetsCollide: a pod has several budgets, and then it can't be evicted, whatever they allow.
+func budgetsCollide(l *look) *Finding {
+	b := l.obj.(*policyv1.PodDisruptionBudget)
+	p, r := wantedAway(l.World, b)
+	if p == nil || !several(r) {
+		return nil
+	}
+	f := &Finding{Says: "is not the only budget of pod/" + p.Name + ", and a pod with several can't be evicted", Owner: person, State: Blocked, Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "spec.selector"),
+		Next: does(person, "leaves the pod to one budget"), Advice: []string{"delete one of them, or let them select different pods: kubectl get pdb -n " + b.Namespace + " -o wide"}}
+	for _, other := range resource.List(l.Read, kinds.PodDisruptionBudgets, b.Namespace) {
+		if sel, err := metav1.LabelSelectorAsSelector(other.Spec.Selector); err == nil && other.Name != b.Name && sel.Matches(labels.Set(p.Labels)) {
+			f.Says = "is not its only budget: poddisruptionbudget/" + other.Name + " selects it too, and a pod with several can't be evicted"
+		}
+	}
+	return f
 }
 
 func evictionBlocked(l *look) *Finding {

@@ -52,14 +52,22 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Status.Phase != corev1.ClaimBound {
 		return nil
 	}
-	f := &Finding{Says: "is to grow to " + l.health.Want[strings.LastIndex(l.health.Want, "=")+1:] + " and nobody makes it grow", Owner: "the volume's resizer", State: Missing,
+	size := l.health.Want[strings.LastIndex(l.health.Want, "=")+1:]
+	f := &Finding{Says: "is to grow to " + size + " and nobody makes it grow", Owner: "the volume's resizer", State: Missing,
 		Waits: on("Field", refTo(l.kind, c), "status.capacity.storage"), Next: does("the volume's resizer", "makes the volume grow when it runs"),
 		Advice: []string{"volumes of types without a driver can't grow: make a larger one and copy"}}
 	for _, cond := range c.Status.Conditions {
 		if cond.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
 			f.Says, f.State, f.Owner = "has grown; its file system grows when a pod uses it", Waiting, "node agent"
 			f.Next, f.Advice = does("node agent", "makes the file system grow when a pod mounts it"), nil
+			return f
 		}
+	}
+	if e := l.warning(c.UID, "VolumeResizeFailed", "FileSystemResizeFailed"); e != nil {
+		why := between(e.Message+"\x00", "failed: ", "\x00")
+		f.Says, f.State, f.Error = "can't grow to "+size+": "+orElse(why, e.Message), BackingOff, eventFailure(e)
+		f.Next = does(f.Owner, "tries again")
+		f.Advice = []string{"give the storage behind it more room", "or ask for less: the request may be lowered to what the volume has or more, until it has grown"}
 	}
 	return f
 }
@@ -216,5 +224,5 @@ func reclaimFailed(l *look) *Finding {
 	if v.Status.Phase != corev1.VolumeFailed {
 		return nil
 	}
-	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
+	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Owner: person, Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
 }

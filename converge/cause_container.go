@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -17,12 +18,14 @@ func containers() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{
 		{"RunsAsRoot", of, container(runsAsRoot)},
+		{"SubPathFails", of, container(subPathFails)},
 		{"ConfigMissing", of, container(configMissing)},
 		{"ContainerRefused", of, container(containerRefused)},
 		{"OutOfMemory", of, container(outOfMemory)},
 		{"InitCrash", of, container(initCrash)},
 		{"EndsAtOnce", of, container(endsAtOnce)},
 		{"CrashLoop", of, container(crashLoop)},
+		{"HelperRuns", of, container(helperRuns)},
 		{"ContainerEnded", of, container(containerEnded)},
 		{"PodEvicted", of, failedPod(podEvicted)},
 		{"PodFailed", of, failedPod(podFailed)},
@@ -43,6 +46,20 @@ func runsAsRoot(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return &Finding{Says: "can't start container " + c.Name + ": it must not run as root, and the image does not say that it runs as somebody else", State: Blocked, Error: textOnly(text),
 		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"), Next: does(person, "gives it a user that is not root"),
 		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
+}
+
+var subPathOf = regexp.MustCompile(`subPath for volumeMount "([^"]+)"`)
+
+// subPathFails: the part of a volume that a container mounts is not there, or can't be made.
+func subPathFails(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	reason, text := waitsFor(c)
+	m := subPathOf.FindStringSubmatch(text)
+	if reason != "CreateContainerConfigError" || m == nil {
+		return nil
+	}
+	return &Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] + " is not there or can't be made", State: BackingOff, Error: textOnly(text),
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"), Next: does(agentOf(p), "tries again"),
+		Advice: []string{"look whether the volume may be written and the path leads out of it by a link; of a ConfigMap or Secret it must be a key"}}
 }
 
 // configMissing: the environment comes from something that is not there, or lacks the key.
@@ -79,6 +96,10 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	}
 	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text), Next: does(agentOf(p), "tries again"),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
+	if reason == "PostStartHookError" {
+		f.Says = "runs container " + c.Name + " again and again: its postStart hook fails: " + text
+		f.Advice = []string{"correct spec.containers[" + c.Name + "].lifecycle.postStart: the container is killed when it fails", "read its log: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
+	}
 	for _, r := range unstartable {
 		if strings.Contains(text, r.mark) {
 			f.Says, f.Advice = "can't start container "+c.Name+": "+r.words, []string{r.advice}
@@ -214,6 +235,30 @@ func crashLoop(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	return f
 }
 
+// helperRuns: what a job's pod was made for is done, and a container beside it does not end.
+func helperRuns(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil || owner.Kind != "Job" || c.State.Running == nil || sidecar(p, c.Name) || p.Status.Phase != corev1.PodRunning {
+		return nil
+	}
+	done := ""
+	for i := range p.Status.ContainerStatuses {
+		switch t := p.Status.ContainerStatuses[i].State.Terminated; {
+		case t == nil:
+		case t.ExitCode != 0:
+			return nil
+		default:
+			done = p.Status.ContainerStatuses[i].Name
+		}
+	}
+	if done == "" {
+		return nil
+	}
+	return &Finding{Says: "has done its work in container " + done + ", and container " + c.Name + " does not end", State: Waiting, Waits: on("Field", refTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].state"),
+		Next:   does(agentOf(p), "ends the pod when container %s ends", c.Name),
+		Advice: []string{"make " + c.Name + " a sidecar: an init container with restartPolicy: Always is stopped when the others are done", "to let this pod go: have " + c.Name + " end, by its own means"}}
+}
+
 // containerEnded: a container has ended and will not be started again, so that the pod never becomes ready.
 func containerEnded(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	t := c.State.Terminated
@@ -242,7 +287,7 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 	if p.Status.Reason == "" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, p.Status.Message), Owner: person, State: Failed,
+	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message)), Owner: person, State: Failed,
 		Next: does(person, "deletes the pod, or makes it anew"), Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
 }
 

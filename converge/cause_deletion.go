@@ -214,12 +214,16 @@ var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", 
 	metav1.FinalizerOrphanDependents: "garbage-collector", metav1.FinalizerDeleteDependents: "garbage-collector", "batch.kubernetes.io/job-tracking": "job",
 	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition", "kubernetes": "namespace"}
 
+// foreign are who sets finalizers that many clusters have, by name or by what stands before the slash.
+var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller", "external-provisioner.volume.kubernetes.io": "the CSI provisioner",
+	"external-attacher": "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter", "resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
+
 func finalizerStuck(l *look) *Finding {
 	if len(l.obj.GetFinalizers()) == 0 {
 		return nil
 	}
 	name := l.obj.GetFinalizers()[0]
-	f := &Finding{Says: fmt.Sprintf("is held by the finalizer %s", name), State: Blocked, Waits: forName("Finalizer", name)}
+	f := &Finding{Says: "is held by the finalizer " + name, State: Blocked, Waits: forName("Finalizer", name)}
 	if own, ok := known[name]; ok {
 		f.Owner = own
 		f.Next = does(own, "removes the finalizer when its work is done")
@@ -227,6 +231,9 @@ func finalizerStuck(l *look) *Finding {
 			f.State, f.Says = Missing, f.Says+", and the loop "+own+" does not run here"
 		}
 		return f
+	}
+	if n := len(l.obj.GetFinalizers()); n > 1 {
+		f.Says += andMore(n - 1)
 	}
 	who, here := l.finalizes(name)
 	f.Owner = who
@@ -245,7 +252,7 @@ func finalizerStuck(l *look) *Finding {
 // finalizes guesses whose a finalizer is, and whether that controller is connected.
 func (l *look) finalizes(name string) (who string, here bool) {
 	domain, _, _ := strings.Cut(name, "/")
-	who = "the controller behind " + domain
+	who = orElse(foreign[name], orElse(foreign[domain], "the controller behind "+domain))
 	for _, m := range l.obj.GetManagedFields() {
 		if m.FieldsV1 != nil && !byHand(m.Manager) && m.Manager != "kube-controller-manager" && strings.Contains(string(m.FieldsV1.Raw), `"v:\"`+name+`\""`) {
 			who = m.Manager

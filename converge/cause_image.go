@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +68,7 @@ func imageNameInvalid(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	if reason != "InvalidImageName" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), imageField(c)),
+	return &Finding{Says: fmt.Sprintf("names an image that no image can have: %q", c.Image), State: Blocked, Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
 		Error: textOnly(text), Next: does(person, "corrects the image's name"), Advice: []string{"correct the image in the pod's template"}}
 }
 
@@ -77,7 +78,7 @@ func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 		return nil
 	}
 	return &Finding{Says: fmt.Sprintf("needs the image %q, which node %s does not have, and must not pull it", c.Image, p.Spec.NodeName), State: Blocked,
-		Waits: on("Field", refTo(kinds.Pods, p), imageField(c)), Error: textOnly(text), Next: does(agentOf(p), "starts the container when the image is there"),
+		Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)), Error: textOnly(text), Next: does(agentOf(p), "starts the container when the image is there"),
 		Advice: []string{"load the image into the node's runtime: kloop image load FILE", "or let it be pulled: imagePullPolicy: IfNotPresent"}}
 }
 
@@ -108,49 +109,70 @@ func imagePull(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if !pulling(reason) {
 		return nil
 	}
-	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), imageField(c)),
-		Next: does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text), Advice: imageAdvice(c.Image, text)}
+	f := &Finding{Says: fmt.Sprintf("can't pull the image %q", c.Image), State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), imageField(p, c)),
+		Next: does(agentOf(p), "tries to pull it again, at pauses of up to 5 minutes"), Error: textOnly(text)}
 	if e := l.warning(p.UID, "Failed"); e != nil && strings.Contains(e.Message, "Failed to pull image") {
 		f.Error = eventFailure(e)
 	}
-	if why := pullReason(text + errorText(f.Error)); why != "" {
+	why, advice := whyNoPull(c.Image, text+errorText(f.Error))
+	if f.Advice = advice; why != "" {
 		f.Says += ": " + why
 	}
 	return f
 }
 
-// pullReason words what the runtime says in a few words.
-func pullReason(text string) string {
-	low := strings.ToLower(text)
-	for _, r := range []struct{ mark, words string }{
-		{"no match for platform", noPlatform}, {"no matching manifest for", noPlatform}, {"not found", "the registry does not have it"}, {"manifest unknown", "the registry does not have it"}, {"repository does not exist", "the registry does not have it"},
-		{"unauthorized", "the registry wants credentials"}, {"authorization failed", "the registry wants credentials"}, {"denied", "the registry wants credentials"},
-		{"no such host", "the registry's name is not known"}, {"connection refused", "the registry does not answer"}, {"i/o timeout", "the registry does not answer"},
-		{"deadline exceeded", "the registry does not answer"}, {"x509", "the registry's certificate is not trusted"}, {"toomanyrequests", "the registry limits pulls"},
-	} {
-		if strings.Contains(low, r.mark) {
-			return r.words
+// A refusalToPull is what runtimes say when an image does not come, in a few words, and what helps.
+type refusalToPull struct {
+	words  string
+	marks  []string // any of these in lower case
+	advice []string // {} is the image
+}
+
+// refusalsToPull is the table; the first that fits counts.
+var refusalsToPull = []refusalToPull{
+	{"there is none for the node's platform", []string{"no match for platform", "no matching manifest for"},
+		[]string{"build the image for the node's platform too (docker buildx build --platform …)", "or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
+	{"the registry does not have it, or wants credentials", []string{"may require authorization"}, credentials},
+	{"the registry does not have it", []string{"not found", "manifest unknown", "repository does not exist"}, nil},
+	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied"}, credentials},
+	{"the registry's name is not known", []string{"no such host"}, unreachable},
+	{"the registry does not answer", []string{"connection refused", "i/o timeout", "deadline exceeded"}, unreachable},
+	{"the registry's certificate is not trusted", []string{"x509"}, []string{"have the node's container runtime trust the registry's authority (containerd: certs.d/…/hosts.toml, ca)"}},
+	{"the registry speaks plain HTTP", []string{"http response to https client"}, []string{"allow it in the node's container runtime (containerd: certs.d/…/hosts.toml, http://), or give the registry a certificate"}},
+	{"the registry limits pulls", []string{"toomanyrequests", "too many requests"}, []string{"wait, or pull with credentials, which raises the limit: an imagePullSecret", "or load the image by hand: kloop image load FILE"}},
+	{"the node's disk is full", []string{"no space left"}, []string{"free disk space on the node: images and logs that nobody needs"}},
+}
+
+var (
+	credentials = []string{"give the pod an imagePullSecret for the registry of {}", "check the image's name: registries answer so for what does not exist, too"}
+	unreachable = []string{"look whether the node reaches the registry of {}", "or load the image by hand: kloop image load FILE"}
+	unnamed     = []string{"check the name and tag of the image {}", "or load the image into the node's runtime: kloop image load FILE"}
+)
+
+// whyNoPull says in a few words why the image did not come, "" when nobody tells, and what helps.
+func whyNoPull(image, text string) (words string, advice []string) {
+	low, advice := strings.ToLower(text), unnamed
+	for _, r := range refusalsToPull {
+		if slices.ContainsFunc(r.marks, func(m string) bool { return strings.Contains(low, m) }) {
+			if words = r.words; r.advice != nil {
+				advice = r.advice
+			}
+			break
 		}
 	}
-	return ""
-}
-
-// noPlatform: the registry has the image, but not for machines like this one.
-const noPlatform = "there is none for the node's platform"
-
-func imageAdvice(image, text string) []string {
-	switch pullReason(text) {
-	case noPlatform:
-		return []string{"build the image for the node's platform too (docker buildx build --platform …)", "or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}
-	case "the registry wants credentials":
-		return []string{"give the pod an imagePullSecret for the registry of " + image, "check the image's name: registries answer so for what does not exist, too"}
-	case "the registry does not answer", "the registry's name is not known":
-		return []string{"look whether the node reaches the registry of " + image, "or load the image by hand: kloop image load FILE"}
+	advice = slices.Clone(advice)
+	for i := range advice {
+		advice[i] = strings.ReplaceAll(advice[i], "{}", image)
 	}
-	return []string{"check the name and tag of the image " + image, "or load the image into the node's runtime: kloop image load FILE"}
+	return words, advice
 }
 
-func imageField(c *corev1.ContainerStatus) string {
+func imageField(p *corev1.Pod, c *corev1.ContainerStatus) string {
+	for i := range p.Spec.InitContainers {
+		if p.Spec.InitContainers[i].Name == c.Name {
+			return "spec.initContainers[" + c.Name + "].image"
+		}
+	}
 	return "spec.containers[" + c.Name + "].image"
 }
 

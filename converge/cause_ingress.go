@@ -19,6 +19,7 @@ func ingresses() []Situation {
 		{"IngressControllerMissing", of, ingressControllerMissing},
 		{"IngressBackendMissing", of, ingressBackendMissing},
 		{"IngressSecretMissing", of, ingressSecretMissing},
+		{"IngressBackendDown", of, ingressBackendDown},
 	}
 }
 
@@ -50,6 +51,9 @@ func partsHealth(w *World, i *networkingv1.Ingress) Health {
 	}
 	if name := lostSecret(w, i); name != "" {
 		return Health{Says: "has no certificate for some of its hosts", Want: "spec.tls[].secretName=" + name, Have: "no such secret", Since: changed(i)}
+	}
+	if down := downBackends(w, i); len(down) > 0 {
+		return Health{Says: "leads to a backend that takes no connections", Want: "endpoints of service " + down[0].Name, Have: "no ready endpoint", Since: serviceHealth(w, down[0]).Since}
 	}
 	return Health{}
 }
@@ -86,6 +90,25 @@ func lostBackend(w *World, i *networkingv1.Ingress) (b *networkingv1.IngressServ
 		}
 	}
 	return nil, ""
+}
+
+// downBackends are the services that an ingress leads to and that have no ready endpoint.
+func downBackends(w *World, i *networkingv1.Ingress) (down []*corev1.Service) {
+	for _, b := range backends(i) {
+		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !serviceHealth(w, s).Converged() && !slices.Contains(down, s) {
+			down = append(down, s)
+		}
+	}
+	return down
+}
+
+func ingressBackendDown(l *look) *Finding {
+	down := downBackends(l.World, l.obj.(*networkingv1.Ingress))
+	if len(down) == 0 {
+		return nil
+	}
+	return &Finding{Says: "leads to service/" + down[0].Name + ", which has no endpoint that takes connections", Owner: "the ingress controller", State: Waiting,
+		Waits: on("Object", refTo(kinds.Services, down[0]), ""), Next: does("the ingress controller", "sends requests there when it has"), Below: refs(kinds.Services, down)}
 }
 
 // lostSecret is the first secret with a certificate that does not exist.

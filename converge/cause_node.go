@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,7 +32,7 @@ func nodeSilent(l *look, n *corev1.Node) *Finding {
 		}
 		agent := "node agent on " + n.Name
 		f := &Finding{Says: "has not been heard of", Owner: agent, State: Missing, Waits: on("Node", Ref{kinds.Leases, corev1.NamespaceNodeLease, n.Name}, "spec.renewTime"),
-			Next:   does(agent, "reports again when it runs and reaches the API server; the pods of the node are moved away meanwhile"),
+			Next:   does(agent, "reports again when it runs and reaches the API server"),
 			Advice: []string{"look whether the machine is up and its node agent runs and reaches the API server", "if it is gone for good: kubectl delete node " + n.Name}}
 		if lease := resource.Get(l.Read, kinds.Leases, corev1.NamespaceNodeLease, n.Name); lease != nil && lease.Spec.RenewTime != nil {
 			f.Says += fmt.Sprintf(" since %s", lease.Spec.RenewTime.UTC().Format("15:04:05 MST"))
@@ -62,10 +63,23 @@ func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 		}
 		agent := "node agent on " + n.Name
 		return &Finding{Says: fmt.Sprintf("reports %s: %s", orElse(c.Reason, string(c.Type)), c.Message), Owner: agent, State: Blocked,
-			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent, "reports again when that is over"),
-			Advice: []string{"look at the node agent's log and the container runtime on " + n.Name}}
+			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent, "reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
 	}
 	return nil
+}
+
+// troubleAdvice is what helps a node that reports a condition.
+func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
+	low := strings.ToLower(c.Message)
+	switch {
+	case c.Type == corev1.NodeDiskPressure:
+		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
+	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
+		return "have fewer pods on " + n.Name + ", or pods with limits; kubectl top pods -A tells who uses most memory"
+	case c.Type == corev1.NodeNetworkUnavailable || strings.Contains(low, "cni") || strings.Contains(low, "network"):
+		return "look whether the network plugin is installed, and at its pod there: kubectl get pods -A --field-selector spec.nodeName=" + n.Name
+	}
+	return "look at the node agent's log and the container runtime on " + n.Name
 }
 
 func podNodeMissing(l *look) *Finding {

@@ -48,10 +48,43 @@ func operatorMissing(l *look, _ map[string]any) *Finding {
 	if at := l.lastWrite(who); !at.IsZero() {
 		f.Says += fmt.Sprintf("; %s wrote it last %s ago", who, ago(l.Now.Sub(at)))
 	}
-	if lease := l.leaseOf(who); lease != nil && lease.Spec.RenewTime != nil {
+	lease := l.leaseOf(who)
+	if k, obj, off := l.programOf(who, lease); obj != nil {
+		f.Waits = on("Object", refTo(k, obj), "")
+		f.Says = "waits for its controller, and " + ptr(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace() + " does not run"
+		if off {
+			f.Says, f.Owner = "waits for its controller, and "+ptr(objectOf(k, obj)).Short()+" in namespace "+obj.GetNamespace()+" is scaled to 0", person
+			f.Next, f.Advice = does(person, "scales it up"), []string{"kubectl scale " + ptr(objectOf(k, obj)).Short() + " -n " + obj.GetNamespace() + " --replicas=1"}
+			return f
+		}
+		f.Below = []Ref{refTo(k, obj)}
+		return f
+	}
+	if lease != nil && lease.Spec.RenewTime != nil {
 		f.Says += fmt.Sprintf("; its lease %s/%s was renewed last %s ago", lease.Namespace, lease.Name, ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
 	}
 	return f
+}
+
+// programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
+// that held its lease.
+func (l *look) programOf(who string, lease *coordinationv1.Lease) (k resource.Kind, found resource.Object, off bool) {
+	holder := ""
+	if lease != nil {
+		holder = deref(lease.Spec.HolderIdentity, "")
+	}
+	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
+	for _, d := range resource.List(l.Read, kinds.Deployments, "") {
+		if off = deref(d.Spec.Replicas, 1) == 0; is(d.Name) && (off || !l.Health(kinds.Deployments, d).Converged()) {
+			return kinds.Deployments, d, off
+		}
+	}
+	for _, s := range resource.List(l.Read, kinds.StatefulSets, "") {
+		if off = deref(s.Spec.Replicas, 1) == 0; is(s.Name) && (off || !l.Health(kinds.StatefulSets, s).Converged()) {
+			return kinds.StatefulSets, s, off
+		}
+	}
+	return nil, nil, false
 }
 
 // ago words a duration roughly, so that the sentence does not change every second.
@@ -107,7 +140,10 @@ func operatorRefused(l *look, _ map[string]any) *Finding {
 	f := &Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),
 		Waits: forName("Policy", "RBAC"), Next: does(r.Agent, "tries again"), Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
 	if !r.Forbidden {
-		f.Waits, f.Advice = forName("Policy", "admission"), []string{"change what stands in the way of the controller's write: " + r.Message}
+		f.Waits, f.Advice = forName("Policy", "admission"), []string{"change what stands in the way of the controller's write"}
+	}
+	if name := between(r.Message, "exceeded quota: ", ","); name != "" {
+		f.Waits, f.Advice = on("Quota", l.namespaced(kinds.ResourceQuotas, name), "spec.hard"), []string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.obj.GetNamespace()}
 	}
 	return f
 }

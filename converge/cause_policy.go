@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 func policyDenies(l *look, text string) *Finding {
@@ -15,8 +16,22 @@ func policyDenies(l *look, text string) *Finding {
 		return nil
 	}
 	why := between(text+"\x00", "denied request: ", "\x00")
+	if f := paramMissing(l, name, quoted(text, "with binding ")); f != nil && strings.Contains(why, "no params found") {
+		return f
+	}
 	return &Finding{Says: "is refused by the policy " + name + ": " + why, Waits: on("Policy", Ref{kinds.ValidatingAdmissionPolicies, "", name}, ""),
 		Next: does(person, "changes the object, or the policy"), Advice: []string{"change what is created to what the policy allows: kubectl describe validatingadmissionpolicy " + name}}
+}
+
+// paramMissing: the policy goes by an object that its binding names, and there is none.
+func paramMissing(l *look, policy, binding string) *Finding {
+	p, b := resource.Get(l.Read, kinds.ValidatingAdmissionPolicies, "", policy), resource.Get(l.Read, kinds.ValidatingAdmissionPolicyBindings, "", binding)
+	if p == nil || b == nil || p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {
+		return nil
+	}
+	what := strings.ToLower(p.Spec.ParamKind.Kind) + "/" + orElse(b.Spec.ParamRef.Name, "(any with its labels)")
+	return &Finding{Says: "is refused by the policy " + policy + ", which goes by " + what + ": that does not exist", Waits: on("Field", Ref{kinds.ValidatingAdmissionPolicyBindings, "", binding}, "spec.paramRef"),
+		Next: does(person, "creates %s in namespace %s", what, orElse(b.Spec.ParamRef.Namespace, l.obj.GetNamespace())), Advice: []string{"create what validatingadmissionpolicybinding/" + binding + " names, or let it pass what has no parameters: parameterNotFoundAction: Allow"}}
 }
 
 func podSecurity(l *look, text string) *Finding {
@@ -24,9 +39,12 @@ func podSecurity(l *look, text string) *Finding {
 	if level == "" {
 		return nil
 	}
-	r := Ref{kinds.Namespaces, "", l.obj.GetNamespace()}
+	r, lower := Ref{kinds.Namespaces, "", l.obj.GetNamespace()}, "baseline"
+	if strings.HasPrefix(level, lower) {
+		lower = "privileged"
+	}
 	return &Finding{Says: "can't create pods: they do not meet the level " + level + " of namespace " + r.Name, Waits: on("Policy", r, "metadata.labels[pod-security.kubernetes.io/enforce]"),
-		Next: does(person, "changes the pod template, or the namespace's level"), Advice: []string{"set in the pod template what the error asks for", "or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=baseline --overwrite"}}
+		Next: does(person, "changes the pod template, or the namespace's level"), Advice: []string{"set in the pod template what the error asks for", "or lower the level: kubectl label namespace " + r.Name + " pod-security.kubernetes.io/enforce=" + lower + " --overwrite"}}
 }
 
 func serviceAccountMissing(l *look, text string) *Finding {
@@ -43,7 +61,7 @@ func limitRange(l *look, text string) *Finding {
 	if !strings.Contains(text, " per Container is ") && !strings.Contains(text, " per Pod is ") && !strings.Contains(text, " per PersistentVolumeClaim is ") {
 		return nil
 	}
-	return &Finding{Says: "is refused by a LimitRange of the namespace", Waits: forName("Policy", "LimitRange"),
+	return &Finding{Says: "is refused by a LimitRange: " + between(text+"\x00", " is forbidden: ", "\x00"), Waits: forName("Policy", "LimitRange"),
 		Next: does(person, "changes the requests and limits, or the LimitRange"), Advice: []string{"kubectl describe limitrange -n " + l.obj.GetNamespace() + " tells what is allowed"}}
 }
 

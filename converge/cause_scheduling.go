@@ -42,15 +42,19 @@ func scheduling() []Situation {
 		{"SchedulerMissing", of, pod(schedulerMissing)},
 		{"NoNodes", of, pod(noNodes)},
 		{"ClaimMissing", of, pod(claimMissing)},
+		{"ClaimTaken", of, pod(claimTaken)},
 		{"ClaimPending", of, pod(claimPending)},
-		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "exceed max volume count", "enough free storage"))},
-		{"DevicesMissing", of, pod(unsuitable("resource claim", "ResourceClaim", "resourceclaim", "resource claim", "cannot allocate all claims"))},
+		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many", "remove pods with such volumes from the node, or add a node; kubectl describe csinode tells how many one takes", "exceed max volume count"))},
+		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv", "PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "enough free storage"))},
+		{"DeviceTemplateMissing", of, pod(deviceTemplateMissing)},
+		{"DeviceClassMissing", of, pod(deviceClassMissing)},
+		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim", "resourceclaim", "resource claim", "cannot allocate all claims"))},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},
-		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "node affinity/selector", "[NodeAffinity]"))},
-		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity", "pod affinity rules", "anti-affinity rules"))},
-		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints", "topology spread constraints"))},
-		{"PortTaken", of, pod(unsuitable("host port", "free ports"))},
+		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "correct it, or label nodes: kubectl get nodes --show-labels", "node affinity/selector", "[NodeAffinity]"))},
+		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity", "add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution", "pod affinity rules", "anti-affinity rules"))},
+		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints", "add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway", "topology spread constraints"))},
+		{"PortTaken", of, pod(unsuitable("host port", "leave hostPort out, or have as many nodes as pods", "free ports"))},
 		{"Unschedulable", of, pod(unschedulable)},
 		{"NotScheduled", of, pod(notScheduled)},
 	}
@@ -108,6 +112,26 @@ func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
 			r := l.namespaced(kinds.PersistentVolumeClaims, name)
 			return &Finding{Says: "uses the claim " + name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
 				Next: does("scheduler", "tries again when the claim exists"), Advice: []string{"create persistentvolumeclaim/" + name + ", or correct the volume's claimName"}}
+		}
+	}
+	return nil
+}
+
+// claimTaken: one pod at a time may use the claim, and another one does.
+func claimTaken(l *look, p *corev1.Pod, text string) *Finding {
+	if !strings.Contains(text, "ReadWriteOncePod") {
+		return nil
+	}
+	for _, name := range core.ClaimNames(p) {
+		c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+		if c == nil || !slices.Contains(c.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			continue
+		}
+		for _, other := range users(l.World, c) {
+			if other.Name != p.Name && other.Spec.NodeName != "" {
+				return &Finding{Says: "waits for the claim " + name + ", which only one pod at a time may use, and pod/" + other.Name + " does", State: Blocked, Waits: on("Object", refTo(kinds.Pods, other), ""),
+					Next: does("scheduler", "tries again when that pod is gone"), Advice: []string{"delete pod/" + other.Name + ", or make the claim anew with ReadWriteOnce: then pods of one node may share it"}}
+			}
 		}
 	}
 	return nil
@@ -183,19 +207,29 @@ func mainReason(text string) string {
 	return best
 }
 
+// morePods is what a node lacks that has as many pods as it takes.
+const morePods = "room for more pods"
+
 func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	what, ok := strings.CutPrefix(l.mainReason(p, text), "Insufficient ")
 	if !ok {
 		if !strings.HasPrefix(l.mainReason(p, text), "Too many pods") {
 			return nil
 		}
-		what = "room for more pods"
+		what = morePods
 	}
-	f := &Finding{Says: "fits on no node for want of " + what + ": " + text, State: Blocked, Waits: forName("Node", "with enough "+what),
+	says := "fits on no node for want of " + what
+	if what == morePods {
+		says = "fits on no node because those that it may run on have as many pods as they take"
+	}
+	f := &Finding{Says: says + ": " + text, State: Blocked, Waits: forName("Node", "with enough "+what),
 		Next:   does("scheduler", "tries again when a pod ends or a node joins"),
 		Advice: []string{"lower the pod's requests, remove other pods, or add a node"}}
 	if n := p.Status.NominatedNodeName; n != "" {
 		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
+	}
+	if deref(p.Spec.PreemptionPolicy, "") == corev1.PreemptNever {
+		f.Advice = append(f.Advice, "or give it a priority class whose preemptionPolicy is not Never: its own keeps it from making room for itself")
 	}
 	return f
 }
@@ -208,6 +242,7 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	want := nodeaffinity.GetRequiredNodeAffinity(p)
 	var names []string
+	var ill []Ref
 	taint := ""
 	for _, n := range resource.List(l.Read, kinds.Nodes, "") {
 		if ok, err := want.Match(n); err != nil || !ok {
@@ -228,6 +263,9 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 			return nil // another reason keeps it from this one
 		}
 		names = append(names, n.Name)
+		if strings.HasPrefix(taint, "node.kubernetes.io/") && !l.Health(kinds.Nodes, n).Converged() {
+			ill = append(ill, refTo(kinds.Nodes, n))
+		}
 	}
 	if len(names) == 0 {
 		return nil
@@ -237,10 +275,17 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 			Waits: on("Node", Ref{kinds.Nodes, "", names[0]}, "spec.unschedulable"), Next: does("scheduler", "tries again when a node is uncordoned or another one joins"),
 			Advice: []string{"kubectl uncordon " + names[0]}}
 	}
-	return &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
-		Waits: forName("Node", "without the taint "+taint), Next: does("scheduler", "tries again when a node loses its taint or another one joins"),
+	f := &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
+		Waits: forName("Node", "without the taint "+taint), Next: does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
 		Advice: []string{"give the pod a toleration, or take the taint away: kubectl taint nodes " + names[0] + " " + taint + "-"}}
+	if strings.HasPrefix(taint, uninitialized) {
+		f.Advice = []string{"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node", "without one, do not start node agents with --cloud-provider=external"}
+	}
+	return f
 }
+
+// uninitialized is the taint of a node that the cloud's controller manager has not looked at yet.
+const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
 func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 	if o.Effect != "" && o.Effect != t.Effect || o.Key != "" && o.Key != t.Key {
@@ -250,12 +295,12 @@ func tolerates(o *corev1.Toleration, t *corev1.Taint) bool {
 }
 
 // unsuitable is the rule for what the scheduler names in its sentence.
-func unsuitable(what string, marks ...string) func(l *look, p *corev1.Pod, text string) *Finding {
+func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Pod, text string) *Finding {
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
 			if strings.Contains(l.mainReason(p, text), m) {
 				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked, Waits: forName("Node", "that suits its "+what),
-					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{"change the pod's " + what + ", or the nodes' labels and taints: kubectl describe nodes"}}
+					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
 			}
 		}
 		return nil

@@ -2,12 +2,14 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // services are the ways in which a service leads nowhere.
@@ -59,7 +61,7 @@ func (l *look) nearly(s *corev1.Service) string {
 			got, is := has[key]
 			switch {
 			case is && got == want:
-			case !is || off != "":
+			case !is || off != "" || len(s.Spec.Selector) == 1 && strict.Meant(want, []string{got}) == "":
 				return ""
 			default:
 				off = fmt.Sprintf("those of %s have %s=%s", ptr(objectOf(k, obj)).Short(), key, got)
@@ -121,16 +123,24 @@ func portMissing(l *look, s *corev1.Service) *Finding {
 		if name == "" {
 			continue
 		}
+		var named []string
 		for _, p := range selected(l.World, s) {
 			for _, c := range p.Spec.Containers {
 				for _, has := range c.Ports {
 					if has.Name == name {
 						return nil
 					}
+					if has.Name != "" && !slices.Contains(named, has.Name) {
+						named = append(named, has.Name)
+					}
 				}
 			}
 		}
-		return &Finding{Says: "leads to the port " + name + ", which none of its pods names", State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.ports[].targetPort"),
+		says := "leads to the port " + name + ", which none of its pods names"
+		if len(named) > 0 {
+			says += "; they name " + list(named, 3)
+		}
+		return &Finding{Says: says, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.ports[].targetPort"),
 			Next: does(l.owner, "adds the pods when they have such a port"), Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
 	}
 	return nil

@@ -17,6 +17,7 @@ func volumes() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{
 		{"AttachedElsewhere", of, mount(attachedElsewhere)},
+		{"NotAttached", of, mount(notAttached)},
 		{"MountNeedsObject", of, mount(mountNeedsObject)},
 		{"MountNeedsKey", of, mount(mountNeedsKey)},
 		{"VolumeUnsupported", of, mount(volumeUnsupported)},
@@ -40,6 +41,9 @@ func mount(see func(l *look, p *corev1.Pod, text string) *Finding) func(l *look)
 		if e == nil {
 			return nil
 		}
+		if other := l.warning(p.UID, "FailedAttachVolume"); other != nil && strings.HasPrefix(e.Message, "Unable to attach or mount volumes") {
+			e = other // says why; the agent only says that it waits
+		}
 		f := see(l, p, e.Message)
 		if f != nil {
 			f.Owner, f.Error = orElse(f.Owner, agentOf(p)), eventFailure(e)
@@ -57,9 +61,44 @@ func mountNeedsObject(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	k := map[string]resource.Kind{"configmap": kinds.ConfigMaps, "secret": kinds.Secrets, "persistentvolumeclaim": kinds.PersistentVolumeClaims,
 		"persistentvolume": kinds.PersistentVolumes, "serviceaccount": kinds.ServiceAccounts}[strings.ToLower(m[1])]
-	return &Finding{Says: "waits for " + strings.ToLower(m[1]) + "/" + m[2] + ", which it mounts and which does not exist", State: Blocked,
+	f := &Finding{Says: "waits for " + strings.ToLower(m[1]) + "/" + m[2] + ", which it mounts and which does not exist", State: Blocked,
 		Waits: on("Object", l.namespaced(k, m[2]), ""), Next: does(agentOf(p), "mounts it and starts the containers when it exists"),
 		Advice: []string{"create " + strings.ToLower(m[1]) + "/" + m[2] + " in namespace " + p.Namespace + ", or correct the volume"}}
+	if k == resource.Kind(kinds.ServiceAccounts) {
+		f.Says, f.Next = "waits for a token of serviceaccount/"+m[2]+", which does not exist any more", does(agentOf(p), "mounts the token and starts the containers when it exists")
+		f.Advice = []string{"kubectl create serviceaccount " + m[2] + " -n " + p.Namespace}
+	}
+	return f
+}
+
+// notAttached: a volume has to be attached to the node by its driver, and is not.
+func notAttached(l *look, p *corev1.Pod, text string) *Finding {
+	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
+		v := deref(a.Spec.Source.PersistentVolumeName, "")
+		if a.Spec.NodeName != p.Spec.NodeName || a.Status.Attached || a.DeletionTimestamp != nil || !slices.ContainsFunc(core.ClaimNames(p), func(name string) bool {
+			c := resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name)
+			return c != nil && v != "" && c.Spec.VolumeName == v
+		}) {
+			continue
+		}
+		who := "the driver " + a.Spec.Attacher
+		f := &Finding{Says: "waits for its volume " + v + ", which " + who + " is to attach to " + p.Spec.NodeName, Owner: who, State: Waiting, Waits: on("Field", refTo(kinds.VolumeAttachments, a), "status.attached"),
+			Next: does(who, "attaches it"), Advice: []string{"read the log of " + who + ": of its csi-attacher"}}
+		_, why, failed := strings.Cut(text, "AttachVolume.Attach failed for volume ")
+		_, why, _ = strings.Cut(why, " : ")
+		if e := a.Status.AttachError; e != nil {
+			why, failed = e.Message, true
+		}
+		switch {
+		case failed:
+			f.Says, f.State, f.Next = "waits for its volume "+v+", which can't be attached to "+p.Spec.NodeName+": "+why, BackingOff, does(who, "tries again")
+		case l.Callers != nil && l.Callers.watchers(kinds.VolumeAttachments.Info().GR()) == 0:
+			f.Says, f.State, f.Next = f.Says+", and it is not connected to this cluster", Missing, does(who, "attaches it when it runs")
+			f.Advice = []string{"install or start the driver " + a.Spec.Attacher + ", its controller with the csi-attacher"}
+		}
+		return f
+	}
+	return nil
 }
 
 // attachedElsewhere: a volume that one node at a time can have is still attached to another one.

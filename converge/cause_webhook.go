@@ -1,8 +1,11 @@
 package converge
 
 import (
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -18,8 +21,13 @@ func webhookDown(l *look, text string) *Finding {
 		return nil
 	}
 	hook := findWebhook(l.Read, name)
-	f := &Finding{Says: "can't be written: the webhook " + name + " does not answer and must be asked", Owner: l.owner, Waits: forName("Webhook", name),
+	f := &Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.owner, Waits: forName("Webhook", name),
 		Next: does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
+	if strings.Contains(text, "x509: ") {
+		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" + between(text+"\x00", "x509: ", "\x00") + ")"
+		f.Advice = append([]string{"set caBundle in " + hook.config + " to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
+		return f
+	}
 	svc := hook.service(l.Read)
 	switch {
 	case svc == nil && hook.ref != nil:
@@ -33,6 +41,17 @@ func webhookDown(l *look, text string) *Finding {
 		f.Below = []Ref{refTo(kinds.Services, svc)}
 	}
 	return f
+}
+
+// refusedWrite words what a loop's write is that was refused: workloads have nothing written but their pods.
+func refusedWrite(l *look) string {
+	switch l.obj.(type) {
+	case *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *corev1.ReplicationController:
+		return "can't create pods"
+	case *batchv1.CronJob:
+		return "can't create a job"
+	}
+	return "can't be written"
 }
 
 // deadlocked says that the pods that l can't create are those behind the webhook's service.

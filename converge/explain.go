@@ -113,8 +113,11 @@ func (w *World) step(r Ref) *Step {
 	}
 	obj := w.Read.Lookup(r.Kind, key.Namespace, key.Name)
 	if obj == nil {
-		o := named(r.Kind, r.NS, r.Name)
-		return &Step{Object: o, Cause: "NotFound", Health: Health{Says: "does not exist"}, Finding: Finding{Says: "does not exist",
+		o, says := named(r.Kind, r.NS, r.Name), "does not exist"
+		if o.Namespace != "" && len(w.path) > 0 && o.Namespace != w.path[0].Namespace {
+			says += " in namespace " + o.Namespace
+		}
+		return &Step{Object: o, Cause: "NotFound", Health: Health{Says: says}, Finding: Finding{Says: says,
 			Owner: person, State: Blocked, Waits: on("Object", r, ""), Next: does(person, "creates %s", o.Short())}}
 	}
 	return w.Explain(r.Kind, obj)
@@ -149,6 +152,12 @@ func (s *Step) Gap() *convergence.Gap {
 	if g.Error == nil {
 		g.Error = s.Error
 	}
+	if s.Error != nil && d != s {
+		g.Detail = s.Says
+	}
+	for at := s; len(g.Advice) == 0 && len(at.Below) > 0; at = at.Below[0] {
+		g.Advice = at.Advice
+	}
 	g.Since.Time = s.Health.Since
 	g.Namespace, g.Name = s.Object.Namespace, gapName(s.Object)
 	if g.Namespace == "" {
@@ -158,7 +167,10 @@ func (s *Step) Gap() *convergence.Gap {
 	g.Labels = map[string]string{"convergence.kloop.dev/cause": d.Cause, "convergence.kloop.dev/kind": s.Object.Kind}
 	g.Because = s.because()
 	g.Verdict = s.Object.Short() + " " + s.Health.Says
-	if g.Because != "" {
+	switch _, more := s.repeats(); {
+	case more:
+		g.Verdict += ": " + g.Because
+	case g.Because != "":
 		g.Verdict += " because " + g.Because
 	}
 	s.links(g, 1)
@@ -176,7 +188,18 @@ func (s *Step) because() string {
 	case s.Says == s.Health.Says || s.Says == "":
 		return ""
 	}
+	if rest, ok := s.repeats(); ok {
+		return rest
+	}
 	return "it " + s.Says
+}
+
+// repeats says that the cause is the gap itself with more to it, and what: "is not ready" and "is not ready: no address".
+func (s *Step) repeats() (rest string, ok bool) {
+	if s.Deepest() != s {
+		return "", false
+	}
+	return strings.CutPrefix(s.Says, s.Health.Says+": ")
 }
 
 func (s *Step) links(g *convergence.Gap, depth int32) {

@@ -2,9 +2,12 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -131,20 +134,19 @@ func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
 	return picked
 }
 
-// asleep says that the service belongs to a workload that wants no pods.
+// asleep says that the service belongs to a workload that wants no pods, now or any more.
 func asleep(w *World, s *corev1.Service) bool {
 	sel := labels.SelectorFromSet(s.Spec.Selector)
-	for _, d := range resource.List(w.Read, kinds.Deployments, s.Namespace) {
-		if deref(d.Spec.Replicas, 1) == 0 && sel.Matches(labels.Set(d.Spec.Template.Labels)) {
-			return true
-		}
-	}
-	for _, d := range resource.List(w.Read, kinds.StatefulSets, s.Namespace) {
-		if deref(d.Spec.Replicas, 1) == 0 && sel.Matches(labels.Set(d.Spec.Template.Labels)) {
-			return true
-		}
-	}
-	return false
+	of := func(t *corev1.PodTemplateSpec) bool { return sel.Matches(labels.Set(t.Labels)) }
+	return slices.ContainsFunc(resource.List(w.Read, kinds.Deployments, s.Namespace), func(d *appsv1.Deployment) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
+		slices.ContainsFunc(resource.List(w.Read, kinds.StatefulSets, s.Namespace), func(d *appsv1.StatefulSet) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
+		slices.ContainsFunc(resource.List(w.Read, kinds.DaemonSets, s.Namespace), func(d *appsv1.DaemonSet) bool {
+			return d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0 && of(&d.Spec.Template)
+		}) ||
+		slices.ContainsFunc(resource.List(w.Read, kinds.Jobs, s.Namespace), func(j *batchv1.Job) bool {
+			return jobHealth(w, j).Converged() && j.Status.Active == 0 && of(&j.Spec.Template)
+		}) ||
+		slices.ContainsFunc(resource.List(w.Read, kinds.CronJobs, s.Namespace), func(c *batchv1.CronJob) bool { return of(&c.Spec.JobTemplate.Spec.Template) })
 }
 
 // claimHealth finds no gap in a claim that waits for its first pod and has none.

@@ -21,7 +21,7 @@ func content(obj resource.Object) (map[string]any, bool) {
 }
 
 // customHealth judges any object by what operators agree on: observedGeneration, the conditions Reconciling and Stalled,
-// and Ready or Available where the kind has them.
+// and Ready, Available and the like where the kind has them.
 func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[string]any) Health {
 	status, has := tree["status"].(map[string]any)
 	if observed, ok := status["observedGeneration"].(int64); ok {
@@ -33,6 +33,7 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 	for _, bad := range []struct{ typ, value, says string }{
 		{"Stalled", "True", "is stalled"}, {"Failed", "True", "failed"}, {"Reconciling", "True", "is being worked on"}, {"Ready", "False", "is not ready"},
 		{"Ready", "Unknown", "is not known to be ready"}, {"Available", "False", "is not available"}, {"Degraded", "True", "is degraded"},
+		{"Synced", "False", "is not in step with what it stands for"}, {"Accepted", "False", "is not accepted"}, {"Programmed", "False", "is not in force"},
 	} {
 		if c, ok := conds[bad.typ]; ok && c.Status == bad.value {
 			return Health{Says: bad.says, Want: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, opposite(bad.value)),

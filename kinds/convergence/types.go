@@ -14,6 +14,7 @@ type Gap struct {
 	Object  Object      `json:"object" doc:"The object that is not what it should be."`
 	Verdict string      `json:"verdict" doc:"What is wrong and why, in one sentence."`
 	Says    string      `json:"says" doc:"What differs, in words that complete a sentence whose subject is the object."`
+	Detail  string      `json:"detail,omitempty" doc:"What stands in the way of the object's own loop, where the cause lies below."`
 	Want    string      `json:"want,omitempty" doc:"The field that says what should be, and its value."`
 	Have    string      `json:"have,omitempty" doc:"The field that says what is, and its value."`
 	Since   metav1.Time `json:"since" doc:"When the difference came about, as far as the object tells."`

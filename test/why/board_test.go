@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -46,24 +47,34 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stream.Stop()
-	expect := func(want watch.EventType, says string) {
+	there := map[string]bool{}
+	expect := func(what string, ok func(e watch.Event, name, text string) bool) {
 		t.Helper()
 		for {
 			select {
 			case e := <-stream.ResultChan():
 				text, _ := json.Marshal(e.Object)
-				if e.Type == want && strings.Contains(string(text), says) {
+				name := e.Object.(*unstructured.Unstructured).GetName()
+				if there[name] != (e.Type != watch.Added) {
+					t.Fatalf("%s of %s, which was there: %v", e.Type, name, there[name])
+				}
+				there[name] = e.Type != watch.Deleted
+				if ok(e, name, string(text)) {
 					return
 				}
 			case <-time.After(*patience):
-				t.Fatalf("no %s of %q", want, says)
+				t.Fatalf("in vain: %s", what)
 			}
 		}
 	}
 	w.do(s, step{Patch: "deployments.apps:web", With: "{spec: {template: {spec: {nodeSelector: {disk: ssd}}}}}"})
-	expect(watch.Added, "AffinityMismatch")
+	expect("a gap that says why", func(e watch.Event, _, text string) bool { // a slow machine may say something else first
+		return e.Type != watch.Deleted && strings.Contains(text, "AffinityMismatch")
+	})
 	w.do(s, step{Patch: "deployments.apps:web", With: "{spec: {template: {spec: {nodeSelector: null}}}}"})
-	expect(watch.Deleted, "deployments.apps:web")
+	expect("the end of the gap", func(e watch.Event, name, _ string) bool {
+		return e.Type == watch.Deleted && name == "deployments.apps:web"
+	})
 	if err := gaps.Namespace(s.Name).Delete(t.Context(), "deployments.apps:web", metav1.DeleteOptions{}); !apierrors.IsMethodNotSupported(err) {
 		t.Errorf("delete of a gap: %v", err)
 	}

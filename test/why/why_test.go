@@ -47,7 +47,7 @@ type situation struct {
 	Says  string `json:"says"` // part of the verdict
 }
 
-// A step changes an object: RESOURCE[.GROUP]:NAME. It waits for the object if it must.
+// A step changes an object: RESOURCE[.GROUP]:NAME, or * for the first one there is. It waits for the object if it must.
 type step struct {
 	Delete string `json:"delete"`
 	Patch  string `json:"patch"`
@@ -59,6 +59,9 @@ type step struct {
 	Event   string `json:"event"` // what its node's agent says of an object
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+
+	Create string `json:"create"` // an object that is made only now, in YAML
+	Own    string `json:"own"`    // the object that controls it
 
 	Watch string `json:"watch"` // a controller watches the resource from now on
 	Try   string `json:"try"`   // an object that a controller tries to create or change, in YAML; it must be refused
@@ -89,12 +92,13 @@ var worlds = map[string]cluster.Config{
 	"storage":  {SimNodes: 1},
 	"ingress":  {SimNodes: 1},
 	"edge":     {SimNodes: 1},
+	"healthy":  {SimNodes: 3},
 }
 
 // TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
 func TestSituations(t *testing.T) {
-	list := read(t)
-	if len(list) < 140 {
+	list := read(t, "situations.yaml")
+	if len(list) < 215 {
 		t.Errorf("only %d situations", len(list))
 	}
 	in := map[string]*world{}
@@ -103,18 +107,19 @@ func TestSituations(t *testing.T) {
 		if in[s.World] == nil {
 			in[s.World] = start(t, s.World)
 		}
-		made.Go(func() { in[s.World].make(s) })
+		w := in[s.World]
+		made.Go(func() { w.make(s) })
 	}
 	made.Wait()
-	told := map[string]string{}
+	page := readDocs(t)
 	for _, s := range list {
 		t.Run(s.Name, func(t *testing.T) {
 			w := in[s.World].with(t)
 			w.check(s)
-			told[s.Name] = w.ask(s)
+			w.show(s, page)
 		})
 	}
-	t.Run("docs", func(t *testing.T) { inDocs(t, list, told) })
+	t.Run("docs", func(t *testing.T) { page.check(t) })
 }
 
 // fatal gives up on a situation.
@@ -163,9 +168,9 @@ type cached struct{ discovery.DiscoveryInterface }
 func (cached) Fresh() bool { return false }
 func (cached) Invalidate() {}
 
-func read(t *testing.T) (list []situation) {
+func read(t *testing.T, file string) (list []situation) {
 	t.Helper()
-	data, err := os.ReadFile("situations.yaml")
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +216,20 @@ func (w *world) in(s situation, id string) (dynamic.ResourceInterface, string) {
 	if err != nil {
 		w.fatal("%s: %v", id, err)
 	}
-	return w.of(s, gvk, ""), name
+	r := w.of(s, gvk, "")
+	if name == "*" {
+		return r, first(w.t.Context(), r)
+	}
+	return r, name
+}
+
+// first is the name of the first object there is; "*" when there is none.
+func first(ctx context.Context, r dynamic.ResourceInterface) string {
+	list, err := r.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return "*"
+	}
+	return list.Items[0].GetName()
 }
 
 func (w *world) of(s situation, gvk schema.GroupVersionKind, ns string) dynamic.ResourceInterface {
@@ -263,25 +281,55 @@ func (w *world) make(s situation) {
 func (w *world) create(s situation, obj *unstructured.Unstructured) {
 	w.t.Helper()
 	status, has := obj.Object["status"]
+	var r dynamic.ResourceInterface
 	w.until("create "+obj.GetKind()+" "+obj.GetName(), func() error {
 		m, err := w.mapper.RESTMapping(obj.GroupVersionKind().GroupKind(), obj.GroupVersionKind().Version)
 		if err != nil {
 			return err
 		}
-		r := w.of(s, m.GroupVersionKind, obj.GetNamespace())
-		made, err := r.Create(w.t.Context(), obj, metav1.CreateOptions{FieldManager: "test"})
-		if err != nil || !has {
-			return err
-		}
-		made.Object["status"] = status
-		_, err = r.UpdateStatus(w.t.Context(), made, metav1.UpdateOptions{FieldManager: "widget-operator"})
+		r = w.of(s, m.GroupVersionKind, obj.GetNamespace())
+		_, err = r.Create(w.t.Context(), obj, metav1.CreateOptions{FieldManager: "test"})
 		return err
 	})
+	if !has {
+		return
+	}
+	w.until("say the status of "+obj.GetKind()+" "+obj.GetName(), func() error { // the loops may write it at the same time
+		patch, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return err
+		}
+		_, err = r.Patch(w.t.Context(), obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "widget-operator"}, "status")
+		return err
+	})
+}
+
+// owned is the object that a step makes.
+func (w *world) owned(s situation, st step) *unstructured.Unstructured {
+	w.t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(st.Create), &obj.Object); err != nil {
+		w.fatal("%v", err)
+	}
+	if st.Own == "" {
+		return obj
+	}
+	r, name := w.in(s, st.Own)
+	owner, err := r.Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	obj.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
+	return obj
 }
 
 // do performs a step.
 func (w *world) do(s situation, st step) {
 	w.t.Helper()
+	if st.Create != "" {
+		w.create(s, w.owned(s, st))
+		return
+	}
 	w.until(fmt.Sprintf("%+v", st), func() error {
 		ctx := w.t.Context()
 		switch {
@@ -443,7 +491,7 @@ func wrong(s situation, g *convergence.Gap) error {
 }
 
 // patience is much more than a situation needs on a machine at rest.
-var patience = flag.Duration("patience", 90*time.Second, "how long a situation may take to come about")
+var patience = flag.Duration("patience", 5*time.Minute, "how long a situation may take to come about")
 
 // until tries every 50 ms.
 func (w *world) until(what string, f func() error) {

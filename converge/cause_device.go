@@ -1,0 +1,34 @@
+package converge
+
+import (
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// deviceTemplateMissing: the claim of a device is to be made from a template that is not there.
+func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
+	for _, c := range p.Spec.ResourceClaims {
+		name := deref(c.ResourceClaimTemplateName, "")
+		if name == "" || resource.Get(l.Read, kinds.ResourceClaimTemplates, p.Namespace, name) != nil {
+			continue
+		}
+		return &Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", l.namespaced(kinds.ResourceClaimTemplates, name), ""),
+			Next: does(person, "creates resourceclaimtemplate/%s, or names another one", name), Advice: []string{"kubectl get resourceclaimtemplates -n " + p.Namespace + " lists those that exist"}}
+	}
+	return nil
+}
+
+var noDeviceClass = regexp.MustCompile(`device class (\S+) does not exist`)
+
+func deviceClassMissing(_ *look, _ *corev1.Pod, text string) *Finding {
+	m := noDeviceClass.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	return &Finding{Says: "asks for a device of the class " + m[1] + ", which does not exist", State: Blocked, Waits: on("Object", Ref{kinds.DeviceClasses, "", m[1]}, ""),
+		Next: does("scheduler", "tries again when the class exists"), Advice: []string{"install the driver that brings the class, or name another one: kubectl get deviceclasses"}}
+}
