@@ -62,10 +62,16 @@ func nodeNodes(r *Request, node string) error {
 	}
 	old, ok := r.Old.(*corev1.Node)
 	if !ok || r.Op == Create {
+		if obj.Spec.ConfigSource != nil {
+			return r.forbidden("node %q is not allowed to create pods with a non-nil configSource", node) // upstream's words
+		}
 		if bad := forbiddenLabels(obj.Labels, nil); len(bad) > 0 {
-			return r.forbidden("is not allowed to set the following labels: %s", strings.Join(bad, ", "))
+			return r.forbidden("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
 		}
 		return nil
+	}
+	if obj.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(obj.Spec.ConfigSource, old.Spec.ConfigSource) {
+		return r.forbidden("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
 	if !equality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
 		return r.forbidden("node %q is not allowed to modify taints", node)

@@ -62,7 +62,9 @@ func nodePodStatus(r *Request, node string) error {
 	case !maps.Equal(pod.Labels, old.Labels):
 		return r.forbidden("node %q cannot update labels through pod status", node)
 	case !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses):
-		return r.forbidden("node %q cannot update resource claim statuses", node)
+		return r.forbidden("node %q cannot update resource claim statues", node) // upstream's spelling
+	case !equality.Semantic.DeepEqual(pod.Status.ExtendedResourceClaimStatus, old.Status.ExtendedResourceClaimStatus):
+		return r.forbidden("node %q cannot update extended resource claim status", node)
 	}
 	return nil
 }

@@ -40,6 +40,8 @@ func TestNodeRestriction(t *testing.T) {
 		return &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID(uid)}}}
 	}
+	claiming := mine.DeepCopy()
+	claiming.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
 	read := authtest.Of(core.Nodes, self)
 	authtest.Put(read, core.Pods, mine, other)
 	c := Chain{{Name: "NodeRestriction", Mutate: nodeRestriction{signerGate{}}.admit}}
@@ -56,7 +58,11 @@ func TestNodeRestriction(t *testing.T) {
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node-restriction.kubernetes.io/z": "y"} }),
 			`nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/z`},
 		{"restricted label on create", Request{Op: Create, Kind: core.Nodes},
-			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }), "is not allowed to set the following labels: foo.k8s.io/z"},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }), `node "n" is not allowed to set the following labels: foo.k8s.io/z`},
+		{"config source", Request{Op: Update, Kind: core.Nodes, Old: self},
+			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), `node "n" is not allowed to update configSource to a new non-nil configSource`},
+		{"config source on create", Request{Op: Create, Kind: core.Nodes},
+			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), "with a non-nil configSource"},
 		{"taints", Request{Op: Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), `node "n" is not allowed to modify taints`},
 		{"other node", Request{Op: Update, Kind: core.Nodes, Old: self, Name: "m"}, change(func(n *corev1.Node) { n.Name = "m" }),
@@ -73,6 +79,7 @@ func TestNodeRestriction(t *testing.T) {
 		{"status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, mine, ""},
 		{"status of another's", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: other}, other, "can only update pod status for pods with spec.nodeName set to itself"},
 		{"labels by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled, "cannot update labels through pod status"},
+		{"extended claims by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, claiming, "cannot update extended resource claim status"},
 		{"evict another's", Request{Op: Create, Kind: core.Pods, Sub: "eviction", Name: "other"}, other, "can only evict pods"},
 		{"spec", Request{Op: Update, Kind: core.Pods, Old: mine}, mine, `unexpected operation "UPDATE"`},
 		{"lease", Request{Op: Create, Kind: coordination.Leases}, lease("kube-node-lease", "n"), ""},
