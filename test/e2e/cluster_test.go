@@ -32,7 +32,7 @@ var nodes = []struct{ ns, name, addr, pods string }{
 const (
 	bridge = "kloop-e2e"
 	port   = "6443"
-	grace  = 6 * time.Second // silence after which a node is lost
+	grace  = 40 * time.Second // silence after which a node is lost: more than a busy machine keeps one silent
 )
 
 // A cluster under test.
@@ -193,7 +193,7 @@ func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
 			return nil, fmt.Errorf("kloop %s ended: %w", args[0], cmd.Wait())
 		}
 		return cmd, nil
-	case <-time.After(3 * time.Minute):
+	case <-time.After(patience):
 		return nil, fmt.Errorf("kloop %s did not get ready", args[0])
 	}
 }
@@ -231,8 +231,12 @@ func end(cmd *exec.Cmd, sig syscall.Signal) error {
 	select {
 	case <-done:
 		return nil
-	case <-time.After(30 * time.Second):
-		return cmd.Process.Kill()
+	case <-time.After(patience):
+		if err := cmd.Process.Kill(); err != nil {
+			return err
+		}
+		<-done
+		return fmt.Errorf("it did not end within %s of %s", patience, sig)
 	}
 }
 
@@ -281,7 +285,7 @@ func (c *testCluster) logs() {
 
 // try runs kubectl.
 func (c *testCluster) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)

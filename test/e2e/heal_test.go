@@ -39,7 +39,7 @@ func TestKilledProcessIsRestarted(t *testing.T) {
 	apply(t, ns, web("web", 1, ""))
 	rolledOut(t, ns, "web")
 	p := pods(t, ns, "web")[0]
-	kubectl(t, "exec", "-n", ns, p.Name, "--", "kill", "-QUIT", "1")
+	_, _ = it.try("exec", "-n", ns, p.Name, "--", "kill", "-QUIT", "1") // it may be stopped before it says that it is done
 	eventually(t, "the container runs again", func() (bool, string) {
 		s := pods(t, ns, "web")[0].Status.ContainerStatuses[0]
 		return s.RestartCount == 1 && s.State.Running != nil && s.Ready, fmt.Sprintf("%+v", s)
@@ -103,7 +103,7 @@ func TestRollout(t *testing.T) {
 		}
 	}
 	kubectl(t, "rollout", "undo", "-n", ns, "deployment/web")
-	kubectl(t, "rollout", "status", "-n", ns, "deployment/web", "--timeout=180s")
+	kubectl(t, "rollout", "status", "-n", ns, "deployment/web", "--timeout=240s")
 	if got := deployment(t, ns, "web").Spec.Template.Spec.Containers[0].Image; got != "nginx:1" {
 		t.Errorf("undo left %s", got)
 	}
@@ -168,7 +168,7 @@ func TestNamespaceLeavesNothing(t *testing.T) {
 	kubectl(t, "create", "namespace", ns)
 	apply(t, ns, web("web", 2, ""))
 	rolledOut(t, ns, "web")
-	kubectl(t, "delete", "namespace", ns, "--timeout=180s")
+	kubectl(t, "delete", "namespace", ns, "--timeout=240s")
 	out := kubectl(t, "get", "all,endpointslices,configmaps,serviceaccounts,events", "-n", ns, "-o", "name")
 	if out != "" {
 		t.Errorf("left behind: %s", out)
@@ -228,14 +228,17 @@ func TestHopelessPodHindersNobody(t *testing.T) {
 	began := time.Now()
 	rolledOut(t, ns, "web")
 	t.Logf("two pods were ready after %v beside five that never will be", time.Since(began).Round(time.Millisecond))
-	p := pods(t, ns, "hopeless")[0]
-	eventually(t, "the hopeless pod says why", func() (bool, string) {
-		p = pods(t, ns, "hopeless")[0]
-		if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Waiting == nil {
-			return false, "no status"
+	eventually(t, "the hopeless pods say why", func() (bool, string) {
+		list := pods(t, ns, "hopeless")
+		for _, p := range list {
+			if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].State.Waiting == nil {
+				return false, "no status"
+			}
+			if why := p.Status.ContainerStatuses[0].State.Waiting.Reason; why != "ErrImagePull" && why != "ImagePullBackOff" {
+				return false, why
+			}
 		}
-		why := p.Status.ContainerStatuses[0].State.Waiting.Reason
-		return why == "ErrImagePull" || why == "ImagePullBackOff", why
+		return len(list) == 5, fmt.Sprint(len(list))
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for the cluster to get somewhere.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // eventually polls until ok says yes. Its text tells what was missing at the end.
 func eventually(t *testing.T, what string, ok func() (bool, string)) {
@@ -53,7 +53,7 @@ func space(t *testing.T) string {
 	name := "e2e-" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	kubectl(t, "create", "namespace", name)
 	t.Cleanup(func() {
-		if _, err := it.try("delete", "namespace", name, "--timeout=180s"); err != nil {
+		if _, err := it.try("delete", "namespace", name, "--timeout=240s"); err != nil {
 			t.Errorf("the namespace does not go: %v", err)
 		}
 	})
@@ -188,5 +188,5 @@ spec:
 func startClient(t *testing.T, ns string) {
 	t.Helper()
 	apply(t, ns, clientPod)
-	kubectl(t, "wait", "-n", ns, "pod/client", "--for=condition=Ready", "--timeout=180s")
+	kubectl(t, "wait", "-n", ns, "pod/client", "--for=condition=Ready", "--timeout=240s")
 }

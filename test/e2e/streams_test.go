@@ -21,9 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// feed runs kubectl with the text on its standard input, and at most for the time.
-func feed(limit time.Duration, in string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// feed runs kubectl with the text on its standard input.
+func feed(in string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(it.bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+it.kubeconfig)
@@ -34,8 +34,9 @@ func feed(limit time.Duration, in string, args ...string) (string, error) {
 
 func TestLogsExecAttach(t *testing.T) {
 	ns := space(t)
-	apply(t, ns, onePod("p", "for i in 1 2 3; do echo line $i; done; read x; echo got $x; echo last; sleep 3600", "", "stdin: true"))
-	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=180s")
+	// It answers until it was heard: what comes in may reach it before containerd has the caller listen.
+	apply(t, ns, onePod("p", "for i in 1 2 3; do echo line $i; done; read x; until [ -e /tmp/heard ]; do echo got $x; sleep 0.2; done; echo last; sleep 3600", "", "stdin: true"))
+	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
 	logged(t, ns, "p", "line 3")
 	if out := kubectl(t, "logs", "-n", ns, "p", "--tail=1"); out != "line 3" {
 		t.Errorf("--tail=1: %q", out)
@@ -56,15 +57,16 @@ func TestLogsExecAttach(t *testing.T) {
 	if said, err := attached(ns, "p", "hello", "got hello"); err != nil {
 		t.Errorf("attach: %q, %v", said, err)
 	}
+	kubectl(t, "exec", "-n", ns, "p", "--", "touch", "/tmp/heard")
 	logged(t, ns, "p", "last")
-	if out, err := feed(time.Minute, "to stdin", "exec", "-i", "-n", ns, "p", "--", "cat"); err != nil || out != "to stdin" {
+	if out, err := feed("to stdin", "exec", "-i", "-n", ns, "p", "--", "cat"); err != nil || out != "to stdin" {
 		t.Errorf("exec -i: %q, %v", out, err)
 	}
 	var exit *exec.ExitError
-	if _, err := feed(time.Minute, "", "exec", "-n", ns, "p", "--", "sh", "-c", "exit 7"); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+	if _, err := feed("", "exec", "-n", ns, "p", "--", "sh", "-c", "exit 7"); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("exec's exit code: %v", err)
 	}
-	if out, err := feed(time.Minute, "", "exec", "-n", ns, "p", "--", "no-such-command"); err == nil || !strings.Contains(out, "not found") {
+	if out, err := feed("", "exec", "-n", ns, "p", "--", "no-such-command"); err == nil || !strings.Contains(out, "not found") {
 		t.Errorf("exec of nothing: %q, %v", out, err)
 	}
 	tty, err := exec.Command("script", "-qec", fmt.Sprintf("KUBECONFIG=%s %s/kubectl exec -it -n %s p -- sh -c 'test -t 0 && echo is a tty'", it.kubeconfig, it.bin, ns), "/dev/null").CombinedOutput()
@@ -73,8 +75,9 @@ func TestLogsExecAttach(t *testing.T) {
 	}
 	kubectl(t, "delete", "pod", "-n", ns, "p")
 	_ = follow.Wait() // it ends with the pod, one way or another
-	if !strings.Contains(followed.String(), "line 1\nline 2\nline 3\ngot hello\nlast\n") {
-		t.Errorf("logs -f: %q", followed.String())
+	text := strings.ReplaceAll(followed.String(), "got hello\n", "")
+	if said := followed.String(); text != "line 1\nline 2\nline 3\nlast\n" || !strings.Contains(said, "line 3\ngot hello\n") || !strings.Contains(said, "got hello\nlast\n") {
+		t.Errorf("logs -f: %q", said)
 	}
 }
 
@@ -123,7 +126,7 @@ spec:
 `
 
 func get(url string) (string, error) {
-	c := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := c.Get(url)
 	if err != nil {
 		return "", err
@@ -136,12 +139,13 @@ func get(url string) (string, error) {
 func TestWaysIn(t *testing.T) {
 	ns := space(t)
 	startClient(t, ns)
+	heard, at := answerUDP(t, "10.200.0.1:0")
 	apply(t, ns, fmt.Sprintf(nginxPod, "web", "", indent(4, `
 ports: [{containerPort: 80, hostPort: 8088}]
 startupProbe: {tcpSocket: {port: 80}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 300}
 livenessProbe: {exec: {command: [test, -e, /etc/passwd]}, periodSeconds: 1, timeoutSeconds: 60}
 readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1, timeoutSeconds: 60}`))+
-		onePod("hostnet", "hostname; ip addr | grep -c 10.200.0.2; sleep 3600", "hostNetwork: true", "")+`
+		onePod("hostnet", "hostname; ip addr | grep -c 10.200.0.2; sleep 3600", "hostNetwork: true", "")+fmt.Sprintf(`
 ---
 apiVersion: v1
 kind: Service
@@ -151,17 +155,16 @@ spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, nodePort: 30088}
 apiVersion: v1
 kind: Service
 metadata: {name: udp}
-spec: {type: NodePort, ports: [{port: 53, nodePort: 30053, targetPort: 5353, protocol: UDP}]}
+spec: {type: NodePort, ports: [{port: 53, nodePort: 30053, targetPort: %[1]d, protocol: UDP}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: udp, labels: {kubernetes.io/service-name: udp}}
 addressType: IPv4
-ports: [{port: 5353, protocol: UDP}]
+ports: [{port: %[1]d, protocol: UDP}]
 endpoints: [{addresses: [10.200.0.1]}]
-`)
-	heard := answerUDP(t, "10.200.0.1:5353")
-	kubectl(t, "wait", "-n", ns, "pod/web", "pod/hostnet", "--for=condition=Ready", "--timeout=180s")
+`, at))
+	kubectl(t, "wait", "-n", ns, "pod/web", "pod/hostnet", "--for=condition=Ready", "--timeout=240s")
 	node := nodes[0].addr
 	for what, url := range map[string]string{"node port": "http://" + node + ":30088/", "host port": "http://" + node + ":8088/"} {
 		eventually(t, what+" answers", func() (bool, string) {
@@ -177,15 +180,15 @@ endpoints: [{addresses: [10.200.0.1]}]
 		out, err := echoUDP(node + ":30053")
 		return out == "ping", fmt.Sprint(out, err)
 	})
-	_, _ = it.try("exec", "-n", ns, "client", "--", "timeout", "3", "nslookup", "-type=a", "over.udp", clusterIP(ns, "udp")) // its answer is no DNS
-	if !strings.Contains(heard(), "over") {
-		t.Error("UDP through the cluster's address does not arrive")
-	}
+	eventually(t, "UDP arrives through the cluster's address", func() (bool, string) {
+		_, err := it.try("exec", "-n", ns, "client", "--", "timeout", "3", "nslookup", "-type=a", "over.udp", clusterIP(ns, "udp")) // its answer is no DNS
+		return strings.Contains(heard(), "over"), fmt.Sprint(err)
+	})
 	forwarded(t, ns)
 }
 
-// answerUDP sends back whatever comes to the address, and tells what came.
-func answerUDP(t *testing.T, at string) (heard func() string) {
+// answerUDP sends back whatever comes to the address, and tells its port and what came.
+func answerUDP(t *testing.T, at string) (heard func() string, port int) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", at)
 	if err != nil {
@@ -209,7 +212,7 @@ func answerUDP(t *testing.T, at string) (heard func() string) {
 			}
 		}
 	}()
-	return func() string { mu.Lock(); defer mu.Unlock(); return string(all) }
+	return func() string { mu.Lock(); defer mu.Unlock(); return string(all) }, c.LocalAddr().(*net.UDPAddr).Port
 }
 
 func echoUDP(to string) (string, error) {
@@ -218,7 +221,7 @@ func echoUDP(to string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}
 	if _, err := c.Write([]byte("ping")); err != nil {
@@ -259,10 +262,11 @@ func TestDebugContainer(t *testing.T) {
 	if !strings.Contains(out, "sleep 3600") {
 		t.Errorf("the debugger does not see the target's processes:\n%s", out)
 	}
+	eventually(t, "its status says that it runs", func() (bool, string) {
+		s := getPod(t, ns, "client").Status.EphemeralContainerStatuses
+		return len(s) == 1 && s[0].State.Running != nil, fmt.Sprintf("%+v", s)
+	})
 	p := getPod(t, ns, "client")
-	if s := p.Status.EphemeralContainerStatuses; len(s) != 1 || s[0].State.Running == nil {
-		t.Errorf("its status: %+v", s)
-	}
 	if p.Status.ContainerStatuses[0].RestartCount != 0 || p.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod: %+v", p.Status)
 	}

@@ -86,6 +86,7 @@ func TestTwoNodes(t *testing.T) {
 	})
 }
 
+// nodeReady says whether a node is ready and takes pods.
 func nodeReady(name string) bool {
 	n, err := it.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
@@ -93,7 +94,7 @@ func nodeReady(name string) bool {
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
+			return c.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0
 		}
 	}
 	return false

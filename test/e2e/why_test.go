@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,11 +35,12 @@ func TestWhy(t *testing.T) {
 	apply(t, ns, onePod("probed", "sleep 1000", "", "readinessProbe: {exec: {command: [cat, /ready]}, periodSeconds: 1, timeoutSeconds: 60}"))
 	apply(t, ns, strings.Replace(onePod("absent", "true", "", ""), "image: nginx:1", "image: 127.0.0.1:1/none:1", 1))
 	explains(t, ns, "pod/crash", "pod/crash runs and is not ready because it crashes: container c exits with code 3", "CrashLoop", "starts container c again, in ", "log      no such account")
-	cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "pod/crash")
-	cmd.Env = append(os.Environ(), "PATH="+it.bin+":"+os.Getenv("PATH"))
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "CrashLoop") {
-		t.Errorf("kubectl finds no plugin: %v\n%s", err, out)
-	}
+	eventually(t, "kubectl explains by its plugin", func() (bool, string) { // while the container runs there is nothing to explain
+		cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "pod/crash")
+		cmd.Env = append(os.Environ(), "PATH="+it.bin+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return err == nil && strings.Contains(string(out), "CrashLoop"), fmt.Sprintf("%v\n%s", err, out)
+	})
 	explains(t, ns, "pod/probed", "ReadinessProbeFails", "command cat /ready", "No such file")
 	explains(t, ns, "pod/absent", `can't pull the image "127.0.0.1:1/none:1"`, "ImagePull", "tries to pull it again")
 }

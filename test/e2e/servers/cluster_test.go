@@ -126,7 +126,7 @@ func (m *machine) start() {
 		if !ok {
 			m.t.Fatalf("server %s ended: %v\n%s", m.name, m.cmd.Wait(), m.log())
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		m.t.Fatalf("server %s did not get ready\n%s", m.name, m.log())
 	}
 }

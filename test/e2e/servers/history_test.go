@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -32,44 +33,96 @@ const (
 	unknown = "unknown" // a write that may have been done, now or later
 )
 
-// objects is what linearizable objects do, each for itself.
-var objects = porcupine.Model{
-	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
-		by := map[string]int{}
-		for _, op := range history {
-			key := op.Input.(action).key
-			i, ok := by[key]
-			if !ok {
-				i = len(parts)
-				by[key], parts = i, append(parts, nil)
+// A witness is what became of each object as the watches told it, and what of that nobody was told who did it.
+type witness map[string]*fate
+
+// A fate is an object's values, revision by revision, "" for none; it starts with none.
+type fate struct {
+	values   []string
+	unspoken int // deletions that no answer told of
+}
+
+func (w witness) of(key string) *fate {
+	if w[key] == nil {
+		w[key] = &fate{values: []string{""}}
+	}
+	return w[key]
+}
+
+// witnessed reads the watches' events, and the answers to deletions.
+func witnessed(events []told, ops []porcupine.Operation) witness {
+	w := witness{}
+	for _, e := range events {
+		f := w.of(e.name)
+		if e.typ == watch.Deleted {
+			f.unspoken++
+			e.value = ""
+		}
+		f.values = append(f.values, e.value)
+	}
+	for _, op := range ops {
+		f := w.of(op.Input.(action).key)
+		if op.Input.(action).kind == "delete" && op.Output == done {
+			f.unspoken--
+		}
+	}
+	return w
+}
+
+// objects is what linearizable objects do, each for itself: they go through the values of the witness in its order, each
+// made by an action. Who knows the order can check long histories in which many ends are unknown.
+func (w witness) objects() porcupine.Model {
+	return porcupine.Model{
+		Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
+			by := map[string]int{}
+			for _, op := range history {
+				key := op.Input.(action).key
+				i, ok := by[key]
+				if !ok {
+					i = len(parts)
+					by[key], parts = i, append(parts, nil)
+				}
+				parts[i] = append(parts[i], op)
 			}
-			parts[i] = append(parts[i], op)
-		}
-		return parts
-	},
-	Init: func() any { return "" },
-	Step: func(state, in, out any) (bool, any) {
-		now, a, got := state.(string), in.(action), out.(string)
-		holds, next := now != "", a.value
-		switch a.kind {
-		case "get", "list":
-			return got == now, now
-		case "create":
-			holds = now == ""
-		case "swap":
-			holds = now == a.from
-		case "delete":
-			next = ""
-		}
-		switch {
-		case !holds:
-			return got != done, now
-		case got == unknown:
-			return true, next // not done at all is the same as done after everything else
-		}
-		return got == done, next
-	},
-	DescribeOperation: func(in, out any) string { return fmt.Sprint(in, " → ", out) },
+			return parts
+		},
+		Init: func() any { return place{} },
+		Step: func(state, in, out any) (bool, any) {
+			return w[in.(action).key].step(state.(place), in.(action), out.(string))
+		},
+		DescribeOperation: func(in, out any) string { return fmt.Sprint(in, " → ", out) },
+	}
+}
+
+// A place is how far an object has come.
+type place struct{ at, unspoken int }
+
+// step says whether an action may happen at a place and come to this end, and where it leads to.
+func (f *fate) step(p place, a action, got string) (bool, any) {
+	now, last := f.values[p.at], p.at == len(f.values)-1
+	if a.kind == "get" || a.kind == "list" {
+		return got == now, p
+	}
+	holds, makes := now != "", a.value
+	switch a.kind {
+	case "create":
+		holds = now == ""
+	case "swap":
+		holds = now == a.from
+	case "delete":
+		makes = ""
+	}
+	if got == refused {
+		return !holds, p
+	}
+	next := place{p.at + 1, p.unspoken}
+	if got == unknown {
+		next.unspoken++
+	}
+	if holds && !last && f.values[p.at+1] == makes && next.unspoken <= f.unspoken {
+		return true, next
+	}
+	return got == unknown && last, p // not done at all is the same as tried after everything else
 }
 
 const space = "default"
@@ -175,15 +228,28 @@ func (h *history) one(ctx context.Context, client int, c *kubernetes.Clientset, 
 	}
 }
 
-// check judges the history.
-func (h *history) check() error {
+// check judges the history by what the watches told.
+func (h *history) check(events []told) error {
+	w := witnessed(events, h.ops)
+	wrote := map[string]bool{}
+	for _, e := range events {
+		wrote[e.value] = true
+	}
+	var ops []porcupine.Operation
 	n := 0
 	for _, op := range h.ops {
 		if op.Output == unknown {
 			n++
+			switch a := op.Input.(action); {
+			case a.kind == "delete" && w[a.key].unspoken <= 0, a.kind != "delete" && !wrote[a.value]:
+				continue // not done, or later than all that is judged
+			case a.kind != "delete":
+				op.Output = done
+			}
 		}
+		ops = append(ops, op)
 	}
-	if res := porcupine.CheckOperationsTimeout(objects, h.ops, time.Minute); res != porcupine.Ok {
+	if res := porcupine.CheckOperationsTimeout(w.objects(), ops, patience); res != porcupine.Ok {
 		return fmt.Errorf("the history of %d operations, %d of them with an unknown end, is %v", len(h.ops), n, res)
 	}
 	if len(h.acked) < 20 {

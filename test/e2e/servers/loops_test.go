@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,7 +16,7 @@ import (
 func loopsTold(t *testing.T, machines []*machine, replicas int32) {
 	t.Helper()
 	for _, m := range machines {
-		eventually(t, "the loops are told by "+m.name, time.Minute, func(ctx context.Context) (bool, error) {
+		eventually(t, "the loops are told by "+m.name, func(ctx context.Context) (bool, error) {
 			data, err := m.client.RESTClient().Get().AbsPath("/apis/convergence.kloop.dev/v1alpha1/loops/deployment").DoRaw(ctx)
 			if err != nil {
 				return false, err

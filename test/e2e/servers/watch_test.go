@@ -80,14 +80,14 @@ func (w *watcher) note(typ watch.EventType, cm *corev1.ConfigMap) {
 	w.events = append(w.events, told{rev, typ, cm.Name, cm.Data["v"]})
 }
 
-// seen returns the events up to a revision once they are there.
+// seen returns the events up to a revision, that of the last one, once they are there.
 func (w *watcher) seen(rev int64, patience time.Duration) ([]told, error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		w.mu.Lock()
 		list := slices.Clone(w.events)
 		w.mu.Unlock()
-		if len(list) > 0 && list[len(list)-1].rev >= rev {
-			return list, nil
+		if i := slices.IndexFunc(list, func(e told) bool { return e.rev >= rev }); i >= 0 {
+			return list[:i+1], nil
 		}
 	}
 	return nil, fmt.Errorf("a watch did not come to revision %d", rev)
