@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -37,7 +36,7 @@ func (w *world) says(claim, condition string) {
 // untilClaim waits for a claim to be as wanted.
 func (w *world) untilClaim(name string, good func(c *resourcev1.ResourceClaim) bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	feed := w.Feed(kinds.ResourceClaims)
 	for {

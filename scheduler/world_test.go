@@ -84,10 +84,13 @@ func (w *world) create(obj resource.Object) resource.Object {
 	return out
 }
 
+// patience is how long a test waits for what must come.
+const patience = 5 * time.Minute
+
 // until waits for a pod to be as wanted.
 func (w *world) until(name string, good func(p *corev1.Pod) bool) *corev1.Pod {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	feed := w.Feed(kinds.Pods)
 	for {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/apply"
@@ -87,7 +88,7 @@ func begin(t testing.TB) *world {
 func (w *world) until(what string, ok func(resource.Reader) bool) {
 	w.t.Helper()
 	feed := w.Feed()
-	for end := time.Now().Add(time.Minute); !ok(w.Read()); {
+	for end := time.Now().Add(5 * time.Minute); !ok(w.Read()); {
 		if time.Now().After(end) {
 			w.t.Fatalf("waiting for %s: in vain", what)
 		}
@@ -143,6 +144,20 @@ func (w *world) define(def *v1.CustomResourceDefinition) {
 		d := resource.Get(r, kinds.CustomResourceDefinitions, "", def.Name)
 		return d != nil && crd.Is(d, v1.Established)
 	})
+}
+
+// change changes a definition as it is now: the loop may write it at the same time.
+func (w *world) change(name string, f func(*v1.CustomResourceDefinition)) {
+	w.t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		next := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", name))
+		f(next)
+		_, err := w.Update(w.t.Context(), kinds.CustomResourceDefinitions, next, "")
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // kind is a kind as a version has it; nil when it is not served.
@@ -281,11 +296,9 @@ func TestVersions(t *testing.T) {
 	if !is(w.Read(), "v1") {
 		t.Errorf("stored: %v", w.Read().Lookup(k, "ns", "w"))
 	}
-	next := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", "widgets.a.example"))
-	next.Spec.Versions[0].Storage, next.Spec.Versions[1].Storage, next.Spec.Versions[0].Served = false, true, false
-	if _, err := w.Update(t.Context(), kinds.CustomResourceDefinitions, next, ""); err != nil {
-		t.Fatal(err)
-	}
+	w.change("widgets.a.example", func(d *v1.CustomResourceDefinition) {
+		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage, d.Spec.Versions[0].Served = false, true, false
+	})
 	w.until("v2 is the hub", func(r resource.Reader) bool {
 		k := w.kind("a.example", "v2")
 		return k.Info().GVK.Version == "v2" && is(w.Read(), "v2") && w.kind("a.example", "v1") == nil
@@ -408,14 +421,7 @@ func TestChangeEndsWatches(t *testing.T) {
 		<-stands
 		return ch
 	}
-	change := func(f func(*v1.CustomResourceDefinition)) {
-		t.Helper()
-		next := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", "widgets.a.example"))
-		f(next)
-		if _, err := w.Update(t.Context(), kinds.CustomResourceDefinitions, next, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
+	change := func(f func(*v1.CustomResourceDefinition)) { t.Helper(); w.change("widgets.a.example", f) }
 	first, second := watch("v1"), watch("v2")
 	change(func(d *v1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} })
 	if _, err := w.create("a.example", "v1", "one", `{}`); err != nil {
