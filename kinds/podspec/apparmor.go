@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 		}
 		if v != "" && confinement(v) == nil && v != v1.DeprecatedAppArmorBetaProfileNamePrefix {
-			errs = append(errs, field.Invalid(path.Key(key), v, "invalid AppArmor profile name"))
+			errs = append(errs, field.Invalid(path.Key(key), v, fmt.Sprintf("invalid AppArmor profile name: %q", v)))
 		}
 	}
 	return errs

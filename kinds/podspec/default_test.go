@@ -156,7 +156,6 @@ func TestMergeMatchLabelKeys(t *testing.T) {
 topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}, matchLabelKeys: [a, gone]}]
 affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, labelSelector: {}, mismatchLabelKeys: [a]}]}}`)
 	podspec.MergeMatchLabelKeys(s, map[string]string{"a": "x"})
-	podspec.MergeMatchLabelKeys(s, map[string]string{"a": "x"})
 	same(t, s.TopologySpreadConstraints[0].LabelSelector, `matchExpressions: [{key: a, operator: In, values: [x]}]`)
 	same(t, s.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector,
 		`matchExpressions: [{key: a, operator: NotIn, values: [x]}]`)

@@ -1,8 +1,6 @@
 package podspec
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +60,7 @@ func sumUp(sum, list v1.ResourceList) (found int) {
 }
 
 // MergeMatchLabelKeys writes the pod's own values of the label keys that affinity terms and spread constraints
-// name into their selectors. Doing it twice is as good as once.
+// name into their selectors, even if they are there: that is refused later.
 func MergeMatchLabelKeys(s *v1.PodSpec, labels map[string]string) {
 	for i := range s.TopologySpreadConstraints {
 		c := &s.TopologySpreadConstraints[i]
@@ -100,12 +98,8 @@ func mergeKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOp
 		return
 	}
 	for _, key := range keys {
-		v, ok := labels[key]
-		r := metav1.LabelSelectorRequirement{Key: key, Operator: op, Values: []string{v}}
-		if ok && !slices.ContainsFunc(s.MatchExpressions, func(x metav1.LabelSelectorRequirement) bool {
-			return x.Key == key && x.Operator == op && slices.Equal(x.Values, r.Values)
-		}) {
-			s.MatchExpressions = append(s.MatchExpressions, r)
+		if v, ok := labels[key]; ok {
+			s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: op, Values: []string{v}})
 		}
 	}
 }

@@ -160,22 +160,32 @@ func checkGates(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 // checkClaims checks the claims for devices.
 func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 	c.claims = sets.New[string]()
-	_, static := c.annotation(v1.MirrorPodAnnotationKey)
-	if static && len(c.spec.ResourceClaims) > 0 {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support resource claims")}
+	for _, r := range c.spec.ResourceClaims {
+		if r.Name != "" {
+			c.claims.Insert(r.Name)
+		}
 	}
+	_, static := c.annotation(v1.MirrorPodAnnotationKey)
+	names := sets.New[string]()
 	for i, r := range c.spec.ResourceClaims {
 		at := path.Index(i)
+		if static {
+			errs = append(errs, field.Forbidden(field.NewPath(""), "static pods do not support resource claims"))
+			continue
+		}
 		switch {
 		case r.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
-		case c.claims.Has(r.Name):
+		case names.Has(r.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), r.Name))
 		default:
 			errs = append(errs, rule.Format(r.Name, at.Child("name"), rule.Label)...)
-			c.claims.Insert(r.Name)
+			names.Insert(r.Name)
 		}
-		if (r.ResourceClaimName == nil) == (r.ResourceClaimTemplateName == nil) {
+		switch one, other := r.ResourceClaimName != nil, r.ResourceClaimTemplateName != nil; {
+		case one && other:
+			errs = append(errs, field.Invalid(at, r, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+		case !one && !other:
 			errs = append(errs, field.Invalid(at, r, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if r.ResourceClaimName != nil {

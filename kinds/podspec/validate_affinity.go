@@ -1,7 +1,9 @@
 package podspec
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +30,7 @@ func checkAffinity(a *v1.Affinity, path *field.Path) (errs field.ErrorList) {
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			at := at.Child(preferred).Index(i)
-			errs = append(errs, rule.Within(t.Weight, 1, 100, at.Child("weight"))...)
+			errs = append(errs, checkWeight(t.Weight, at)...)
 			errs = append(errs, checkNodeTerm(&t.Preference, true, at.Child("preference"))...)
 		}
 	}
@@ -120,10 +122,26 @@ func checkPodTerms(terms []v1.PodAffinityTerm, path *field.Path) (errs field.Err
 
 func checkWeightedTerms(terms []v1.WeightedPodAffinityTerm, path *field.Path) (errs field.ErrorList) {
 	for i := range terms {
-		errs = append(errs, rule.Within(terms[i].Weight, 1, 100, path.Index(i).Child("weight"))...)
+		errs = append(errs, checkWeight(terms[i].Weight, path.Index(i))...)
 		errs = append(errs, checkPodTerm(&terms[i].PodAffinityTerm, path.Index(i).Child("podAffinityTerm"))...)
 	}
 	return errs
+}
+
+// checkWeight checks how much a preference counts.
+func checkWeight(n int32, path *field.Path) field.ErrorList {
+	if n < 1 || n > 100 {
+		return field.ErrorList{field.Invalid(path.Child("weight"), n, "must be in the range 1-100")}
+	}
+	return nil
+}
+
+// checkTopologyKey asks for a label of nodes.
+func checkTopologyKey(key string, path *field.Path) field.ErrorList {
+	if key == "" {
+		return field.ErrorList{field.Required(path.Child("topologyKey"), "can not be empty")}
+	}
+	return nil
 }
 
 func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
@@ -133,30 +151,34 @@ func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList
 	for _, ns := range t.Namespaces {
 		add(rule.Format(ns, path.Child("namespace"), rule.Label))
 	}
-	add(checkMatchKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys")))
-	add(checkMatchKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys")))
-	add(checkMergedKeys(t, path))
-	for i, key := range t.MatchLabelKeys {
-		for _, other := range t.MismatchLabelKeys {
-			if key == other {
-				add(field.ErrorList{field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys")})
-			}
+	add(checkKeys(t.MatchLabelKeys, t.MismatchLabelKeys, t.LabelSelector, path))
+	add(checkTopologyKey(t.TopologyKey, path))
+	add(metavalidation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey")))
+	return errs
+}
+
+// checkKeys checks the keys of labels whose values in the pod itself complete a selector.
+func checkKeys(match, mismatch []string, s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	errs := checkMatchKeys(match, s, path.Child("matchLabelKeys"))
+	errs = append(errs, checkMatchKeys(mismatch, s, path.Child("mismatchLabelKeys"))...)
+	errs = append(errs, checkMergedKeys(match, s, path)...)
+	for i, key := range match {
+		if slices.Contains(mismatch, key) {
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
-	add(rule.Needed(t.TopologyKey, path.Child("topologyKey")))
-	add(metavalidation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey")))
 	return errs
 }
 
 // checkMergedKeys finds keys that the selector had before the server wrote them there. Their errors lack the field's
 // name: clients know them so.
-func checkMergedKeys(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
-	if t.LabelSelector == nil || len(t.MatchLabelKeys) == 0 {
+func checkMergedKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (errs field.ErrorList) {
+	if s == nil || len(keys) == 0 {
 		return nil
 	}
-	seen := sets.KeySet(t.LabelSelector.MatchLabels)
-	for _, e := range t.LabelSelector.MatchExpressions {
-		if i := slices.Index(t.MatchLabelKeys, e.Key); i >= 0 && seen.Has(e.Key) {
+	seen := sets.KeySet(s.MatchLabels)
+	for _, e := range s.MatchExpressions {
+		if i := slices.Index(keys, e.Key); i >= 0 && seen.Has(e.Key) {
 			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
 		}
 		seen.Insert(e.Key)
@@ -188,46 +210,34 @@ func checkSpread(list []v1.TopologySpreadConstraint, path *field.Path) (errs fie
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	for i := range list {
 		c, at := &list[i], path.Index(i)
-		add(rule.AtLeast(c.MaxSkew, 1, at.Child("maxSkew"))...)
-		if c.TopologyKey == "" {
-			add(field.Required(at.Child("topologyKey"), "can not be empty"))
-		}
+		add(positive(c.MaxSkew, at.Child("maxSkew"))...)
+		add(checkTopologyKey(c.TopologyKey, at)...)
 		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), v1.DoNotSchedule, v1.ScheduleAnyway)...)
-		for j := i + 1; j < len(list); j++ {
-			if list[j].TopologyKey == c.TopologyKey && list[j].WhenUnsatisfiable == c.WhenUnsatisfiable {
-				add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
-			}
+		if slices.ContainsFunc(list[i+1:], func(o v1.TopologySpreadConstraint) bool {
+			return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable
+		}) {
+			add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		if m := c.MinDomains; m != nil {
-			add(rule.AtLeast(*m, 1, at.Child("minDomains"))...)
+			add(positive(*m, at.Child("minDomains"))...)
 			if c.WhenUnsatisfiable != v1.DoNotSchedule {
-				add(field.Invalid(at.Child("minDomains"), *m, "can only use minDomains if whenUnsatisfiable=DoNotSchedule"))
+				add(field.Invalid(at.Child("minDomains"), *m,
+					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", v1.DoNotSchedule, c.WhenUnsatisfiable)))
 			}
 		}
 		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
 		add(rule.AmongPtr(c.NodeTaintsPolicy, at.Child("nodeTaintsPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
-		add(checkMatchKeys(c.MatchLabelKeys, c.LabelSelector, at.Child("matchLabelKeys"))...)
-		add(checkKeyConflicts(c, at.Child("matchLabelKeys"))...)
+		add(checkKeys(c.MatchLabelKeys, nil, c.LabelSelector, at)...)
 		add(checkSelector(c.LabelSelector, at.Child("labelSelector"))...)
 	}
 	return errs
 }
 
-// checkKeyConflicts refuses keys that the selector uses too, except in the way that the server writes them there.
-func checkKeyConflicts(c *v1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
-	if c.LabelSelector == nil {
-		return nil
+func positive(n int32, path *field.Path) field.ErrorList {
+	if n < 1 {
+		return field.ErrorList{field.Invalid(path, n, "must be greater than zero")}
 	}
-	for i, key := range c.MatchLabelKeys {
-		_, used := c.LabelSelector.MatchLabels[key]
-		for _, e := range c.LabelSelector.MatchExpressions {
-			used = used || e.Key == key && (e.Operator != metav1.LabelSelectorOpIn || len(e.Values) != 1)
-		}
-		if used {
-			errs = append(errs, field.Invalid(path.Index(i), key, "exists in both matchLabelKeys and labelSelector"))
-		}
-	}
-	return errs
+	return nil
 }
 
 // ValidateTolerations checks which taints are tolerated.
@@ -246,11 +256,14 @@ func ValidateTolerations(list []v1.Toleration, path *field.Path) (errs field.Err
 		}
 		switch t.Operator {
 		case v1.TolerationOpEqual, "":
-			add(rule.Says(utilvalidation.IsValidLabelValue(t.Value), t.Value, at.Child("operator"))...)
+			add(ValidateLabelValue(t.Value, at.Child("operator"))...)
 		case v1.TolerationOpExists:
 			if t.Value != "" {
-				add(field.Invalid(at.Child("operator"), t, "value must be empty when `operator` is 'Exists'"))
+				add(field.Invalid(at.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
 			}
+		case v1.TolerationOpLt, v1.TolerationOpGt: // known, but for clusters with an alpha feature
+			add(field.NotSupported(at.Child("operator"), t.Operator,
+				[]v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
 		default:
 			add(field.NotSupported(at.Child("operator"), t.Operator, []v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists}))
 		}
@@ -259,6 +272,14 @@ func ValidateTolerations(list []v1.Toleration, path *field.Path) (errs field.Err
 		}
 	}
 	return errs
+}
+
+// ValidateLabelValue checks a value and tells all that is wrong with it at once.
+func ValidateLabelValue(v string, path *field.Path) field.ErrorList {
+	if says := utilvalidation.IsValidLabelValue(v); len(says) > 0 {
+		return field.ErrorList{field.Invalid(path, v, strings.Join(says, ";"))}
+	}
+	return nil
 }
 
 // ValidateTaintEffect checks what a taint does.

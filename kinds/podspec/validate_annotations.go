@@ -41,8 +41,9 @@ func validateAnnotations(a map[string]string, s *v1.PodSpec, path *field.Path) (
 }
 
 // ValidateAnnotationChange refuses that annotations change which say how a pod runs: apart from what a pod says itself,
-// these are fixed from the start.
-func ValidateAnnotationChange(a, old map[string]string, path *field.Path) (errs field.ErrorList) {
+// these are fixed from the start. It also checks those that there are now, of which upstream tells once more with each
+// change of a pod.
+func ValidateAnnotationChange(a, old map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(old)) {
 		if v, kept := a[key]; kept && v == old[key] {
 			continue
@@ -65,7 +66,7 @@ func ValidateAnnotationChange(a, old map[string]string, path *field.Path) (errs 
 			errs = append(errs, field.Forbidden(path.Key(key), "may not add mirror pod annotation"))
 		}
 	}
-	return errs
+	return append(errs, validateAnnotations(a, s, path)...)
 }
 
 // AnnotationsAgree checks of annotations that have become fields that they say the same as these.

@@ -134,14 +134,14 @@ func (c *checker) checkContainer(k *v1.Container, path *field.Path) (errs field.
 func (c *checker) checkResizePolicy(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[v1.ResourceName]()
 	for i, p := range k.ResizePolicy {
-		errs = append(errs, rule.Chosen(p.ResourceName, path, v1.ResourceCPU, v1.ResourceMemory)...)
 		if seen.Has(p.ResourceName) {
 			errs = append(errs, field.Duplicate(path.Index(i), p.ResourceName))
 		}
 		seen.Insert(p.ResourceName)
+		errs = append(errs, rule.Chosen(p.ResourceName, path, v1.ResourceCPU, v1.ResourceMemory)...)
 		errs = append(errs, rule.Chosen(p.RestartPolicy, path, v1.NotRequired, v1.RestartContainer)...)
 		if c.spec.RestartPolicy == v1.RestartPolicyNever && p.RestartPolicy != v1.NotRequired {
-			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 	}
 	return errs

@@ -49,7 +49,9 @@ func checkDNS(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	for i, o := range d.Options {
-		add(rule.Needed(o.Name, path.Child("options").Index(i))...)
+		if o.Name == "" {
+			add(field.Required(path.Child("options").Index(i), "must not be empty"))
+		}
 	}
 	return errs
 }

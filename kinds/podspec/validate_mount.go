@@ -101,7 +101,9 @@ func (c *checker) checkDevices(k *v1.Container, path *field.Path) (errs field.Er
 			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}
 		names.Insert(d.Name)
-		places.Insert(d.DevicePath)
+		if !hasBackstep(d.DevicePath) {
+			places.Insert(d.DevicePath)
+		}
 	}
 	return errs
 }

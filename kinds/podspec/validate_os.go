@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,20 +19,19 @@ func checkOS(s *v1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	switch s.OS.Name {
 	case v1.Linux:
-		return append(errs, refuse(path, "windowsOptions", func(p *v1.PodSecurityContext) bool { return p.WindowsOptions != nil },
+		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod", func(p *v1.PodSecurityContext) bool { return p.WindowsOptions != nil },
 			func(c *v1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
 	case v1.Windows:
 		return append(errs, checkOnWindows(s, path)...)
 	case "":
-		return append(errs, field.Required(path.Child("os", "name"), "cannot be empty"))
+		return append(errs, field.Required(path.Child("os", "name"), ""))
 	}
 	return append(errs, field.NotSupported(path.Child("os"), s.OS.Name, []v1.OSName{v1.Linux, v1.Windows}))
 }
 
 // refuse forbids a field of the security contexts of the pod and of its containers.
-func refuse(path *field.Path, name string, inPod func(*v1.PodSecurityContext) bool, inContainer func(*v1.SecurityContext) bool,
+func refuse(path *field.Path, name, says string, inPod func(*v1.PodSecurityContext) bool, inContainer func(*v1.SecurityContext) bool,
 	s *v1.PodSpec) (errs field.ErrorList) {
-	says := "cannot be set for this spec.os.name"
 	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
 	}
@@ -96,16 +94,17 @@ var notOnWindows = []struct {
 }
 
 func checkOnWindows(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	says := "cannot be set for a windows pod"
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{{"hostUsers", s.HostUsers != nil}, {"hostPID", s.HostPID}, {"hostIPC", s.HostIPC}, {"shareProcessNamespace", s.ShareProcessNamespace != nil}} {
 		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), "cannot be set for a windows pod"))
+			errs = append(errs, field.Forbidden(path.Child(f.name), says))
 		}
 	}
 	for _, f := range notOnWindows {
-		errs = append(errs, refuse(path, f.name, f.pod, f.container, s)...)
+		errs = append(errs, refuse(path, f.name, says, f.pod, f.container, s)...)
 	}
 	return errs
 }
@@ -166,22 +165,33 @@ var (
 )
 
 func checkWindowsUser(u string, path *field.Path) field.ErrorList {
-	bad := func(says string) field.ErrorList { return field.ErrorList{field.Invalid(path, u, says)} }
 	parts := strings.Split(u, `\`)
-	name := parts[len(parts)-1]
 	switch {
 	case u == "":
-		return bad("runAsUserName cannot be an empty string")
-	case strings.ContainsFunc(u, unicode.IsControl):
-		return bad("runAsUserName cannot contain control characters")
+		return field.ErrorList{field.Invalid(path, u, "runAsUserName cannot be an empty string")}
+	case strings.ContainsFunc(u, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return field.ErrorList{field.Invalid(path, u, "runAsUserName cannot contain control characters")}
 	case len(parts) > 2:
-		return bad("runAsUserName cannot contain more than one backslash")
-	case len(parts) == 2 && (len(parts[0]) >= 256 || !netBIOS.MatchString(parts[0]) && !windowsDomain.MatchString(parts[0])):
-		return bad("runAsUserName's Domain must be a NetBios or DNS name")
-	case name == "" || len(name) > 104:
-		return bad("runAsUserName's User must have from 1 to 104 characters")
-	case strings.Trim(name, ". ") == "" || strings.ContainsAny(name, `"/\:;|=,+*?<>@[]`):
-		return bad("runAsUserName's User cannot contain only periods or spaces, nor the characters \"/\\:;|=,+*?<>@[]")
+		return field.ErrorList{field.Invalid(path, u, "runAsUserName cannot contain more than one backslash")}
 	}
-	return nil
+	domain, name := "", parts[len(parts)-1]
+	if len(parts) == 2 {
+		domain = parts[0]
+	}
+	says := make([]string, 0, 1)
+	for _, c := range []struct {
+		bad  bool
+		says string
+	}{{len(domain) >= 256, "runAsUserName's Domain length must be under 256 characters"},
+		{len(parts) == 2 && !netBIOS.MatchString(domain) && !windowsDomain.MatchString(domain),
+			"runAsUserName's Domain doesn't match the NetBios nor the DNS format"},
+		{name == "", "runAsUserName's User cannot be empty"},
+		{len(name) > 104, "runAsUserName's User length must not be longer than 104 characters"},
+		{name != "" && strings.Trim(name, ". ") == "", "runAsUserName's User cannot contain only periods or spaces"},
+		{strings.ContainsAny(name, `"/\:;|=,+*?<>@[]`), `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`}} {
+		if c.bad {
+			says = append(says, c.says)
+		}
+	}
+	return rule.Says(says, u, path)
 }

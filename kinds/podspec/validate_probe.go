@@ -84,7 +84,10 @@ func (c *checker) checkProbe(p *v1.Probe, path *field.Path) field.ErrorList {
 		{"successThreshold", p.SuccessThreshold}, {"failureThreshold", p.FailureThreshold}} {
 		errs = append(errs, rule.AtLeast(f.v, 0, path.Child(f.name))...)
 	}
-	return append(errs, rule.AtLeastPtr(p.TerminationGracePeriodSeconds, 1, path.Child("terminationGracePeriodSeconds"))...)
+	if t := p.TerminationGracePeriodSeconds; t != nil && *t <= 0 {
+		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *t, "must be greater than 0"))
+	}
+	return errs
 }
 
 // checkHandler checks that there is exactly one action, and that it is well formed.

@@ -82,8 +82,13 @@ func (p *projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
 }
 
 func (p *projection) token(t *v1.ServiceAccountTokenProjection, path *field.Path) {
-	if e := t.ExpirationSeconds; e != nil {
-		p.add(rule.Within(*e, 600, 1<<32, path.Child("expirationSeconds"))...)
+	at := path.Child("expirationSeconds")
+	switch e := t.ExpirationSeconds; {
+	case e == nil:
+	case *e < 600:
+		p.add(field.Invalid(at, *e, "may not specify a duration less than 10 minutes"))
+	case *e > 1<<32:
+		p.add(field.Invalid(at, *e, "may not specify a duration larger than 2^32 seconds"))
 	}
 	if t.Path == "" {
 		p.add(field.Required(p.path.Child("path"), ""))

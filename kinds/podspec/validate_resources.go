@@ -163,24 +163,42 @@ func hasAny(r *v1.ResourceRequirements, is func(v1.ResourceName) bool) bool {
 func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[v1.ResourceClaim]()
 	for i, c := range list {
-		partly := func(o v1.ResourceClaim) bool { return o.Name == c.Name && c.Request == "" }
+		at := path.Index(i)
 		if c.Name == "" {
-			errs = append(errs, field.Required(path.Index(i), ""))
+			errs = append(errs, field.Required(at, ""))
 			continue
 		}
-		if seen.Has(c) || seen.Has(v1.ResourceClaim{Name: c.Name}) || slices.ContainsFunc(seen.UnsortedList(), partly) {
-			errs = append(errs, field.Duplicate(path.Index(i), c.Name))
-		}
-		seen.Insert(c)
+		errs = append(errs, checkClaimRepeat(c, seen, at)...)
 		if !known.Has(c.Name) {
-			e := field.NotFound(path.Index(i), c.Name)
-			e.Detail = "must be one of the names in pod.spec.resourceClaims"
+			e := field.NotFound(at, c.Name)
+			e.Detail = "must be one of the names in pod.spec.resourceClaims: " + strings.Join(sets.List(known), ", ")
+			if len(known) == 0 {
+				e.Detail = "must be one of the names in pod.spec.resourceClaims which is empty"
+			}
 			errs = append(errs, e)
 		}
-		if c.Request != "" {
-			errs = append(errs, rule.Format(c.Request, path.Index(i).Child("request"), rule.Label)...)
+	}
+	return errs
+}
+
+// checkClaimRepeat refuses a claim of which all, or this request, is there already; the whole of one clashes with each
+// of its requests. It notes what it lets pass.
+func checkClaimRepeat(c v1.ResourceClaim, seen sets.Set[v1.ResourceClaim], path *field.Path) (errs field.ErrorList) {
+	if seen.Has(v1.ResourceClaim{Name: c.Name}) {
+		return field.ErrorList{field.Duplicate(path, c.Name)}
+	}
+	if c.Request != "" {
+		errs = rule.Format(c.Request, path.Child("request"), rule.Label)
+		if seen.Has(c) {
+			errs = append(errs, field.Duplicate(path, c.Name+"/"+c.Request))
 		}
 	}
+	for o := range seen {
+		if c.Request == "" && o.Name == c.Name {
+			errs = append(errs, field.Duplicate(path, c.Name))
+		}
+	}
+	seen.Insert(c)
 	return errs
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/node/util/sysctl"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -103,11 +104,19 @@ func (c *checker) checkSecurityContext(s *v1.SecurityContext, path *field.Path) 
 	return errs
 }
 
+// checkType checks the type of the profile that a field holds.
+func checkType[T ~string](t T, path *field.Path, name string, allowed ...T) field.ErrorList {
+	if t == "" {
+		return field.ErrorList{field.Required(path.Child("type"), "type is required when "+name+" is set")}
+	}
+	return rule.Among(t, path.Child("type"), allowed...)
+}
+
 func checkSeccomp(p *v1.SeccompProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := rule.Chosen(p.Type, path.Child("type"), v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "seccompProfile", v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch {
 	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
@@ -124,7 +133,7 @@ func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := rule.Chosen(p.Type, path.Child("type"), v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "appArmorProfile", v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch name := p.LocalhostProfile; {
 	case len(errs) > 0:
@@ -143,10 +152,7 @@ func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
 	return errs
 }
 
-var (
-	sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
-	ipcSysctls = []string{"kernel.shm", "kernel.msg", "fs.mqueue."} // and kernel.sem itself
-)
+var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // IsSysctlName says whether a name can be that of a kernel parameter.
 func IsSysctlName(name string) bool { return len(name) <= 253 && sysctlName.MatchString(name) }
@@ -155,7 +161,6 @@ func (c *checker) checkSysctls(list []v1.Sysctl, path *field.Path) (errs field.E
 	seen := sets.New[string]()
 	for i, s := range list {
 		at := path.Index(i).Child("name")
-		name := strings.ReplaceAll(s.Name, "/", ".")
 		switch {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
@@ -165,13 +170,11 @@ func (c *checker) checkSysctls(list []v1.Sysctl, path *field.Path) (errs field.E
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
 		seen.Insert(s.Name)
-		if c.spec.HostNetwork && strings.HasPrefix(name, "net.") {
-			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is set to true"))
-		}
-		for _, p := range ipcSysctls {
-			if c.spec.HostIPC && (name == "kernel.sem" || strings.HasPrefix(name, p)) {
-				errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostIPC' is set to true"))
-			}
+		switch of, _, _ := sysctl.GetNamespace(s.Name); {
+		case c.spec.HostNetwork && of == sysctl.NetNamespace:
+			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is true"))
+		case c.spec.HostIPC && of == sysctl.IPCNamespace:
+			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostIPC' is true"))
 		}
 	}
 	return errs

@@ -180,8 +180,8 @@ var cases = []struct {
 	{"spread", `topologySpreadConstraints: [{maxSkew: 0, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, minDomains: 2}, {maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: Perhaps}]`,
 		[]string{"spec.topologySpreadConstraints[0].maxSkew Invalid", "spec.topologySpreadConstraints[0].minDomains Invalid",
 			"spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate", "spec.topologySpreadConstraints[2].whenUnsatisfiable NotSupported"}},
-	{"spread keys", `topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a]}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}}}]`,
-		[]string{"spec.topologySpreadConstraints[0].matchLabelKeys Forbidden", "spec.topologySpreadConstraints[1].matchLabelKeys[0] Invalid"}},
+	{"spread keys", `topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a]}, {maxSkew: 1, topologyKey: y, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchLabels: {a: b}}}, {maxSkew: 1, topologyKey: x, whenUnsatisfiable: ScheduleAnyway, matchLabelKeys: [a], labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: In, values: [c]}]}}]`,
+		[]string{"spec.topologySpreadConstraints[0].matchLabelKeys Forbidden", "spec.topologySpreadConstraints[2][0] Invalid"}},
 	{"node affinity", `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In}, {key: a, operator: Exists, values: [x]}, {key: a, operator: Near}], matchFields: [{key: a, operator: In, values: [x]}]}]}, preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}}`,
 		[]string{"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid",
 			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values Required",
@@ -262,13 +262,19 @@ func TestAnnotationChange(t *testing.T) {
 	const armor = "container.apparmor.security.beta.kubernetes.io/c"
 	old := map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x", "other": "y"}
 	want := []string{"metadata.annotations[" + armor + "] Forbidden", "metadata.annotations[" + v1.MirrorPodAnnotationKey + "] Forbidden"}
-	for _, change := range [][2]map[string]string{{nil, old}, {old, nil}, {{armor: "", v1.MirrorPodAnnotationKey: "z"}, old}} {
-		if got := causes(podspec.ValidateAnnotationChange(change[0], change[1], field.NewPath("metadata", "annotations"))); !slices.Equal(got, want) {
+	s := &v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c"}}}
+	for _, change := range [][2]map[string]string{{nil, old}, {old, nil}, {{armor: "runtime/default", v1.MirrorPodAnnotationKey: "z"}, old}} {
+		if got := causes(podspec.ValidateAnnotationChange(change[0], change[1], s, field.NewPath("metadata", "annotations"))); !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
 	}
-	if got := podspec.ValidateAnnotationChange(map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x"}, old, nil); len(got) > 0 {
+	if got := podspec.ValidateAnnotationChange(map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x"}, old, s, nil); len(got) > 0 {
 		t.Errorf("got %v", got)
+	}
+	// What stands there is judged again, though nothing has changed.
+	s.NodeName = ""
+	if got := causes(podspec.ValidateAnnotationChange(old, old, s, field.NewPath("metadata", "annotations"))); !slices.Equal(got, []string{"metadata.annotations[" + v1.MirrorPodAnnotationKey + "] Invalid"}) {
+		t.Errorf("got %q", got)
 	}
 }
 
