@@ -1,16 +1,10 @@
 package core
 
 import (
-	"net/netip"
-
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
-
-func isIPv6(s string) bool {
-	a, err := netip.ParseAddr(s)
-	return err == nil && a.Is6()
-}
 
 // validIP checks an address as fields do that are older than strict parsing.
 func validIP(s string, path *field.Path) field.ErrorList {
@@ -19,8 +13,8 @@ func validIP(s string, path *field.Path) field.ErrorList {
 
 // reachable refuses addresses that lead nowhere or to the machine itself, as those of endpoints must not.
 func reachable(s string, path *field.Path) field.ErrorList {
-	a, err := netip.ParseAddr(s)
-	if err != nil {
+	a := netutils.ParseIPSloppy(s)
+	if a == nil {
 		return field.ErrorList{field.Invalid(path, s, "must be a valid IP address")}
 	}
 	for _, c := range []struct {

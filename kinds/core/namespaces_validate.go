@@ -26,7 +26,7 @@ func finalizerNames(list []v1.FinalizerName, path func(i int) *field.Path) (errs
 		at := path(i)
 		bad := rule.Format(string(f), at, utilvalidation.IsQualifiedName)
 		known := f == v1.FinalizerKubernetes || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-		if len(bad) == 0 && !known && !strings.Contains(string(f), "/") {
+		if !known && !strings.Contains(string(f), "/") {
 			bad = append(bad, field.Invalid(at, f, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 		errs = append(errs, bad...)

@@ -18,7 +18,8 @@ import (
 var Nodes = &resource.Def[*v1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
 	Status: true, KeepStatus: true,
-	Default: defaultNode, Prepare: prepareNode, Validate: validateNode, ValidateStatus: validateNode, Warn: warnNode,
+	Default: defaultNode, Prepare: prepareNode, PrepareStatus: prepareNode,
+	Validate: validateNode, ValidateStatus: validateNodeUpdate, Warn: warnNode,
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
 	Select: []resource.Field[*v1.Node]{
 		{Label: "spec.unschedulable", Value: func(n *v1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
@@ -59,6 +60,9 @@ func defaultNode(n *v1.Node) {
 func prepareNode(n, old *v1.Node) {
 	if old == nil || old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource = nil
+	}
+	if old == nil || old.Status.Config == nil {
+		n.Status.Config = nil
 	}
 }
 

@@ -1,28 +1,98 @@
 package core
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-// validateNode checks spec and status alike, because both come with a new node.
+// validateNode checks spec and status alike, because both come with a new node. Of much that is wrong with a node that is
+// changed it tells twice, as upstream does.
 func validateNode(n, old *v1.Node) field.ErrorList {
-	errs := validateAmounts(n.Status.Capacity, "capacity")
-	errs = append(errs, validateAmounts(n.Status.Allocatable, "allocatable")...)
-	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
+	errs := validateNodeParts(n)
+	if s := n.Status.NodeInfo.Swap; s != nil && s.Capacity != nil && *s.Capacity <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "nodeSwapStatus", "capacity"), *s.Capacity, "must be greater than zero"))
+	}
 	errs = append(errs, validateRanges(n.Spec.PodCIDRs, specPath.Child("podCIDRs"))...)
 	if old != nil {
 		errs = append(errs, validateNodeUpdate(n, old)...)
+	}
+	return errs
+}
+
+// validateNodeParts checks what is looked at with each write.
+func validateNodeParts(n *v1.Node) field.ErrorList {
+	errs := nodeAnnotations(n.Annotations, annotationsPath)
+	errs = append(errs, validateAmounts(n.Status.Capacity, "capacity")...)
+	errs = append(errs, validateAmounts(n.Status.Allocatable, "allocatable")...)
+	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
+	return append(errs, validateDeclared(n.Status.DeclaredFeatures, statusPath.Child("declaredFeatures"))...)
+}
+
+// The annotations of old for what fields say today, or nobody looks at any more.
+const (
+	taintsAnnotation = "scheduler.alpha.kubernetes.io/taints"
+	avoidAnnotation  = v1.PreferAvoidPodsAnnotationKey
+)
+
+func nodeAnnotations(a map[string]string, path *field.Path) (errs field.ErrorList) {
+	var taints []v1.Taint
+	if text := a[taintsAnnotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &taints); err != nil {
+			errs = append(errs, field.Invalid(path, taintsAnnotation, err.Error()))
+		} else {
+			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
+		}
+	}
+	var avoid v1.AvoidPods
+	if text := a[avoidAnnotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &avoid); err != nil {
+			return append(errs, field.Invalid(path.Child("AvoidPods"), avoidAnnotation, err.Error()))
+		}
+	}
+	for i, e := range avoid.PreferAvoidPods {
+		at := path.Child(avoidAnnotation).Index(i).Child("PodSignature")
+		switch c := e.PodSignature.PodController; {
+		case c == nil:
+			errs = append(errs, field.Required(at, ""))
+		case c.Controller == nil || !*c.Controller:
+			errs = append(errs, field.Invalid(at.Child("PodController", "Controller"), false, "must point to a controller"))
+		}
+	}
+	return errs
+}
+
+var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z0-9]+)*$`)
+
+// validateDeclared asks for the names of features in order.
+func validateDeclared(list []string, path *field.Path) (errs field.ErrorList) {
+	for i, f := range list {
+		switch {
+		case len(f) > utilvalidation.DNS1123SubdomainMaxLength:
+			errs = append(errs, field.Invalid(path.Index(i), f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters",
+				f, utilvalidation.DNS1123SubdomainMaxLength)))
+		case !declaredFeature.MatchString(f):
+			errs = append(errs, field.Invalid(path.Index(i), f, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, "+
+				"with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", f)))
+		}
+		switch {
+		case i == 0 || list[i-1] < f:
+		case list[i-1] == f:
+			errs = append(errs, field.Duplicate(path.Index(i), f))
+		default:
+			errs = append(errs, field.Invalid(path.Index(i), f, "list must be sorted alphabetically"))
+		}
 	}
 	return errs
 }
@@ -43,7 +113,7 @@ func validateTaints(list []v1.Taint, path *field.Path) (errs field.ErrorList) {
 	for i, t := range list {
 		at := path.Index(i)
 		errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
-		errs = append(errs, rule.Format(t.Value, at.Child("value"), utilvalidation.IsValidLabelValue)...)
+		errs = append(errs, podspec.ValidateLabelValue(t.Value, at.Child("value"))...)
 		errs = append(errs, podspec.ValidateTaintEffect(t.Effect, at.Child("effect"))...)
 		k := key{t.Key, t.Effect}
 		if seen.Has(k) {
@@ -60,13 +130,11 @@ func validateRanges(list []string, path *field.Path) (errs field.ErrorList) {
 	for i, r := range list {
 		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(path.Index(i), r, true, nil)...)
 	}
-	if len(list) > 2 || len(list) == 2 && strings.Contains(list[0], ":") == strings.Contains(list[1], ":") {
-		errs = append(errs, field.Invalid(path, list, "may specify no more than one CIDR for each IP family"))
-	}
-	return errs
+	return append(errs, oneOfEach(netutils.IsDualStackCIDRStrings, list, "CIDR", path)...)
 }
 
-func validateNodeUpdate(n, old *v1.Node) (errs field.ErrorList) {
+func validateNodeUpdate(n, old *v1.Node) field.ErrorList {
+	errs := validateNodeParts(n)
 	seen := sets.New[v1.NodeAddress]()
 	for i, a := range n.Status.Addresses {
 		if seen.Has(a) {
@@ -74,14 +142,28 @@ func validateNodeUpdate(n, old *v1.Node) (errs field.ErrorList) {
 		}
 		seen.Insert(a)
 	}
-	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(specPath.Child("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid"))
+	if was := old.Spec.PodCIDRs; len(was) > 0 {
+		errs = append(errs, rangesKept(n.Spec.PodCIDRs, was, specPath.Child("podCIDRs"))...)
 	}
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
 		errs = append(errs, field.Forbidden(specPath.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
 	}
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
 		errs = append(errs, field.Forbidden(specPath.Child("externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+// rangesKept refuses other ranges for pods, telling of each that there was.
+func rangesKept(list, old []string, path *field.Path) (errs field.ErrorList) {
+	bad := field.Forbidden(path, "node updates may not change podCIDR except from \"\" to valid")
+	if len(list) != len(old) {
+		return field.ErrorList{bad}
+	}
+	for i := range old {
+		if list[i] != old[i] {
+			errs = append(errs, bad)
+		}
 	}
 	return errs
 }

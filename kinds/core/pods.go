@@ -85,6 +85,9 @@ func dropFromPod(on *features.Set, p, old *v1.Pod) {
 	if !on.On("CSIVolumeHealth") && (old == nil || old.Status.VolumeHealth == nil) {
 		p.Status.VolumeHealth = nil
 	}
+	if !on.On("DRANodeAllocatableResources") && (old == nil || old.Status.NodeAllocatableResourceClaimStatuses == nil) {
+		p.Status.NodeAllocatableResourceClaimStatuses = nil
+	}
 }
 
 func preparePod(p, old *v1.Pod) {
@@ -104,6 +107,23 @@ func preparePod(p, old *v1.Pod) {
 func preparePodStatus(p, old *v1.Pod) {
 	p.DeletionTimestamp = old.DeletionTimestamp
 	rule.FillZero(&p.Status.QOSClass, old.Status.QOSClass)
+	keepGenerations(&p.Status, &old.Status)
+}
+
+// keepGenerations keeps what generation of the pod was seen where the writer does not say it anew.
+func keepGenerations(s, old *v1.PodStatus) {
+	rule.FillZero(&s.ObservedGeneration, old.ObservedGeneration)
+	was := map[v1.PodConditionType][]int64{} // there may be several of a type
+	for _, c := range old.Conditions {
+		was[c.Type] = append(was[c.Type], c.ObservedGeneration)
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if list := was[c.Type]; len(list) > 0 {
+			rule.FillZero(&c.ObservedGeneration, list[0])
+			was[c.Type] = list[1:]
+		}
+	}
 }
 
 // takeEphemeralContainers lets nothing but the ephemeral containers change.
@@ -111,28 +131,6 @@ func takeEphemeralContainers(p, old *v1.Pod) {
 	list := p.Spec.EphemeralContainers
 	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
 	p.Spec.EphemeralContainers = list
-}
-
-// takeResize lets nothing but resources and resize policies change.
-func takeResize(p, old *v1.Pod) {
-	asked := p.Spec
-	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
-	takeContainerSizes(p.Spec.Containers, asked.Containers)
-	takeContainerSizes(p.Spec.InitContainers, asked.InitContainers)
-	if p.Spec.Resources != nil || asked.Resources != nil {
-		p.Spec.Resources = asked.Resources
-	}
-}
-
-func takeContainerSizes(to, from []v1.Container) {
-	if len(to) != len(from) {
-		return
-	}
-	for i := range to {
-		if to[i].Name == from[i].Name {
-			to[i].Resources, to[i].ResizePolicy = from[i].Resources, from[i].ResizePolicy
-		}
-	}
 }
 
 // podGrace leaves a pod its own time to end, unless no node holds it or it has ended.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -18,7 +20,7 @@ import (
 func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	s := &p.Status
-	add(podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, annotationsPath)...)
+	add(podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	add(validatePodConditions(s.Conditions, statusPath.Child("conditions"))...)
 	if n, at := s.NominatedNodeName, statusPath.Child("nominatedNodeName"); n != old.Status.NominatedNodeName && n != "" {
 		add(rule.Format(n, at, rule.Subdomain)...)
@@ -26,24 +28,16 @@ func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
 			add(field.Forbidden(at, "may not be set on pods that are already bound to a node"))
 		}
 	}
-	add(rule.AtLeast(s.ObservedGeneration, 0, statusPath.Child("observedGeneration"))...)
+	add(observed(s.ObservedGeneration, statusPath)...)
 	add(validation.ValidateImmutableField(s.QOSClass, old.Status.QOSClass, statusPath.Child("qosClass"))...)
-	add(validateRestarts(s.ContainerStatuses, old.Status.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
-	add(validateRestarts(s.InitContainerStatuses, old.Status.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
+	if !allMayRestart(&p.Spec) {
+		add(validateRestarts(s.ContainerStatuses, old.Status.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
+		add(validateRestarts(s.InitContainerStatuses, old.Status.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
+	}
 	add(validateRestarts(s.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, nil, nil, statusPath.Child("ephemeralContainerStatuses"))...)
 	add(validateClaimStatuses(s.ResourceClaimStatuses, p.Spec.ResourceClaims, statusPath.Child("resourceClaimStatuses"))...)
-	var ips, hosts []string
-	for _, ip := range s.PodIPs {
-		ips = append(ips, ip.IP)
-	}
-	for _, ip := range s.HostIPs {
-		hosts = append(hosts, ip.IP)
-	}
-	add(validateFamilies(ips, statusPath.Child("podIPs"))...)
-	if at := statusPath.Child("hostIPs"); len(hosts) > 0 && hosts[0] != s.HostIP {
-		add(field.Invalid(at.Index(0).Child("ip"), hosts[0], "must be equal to `hostIP`"))
-	}
-	add(validateFamilies(hosts, statusPath.Child("hostIPs"))...)
+	add(validateExtended(s.ExtendedResourceClaimStatus, &p.Spec, statusPath.Child("extendedResourceClaimStatus"))...)
+	add(validatePodAddresses(s, &old.Status)...)
 	add(validateContainerStatuses(s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
 	add(validateContainerStatuses(s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
 	add(validateContainerStatuses(s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
@@ -53,10 +47,27 @@ func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
 // validatePodConditions checks what others than the system say of a pod.
 func validatePodConditions(list []v1.PodCondition, path *field.Path) (errs field.ErrorList) {
 	for i, c := range list {
-		errs = append(errs, rule.AtLeast(c.ObservedGeneration, 0, path.Index(i).Child("observedGeneration"))...)
+		errs = append(errs, observed(c.ObservedGeneration, path.Index(i))...)
 		errs = append(errs, rule.Format(string(c.Type), path.Index(i).Child("Type"), utilvalidation.IsQualifiedName)...) // clients know it so
 	}
 	return errs
+}
+
+func observed(generation int64, path *field.Path) field.ErrorList {
+	if generation < 0 {
+		return field.ErrorList{field.Invalid(path.Child("observedGeneration"), generation, "must be a non-negative integer")}
+	}
+	return nil
+}
+
+// allMayRestart says whether a container may start all others of its pod anew.
+func allMayRestart(s *v1.PodSpec) bool {
+	may := func(c v1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		})
+	}
+	return slices.ContainsFunc(s.Containers, may) || slices.ContainsFunc(s.InitContainers, may)
 }
 
 // validateRestarts refuses that a container lives again that may not be restarted. Those without a spec never are.
@@ -112,17 +123,84 @@ func validateClaimStatuses(list []v1.PodResourceClaimStatus, claims []v1.PodReso
 	return errs
 }
 
-// validateFamilies checks addresses of which there may be one of each family.
-func validateFamilies(ips []string, path *field.Path) (errs field.ErrorList) {
-	families := map[bool]bool{}
-	for i, ip := range ips {
-		errs = append(errs, validIP(ip, path.Index(i))...)
-		families[isIPv6(ip)] = true
+// validatePodAddresses checks the addresses of a pod and of its node.
+func validatePodAddresses(s, old *v1.PodStatus) field.ErrorList {
+	list := func(s *v1.PodStatus) (ips, hosts []string) {
+		for _, ip := range s.PodIPs {
+			ips = append(ips, ip.IP)
+		}
+		for _, ip := range s.HostIPs {
+			hosts = append(hosts, ip.IP)
+		}
+		return ips, hosts
 	}
-	if len(ips) > 2 || len(ips) == 2 && len(families) != 2 {
-		errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
+	ips, hosts := list(s)
+	oldIPs, oldHosts := list(old)
+	errs := validateFamilies(ips, oldIPs, statusPath.Child("podIPs"))
+	at := statusPath.Child("hostIPs")
+	if len(hosts) > 0 && hosts[0] != s.HostIP {
+		errs = append(errs, field.Invalid(at.Index(0).Child("ip"), hosts[0], "must be equal to `hostIP`"))
+	}
+	return append(errs, validateFamilies(hosts, oldHosts, at)...)
+}
+
+// validateFamilies checks addresses of which there may be one of each family. Those that were there stay good.
+func validateFamilies(ips, old []string, path *field.Path) (errs field.ErrorList) {
+	for i, ip := range ips {
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip, true, old)...)
+	}
+	return append(errs, oneOfEach(netutils.IsDualStackIPStrings, ips, "IP", path)...)
+}
+
+// oneOfEach refuses more than one value for a family; what cannot be told apart is an error of its own.
+func oneOfEach(both func([]string) (bool, error), list []string, what string, path *field.Path) (errs field.ErrorList) {
+	if len(list) < 2 {
+		return nil
+	}
+	ok, err := both(list)
+	if err != nil {
+		errs = append(errs, field.InternalError(path, fmt.Errorf("failed to check for dual stack with error:%w", err)))
+	}
+	if !ok || len(list) > 2 {
+		errs = append(errs, field.Invalid(path, list, "may specify no more than one "+what+" for each IP family"))
 	}
 	return errs
+}
+
+// validateExtended checks the claim that was made for the extended resources of a pod's containers.
+func validateExtended(e *v1.PodExtendedResourceClaimStatus, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	if e == nil {
+		return nil
+	}
+	maps := path.Child("requestMappings")
+	if len(e.RequestMappings) == 0 {
+		errs = append(errs, field.Required(maps, "at least one request mapping is required"))
+	}
+	seen := sets.New[v1.ContainerExtendedResourceRequest]()
+	for i, m := range e.RequestMappings {
+		at := maps.Index(i)
+		own := func(c v1.Container) bool { return c.Name == m.ContainerName }
+		var c *v1.Container
+		if k := slices.IndexFunc(s.Containers, own); k >= 0 {
+			c = &s.Containers[k]
+		} else if k := slices.IndexFunc(s.InitContainers, own); k >= 0 {
+			c = &s.InitContainers[k]
+		}
+		if c == nil {
+			errs = append(errs, field.Invalid(at.Child("containerName"), m.ContainerName,
+				"must match the name of an entry in spec.initContainers.name or spec.containers.name"))
+		} else if _, asked := c.Resources.Requests[v1.ResourceName(m.ResourceName)]; !asked {
+			errs = append(errs, field.Invalid(at.Child("resourceName"), m.ResourceName, "must match the extended resource name of an entry in "+
+				"spec.initContainers.resources.requests or spec.containers.resources.requests"))
+		}
+		errs = append(errs, rule.Format(m.RequestName, path.Child("requestName"), rule.Label)...)
+		if seen.Has(m) {
+			errs = append(errs, field.Duplicate(at.Child("containerName"), m.ContainerName),
+				field.Duplicate(at.Child("resourceName"), m.ResourceName), field.Duplicate(at.Child("requestName"), m.RequestName))
+		}
+		seen.Insert(m)
+	}
+	return append(errs, rule.NeededFormat(e.ResourceClaimName, path.Child("resourceClaimName"), rule.Subdomain)...)
 }
 
 // validateContainerStatuses checks whom containers run as, and the devices that they have; without a list of
@@ -133,9 +211,9 @@ func validateContainerStatuses(statuses []v1.ContainerStatus, s *v1.PodSpec, lis
 		at := path.Index(i)
 		if c.User != nil && c.User.Linux != nil {
 			if windows {
-				errs = append(errs, field.Forbidden(at.Child("linux"), "cannot be set for a windows pod"))
+				errs = append(errs, field.Forbidden(at.Child("user", "linux"), "cannot be set for a windows pod"))
 			} else {
-				errs = append(errs, validateUser(c.User.Linux, at.Child("linux"))...)
+				errs = append(errs, validateUser(c.User.Linux, at.Child("user", "linux"))...)
 			}
 		}
 		if at = at.Child("allocatedResourcesStatus"); list == nil && len(c.AllocatedResourcesStatus) > 0 {
@@ -179,6 +257,11 @@ func validateDeviceHealth(list []v1.ResourceHealth, path *field.Path) (errs fiel
 	for i, d := range list {
 		errs = append(errs, rule.Among(d.Health, path.Index(i).Child("health"), v1.ResourceHealthStatusHealthy,
 			v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)...)
+		if at := path.Index(i).Child("message"); d.Message != nil && *d.Message == "" {
+			errs = append(errs, field.Required(at, "must be non-empty if specified"))
+		} else if d.Message != nil && len(*d.Message) > v1.ResourceHealthMessageMaxLength {
+			errs = append(errs, field.TooLong(at, *d.Message, v1.ResourceHealthMessageMaxLength))
+		}
 		if seen.Has(d.ResourceID) {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("resourceID"), d.ResourceID))
 		}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -70,7 +69,11 @@ func imagesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorLis
 	if len(list) != len(old) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}, true
 	}
-	return nil, false
+	for i := range list { // which every pod is checked for too: upstream tells of it twice
+		errs = append(errs, rule.Needed(list[i].Image, path.Index(i).Child("image"))...)
+		errs = append(errs, podspec.ValidateImage(list[i].Image, path.Index(i).Child("image"))...)
+	}
+	return errs, false
 }
 
 func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, stop bool) {
@@ -86,7 +89,7 @@ func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, st
 	return nil, false
 }
 
-// tolerationsAdded: of those that are there only the time may change.
+// tolerationsAdded: of those that are there only the time may change. What is wrong with one is told twice, as upstream does.
 func tolerationsAdded(list, old []v1.Toleration, path *field.Path) field.ErrorList {
 	for _, was := range old {
 		if !slices.ContainsFunc(list, func(t v1.Toleration) bool {
@@ -96,7 +99,7 @@ func tolerationsAdded(list, old []v1.Toleration, path *field.Path) field.ErrorLi
 			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
-	return nil
+	return podspec.ValidateTolerations(list, path)
 }
 
 func gatesRemoved(list, old []v1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
@@ -151,7 +154,8 @@ func affinityNarrowed(is, was *v1.NodeAffinity, path *field.Path) (errs field.Er
 		return field.ErrorList{field.Invalid(path.Child("nodeSelectorTerms"), is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
 	}
 	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		if !longer(t.MatchExpressions, old[i].MatchExpressions) || !longer(t.MatchFields, old[i].MatchFields) {
+		empty := len(old[i].MatchExpressions)+len(old[i].MatchFields) == 0 && len(t.MatchExpressions)+len(t.MatchFields) > 0
+		if empty || !longer(t.MatchExpressions, old[i].MatchExpressions) || !longer(t.MatchFields, old[i].MatchFields) {
 			errs = append(errs, field.Invalid(path.Child("nodeSelectorTerms").Index(i), t, "only additions are allowed (no mutations or deletions)"))
 		}
 	}
@@ -161,95 +165,4 @@ func affinityNarrowed(is, was *v1.NodeAffinity, path *field.Path) (errs field.Er
 // longer says whether list begins with old.
 func longer(list, old []v1.NodeSelectorRequirement) bool {
 	return len(list) >= len(old) && (len(old) == 0 || rule.Same(list[:len(old)], old))
-}
-
-// validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
-func validateResize(p, old *v1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(p)
-	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
-	}
-	if old.Spec.OS != nil && old.Spec.OS.Name == v1.Windows {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
-	}
-	if was := cmp.Or(old.Status.QOSClass, podspec.QOS(&old.Spec)); podspec.QOS(&p.Spec) != was {
-		errs = append(errs, field.Invalid(specPath, podspec.QOS(&p.Spec), "Pod QOS Class may not change as a result of resizing"))
-	}
-	if !resizable(old.Status.ContainerStatuses) {
-		errs = append(errs, field.Forbidden(specPath, "Pod running on node without support for resize"))
-	}
-	if is, was := p.Spec.Resources, old.Spec.Resources; was != nil {
-		at := specPath.Child("resources")
-		if is == nil {
-			return append(errs, field.Forbidden(at, "pod-level resources cannot be removed"))
-		}
-		errs = append(errs, resized(is, was, at)...)
-		errs = append(errs, onlyComputing(is, was, specPath)...)
-	}
-	errs = append(errs, sizesOnly(p.Spec.Containers, old.Spec.Containers, specPath.Child("containers"))...)
-	return append(errs, initSizesOnly(p.Spec.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))...)
-}
-
-// resizable says whether the node of a pod tells the sizes of what runs: older agents can't change them.
-func resizable(list []v1.ContainerStatus) bool {
-	i := slices.IndexFunc(list, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
-	return i < 0 || list[i].Resources != nil
-}
-
-func sizesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList) {
-	for i := range min(len(list), len(old)) {
-		errs = append(errs, resized(&list[i].Resources, &old[i].Resources, path.Index(i).Child("resources"))...)
-		errs = append(errs, onlyComputing(&list[i].Resources, &old[i].Resources, specPath)...)
-	}
-	return errs
-}
-
-// initSizesOnly lets those init containers change that go on running beside the others.
-func initSizesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList) {
-	for i := range min(len(list), len(old)) {
-		side := old[i].RestartPolicy != nil && *old[i].RestartPolicy == v1.ContainerRestartPolicyAlways
-		switch {
-		case side:
-			errs = append(errs, resized(&list[i].Resources, &old[i].Resources, path.Index(i).Child("resources"))...)
-			errs = append(errs, onlyComputing(&list[i].Resources, &old[i].Resources, specPath)...)
-		case !rule.Same(list[i], old[i]):
-			errs = append(errs, field.Forbidden(specPath, "resources for non-sidecar init containers are immutable"))
-		}
-	}
-	return errs
-}
-
-// resized refuses that an amount is taken away.
-func resized(is, was *v1.ResourceRequirements, path *field.Path) (errs field.ErrorList) {
-	if removed(is.Requests, was.Requests) {
-		errs = append(errs, field.Forbidden(path.Child("requests"), "resource requests cannot be removed"))
-	}
-	if removed(is.Limits, was.Limits) {
-		errs = append(errs, field.Forbidden(path.Child("limits"), "resource limits cannot be removed"))
-	}
-	return errs
-}
-
-func removed(is, was v1.ResourceList) bool {
-	for n := range was {
-		if _, kept := is[n]; !kept {
-			return true
-		}
-	}
-	return false
-}
-
-// onlyComputing refuses changes of all but processors and memory.
-func onlyComputing(is, was *v1.ResourceRequirements, path *field.Path) field.ErrorList {
-	for _, pair := range [][2]v1.ResourceList{{is.Requests, was.Requests}, {is.Limits, was.Limits}} {
-		a, b := maps.Clone(pair[0]), maps.Clone(pair[1])
-		for _, n := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
-			delete(a, n)
-			delete(b, n)
-		}
-		if !rule.Same(a, b) {
-			return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
-		}
-	}
-	return nil
 }

@@ -17,7 +17,7 @@ var (
 func validatePod(p, old *v1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	if old != nil {
-		errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, annotationsPath)...)
+		errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 		return append(errs, validatePodUpdate(p, old)...)
 	}
 	errs = append(errs, podspec.AnnotationsAgree(p.Annotations, &p.Spec, specPath)...)
@@ -32,7 +32,7 @@ func validatePod(p, old *v1.Pod) field.ErrorList {
 
 func validateEphemeralContainers(p, old *v1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
-	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, annotationsPath)...)
+	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	path := specPath.Child("ephemeralContainers")
 	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}

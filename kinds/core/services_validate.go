@@ -1,20 +1,24 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-const onlyBalanced = "may only be used when `type` is 'LoadBalancer'"
+const (
+	onlyBalanced = "may only be used when `type` is 'LoadBalancer'"
+	maxAffinity  = 86400 // seconds
+)
 
 func headless(s *v1.ServiceSpec) bool {
 	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == v1.ClusterIPNone
@@ -55,7 +59,7 @@ func serviceAnnotations(o *v1.Service) (errs field.ErrorList) {
 	path, a := field.NewPath("metadata", "annotations"), o.Annotations
 	hints, old := a[v1.DeprecatedAnnotationTopologyAwareHints]
 	if mode, ok := a[v1.AnnotationTopologyMode]; ok && old && mode != hints {
-		errs = append(errs, field.Invalid(path.Key(v1.AnnotationTopologyMode), mode, "must match annotations["+v1.DeprecatedAnnotationTopologyAwareHints+"]"))
+		errs = append(errs, field.Invalid(path.Key(v1.AnnotationTopologyMode), mode, "must match annotations["+v1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
 	}
 	ranges, ok := a[v1.AnnotationLoadBalancerSourceRangesKey]
 	if !ok || len(o.Spec.LoadBalancerSourceRanges) > 0 {
@@ -161,7 +165,10 @@ func validateAffinityConfig(s *v1.ServiceSpec, path *field.Path) field.ErrorList
 	case c.ClientIP.TimeoutSeconds == nil:
 		return field.ErrorList{field.Required(at.Child("timeoutSeconds"), "when session affinity type is ClientIP")}
 	}
-	return rule.Within(*c.ClientIP.TimeoutSeconds, 1, 86400, at.Child("timeoutSeconds"))
+	if t := *c.ClientIP.TimeoutSeconds; t < 1 || t > maxAffinity {
+		return field.ErrorList{field.Invalid(at.Child("timeoutSeconds"), t, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinity))}
+	}
+	return nil
 }
 
 func validateClusterIPs(s *v1.ServiceSpec) (errs field.ErrorList) {
@@ -198,18 +205,20 @@ func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorLis
 			errs = append(errs, field.Invalid(path, s.ClusterIPs, "'None' must be the first and only value"))
 		}
 	}
+	bad := len(errs) > 0
 	if len(s.ClusterIPs) > 2 {
 		errs = append(errs, field.Invalid(path, s.ClusterIPs, "may only hold up to 2 values"))
 	}
-	if len(errs) > 0 || headless(s) {
+	if bad || headless(s) {
 		return errs
 	}
-	if len(s.ClusterIPs) == 2 && isIPv6(s.ClusterIPs[0]) == isIPv6(s.ClusterIPs[1]) {
+	if both, err := netutils.IsDualStackIPStrings(s.ClusterIPs); len(s.ClusterIPs) > 1 && (err != nil || !both) {
 		errs = append(errs, field.Invalid(path, s.ClusterIPs, "may specify no more than one IP for each IP family"))
 	}
 	for i := range min(len(s.ClusterIPs), len(s.IPFamilies)) {
-		if (s.IPFamilies[i] == v1.IPv6Protocol) != isIPv6(s.ClusterIPs[i]) {
-			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i], "expected an "+string(s.IPFamilies[i])+" value as indicated by `ipFamilies`"))
+		is6, f := netutils.IsIPv6String(s.ClusterIPs[i]), s.IPFamilies[i]
+		if f == v1.IPv4Protocol && is6 || f == v1.IPv6Protocol && !is6 {
+			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", f, i)))
 		}
 	}
 	return errs
@@ -230,11 +239,11 @@ func validateBalancer(s *v1.ServiceSpec) (errs field.ErrorList) {
 	if s.AllocateLoadBalancerNodePorts != nil && !balanced {
 		add(field.Forbidden(specPath.Child("allocateLoadBalancerNodePorts"), only))
 	}
-	if c, at := s.LoadBalancerClass, specPath.Child("loadBalancerClass"); c != nil {
-		if !balanced {
-			add(field.Forbidden(at, only))
-		}
+	switch c, at := s.LoadBalancerClass, specPath.Child("loadBalancerClass"); {
+	case c != nil && balanced:
 		add(rule.Format(*c, at, utilvalidation.IsQualifiedName)...)
+	case c != nil:
+		add(field.Forbidden(at, only))
 	}
 	return errs
 }
@@ -269,7 +278,9 @@ func validateServiceUpdate(s, old *v1.ServiceSpec) (errs field.ErrorList) {
 		add(clusterIPsKept(s, old)...)
 	}
 	if s.Type == v1.ServiceTypeLoadBalancer && old.Type == s.Type {
-		add(validation.ValidateImmutableField(s.LoadBalancerClass, old.LoadBalancerClass, specPath.Child("loadBalancerClass"))...)
+		if !rule.Same(s.LoadBalancerClass, old.LoadBalancerClass) {
+			add(field.Invalid(specPath.Child("loadBalancerClass"), s.LoadBalancerClass, "may not change once set"))
+		}
 	}
 	if hasHealthPort(s) && hasHealthPort(old) && old.HealthCheckNodePort != 0 && s.HealthCheckNodePort != old.HealthCheckNodePort {
 		add(field.Forbidden(specPath.Child("healthCheckNodePort"), "field is immutable"))
@@ -325,7 +336,7 @@ func ValidateBalancerStatus(list []v1.LoadBalancerIngress, balanced bool, path *
 		}
 		if in.Hostname != "" {
 			add(rule.Format(in.Hostname, at.Child("hostname"), rule.Subdomain)...)
-			if len(validIP(in.Hostname, at)) == 0 {
+			if netutils.ParseIPSloppy(in.Hostname) != nil {
 				add(field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
 			}
 		}

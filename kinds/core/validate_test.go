@@ -34,6 +34,7 @@ var invalid = []struct {
 		[]string{"metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Forbidden", "metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges] Invalid",
 			"metadata.annotations[service.kubernetes.io/topology-mode] Invalid"}},
 	{`Namespace: {spec: {finalizers: [bogus]}}`, []string{"spec.finalizers Invalid"}},
+	{`Namespace: {spec: {finalizers: [a b]}}`, []string{"spec.finalizers Invalid", "spec.finalizers Invalid"}},
 	{`Service: {spec: {ports: [{port: 1}], selector: {a b: c}, externalIPs: [x, 127.0.0.1], sessionAffinity: Foo, trafficDistribution: Foo, externalTrafficPolicy: Local, allocateLoadBalancerNodePorts: true}}`,
 		[]string{"spec.allocateLoadBalancerNodePorts Forbidden", "spec.externalIPs[0] Invalid", "spec.externalIPs[1] Invalid",
 			"spec.selector Invalid", "spec.sessionAffinity NotSupported", "spec.trafficDistribution NotSupported"}},

@@ -62,6 +62,7 @@ func validateCapacity(list v1.ResourceList, path *field.Path) (errs field.ErrorL
 		errs = append(errs, field.NotSupported(path, list, []v1.ResourceName{v1.ResourceStorage}))
 	}
 	for _, n := range slices.Sorted(maps.Keys(list)) {
+		errs = append(errs, podspec.ValidateAmount(list[n], path.Key(string(n)))...)
 		errs = append(errs, podspec.ValidateStorage(list[n], path.Key(string(n)))...)
 	}
 	return errs

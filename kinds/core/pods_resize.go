@@ -1,0 +1,178 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/kinds/podspec"
+	"github.com/kloop-dev/kloop/kinds/rule"
+)
+
+// takeResize lets nothing but resources and resize policies change. A pod with other containers is left as it is: it is
+// refused.
+func takeResize(p, old *v1.Pod) {
+	asked := p.Spec
+	if len(asked.Containers) != len(old.Spec.Containers) || len(asked.InitContainers) != len(old.Spec.InitContainers) {
+		return
+	}
+	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
+	p.Spec.Containers = takeSizes(p.Spec.Containers, asked.Containers)
+	p.Spec.InitContainers = takeSizes(p.Spec.InitContainers, asked.InitContainers)
+	p.Spec.Resources = asked.Resources
+}
+
+// takeSizes returns the containers of to in the sizes of from, or from itself if these are others.
+func takeSizes(to, from []v1.Container) []v1.Container {
+	for i := range to {
+		if to[i].Name != from[i].Name {
+			return from
+		}
+		to[i].Resources, to[i].ResizePolicy = from[i].Resources, from[i].ResizePolicy
+	}
+	return to
+}
+
+// validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
+func validateResize(p, old *v1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(p)
+	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
+	}
+	if old.Spec.OS != nil && old.Spec.OS.Name == v1.Windows {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
+	}
+	if was := cmp.Or(old.Status.QOSClass, podspec.QOS(&old.Spec)); podspec.QOS(&p.Spec) != was {
+		errs = append(errs, field.Invalid(specPath, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+	}
+	if !resizable(old.Status.ContainerStatuses) {
+		errs = append(errs, field.Forbidden(specPath, "Pod running on node without support for resize"))
+	}
+	errs = append(errs, podResized(p.Spec.Resources, old.Spec.Resources)...)
+	if others := sameContainers(p, old); len(others) > 0 {
+		return append(errs, others...)
+	}
+	for i := range old.Spec.InitContainers {
+		at := specPath.Child("initContainers").Index(i)
+		errs = append(errs, initResized(&p.Spec.InitContainers[i], &old.Spec.InitContainers[i], at)...)
+	}
+	for i := range old.Spec.Containers {
+		c, was := &p.Spec.Containers[i], &old.Spec.Containers[i]
+		errs = append(errs, resized(&c.Resources, &was.Resources, "resource", specPath.Child("containers").Index(i).Child("resources"))...)
+		if !rule.Same(otherwise(c, was), *was) {
+			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
+		}
+	}
+	return errs
+}
+
+// resizable says whether the node of a pod tells the sizes of what runs: older agents can't change them.
+func resizable(list []v1.ContainerStatus) bool {
+	i := slices.IndexFunc(list, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
+	return i < 0 || list[i].Resources != nil
+}
+
+// podResized checks the size of the pod as a whole.
+func podResized(is, was *v1.ResourceRequirements) (errs field.ErrorList) {
+	at := specPath.Child("resources")
+	switch {
+	case !hasSize(is) && !hasSize(was):
+		return nil
+	case is == nil:
+		return field.ErrorList{field.Forbidden(at, "pod-level resources cannot be removed")}
+	case was != nil:
+		errs = resized(is, was, "pod-level resource", at)
+	default:
+		was = &v1.ResourceRequirements{}
+	}
+	if !rule.Same(v1.ResourceRequirements{Limits: rest(is.Limits), Requests: rest(is.Requests), Claims: is.Claims},
+		v1.ResourceRequirements{Limits: rest(was.Limits), Requests: rest(was.Requests), Claims: was.Claims}) {
+		errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable at pod-level"))
+	}
+	return errs
+}
+
+func hasSize(r *v1.ResourceRequirements) bool { return r != nil && len(r.Requests)+len(r.Limits) > 0 }
+
+// sameContainers refuses other containers than there are, or in another order.
+func sameContainers(p, old *v1.Pod) (errs field.ErrorList) {
+	for _, l := range []struct {
+		name    string
+		is, was []v1.Container
+	}{{"containers", p.Spec.Containers, old.Spec.Containers}, {"initContainers", p.Spec.InitContainers, old.Spec.InitContainers}} {
+		at := specPath.Child(l.name)
+		if len(l.is) != len(l.was) {
+			errs = append(errs, field.Forbidden(at, l.name+" may not be added or removed on resize"))
+			continue
+		}
+		for i := range l.was {
+			if l.is[i].Name != l.was[i].Name {
+				errs = append(errs, field.Forbidden(at.Index(i).Child("name"), l.name+" may not be renamed or reordered on resize"))
+			}
+		}
+	}
+	return errs
+}
+
+// initResized checks an init container. One that is to start anew for it has no sense: it would run a second time.
+func initResized(c, was *v1.Container, path *field.Path) field.ErrorList {
+	errs := resized(&c.Resources, &was.Resources, "resource", path.Child("resources"))
+	if !rule.Same(otherwise(c, was), *was) {
+		errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
+	}
+	side := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	for _, p := range c.ResizePolicy {
+		if !side && p.RestartPolicy == v1.RestartContainer && !rule.Same(*c, *was) {
+			errs = append(errs, field.Forbidden(path, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
+		}
+	}
+	return errs
+}
+
+// resized refuses that an amount is taken away.
+func resized(is, was *v1.ResourceRequirements, what string, path *field.Path) (errs field.ErrorList) {
+	if removed(is.Requests, was.Requests) {
+		errs = append(errs, field.Forbidden(path.Child("requests"), what+" requests cannot be removed"))
+	}
+	if removed(is.Limits, was.Limits) {
+		errs = append(errs, field.Forbidden(path.Child("limits"), what+" limits cannot be removed"))
+	}
+	return errs
+}
+
+func removed(is, was v1.ResourceList) bool {
+	for n := range was {
+		if _, kept := is[n]; !kept {
+			return true
+		}
+	}
+	return false
+}
+
+// otherwise returns a container with its old processors and memory. It has no claims for devices, so one that had some
+// can't be resized: upstream loses them too.
+func otherwise(c, was *v1.Container) v1.Container {
+	o := *c
+	o.Resources = v1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests)}
+	for _, n := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		if q, ok := was.Resources.Limits[n]; ok {
+			o.Resources.Limits[n] = q
+		}
+		if q, ok := was.Resources.Requests[n]; ok {
+			o.Resources.Requests[n] = q
+		}
+	}
+	return o
+}
+
+// rest returns the amounts of all but processors and memory.
+func rest(list v1.ResourceList) v1.ResourceList {
+	out := v1.ResourceList{}
+	maps.Copy(out, list)
+	delete(out, v1.ResourceCPU)
+	delete(out, v1.ResourceMemory)
+	return out
+}
