@@ -26,6 +26,9 @@ var rules []byte
 //go:embed testdata/groups.yaml
 var groups []byte
 
+//go:embed testdata/rules_core.yaml
+var rulesCore []byte
+
 // A suite is a base object of a kind and what is said of changed copies of it.
 type suite struct {
 	Plural string         `json:"plural"`
@@ -42,7 +45,7 @@ type suite struct {
 
 func TestValidation(t *testing.T) {
 	set := kinds.NewSet()
-	for _, file := range [][]byte{recorded, rules, groups} {
+	for _, file := range [][]byte{recorded, rules, groups, rulesCore} {
 		var suites []suite
 		if err := yaml.UnmarshalStrict(file, &suites); err != nil {
 			t.Fatal(err)

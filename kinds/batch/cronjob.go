@@ -3,6 +3,7 @@ package batch
 import (
 	"strings"
 	"time"
+	_ "time/tzdata" // for machines that have none
 
 	v1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -108,18 +109,17 @@ func schedule(c, old *v1.CronJob, spec *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func timeZone(zone string, path *field.Path) field.ErrorList {
-	switch {
-	case zone == "":
+func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
+	if zone == "" {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
-	case strings.EqualFold(zone, "local"):
-		return field.ErrorList{field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in "+
-			"https://www.iana.org/time-zones")}
+	}
+	if strings.EqualFold(zone, "local") {
+		errs = append(errs, field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
-		return field.ErrorList{field.Invalid(path, zone, err.Error())}
+		errs = append(errs, field.Invalid(path, zone, err.Error()))
 	}
-	return nil
+	return errs
 }
 
 func validateJobTemplate(t *v1.JobTemplateSpec, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {

@@ -117,21 +117,26 @@ func successRule(s *v1.JobSpec, r v1.SuccessPolicyRule, path *field.Path) (errs 
 	if r.SucceededCount == nil && r.SucceededIndexes == nil {
 		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
 	}
-	total := value(s.Completions)
+	total, listed := value(s.Completions), int32(0)
 	if list := r.SucceededIndexes; list != nil {
 		at := path.Child("succeededIndexes")
 		if len(*list) > longestIndexes {
 			errs = append(errs, field.TooLong(at, *list, longestIndexes))
 		}
 		var err error
-		if total, err = parseIndexes(*list, total); err != nil {
-			errs = append(errs, field.Invalid(at, *list, err.Error()))
+		if listed, err = parseIndexes(*list, total); err != nil {
+			errs = append(errs, field.Invalid(at, *list, "error parsing succeededIndexes: "+err.Error()))
 		}
 	}
 	if c := r.SucceededCount; c != nil {
 		errs = append(errs, rule.AtLeast(*c, 0, path.Child("succeededCount"))...)
 		if *c > total {
-			errs = append(errs, field.Invalid(path.Child("succeededCount"), *c, fmt.Sprintf("must be less than or equal to %d", total)))
+			errs = append(errs, field.Invalid(path.Child("succeededCount"), *c,
+				fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", total)))
+		}
+		if r.SucceededIndexes != nil && *c > listed {
+			errs = append(errs, field.Invalid(path.Child("succeededCount"), *c,
+				fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", listed)))
 		}
 	}
 	return errs

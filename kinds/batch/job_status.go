@@ -14,9 +14,9 @@ import (
 // spec.managedBy. Most rules look only at what changed, so a write may follow up on a changed spec.
 func validateJobStatus(j, old *v1.Job) (errs field.ErrorList) {
 	s, path := &j.Status, field.NewPath("status")
-	for name, n := range map[string]int32{"active": s.Active, "succeeded": s.Succeeded, "failed": s.Failed} {
-		errs = append(errs, rule.AtLeast(n, 0, path.Child(name))...)
-	}
+	errs = append(errs, rule.AtLeast(s.Active, 0, path.Child("active"))...)
+	errs = append(errs, rule.AtLeast(s.Succeeded, 0, path.Child("succeeded"))...)
+	errs = append(errs, rule.AtLeast(s.Failed, 0, path.Child("failed"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Ready, 0, path.Child("ready"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Terminating, 0, path.Child("terminating"))...)
 	errs = append(errs, uncounted(s.UncountedTerminatedPods, path.Child("uncountedTerminatedPods"))...)

@@ -49,7 +49,10 @@ func jobName(j *v1.Job) field.ErrorList {
 		return nil
 	}
 	host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
-	return rule.Says(validation.IsDNS1123Label(host), j.Name, field.NewPath("metadata", "name"))
+	if len(validation.IsDNS1123Label(host)) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host)}
 }
 
 // jobSelector checks that the job would find its own pods.
@@ -108,12 +111,13 @@ func hasPrefixed(l map[string]string) bool {
 
 // validateJobSpec checks what jobs and the templates of cron jobs have in common.
 func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
-	for name, n := range map[string]*int32{"parallelism": s.Parallelism, "completions": s.Completions,
-		"backoffLimit": s.BackoffLimit, "ttlSecondsAfterFinished": s.TTLSecondsAfterFinished,
-		"backoffLimitPerIndex": s.BackoffLimitPerIndex, "maxFailedIndexes": s.MaxFailedIndexes} {
-		errs = append(errs, rule.AtLeastPtr(n, 0, path.Child(name))...)
-	}
+	errs = append(errs, rule.AtLeastPtr(s.Parallelism, 0, path.Child("parallelism"))...)
+	errs = append(errs, rule.AtLeastPtr(s.Completions, 0, path.Child("completions"))...)
 	errs = append(errs, rule.AtLeastPtr(s.ActiveDeadlineSeconds, 0, path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, rule.AtLeastPtr(s.BackoffLimit, 0, path.Child("backoffLimit"))...)
+	errs = append(errs, rule.AtLeastPtr(s.TTLSecondsAfterFinished, 0, path.Child("ttlSecondsAfterFinished"))...)
+	errs = append(errs, rule.AtLeastPtr(s.BackoffLimitPerIndex, 0, path.Child("backoffLimitPerIndex"))...)
+	errs = append(errs, rule.AtLeastPtr(s.MaxFailedIndexes, 0, path.Child("maxFailedIndexes"))...)
 	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
 		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
 	}

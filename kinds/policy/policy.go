@@ -39,26 +39,29 @@ func validateBudget(p, old pdb) (errs field.ErrorList) {
 	if s.MinAvailable != nil && s.MaxUnavailable != nil {
 		errs = append(errs, field.Invalid(spec, *s, "minAvailable and maxUnavailable cannot be both set"))
 	}
-	for name, v := range map[string]*intstr.IntOrString{"minAvailable": s.MinAvailable, "maxUnavailable": s.MaxUnavailable} {
-		if v != nil {
-			errs = append(errs, rule.CountOrPercent(*v, spec.Child(name))...)
-			errs = append(errs, rule.AtMostAll(*v, spec.Child(name))...)
-		}
-	}
-	errs = append(errs, rule.AmongPtr(s.UnhealthyPodEvictionPolicy, spec.Child("unhealthyPodEvictionPolicy"),
-		v1.IfHealthyBudget, v1.AlwaysAllow)...)
+	errs = append(errs, limit(s.MinAvailable, spec.Child("minAvailable"))...)
+	errs = append(errs, limit(s.MaxUnavailable, spec.Child("maxUnavailable"))...)
 	if old != nil {
-		return append(errs, rule.SelectorAsBefore(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
+		errs = append(errs, rule.SelectorAsBefore(s.Selector, old.Spec.Selector, spec.Child("selector"))...)
+	} else {
+		errs = append(errs, rule.Selector(s.Selector, spec.Child("selector"))...)
 	}
-	return append(errs, rule.Selector(s.Selector, spec.Child("selector"))...)
+	return append(errs, rule.AmongPtr(s.UnhealthyPodEvictionPolicy, spec.Child("unhealthyPodEvictionPolicy"),
+		v1.IfHealthyBudget, v1.AlwaysAllow)...)
+}
+
+func limit(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	return append(rule.CountOrPercent(*v, path), rule.AtMostAll(*v, path)...)
 }
 
 func validateBudgetStatus(p, _ pdb) field.ErrorList {
 	s, path := &p.Status, field.NewPath("status")
 	errs := metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))
-	for name, n := range map[string]int32{"disruptionsAllowed": s.DisruptionsAllowed, "currentHealthy": s.CurrentHealthy,
-		"desiredHealthy": s.DesiredHealthy, "expectedPods": s.ExpectedPods} {
-		errs = append(errs, rule.AtLeast(n, 0, path.Child(name))...)
-	}
-	return errs
+	errs = append(errs, rule.AtLeast(s.DisruptionsAllowed, 0, path.Child("disruptionsAllowed"))...)
+	errs = append(errs, rule.AtLeast(s.CurrentHealthy, 0, path.Child("currentHealthy"))...)
+	errs = append(errs, rule.AtLeast(s.DesiredHealthy, 0, path.Child("desiredHealthy"))...)
+	return append(errs, rule.AtLeast(s.ExpectedPods, 0, path.Child("expectedPods"))...)
 }
