@@ -12,6 +12,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/server"
@@ -43,6 +44,40 @@ func (f *flaky) Write(ctx context.Context, w store.Write) (int64, error) {
 		return 0, errFlaky
 	}
 	return rev, err
+}
+
+// A silent store does what it is asked to, and does not get to say so.
+type silent struct {
+	store.Store
+	on atomic.Bool
+}
+
+func (s *silent) Write(ctx context.Context, w store.Write) (int64, error) {
+	rev, err := s.Store.Write(ctx, w)
+	if err == nil && s.on.Swap(false) {
+		return 0, fmt.Errorf("write: %w", store.ErrUnavailable)
+	}
+	return rev, err
+}
+
+// Who writes and is not told what became of it hears just that, and not that somebody else was faster.
+func TestWritesOfUnknownEnd(t *testing.T) {
+	s := &silent{}
+	w := start(t, func(c *server.Config) {
+		s.Store = c.Store
+		c.Store, c.Sole = s, false
+	})
+	made := must(w.Create(t.Context(), w.ask(configMaps, ""), &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}))
+	s.on.Store(true)
+	next := made.Object.DeepCopyObject().(*core.ConfigMap)
+	next.Data = map[string]string{"a": "b"}
+	if _, _, err := w.Update(t.Context(), w.ask(configMaps, "c"), next); !apierrors.IsTimeout(err) {
+		t.Errorf("an update that was done: %v", err)
+	}
+	s.on.Store(true)
+	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "c"), nil); !apierrors.IsTimeout(err) {
+		t.Errorf("a deletion that was done: %v", err)
+	}
 }
 
 // What is in use is always allocated, to whom uses it; after a repair nothing else is.

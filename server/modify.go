@@ -36,7 +36,8 @@ func (s *Server) modify(ctx context.Context, r *Request, c *change) (e *view.Ent
 }
 
 // repeat calls f with the object of the request (nil when there is none) until f no longer fails for want of
-// the newest state. Failures of other kinds count only when the state was the newest.
+// the newest state. Failures of other kinds count only when the state was the newest, but for a write that may have happened
+// all the same: f would take it for another writer's.
 func (s *Server) repeat(ctx context.Context, r *Request, f func(cur *view.Entry) error) error {
 	snap, err := s.wait(ctx, s.acked.Load())
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Server) repeat(ctx context.Context, r *Request, f func(cur *view.Entry)
 			if snap, err = s.after(ctx, lost); err != nil {
 				return err
 			}
-		case sure:
+		case sure, doubtful(err):
 			return err
 		default: // perhaps only because the view is behind
 			if snap, err = s.fresh(ctx); err != nil {
