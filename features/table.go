@@ -272,7 +272,7 @@ UserNamespacesSupport g36+!
 ValidatingAdmissionPolicy g36+!
 VolumeAttributesClass g36+!
 VolumeBindMountOptions a37-
-VolumeLimitScaling a36- b37+
+*VolumeLimitScaling a36- b37+
 WatchCacheInitializationPostStartHook b36+ g37+!
 WatchFromStorageWithoutResourceVersion g36+!
 *WatchList b34+

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,8 +25,10 @@ import (
 	storage "k8s.io/api/storage/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -159,6 +162,39 @@ func TestAlphaFields(t *testing.T) {
 	}
 	if s := settled(kinds.ResourceSlices, "", slice(1, 2), slice(1), false); count(s) != 2 {
 		t.Error("a slice with them lost them")
+	}
+}
+
+// What 1.36 has off is dropped there, and has no default.
+func TestMissingDriver(t *testing.T) {
+	older, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := func(prevent *bool) *storage.CSIDriver {
+		return &storage.CSIDriver{Spec: storage.CSIDriverSpec{PreventPodSchedulingIfMissing: prevent}}
+	}
+	for _, c := range []struct {
+		on        *features.Set
+		sent, old *storage.CSIDriver
+		want      *bool
+	}{
+		{nil, driver(nil), nil, new(false)},
+		{nil, driver(new(true)), driver(nil), new(true)},
+		{older, driver(nil), nil, nil},
+		{older, driver(new(true)), nil, nil},
+		{older, driver(new(true)), driver(nil), nil},
+		{older, driver(new(true)), driver(new(false)), new(true)},
+	} {
+		obj, old := resource.Object(c.sent), resource.Object(nil)
+		if c.old != nil {
+			old = c.old
+		}
+		resource.DefaultsAs(c.on, kinds.CSIDrivers, obj)
+		resource.SettleAs(c.on, kinds.CSIDrivers, "", obj, old)
+		if got := c.sent.Spec.PreventPodSchedulingIfMissing; (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("1.%d: %v, want %v", c.on.Minor(), got, c.want)
+		}
 	}
 }
 
@@ -340,6 +376,10 @@ func TestStatusOfDevicesGoesWithThem(t *testing.T) {
 }
 
 func TestReservedNames(t *testing.T) {
+	older, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	meta := metav1.ObjectMeta{Name: "a.static.k8s.io"}
 	for _, c := range []struct {
 		kind resource.Kind
@@ -365,6 +405,10 @@ func TestReservedNames(t *testing.T) {
 		}
 		if n, o := len(c.kind.Warnings(c.obj, nil)), len(c.kind.Warnings(c.obj, c.obj)); n != 0 || o != 1 {
 			t.Errorf("%s: %d warnings when new, %d when not", c.kind.Info().Plural, n, o)
+		}
+		errs := resource.CheckAs(older, c.kind, c.kind.Info().GVK, "", c.obj, nil)
+		if n := len(resource.WarningsAs(older, c.kind, c.obj, nil)); n != 1 || slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Field == "metadata.name" }) {
+			t.Errorf("%s in 1.36: %d warnings, errors %v", c.kind.Info().Plural, n, errs)
 		}
 	}
 }

@@ -22,13 +22,12 @@ var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Warn: func(p, old *v1.ValidatingAdmissionPolicy) []string { return warnReserved(p.Name, old == nil) },
-	Validate: func(p, old *v1.ValidatingAdmissionPolicy) field.ErrorList {
+	Gated: reserving(func(p, old *v1.ValidatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
-		return append(validatingSpec(p.Name, &p.Spec, field.NewPath("spec")), reserved(p.Name, old == nil)...)
-	},
+		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
+	}),
 	ValidateStatus: validatingStatus,
 	Columns: []resource.Column[*v1.ValidatingAdmissionPolicy]{
 		resource.Col("Validations", "integer", func(p *v1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
@@ -45,13 +44,12 @@ var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
 		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Warn: func(p, old *v1.MutatingAdmissionPolicy) []string { return warnReserved(p.Name, old == nil) },
-	Validate: func(p, old *v1.MutatingAdmissionPolicy) field.ErrorList {
+	Gated: reserving(func(p, old *v1.MutatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
-		return append(mutatingSpec(&p.Spec, field.NewPath("spec")), reserved(p.Name, old == nil)...)
-	},
+		return mutatingSpec(&p.Spec, field.NewPath("spec"))
+	}),
 	Columns: []resource.Column[*v1.MutatingAdmissionPolicy]{
 		resource.Col("Mutations", "integer", func(p *v1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
 		resource.Col("ParamKind", "string", func(p *v1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
@@ -64,13 +62,11 @@ var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPol
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
 	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(b *v1.ValidatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Warn:    func(b, old *v1.ValidatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
-	Validate: func(b, old *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	Gated: reserving(func(b, _ *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
-		errs = append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
-		return append(errs, reserved(b.Name, old == nil)...)
-	},
+		return append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
+	}),
 	Columns: []resource.Column[*v1.ValidatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
 		resource.Col("ParamRef", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
@@ -83,13 +79,11 @@ var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyB
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
 	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
 	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Warn:    func(b, old *v1.MutatingAdmissionPolicyBinding) []string { return warnReserved(b.Name, old == nil) },
-	Validate: func(b, old *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
+	Gated: reserving(func(b, _ *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
-		errs = append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
-		return append(errs, reserved(b.Name, old == nil)...)
-	},
+		return append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
+	}),
 	Columns: []resource.Column[*v1.MutatingAdmissionPolicyBinding]{
 		resource.Col("PolicyName", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
 		resource.Col("ParamRef", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),

@@ -3,7 +3,6 @@ package admissionregistration
 
 import (
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,16 +28,15 @@ var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfigu
 				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
 		}
 	},
-	Warn: func(c, old *v1.ValidatingWebhookConfiguration) []string { return warnReserved(c.Name, old == nil) },
-	Validate: func(c, old *v1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
+	Gated: reserving(func(c, old *v1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
 		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			names = append(names, w.Name)
 			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
 		}
-		return append(append(errs, sameNames(names)...), reserved(c.Name, old == nil)...)
-	},
+		return append(errs, sameNames(names)...)
+	}),
 	Prepare: func(c, old *v1.ValidatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
 			c.Generation++
@@ -62,8 +60,7 @@ var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfigurati
 				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
 		}
 	},
-	Warn: func(c, old *v1.MutatingWebhookConfiguration) []string { return warnReserved(c.Name, old == nil) },
-	Validate: func(c, old *v1.MutatingWebhookConfiguration) (errs field.ErrorList) {
+	Gated: reserving(func(c, old *v1.MutatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
 		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
@@ -73,8 +70,8 @@ var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfigurati
 			errs = append(errs, rule.AmongPtr(w.ReinvocationPolicy, at.Child("reinvocationPolicy"),
 				v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
 		}
-		return append(append(errs, sameNames(names)...), reserved(c.Name, old == nil)...)
-	},
+		return append(errs, sameNames(names)...)
+	}),
 	Prepare: func(c, old *v1.MutatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
 			c.Generation++
@@ -130,25 +127,4 @@ func defaultHook(h hook) {
 	for i := range h.rules {
 		rule.Fill(&h.rules[i].Scope, v1.AllScopes)
 	}
-}
-
-// staticSuffix ends the names of what only manifests of the API server may declare.
-const staticSuffix = ".static.k8s.io"
-
-const reservedText = `names ending with "` + staticSuffix + `" are reserved for static manifest-based configurations and cannot be managed via the API`
-
-// reserved refuses such a name for a new object.
-func reserved(name string, isNew bool) (errs field.ErrorList) {
-	if isNew && strings.HasSuffix(name, staticSuffix) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, reservedText))
-	}
-	return errs
-}
-
-// warnReserved warns when an object that has such a name changes.
-func warnReserved(name string, isNew bool) []string {
-	if !isNew && strings.HasSuffix(name, staticSuffix) {
-		return []string{"metadata.name: " + reservedText}
-	}
-	return nil
 }

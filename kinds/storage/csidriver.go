@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -21,7 +22,8 @@ const (
 // CSIDrivers declares the kind.
 var CSIDrivers = &resource.Def[*v1.CSIDriver]{
 	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
-	Ways: resource.Ways{NeedsRevision: true, ShowsDeleted: true},
+	Ways:  resource.Ways{NeedsRevision: true, ShowsDeleted: true},
+	Gated: resource.Gated[*v1.CSIDriver]{Default: defaultMissing, Drop: dropMissing},
 	Columns: []resource.Column[*v1.CSIDriver]{
 		resource.Col("AttachRequired", "boolean", func(d *v1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
 		resource.Col("PodInfoOnMount", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
@@ -61,6 +63,19 @@ func defaultDriver(d *v1.CSIDriver) {
 	}
 	rule.Fill(&s.RequiresRepublish, false)
 	rule.Fill(&s.SELinuxMount, false)
+}
+
+// defaultMissing and dropMissing are about pods that need the driver where it isn't.
+func defaultMissing(on *features.Set, d *v1.CSIDriver) {
+	if on.On("VolumeLimitScaling") {
+		rule.Fill(&d.Spec.PreventPodSchedulingIfMissing, false)
+	}
+}
+
+func dropMissing(on *features.Set, d, old *v1.CSIDriver) {
+	if !on.On("VolumeLimitScaling") && (old == nil || old.Spec.PreventPodSchedulingIfMissing == nil) {
+		d.Spec.PreventPodSchedulingIfMissing = nil
+	}
 }
 
 // prepareDriver counts the changes that node agents act on.
