@@ -28,15 +28,15 @@ const (
 
 // backup saves the store of a server to a file: of one that runs, or of the data directory of one that is stopped.
 func backup(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "backup")
+	fs := flags(std, "backup", "FILE")
 	config := fs.String("kubeconfig", "", "how to reach a running server, as an administrator; without it --data-dir says where the server is")
 	dir := fs.String("data-dir", "/var/lib/kloop", "directory of a server on this machine, running or not")
 	keys := fs.Bool("keys", false, "save the cluster's keys as well; the file is a tar archive then, and opens the cluster to who reads it")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop backup [--data-dir DIR | --kubeconfig FILE] [--keys] FILE")
-		return errUsage
+	words, err := wordsOf(fs, args, 1, 1)
+	if err != nil {
+		return err
 	}
-	to := fs.Arg(0)
+	to := words[0]
 	if *keys && *config != "" {
 		return errors.New("keys are saved on the server's own machine only: leave --kubeconfig away and name its --data-dir")
 	}
@@ -138,13 +138,13 @@ func addFile(out *tar.Writer, name, path string) error {
 
 // restore makes a data directory out of a backup.
 func restore(_ context.Context, std stdio, args []string) error {
-	fs := flags(std, "restore")
+	fs := flags(std, "restore", "FILE")
 	dir := fs.String("data-dir", "/var/lib/kloop", "directory of keys, certificates and the store; must hold no store")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop restore [--data-dir DIR] FILE")
-		return errUsage
+	words, err := wordsOf(fs, args, 1, 1)
+	if err != nil {
+		return err
 	}
-	from := fs.Arg(0)
+	from := words[0]
 	archive, err := isArchive(from)
 	if err != nil {
 		return advise(err)

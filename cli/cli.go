@@ -11,10 +11,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 
-	"github.com/kloop-dev/kloop/cli/settings"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // A command is one word after kloop.
@@ -87,7 +86,11 @@ func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args []string) 
 			return code(std, c, c.run(ctx, std, args[2:]))
 		}
 	}
-	fmt.Fprintf(std.err, "kloop: there is no command %q; kloop help lists them\n", args[1])
+	var known []string
+	for _, c := range commands() {
+		known = append(known, c.name)
+	}
+	fmt.Fprintf(std.err, "kloop: there is no command %q%s\nkloop help lists them\n", args[1], strict.Meant(args[1], known))
 	return 2
 }
 
@@ -120,43 +123,6 @@ func code(std stdio, c command, err error) int {
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-func usage(w io.Writer) {
-	fmt.Fprint(w, "kloop is Kubernetes in one small binary.\n\n")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  kloop %-11s %-19s %s\n", c.name, c.args, c.about)
-	}
-	fmt.Fprint(w, "\nkloop COMMAND -h tells the flags of a command.\n")
-}
-
-// flags makes a flag set. What it reports of wrong flags is reported by parse.
-func flags(std stdio, name string) *flag.FlagSet {
-	fs := flag.NewFlagSet("kloop "+name, flag.ContinueOnError)
-	fs.SetOutput(std.err)
-	return fs
-}
-
-// parse reads the flags and refuses what is left over. The list of flags is shown when asked for, not behind every
-// slip of the finger.
-func parse(fs *flag.FlagSet, args []string) error {
-	out := fs.Output()
-	fs.SetOutput(io.Discard)
-	err := fs.Parse(args)
-	fs.SetOutput(out)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(out, "%s has these flags:\n", fs.Name())
-		fs.PrintDefaults()
-		return err
-	case err != nil:
-		fmt.Fprintf(out, "%s: %v%s\n%s -h lists the flags\n", fs.Name(), err, settings.Explain(fs, args), fs.Name())
-		return errUsage
-	case fs.NArg() > 0:
-		fmt.Fprintf(out, "%s: what is %q? There are only flags\n", fs.Name(), strings.Join(fs.Args(), " "))
-		return errUsage
-	}
-	return nil
-}
 
 // logger writes to std.err; level is debug, info, warn or error.
 func logger(std stdio, level string) (*slog.Logger, error) {

@@ -58,10 +58,27 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore"} {
+	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore", "why pod", "why a b c", "why --nope", "trace", "trace pod", "member x", "backup", "envtest a b"} {
 		if err := command1(t.Context(), t, line, &bytes.Buffer{}); !errors.Is(err, errUsage) {
 			t.Errorf("%s: got %v, want wrong usage", line, err)
 		}
+	}
+}
+
+// Help has the usage and the flags as they are typed, and a word that is nearly a command is answered with that command.
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if code := Run(t.Context(), nil, &out, &out, []string{"kloop", "trace", "-h"}); code != 0 {
+		t.Errorf("help ends with %d", code)
+	}
+	for _, want := range []string{"usage: kloop trace [flags] KIND/NAME\n", "  --follow\n", "  -A\t"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help lacks %q: %s", want, &out)
+		}
+	}
+	out.Reset()
+	if code := Run(t.Context(), nil, &out, &out, []string{"kloop", "wy"}); code != 2 || !strings.Contains(out.String(), "did you mean why?") {
+		t.Errorf("it ends with %d and says %s", code, &out)
 	}
 }
 

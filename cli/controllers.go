@@ -13,7 +13,7 @@ import (
 
 // controllersCmd runs the loops against a server elsewhere. Several replicas elect one that works.
 func controllersCmd(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "controllers")
+	fs := flags(std, "controllers", "")
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server")
 	lease := fs.Duration("lease", 15*time.Second, "how long a leader is believed without a sign of life")
 	o := settings.Defaults()

@@ -10,12 +10,12 @@ import (
 // envtest makes a directory that controller-runtime's envtest takes as its binaries: links to kloop under upstream's
 // names, and to the kubectl beside it.
 func envtest(_ context.Context, std stdio, args []string) error {
-	fs := flags(std, "envtest")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop envtest DIR")
-		return errUsage
+	fs := flags(std, "envtest", "DIR")
+	words, err := wordsOf(fs, args, 1, 1)
+	if err != nil {
+		return err
 	}
-	dir, err := filepath.Abs(fs.Arg(0))
+	dir, err := filepath.Abs(words[0])
 	if err != nil {
 		return err
 	}

@@ -21,13 +21,13 @@ import (
 // follow shows a Deployment's cascade as it happens: who made what, when pods were bound, ran, got ready and
 // were put behind their services. It ends when all is ready.
 func follow(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "follow")
+	fs := flags(std, "follow", "DEPLOYMENT")
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server")
 	ns := fs.String("namespace", "default", "namespace of the deployment")
 	limit := fs.Duration("timeout", 2*time.Minute, "how long to wait at most")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop follow [--namespace NS] DEPLOYMENT")
-		return errUsage
+	words, err := wordsOf(fs, args, 1, 1)
+	if err != nil {
+		return err
 	}
 	rest, err := connection(*config)
 	if err != nil {
@@ -55,7 +55,7 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, ns: *ns, name: fs.Arg(0), told: map[string]bool{}}
+	s := &story{out: std.out, ns: *ns, name: words[0], told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 

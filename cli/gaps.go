@@ -57,6 +57,9 @@ func (f *askFlags) connect() (*asker, error) {
 	over.Context.Namespace = f.ns
 	cc := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over)
 	cfg, err := cc.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no server is known: say how to reach it with --kubeconfig FILE or KUBECONFIG; kloop up writes one to its data directory")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the server: %w; say how to reach it with --kubeconfig FILE or KUBECONFIG", err)
 	}
@@ -68,19 +71,6 @@ func (f *askFlags) connect() (*asker, error) {
 		ns = ""
 	}
 	return newAsker(cfg, ns)
-}
-
-// wordsOf parses arguments in which flags may come after the words, as with kubectl, and returns the words.
-func wordsOf(fs *flag.FlagSet, args []string) (words []string, err error) {
-	for {
-		if err := fs.Parse(args); err != nil {
-			return nil, errUsage
-		}
-		if fs.NArg() == 0 {
-			return words, nil
-		}
-		words, args = append(words, fs.Arg(0)), fs.Args()[1:]
-	}
 }
 
 func exists(path string) bool {
@@ -133,7 +123,7 @@ func (a *asker) unexplained(ctx context.Context, err error) error {
 // gaps prints a sentence for everything that is not what it should be.
 func gaps(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
-	fs := flags(std, "gaps")
+	fs := flags(std, "gaps", "")
 	f.bind(fs)
 	if err := parse(fs, args); err != nil {
 		return err
@@ -175,7 +165,7 @@ func (a *asker) since(t metav1.Time) string { return duration.HumanDuration(a.no
 // loops prints how the control loops are doing.
 func loops(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
-	fs := flags(std, "loops")
+	fs := flags(std, "loops", "")
 	f.bind(fs)
 	if err := parse(fs, args); err != nil {
 		return err

@@ -27,12 +27,12 @@ func image(ctx context.Context, std stdio, args []string) error {
 }
 
 func imageLoad(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "image load")
+	fs := flags(std, "image load", "FILE")
 	dir := fs.String("data-dir", "/var/lib/kloop", "data directory of the node's kloop")
 	socket := fs.String("runtime", "", "socket of the runtime (default: the one in the data directory)")
-	if err := fs.Parse(args); err != nil || fs.NArg() != 1 {
-		fmt.Fprintln(std.err, "usage: kloop image load [--data-dir DIR] FILE")
-		return errUsage
+	args, err := wordsOf(fs, args, 1, 1)
+	if err != nil {
+		return err
 	}
 	if *socket == "" {
 		*socket = filepath.Join(*dir, "runtime", "run", "containerd.sock")
@@ -40,10 +40,10 @@ func imageLoad(ctx context.Context, std stdio, args []string) error {
 	if _, err := os.Stat(*socket); err != nil {
 		return fmt.Errorf("no runtime is listening at %s: start the node first (kloop up): %w", *socket, err)
 	}
-	if err := runtime.Load(ctx, *socket, fs.Arg(0)); err != nil {
+	if err := runtime.Load(ctx, *socket, args[0]); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(std.out, "loaded %s\n", fs.Arg(0))
+	_, err = fmt.Fprintf(std.out, "loaded %s\n", args[0])
 	return err
 }
 
@@ -54,7 +54,7 @@ func (w *words) String() string     { return strings.Join(*w, " ") }
 func (w *words) Set(s string) error { *w = append(*w, s); return nil }
 
 func imagePack(std stdio, args []string) error {
-	fs := flags(std, "image pack")
+	fs := flags(std, "image pack", "--ref NAME --root DIR --out FILE")
 	var spec nodeimage.Spec
 	var entry, cmd, env, ports words
 	fs.StringVar(&spec.Ref, "ref", "", "full name of the image: docker.io/library/nginx:1")

@@ -14,7 +14,7 @@ import (
 
 // kubeconfig prints a kubeconfig with a client certificate of the data directory's authority.
 func kubeconfig(_ context.Context, std stdio, args []string) error {
-	fs := flags(std, "kubeconfig")
+	fs := flags(std, "kubeconfig", "--user NAME | --node NAME")
 	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
 	server := fs.String("server", "https://127.0.0.1:6443", "address of the API")
 	user := fs.String("user", "", "name of the user")

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,21 +19,15 @@ import (
 
 // member lists the members of the store, or removes one.
 func member(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "member")
+	fs := flags(std, "member", "list | remove NAME")
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach a server, as an administrator")
-	var words []string
-	for len(args) > 0 { // flags may stand between the words, and after them
-		if err := fs.Parse(args); err != nil {
-			return errUsage
-		}
-		if args = fs.Args(); len(args) > 0 {
-			words, args = append(words, args[0]), args[1:]
-		}
-	}
-	ask, err := memberRequest(words)
+	words, err := wordsOf(fs, args, 1, 2)
 	if err != nil {
-		fmt.Fprintln(std.err, err)
-		return errUsage
+		return err
+	}
+	ask, ok := memberRequest(words)
+	if !ok {
+		return misused(fs)
 	}
 	cfg, err := connection(*config)
 	if err != nil {
@@ -62,14 +55,14 @@ func member(ctx context.Context, std stdio, args []string) error {
 
 type pageRequest struct{ method, path string }
 
-func memberRequest(words []string) (pageRequest, error) {
+func memberRequest(words []string) (ask pageRequest, ok bool) {
 	switch {
 	case len(words) == 1 && words[0] == "list":
-		return pageRequest{http.MethodGet, cluster.MembersPath}, nil
+		return pageRequest{http.MethodGet, cluster.MembersPath}, true
 	case len(words) == 2 && words[0] == "remove" && !strings.Contains(words[1], "/"):
-		return pageRequest{http.MethodDelete, cluster.MembersPath + "/" + words[1]}, nil
+		return pageRequest{http.MethodDelete, cluster.MembersPath + "/" + words[1]}, true
 	}
-	return pageRequest{}, errors.New("usage: kloop member [--kubeconfig FILE] list | remove NAME")
+	return pageRequest{}, false
 }
 
 func printMembers(w io.Writer, list []etcd.Peer) error {

@@ -18,7 +18,7 @@ import (
 
 // nodeCmd makes this machine, or this network namespace, a node of a cluster elsewhere.
 func nodeCmd(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "node")
+	fs := flags(std, "node", "")
 	var n cluster.RemoteNode
 	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
 	fs.StringVar(&n.Join.Server, "server", "", "join the cluster of this server, https://host:port; kloop token --node prints this and the next two")

@@ -22,7 +22,7 @@ import (
 
 // token prints what lets another server, or a node, join this one's cluster.
 func token(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "token")
+	fs := flags(std, "token", "")
 	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
 	life := fs.Duration("life", time.Hour, "how long it is good; a server's token a day at most")
 	node := fs.Bool("node", false, "for a node: prints the command to run on its machine")

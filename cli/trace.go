@@ -20,12 +20,12 @@ import (
 // trace tells who changed an object, and what followed from it.
 func trace(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
-	fs := flags(std, "trace")
+	fs := flags(std, "trace", "KIND/NAME")
 	f.bind(fs)
 	follow := fs.Bool("follow", false, "go on with what comes")
 	since := fs.Duration("since", 24*time.Hour, "how far to look back")
 	asJSON := fs.Bool("json", false, "print the writes as JSON, one a line")
-	words, err := wordsOf(fs, args)
+	words, err := wordsOf(fs, args, 1, 2)
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 		words = strings.SplitN(words[0], "/", 2)
 	}
 	if len(words) != 2 {
-		fmt.Fprintln(std.err, "usage: kloop trace [-n NAMESPACE] [--since 1h] [--follow] KIND/NAME")
-		return errUsage
+		return misused(fs)
 	}
 	a, err := f.connect()
 	if err != nil {

@@ -38,7 +38,7 @@ func fill(std stdio, name string, command settings.Commands, o *settings.Options
 }
 
 func sheet(std stdio, name string, command settings.Commands, o *settings.Options, args []string) (*settings.Sheet, error) {
-	fs := flags(std, name)
+	fs := flags(std, name, "")
 	s := settings.New(o)
 	file := s.Bind(fs, command)
 	if err := parse(fs, args); err != nil {
@@ -50,7 +50,7 @@ func sheet(std stdio, name string, command settings.Commands, o *settings.Option
 // configCmd shows what is set, and by whom.
 func configCmd(_ context.Context, std stdio, args []string) error {
 	if len(args) == 0 || args[0] != "show" {
-		fmt.Fprintln(std.err, "usage: kloop config show [--config FILE] [flags of kloop up]")
+		fmt.Fprintln(std.err, "usage: kloop config show [flags of kloop up]")
 		return errUsage
 	}
 	o := settings.Defaults()

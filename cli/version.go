@@ -8,7 +8,7 @@ import (
 )
 
 func printVersion(_ context.Context, std stdio, args []string) error {
-	if err := parse(flags(std, "version"), args); err != nil {
+	if err := parse(flags(std, "version", ""), args); err != nil {
 		return err
 	}
 	v := httpapi.DefaultVersion(nil)

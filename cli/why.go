@@ -18,24 +18,23 @@ import (
 // why explains on one screen why an object is not what it should be. It only reads the API, so it works from anywhere.
 func why(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
-	fs := flags(std, "why")
+	fs := flags(std, "why", "[KIND/NAME]")
 	f.bind(fs)
-	words, err := wordsOf(fs, args)
+	words, err := wordsOf(fs, args, 0, 2)
 	if err != nil {
 		return err
+	}
+	if len(words) == 1 {
+		if words = strings.SplitN(words[0], "/", 2); len(words) < 2 {
+			return misused(fs)
+		}
 	}
 	a, err := f.connect()
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(words) == 0:
+	if len(words) == 0 {
 		return a.tellAll(ctx, std)
-	case len(words) == 1 && strings.Contains(words[0], "/"):
-		words = strings.SplitN(words[0], "/", 2)
-	case len(words) != 2:
-		fmt.Fprintln(std.err, "usage: kloop why [-n NAMESPACE] [KIND/NAME]")
-		return errUsage
 	}
 	return a.tell(ctx, std.out, words[0], words[1])
 }

@@ -73,7 +73,7 @@ func Explain(fs *flag.FlagSet, args []string) string {
 	fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		if a != "" && a[0] == '-' && name != "" && fs.Lookup(name) == nil {
+		if a != "" && a[0] == '-' && len(name) > 2 && fs.Lookup(name) == nil {
 			return strict.Meant(name, known)
 		}
 	}

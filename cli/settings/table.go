@@ -53,6 +53,7 @@ func serving(o *Options) []Setting {
 		{Key: "audit.logMaxAge", Flag: "audit-log-maxage", For: Up | Server, Doc: "days that old log files are kept; 0: for ever", value: number{&c.Audit.LogMaxAge}},
 		{Key: "audit.logMaxBackups", Flag: "audit-log-maxbackup", For: Up | Server, Doc: "how many old log files are kept; 0: all", value: number{&c.Audit.LogMaxBackups}},
 		{Key: "audit.logMaxSize", Flag: "audit-log-maxsize", For: Up | Server, Doc: "MiB from which a new log file is begun; default: 100", value: number{&c.Audit.LogMaxSize}},
+		{Key: "audit.logCompress", Flag: "audit-log-compress", For: Up | Server, Doc: "compress old log files (gzip)", value: yes{&c.Audit.LogCompress}},
 		{Key: "audit.webhookConfigFile", Flag: "audit-webhook-config-file", For: Up | Server, Doc: "kubeconfig of a server that gets batches of records", value: text{&c.Audit.WebhookKubeconfig}},
 		{Key: "audit.webhookBackoff", Flag: "audit-webhook-initial-backoff", For: Up | Server, Doc: "pause before a batch is sent again; default: 10s", value: span{&c.Audit.WebhookBackoff}},
 
