@@ -17,6 +17,7 @@ type Audit struct {
 	LogMaxAge     int    // days that old log files are kept; 0: for ever
 	LogMaxBackups int    // how many old log files are kept; 0: all
 	LogMaxSize    int    // MiB from which a new log file is begun; 0: 100
+	LogCompress   bool   // old log files are compressed (gzip)
 
 	WebhookKubeconfig string        // the server that gets batches of events; "": none
 	WebhookBackoff    time.Duration // pause before a batch is sent again; 0: 10 s
@@ -45,7 +46,7 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 		if size == 0 {
 			size = 100
 		}
-		f := &audit.File{Path: a.LogPath, MaxAge: time.Duration(a.LogMaxAge) * 24 * time.Hour, MaxBackups: a.LogMaxBackups, MaxSize: size << 20}
+		f := &audit.File{Path: a.LogPath, MaxAge: time.Duration(a.LogMaxAge) * 24 * time.Hour, MaxBackups: a.LogMaxBackups, MaxSize: size << 20, Compress: a.LogCompress}
 		if err := f.Check(); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,6 +228,47 @@ func TestFileRotates(t *testing.T) {
 	_ = f.Close()
 	if err := (&File{Path: filepath.Join(path, "below-a-file")}).Check(); err == nil {
 		t.Error("a log that can't be opened was")
+	}
+}
+
+func TestOldFilesAreCompressed(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	path := filepath.Join(t.TempDir(), "audit.log")
+	f := &File{Path: path, MaxSize: 2, MaxBackups: 2, Compress: true, Now: func() time.Time { return now }}
+	left := strings.TrimSuffix(path, ".log") + "-2026-01-01T00-00-00.000.log"
+	if err := os.WriteFile(left, []byte("left"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write(t.Context(), [][]byte{[]byte("a"), []byte("b")}); err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) string {
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		z, err := gzip.NewReader(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	first := strings.TrimSuffix(path, ".log") + "-2026-01-02T03-04-05.000.log.gz"
+	if got := read(left+".gz") + read(first); got != "lefta\n" {
+		t.Errorf("compressed: %q", got)
+	}
+	now = now.Add(time.Second)
+	if err := errors.Join(f.Write(t.Context(), [][]byte{[]byte("c")}), f.Write(t.Context(), [][]byte{[]byte("d")}), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 3 || exists(left) || exists(left+".gz") {
+		t.Errorf("%d files, %v: the oldest should have gone", len(entries), err)
 	}
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type File struct {
 	MaxAge     time.Duration
 	MaxBackups int   // how many old files are kept; 0: all
 	MaxSize    int64 // bytes from which a new file is begun; 0: never
+	Compress   bool  // old files are compressed (gzip)
 	Now        func() time.Time
 	Stdout     io.Writer // what "-" stands for; nil: os.Stdout
 
@@ -121,7 +123,7 @@ func (f *File) rotate() error {
 	ext := filepath.Ext(f.Path)
 	stem := strings.TrimSuffix(f.Path, ext) + "-"
 	name := stem + f.now().UTC().Format(backupTime) + ext
-	for n := 1; exists(name); n++ { // twice within a millisecond
+	for n := 1; exists(name) || exists(name+packed); n++ { // twice within a millisecond
 		name = stem + f.now().UTC().Add(time.Duration(n)*time.Millisecond).Format(backupTime) + ext
 	}
 	if err := os.Rename(f.Path, name); err != nil {
@@ -155,18 +157,44 @@ func (f *File) prune(stem, ext string) error {
 	for _, e := range entries {
 		path := filepath.Join(filepath.Dir(f.Path), e.Name())
 		rest, ok := strings.CutPrefix(path, filepath.Clean(stem[:len(stem)-1])+"-")
-		if at, err := time.Parse(backupTime, strings.TrimSuffix(rest, ext)); ok && err == nil {
+		if at, err := time.Parse(backupTime, strings.TrimSuffix(strings.TrimSuffix(rest, packed), ext)); ok && err == nil {
 			all = append(all, old{path, at})
 		}
 	}
 	slices.SortFunc(all, func(a, b old) int { return b.at.Compare(a.at) })
 	var errs []error
 	for i, o := range all {
-		if f.MaxBackups > 0 && i >= f.MaxBackups || f.MaxAge > 0 && f.now().Sub(o.at) > f.MaxAge {
+		switch {
+		case f.MaxBackups > 0 && i >= f.MaxBackups || f.MaxAge > 0 && f.now().Sub(o.at) > f.MaxAge:
 			errs = append(errs, os.Remove(o.path))
+		case f.Compress && !strings.HasSuffix(o.path, packed):
+			errs = append(errs, compress(o.path))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// packed ends the name of a compressed file.
+const packed = ".gz"
+
+// compress puts a compressed file in the place of another. What a crash left half done is done again.
+func compress(path string) (err error) {
+	from, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("compress an old audit log: %w", err)
+	}
+	defer from.Close()
+	half := path + packed + ".part"
+	to, err := os.OpenFile(half, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("compress an old audit log: %w", err)
+	}
+	z := gzip.NewWriter(to)
+	_, err = io.Copy(z, from)
+	if err = errors.Join(err, z.Close(), to.Sync(), to.Close()); err != nil {
+		return errors.Join(fmt.Errorf("compress %s: %w", path, err), os.Remove(half))
+	}
+	return errors.Join(os.Rename(half, path+packed), os.Remove(path))
 }
 
 // Close closes the file.
