@@ -105,7 +105,7 @@ func (s *Server) mutate(ctx context.Context, r *Request, q *admission.Request) e
 		return err
 	}
 	if s.Grants != nil && q.Kind.Info().GVK.Group == "rbac.authorization.k8s.io" {
-		return s.Grants.CheckWrite(ctx, s.Authorize, r.User, q.Object, q.Old)
+		return s.Grants.CheckWrite(ctx, s.Authorize, r.User, r.Name, q.Object, q.Old)
 	}
 	return nil
 }

@@ -56,8 +56,8 @@ type Config struct {
 
 // Grants is what guards the writes of roles and bindings; auth/rbac has one.
 type Grants interface {
-	// CheckWrite judges a write; old is nil for a create. all is asked for the verbs escalate and bind.
-	CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, obj, old resource.Object) error
+	// CheckWrite judges a write; old is nil for a create. name is that of the URL. all is asked for the verbs escalate and bind.
+	CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, name string, obj, old resource.Object) error
 }
 
 // A Request says who asks for what. It belongs to one call.

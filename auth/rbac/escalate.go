@@ -17,18 +17,25 @@ import (
 )
 
 // CheckWrite refuses writes of roles and bindings by which the user would gain, or give, permissions that it
-// does not hold itself: any write but those of the garbage collector's fields, as upstream. old is nil for a create. all is the
-// whole chain of authorizers, which is asked for the verbs escalate and bind. Objects of other kinds pass. Errors are those of the API.
-func (z *Authorizer) CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, obj, old resource.Object) error {
+// does not hold itself: any write but those of the garbage collector's fields, as upstream. old is nil for a create. name is that
+// of the URL, empty when a create names none there: who may escalate some roles by name may not create them. all is the whole
+// chain of authorizers, which is asked for the verbs escalate and bind. Objects of other kinds pass. Errors are those of the API.
+func (z *Authorizer) CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, name string, obj, old resource.Object) error {
 	if u.In(auth.GroupMasters) || old != nil && forCollector(obj, old) {
 		return nil
 	}
 	switch o := obj.(type) {
 	case *rbacv1.Role:
-		return z.checkRole(ctx, all, u, o.Namespace, o.Name, o.Rules, false)
+		if z.may(ctx, all, u, "escalate", "roles", o.Namespace, name) {
+			return nil
+		}
+		return z.checkRole(u, o.Namespace, o.Name, o.Rules, false)
 	case *rbacv1.ClusterRole:
+		if z.may(ctx, all, u, "escalate", "clusterroles", "", name) {
+			return nil
+		}
 		was, _ := old.(*rbacv1.ClusterRole)
-		return z.checkRole(ctx, all, u, "", o.Name, o.Rules, gathers(o) || gathers(was))
+		return z.checkRole(u, "", o.Name, o.Rules, gathers(o) || gathers(was))
 	case *rbacv1.RoleBinding:
 		return z.checkBinding(ctx, all, u, o.Namespace, o.Name, o.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
@@ -55,13 +62,10 @@ var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []str
 	{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}}
 
 // checkRole judges a role. One that gathers rules grants whatever anybody labels: only who may do everything may write it.
-func (z *Authorizer) checkRole(ctx context.Context, all auth.Authorizer, u *auth.User, ns, name string, rules []rbacv1.PolicyRule, gathers bool) error {
+func (z *Authorizer) checkRole(u *auth.User, ns, name string, rules []rbacv1.PolicyRule, gathers bool) error {
 	kind := "clusterroles"
 	if ns != "" {
 		kind = "roles"
-	}
-	if z.may(ctx, all, u, "escalate", kind, ns, name) {
-		return nil
 	}
 	if err := z.confirm(u, ns, rules); err != nil {
 		return forbid(kind, name, err)
@@ -110,7 +114,7 @@ func (z *Authorizer) roleRules(ns string, ref rbacv1.RoleRef) ([]rbacv1.PolicyRu
 }
 
 func (z *Authorizer) may(ctx context.Context, all auth.Authorizer, u *auth.User, verb, kind, ns, name string) bool {
-	d, _, err := all.Authorize(ctx, &auth.Attributes{User: u, Verb: verb, Group: rbacv1.GroupName, Version: "v1",
+	d, _, err := all.Authorize(ctx, &auth.Attributes{User: u, Verb: verb, Group: rbacv1.GroupName, Version: "*",
 		Resource: kind, Namespace: ns, Name: name})
 	return err == nil && d == auth.Allow
 }

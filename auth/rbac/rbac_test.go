@@ -185,7 +185,13 @@ func TestEscalation(t *testing.T) {
 	put(c, role("ns", "r", "get configmaps named probe", "create,get,update,patch roles,rolebindings in rbac.authorization.k8s.io",
 		"get,list pods"), binding("ns", "b", "Role", "r", aliceIs))
 	z := over(c)
-	try := func(obj, old resource.Object) error { return z.CheckWrite(ctx, z, alice, obj, old) }
+	try := func(obj, old resource.Object) error {
+		name := ""
+		if old != nil {
+			name = old.GetName()
+		}
+		return z.CheckWrite(ctx, z, alice, name, obj, old)
+	}
 	own := role("ns", "r", "get configmaps named probe", "create,get,update,patch roles,rolebindings in rbac.authorization.k8s.io", "get,list pods")
 	for _, s := range []struct {
 		name     string
@@ -222,6 +228,13 @@ func TestEscalation(t *testing.T) {
 			}
 		})
 	}
+	put(c, role("ns", "named", "escalate roles in rbac.authorization.k8s.io named new"), binding("ns", "named", "Role", "named", aliceIs))
+	if err := try(role("ns", "new", "* * in *"), role("ns", "new", "get pods")); err != nil {
+		t.Error(err)
+	}
+	if err := try(role("ns", "new", "* * in *"), nil); err == nil {
+		t.Error("a role was created that may only be changed")
+	}
 	put(c, role("ns", "esc", "escalate roles in rbac.authorization.k8s.io", "bind clusterroles in rbac.authorization.k8s.io named edit"),
 		binding("ns", "esc", "Role", "esc", aliceIs))
 	if err := try(role("ns", "new", "* * in *"), nil); err != nil {
@@ -234,7 +247,7 @@ func TestEscalation(t *testing.T) {
 		t.Error("escalated elsewhere")
 	}
 	master := &auth.User{Name: "m", Groups: []string{auth.GroupMasters}}
-	if err := z.CheckWrite(ctx, z, master, role("ns", "new", "* * in *"), nil); err != nil {
+	if err := z.CheckWrite(ctx, z, master, "", role("ns", "new", "* * in *"), nil); err != nil {
 		t.Error(err)
 	}
 }
