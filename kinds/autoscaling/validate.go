@@ -1,7 +1,7 @@
 package autoscaling
 
 import (
-	"cmp"
+	"slices"
 
 	v2 "k8s.io/api/autoscaling/v2"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -23,7 +23,7 @@ const (
 func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 	s, spec := &h.Spec, field.NewPath("spec")
 	least := int32(1)
-	if on.On("HPAScaleToZero") {
+	if on.On("HPAScaleToZero") || old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
 		least = 0
 	}
 	errs = append(errs, rule.AtLeastPtr(s.MinReplicas, least, spec.Child("minReplicas"))...)
@@ -38,10 +38,11 @@ func validateAutoscaler(on *features.Set, h, old hpa) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(most, s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
 	errs = append(errs, reference(s.ScaleTargetRef, spec.Child("scaleTargetRef"))...)
-	if old == nil || old.Spec.ScaleTargetRef != s.ScaleTargetRef {
-		errs = append(errs, targetVersion(s.ScaleTargetRef, spec.Child("scaleTargetRef", "apiVersion"))...)
+	if old == nil || old.Spec.ScaleTargetRef.APIVersion != s.ScaleTargetRef.APIVersion || old.Spec.ScaleTargetRef.Kind != s.ScaleTargetRef.Kind {
+		group := s.ScaleTargetRef.Kind != "ReplicationController" // which alone scales in the core group
+		errs = append(errs, groupVersion(s.ScaleTargetRef, group, spec.Child("scaleTargetRef", "apiVersion"))...)
 	}
-	errs = append(errs, validateMetrics(s, spec.Child("metrics"))...)
+	errs = append(errs, validateMetrics(s, old, spec.Child("metrics"))...)
 	if b := s.Behavior; b != nil {
 		errs = append(errs, scaling(b.ScaleUp, spec.Child("behavior", "scaleUp"))...)
 		errs = append(errs, scaling(b.ScaleDown, spec.Child("behavior", "scaleDown"))...)
@@ -60,23 +61,26 @@ func reference(r v2.CrossVersionObjectReference, at *field.Path) field.ErrorList
 	return append(errs, rule.NeededFormat(r.Name, at.Child("name"), path.IsValidPathSegmentName)...)
 }
 
-// targetVersion refuses targets in the core group, where only the replication controller scales.
-func targetVersion(r v2.CrossVersionObjectReference, at *field.Path) field.ErrorList {
+// groupVersion checks the version of an object, which may be required to be of a group with a name.
+func groupVersion(r v2.CrossVersionObjectReference, group bool, at *field.Path) field.ErrorList {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	switch {
 	case err != nil:
 		return field.ErrorList{field.Invalid(at, r.APIVersion, err.Error())}
-	case gv.Group == "" && r.Kind != "ReplicationController":
+	case group && gv.Group == "":
 		return field.ErrorList{field.Invalid(at, r.APIVersion, "apiVersion must specify API group")}
 	}
 	return nil
 }
 
-func validateMetrics(s *v2.HorizontalPodAutoscalerSpec, at *field.Path) (errs field.ErrorList) {
+func validateMetrics(s *v2.HorizontalPodAutoscalerSpec, old hpa, at *field.Path) (errs field.ErrorList) {
 	wakes := false // from zero
+	tolerant := old != nil && slices.ContainsFunc(old.Spec.Metrics, func(m v2.MetricSpec) bool {
+		return m.Type == v2.ObjectMetricSourceType && m.Object != nil && len(groupVersion(m.Object.DescribedObject, false, nil)) > 0
+	})
 	for i, m := range s.Metrics {
 		wakes = wakes || m.Type == v2.ObjectMetricSourceType || m.Type == v2.ExternalMetricSourceType
-		errs = append(errs, metricSpec(m, at.Index(i))...)
+		errs = append(errs, metricSpec(m, tolerant, at.Index(i))...)
 	}
 	if s.MinReplicas != nil && *s.MinReplicas == 0 && !wakes {
 		errs = append(errs, field.Forbidden(at, "must specify at least one Object or External metric to support scaling to zero replicas"))
@@ -84,15 +88,16 @@ func validateMetrics(s *v2.HorizontalPodAutoscalerSpec, at *field.Path) (errs fi
 	return errs
 }
 
-// metricSpec checks that the source which the type names is there, and checks the first source there is.
-func metricSpec(m v2.MetricSpec, at *field.Path) (errs field.ErrorList) {
+// metricSpec checks that the source which the type names is there, and checks the first source there is. A tolerant one
+// takes any version of an object.
+func metricSpec(m v2.MetricSpec, tolerant bool, at *field.Path) (errs field.ErrorList) {
 	sources := []struct {
 		typ   v2.MetricSourceType
 		name  string
 		set   bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{v2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, p) }},
+		{v2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, tolerant, p) }},
 		{v2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
 		{v2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList { return podsSource(m.Pods, p) }},
 		{v2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
@@ -102,9 +107,12 @@ func metricSpec(m v2.MetricSpec, at *field.Path) (errs field.ErrorList) {
 			return containerSource(m.ContainerResource, p)
 		}},
 	}
-	types := []v2.MetricSourceType{v2.ObjectMetricSourceType, v2.PodsMetricSourceType, v2.ResourceMetricSourceType,
-		v2.ContainerResourceMetricSourceType, v2.ExternalMetricSourceType}
-	errs = append(errs, rule.Chosen(m.Type, at.Child("type"), types...)...)
+	types := []v2.MetricSourceType{v2.ContainerResourceMetricSourceType, v2.ExternalMetricSourceType, v2.ObjectMetricSourceType,
+		v2.PodsMetricSourceType, v2.ResourceMetricSourceType}
+	if m.Type == "" {
+		errs = append(errs, field.Required(at.Child("type"), "must specify a metric source type"))
+	}
+	errs = append(errs, rule.Among(m.Type, at.Child("type"), types...)...)
 	set, known := 0, false
 	for _, s := range sources {
 		if s.set {
@@ -129,12 +137,15 @@ func metricSpec(m v2.MetricSpec, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func objectSource(s *v2.ObjectMetricSource, at *field.Path) field.ErrorList {
+func objectSource(s *v2.ObjectMetricSource, tolerant bool, at *field.Path) field.ErrorList {
 	errs := reference(s.DescribedObject, at.Child("describedObject"))
+	if !tolerant {
+		errs = append(errs, groupVersion(s.DescribedObject, false, at.Child("describedObject", "apiVersion"))...)
+	}
 	errs = append(errs, identifier(s.Metric, at.Child("metric"))...)
 	errs = append(errs, metricTarget(s.Target, at.Child("target"))...)
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value for metric or a per-pod target"))
+		errs = append(errs, field.Required(at.Child("target", "averageValue"), "must set either a target value or averageValue"))
 	}
 	return errs
 }
@@ -161,8 +172,15 @@ func podsSource(s *v2.PodsMetricSource, at *field.Path) field.ErrorList {
 }
 
 func resourceSource(name string, t v2.MetricTarget, at *field.Path) field.ErrorList {
-	errs := rule.Needed(name, at.Child("name"))
-	errs = append(errs, metricTarget(t, at.Child("target"))...)
+	var errs field.ErrorList
+	if name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
+	}
+	return append(errs, resourceTarget(t, at)...)
+}
+
+func resourceTarget(t v2.MetricTarget, at *field.Path) field.ErrorList {
+	errs := metricTarget(t, at.Child("target"))
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
 		errs = append(errs, field.Required(at.Child("target", "averageUtilization"), "must set either a target raw value or a target utilization"))
@@ -173,21 +191,32 @@ func resourceSource(name string, t v2.MetricTarget, at *field.Path) field.ErrorL
 }
 
 func containerSource(s *v2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
-	errs := rule.NeededFormat(s.Container, at.Child("container"), rule.Label)
-	if s.Name != "" {
+	var errs field.ErrorList
+	if s.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
+	} else {
 		errs = append(errs, podspec.ValidateContainerResourceName(s.Name, at.Child("name"))...)
 	}
-	return append(errs, resourceSource(string(s.Name), s.Target, at)...)
+	if s.Container == "" {
+		errs = append(errs, field.Required(at.Child("container"), "must specify a container"))
+	} else {
+		errs = append(errs, rule.Format(s.Container, at.Child("container"), rule.Label)...)
+	}
+	return append(errs, resourceTarget(s.Target, at)...)
 }
 
 func identifier(m v2.MetricIdentifier, at *field.Path) field.ErrorList {
-	return rule.NeededFormat(m.Name, at.Child("name"), path.IsValidPathSegmentName)
+	if m.Name == "" {
+		return field.ErrorList{field.Required(at.Child("name"), "must specify a metric name")}
+	}
+	return rule.Format(m.Name, at.Child("name"), path.IsValidPathSegmentName)
 }
 
 func metricTarget(t v2.MetricTarget, at *field.Path) (errs field.ErrorList) {
-	switch t.Type {
-	case "":
+	if t.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric target type"))
+	}
+	switch t.Type {
 	case v2.UtilizationMetricType, v2.ValueMetricType, v2.AverageValueMetricType:
 	default:
 		errs = append(errs, field.Invalid(at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
@@ -200,23 +229,22 @@ func metricTarget(t v2.MetricTarget, at *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(at.Child(q.name), q.v, "must be positive"))
 		}
 	}
-	return append(errs, positive(t.AverageUtilization, at.Child("averageUtilization"))...)
-}
-
-func positive[T cmp.Ordered](v *T, at *field.Path) field.ErrorList {
-	var zero T
-	if v != nil && *v <= zero {
-		return field.ErrorList{field.Invalid(at, *v, "must be greater than 0")}
+	if u := t.AverageUtilization; u != nil && *u < 1 {
+		errs = append(errs, field.Invalid(at.Child("averageUtilization"), *u, "must be greater than 0"))
 	}
-	return nil
+	return errs
 }
 
 func scaling(r *v2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
 	if r == nil {
 		return nil
 	}
-	if w := r.StabilizationWindowSeconds; w != nil {
-		errs = append(errs, rule.Within(*w, 0, maxStabilization, at.Child("stabilizationWindowSeconds"))...)
+	switch w := r.StabilizationWindowSeconds; {
+	case w == nil:
+	case *w < 0:
+		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), *w, "must be greater than or equal to zero"))
+	case *w > maxStabilization:
+		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), *w, "must be less than or equal to 3600"))
 	}
 	errs = append(errs, rule.AmongPtr(r.SelectPolicy, at.Child("selectPolicy"),
 		v2.MaxChangePolicySelect, v2.MinChangePolicySelect, v2.DisabledPolicySelect)...)
@@ -234,8 +262,12 @@ func scaling(r *v2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
 
 func scalingPolicyRules(p v2.HPAScalingPolicy, at *field.Path) field.ErrorList {
 	errs := rule.Among(p.Type, at.Child("type"), v2.PodsScalingPolicy, v2.PercentScalingPolicy)
-	errs = append(errs, positive(&p.Value, at.Child("value"))...)
-	errs = append(errs, positive(&p.PeriodSeconds, at.Child("periodSeconds"))...)
+	if p.Value <= 0 {
+		errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be greater than zero"))
+	}
+	if p.PeriodSeconds <= 0 {
+		errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be greater than zero"))
+	}
 	if p.PeriodSeconds > maxPeriod {
 		errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, "must be less than or equal to 1800"))
 	}

@@ -15,14 +15,11 @@ import (
 
 // oldLabels are the labels of nodes that have newer names.
 var oldLabels = map[string]string{
-	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"beta.kubernetes.io/instance-type":              `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
-	"failure-domain.beta.kubernetes.io/region":      `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"failure-domain.beta.kubernetes.io/zone":        `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-	"app.kubernetes.io/created-by":                  "deprecated since v1.9",
-	"scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
-	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
+	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
 }
 
 // oldAnnotations are those of pods that nobody reads any more.
@@ -51,7 +48,7 @@ func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string
 	}
 	for i, c := range s.TopologySpreadConstraints {
 		at := spec.Child("topologySpreadConstraints").Index(i)
-		w.label(c.TopologyKey, at.Child("topologyKey"))
+		w.key(c.TopologyKey, at.Child("topologyKey"))
 		w.selector(c.LabelSelector, at)
 	}
 	w.affinity(s.Affinity, spec.Child("affinity"))
@@ -123,6 +120,13 @@ func (w *warner) label(key string, path *field.Path) {
 	}
 }
 
+// key warns of a label that stands in a field, where label takes it from the path.
+func (w *warner) key(key string, path *field.Path) {
+	if says, old := oldLabels[key]; old {
+		w.warn(path, "%s is %s", key, says)
+	}
+}
+
 func (w *warner) selector(sel *metav1.LabelSelector, path *field.Path) {
 	if sel == nil {
 		w.warn(path.Child("labelSelector"), noSelector)
@@ -165,7 +169,7 @@ func (w *warner) near(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTer
 func (w *warner) term(t v1.NodeSelectorTerm, values bool, path *field.Path) {
 	for i, e := range t.MatchExpressions {
 		at := path.Child("matchExpressions").Index(i)
-		w.label(e.Key, at.Child("key"))
+		w.key(e.Key, at.Child("key"))
 		for k := 0; values && k < len(e.Values); k++ {
 			for _, says := range validation.IsValidLabelValue(e.Values[k]) {
 				w.warn(at.Child("values").Index(k), "%s is invalid, %s", e.Values[k], says)
