@@ -45,21 +45,22 @@ type Owner struct {
 // Hash is the label by which a revision's pods are known.
 const Hash = appsv1.ControllerRevisionHashLabelKey
 
-// List returns the owner's revisions, the oldest first, after adopting those that its selector matches and nobody controls:
-// an owner that was deleted without its pods and made anew goes on where it was.
+// List returns the owner's revisions, the oldest first, with those that its selector matches and nobody controls. It adopts
+// these: an owner that was deleted without its pods and made anew goes on where it was. One that is being deleted adopts none,
+// but knows them: it has just let go of them, and need not make others.
 func List(ctx context.Context, c *loop.Ctx, o Owner) ([]*appsv1.ControllerRevision, error) {
 	list := resource.Owned(c, kinds.ControllerRevisions, o.Object)
-	if o.Object.GetDeletionTimestamp() == nil {
-		for _, r := range resource.List(c, kinds.ControllerRevisions, o.Object.GetNamespace()) {
-			if metav1.GetControllerOfNoCopy(r) != nil || r.DeletionTimestamp != nil || !o.Selector.Matches(labels.Set(r.Labels)) {
-				continue
-			}
-			mine, err := adopt(ctx, c, o, r)
-			if err != nil {
+	for _, r := range resource.List(c, kinds.ControllerRevisions, o.Object.GetNamespace()) {
+		if metav1.GetControllerOfNoCopy(r) != nil || r.DeletionTimestamp != nil || !o.Selector.Matches(labels.Set(r.Labels)) {
+			continue
+		}
+		if o.Object.GetDeletionTimestamp() == nil {
+			var err error
+			if r, err = adopt(ctx, c, o, r); err != nil {
 				return nil, err
 			}
-			list = append(list, mine)
 		}
+		list = append(list, r)
 	}
 	slices.SortFunc(list, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
