@@ -67,7 +67,7 @@ func TestStrayOwners(t *testing.T) {
 func TestClaimsThatWait(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		late, size := storagev1.VolumeBindingWaitForFirstConsumer, corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}
-		make1(c, kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late})
+		make1(c, kinds.StorageClasses, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &late, AllowVolumeExpansion: new(true)})
 		modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
 			StorageClassName: "late", AccessModes: modes, Capacity: size, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
@@ -97,6 +97,15 @@ func TestClaimsThatWait(t *testing.T) {
 		c.until("the volume that it asks for is its own", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.PersistentVolumeClaims, "default", "r").Status.Phase == corev1.ClaimBound
 		})
+		edit(c, kinds.PersistentVolumeClaims, "default", "r", "", func(p *corev1.PersistentVolumeClaim) {
+			p.Spec.Resources.Requests = corev1.ResourceList{"storage": apiresource.MustParse("2Gi")}
+		})
+		c.told("r", "ExternalExpanding", "waiting for an external controller to expand this PVC")
+		for _, e := range resource.List(c.Read(), kinds.Events, "default") {
+			if e.Reason == "ExternalExpanding" && e.Type != corev1.EventTypeNormal {
+				c.t.Errorf("that it waits for a driver is %s", e.Type)
+			}
+		}
 		if err := c.Delete(c.t.Context(), kinds.PersistentVolumeClaims, "default", "r", nil); err != nil {
 			c.t.Fatal(err)
 		}
