@@ -77,6 +77,7 @@ func (s *Server) callScale(ctx context.Context, r *Request, verb string, in reso
 func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) error {
 	q := s.asked(r, admission.Connect, nil, nil, nil)
 	q.Target = opts
+	opts.GetObjectKind().SetGroupVersionKind(q.Spoken()) // policies see it
 	if err := s.Admission.Mutate(ctx, q); err != nil {
 		return err
 	}

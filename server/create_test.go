@@ -9,6 +9,7 @@ import (
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -177,5 +178,21 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 		if _, err := w.Create(t.Context(), w.ask(strict, ""), b); reason(err) != c.want {
 			t.Errorf("%q, want %q", reason(err), c.want)
 		}
+	}
+}
+
+// Admission is told of what kind the options of a connection are.
+func TestConnect(t *testing.T) {
+	var seen schema.GroupVersionKind
+	w := start(t, func(c *server.Config) {
+		c.Admission = plugin(nil, func(r *admission.Request) error {
+			if r.Op == admission.Connect {
+				seen = r.Target.GetObjectKind().GroupVersionKind()
+			}
+			return nil
+		})
+	})
+	if err := w.Connect(t.Context(), w.ask(pods, "p"), &core.PodExecOptions{}); err != nil || seen != core.SchemeGroupVersion.WithKind("PodExecOptions") {
+		t.Errorf("%v, %v", seen, err)
 	}
 }

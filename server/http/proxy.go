@@ -48,7 +48,6 @@ func (c *call) proxy() error {
 	if err != nil {
 		return err
 	}
-	c.info.Name = t.name
 	rest := c.rest()
 	var opts runtime.Object
 	var find func(context.Context, target) (*url.URL, http.RoundTripper, error)
@@ -62,9 +61,10 @@ func (c *call) proxy() error {
 	default:
 		return generic(http.StatusNotFound)
 	}
-	if err := c.admitted(opts); err != nil {
+	if err := c.admitted(opts); err != nil { // by the name as it was asked for
 		return err
 	}
+	c.info.Name = t.name
 	loc, rt, err := find(c.r.Context(), t)
 	if err != nil {
 		return err

@@ -275,12 +275,12 @@ func TestConnectAdmission(t *testing.T) {
 			return apierrors.NewBadRequest(fmt.Sprintf("%T of %s", opts, r.Name))
 		}
 	})
-	for sub, message := range map[string]string{
-		"exec?command=ls": "*v1.PodExecOptions of none", "attach": "*v1.PodAttachOptions of none",
-		"portforward?ports=80": "*v1.PodPortForwardOptions of none", "proxy": "*v1.PodProxyOptions of none",
+	for path, message := range map[string]string{
+		"none/exec?command=ls": "*v1.PodExecOptions of none", "none/attach": "*v1.PodAttachOptions of none",
+		"none/portforward?ports=80": "*v1.PodPortForwardOptions of none", "https:none:80/proxy": "*v1.PodProxyOptions of https:none:80",
 	} {
-		if st := w.must("POST", "/api/v1/namespaces/ns/pods/none/"+sub, "", 400).status(t); st.Message != message {
-			t.Errorf("%s: %q", sub, st.Message)
+		if st := w.must("POST", "/api/v1/namespaces/ns/pods/"+path, "", 400).status(t); st.Message != message {
+			t.Errorf("%s: %q", path, st.Message)
 		}
 	}
 }
