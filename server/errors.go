@@ -78,9 +78,9 @@ func invalid(r *Request, name string, errs field.ErrorList) error {
 
 func invalidBody(err error) error { return apierrors.NewBadRequest(err.Error()) }
 
-// badRevision is the answer to a resourceVersion that is no number.
-func badRevision(v string) error {
-	return apierrors.NewBadRequest(field.Invalid(field.NewPath("resourceVersion"), v, "must be a decimal number").Error())
+// badRevision says that a resourceVersion in a parameter is no number. To lists it is a 400, to others a 500.
+func badRevision(v string, err error) string {
+	return field.Invalid(field.NewPath("resourceVersion"), v, err.Error()).Error()
 }
 
 // tooLarge is the answer to a revision that the server has not reached.

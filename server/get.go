@@ -52,7 +52,7 @@ func (s *Server) notOlder(ctx context.Context, asked string) (*view.Snapshot, er
 	rev, err := parseRevision(asked)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, plain(badRevision(asked, err))
 	case asked == "":
 		return s.fresh(ctx)
 	case rev == 0:

@@ -39,7 +39,7 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	}
 	rev, err := parseRevision(opts.ResourceVersion)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest("invalid resource version: " + badRevision(opts.ResourceVersion, err))
 	}
 	exact := opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		opts.ResourceVersionMatch == "" && rev > 0 && opts.Limit > 0
@@ -68,12 +68,12 @@ func (s *Server) checkListOptions(opts *metav1.ListOptions, watch bool) error {
 
 // listOn goes on where a continue token says.
 func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions) (*List, error) {
-	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
-		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
-	}
 	rev, after, err := parseToken(opts.Continue)
 	if err != nil {
 		return nil, err
+	}
+	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	after = c.absolute(after)
 	if rev != anyRevision {

@@ -228,7 +228,7 @@ func TestGetVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := start(t)
 		create(w, configMaps, configMap("a"))
-		for rv, want := range map[string]string{"": "", "0": "", "1": "", "x": "BadRequest", "99999": "Timeout ResourceVersionTooLarge "} {
+		for rv, want := range map[string]string{"": "", "0": "", "1": "", "x": "500", "99999": "Timeout ResourceVersionTooLarge "} {
 			if _, err := w.Get(t.Context(), w.ask(configMaps, "a"), &metav1.GetOptions{ResourceVersion: rv}); reason(err) != want {
 				t.Errorf("rv %q: %v", rv, err)
 			}

@@ -190,7 +190,7 @@ func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
 	}
 	rev, err := parseRevision(obj.GetResourceVersion())
 	if err != nil {
-		return err
+		return plain(err.Error())
 	}
 	if i := r.Kind.Info(); rev == 0 && (i.NeedsRevision || i.Custom) {
 		gk := schema.GroupKind{Group: r.spoken().Group, Kind: i.Plural}

@@ -33,10 +33,10 @@ func token(rev int64, key string) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseToken decodes a continue token. The key is the one after which the next page starts.
+// parseToken decodes a continue token. The key is the one after which the next page starts. A token that is none is a 400.
 func parseToken(s string) (rev int64, after string, err error) {
 	bad := func(why any) (int64, string, error) {
-		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", why))
+		return 0, "", apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: continue key is not valid: %v", why))
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
@@ -59,16 +59,13 @@ func parseToken(s string) (rev int64, after string, err error) {
 	return p.Rev, strings.TrimSuffix(strings.TrimPrefix(p.Start, "/"), "\x00"), nil
 }
 
-// parseRevision reads a resourceVersion; "" is 0.
+// parseRevision reads a resourceVersion; "" is 0. What the answer to a bad one is depends on who asks.
 func parseRevision(v string) (int64, error) {
 	if v == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(v, 10, 63)
-	if err != nil {
-		return 0, badRevision(v)
-	}
-	return int64(n), nil
+	return int64(n), err
 }
 
 func formatRevision(rev int64) string { return strconv.FormatInt(rev, 10) }

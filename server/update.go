@@ -26,9 +26,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	}
 	singleOwners(r, hub)
 	u := &replacement{r: r, obj: hub}
-	if rev, err := parseRevision(hub.GetResourceVersion()); err != nil {
-		return nil, false, err
-	} else if rev > 0 {
+	if rev, err := parseRevision(hub.GetResourceVersion()); err == nil && rev > 0 {
 		u.rev = formatRevision(rev)
 	}
 	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next, uid: hub.GetUID()})

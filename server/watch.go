@@ -75,7 +75,7 @@ func length(opts *metav1.ListOptions) time.Duration {
 func (w *watch) start(ctx context.Context, opts *metav1.ListOptions) (*view.Snapshot, error) {
 	rev, err := parseRevision(opts.ResourceVersion)
 	if err != nil {
-		return nil, plain(err.Error()) // upstream answers a watch so
+		return nil, plain(badRevision(opts.ResourceVersion, err))
 	}
 	state := rev == 0
 	if opts.SendInitialEvents != nil {

@@ -121,6 +121,9 @@ func OpenEnvelope(data []byte) (gvk schema.GroupVersionKind, raw []byte, err err
 	if !ok {
 		return gvk, nil, errors.New("decode protobuf: the body does not start with the k8s prefix")
 	}
+	if len(body) == 0 {
+		return gvk, nil, errors.New("decode protobuf envelope: it is empty")
+	}
 	if err := u.Unmarshal(body); err != nil {
 		return gvk, nil, fmt.Errorf("decode protobuf envelope: %w", err)
 	}

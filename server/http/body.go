@@ -47,12 +47,6 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return b.Bytes(), nil
 }
 
-// typeMeta is what a body says it is.
-type typeMeta struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-}
-
 // decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
 // duplicate in it is treated as the validation says; a field of a later version is unknown.
 func (c *call) decode(f format, data []byte, obj resource.Object, v server.FieldValidation) error {
@@ -67,16 +61,19 @@ func (c *call) decode(f format, data []byte, obj resource.Object, v server.Field
 	doc, strict, err := data, []error(nil), error(nil)
 	if f == asYAML {
 		if doc, strict, err = codec.FromYAML(data); err != nil {
-			return unrecognized(want, err, data)
+			return unrecognized(want, bare(err), data)
 		}
 	}
 	more, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
-		return undecodable(doc, want, err)
+		return undecodable(data, doc, want, err)
 	}
 	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
 		if c.facts.Custom {
 			return customKind(doc, got, want, obj.GetName())
+		}
+		if _, err := saysKind(doc); err != nil {
+			return unrecognized(want, err, data)
 		}
 		if err := settleKind(obj, got, want); err != nil {
 			return err
@@ -132,7 +129,7 @@ func wrongKind(got, want schema.GroupVersionKind) error {
 func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind) error {
 	gvk, _, err := codec.OpenEnvelope(data)
 	if err != nil {
-		return unrecognized(want, err, data)
+		return unrecognized(want, unopened(data, err), data)
 	}
 	if gvk != want && !gvk.Empty() {
 		if err := settleKind(obj, gvk, want); err != nil {
@@ -140,7 +137,7 @@ func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind)
 		}
 	}
 	if err := codec.UnmarshalProto(data, obj); err != nil {
-		return handledAs(want, want, err)
+		return handledAs(want, want, bare(err))
 	}
 	obj.GetObjectKind().SetGroupVersionKind(want)
 	return nil
@@ -161,15 +158,49 @@ func customKind(doc []byte, got, want schema.GroupVersionKind, name string) erro
 		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
 }
 
-// undecodable explains JSON that does not fit, by the type that it claims to be.
-func undecodable(doc []byte, want schema.GroupVersionKind, err error) error {
-	var t typeMeta
-	if json.Unmarshal(doc, &t) != nil {
-		return unrecognized(want, fmt.Errorf("couldn't get version/kind; json parse error: %w", err), doc)
+// saysKind reads what a JSON document claims to be.
+func saysKind(doc []byte) (schema.GroupVersionKind, error) {
+	var t struct { // without a name, which the messages would tell
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
 	}
-	got := schema.FromAPIVersionAndKind(t.APIVersion, t.Kind)
-	if got.Kind == "" {
-		return unrecognized(want, err, doc)
+	if err := json.Unmarshal(doc, &t); err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
+	return gv.WithKind(t.Kind), err
+}
+
+// bare is what a library said, without what this program was doing.
+func bare(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}
+
+// unopened says why a body is no message in protobuf.
+func unopened(data []byte, err error) error {
+	const magic = "k8s\x00"
+	switch {
+	case len(data) == 0:
+		return errors.New("empty data")
+	case !bytes.HasPrefix(data, []byte(magic)):
+		return fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(magic))
+	case len(data) == len(magic):
+		return errors.New("empty body")
+	}
+	return bare(err)
+}
+
+// undecodable explains JSON that does not fit, by the type that it claims to be. doc is data, unless that is YAML.
+func undecodable(data, doc []byte, want schema.GroupVersionKind, err error) error {
+	got, bad := saysKind(doc)
+	switch {
+	case bad != nil:
+		return unrecognized(want, bad, data)
+	case got.Kind == "":
+		return unrecognized(want, err, data)
 	}
 	if got != want && !got.GroupVersion().Empty() {
 		return wrongKind(got, want)

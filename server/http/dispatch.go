@@ -183,6 +183,9 @@ func (c *call) methods() []string {
 		return nil // an object without its namespace, or one with a namespace too many
 	}
 	verbs := c.facts.Verbs
+	if i.LegacyWatch && !c.facts.Custom { // what is built in has these paths for reading only
+		return methodsOf(verbs, []method{{"watch", http.MethodGet}})
+	}
 	if i.Sub != "" {
 		var ok bool
 		if c.sub, ok = c.facts.Sub(i.Sub); !ok || (len(i.Rest) > 0 && i.Sub != "proxy") {

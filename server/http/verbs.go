@@ -236,16 +236,16 @@ func decodeDeleteOptions(r *http.Request, data []byte, opts *metav1.DeleteOption
 	switch f {
 	case asProto:
 		if err := codec.UnmarshalProto(data, opts); err != nil {
-			return unrecognized(want, err, data)
+			return unrecognized(want, unopened(data, err), data)
 		}
 		return kindIs(opts.Kind, want)
 	case asYAML:
 		if doc, _, err = codec.FromYAML(data); err != nil {
-			return unrecognized(want, err, data)
+			return unrecognized(want, bare(err), data)
 		}
 	}
 	if _, err := codec.UnmarshalJSON(doc, opts); err != nil {
-		return undecodable(doc, want, err)
+		return undecodable(data, doc, want, err)
 	}
 	return kindIs(opts.Kind, want)
 }

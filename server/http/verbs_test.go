@@ -50,6 +50,14 @@ func TestAnswers(t *testing.T) {
 			`invalid timeout specified in the request URL - time: invalid duration "x"`},
 		{"timeout", "GET", coll + "?timeout=50s", "", nil, 200, "", ""},
 		{"unknown parameter", "GET", coll + "?foo=x", "", nil, 200, "", ""},
+		{"bad revision of a list", "GET", coll + "?resourceVersion=x", "", nil, 400, metav1.StatusReasonBadRequest,
+			`invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`},
+		{"bad token", "GET", coll + "?continue=e30&resourceVersion=5", "", nil, 400, metav1.StatusReasonBadRequest,
+			"invalid continue token: continue key is not valid: server does not recognize this encoded version "},
+		{"old watch of another", "GET", "/api/v1/watch/namespaces/ns/configmaps/a?fieldSelector=metadata.name%3Db", "", nil, 400, metav1.StatusReasonBadRequest,
+			"fieldSelector metadata.name doesn't match requested name"},
+		{"old watch by another method", "POST", "/api/v1/watch/namespaces/ns/configmaps", cm, nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
+		{"old watch of what is not watched", "GET", "/api/v1/watch/componentstatuses", "", nil, 404, metav1.StatusReasonNotFound, ""},
 		{"bad options", "GET", coll + "?resourceVersionMatch=Exact", "", nil, 422, metav1.StatusReasonInvalid, ""},
 		{"create", "POST", coll, cm, nil, 201, "", ""},
 		{"create again", "POST", coll, cm, nil, 409, metav1.StatusReasonAlreadyExists, `configmaps "b" already exists`},
@@ -61,8 +69,21 @@ func TestAnswers(t *testing.T) {
 		{"charset", "POST", coll, `{"metadata":{"name":"d"}}`, []string{"Content-Type", "application/json; charset=utf-8"}, 201, "", ""},
 		{"yaml", "POST", coll, "metadata: {name: e}\n", []string{"Content-Type", "application/yaml"}, 201, "", ""},
 		{"not json", "POST", coll, "{", nil, 400, metav1.StatusReasonBadRequest, ""},
-		{"number", "POST", coll, "5", nil, 400, metav1.StatusReasonBadRequest, ""},
-		{"garbage protobuf", "POST", coll, "garbage", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest, ""},
+		{"number", "POST", coll, "5", nil, 400, metav1.StatusReasonBadRequest, `the object provided is unrecognized (must be of type ConfigMap): ` +
+			`couldn't get version/kind; json parse error: json: cannot unmarshal number into Go value of type struct { ` +
+			`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (35)`},
+		{"list in yaml", "POST", coll, "- x", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest, `the object provided is unrecognized ` +
+			`(must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { ` +
+			`APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (2d2078)`},
+		{"bad yaml", "POST", coll, "a: [", []string{"Content-Type", codec.YAML}, 400, metav1.StatusReasonBadRequest,
+			"the object provided is unrecognized (must be of type ConfigMap): yaml: line 1: did not find expected node content (613a205b)"},
+		{"bad version", "POST", coll, `{"apiVersion":"a/b/c"}`, nil, 400, metav1.StatusReasonBadRequest, "the object provided is unrecognized " +
+			"(must be of type ConfigMap): unexpected GroupVersion string: a/b/c (7b2261706956657273696f6e223a22612f622f63227d)"},
+		{"garbage protobuf", "POST", coll, "garbage", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest, "the object provided is unrecognized " +
+			"(must be of type ConfigMap): provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (67617262616765)"},
+		{"no protobuf", "POST", coll, "k8s\x00", []string{"Content-Type", codec.Protobuf}, 400, metav1.StatusReasonBadRequest,
+			"the object provided is unrecognized (must be of type ConfigMap): empty body (6b387300)"},
+
 		{"other kind", "POST", coll, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, nil, 400, metav1.StatusReasonBadRequest, ""},
 		{"other version", "POST", coll, `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"x"}}`, nil, 400, metav1.StatusReasonBadRequest,
 			"the API version in the data (apps/v1) does not match the expected API version (v1)"},

@@ -28,7 +28,9 @@ func (c *call) watch() error {
 	opts := c.info.List
 	req := c.request()
 	if c.info.Name != "" { // the old path that watches one object
-		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", c.info.Name).String()
+		if err := selectOne(&opts, c.info.Name); err != nil {
+			return err
+		}
 		req.Name = ""
 	}
 	c.acc.pretty = false
@@ -56,6 +58,22 @@ func (c *call) watch() error {
 		return err
 	})
 	return st.end(c.r.Context(), f, err)
+}
+
+// selectOne confines options to one object. A field selector must name it too.
+func selectOne(opts *metav1.ListOptions, name string) error {
+	sel, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if sel.Empty() {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		return nil
+	}
+	if is, ok := sel.RequiresExactMatch("metadata.name"); !ok || is != name {
+		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	return nil
 }
 
 // stream is the body of a watch. Its lock is held while bytes are written; the timer that starts it and the

@@ -55,7 +55,7 @@ var (
 )
 
 // theirs are the mistakes of callers that upstream answers with 500 too, and that clients may know by it.
-var theirs = []string{"must be a decimal number", "target.name: Required value", "target.kind: Unsupported value",
+var theirs = []string{"strconv.ParseUint: parsing", "target.name: Required value", "target.kind: Unsupported value",
 	"resourceVersion should not be set on objects to be created", "has more than one PodDisruptionBudget"}
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
