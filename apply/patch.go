@@ -5,22 +5,33 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// maxOperations bounds a JSON patch: copies in it could blow up a document.
-const maxOperations = 10000
+// maxOperations bounds a JSON patch, maxCopied the bytes that its copies add up to: they could blow up a document.
+const (
+	maxOperations = 10000
+	maxCopied     = 3 << 20
+)
+
+// BoundCopies makes every JSON patch in this process fail whose operations copy more than 3 MiB in all; a few kilobytes could
+// ask for gigabytes. The library has one bound for all who use it, so this is for whoever owns the process to call, before
+// anything else runs.
+func BoundCopies() { jsonpatch.AccumulatedCopySizeLimit = maxCopied }
 
 // JSONPatch applies an RFC 6902 patch to a JSON document. A patch that can't be read is a 400, one that
 // does not fit the document (a failing test, a missing path) a 422, one of more than 10,000 operations a 413.
@@ -38,6 +49,28 @@ func JSONPatch(doc, patch []byte) ([]byte, error) {
 		return nil, unprocessable(err)
 	}
 	return out, nil
+}
+
+// jsonPatchOp is an operation as field validation reads it.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+// CheckOperations returns the unknown and duplicate fields in the operations of a JSON patch. One that is no list of
+// operations is a 400.
+func CheckOperations(patch []byte) (strict []error, err error) {
+	var ops []jsonPatchOp
+	if strict, err = kjson.UnmarshalStrict(patch, &ops); err != nil {
+		text := strings.ReplaceAll(err.Error(), "apply.jsonPatchOp", "handlers.jsonPatchOp") // as upstream's package is called
+		return nil, apierrors.NewBadRequest("error decoding patch: " + text)
+	}
+	for i, err := range strict {
+		strict[i] = fmt.Errorf("json patch %w", err)
+	}
+	return strict, nil
 }
 
 // MergePatch applies an RFC 7386 patch to a JSON document: null deletes, lists are replaced. A patch that is
@@ -107,10 +140,26 @@ func DuplicatesInYAML(patch []byte) []error {
 	return strict
 }
 
-// Unfit is the answer when a patched document does not decode into its type: a 422 about the patch.
-func Unfit(patch []byte, err error) error {
+// Unfit is the answer when a document does not decode into its type after a patch: a 422 about the patch. It tells the
+// document.
+func Unfit(doc []byte, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "",
-		field.ErrorList{field.Invalid(field.NewPath("patch"), string(patch), err.Error())})
+		field.ErrorList{field.Invalid(field.NewPath("patch"), string(doc), err.Error())})
+}
+
+// UnfitStrategic is Unfit after a strategic patch, which is told itself, in the way that Go prints a map. What did not
+// decode is read once more for the error, as upstream reads trees there; obj is an empty object of the type.
+func UnfitStrategic(patch, doc []byte, obj resource.Object, err error) error {
+	var p, d map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(patch, &p) != nil {
+		return Unfit(patch, err)
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(doc, &d) == nil {
+		if other := runtime.DefaultUnstructuredConverter.FromUnstructured(d, obj); other != nil {
+			err = other
+		}
+	}
+	return Unfit(fmt.Appendf(nil, "%+v", p), err)
 }
 
 // CheckName says whether a patched object still has the name and namespace of the request; an object without a
@@ -140,17 +189,26 @@ func decodePatch(patch []byte) (map[string]any, error) {
 	if !startsObject(patch) {
 		var err error
 		if doc, _, err = codec.FromYAML(patch); err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+			return nil, unreadable(patch, err)
 		}
 	}
 	var m map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &m); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		return nil, unreadable(patch, err)
 	}
 	if m == nil {
 		m = map[string]any{}
 	}
 	return m, nil
+}
+
+// unreadable says why an applied configuration can't be read, as the reader of YAML has it.
+func unreadable(patch []byte, err error) error {
+	var m map[string]any
+	if yerr := yaml.Unmarshal(patch, &m); yerr != nil {
+		err = yerr
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 }
 
 // startsObject tells JSON from YAML, which is dearer to read; YAML in flow style passes for neither.

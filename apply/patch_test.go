@@ -1,12 +1,14 @@
 package apply
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	apps "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestPatches(t *testing.T) {
@@ -57,5 +59,50 @@ func TestPatches(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	if got := Duplicates([]byte(`{"data":{"x":"1","x":"2"}}`)); len(got) != 1 || !strings.Contains(got[0].Error(), `"data.x"`) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A patch that copies its way to more than 3 MiB is refused.
+func TestCopiesAreBounded(t *testing.T) {
+	BoundCopies()
+	doc := []byte(`{"a":"` + strings.Repeat("x", 100<<10) + `"}`)
+	patch := func(copies int) []byte {
+		ops := make([]string, copies)
+		for i := range ops {
+			ops[i] = fmt.Sprintf(`{"op":"copy","from":"/a","path":"/c%d"}`, i)
+		}
+		return []byte("[" + strings.Join(ops, ",") + "]")
+	}
+	if out, err := JSONPatch(doc, patch(20)); err != nil || len(out) < 20*100<<10 {
+		t.Errorf("20 copies: %d bytes, %v", len(out), err)
+	}
+	if _, err := JSONPatch(doc, patch(40)); apierrors.ReasonForError(err) != metav1.StatusReasonInvalid {
+		t.Errorf("40 copies: %v", err)
+	}
+}
+
+// What can't be read or does not fit is told in the words that upstream's libraries have for it.
+func TestPatchErrors(t *testing.T) {
+	ops := func(patch string) error { _, err := CheckOperations([]byte(patch)); return err }
+	read := func(patch string) error { _, err := decodePatch([]byte(patch)); return err }
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{ops(`{}`), "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"},
+		{ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
+		{read(`[]`), "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"},
+		{read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
+		{UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &apps.Deployment{}, errors.New("")),
+			` "" is invalid: patch: Invalid value: "map[spec:map[paused:x]]": unrecognized type: bool`},
+		{UnfitStrategic([]byte(`{"a":1}`), nil, nil, errors.New("odd")), ` "" is invalid: patch: Invalid value: "map[a:1]": odd`},
+	} {
+		if c.err == nil || c.err.Error() != c.want {
+			t.Errorf("got\n%v, want\n%v", c.err, c.want)
+		}
+	}
+	strict, err := CheckOperations([]byte(`[{"op":"add","op":"add","path":"/a","value":1,"more":2}]`))
+	if got := fmt.Sprint(strict, err); got != `[json patch duplicate field "[0].op" json patch unknown field "[0].more"] <nil>` {
+		t.Error(got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -63,6 +64,7 @@ var errStopped = errors.New("stopped before it was ready")
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	apply.BoundCopies()
 	return Run(ctx, os.Stdin, os.Stdout, os.Stderr, args)
 }
 

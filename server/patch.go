@@ -82,7 +82,7 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
-		return nil, apply.Unfit(p.data, err)
+		return nil, p.unfit(doc, p.r.Kind.New(p.r.spoken()), err)
 	}
 	for _, path := range openapi.Trim(p.s.Kinds.Features(), obj) {
 		strict = append(strict, fmt.Errorf("unknown field %q", path))
@@ -103,6 +103,11 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
 	switch p.kind {
 	case types.JSONPatchType:
+		if p.r.Strict != FieldsIgnore {
+			if _, err := apply.CheckOperations(p.data); err != nil {
+				return nil, err
+			}
+		}
 		return apply.JSONPatch(doc, p.data)
 	case types.MergePatchType:
 		return apply.MergePatch(doc, p.data)
@@ -117,21 +122,30 @@ func (p *patching) strict(doc []byte, errs []error) error {
 	}
 	twice := apply.Duplicates(p.data)
 	if p.kind == types.JSONPatchType {
-		for i, err := range twice {
-			twice[i] = fmt.Errorf("json patch %w", err)
-		}
+		twice, _ = apply.CheckOperations(p.data) // that it can be read was found before
 	}
 	errs = append(twice, errs...)
 	if len(errs) == 0 {
 		return nil
 	}
 	if p.r.Strict == FieldsStrict {
-		return apply.Unfit(doc, runtime.NewStrictDecodingError(errs))
+		return p.unfit(doc, nil, runtime.NewStrictDecodingError(errs))
 	}
 	for _, err := range errs {
 		p.r.warn(err.Error())
 	}
 	return nil
+}
+
+// unfit says that the document does not fit its type after the patch; empty is of the type, or nil if only fields are odd.
+func (p *patching) unfit(doc []byte, empty resource.Object, err error) error {
+	switch {
+	case p.kind != types.StrategicMergePatchType:
+		return apply.Unfit(doc, err)
+	case empty == nil:
+		return apply.UnfitStrategic(p.data, nil, nil, err)
+	}
+	return apply.UnfitStrategic(p.data, doc, empty, err)
 }
 
 // strictYAML is strict for applied configurations: unknown fields were refused before.

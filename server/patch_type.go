@@ -24,9 +24,9 @@ func (p *patching) typed(doc []byte) error {
 	case !ok:
 		return nil
 	case p.r.Kind.Info().Custom:
-		return p.typedCustom(gvk)
+		return p.typedCustom(doc, gvk)
 	}
-	return p.typedBuiltin(gvk, p.r.spoken().Kind, p.decodes(gvk.GroupVersion()))
+	return p.typedBuiltin(doc, gvk, p.r.spoken().Kind, p.decodes(gvk.GroupVersion()))
 }
 
 // typedScale is typed for the scale of an object.
@@ -36,7 +36,7 @@ func (p *patching) typedScale(doc []byte) error {
 		return nil
 	}
 	old := early.MatchString(gvk.Version) && (gvk.Group == "apps" || gvk.Group == "extensions")
-	return p.typedBuiltin(gvk, scales.GVK.Kind, old || gvk.GroupVersion() == scales.GVK.GroupVersion())
+	return p.typedBuiltin(doc, gvk, scales.GVK.Kind, old || gvk.GroupVersion() == scales.GVK.GroupVersion())
 }
 
 // says returns what the document is, if the patch may have changed that.
@@ -52,9 +52,9 @@ func (p *patching) says(doc []byte) (gvk schema.GroupVersionKind, ok bool) {
 }
 
 // typedBuiltin is typed for a kind that is built in; known says that it exists in the version.
-func (p *patching) typedBuiltin(gvk schema.GroupVersionKind, kind string, known bool) error {
+func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind string, known bool) error {
 	if gvk.Kind != "" && gvk.Kind != kind || gvk.Version != "" && !known {
-		return apply.Unfit(p.data, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()))
+		return apply.Unfit(doc, fmt.Errorf("no kind %q is registered for version %q", gvk.Kind, gvk.GroupVersion()))
 	}
 	if gvk.Version == "" && gvk.Group == "" { // upstream reads the form that it has in memory, in which nothing has its name
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", p.r.Name))
@@ -63,13 +63,13 @@ func (p *patching) typedBuiltin(gvk schema.GroupVersionKind, kind string, known 
 }
 
 // typedCustom is typed for a kind that a definition made: any version of it is converted, another kind is an invalid value.
-func (p *patching) typedCustom(gvk schema.GroupVersionKind) error {
+func (p *patching) typedCustom(doc []byte, gvk schema.GroupVersionKind) error {
 	want := p.r.spoken()
 	switch {
 	case gvk.Kind == "":
-		return apply.Unfit(p.data, fmt.Errorf("object 'Kind' is missing in %q", p.data))
+		return apply.Unfit(doc, fmt.Errorf("object 'Kind' is missing in %q", doc))
 	case !p.decodes(gvk.GroupVersion()):
-		return apply.Unfit(p.data, fmt.Errorf("%s is not suitable for converting to %q", gvk, want.GroupVersion()))
+		return apply.Unfit(doc, fmt.Errorf("%s is not suitable for converting to %q", gvk, want.GroupVersion()))
 	case gvk.Kind != want.Kind:
 		return apierrors.NewInvalid(gvk.GroupKind(), p.r.Name, field.ErrorList{field.Invalid(field.NewPath("kind"), gvk.Kind, "must be "+want.Kind)})
 	}

@@ -106,7 +106,7 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 	}
 	strict, err := codec.UnmarshalJSON(doc, next)
 	if err != nil {
-		return nil, apply.Unfit(p.data, err)
+		return nil, p.unfit(doc, &autoscaling.Scale{}, err)
 	}
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
