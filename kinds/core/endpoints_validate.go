@@ -8,7 +8,11 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func validateEndpoints(e, _ *v1.Endpoints) (errs field.ErrorList) {
+// validateEndpoints does not judge subsets again that stay as they are.
+func validateEndpoints(e, old *v1.Endpoints) (errs field.ErrorList) {
+	if old != nil && rule.Same(e.Subsets, old.Subsets) {
+		return nil
+	}
 	path := field.NewPath("subsets")
 	for i := range e.Subsets {
 		s, at := &e.Subsets[i], path.Index(i)

@@ -92,17 +92,27 @@ var (
 
 func checkISCSI(s *v1.ISCSIVolumeSource, path *field.Path) field.ErrorList {
 	errs := needs(path, "targetPortal", s.TargetPortal, "iqn", s.IQN)
-	if s.IQN != "" && !iqnName.MatchString(s.IQN) && !euiName.MatchString(s.IQN) && !naaName.MatchString(s.IQN) {
-		errs = append(errs, field.Invalid(path.Child("iqn"), s.IQN, "must be valid format"))
+	if s.IQN != "" {
+		errs = append(errs, iscsiName(s.IQN, path.Child("iqn"))...)
 	}
 	errs = append(errs, rule.Within(s.Lun, 0, 255, path.Child("lun"))...)
 	if (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) && s.SecretRef == nil {
 		errs = append(errs, field.Required(path.Child("secretRef"), ""))
 	}
-	if n := s.InitiatorName; n != nil && !iqnName.MatchString(*n) && !euiName.MatchString(*n) && !naaName.MatchString(*n) {
-		errs = append(errs, field.Invalid(path.Child("initiatorname"), *n, "must be valid format"))
+	if s.InitiatorName != nil {
+		errs = append(errs, iscsiName(*s.InitiatorName, path.Child("initiatorname"))...)
 	}
 	return errs
+}
+
+func iscsiName(name string, path *field.Path) field.ErrorList {
+	switch {
+	case iqnName.MatchString(name) || euiName.MatchString(name) || naaName.MatchString(name):
+		return nil
+	case strings.HasPrefix(name, "iqn") || strings.HasPrefix(name, "eui") || strings.HasPrefix(name, "naa"):
+		return field.ErrorList{field.Invalid(path, name, "must be valid format")}
+	}
+	return field.ErrorList{field.Invalid(path, name, "must be valid format starting with iqn, eui, or naa")}
 }
 
 func checkFC(s *v1.FCVolumeSource, path *field.Path) (errs field.ErrorList) {
