@@ -65,15 +65,23 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	switch {
 	case *asJSON:
 		_, err = io.Copy(std.out, body)
-		return err
+		return untilStopped(ctx, err)
 	case *follow:
-		return tellAsItComes(std.out, body)
+		return untilStopped(ctx, tellAsItComes(std.out, body))
 	}
 	list, err := readWrites(body, nil)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(std.out, screenOf(object, list))
+	return err
+}
+
+// untilStopped is err, unless it comes of being stopped: that is how following ends.
+func untilStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
 	return err
 }
 

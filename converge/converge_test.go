@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -221,6 +222,25 @@ func TestNoFights(t *testing.T) {
 	}
 	if list := f.list(now); len(list) != 0 {
 		t.Errorf("told as fights: %+v", list)
+	}
+}
+
+// Endpoints come and go with the pods: that is no fight, unless two managers set them.
+func TestEndpointsFollow(t *testing.T) {
+	for _, tt := range []struct{ managers, fights int }{{1, 0}, {2, 1}} {
+		var f fights
+		now := noon
+		slice := func(i int) *discoveryv1.EndpointSlice {
+			return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s", UID: "1", Generation: int64(i), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m" + strconv.Itoa(i%tt.managers), Time: &metav1.Time{Time: now},
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:endpoints":{}}`)}}}}, Endpoints: make([]discoveryv1.Endpoint, i%2)}
+		}
+		for i := range 20 {
+			now = now.Add(time.Second)
+			f.see(&client.Change{Kind: kinds.EndpointSlices, Old: slice(i), New: slice(i + 1)}, now)
+		}
+		if list := f.list(now); len(list) != tt.fights {
+			t.Errorf("%d managers: %+v", tt.managers, list)
+		}
 	}
 }
 

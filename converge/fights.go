@@ -175,7 +175,7 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 		if len(s.fields) >= maxFields {
 			return
 		}
-		b = &bout{by: map[string]bool{}, inStatus: strings.HasPrefix(path, "status.")}
+		b = &bout{by: map[string]bool{}, inStatus: tells(s.obj.Resource, path)}
 		s.fields[path] = b
 	}
 	// Who changes its mind a few times a day, as an autoscaler does, fights nobody; two who take turns do.
@@ -200,8 +200,13 @@ func (s *suspect) changed(path, was, is, by string, now time.Time) {
 	b.past, b.who = [2]string{was, is}, by
 }
 
-// told says that it is a fight, and goes on as far as one can know: its turns do not come as before for long. A status that
-// one manager sets back and forth tells of the world, not of a fight.
+// tells says that a field tells of the world: what is in a status, and endpoints, which follow the pods.
+func tells(resource, path string) bool {
+	return strings.HasPrefix(path, "status.") || resource == "endpoints" || resource == "endpointslices.discovery.k8s.io"
+}
+
+// told says that it is a fight, and goes on as far as one can know: its turns do not come as before for long. What
+// tells of the world goes back and forth by itself: there it takes two managers.
 func (b *bout) told(now time.Time) bool {
 	if b.turns < turnsToTell || len(b.by) < 2 && b.inStatus {
 		return false

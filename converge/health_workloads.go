@@ -87,28 +87,28 @@ func unavailable(d *appsv1.Deployment) (at time.Time) {
 }
 
 func replicaSets() workload[*appsv1.ReplicaSet] {
-	type of = figure[*appsv1.ReplicaSet]
-	wanted := of{"spec.replicas", func(r *appsv1.ReplicaSet) int32 { return deref(r.Spec.Replicas, 1) }}
-	all := of{"status.replicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas }}
-	ready := of{"status.readyReplicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.ReadyReplicas }}
-	available := of{"status.availableReplicas", func(r *appsv1.ReplicaSet) int32 { return r.Status.AvailableReplicas }}
-	return workload[*appsv1.ReplicaSet]{observed: func(r *appsv1.ReplicaSet) int64 { return r.Status.ObservedGeneration }, rows: []row[*appsv1.ReplicaSet]{
-		{want: wanted, is: less, have: all, what: "pods"},
-		{want: wanted, is: more, have: all, what: "pods, some too many"},
-		{want: wanted, is: less, have: ready, what: "pods ready"},
-		{want: wanted, is: less, have: available, what: "pods available"},
-	}}
+	return copies(func(r *appsv1.ReplicaSet) (*int32, appsv1.ReplicaSetStatus) { return r.Spec.Replicas, r.Status })
 }
 
 func replicationControllers() workload[*corev1.ReplicationController] {
-	type of = figure[*corev1.ReplicationController]
-	wanted := of{"spec.replicas", func(r *corev1.ReplicationController) int32 { return deref(r.Spec.Replicas, 1) }}
-	all := of{"status.replicas", func(r *corev1.ReplicationController) int32 { return r.Status.Replicas }}
-	available := of{"status.availableReplicas", func(r *corev1.ReplicationController) int32 { return r.Status.AvailableReplicas }}
-	return workload[*corev1.ReplicationController]{observed: func(r *corev1.ReplicationController) int64 { return r.Status.ObservedGeneration }, rows: []row[*corev1.ReplicationController]{
+	return copies(func(r *corev1.ReplicationController) (*int32, appsv1.ReplicaSetStatus) {
+		s := &r.Status
+		return r.Spec.Replicas, appsv1.ReplicaSetStatus{Replicas: s.Replicas, ReadyReplicas: s.ReadyReplicas, AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration}
+	})
+}
+
+// copies judges what keeps a number of equal pods.
+func copies[T resource.Object](of func(T) (replicas *int32, status appsv1.ReplicaSetStatus)) workload[T] {
+	counts := func(field string, count func(s *appsv1.ReplicaSetStatus) int32) figure[T] {
+		return figure[T]{field, func(obj T) int32 { _, s := of(obj); return count(&s) }}
+	}
+	wanted := figure[T]{"spec.replicas", func(obj T) int32 { n, _ := of(obj); return deref(n, 1) }}
+	all := counts("status.replicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.Replicas })
+	return workload[T]{observed: func(obj T) int64 { _, s := of(obj); return s.ObservedGeneration }, rows: []row[T]{
 		{want: wanted, is: less, have: all, what: "pods"},
 		{want: wanted, is: more, have: all, what: "pods, some too many"},
-		{want: wanted, is: less, have: available, what: "pods available"},
+		{want: wanted, is: less, have: counts("status.readyReplicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.ReadyReplicas }), what: "pods ready"},
+		{want: wanted, is: less, have: counts("status.availableReplicas", func(s *appsv1.ReplicaSetStatus) int32 { return s.AvailableReplicas }), what: "pods available"},
 	}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -113,6 +112,6 @@ func (f *fights) seeSlow(c *client.Change, now time.Time) {
 		}
 		s.last = now
 		s.fields[path] = &bout{past: [2]string{was, is}, who: by, by: map[string]bool{before: true, by: true}, values: []string{was, is},
-			turns: int64(m.turns), since: time.Unix(m.since, 0), last: now, inStatus: strings.HasPrefix(path, "status.")}
+			turns: int64(m.turns), since: time.Unix(m.since, 0), last: now, inStatus: tells(s.obj.Resource, path)}
 	})
 }
