@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -21,14 +22,18 @@ func (w *world) fabric(node string) {
   devices: [{name: gpu-0, bindingConditions: [attached], bindingFailureConditions: [broken]}]}}`, node, node, node)
 }
 
-// says plays the driver.
+// says plays the driver, whom the scheduler may come before.
 func (w *world) says(claim, condition string) {
 	w.Helper()
-	c := resource.Clone(w.now(claim))
-	r := c.Status.Allocation.Devices.Results[0]
-	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: r.Driver, Pool: r.Pool, Device: r.Device, Conditions: []metav1.Condition{
-		{Type: condition, Status: metav1.ConditionTrue, Reason: "Told", Message: "by its driver", LastTransitionTime: metav1.Now()}}}}
-	if _, err := client.UpdateStatus(w.Context(), w, kinds.ResourceClaims, c); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		c := resource.Clone(w.now(claim))
+		r := c.Status.Allocation.Devices.Results[0]
+		c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: r.Driver, Pool: r.Pool, Device: r.Device, Conditions: []metav1.Condition{
+			{Type: condition, Status: metav1.ConditionTrue, Reason: "Told", Message: "by its driver", LastTransitionTime: metav1.Now()}}}}
+		_, err := client.UpdateStatus(w.Context(), w, kinds.ResourceClaims, c)
+		return err
+	})
+	if err != nil {
 		w.Fatal(err)
 	}
 }
