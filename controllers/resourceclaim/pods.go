@@ -20,12 +20,17 @@ import (
 // ofTemplate is the annotation that says which of the pod's claims an object was made for.
 const ofTemplate = "resource.kubernetes.io/pod-claim-name"
 
+// extended is what a pod's claim for extended resources is called here, beside those that its spec names. The scheduler makes it.
+const extended = "<extended-resources>"
+
 // Pods is the loop that makes claims of templates: wake on a pod that names a template, on its claims, and on the
 // template.
 var Pods = &loop.Controller[*corev1.Pod]{
-	Name:   "resource-claim-pods",
-	For:    kinds.Pods,
-	Skip:   func(p *corev1.Pod) bool { return len(p.Spec.ResourceClaims) == 0 },
+	Name: "resource-claim-pods",
+	For:  kinds.Pods,
+	Skip: func(p *corev1.Pod) bool {
+		return len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil
+	},
 	Wake:   []loop.Wake{loop.Owner(kinds.ResourceClaims), loop.Each(kinds.ResourceClaimTemplates, whoNames)},
 	Writes: []resource.Kind{kinds.ResourceClaims, kinds.Pods},
 	Reconcile: func(ctx context.Context, c *loop.Ctx, p *corev1.Pod) (time.Duration, error) {
@@ -79,19 +84,27 @@ func choose(p *corev1.Pod, owned []*resourcev1.ResourceClaim) (made map[string]s
 	known := told(p)
 	made = map[string]string{}
 	for _, claim := range owned {
-		name := claim.Annotations[ofTemplate]
+		name := nameOf(claim)
 		if claim.Name == known[name] || made[name] == "" && claim.DeletionTimestamp == nil {
 			made[name] = claim.Name
 		}
 	}
 	for _, claim := range owned {
-		name := claim.Annotations[ofTemplate]
+		name := nameOf(claim)
 		if known[name] != "" && made[name] == known[name] && claim.Name != known[name] &&
 			claim.DeletionTimestamp == nil && len(claim.Status.ReservedFor) == 0 {
 			spare = append(spare, claim)
 		}
 	}
 	return made, spare
+}
+
+// nameOf is what the pod calls a claim that was made for it.
+func nameOf(claim *resourcev1.ResourceClaim) string {
+	if claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
+		return extended
+	}
+	return claim.Annotations[ofTemplate]
 }
 
 // told are the names of claims that the pod knows.
@@ -101,6 +114,9 @@ func told(p *corev1.Pod) map[string]string {
 		if s.ResourceClaimName != nil {
 			known[s.Name] = *s.ResourceClaimName
 		}
+	}
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
+		known[extended] = s.ResourceClaimName
 	}
 	return known
 }

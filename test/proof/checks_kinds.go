@@ -270,15 +270,15 @@ func (c *checks) floors(m moment, was, is *corev1.Pod) {
 
 // tally is what happened to a job's pods.
 type tally struct {
-	succeeded, failed map[types.UID]bool
-	indexes           map[string]string // that were completed: by which pod
-	done              string
+	all, succeeded, failed map[types.UID]bool
+	indexes                map[string]string // that were completed: by which pod
+	done                   string
 }
 
 func (c *checks) tally(uid types.UID) *tally {
 	t := c.jobs[uid]
 	if t == nil {
-		t = &tally{succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}, indexes: map[string]string{}}
+		t = &tally{all: map[types.UID]bool{}, succeeded: map[types.UID]bool{}, failed: map[types.UID]bool{}, indexes: map[string]string{}}
 		c.jobs[uid] = t
 	}
 	return t
@@ -294,7 +294,9 @@ func (c *checks) tallyPod(was, is *corev1.Pod) {
 	if ref == nil || ref.Kind != "Job" {
 		return
 	}
-	switch t := c.tally(ref.UID); {
+	t := c.tally(ref.UID)
+	t.all[p.UID] = true
+	switch {
 	case p.Status.Phase == corev1.PodSucceeded:
 		t.succeeded[p.UID] = true
 		if index, ok := p.Annotations[batchv1.JobCompletionIndexAnnotation]; ok {
@@ -321,8 +323,9 @@ func (c *checks) job(m moment, x view.Change) {
 	if indexed := j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion; indexed {
 		good = int(j.Status.Succeeded)
 	}
-	if good > len(t.succeeded) || bad > len(t.failed) {
-		c.w.fail("job %s counts %d pods as succeeded and %d as failed; %d and %d were", j.Name, good, bad, len(t.succeeded), len(t.failed))
+	ends := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobFailureTarget })
+	if good > len(t.succeeded) || bad > len(t.failed) && !ends || good+bad > len(t.all) { // with a job that fails fail those of its pods that run
+		c.w.fail("job %s counts %d pods as succeeded and %d as failed; %d and %d of %d were", j.Name, good, bad, len(t.succeeded), len(t.failed), len(t.all))
 	}
 	if was, _ := of[*batchv1.Job](x); was == nil {
 		c.cronRun(m, j)
