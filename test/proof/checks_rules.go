@@ -83,6 +83,14 @@ func failsClosed(m moment) bool {
 	return cfg != nil && *cfg.Webhooks[0].FailurePolicy == admissionv1.Fail
 }
 
+// overdue says that a pod should have been gone twice over: quotas charge nothing for it any more.
+func overdue(p *corev1.Pod) bool {
+	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
+		return false
+	}
+	return time.Since(p.DeletionTimestamp.Time) > time.Duration(*p.DeletionGracePeriodSeconds)*time.Second
+}
+
 // quota checks that a namespace has no more than it may. What is created is charged first and written then; in between
 // the loop that counts does not see it. It waits half a second before it lowers a sum, so this holds while writes are not
 // later than that, and who counts does not lag behind or misread the time.
@@ -93,7 +101,7 @@ func (c *checks) quota(m moment, p *corev1.Pod) {
 	for _, q := range resource.List(m.snap, kinds.ResourceQuotas, p.Namespace) {
 		var pods, cpu int64
 		for _, o := range resource.List(m.snap, kinds.Pods, p.Namespace) {
-			if over(o) {
+			if over(o) || overdue(o) {
 				continue
 			}
 			pods++
