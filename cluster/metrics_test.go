@@ -47,7 +47,11 @@ func TestAutoscaler(t *testing.T) {
 		if err != nil || len(h.Status.CurrentMetrics) == 0 || h.Status.CurrentReplicas != 3 {
 			return false, err
 		}
-		m := h.Status.CurrentMetrics[0].Resource.Current
+		r := h.Status.CurrentMetrics[0].Resource
+		if r == nil { // the metrics could not be had yet
+			return false, nil
+		}
+		m := r.Current
 		return m.AverageUtilization != nil && *m.AverageUtilization == 200 && m.AverageValue.MilliValue() == 200, nil
 	})
 	raw, err := cs.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/" + ns + "/pods").DoRaw(t.Context())
