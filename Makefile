@@ -16,7 +16,7 @@ COLD := $(patsubst %,k8s.io/api/%/...,admission admissionregistration apidiscove
 	google/cel-go/ext google/cel-go/parser google/gnostic-models google/nftables grpc-ecosystem prometheus vishvananda) \
 	$(patsubst %,go.etcd.io/etcd/%/...,client server/v3/embed server/v3/etcdserver/api) \
 	go.opentelemetry.io/... go.uber.org/zap/... go.yaml.in/... \
-	$(patsubst %,github.com/kloop-dev/kloop/%/...,cli converge node \
+	$(patsubst %,github.com/kloop-dev/kloop/%/...,cli node \
 	kinds/admissionregistration kinds/apiextensions kinds/autoscaling kinds/certificates kinds/dra kinds/flowcontrol kinds/networking kinds/policy kinds/storage)
 
 export CGO_ENABLED = 0
