@@ -26,6 +26,7 @@ type patching struct {
 	kind  types.PatchType
 	data  []byte
 	force bool
+	odd   []error // fields in the operations of a JSON patch that are unknown or there twice; transform finds them
 }
 
 // Patch implements Operations. A patch that names no resourceVersion is applied again when the object changed
@@ -104,7 +105,8 @@ func (p *patching) transform(doc []byte, obj resource.Object) ([]byte, error) {
 	switch p.kind {
 	case types.JSONPatchType:
 		if p.r.Strict != FieldsIgnore {
-			if _, err := apply.CheckOperations(p.data); err != nil {
+			var err error
+			if p.odd, err = apply.CheckOperations(p.data); err != nil {
 				return nil, err
 			}
 		}
@@ -120,9 +122,9 @@ func (p *patching) strict(doc []byte, errs []error) error {
 	if p.r.Strict == FieldsIgnore {
 		return nil
 	}
-	twice := apply.Duplicates(p.data)
-	if p.kind == types.JSONPatchType {
-		twice, _ = apply.CheckOperations(p.data) // that it can be read was found before
+	twice := p.odd
+	if p.kind != types.JSONPatchType {
+		twice = apply.Duplicates(p.data)
 	}
 	errs = append(twice, errs...)
 	if len(errs) == 0 {
