@@ -167,7 +167,7 @@ func (o *lookout) Refused(a httpapi.Act, st *metav1.Status) {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, why.Message)
 		}
 	case metav1.StatusReasonUnknown: // upstream gives this one no reason
-		if a.Resource.Resource == "pods" && strings.Contains(st.Message, "more than one PodDisruptionBudget") {
+		if a.Resource.Resource == "pods" && converge.SeveralBudgets(st.Message) {
 			o.callers.Blocked(a.Namespace, a.Name, a.Agent, st.Message)
 		}
 	case metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonInternalError, metav1.StatusReasonBadRequest:

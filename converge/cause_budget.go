@@ -53,20 +53,22 @@ func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
 		return Health{}
 	}
 	p, r := wantedAway(w, b)
-	if p == nil || b.Status.DisruptionsAllowed > 0 && !several(r) {
+	if p == nil || b.Status.DisruptionsAllowed > 0 && !SeveralBudgets(r.Message) {
 		return Health{}
 	}
 	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted", Have: fmt.Sprintf("status.disruptionsAllowed=%d", b.Status.DisruptionsAllowed), Since: r.First}
 }
 
-// several says that an eviction was refused because the pod has more than one budget.
-func several(r Refusal) bool { return strings.Contains(r.Message, "more than one PodDisruptionBudget") }
+// SeveralBudgets says that an eviction was refused with the message because the pod has more than one budget.
+func SeveralBudgets(message string) bool {
+	return strings.Contains(message, "more than one PodDisruptionBudget")
+}
 
 // budgetsCollide: a pod has several budgets, and then it can't be evicted, whatever they allow.
 func budgetsCollide(l *look) *Finding {
 	b := l.obj.(*policyv1.PodDisruptionBudget)
 	p, r := wantedAway(l.World, b)
-	if p == nil || !several(r) {
+	if p == nil || !SeveralBudgets(r.Message) {
 		return nil
 	}
 	f := &Finding{Says: "is not the only budget of pod/" + p.Name + ", and a pod with several can't be evicted", Owner: person, State: Blocked, Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "spec.selector"),

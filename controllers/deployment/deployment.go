@@ -49,8 +49,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	if again, err := prepare(ctx, c, &w); again || err != nil {
 		return time.Millisecond, err // go on from the state that holds what was written
 	}
-	if _, wished := rollbackTo(d); wished && !paused(d) {
-		return 0, rollback(ctx, c, w)
+	if rev, wished := rollbackTo(d); wished && !paused(d) {
+		return 0, rollback(ctx, c, w, rev)
 	}
 	todo := plan(w, c.Now())   // decide
 	err = act(ctx, c, d, todo) // act

@@ -22,8 +22,7 @@ func rollbackTo(d *appsv1.Deployment) (rev int64, ok bool) {
 }
 
 // rollback does what old clients ask for, and takes the wish away. Those of today change the template themselves.
-func rollback(ctx context.Context, c *loop.Ctx, w world) error {
-	rev, _ := rollbackTo(w.d)
+func rollback(ctx context.Context, c *loop.Ctx, w world, rev int64) error {
 	next, reason, text := goBack(w, rev)
 	if err := c.Update(ctx, kinds.Deployments, next); err != nil {
 		return err
