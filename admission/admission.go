@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -39,6 +40,7 @@ type Request struct {
 	User      *auth.User
 	DryRun    bool
 	Read      resource.Reader // newest state
+	Features  *features.Set   // what is on in the cluster; nil: the newest version's defaults
 	Warn      func(text string)
 	// Annotate adds an annotation to the request's audit event; may be nil.
 	Annotate func(key, value string)

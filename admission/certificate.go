@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -21,7 +21,7 @@ type signers struct{ authorize auth.Authorizer }
 func (s signers) may(ctx context.Context, r *Request, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
-		d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: verb, Group: certv1.GroupName,
+		d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: r.User, Verb: verb, Group: certificatesv1.GroupName,
 			Version: "*", Resource: "signers", Name: name})
 		if err == nil && d == auth.Allow {
 			return true
@@ -32,7 +32,7 @@ func (s signers) may(ctx context.Context, r *Request, verb, signer string) bool 
 
 // approval lets only those approve requests who may for the signer.
 func (s signers) approval(ctx context.Context, r *Request) error {
-	old, ok := r.Old.(*certv1.CertificateSigningRequest)
+	old, ok := r.Old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || r.Op != Update || r.Sub != "approval" || s.may(ctx, r, "approve", old.Spec.SignerName) {
 		return nil
 	}
@@ -44,11 +44,11 @@ func (s signers) signing(ctx context.Context, r *Request) error {
 	if r.Op != Update || r.Sub != "status" {
 		return nil
 	}
-	n, ok := r.Object.(*certv1.CertificateSigningRequest)
+	n, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return nil
 	}
-	old, ok := r.Old.(*certv1.CertificateSigningRequest)
+	old, ok := r.Old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || slices.Equal(n.Status.Certificate, old.Status.Certificate) &&
 		equality.Semantic.DeepEqual(n.Status.Conditions, old.Status.Conditions) || s.may(ctx, r, "sign", old.Spec.SignerName) {
 		return nil
@@ -58,11 +58,11 @@ func (s signers) signing(ctx context.Context, r *Request) error {
 
 // attest lets only those publish a signer's trust bundle who may speak for the signer.
 func (s signers) attest(ctx context.Context, r *Request) error {
-	b, ok := r.Object.(*certv1.ClusterTrustBundle)
-	if !ok || !r.on(certv1.GroupName, "clustertrustbundles", Create, Update) || b.Spec.SignerName == "" {
+	b, ok := r.Object.(*certificatesv1.ClusterTrustBundle)
+	if !ok || !r.on(certificatesv1.GroupName, "clustertrustbundles", Create, Update) || b.Spec.SignerName == "" {
 		return nil
 	}
-	if old, ok := r.Old.(*certv1.ClusterTrustBundle); ok && equality.Semantic.DeepEqual(old.Spec, b.Spec) {
+	if old, ok := r.Old.(*certificatesv1.ClusterTrustBundle); ok && equality.Semantic.DeepEqual(old.Spec, b.Spec) {
 		return nil
 	}
 	if s.may(ctx, r, "attest", b.Spec.SignerName) {
@@ -73,15 +73,15 @@ func (s signers) attest(ctx context.Context, r *Request) error {
 
 // stampRequester writes into a certificate request who asks for it, whatever the request says.
 func stampRequester(_ context.Context, r *Request) error {
-	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
-	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) {
+	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) {
 		return nil
 	}
 	s := &csr.Spec
 	s.Username, s.UID, s.Groups, s.Extra = r.User.Name, r.User.UID, slices.Clone(r.User.Groups), nil
 	for key, values := range r.User.Extra {
 		if s.Extra == nil {
-			s.Extra = map[string]certv1.ExtraValue{}
+			s.Extra = map[string]certificatesv1.ExtraValue{}
 		}
 		s.Extra[key] = slices.Clone(values)
 	}
@@ -90,8 +90,8 @@ func stampRequester(_ context.Context, r *Request) error {
 
 // restrictSubject keeps client certificates from making anybody a member of system:masters.
 func restrictSubject(_ context.Context, r *Request) error {
-	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
-	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) || csr.Spec.SignerName != certv1.KubeAPIServerClientSignerName {
+	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
 	req, err := parseRequest(csr.Spec.Request)

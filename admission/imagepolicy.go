@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	imagev1 "k8s.io/api/imagepolicy/v1alpha1"
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -33,7 +33,7 @@ type images struct {
 }
 
 type verdict struct {
-	status imagev1.ImageReviewStatus
+	status imagepolicyv1alpha1.ImageReviewStatus
 	until  time.Time
 }
 
@@ -46,12 +46,12 @@ func (i *images) validate(ctx context.Context, r *Request) error {
 	if i.policy == nil || !ok {
 		return nil
 	}
-	spec := imagev1.ImageReviewSpec{Namespace: r.Namespace, Annotations: map[string]string{}}
+	spec := imagepolicyv1alpha1.ImageReviewSpec{Namespace: r.Namespace, Annotations: map[string]string{}}
 	for _, c := range pod.Spec.InitContainers {
-		spec.Containers = append(spec.Containers, imagev1.ImageReviewContainerSpec{Image: c.Image})
+		spec.Containers = append(spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: c.Image})
 	}
 	for _, c := range pod.Spec.Containers {
-		spec.Containers = append(spec.Containers, imagev1.ImageReviewContainerSpec{Image: c.Image})
+		spec.Containers = append(spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: c.Image})
 	}
 	for k, v := range pod.Annotations {
 		if strings.Contains(k, ".image-policy.k8s.io/") {
@@ -79,7 +79,7 @@ func (i *images) validate(ctx context.Context, r *Request) error {
 }
 
 // judge asks for a verdict, unless one is remembered.
-func (i *images) judge(ctx context.Context, spec imagev1.ImageReviewSpec) (s imagev1.ImageReviewStatus, err error) {
+func (i *images) judge(ctx context.Context, spec imagepolicyv1alpha1.ImageReviewSpec) (s imagepolicyv1alpha1.ImageReviewStatus, err error) {
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return s, err
@@ -90,8 +90,8 @@ func (i *images) judge(ctx context.Context, spec imagev1.ImageReviewSpec) (s ima
 	if ok && i.now().Before(v.until) {
 		return v.status, nil
 	}
-	review := &imagev1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagev1.SchemeGroupVersion.String(), Kind: "ImageReview"}, Spec: spec}
-	answer := &imagev1.ImageReview{}
+	review := &imagepolicyv1alpha1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagepolicyv1alpha1.SchemeGroupVersion.String(), Kind: "ImageReview"}, Spec: spec}
+	answer := &imagepolicyv1alpha1.ImageReview{}
 	if err := i.policy.Ask(ctx, review, answer); err != nil {
 		return s, err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -115,7 +115,11 @@ func nodeLeases(r *Request, node string) error {
 	if r.Namespace != corev1.NamespaceNodeLease {
 		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
-	if r.name() != node {
+	name := r.Name
+	if r.Op == Create && r.Object != nil { // a name that is still to be generated is not the node's
+		name = r.Object.GetName()
+	}
+	if name != node {
 		return r.forbidden("can only access node lease with the same name as the requesting node")
 	}
 	return nil
@@ -146,9 +150,9 @@ func nodeSlices(r *Request, node string) error {
 
 // nodeRequests lets an agent ask for certificates of its own node.
 func nodeRequests(r *Request, node string) error {
-	csr, ok := r.Object.(*certv1.CertificateSigningRequest)
-	if !ok || !r.on(certv1.GroupName, "certificatesigningrequests", Create) ||
-		csr.Spec.SignerName != certv1.KubeletServingSignerName && csr.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName {
+	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
+	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
+		csr.Spec.SignerName != certificatesv1.KubeletServingSignerName && csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
 	req, err := parseRequest(csr.Spec.Request)
@@ -163,8 +167,8 @@ func nodeRequests(r *Request, node string) error {
 
 // nodePodRequests lets an agent ask for certificates of the pods on its node.
 func nodePodRequests(ctx context.Context, r *Request, node string) error {
-	req, ok := r.Object.(*certv1.PodCertificateRequest)
-	if !ok || !r.on(certv1.GroupName, "podcertificaterequests", Create) {
+	req, ok := r.Object.(*certificatesv1.PodCertificateRequest)
+	if !ok || !r.on(certificatesv1.GroupName, "podcertificaterequests", Create) {
 		return nil
 	}
 	if string(req.Spec.NodeName) != node {

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -124,7 +125,7 @@ func nodeOwner(r *Request, pod *corev1.Pod, node string) error {
 
 // referenced names the first kind of object that the pod refers to; "" if there is none.
 func referenced(pod *corev1.Pod) string {
-	if len(secretsOf(pod)) > 0 || len(pod.Spec.ImagePullSecrets) > 0 {
+	if namesSecret(reflect.ValueOf(&pod.Spec).Elem()) {
 		return "secrets"
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -167,6 +168,32 @@ func referenced(pod *corev1.Pod) string {
 		return "resourceclaims"
 	}
 	return ""
+}
+
+// namesSecret says that a secret is named in a part of a pod's spec. It looks at all fields that are called so, those of
+// every kind of volume and those that are still to come: a list would forget some.
+func namesSecret(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return !v.IsNil() && namesSecret(v.Elem())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if namesSecret(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if strings.Contains(name, "Secret") && name != "SecretFile" && !v.Field(i).IsZero() { // SecretFile is on the node
+				return true
+			}
+			if v.Type().Field(i).IsExported() && namesSecret(v.Field(i)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // nodeTokens lets an agent ask for tokens of the pods on its node, for the audiences that those pods ask for.

@@ -37,8 +37,9 @@ func TestNodeRestriction(t *testing.T) {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	}
 	request := func(pod, uid string, audiences ...string) *authenticationv1.TokenRequest {
-		return &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
-			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID(uid)}}}
+		return &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"},
+			Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
+				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID(uid)}}}
 	}
 	claiming := mine.DeepCopy()
 	claiming.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c"}
@@ -51,44 +52,61 @@ func TestNodeRestriction(t *testing.T) {
 		obj  resource.Object
 		text string
 	}{
-		{"own label", Request{Op: Update, Kind: core.Nodes, Old: self}, change(func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), ""},
+		{"own label", Request{Op: Update, Kind: core.Nodes, Old: self},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"x": "y"} }), ""},
 		{"own role label", Request{Op: Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node.kubernetes.io/x": "y"} }), ""},
 		{"restricted label", Request{Op: Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Labels = map[string]string{"node-restriction.kubernetes.io/z": "y"} }),
 			`nodes "n" is forbidden: is not allowed to modify labels: node-restriction.kubernetes.io/z`},
 		{"restricted label on create", Request{Op: Create, Kind: core.Nodes},
-			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }), `node "n" is not allowed to set the following labels: foo.k8s.io/z`},
+			change(func(n *corev1.Node) { n.Labels = map[string]string{"foo.k8s.io/z": "y"} }),
+			`node "n" is not allowed to set the following labels: foo.k8s.io/z`},
 		{"config source", Request{Op: Update, Kind: core.Nodes, Old: self},
-			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), `node "n" is not allowed to update configSource to a new non-nil configSource`},
+			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }),
+			`node "n" is not allowed to update configSource to a new non-nil configSource`},
 		{"config source on create", Request{Op: Create, Kind: core.Nodes},
 			change(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} }), "with a non-nil configSource"},
 		{"taints", Request{Op: Update, Kind: core.Nodes, Old: self},
 			change(func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }), `node "n" is not allowed to modify taints`},
 		{"other node", Request{Op: Update, Kind: core.Nodes, Old: self, Name: "m"}, change(func(n *corev1.Node) { n.Name = "m" }),
 			`node "n" is not allowed to modify node "m"`},
-		{"ordinary pod", Request{Op: Create, Kind: core.Pods}, mine, `pod does not have "kubernetes.io/config.mirror" annotation, node "n" can only create mirror pods`},
+		{"ordinary pod", Request{Op: Create, Kind: core.Pods}, mine,
+			`pod does not have "kubernetes.io/config.mirror" annotation, node "n" can only create mirror pods`},
 		{"mirror pod", Request{Op: Create, Kind: core.Pods}, mirror, ""},
-		{"mirror pod elsewhere", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), "spec.nodeName set to itself"},
-		{"mirror pod, no owner", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences = nil }), "owner reference set to itself"},
-		{"mirror pod, other node's", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "v" }), "UID mismatch"},
+		{"mirror pod elsewhere", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.NodeName = "m" }),
+			"spec.nodeName set to itself"},
+		{"mirror pod, no owner", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.OwnerReferences = nil }),
+			"owner reference set to itself"},
+		{"mirror pod, other node's", Request{Op: Create, Kind: core.Pods},
+			withMirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "v" }), "UID mismatch"},
 		{"mirror pod with a secret", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
 		}), `node "n" can not create pods that reference secrets`},
-		{"mirror pod with an account", Request{Op: Create, Kind: core.Pods}, withMirror(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), "reference a service account"},
+		{"mirror pod with an account", Request{Op: Create, Kind: core.Pods},
+			withMirror(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }), "reference a service account"},
 		{"status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, mine, ""},
-		{"status of another's", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: other}, other, "can only update pod status for pods with spec.nodeName set to itself"},
-		{"labels by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled, "cannot update labels through pod status"},
-		{"extended claims by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, claiming, "cannot update extended resource claim status"},
+		{"status of another's", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: other}, other,
+			"can only update pod status for pods with spec.nodeName set to itself"},
+		{"labels by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, relabelled,
+			"cannot update labels through pod status"},
+		{"extended claims by status", Request{Op: Update, Kind: core.Pods, Sub: "status", Old: mine}, claiming,
+			"cannot update extended resource claim status"},
 		{"evict another's", Request{Op: Create, Kind: core.Pods, Sub: "eviction", Name: "other"}, other, "can only evict pods"},
 		{"spec", Request{Op: Update, Kind: core.Pods, Old: mine}, mine, `unexpected operation "UPDATE"`},
 		{"lease", Request{Op: Create, Kind: coordination.Leases}, lease("kube-node-lease", "n"), ""},
+		{"lease of a name to be generated", Request{Op: Create, Kind: coordination.Leases},
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", GenerateName: "n"}},
+			"same name as the requesting node"},
 		{"other lease", Request{Op: Update, Kind: coordination.Leases}, lease("kube-node-lease", "m"), "same name as the requesting node"},
-		{"lock", Request{Op: Update, Kind: coordination.Leases}, lease("kube-system", "n"), `can only access leases in the "kube-node-lease" system namespace`},
+		{"lock", Request{Op: Update, Kind: coordination.Leases}, lease("kube-system", "n"),
+			`can only access leases in the "kube-node-lease" system namespace`},
 		{"token", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1"), ""},
 		{"token for an audience", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "vault"), ""},
-		{"token for nobody", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "x"), `audience "x" not found in pod spec volume`},
-		{"token of another's", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("other", "2"), "scheduled on a different node"},
+		{"token for nobody", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", "1", "x"),
+			`audience "x" not found in pod spec volume`},
+		{"token of another's", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("other", "2"),
+			"scheduled on a different node"},
 		{"token, no uid", Request{Op: Create, Kind: core.ServiceAccounts, Sub: "token", Name: "default"}, request("p", ""), "without a uid"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -105,5 +123,43 @@ func TestNodeRestriction(t *testing.T) {
 				t.Errorf("held against others: %v", err)
 			}
 		})
+	}
+}
+
+// No field of a mirror pod may name a secret: the node would get to read it.
+func TestMirrorPodsNameNoSecrets(t *testing.T) {
+	ref := &corev1.LocalObjectReference{Name: "s"}
+	env := []corev1.EnvVar{{Name: "E", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *ref, Key: "k"}}}}
+	from := []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *ref}}}
+	specs := []corev1.PodSpec{
+		{ImagePullSecrets: []corev1.LocalObjectReference{*ref}},
+		{Containers: []corev1.Container{{Env: env}}}, {InitContainers: []corev1.Container{{EnvFrom: from}}},
+		{EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: env}}}},
+	}
+	for _, v := range []corev1.VolumeSource{
+		{Secret: &corev1.SecretVolumeSource{SecretName: "s"}},
+		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: *ref}}}}},
+		{CSI: &corev1.CSIVolumeSource{NodePublishSecretRef: ref}}, {AzureFile: &corev1.AzureFileVolumeSource{SecretName: "s"}},
+		{CephFS: &corev1.CephFSVolumeSource{SecretRef: ref}}, {Cinder: &corev1.CinderVolumeSource{SecretRef: ref}},
+		{FlexVolume: &corev1.FlexVolumeSource{SecretRef: ref}}, {RBD: &corev1.RBDVolumeSource{SecretRef: ref}},
+		{ScaleIO: &corev1.ScaleIOVolumeSource{SecretRef: ref}}, {ISCSI: &corev1.ISCSIVolumeSource{SecretRef: ref}},
+		{StorageOS: &corev1.StorageOSVolumeSource{SecretRef: ref}},
+	} {
+		specs = append(specs, corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: v}}})
+	}
+	for _, spec := range specs {
+		if got := referenced(&corev1.Pod{Spec: spec}); got != "secrets" {
+			t.Errorf("%+v: %q", spec, got)
+		}
+		if checkMirror(&Request{Kind: core.Pods}, &corev1.Pod{Spec: spec}) == nil {
+			t.Errorf("a mirror pod of the server's own making may name a secret: %+v", spec)
+		}
+	}
+	harmless := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}}},
+		Volumes: []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "w",
+				VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretFile: "/etc/x"}}}}}
+	if got := referenced(&corev1.Pod{Spec: harmless}); got != "" {
+		t.Errorf("nothing is named: %q", got)
 	}
 }

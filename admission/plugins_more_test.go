@@ -14,7 +14,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -268,24 +268,24 @@ func signerPlugin(t *testing.T, g signerGate, name string) Chain {
 
 func TestCertificates(t *testing.T) {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	request := func(signer string, groups ...string) *certv1.CertificateSigningRequest {
+	request := func(signer string, groups ...string) *certificatesv1.CertificateSigningRequest {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "x", Organization: groups}}, key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &certv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: certv1.CertificateSigningRequestSpec{SignerName: signer,
+		return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer,
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})}}
 	}
 	csrs := certificates.CertificateSigningRequests
 	subject := plugin(t, "CertificateSubjectRestriction")
-	_, err := admit(subject, &Request{Op: Create, Kind: csrs}, request(certv1.KubeAPIServerClientSignerName, "system:masters"))
+	_, err := admit(subject, &Request{Op: Create, Kind: csrs}, request(certificatesv1.KubeAPIServerClientSignerName, "system:masters"))
 	refused(t, err, metav1.StatusReasonForbidden, "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed")
 	if _, err := admit(subject, &Request{Op: Create, Kind: csrs}, request("example.com/s", "system:masters")); err != nil {
 		t.Error(err)
 	}
 
 	forged := request("example.com/s")
-	forged.Spec.Username, forged.Spec.Extra = "root", map[string]certv1.ExtraValue{"a": {"b"}}
+	forged.Spec.Username, forged.Spec.Extra = "root", map[string]certificatesv1.ExtraValue{"a": {"b"}}
 	got, err := admit(plugin(t, "CertificateRequester"), &Request{Op: Create, Kind: csrs, User: &auth.User{Name: "eve", UID: "1", Groups: []string{"g"}}}, forged)
 	if s := got.Spec; err != nil || s.Username != "eve" || s.UID != "1" || s.Groups[0] != "g" || s.Extra != nil {
 		t.Errorf("%v %+v", err, got.Spec)
@@ -310,7 +310,7 @@ func TestCertificates(t *testing.T) {
 	if _, err := admit(signerPlugin(t, signerGate{}, "CertificateSigning"), &Request{Op: Update, Kind: csrs, Sub: "status", Old: issued}, issued); err != nil {
 		t.Error(err)
 	}
-	bundle := &certv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: certv1.ClusterTrustBundleSpec{SignerName: "example.com/s"}}
+	bundle := &certificatesv1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: "example.com/s"}}
 	_, err = admit(signerPlugin(t, signerGate{}, "ClusterTrustBundleAttest"), &Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle)
 	refused(t, err, metav1.StatusReasonForbidden, `user not permitted to attest for signerName "example.com/s"`)
 	if _, err := admit(signerPlugin(t, signerGate{"attest", "example.com/s"}, "ClusterTrustBundleAttest"), &Request{Op: Create, Kind: certificates.ClusterTrustBundles}, bundle); err != nil {

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func checkMirror(r *Request, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return r.forbidden("a mirror pod may not reference service accounts")
 	}
-	if len(secretsOf(pod)) > 0 {
+	if namesSecret(reflect.ValueOf(&pod.Spec).Elem()) {
 		return r.forbidden("a mirror pod may not reference secrets")
 	}
 	for _, v := range pod.Spec.Volumes {

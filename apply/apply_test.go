@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/resource"
 )
 
 var (
-	configMaps = &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
-	pods       = &resource.Def[*core.Pod]{GVK: core.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true}
-	deploys    = &resource.Def[*apps.Deployment]{GVK: apps.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
-		Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*apps.Deployment]{
-			Get: func(d *apps.Deployment) resource.Scale {
+	configMaps = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
+	pods       = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true}
+	deploys    = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
+		Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*appsv1.Deployment]{
+			Get: func(d *appsv1.Deployment) resource.Scale {
 				if d.Spec.Replicas == nil {
 					return resource.Scale{Replicas: 1}
 				}
 				return resource.Scale{Replicas: *d.Spec.Replicas}
 			},
-			Set: func(d *apps.Deployment, n int32) { d.Spec.Replicas = &n }}}
+			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
 )
 
 // a history is one object that is written to, at one write a minute.
@@ -160,7 +160,7 @@ func TestSetsAndMaps(t *testing.T) {
 		if err := h.apply(s.manager, "", `{"apiVersion":"v1","kind":"ConfigMap",`+s.body+`}`, false); err != nil {
 			t.Fatal(err)
 		}
-		data, _ := json.Marshal(h.obj.(*core.ConfigMap).Data)
+		data, _ := json.Marshal(h.obj.(*corev1.ConfigMap).Data)
 		if string(data) != s.data || fmt.Sprint(h.obj.GetFinalizers()) != s.finalizers {
 			t.Errorf("step %d: data %s, finalizers %s", i, data, h.obj.GetFinalizers())
 		}
@@ -214,7 +214,7 @@ func TestScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.want(`scaler Apply/scale@- {"f:spec":{"f:replicas":{}}}`, `owner Apply/@1 `+rest)
-	if n := *h.obj.(*apps.Deployment).Spec.Replicas; n != 9 {
+	if n := *h.obj.(*appsv1.Deployment).Spec.Replicas; n != 9 {
 		t.Errorf("%d replicas", n)
 	}
 }

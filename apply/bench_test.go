@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -55,8 +55,8 @@ type load struct {
 
 func loads(b *testing.B, tr *Tracker) []load {
 	now := time.Unix(1767225600, 0)
-	cm := decode(b, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v","l":"w"}}`, &core.ConfigMap{})
-	pod := decode(b, podJSON, &core.Pod{})
+	cm := decode(b, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v","l":"w"}}`, &corev1.ConfigMap{})
+	pod := decode(b, podJSON, &corev1.Pod{})
 	w := Write{Kind: pods, GVK: pods.GVK, Manager: "kube-controller-manager", Now: now}
 	bound := resource.Clone(pod)
 	if err := tr.Update(w, nil, bound); err != nil {
@@ -148,7 +148,7 @@ func BenchmarkApplyUnchanged(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := obj.(*apps.Deployment)
+	d := obj.(*appsv1.Deployment)
 	d.UID, d.CreationTimestamp = "u", metav1.Unix(1, 0)
 	benchApply(b, tr, d, deploymentJSON)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +19,7 @@ import (
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
-	aggregator "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/randfill"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -50,7 +50,7 @@ func (k *anyKind) ConvertTo(_ context.Context, obj resource.Object, _ schema.Gro
 
 func allKinds(t testing.TB) (list []*anyKind) {
 	all := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensions.AddToScheme, aggregator.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
 		if err := add(all); err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +99,8 @@ func filler(seed int64) *randfill.Filler {
 			r.Raw = []byte(`{"a":` + fmt.Sprint(c.Intn(2)) + `}`)
 		},
 		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte(`{}`)) },
-		func(j *apiextensions.JSON, c randfill.Continue) { j.Raw = []byte(fmt.Sprint(c.Intn(2))) },
-		func(p *apiextensions.JSONSchemaProps, c randfill.Continue) {
+		func(j *apiextensionsv1.JSON, c randfill.Continue) { j.Raw = []byte(fmt.Sprint(c.Intn(2))) },
+		func(p *apiextensionsv1.JSONSchemaProps, c randfill.Continue) {
 			p.Type, p.Format = words[c.Intn(4)], words[c.Intn(4)]
 		},
 	)
@@ -136,7 +136,7 @@ func mutateSome(v reflect.Value, f *randfill.Filler, r *rand.Rand, width int) {
 			switch {
 			case at.Kind() == reflect.Pointer && !at.IsNil():
 				at = at.Elem()
-			case scalarTypes[at.Type()] != nil || at.Type() == reflect.TypeFor[runtime.RawExtension]() || at.Type() == reflect.TypeFor[apiextensions.JSON]():
+			case scalarTypes[at.Type()] != nil || at.Type() == reflect.TypeFor[runtime.RawExtension]() || at.Type() == reflect.TypeFor[apiextensionsv1.JSON]():
 			case at.Kind() == reflect.Struct && at.NumField() > 0:
 				next := at.Field(r.Intn(at.NumField()))
 				if !next.CanSet() {

@@ -5,18 +5,18 @@ import (
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 func TestOverlay(t *testing.T) {
 	tr := NewTracker()
-	d := &apps.Deployment{}
+	d := &appsv1.Deployment{}
 	if err := json.Unmarshal([]byte(deploymentJSON), d); err != nil {
 		t.Fatal(err)
 	}
-	overlay := func(text string) (*apps.Deployment, error) {
+	overlay := func(text string) (*appsv1.Deployment, error) {
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(text), &fields); err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestOverlay(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return out.(*apps.Deployment), nil
+		return out.(*appsv1.Deployment), nil
 	}
 	out, err := overlay(`{"metadata":{"labels":{"x":"y"}},"spec":{"template":{"spec":{"containers":[{"name":"web","image":"other"},{"name":"more"}]}}}}`)
 	if err != nil {

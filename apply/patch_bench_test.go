@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func BenchmarkPatch(b *testing.B) {
-	pod := decode(b, podJSON, &core.Pod{})
+	pod := decode(b, podJSON, &corev1.Pod{})
 	if err := json.Unmarshal([]byte(podStatusJSON), &pod.Status); err != nil {
 		b.Fatal(err)
 	}

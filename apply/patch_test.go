@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -15,7 +15,7 @@ func TestPatches(t *testing.T) {
 	json := func(doc, patch string) ([]byte, error) { return JSONPatch([]byte(doc), []byte(patch)) }
 	merge := func(doc, patch string) ([]byte, error) { return MergePatch([]byte(doc), []byte(patch)) }
 	strategic := func(doc, patch string) ([]byte, error) {
-		return Strategic([]byte(doc), []byte(patch), &apps.Deployment{})
+		return Strategic([]byte(doc), []byte(patch), &appsv1.Deployment{})
 	}
 	containers := `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"j"}]}}}}`
 	inside := func(s string) string { return `{"spec":{"template":{"spec":{"containers":[` + s + `]}}}}` }
@@ -93,7 +93,7 @@ func TestPatchErrors(t *testing.T) {
 		{ops(`[{"op":1}]`), "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"},
 		{read(`[]`), "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"},
 		{read(`a: [`), "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
-		{UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &apps.Deployment{}, errors.New("")),
+		{UnfitStrategic([]byte(`{"spec":{"paused":"x"}}`), []byte(`{"spec":{"paused":"x"}}`), &appsv1.Deployment{}, errors.New("")),
 			` "" is invalid: patch: Invalid value: "map[spec:map[paused:x]]": unrecognized type: bool`},
 		{UnfitStrategic([]byte(`{"a":1}`), nil, nil, errors.New("odd")), ` "" is invalid: patch: Invalid value: "map[a:1]": odd`},
 	} {

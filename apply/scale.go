@@ -3,7 +3,7 @@ package apply
 import (
 	"fmt"
 
-	autoscaling "k8s.io/api/autoscaling/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -19,7 +19,7 @@ type Scalable interface {
 	ReplicasPath(gvk schema.GroupVersionKind) []string
 }
 
-var scales = resource.Def[*autoscaling.Scale]{GVK: autoscaling.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
+var scales = resource.Def[*autoscalingv1.Scale]{GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
 	Namespaced: true, Virtual: true}
 
 func scaleBooks(t *types) (schema.GroupVersionKind, *managedfields.FieldManager, error) {
@@ -49,7 +49,7 @@ func (t *Tracker) updateScale(w *Write, s *stock, old, obj resource.Object) erro
 }
 
 // mustUpdate keeps the old books when the update of a Scale can't be booked, as for whole objects.
-func (s *stock) mustUpdate(w *Write, before, after *autoscaling.Scale) {
+func (s *stock) mustUpdate(w *Write, before, after *autoscalingv1.Scale) {
 	if err := s.update(w, before, after); err != nil {
 		after.ManagedFields = before.ManagedFields
 	}
@@ -69,7 +69,7 @@ func (t *Tracker) applyScale(w *Write, s *stock, old resource.Object, doc map[st
 	if err != nil {
 		return nil, err
 	}
-	scale := out.(*autoscaling.Scale)
+	scale := out.(*autoscalingv1.Scale)
 	if scale.Name != old.GetName() {
 		return nil, CheckName(scale, old.GetNamespace(), old.GetName())
 	}
@@ -79,7 +79,7 @@ func (t *Tracker) applyScale(w *Write, s *stock, old resource.Object, doc map[st
 }
 
 // scaleOf shows the object as a Scale, with the owners of the replicas as its owners.
-func scaleOf(k resource.Kind, obj resource.Object, h *managedfields.ScaleHandler) (*autoscaling.Scale, error) {
+func scaleOf(k resource.Kind, obj resource.Object, h *managedfields.ScaleHandler) (*autoscalingv1.Scale, error) {
 	sc, ok := k.ScaleOf(obj)
 	if !ok {
 		return nil, fmt.Errorf("scale %s: it has no scale", k.Info().GVK.Kind)
@@ -88,8 +88,8 @@ func scaleOf(k resource.Kind, obj resource.Object, h *managedfields.ScaleHandler
 	if err != nil {
 		return nil, fmt.Errorf("read the owners of the replicas: %w", err)
 	}
-	s := &autoscaling.Scale{Spec: autoscaling.ScaleSpec{Replicas: sc.Replicas},
-		Status: autoscaling.ScaleStatus{Replicas: sc.Current, Selector: sc.Selector}}
+	s := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: sc.Replicas},
+		Status: autoscalingv1.ScaleStatus{Replicas: sc.Current, Selector: sc.Selector}}
 	s.SetGroupVersionKind(scales.GVK)
 	s.Name, s.Namespace, s.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
 	s.ResourceVersion, s.CreationTimestamp = obj.GetResourceVersion(), obj.GetCreationTimestamp()
@@ -97,7 +97,7 @@ func scaleOf(k resource.Kind, obj resource.Object, h *managedfields.ScaleHandler
 	return s, nil
 }
 
-func parentFields(h *managedfields.ScaleHandler, s *autoscaling.Scale, obj resource.Object) error {
+func parentFields(h *managedfields.ScaleHandler, s *autoscalingv1.Scale, obj resource.Object) error {
 	list, err := h.ToParent(s.ManagedFields)
 	if err != nil {
 		return fmt.Errorf("book the owners of the replicas: %w", err)

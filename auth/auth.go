@@ -25,6 +25,10 @@ type User struct {
 	UID    string
 	Groups []string
 	Extra  map[string][]string
+
+	// Joiner marks a server that has shown a join token: it gets the cluster's keys. The authenticator of these tokens alone
+	// sets it. As it is no name, no impersonation, certificate, issuer or static token can stand for it.
+	Joiner bool
 }
 
 // Attributes is what an authorizer judges.

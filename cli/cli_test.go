@@ -57,8 +57,19 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// The kubeconfig of the person who starts a node is not the node's: with it, it would act as that person.
+func TestNodeTakesNoKubeconfigOfOthers(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "admin.kubeconfig"))
+	var out bytes.Buffer
+	err := command1(t.Context(), t, "node --runtime "+filepath.Join(t.TempDir(), "socket")+" --data-dir "+t.TempDir(), &out)
+	if err == nil || strings.Contains(err.Error(), "read the kubeconfig") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestUsage(t *testing.T) {
-	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore", "why pod", "why a b c", "why --nope", "trace", "trace pod", "member x", "backup", "envtest a b"} {
+	for _, line := range []string{"up --bogus", "version extra", "follow", "image", "image load", "restore", "why pod", "why a b c",
+		"why --nope", "trace", "trace pod", "member x", "backup", "envtest a b"} {
 		if err := command1(t.Context(), t, line, &bytes.Buffer{}); !errors.Is(err, errUsage) {
 			t.Errorf("%s: got %v, want wrong usage", line, err)
 		}
@@ -77,7 +88,8 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if code := Run(t.Context(), nil, &out, &out, []string{"kloop", "wy"}); code != 2 || !strings.Contains(out.String(), "did you mean why?") {
+	if code := Run(t.Context(), nil, &out, &out, []string{"kloop", "wy"}); code != 2 || !strings.Contains(out.String(),
+		"did you mean why?") {
 		t.Errorf("it ends with %d and says %s", code, &out)
 	}
 }
@@ -106,7 +118,8 @@ func TestTwoOnOneDirectory(t *testing.T) {
 	out := &watcher{text: "is ready", then: sync.OnceFunc(func() { close(ready) })}
 	go func() { done <- serve(ctx, stdio{nil, out, &bytes.Buffer{}}, strings.Fields(line)[1:]) }()
 	<-ready
-	if err := command1(t.Context(), t, line, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "another directory with --data-dir") {
+	if err := command1(t.Context(), t, line, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(),
+		"another directory with --data-dir") {
 		t.Errorf("the second: %v", err)
 	}
 	stop()

@@ -92,9 +92,18 @@ func newAsker(cfg *rest.Config, ns string) (*asker, error) {
 func (a *asker) get(ctx context.Context, path string, into any) error {
 	data, err := a.raw.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
-		return err
+		return refusal(data, err)
 	}
 	return json.Unmarshal(data, into)
+}
+
+// refusal is the server's own word on why it refused: who may not do what. A client without a codec makes "unknown" of it.
+func refusal(answer []byte, err error) error {
+	var st metav1.Status
+	if json.Unmarshal(answer, &st) == nil && st.Status == metav1.StatusFailure && st.Message != "" {
+		return &apierrors.StatusError{ErrStatus: st}
+	}
+	return err
 }
 
 const explained = "/apis/convergence.kloop.dev/v1alpha1"

@@ -20,8 +20,10 @@ import (
 func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "node", "")
 	var n cluster.RemoteNode
-	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
-	fs.StringVar(&n.Join.Server, "server", "", "join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
+	config := fs.String("kubeconfig", "",
+		"how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
+	fs.StringVar(&n.Join.Server, "server", "",
+		"join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
 	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
 	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
 	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
@@ -36,6 +38,8 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
 	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
 	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
+	explain := fs.Bool("explain", false,
+		"only print what the node would do for the cluster's services; needs --kubeconfig, any user's, and no rights here")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -43,7 +47,8 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	n.Services, n.ProxyMode, n.ProxyScheduler = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler
+	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
+	n.DNS, n.NoPolicies = o.DNS, o.NoPolicies
 	if n.Log, err = logger(std, o.LogLevel); err != nil {
 		return err
 	}
@@ -57,19 +62,11 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 			return err
 		}
 	}
-	if n.Name == "" {
-		if n.Name, err = os.Hostname(); err != nil {
-			return err
-		}
-		n.Name = strings.ToLower(n.Name)
+	if err := nameNode(&n, *pods, *address); err != nil {
+		return err
 	}
-	if n.Runtime.PodCIDR, err = netip.ParsePrefix(*pods); err != nil {
-		return fmt.Errorf("read --pod-cidr: %w", err)
-	}
-	if *address != "" {
-		if n.Address, err = netip.ParseAddr(*address); err != nil {
-			return fmt.Errorf("read --address: %w", err)
-		}
+	if *explain {
+		return explainNode(ctx, n, std)
 	}
 	n.Keys = filepath.Join(*dir, "pki")
 	n.Dir, n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "node"), filepath.Join(*dir, "runtime"), n.Log
@@ -77,4 +74,32 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	return advise(cluster.RunNode(ctx, n, func() { fmt.Fprintf(std.out, "node %s is ready\n", n.Name) }))
+}
+
+// explainNode prints what the node would do.
+func explainNode(ctx context.Context, n cluster.RemoteNode, std stdio) error {
+	if n.Rest == nil {
+		_, err := connection("")
+		return err
+	}
+	return advise(cluster.ExplainNode(ctx, n, 30*time.Second, std.out))
+}
+
+// nameNode fills the node's name and addresses.
+func nameNode(n *cluster.RemoteNode, pods, address string) (err error) {
+	if n.Name == "" {
+		if n.Name, err = os.Hostname(); err != nil {
+			return err
+		}
+		n.Name = strings.ToLower(n.Name)
+	}
+	if n.Runtime.PodCIDR, err = netip.ParsePrefix(pods); err != nil {
+		return fmt.Errorf("read --pod-cidr: %w", err)
+	}
+	if address != "" {
+		if n.Address, err = netip.ParseAddr(address); err != nil {
+			return fmt.Errorf("read --address: %w", err)
+		}
+	}
+	return nil
 }

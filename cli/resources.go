@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	discoveryv2 "k8s.io/api/apidiscovery/v2"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -21,7 +21,7 @@ func resources(ctx context.Context, c rest.Interface) (list []metav1.APIResource
 		if err != nil {
 			return nil, fmt.Errorf("ask what the server serves: %w", err)
 		}
-		var groups discoveryv2.APIGroupDiscoveryList
+		var groups apidiscoveryv2.APIGroupDiscoveryList
 		if err := json.Unmarshal(data, &groups); err != nil {
 			return nil, fmt.Errorf("read what the server serves: %w", err)
 		}
@@ -33,7 +33,7 @@ func resources(ctx context.Context, c rest.Interface) (list []metav1.APIResource
 }
 
 // preferred are the resources of a group: versions come in the order of preference, and the first that has one counts.
-func preferred(g *discoveryv2.APIGroupDiscovery) (list []metav1.APIResource) {
+func preferred(g *apidiscoveryv2.APIGroupDiscovery) (list []metav1.APIResource) {
 	seen := map[string]bool{}
 	for _, v := range g.Versions {
 		for _, r := range v.Resources {
@@ -42,7 +42,7 @@ func preferred(g *discoveryv2.APIGroupDiscovery) (list []metav1.APIResource) {
 			}
 			seen[r.Resource] = true
 			list = append(list, metav1.APIResource{Name: r.Resource, SingularName: r.SingularResource, Kind: r.ResponseKind.Kind,
-				Group: g.Name, Version: v.Version, ShortNames: r.ShortNames, Verbs: r.Verbs, Namespaced: r.Scope == discoveryv2.ScopeNamespace})
+				Group: g.Name, Version: v.Version, ShortNames: r.ShortNames, Verbs: r.Verbs, Namespaced: r.Scope == apidiscoveryv2.ScopeNamespace})
 		}
 	}
 	return list

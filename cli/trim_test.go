@@ -2,6 +2,7 @@ package cli
 
 import (
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +10,9 @@ import (
 
 func TestTrim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		freed, tidied := 0, 0
-		tr := &trimmer{free: func() { freed++ }}
-		tr.after(func() { tidied = freed + 1 })
+		var freed, tidied atomic.Int64
+		tr := &trimmer{free: func() { freed.Add(1) }}
+		tr.after(func() { tidied.Store(freed.Load() + 1) })
 		collect := func(n int, pause time.Duration) {
 			for range n {
 				tr.cycle(time.Now())
@@ -19,23 +20,24 @@ func TestTrim(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if collect(20, 2*time.Minute); freed != 0 {
-			t.Errorf("at rest: given back %d times", freed)
+		if collect(20, 2*time.Minute); freed.Load() != 0 {
+			t.Errorf("at rest: given back %d times", freed.Load())
 		}
-		if collect(20, 3*time.Second); freed != 0 {
-			t.Errorf("within a burst: given back %d times", freed)
+		if collect(20, 3*time.Second); freed.Load() != 0 {
+			t.Errorf("within a burst: given back %d times", freed.Load())
 		}
-		if time.Sleep(calm); freed != 1 || tidied != 1 {
-			t.Errorf("after it: %d times, tidied before number %d", freed, tidied)
+		rest := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+		if rest(calm); freed.Load() != 1 || tidied.Load() != 1 {
+			t.Errorf("after it: %d times, tidied before number %d", freed.Load(), tidied.Load())
 		}
 		collect(1, time.Minute)
-		if collect(burstCycles, time.Minute); freed != 1 {
-			t.Errorf("at rest again: %d times", freed)
+		if collect(burstCycles, time.Minute); freed.Load() != 1 {
+			t.Errorf("at rest again: %d times", freed.Load())
 		}
 		collect(burstCycles, time.Second)
 		tr.stop()
-		if time.Sleep(time.Minute); freed != 1 || tr.cycle(time.Now()) {
-			t.Errorf("stopped, and goes on: %d times", freed)
+		if rest(time.Minute); freed.Load() != 1 || tr.cycle(time.Now()) {
+			t.Errorf("stopped, and goes on: %d times", freed.Load())
 		}
 	})
 }

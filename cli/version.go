@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/httpapi"
 )
 
 func printVersion(_ context.Context, std stdio, args []string) error {

@@ -20,6 +20,7 @@ func why(ctx context.Context, std stdio, args []string) error {
 	var f askFlags
 	fs := flags(std, "why", "[KIND/NAME]")
 	f.bind(fs)
+	to := fs.String("to", "", "of a pod: whether network policies let it connect to "+targetForm)
 	words, err := wordsOf(fs, args, 0, 2)
 	if err != nil {
 		return err
@@ -33,7 +34,12 @@ func why(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(words) == 0 {
+	switch {
+	case *to != "" && len(words) == 0:
+		return misused(fs)
+	case *to != "":
+		return a.reach(ctx, std.out, words[0], words[1], *to)
+	case len(words) == 0:
 		return a.tellAll(ctx, std)
 	}
 	return a.tell(ctx, std.out, words[0], words[1])

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/view"
 )
 
 // maxFrame bounds one watch event.
@@ -29,7 +30,14 @@ const maxFrame = 16 << 20
 // errStale says that the server no longer has the history a watch asked for.
 var errStale = errors.New("the watch's place in the history is gone")
 
-// Run keeps the copies of the sources up to date until ctx ends; ready is called once, when all are complete.
+// errAbsent says that the server does not serve the kind.
+var errAbsent = errors.New("the server does not serve this kind")
+
+// absentPause is how often a server is asked again for a kind that it does not serve: it may be upgraded. Tests shorten it.
+var absentPause = 15 * time.Second
+
+// Run keeps the copies of the sources up to date until ctx ends; ready is called once, when all are complete. A kind that
+// the server does not serve is not among Kinds, and its copy is empty and complete, until the server does serve it.
 func (r *Remote) Run(ctx context.Context, ready func()) error {
 	var all, done sync.WaitGroup
 	for _, s := range r.sources {
@@ -37,7 +45,7 @@ func (r *Remote) Run(ctx context.Context, ready func()) error {
 		done.Go(func() {
 			first := sync.OnceFunc(all.Done)
 			defer first()
-			r.follow(ctx, s, first)
+			r.follow(ctx, s, &tableOf{r.view, s.Kind}, first)
 		})
 	}
 	synced := make(chan struct{})
@@ -53,11 +61,23 @@ func (r *Remote) Run(ctx context.Context, ready func()) error {
 
 // follow watches one source, again and again: from where the last watch ended, or from the start when that
 // place is gone. Pauses grow to half a minute while the server can't be reached.
-func (r *Remote) follow(ctx context.Context, s Source, synced func()) {
-	w := &watch{remote: r, src: s, synced: synced}
+func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
+	w := &watch{remote: r, src: s, to: to, synced: synced}
+	note := r.copies.note
+	if _, table := to.(*tableOf); !table {
+		note = func(resource.Kind, error) {} // what is said of one object says nothing of its kind
+	}
+	defer note(s.Kind, nil)
 	for fails := 0; ctx.Err() == nil; {
 		before := w.rev
 		err := w.run(ctx)
+		if errors.Is(err, errAbsent) {
+			note(s.Kind, nil)
+			w.absent()
+			sleep(ctx, absentPause)
+			continue
+		}
+		note(s.Kind, err)
 		switch {
 		case errors.Is(err, errStale):
 			w.rev = 0
@@ -71,17 +91,36 @@ func (r *Remote) follow(ctx context.Context, s Source, synced func()) {
 			continue
 		}
 		pause := min(100*time.Millisecond<<min(fails, 10), 30*time.Second)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		}
+		sleep(ctx, pause/2+rand.N(pause/2))
 	}
 }
+
+// A sink takes what a watch tells.
+type sink interface {
+	replace(rev int64, list []resource.Object) // this is all there is
+	update(rev int64, obj resource.Object, deleted bool)
+	advance(rev int64) // nothing changed up to here
+}
+
+// tableOf is the sink of a source: its kind's place in the view.
+type tableOf struct {
+	view *view.View
+	kind resource.Kind
+}
+
+func (t *tableOf) replace(rev int64, list []resource.Object) { t.view.Replace(t.kind, rev, list) }
+
+func (t *tableOf) update(rev int64, obj resource.Object, deleted bool) {
+	t.view.Update(t.kind, rev, obj, deleted)
+}
+
+func (t *tableOf) advance(rev int64) { t.view.Advance(t.kind, rev) }
 
 // watch is one source's stream.
 type watch struct {
 	remote  *Remote
 	src     Source
+	to      sink
 	synced  func()
 	rev     int64             // complete up to here; 0: nothing yet
 	initial []resource.Object // collected until the initial events end
@@ -124,8 +163,11 @@ func (w *watch) run(ctx context.Context) error {
 	typ := mediaType(res.Header.Get("Content-Type"))
 	if res.StatusCode != http.StatusOK {
 		data, _ := io.ReadAll(io.LimitReader(res.Body, maxFrame)) // a cut-off error is still an error
-		if res.StatusCode == http.StatusGone {
+		switch res.StatusCode {
+		case http.StatusGone:
 			return errStale
+		case http.StatusNotFound:
+			return errAbsent
 		}
 		return statusError(res, typ, data)
 	}
@@ -174,7 +216,7 @@ func frameReader(in *bufio.Reader, typ string) func() (*metav1.WatchEvent, error
 
 // apply brings the view up to date with one event.
 func (w *watch) apply(ev *metav1.WatchEvent, typ string) error {
-	k, v := w.src.Kind, w.remote.view
+	k := w.src.Kind
 	if ev.Type == "ERROR" {
 		return w.failure(ev, typ)
 	}
@@ -191,20 +233,52 @@ func (w *watch) apply(ev *metav1.WatchEvent, typ string) error {
 		if obj.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
 			return nil
 		}
-		v.Replace(k, rev, w.initial)
+		w.to.replace(rev, w.initial)
 		w.rev, w.initial = rev, nil
-		w.synced()
-		return nil
+		return w.complete()
 	case ev.Type == "BOOKMARK":
-		v.Advance(k, rev)
+		w.to.advance(rev)
 	case w.rev == 0:
 		w.initial = append(w.initial, obj)
 		return nil
 	default:
-		v.Update(k, rev, obj, ev.Type == "DELETED")
+		w.to.update(rev, obj, ev.Type == "DELETED")
 	}
 	w.rev = max(w.rev, rev)
 	return nil
+}
+
+// complete says that the copy is whole: the kind is served.
+func (w *watch) complete() error {
+	k := w.src.Kind
+	if _, table := w.to.(*tableOf); !table {
+		w.synced()
+		return nil
+	}
+	if _, known := w.remote.set.GR(k.Info().GR()); !known {
+		if err := w.remote.set.Put(k); err != nil {
+			return fmt.Errorf("serve %s: %w", k.Info().GR(), err)
+		}
+		slog.Info("the server serves a kind that it did not serve before", "kind", k.Info().GR())
+	}
+	w.remote.copies.note(k, nil)
+	w.synced()
+	return nil
+}
+
+// absent takes a kind out that the server does not serve. Its objects stay in the copy: that nobody serves them does not say
+// that they are gone.
+func (w *watch) absent() {
+	if _, table := w.to.(*tableOf); !table {
+		return
+	}
+	gr := w.src.Kind.Info().GR()
+	if _, known := w.remote.set.GR(gr); known {
+		w.remote.set.Remove(gr)
+		slog.Info("the server does not serve a kind", "kind", gr)
+	}
+	w.rev = 0
+	w.synced()
 }
 
 func (w *watch) failure(ev *metav1.WatchEvent, typ string) error {

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -41,6 +43,7 @@ type Remote struct {
 	view    *view.View
 	sources []Source
 	agent   string
+	copies  *copies
 }
 
 var _ Client = (*Remote)(nil)
@@ -60,7 +63,14 @@ func NewRemote(cfg *rest.Config, set *resource.Set, agent string, sources ...Sou
 	}
 	once := *stream
 	once.Timeout = cfg.Timeout
-	return &Remote{base: base, http: &once, stream: stream, set: set, view: view.New(set), sources: sources, agent: agent}, nil
+	return &Remote{base: base, http: &once, stream: stream, set: set, view: view.New(set), sources: sources, agent: agent, copies: &copies{}}, nil
+}
+
+// As returns a client with another user agent, and so another field manager, that shares the copies.
+func (r *Remote) As(agent string) *Remote {
+	other := *r
+	other.agent = agent
+	return &other
 }
 
 // Kinds implements Client.
@@ -90,6 +100,10 @@ func (r *Remote) Update(ctx context.Context, k resource.Kind, obj resource.Objec
 // Patch implements Client.
 func (r *Remote) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
 	query := url.Values{}
+	if p.Type == types.ApplyPatchType { // the only one for which a server does not take the user agent
+		manager, _, _ := strings.Cut(r.agent, "/")
+		query.Set("fieldManager", manager)
+	}
 	if p.Force {
 		query.Set("force", "true")
 	}
@@ -218,6 +232,7 @@ func (r *Remote) request(ctx context.Context, method, path string, query url.Val
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
+	req.Header.Set("User-Agent", r.agent)
 	if typ != "" {
 		req.Header.Set("Content-Type", typ)
 	}

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
@@ -137,6 +139,64 @@ func there(r *client.Remote) (text string) {
 		text += obj.GetName() + "@" + obj.GetResourceVersion() + " "
 	}
 	return text
+}
+
+func TestMain(m *testing.M) {
+	client.AskOften(time.Millisecond)
+	m.Run()
+}
+
+// A kind that the server does not serve keeps nobody waiting; it is there as soon as the server serves it.
+func TestRemoteWithoutAKind(t *testing.T) {
+	a := serve(t, stream{code: 404}, stream{code: 404}, stream{events: []string{said("ADDED", "a", 3), said("END", "", 5)}}, stream{code: 404},
+		stream{events: []string{said("ADDED", "b", 7), said("END", "", 8)}, stay: true})
+	set := kinds.NewSet()
+	r, err := client.NewRemote(&rest.Config{Host: a.URL}, set, "test", client.Source{Kind: kinds.ConfigMaps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	feed, ready, done := r.Feed(kinds.ConfigMaps), make(chan bool, 1), make(chan error, 1)
+	served := func() bool { _, ok := set.GR(kinds.ConfigMaps.Info().GR()); return ok }
+	go func() { done <- r.Run(ctx, func() { ready <- served() }) }()
+	<-ready
+	for there(r) != "b@7 " {
+		if _, err := feed.Next(ctx); err != nil {
+			t.Fatalf("there is %q", there(r))
+		}
+	}
+	for !served() { // it is known a moment after its objects are
+		runtime.Gosched()
+	}
+	if trouble := r.Trouble(); trouble != "" {
+		t.Errorf("a kind that is served is in trouble: %s", trouble)
+	}
+	cancel()
+	<-done
+}
+
+// An apply patch names its field manager: a server refuses one that does not.
+func TestRemoteApply(t *testing.T) {
+	asked := make(chan *http.Request, 2)
+	a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"v1","kind":"ConfigMap"}`)
+	}))
+	defer a.Close()
+	r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "kube-controller-manager/kloop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, manager := range map[*client.Remote]string{r: "kube-controller-manager", r.As("kube-scheduler/kloop"): "kube-scheduler"} {
+		if _, err := c.Patch(t.Context(), kinds.ConfigMaps, "ns", "a", client.Patch{Type: types.ApplyPatchType, Data: []byte("{}"), Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-asked; got.URL.Query().Get("fieldManager") != manager || got.UserAgent() != manager+"/kloop" || got.URL.Query().Get("force") != "true" {
+			t.Errorf("%s applies by %s as %s", manager, got.URL, got.UserAgent())
+		}
+	}
 }
 
 // A change that was told again, or is undone by a list, reaches a feed once and in order.

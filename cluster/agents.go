@@ -11,24 +11,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// agentUser is who the server is to node agents.
+// agentUser is who the server is to node agents. It is no master: to an API server that a node gives out for its agent it
+// may do what nodeBindings lets it, and that is to talk to agents.
 const agentUser = "kube-apiserver-kubelet-client"
 
 // agents finds node agents by what their Nodes say.
 type agents struct{ d *frontDoor }
 
-// Endpoint implements httpapi.Nodes.
-func (a agents) Endpoint(_ context.Context, node string) (httpapi.Endpoint, error) {
+// Endpoint implements stream.Nodes.
+func (a agents) Endpoint(_ context.Context, node string) (stream.Endpoint, error) {
 	n := resource.Get(a.d.read(), kinds.Nodes, "", node)
 	if n == nil {
-		return httpapi.Endpoint{}, fmt.Errorf("node %q not found", node)
+		return stream.Endpoint{}, fmt.Errorf("node %q not found", node)
 	}
 	host := ""
 	for _, addr := range n.Status.Addresses {
@@ -39,7 +39,7 @@ func (a agents) Endpoint(_ context.Context, node string) (httpapi.Endpoint, erro
 	}
 	port := int(n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	if host == "" || port == 0 {
-		return httpapi.Endpoint{}, fmt.Errorf("node %q has no agent to ask: it tells no address", node)
+		return stream.Endpoint{}, fmt.Errorf("node %q has no agent to ask: it tells no address", node)
 	}
 	return a.d.dialer.endpoint(node, net.JoinHostPort(host, strconv.Itoa(port)))
 }
@@ -50,7 +50,7 @@ type agentDialer struct {
 }
 
 func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
-	cert, err := keys.CA.Rotating(pki.Leaf{User: agentUser, Groups: []string{auth.GroupMasters}, Client: true}, nil)
+	cert, err := keys.CA.Rotating(pki.Leaf{User: agentUser, Client: true}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
 }
 
 // endpoint is one agent. The transport is made for one call and keeps no connection.
-func (d *agentDialer) endpoint(node, addr string) (httpapi.Endpoint, error) {
+func (d *agentDialer) endpoint(node, addr string) (stream.Endpoint, error) {
 	t := d.transport.Clone()
 	t.TLSClientConfig.ServerName = node
 	t.DisableKeepAlives = true
-	return httpapi.Endpoint{URL: "https://" + addr, Transport: t}, nil
+	return stream.Endpoint{URL: "https://" + addr, Transport: t}, nil
 }
 
 // frontProxy is who the server is to the servers of aggregated APIs: they take its word for who asks.

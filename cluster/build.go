@@ -17,7 +17,12 @@ import (
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/access"
+	"github.com/kloop-dev/kloop/server/extensions"
+	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/server/httpapi/health"
+	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -91,10 +96,12 @@ func (b *building) makeTokens() (err error) {
 
 func (b *building) makeServer() error {
 	cfg := b.c.cfg
-	b.server = server.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view, Authorize: b.authz, Fields: b.fields,
-		Admission: b.plugins, Network: server.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
-		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.together(), Tokens: b.signer, Grants: b.roles, Stale: stale(b.store),
-		Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}})
+	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view, Authorize: b.authz, Fields: b.fields,
+		Admission:   b.plugins,
+		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.together(), Stale: stale(b.store),
+	}, extensions.Config{Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
+		Access: access.Config{Tokens: b.signer, Grants: b.roles,
+			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})
 	b.events = client.NewRecorder(b.local(loopUser("event-recorder"), "kloop"), "kloop", nil)
 	return nil
 }
@@ -110,7 +117,7 @@ func (b *building) makeGaps() error {
 	if b.c.cfg.NoConvergence {
 		return nil
 	}
-	return b.serveGaps(b.docs)
+	return b.serveGaps(b.docs, b.authz)
 }
 
 func (b *building) makeOthers() error {
@@ -119,18 +126,18 @@ func (b *building) makeOthers() error {
 	if err != nil {
 		return err
 	}
-	b.others = &httpapi.Aggregator{Kinds: b.set, Read: b.read, Cert: front.Client}
+	b.others = &aggregator.Aggregator{Kinds: b.set, Read: b.read, Cert: front.Client}
 	return nil
 }
 
 func (b *building) makeHandler() error {
 	c, d := b.c, b.frontDoor
 	b.handler = httpapi.New(httpapi.Config{
-		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: joinAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
+		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
 		Connect: b.server.Connect, Registry: b.metrics, Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
-		Live: append([]httpapi.Check{storeAnswers("etcd", b.store)}, started()...), Flags: c.cfg.Flags,
-		Ready: append([]httpapi.Check{storeAnswers("etcd-readiness", b.store)}, keyChecks(b.store)...), Traffic: []httpapi.Check{{Name: "informer-sync", Run: reached}},
+		Live: append([]health.Check{storeAnswers("etcd", b.store)}, started()...), Flags: c.cfg.Flags,
+		Ready: append([]health.Check{storeAnswers("etcd-readiness", b.store)}, keyChecks(b.store)...), Traffic: []health.Check{{Name: "informer-sync", Run: reached}},
 	})
 	return nil
 }

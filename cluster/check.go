@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/proxy"
 )
 
 // How services become rules of the kernel.
 const (
 	ProxyNftables = "nftables"
 	ProxyIPVS     = "ipvs"
+	ProxyNone     = "none" // somebody else does it
 )
 
 // check finds what can't be meant, before anything is opened.
@@ -37,17 +39,27 @@ func (c Config) check() error {
 		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
 	}
 	_, err := inOrder(c.Authorization, nil)
-	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), checkPorts(c.NodePortLow, c.NodePortHigh))...)
+	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(),
+		checkPorts(c.NodePortLow, c.NodePortHigh), checkNodePortAddresses(c.NodePortAddresses))...)
 }
 
 func checkProxy(mode, scheduler string) error {
 	switch {
 	case mode == ProxyIPVS:
 		return errors.New("proxy mode ipvs is not there yet: use nftables")
-	case mode != "" && mode != ProxyNftables:
-		return fmt.Errorf("proxy mode %q: use nftables", mode)
+	case mode != "" && mode != ProxyNftables && mode != ProxyNone:
+		return fmt.Errorf("proxy mode %q: use nftables, or none where another program serves the services", mode)
 	case scheduler != "":
 		return fmt.Errorf("a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", scheduler)
+	}
+	return nil
+}
+
+func checkNodePortAddresses(words []string) error {
+	for _, w := range words {
+		if _, err := netip.ParsePrefix(w); err != nil && w != proxy.Primary {
+			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, proxy.Primary)
+		}
 	}
 	return nil
 }

@@ -148,6 +148,14 @@ type trust struct {
 	trusted []byte              // authorities of client certificates, PEM
 }
 
+// leaf is the caller's own serving certificate; nil: there is none.
+func (t trust) leaf() *x509.Certificate {
+	if t.serving == nil {
+		return nil
+	}
+	return t.serving.Leaf // tls.LoadX509KeyPair has parsed it
+}
+
 // credentials reads the files that the configuration names beside the cluster's own keys.
 func (c *Cluster) credentials() (cr trust, err error) {
 	cr.root, cr.trusted = c.keys.CA.PEM, c.keys.CA.PEM

@@ -89,6 +89,7 @@ func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 		{Config{NodeMonitorGrace: -time.Second}, "negative"},
 		{Config{ServingCert: "x"}, "needs its key"},
 		{Config{ProxyMode: "iptables"}, "use nftables"},
+		{Config{ProxyMode: ProxyNone, ProxyScheduler: "rr"}, "needs its mode ipvs"},
 		{Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
 	}
 	for _, tt := range tests {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authnv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -312,11 +312,11 @@ func dryly(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 
 func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	ctx, ns := t.Context(), namespace(t, cs)
-	tok := must[*authnv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authnv1.TokenRequest{}, metav1.CreateOptions{}))
+	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts(ns).CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	account := rest.AnonymousClientConfig(cfg)
 	account.BearerToken = tok.Status.Token
 	own := clientset(t, account)
-	me := must[*authnv1.SelfSubjectReview](t)(own.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authnv1.SelfSubjectReview{}, metav1.CreateOptions{}))
+	me := must[*authenticationv1.SelfSubjectReview](t)(own.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
 	if want := "system:serviceaccount:" + ns + ":default"; me.Status.UserInfo.Username != want {
 		t.Errorf("a token of %s is %s", want, me.Status.UserInfo.Username)
 	}
@@ -332,7 +332,7 @@ func users(t *testing.T, cfg *rest.Config, cs *kubernetes.Clientset) {
 	}
 	as := rest.CopyConfig(cfg)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"devs"}, Extra: map[string][]string{"k": {"v"}}}
-	jane := must[*authnv1.SelfSubjectReview](t)(clientset(t, as).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authnv1.SelfSubjectReview{}, metav1.CreateOptions{}))
+	jane := must[*authenticationv1.SelfSubjectReview](t)(clientset(t, as).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}))
 	if u := jane.Status.UserInfo; u.Username != "jane" || fmt.Sprint(u.Groups) != "[devs system:authenticated]" || fmt.Sprint(u.Extra) != "map[k:[v]]" {
 		t.Errorf("impersonated: %v", u)
 	}

@@ -129,6 +129,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
 		{"definitions", c.door.define},
+		{"hosts", c.door.tellHosts},
 		{"repair", c.door.repair},
 		{"groups", c.door.register},
 		{"audit", c.door.keepAudit},
@@ -199,7 +200,7 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 // certificate is what the API shows: the configuration's, or one of the cluster's own authority.
 func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello != nil && hello.ServerName == joinHost {
-		return c.joinCertificate()
+		return c.joinCertificate(), nil
 	}
 	if c.cred.serving != nil {
 		return c.cred.serving, nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -104,9 +105,7 @@ func TestStopLeavesNothing(t *testing.T) {
 func openFiles(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip(err)
-	}
+	need.Have(t, need.Proc, err)
 	return len(list)
 }
 

@@ -100,8 +100,15 @@ type Config struct {
 
 	SchedulerConfig string // file with upstream's KubeSchedulerConfiguration; "": the default profile
 
-	ProxyMode      string // ProxyNftables or ProxyIPVS; "": nftables
+	DNS ClusterDNS
+
+	NoPolicies bool // nodes enforce no network policies: somebody else does
+
+	ProxyMode      string // ProxyNftables, ProxyIPVS or ProxyNone; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
+	// NodePortAddresses are the machine's addresses at which node ports are served: ranges, or proxy.Primary, the node's internal
+	// addresses; none: those.
+	NodePortAddresses []string
 
 	Log *slog.Logger // nil: the default logger
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/openapi"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -28,10 +28,12 @@ type lookout struct {
 	board   *converge.Board
 	callers *converge.Callers
 	loops   *converge.Processes
+
+	authorize auth.Authorizer // what readers may see
 }
 
 // serveGaps makes the API convergence.kloop.dev. It must be called before the API serves.
-func (d *frontDoor) serveGaps(docs *openapi.Docs) error {
+func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	for gvk, s := range convergence.Schemas() {
 		if err := docs.AddSchema(gvk, s); err != nil {
 			return err
@@ -43,7 +45,7 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs) error {
 	}
 	board := &converge.Board{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}
 	board.Shelf = server.NewShelf(board.Refresh, convergence.All()...)
-	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers, loops}
+	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers, loops, authz}
 	return d.serveVirtual(d.lookout, append(convergence.All(), convergence.Reports)...)
 }
 
@@ -111,17 +113,30 @@ func (d *frontDoor) look(ctx context.Context, ready func()) error {
 // Get implements server.Operations: a gap can be asked for also when a greater one tells it.
 func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOptions) (*view.Entry, error) {
 	e, err := o.Shelf.Get(ctx, r, opts)
-	if !apierrors.IsNotFound(err) || r.Kind != convergence.Gaps {
-		return e, err
+	if apierrors.IsNotFound(err) && r.Kind == convergence.Gaps {
+		if told := o.explained(r); told != nil {
+			e, err = told, nil
+		}
 	}
-	gr, name, perr := convergence.ParseName(r.Name)
-	if perr != nil {
+	if err != nil {
 		return nil, err
+	}
+	if e = o.sight(r).shown(ctx, r.Kind, e); e == nil {
+		return nil, apierrors.NewNotFound(r.Kind.Info().GR(), r.Name)
+	}
+	return e, nil
+}
+
+// explained is the gap that the request names, made for it; nil: there is none.
+func (o *lookout) explained(r *server.Request) *view.Entry {
+	gr, name, err := convergence.ParseName(r.Name)
+	if err != nil {
+		return nil
 	}
 	w := o.board.World()
 	k, ok := w.Kinds.GR(gr)
 	if !ok || k.Info().Virtual {
-		return nil, err
+		return nil
 	}
 	ns := r.Namespace
 	if !k.Info().Namespaced {
@@ -129,13 +144,13 @@ func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOp
 	}
 	obj := w.Read.Lookup(k, ns, name)
 	if obj == nil {
-		return nil, err
+		return nil
 	}
 	step := w.Explain(k, obj)
 	if step == nil {
-		return nil, err
+		return nil
 	}
-	return view.NewEntry(r.Kind, 0, step.Gap()), nil
+	return view.NewEntry(r.Kind, 0, step.Gap())
 }
 
 // Call implements server.Operations: a report is taken in.

@@ -25,7 +25,9 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/audit"
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -44,6 +46,7 @@ type frontDoor struct {
 	fields  *apply.Tracker
 	signer  *token.Signer
 	server  *server.Server
+	alloc   *services.Allocator
 	handler *httpapi.Handler
 	events  *client.Recorder
 	dialer  *agentDialer // to node agents
@@ -56,7 +59,7 @@ type frontDoor struct {
 	outside outsiders       // who is believed by configuration
 	auditor *audit.Auditor  // nil: nothing is recorded
 	caller  *webhook.Caller // of webhooks
-	others  *httpapi.Aggregator
+	others  *aggregator.Aggregator
 	metrics *prometheus.Registry
 }
 
@@ -137,16 +140,20 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 // bootstrap writes what every cluster has from the start.
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	keys := d.c.keys
-	objects := bootstrap.Objects(bootstrap.Config{ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
+	objects := bootstrap.Objects(bootstrap.Config{Features: d.set.Features(), ServiceCIDRs: d.c.cfg.serviceCIDRs(),
+		ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
 	if err := d.server.Bootstrap(ctx, append(append(append(objects, nodeBindings()...), explainers()), reporters()...)); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
+	if err := d.alloc.TellRanges(ctx, objects); err != nil {
+		return fmt.Errorf("write the bootstrap objects: %w", err)
+	}
 	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does
-		if err := d.server.Publish(ctx, at); err != nil {
+		if err := d.alloc.PublishEndpoints(ctx, at); err != nil {
 			return fmt.Errorf("publish the service kubernetes: %w", err)
 		}
 	}
-	if err := d.server.Repair(ctx); err != nil {
+	if err := d.alloc.Repair(ctx); err != nil {
 		d.log.Warn("check what is allocated to services", "err", err)
 	}
 	ready()
@@ -163,7 +170,7 @@ func (d *frontDoor) serve(ctx context.Context, l net.Listener, ready func()) err
 // repair gives back what is allocated to services that are not there, while other servers allocate too.
 func (d *frontDoor) repair(ctx context.Context, ready func()) error {
 	ready()
-	d.server.Mend(ctx)
+	d.alloc.RepairLoop(ctx)
 	return nil
 }
 

@@ -62,5 +62,5 @@ func (d *frontDoor) stay(ctx context.Context, ready func()) error {
 		<-ctx.Done()
 		return nil
 	}
-	return d.server.Stay(ctx, at[0], ready)
+	return d.alloc.Heartbeat(ctx, at[0], ready)
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/kinds"
-	httpapi "github.com/kloop-dev/kloop/server/http"
+	"github.com/kloop-dev/kloop/server/httpapi/health"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/sealed"
 )
@@ -60,10 +60,10 @@ func stale(st store.Store) func(context.Context, string) (bool, error) {
 }
 
 // keyChecks tell whether the keys that plugins have can be had.
-func keyChecks(st store.Store) []httpapi.Check {
+func keyChecks(st store.Store) []health.Check {
 	s, ok := st.(*sealed.Store)
 	if !ok || !s.Remote() {
 		return nil
 	}
-	return []httpapi.Check{{Name: "kms-providers", Run: s.Healthy}}
+	return []health.Check{{Name: "kms-providers", Run: s.Healthy}}
 }

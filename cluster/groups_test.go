@@ -16,7 +16,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/cluster"
@@ -32,7 +32,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := client.Resource(apiregistration.SchemeGroupVersion.WithResource("apiservices"))
+	services := client.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"))
 	defs := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	available := func(name, reason, managed string) {
 		t.Helper()
@@ -41,13 +41,13 @@ func TestGroups(t *testing.T) {
 			if err != nil {
 				return false, ignoreNotFound(err)
 			}
-			var svc apiregistration.APIService
+			var svc apiregistrationv1.APIService
 			data, _ := json.Marshal(u)
 			if err := json.Unmarshal(data, &svc); err != nil {
 				return false, err
 			}
 			for _, cond := range svc.Status.Conditions {
-				if cond.Type == apiregistration.Available && cond.Reason == reason {
+				if cond.Type == apiregistrationv1.Available && cond.Reason == reason {
 					return svc.Labels["kube-aggregator.kubernetes.io/automanaged"] == managed, nil
 				}
 			}

@@ -3,20 +3,29 @@ package cluster_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/cluster"
 )
@@ -62,7 +71,8 @@ func TestJoin(t *testing.T) {
 	ctx := t.Context()
 	for i := range 50 {
 		name := fmt.Sprint("n", i)
-		if _, err := ca.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		if _, err := ca.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := cb.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{}); err != nil {
@@ -167,10 +177,99 @@ func TestJoinNeedsAToken(t *testing.T) {
 		}
 		cancel()
 	}
-	raw := clientset(t, config(t, a)).Discovery().RESTClient()
-	for _, path := range []string{"/kloop/keys", "/kloop/join"} {
-		if err := raw.Post().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
-			t.Errorf("the administrator gets %s: %v", path, err)
+	for who, cfg := range namesakes(t, a) {
+		raw := clientset(t, cfg).Discovery().RESTClient()
+		for _, path := range []string{"/kloop/keys", "/kloop/join"} {
+			if err := raw.Post().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) {
+				t.Errorf("%s gets %s: %v", who, path, err)
+			}
+		}
+	}
+}
+
+// namesakes are clients that are called like one who holds a join token, or may do everything else.
+func namesakes(t *testing.T, c *cluster.Cluster) map[string]*rest.Config {
+	t.Helper()
+	admin := config(t, c)
+	posing := rest.CopyConfig(admin)
+	posing.Impersonate = rest.ImpersonationConfig{UserName: "system:kloop:joiner", Groups: []string{auth.GroupMasters}}
+	_, byName := as(t, c, "system:kloop:joiner", auth.GroupMasters)
+	return map[string]*rest.Config{"the administrator": admin, "an impersonator": posing, "a namesake by certificate": byName}
+}
+
+// A server that joins speaks to one that has the key of the authority: a certificate of the authority, such as nodes have,
+// is not enough, whatever names are in it.
+func TestJoinBelievesServersOnly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keys, err := pki.Open(pki.Config{Dir: filepath.Join(dir, "pki")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := keys.CA.Issue(pki.Leaf{User: "kube-apiserver", Hosts: []string{"join.kloop.internal", "127.0.0.1"},
+		Server: true}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair.Certificate = append(pair.Certificate, keys.CA.Cert.Raw)
+	var asked atomic.Bool
+	between := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	between.TLS, between.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)
+	between.StartTLS()
+	defer between.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it goes on trying
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
+		Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: between.URL, Token: joinToken(t, dir, time.Hour)}})
+	if err == nil {
+		_ = c.Stop()
+	}
+	if err == nil || !strings.Contains(err.Error(), "not of the cluster") || asked.Load() {
+		t.Errorf("error %v, the one in between was told the token: %v", err, asked.Load())
+	}
+}
+
+// The whole store and the members are for administrators: who may read all paths may not have them.
+func TestServerPagesNeedTheirOwnRight(t *testing.T) {
+	t.Parallel()
+	a := start(t, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "one"}})
+	admin := clientset(t, config(t, a))
+	grant := func(name string, rule rbacv1.PolicyRule) *kubernetes.Clientset {
+		t.Helper()
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}
+		if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(),
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := as(t, a, name)
+		return c
+	}
+	paths := grant("paths", rbacv1.PolicyRule{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}})
+	saver := grant("saver", rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"server.kloop.dev"},
+		Resources: []string{"snapshot"}})
+	for _, tt := range []struct {
+		who  string
+		c    *kubernetes.Clientset
+		path string
+		ok   bool
+	}{
+		{"who may read all paths", paths, "/kloop/snapshot", false}, {"who may read all paths", paths, "/kloop/members", false},
+		{"who may read all paths", paths, "/kloop/members/one", false}, {"who may read all paths", paths, "/metrics", true},
+		{"who may take copies", saver, "/kloop/snapshot", true}, {"who may take copies", saver, "/kloop/members", false},
+		{"the administrator", admin, "/kloop/snapshot", true}, {"the administrator", admin, "/kloop/members", true},
+	} {
+		err := tt.c.Discovery().RESTClient().Get().AbsPath(tt.path).Do(t.Context()).Error()
+		if (err == nil) != tt.ok || err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s asks for %s: %v", tt.who, tt.path, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/trail"
 )
 
 // A join token admits a server to a cluster:
@@ -97,7 +98,7 @@ func checkToken(keys *pki.PKI, token string, now time.Time) error {
 	return nil
 }
 
-// joiner is who holds a join token.
+// joiner is what who holds a join token is called. The name opens nothing.
 const joiner = "system:kloop:joiner"
 
 // joinTokens authenticates servers that want to join; it implements authn.Tokens.
@@ -111,19 +112,39 @@ func (j joinTokens) Token(_ context.Context, token string, wanted []string) (*au
 	if err := checkToken(j.keys, token, time.Now()); err != nil {
 		return nil, nil, false, fmt.Errorf("join token: %w", err)
 	}
-	return &auth.User{Name: joiner, Groups: []string{auth.GroupAuthenticated}}, wanted, true, nil
+	return &auth.User{Name: joiner, Groups: []string{auth.GroupAuthenticated}, Joiner: true}, wanted, true, nil
 }
 
-// joinAccess lets those who hold a join token join, and nobody else, and leaves all other decisions to others.
-type joinAccess struct{ auth.Authorizer }
+// serverAccess guards what servers and administrators alone may have: the cluster's keys, its members, copies of the
+// whole store, and the trail of all writes. It leaves all other decisions to others.
+type serverAccess struct{ auth.Authorizer }
+
+// serverGroup is the API group of the permissions for it. They are asked for as for resources, so that a role that may read
+// all paths (nonResourceURLs *), as many monitoring roles may, does not have them.
+const serverGroup = "server.kloop.dev"
 
 // Authorize implements auth.Authorizer.
-func (j joinAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.Decision, string, error) {
-	switch {
-	case a.Path != keysPath && a.Path != joinPath:
-		return j.Authorizer.Authorize(ctx, a)
-	case a.User.Name == joiner && a.Verb == "post":
-		return auth.Allow, "holds a join token", nil
+func (z serverAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.Decision, string, error) {
+	rest, own := strings.CutPrefix(a.Path, "/kloop/")
+	if a.Path == trail.Page { // what happened in all namespaces
+		rest, own = "trail", true
 	}
-	return auth.Deny, "only a join token opens this", nil
+	if a.Resource != "" || !own {
+		return z.Authorizer.Authorize(ctx, a)
+	}
+	if a.Path == keysPath || a.Path == joinPath {
+		if a.User.Joiner && a.Verb == "post" {
+			return auth.Allow, "holds a join token", nil
+		}
+		return auth.Deny, "only a join token opens this", nil
+	}
+	what, name, _ := strings.Cut(rest, "/")
+	if what == "" {
+		return auth.Deny, "there is no such page", nil
+	}
+	d, reason, err := z.Authorizer.Authorize(ctx, &auth.Attributes{User: a.User, Verb: a.Verb, Group: serverGroup, Version: "v1", Resource: what, Name: name})
+	if d != auth.Allow {
+		return auth.Deny, fmt.Sprintf("this needs the right to %s the resource %q in API group %q", a.Verb, what, serverGroup), err
+	}
+	return d, reason, nil
 }

@@ -5,11 +5,66 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 )
+
+// TestLoopsBesideAnOlderServer: the server lacks kinds that the loops know, and has one that they don't. The loops run all
+// the same: aggregated roles get their rules, and a namespace goes only after what users defined in it.
+func TestLoopsBesideAnOlderServer(t *testing.T) {
+	c := start(t, cluster.Config{NoLoops: true, EmulatedVersion: "1.36"})
+	cfg := config(t, c)
+	cs := clientset(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Election: client.Election{
+			Namespace: "kube-system", Name: "kube-controller-manager", Identity: "one", Duration: time.Minute, Renew: time.Second}})
+	}()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, role := range []string{"admin", "edit", "view"} {
+		eventually(t, "the rules of "+role, func(ctx context.Context) (bool, error) {
+			r, err := cs.RbacV1().ClusterRoles().Get(ctx, role, metav1.GetOptions{})
+			return err == nil && len(r.Rules) > 0, nil
+		})
+	}
+	s := &shop{t, must[dynamic.Interface](t)(dynamic.NewForConfig(cfg))}
+	s.must(definitionOf("databases", "Database", "{size: {type: integer}}"))
+	ns := namespace(t, cs)
+	held := "{apiVersion: shop.example/v1, kind: Database, metadata: {name: d, namespace: " + ns + ", finalizers: [shop.example/hold]}}"
+	eventually(t, "a custom resource", func(context.Context) (bool, error) { _, err := s.create(held); return err == nil, nil })
+	gvr := schema.GroupVersionResource{Group: "shop.example", Version: "v1", Resource: "databases"}
+	s.must("{apiVersion: shop.example/v1, kind: Database, metadata: {name: lost, namespace: " + ns + ", ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: c, uid: u}]}}")
+	eventually(t, "a custom resource whose owner is gone goes", func(ctx context.Context) (bool, error) {
+		_, err := s.dyn.Resource(gvr).Namespace(ns).Get(ctx, "lost", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err := cs.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the custom resource is to go", func(ctx context.Context) (bool, error) {
+		d, err := s.dyn.Resource(gvr).Namespace(ns).Get(ctx, "d", metav1.GetOptions{})
+		return err == nil && d.GetDeletionTimestamp() != nil, nil
+	})
+	if _, err := s.dyn.Resource(gvr).Namespace(ns).Patch(t.Context(), "d", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+		_, err := cs.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+}
 
 // TestLoopsOverHTTP runs a server without loops and two replicas of the loops beside it: one leads and converges a
 // Deployment on simulated nodes; when it ends, the other takes over.

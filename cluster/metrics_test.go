@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/sim"
@@ -55,7 +55,7 @@ func TestAutoscaler(t *testing.T) {
 		return m.AverageUtilization != nil && *m.AverageUtilization == 200 && m.AverageValue.MilliValue() == 200, nil
 	})
 	raw, err := cs.RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/namespaces/" + ns + "/pods").DoRaw(t.Context())
-	var list v1beta1.PodMetricsList
+	var list metricsv1beta1.PodMetricsList
 	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Items) != 3 || list.Items[0].Containers[0].Usage.Memory().Value() != 32<<20 {
 		t.Errorf("pods' metrics: %s, %v", raw, err)
 	}

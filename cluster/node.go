@@ -9,16 +9,17 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/netpolicy"
 	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/serve"
-	"github.com/kloop-dev/kloop/proxy"
 )
 
 // NodeConfig says what a node is: in the cluster's own process or in one of its own.
@@ -34,14 +35,21 @@ type NodeConfig struct {
 	}
 	CA          []byte // PEM
 	Client      client.Client
+	Pins        node.Pins // keeps ConfigMaps and Secrets for Client; nil: it has all of them
 	ProxyClient client.Client
 	Events      *client.Recorder
 	Loops       *loop.Watchers
 	Beat        time.Duration  // between two renewals of the node's lease; 0: 10 s
 	Proxy       bool           // program the services of the cluster into this network namespace
 	Services    []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
+	DNS         ClusterDNS
+	NoPolicies  bool // as in Config
+	policies    *netpolicy.Enforcer
+	// whole returns a client that reads all that network policies are judged by; nil: ProxyClient does.
+	whole func(context.Context) (client.Client, error)
 
-	ProxyMode, ProxyScheduler string // as in Config
+	ProxyMode, ProxyScheduler string   // as in Config
+	NodePortAddresses         []string // as in Config
 	Log                       *slog.Logger
 }
 
@@ -52,14 +60,33 @@ func (n NodeConfig) log() *slog.Logger {
 	return n.Log
 }
 
+// settle makes the node's directories absolute: containerd, its shims and the mounts of containers do not know where kloop was started.
+func (n *NodeConfig) settle() error {
+	for _, dir := range []*string{&n.Dir, &n.Runtime.Dir, &n.StaticDir, &n.Runtime.Socket} {
+		if *dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return fmt.Errorf("find the node's directory: %w", err)
+		}
+		*dir = abs
+	}
+	return nil
+}
+
 // nodeParts are the parts of a node, in the order in which they start.
 func nodeParts(n NodeConfig) ([]part, error) {
 	n.Log = n.log()
-	if err := errors.Join(checkProxy(n.ProxyMode, n.ProxyScheduler), checkServices(n.Services)); err != nil {
+	if err := errors.Join(checkProxy(n.ProxyMode, n.ProxyScheduler), checkServices(n.Services),
+		checkNodePortAddresses(n.NodePortAddresses), n.DNS.check()); err != nil {
 		return nil, err
 	}
 	if n.Port == 0 {
 		n.Port = 10250
+	}
+	if err := n.settle(); err != nil {
+		return nil, err
 	}
 	certs, err := pki.ParseCerts(n.CA)
 	if err != nil {
@@ -71,6 +98,12 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", strconv.Itoa(n.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the agent's API: %w", err)
+	}
+	if !n.NoPolicies {
+		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})
+	}
+	if n.ownNetwork() && !n.Runtime.PodCIDR.IsValid() {
+		n.Runtime.PodCIDR = runtime.DefaultPodCIDR()
 	}
 	socket := n.Runtime.Socket
 	var list []part
@@ -85,8 +118,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 			return err
 		}
 		defer rt.Close()
-		agent := node.New(node.Config{Name: n.Name, Client: n.Client, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
-			StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat})
+		agent := node.New(n.agent(rt))
 		served := make(chan error, 1)
 		sctx, stop := context.WithCancel(ctx)
 		go func() {
@@ -97,12 +129,26 @@ func nodeParts(n NodeConfig) ([]part, error) {
 		stop()
 		return errors.Join(err, <-served)
 	}})
-	if n.Proxy {
-		list = append(list, part{"proxy", func(ctx context.Context, ready func()) error {
-			return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Log: n.Log, Services: n.Services}, ready)
-		}})
+	for _, l := range nodeLoops(n) {
+		if l.on {
+			list = append(list, part{l.name, l.run})
+		}
 	}
 	return list, nil
+}
+
+// agent configures the node's agent.
+func (n NodeConfig) agent(rt *runtime.Runtime) node.Config {
+	cfg := node.Config{Name: n.Name, Client: n.Client, Pins: n.Pins, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
+		StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat,
+		DNS: n.DNS.addresses(n.Services), Domain: n.DNS.Domain}
+	if n.ownNetwork() {
+		cfg.PodCIDR = n.Runtime.PodCIDR
+	}
+	if n.policies != nil {
+		cfg.Policies = n.policies
+	}
+	return cfg
 }
 
 // hostAddress is the address by which this machine reaches others; of the loopback when it reaches none.

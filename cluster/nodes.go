@@ -87,5 +87,6 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Serving: serving,
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
-		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler})
+		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler,
+		NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies})
 }

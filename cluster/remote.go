@@ -79,7 +79,8 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 	}
 	events := client.NewRecorder(remote, "kloop", nil)
 	list := []part{
-		{"copies", remote.Run},
+		copied("copies of what the server holds", remote, remote.Run),
+		copied("copies of what users define", remote, (&definedKinds{remote: remote, log: l.Log}).run),
 		{"events", func(ctx context.Context, ready func()) error { ready(); events.Run(ctx); return nil }},
 	}
 	raw, err := client.Raw(l.Rest)
@@ -91,7 +92,8 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 		return err
 	}
 	table, err := wantedLoops(loopTable(controllers.Config{Kinds: set, RootCA: ca, NodeGrace: l.Config.NodeMonitorGrace,
-		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod, Pods: l.Config.nodeRanges()}, profiles), l.Config.Controllers)
+		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod, Pods: l.Config.nodeRanges(),
+		DNS: l.Config.DNS.published(l.Config.ServiceCIDRs)}, profiles), l.Config.Controllers)
 	if err != nil {
 		return err
 	}
@@ -99,9 +101,13 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 		table = append(table, controllers.Entry{Loop: s, Component: "kloop-sim"})
 	}
 	for _, e := range table {
+		own := remote
+		if e.Account == "kube-scheduler" {
+			own = remote.As("kube-scheduler/kloop")
+		}
 		list = append(list, part{e.LoopName(), func(ctx context.Context, ready func()) error {
 			ready()
-			return e.Run(ctx, loop.Env{Client: remote, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers, Trail: true,
+			return e.Run(ctx, loop.Env{Client: own, Log: l.Log, Events: events.For(e.Component, ""), Watch: watchers, Trail: true,
 				Resync: l.Config.resync(e.LoopName())})
 		}})
 	}

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -62,13 +62,14 @@ func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
 	if err != nil {
 		return err
 	}
-	n.Serving, n.Client, n.ProxyClient, n.Loops = serving, remote, remote, &loop.Watchers{}
+	pinned := client.NewPinned(remote)
+	n.Serving, n.Client, n.Pins, n.ProxyClient, n.Loops = serving, pinned, pinned, remote, &loop.Watchers{}
 	n.Events = client.NewRecorder(remote, "kubelet", nil).For("kubelet", n.Name)
 	parts, err := nodeParts(n.NodeConfig)
 	if err != nil {
 		return err
 	}
-	list := []part{{"copies", remote.Run},
+	list := []part{{"copies", pinned.Run},
 		{"events", func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }},
 		{"client certificate", func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }},
 		{"reports", func(ctx context.Context, ready func()) error {
@@ -91,7 +92,7 @@ func (n *RemoteNode) enrol(ctx context.Context) (*credential.Credential, *client
 	if n.CA, err = authority(n.Rest); err != nil {
 		return nil, nil, err
 	}
-	own, roots, err := n.certificate(certv1.KubeAPIServerClientKubeletSignerName, certv1.UsageClientAuth, nodeClientFile)
+	own, roots, err := n.certificate(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, nodeClientFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,12 +102,30 @@ func (n *RemoteNode) enrol(ctx context.Context) (*credential.Credential, *client
 		}
 	}
 	cfg := &rest.Config{Host: n.Rest.Host, Transport: credential.NewTransport(own, roots)}
-	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", nodeSources(n.Name, n.Proxy)...)
+	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", nodeSources(n.NodeConfig)...)
 	if err != nil {
 		return nil, nil, err
 	}
 	own.AskAs(remote)
+	n.whole = func(ctx context.Context) (client.Client, error) { return readWhole(ctx, cfg) }
 	return own, remote, nil
+}
+
+// readWhole reads all that network policies are judged by: pods of all nodes, which the agent's own client must not see.
+func readWhole(ctx context.Context, cfg *rest.Config) (client.Client, error) {
+	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", client.Source{Kind: kinds.NetworkPolicies},
+		client.Source{Kind: kinds.Pods}, client.Source{Kind: kinds.Namespaces}, client.Source{Kind: kinds.Nodes})
+	if err != nil {
+		return nil, err
+	}
+	complete, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- remote.Run(ctx, func() { close(complete) }) }()
+	select {
+	case <-complete:
+		return remote, nil
+	case err := <-ended:
+		return nil, fmt.Errorf("read what network policies are judged by: %w", errors.Join(err, ctx.Err()))
+	}
 }
 
 // reach fills Rest: from the kubeconfig of a node that has joined, or by the token.
@@ -161,13 +180,13 @@ func (n *RemoteNode) keep(path string, ca []byte) error {
 }
 
 // certificate is one of the node's certificates: the one that is kept, or that of the kubeconfig, or none yet.
-func (n *RemoteNode) certificate(signer string, usage certv1.KeyUsage, file string) (*credential.Credential, *x509.CertPool, error) {
+func (n *RemoteNode) certificate(signer string, usage certificatesv1.KeyUsage, file string) (*credential.Credential, *x509.CertPool, error) {
 	certs, err := pki.ParseCerts(n.CA)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the cluster's CA: %w", err)
 	}
 	want := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + n.Name, Organization: []string{auth.GroupNodes}}}
-	if usage == certv1.UsageServerAuth {
+	if usage == certificatesv1.UsageServerAuth {
 		want.DNSNames, want.IPAddresses = []string{n.Name}, []net.IP{n.Address.AsSlice()}
 	}
 	roots := pool(certs...)
@@ -179,7 +198,7 @@ func (n *RemoteNode) certificate(signer string, usage certv1.KeyUsage, file stri
 	if err != nil || pair == nil {
 		return c, roots, err
 	}
-	if err := c.Adopt(pair); err != nil && usage == certv1.UsageClientAuth {
+	if err := c.Adopt(pair); err != nil && usage == certificatesv1.UsageClientAuth {
 		return nil, nil, fmt.Errorf("the kubeconfig's certificate is not one of the node %s: %w", n.Name, err)
 	}
 	return c, roots, nil
@@ -187,7 +206,7 @@ func (n *RemoteNode) certificate(signer string, usage certv1.KeyUsage, file stri
 
 // serving is the certificate of the agent's own API.
 func (n *RemoteNode) serving(asker client.Client) (*credential.Credential, error) {
-	c, _, err := n.certificate(certv1.KubeletServingSignerName, certv1.UsageServerAuth, nodeServerFile)
+	c, _, err := n.certificate(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, nodeServerFile)
 	if err == nil {
 		c.AskAs(asker)
 	}
@@ -235,19 +254,6 @@ func renewServing(ctx context.Context, c *credential.Credential, ready func()) e
 	}
 	ready()
 	return <-done
-}
-
-// nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it reads one by one.
-func nodeSources(name string, proxy bool) []client.Source {
-	list := []client.Source{
-		{Kind: kinds.Pods, Fields: "spec.nodeName=" + name},
-		{Kind: kinds.Nodes, Fields: "metadata.name=" + name},
-		{Kind: kinds.Services},
-	}
-	if proxy {
-		list = append(list, client.Source{Kind: kinds.EndpointSlices})
-	}
-	return list
 }
 
 // keyPair is the client certificate of the kubeconfig; nil when it has none.

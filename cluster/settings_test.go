@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	authnv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -84,7 +84,7 @@ func TestTokenSettings(t *testing.T) {
 		TokenKey: filepath.Join(dir, "sa.key"), TokenKeys: []string{filepath.Join(dir, "sa.pub"), filepath.Join(other, "sa.pub")}})))
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "sa"}}
 	must[*corev1.ServiceAccount](t)(cs.CoreV1().ServiceAccounts("default").Create(t.Context(), sa, metav1.CreateOptions{}))
-	tok := must[*authnv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "sa", &authnv1.TokenRequest{}, metav1.CreateOptions{}))
+	tok := must[*authenticationv1.TokenRequest](t)(cs.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "sa", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	body := must[[]byte](t)(base64.RawURLEncoding.DecodeString(strings.Split(tok.Status.Token, ".")[1]))
 	var claims struct {
 		Iss string

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	authv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,8 +65,8 @@ func TestTokenRequestNames(t *testing.T) {
 	ns := namespace(t, cs)
 	accounts := cs.CoreV1().ServiceAccounts(ns)
 	sa := must[*corev1.ServiceAccount](t)(accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}))
-	ask := func(meta metav1.ObjectMeta) (*authv1.TokenRequest, error) {
-		return accounts.CreateToken(t.Context(), "robot", &authv1.TokenRequest{ObjectMeta: meta}, metav1.CreateOptions{})
+	ask := func(meta metav1.ObjectMeta) (*authenticationv1.TokenRequest, error) {
+		return accounts.CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{ObjectMeta: meta}, metav1.CreateOptions{})
 	}
 	for _, meta := range []metav1.ObjectMeta{{}, {Name: "robot", UID: sa.UID}} {
 		tr, err := ask(meta)

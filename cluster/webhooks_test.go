@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,17 +66,17 @@ func TestWebhooks(t *testing.T) {
 	cfg := config(t, c)
 	cs := clientset(t, cfg)
 	ctx := t.Context()
-	none, again, scope := v1.SideEffectClassNone, v1.IfNeededReinvocationPolicy, v1.NamespacedScope
-	mutating := func(name, path string) v1.MutatingWebhook {
+	none, again, scope := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NamespacedScope
+	mutating := func(name, path string) admissionregistrationv1.MutatingWebhook {
 		url := hook.URL + path
-		return v1.MutatingWebhook{Name: name, SideEffects: &none, ReinvocationPolicy: &again, AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:   v1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
+		return admissionregistrationv1.MutatingWebhook{Name: name, SideEffects: &none, ReinvocationPolicy: &again, AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})},
 			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ask": "yes"}},
-			Rules: []v1.RuleWithOperations{{Operations: []v1.OperationType{v1.Create, v1.Update},
-				Rule: v1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}, Scope: &scope}}}}
+			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}, Scope: &scope}}}}
 	}
-	_, err := cs.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &v1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Webhooks: []v1.MutatingWebhook{mutating("a.example.com", "/a"), mutating("b.example.com", "/b")}}, metav1.CreateOptions{})
+	_, err := cs.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Webhooks: []admissionregistrationv1.MutatingWebhook{mutating("a.example.com", "/a"), mutating("b.example.com", "/b")}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +96,10 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("calls: %v", l.calls)
 	}
 	deny := mutating("deny.example.com", "/deny")
-	_, err = cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &v1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "deny"}, Webhooks: []v1.ValidatingWebhook{{Name: "deny.example.com", SideEffects: &none,
-			AdmissionReviewVersions: []string{"v1"}, ClientConfig: deny.ClientConfig, Rules: []v1.RuleWithOperations{{Operations: []v1.OperationType{v1.Connect},
-				Rule: v1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/exec"}}}}}}}, metav1.CreateOptions{})
+	_, err = cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "deny.example.com", SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"}, ClientConfig: deny.ClientConfig, Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/exec"}}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,11 +151,11 @@ func customResource(t *testing.T, client dynamic.Interface) {
 func blocked(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	cs, ctx := clientset(t, config(t, c)), t.Context()
-	url, none := "https://127.0.0.1:1/", v1.SideEffectClassNone
-	_, err := cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &v1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Webhooks: []v1.ValidatingWebhook{{Name: "lost.example.com", SideEffects: &none,
-			AdmissionReviewVersions: []string{"v1"}, ClientConfig: v1.WebhookClientConfig{URL: &url},
-			Rules: []v1.RuleWithOperations{{Operations: []v1.OperationType{v1.Create}, Rule: v1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}}},
+	url, none := "https://127.0.0.1:1/", admissionregistrationv1.SideEffectClassNone
+	_, err := cs.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "lost.example.com", SideEffects: &none,
+			AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url},
+			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}}},
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

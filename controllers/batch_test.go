@@ -111,3 +111,37 @@ func TestJobSuspendAndDelete(t *testing.T) {
 		})
 	})
 }
+
+// A pod that a job lets go of is no longer tracked: it can be deleted, and its namespace with it. One that a job adopts is.
+func TestJobReleasesAndAdopts(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		make1(c, kinds.Jobs, jobOf("j", "", nil))
+		name := ""
+		c.until("its pod runs", func(r resource.Reader) bool {
+			list := resource.List(r, kinds.Pods, "default")
+			if len(list) == 1 {
+				name = list[0].Name
+			}
+			return len(list) == 1 && list[0].Status.Phase == corev1.PodRunning
+		})
+		label := ""
+		edit(c, kinds.Pods, "default", name, "", func(p *corev1.Pod) {
+			label = p.Labels[batchv1.ControllerUidLabel]
+			p.Labels[batchv1.ControllerUidLabel] = "other"
+		})
+		released := func(r resource.Reader) bool {
+			p := resource.Get(r, kinds.Pods, "default", name)
+			return p == nil || len(p.OwnerReferences) == 0 && len(p.Finalizers) == 0
+		}
+		c.until("the pod is released, and untracked", released)
+		c.until("another runs in its place", func(r resource.Reader) bool {
+			j := resource.Get(r, kinds.Jobs, "default", "j")
+			return len(resource.Owned(r, kinds.Pods, j)) == 1 && j.Status.Active == 1
+		})
+		edit(c, kinds.Pods, "default", name, "", func(p *corev1.Pod) { p.Labels[batchv1.ControllerUidLabel] = label })
+		c.until("one of the two, both owned now, is let go", func(r resource.Reader) bool {
+			j := resource.Get(r, kinds.Jobs, "default", "j")
+			return len(resource.Owned(r, kinds.Pods, j)) == 1 && j.Status.Active == 1 && len(resource.List(r, kinds.Pods, "default")) == 1
+		})
+	})
+}

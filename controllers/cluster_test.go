@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
@@ -47,8 +48,8 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 			}
 		})
 		<-ready
-		srv := server.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
-			Admission: admission.Plugins(admission.Config{})})
+		srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
+			Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
 		all := &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}
 		c := &cluster{Local: &client.Local{Ops: srv, View: v, Set: set, User: all, Manager: "test"}, t: t, loops: &loop.Watchers{}}
 		for _, ns := range []string{"default", "kube-system", "kube-node-lease"} {
@@ -56,21 +57,21 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 		}
 		events := client.NewRecorder(c, "kloop", nil)
 		wg.Go(func() { events.Run(ctx) })
-		run := func(l loop.Loop, component string) {
+		run := func(l loop.Loop, component string, own client.Client) {
 			wg.Go(func() {
-				err := l.Run(ctx, loop.Env{Client: c, Log: slog.New(slog.DiscardHandler), Events: events.For(component, ""), Watch: c.loops})
+				err := l.Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler), Events: events.For(component, ""), Watch: c.loops})
 				if err != nil {
 					t.Errorf("%s: %v", l.LoopName(), err)
 				}
 			})
 		}
 		for _, e := range controllers.All(controllers.Config{Kinds: set, RootCA: []byte("ca"), NodeGrace: 8 * time.Second}) {
-			run(e.Loop, e.Component)
+			run(e.Loop, e.Component, rightfully(t, c, e.LoopName(), e.Account))
 		}
 		for _, l := range sim.Loops() {
-			run(l, "sim")
+			run(l, "sim", c)
 		}
-		run(binder(), "binder")
+		run(binder(), "binder", c)
 		if err := sim.Nodes(ctx, c, n); err != nil {
 			t.Fatal(err)
 		}

@@ -3,10 +3,12 @@
 package controllers
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/kloop-dev/kloop/controllers/attachdetach"
 	"github.com/kloop-dev/kloop/controllers/bootstrapsigner"
+	"github.com/kloop-dev/kloop/controllers/clusterdns"
 	"github.com/kloop-dev/kloop/controllers/clusterroleaggregation"
 	"github.com/kloop-dev/kloop/controllers/cronjob"
 	"github.com/kloop-dev/kloop/controllers/csrapproving"
@@ -62,6 +64,7 @@ type Config struct {
 	Others           namespace.Others               // servers behind APIServices; nil: nobody empties them
 	Metrics          horizontalpodautoscaler.Source // what autoscalers go by; nil: there are none
 	AutoscalerPeriod time.Duration                  // how often autoscalers look; 0: 15 s
+	DNS              []netip.Addr                   // cluster IPs of the cluster DNS; none: agents serve none
 	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
@@ -92,7 +95,7 @@ func All(c Config) []Entry {
 		{endpointslicemirroring.Controller, "endpointslicemirroring-controller", "endpoint-slice-mirroring-controller"},
 		{horizontalpodautoscaler.Controller(c.Metrics, c.AutoscalerPeriod), "horizontal-pod-autoscaler", "horizontal-pod-autoscaler"},
 		{nodelifecycle.Controller(c.NodeGrace), "node-controller", "node-controller"},
-		{tainteviction.Controller(), "taint-eviction-controller", "taint-eviction-controller"},
+		{tainteviction.Controller(), "node-controller", "taint-eviction-controller"},
 		{podgc.Controller(), "pod-garbage-collector", "pod-garbage-collector"},
 		{disruption.Controller, "disruption-controller", "controllermanager"},
 		{disruption.Stale, "disruption-controller", "controllermanager"},
@@ -104,6 +107,7 @@ func All(c Config) []Entry {
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
+		{clusterdns.Controller(c.DNS), "cluster-dns", "cluster-dns"},
 		{servicecidr.Controller, "service-cidrs-controller", "service-cidrs-controller"},
 		{tokencleaner.Controller, "token-cleaner", "token-cleaner"},
 		{bootstrapsigner.Controller, "bootstrap-signer", "bootstrap-signer"},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -227,8 +227,8 @@ func request(c *cluster) []byte {
 
 func TestCertificateRequestsAreForgotten(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
-		csr := make1(c, kinds.CertificateSigningRequests, &certv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r"},
-			Spec: certv1.CertificateSigningRequestSpec{SignerName: "example.com/s", Usages: []certv1.KeyUsage{certv1.UsageClientAuth}, Request: request(c)}})
+		csr := make1(c, kinds.CertificateSigningRequests, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/s", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, Request: request(c)}})
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
 		if resource.Get(c.Read(), kinds.CertificateSigningRequests, "", csr.Name) == nil {

@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	migrationv1 "k8s.io/api/storagemigration/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +70,7 @@ func TestPodCertificateRequestsGo(t *testing.T) {
 			c.t.Fatal(err)
 		}
 		const uid = "01234567-89ab-cdef-0123-456789abcdef"
-		make1(c, kinds.PodCertificateRequests, &certv1.PodCertificateRequest{ObjectMeta: meta("r"), Spec: certv1.PodCertificateRequestSpec{
+		make1(c, kinds.PodCertificateRequests, &certificatesv1.PodCertificateRequest{ObjectMeta: meta("r"), Spec: certificatesv1.PodCertificateRequestSpec{
 			SignerName: "example.com/signer", PodName: "p", PodUID: uid, ServiceAccountName: "s", ServiceAccountUID: uid, NodeName: "n", NodeUID: uid,
 			StubPKCS10Request: der}})
 		time.Sleep(14 * time.Minute)
@@ -135,8 +135,8 @@ func TestAttach(t *testing.T) {
 func TestStorageMigration(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		ask := func(name, group, plural string) {
-			make1(c, kinds.StorageVersionMigrations, &migrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: migrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: plural}}})
+			make1(c, kinds.StorageVersionMigrations, &storagemigrationv1.StorageVersionMigration{ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: storagemigrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: plural}}})
 		}
 		ask("namespaces", "", "namespaces")
 		ask("nothing", "example.com", "nothings")

@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/sim"
 )
@@ -372,6 +374,69 @@ func TestMadeAnewWithoutARollout(t *testing.T) {
 			if !kept[o.GetUID()] {
 				c.t.Errorf("%s is new", o.GetName())
 			}
+		}
+	})
+}
+
+// A Deployment whose pods no node takes makes a few of them in ten minutes, not thousands.
+func TestRefusedPodsPause(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		edit(c, kinds.Nodes, "", "sim-0", "", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		refusing := &loop.Controller[*corev1.Pod]{Name: "refusing", For: kinds.Pods, Writes: []resource.Kind{kinds.Pods},
+			Reconcile: func(ctx context.Context, lc *loop.Ctx, p *corev1.Pod) (time.Duration, error) {
+				if p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
+					return 0, nil
+				}
+				next := resource.Clone(p)
+				next.Status.Phase, next.Status.Reason = corev1.PodFailed, "NodePorts"
+				return 0, lc.UpdateStatus(ctx, kinds.Pods, next)
+			}}
+		ctx, stop := context.WithCancel(c.t.Context())
+		done := make(chan error, 1)
+		go func() { done <- refusing.Run(ctx, loop.Env{Client: c}) }()
+		l := map[string]string{"app": "d"}
+		make1(c, kinds.Deployments, &appsv1.Deployment{ObjectMeta: meta("d"), Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)),
+			Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}})
+		time.Sleep(10 * time.Minute) // simulated
+		if n := len(resource.List(c.Read(), kinds.Pods, "default")); n < 6 || n > 60 {
+			c.t.Errorf("%d pods were made", n)
+		}
+		stop()
+		<-done
+	})
+}
+
+// A Deployment adopts the ReplicaSets that another one left behind, and one that a person made, and makes none beside them.
+func TestDeploymentAdopts(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		l := map[string]string{"app": "d"}
+		make1(c, kinds.ReplicaSets, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "by-hand", Namespace: "default", Labels: l},
+			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}})
+		wish := func(name string) *appsv1.Deployment {
+			return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{"team": name}},
+				Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: l}, Template: template(l)}}
+		}
+		only := func(r resource.Reader) *appsv1.ReplicaSet {
+			list := resource.List(r, kinds.ReplicaSets, "default")
+			if len(list) != 1 || list[0].Name != "by-hand" {
+				c.t.Fatalf("%d sets", len(list))
+			}
+			return list[0]
+		}
+		for _, name := range []string{"one", "two"} {
+			make1(c, kinds.Deployments, wish(name))
+			c.until(name+" has the set", func(r resource.Reader) bool {
+				rs, d := only(r), resource.Get(r, kinds.Deployments, "default", name)
+				return metav1.IsControlledBy(rs, d) && rs.Annotations["team"] == name && rs.Annotations["deployment.kubernetes.io/revision"] == "1" &&
+					d.Annotations["deployment.kubernetes.io/revision"] == "1" && d.Status.AvailableReplicas == 2 && d.Status.CollisionCount == nil
+			})
+			orphan := metav1.DeletePropagationOrphan
+			if err := c.Delete(c.t.Context(), kinds.Deployments, "default", name, &metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+				c.t.Fatal(err)
+			}
+			c.until(name+" left it", func(r resource.Reader) bool {
+				return resource.Get(r, kinds.Deployments, "default", name) == nil && len(only(r).OwnerReferences) == 0
+			})
 		}
 	})
 }

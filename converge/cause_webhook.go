@@ -3,7 +3,7 @@ package converge
 import (
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -87,7 +87,7 @@ func webhookDenies(l *look, text string) *Finding {
 // A webhook is one of a configuration.
 type webhook struct {
 	config string // mutatingwebhookconfiguration/x
-	ref    *admissionv1.ServiceReference
+	ref    *admissionregistrationv1.ServiceReference
 	url    string
 }
 

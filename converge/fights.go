@@ -239,6 +239,9 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 			values := make([]string, len(b.values))
 			for i, v := range b.values {
 				values[i] = clipped(v)
+				if s.obj.Resource == "secrets" {
+					values[i] = hidden // annotations repeat data
+				}
 			}
 			out = append(out, &convergence.Fight{
 				ObjectMeta: metav1.ObjectMeta{Namespace: orElse(s.obj.Namespace, "default"), Name: gapName(s.obj) + ":" + strings.ReplaceAll(path, "/", "~"), CreationTimestamp: metav1.NewTime(b.since)},
@@ -249,6 +252,9 @@ func (f *fights) list(now time.Time) (out []*convergence.Fight) {
 	slices.SortFunc(out, func(a, b *convergence.Fight) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
+
+// hidden is told in the place of what is in Secrets.
+const hidden = "(hidden)"
 
 func clipped(v string) string {
 	if r := []rune(v); len(r) > maxValue {

@@ -3,7 +3,7 @@ package crd
 import (
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -66,7 +66,7 @@ const database = `{"apiVersion":"example.com/v1","kind":"Database","metadata":{"
 
 func databaseKind(tb testing.TB) *Kind {
 	tb.Helper()
-	def := &v1.CustomResourceDefinition{}
+	def := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(databases), def); err != nil {
 		tb.Fatal(err)
 	}

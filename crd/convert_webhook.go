@@ -8,7 +8,7 @@ import (
 	"maps"
 	"time"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,7 +32,7 @@ const (
 // hooked says that a webhook converts the objects of the definition.
 func (f *family) hooked() bool {
 	c := f.def.Spec.Conversion
-	return c != nil && c.Strategy == v1.WebhookConverter
+	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 }
 
 // translate returns objects of one version in another one, by the definition's webhook. The objects have the defaults of
@@ -94,8 +94,8 @@ func (f *family) convert(ctx context.Context, docs []runtime.RawExtension, to sc
 	if err != nil {
 		return nil, err
 	}
-	asked := v1.ConversionReview{TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupName + "/" + version, Kind: "ConversionReview"},
-		Request: &v1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.GroupVersion().String(), Objects: docs}}
+	asked := apiextensionsv1.ConversionReview{TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.GroupName + "/" + version, Kind: "ConversionReview"},
+		Request: &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.GroupVersion().String(), Objects: docs}}
 	body, err := json.Marshal(asked)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func reviewVersion(list []string) (string, error) {
 	return "", errors.New("no supported conversion review versions")
 }
 
-func target(c *v1.WebhookClientConfig) webhook.Target {
+func target(c *apiextensionsv1.WebhookClientConfig) webhook.Target {
 	t := webhook.Target{CABundle: c.CABundle}
 	if c.URL != nil {
 		t.URL = *c.URL
@@ -137,19 +137,19 @@ func target(c *v1.WebhookClientConfig) webhook.Target {
 }
 
 // answered reads what the webhook said. The old version of the review was checked less.
-func answered(data []byte, asked *v1.ConversionReview) ([]runtime.RawExtension, error) {
-	var review v1.ConversionReview
+func answered(data []byte, asked *apiextensionsv1.ConversionReview) ([]runtime.RawExtension, error) {
+	var review apiextensionsv1.ConversionReview
 	if _, err := codec.UnmarshalJSON(data, &review); err != nil {
 		return nil, err
 	}
-	if asked.APIVersion == v1.SchemeGroupVersion.String() && review.GroupVersionKind() != asked.GroupVersionKind() {
+	if asked.APIVersion == apiextensionsv1.SchemeGroupVersion.String() && review.GroupVersionKind() != asked.GroupVersionKind() {
 		return nil, fmt.Errorf("expected webhook response of %v, got %v", asked.GroupVersionKind().String(), review.GroupVersionKind().String())
 	}
 	r := review.Response
 	switch {
 	case r == nil:
 		return nil, errors.New("no response provided")
-	case asked.APIVersion == v1.SchemeGroupVersion.String() && r.UID != asked.Request.UID:
+	case asked.APIVersion == apiextensionsv1.SchemeGroupVersion.String() && r.UID != asked.Request.UID:
 		return nil, fmt.Errorf("expected response.uid=%q, got %q", asked.Request.UID, r.UID)
 	case r.Result.Status == metav1.StatusSuccess:
 		return r.ConvertedObjects, nil

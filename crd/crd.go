@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"sync"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -38,9 +38,9 @@ var (
 
 // family is what the views of a kind have in common.
 type family struct {
-	def   *v1.CustomResourceDefinition // its schemas may be missing
-	all   []*version                   // in the order of the definition, those that are not served too
-	hub   *version                     // the one that is stored
+	def   *apiextensionsv1.CustomResourceDefinition // its schemas may be missing
+	all   []*version                                // in the order of the definition, those that are not served too
+	hub   *version                                  // the one that is stored
 	views map[string]*Kind
 	says  *declaration
 
@@ -58,7 +58,7 @@ var scaleGVK = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind
 
 // NewKind returns the kind that a definition declares, as its storage version. The names are those that were
 // accepted; without any, those that it asks for. The definition is kept and must not change.
-func NewKind(def *v1.CustomResourceDefinition) (resource.Kind, error) {
+func NewKind(def *apiextensionsv1.CustomResourceDefinition) (resource.Kind, error) {
 	return newKind(SourceOf(def), nil, false, nil)
 }
 
@@ -106,7 +106,7 @@ func (f *family) inherited(v *version, same bool) *version {
 }
 
 // namesOf returns the names that a definition is served by.
-func namesOf(def *v1.CustomResourceDefinition) v1.CustomResourceDefinitionNames {
+func namesOf(def *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.CustomResourceDefinitionNames {
 	if def.Status.AcceptedNames.Plural != "" {
 		return def.Status.AcceptedNames
 	}
@@ -114,10 +114,10 @@ func namesOf(def *v1.CustomResourceDefinition) v1.CustomResourceDefinitionNames 
 }
 
 // describe makes the facts of a kind as one of its versions has them.
-func (f *family) describe(v *version, names v1.CustomResourceDefinitionNames) resource.Info {
+func (f *family) describe(v *version, names apiextensionsv1.CustomResourceDefinitionNames) resource.Info {
 	group := f.def.Spec.Group
 	i := resource.Info{GVK: f.hub.gvk, Plural: names.Plural, Singular: names.Singular, ListKind: names.ListKind,
-		Short: names.ShortNames, Categories: names.Categories, Namespaced: f.def.Spec.Scope == v1.NamespaceScoped,
+		Short: names.ShortNames, Categories: names.Categories, Namespaced: f.def.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Verbs: verbs, Prefix: "/registry/" + group + "/" + names.Plural + "/", Custom: true, Generation: true}
 	for _, other := range f.all {
 		if other != f.hub && other.spec.Served {
@@ -155,7 +155,7 @@ func (k *Kind) In(gvk schema.GroupVersionKind) (resource.Kind, bool) {
 }
 
 // Closing says that the definition is under deletion: there may be no new objects.
-func (k *Kind) Closing() bool { return Is(k.def, v1.Terminating) }
+func (k *Kind) Closing() bool { return Is(k.def, apiextensionsv1.Terminating) }
 
 // Declaration says by which spec and names the kind is served.
 func (k *Kind) Declaration() any { return k.says }
@@ -171,7 +171,7 @@ func (f *family) find(gvk schema.GroupVersionKind) *version {
 }
 
 // Is says whether a condition of a definition is true.
-func Is(def *v1.CustomResourceDefinition, t v1.CustomResourceDefinitionConditionType) bool {
+func Is(def *apiextensionsv1.CustomResourceDefinition, t apiextensionsv1.CustomResourceDefinitionConditionType) bool {
 	c := find(def.Status.Conditions, t)
-	return c != nil && c.Status == v1.ConditionTrue
+	return c != nil && c.Status == apiextensionsv1.ConditionTrue
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -66,7 +66,7 @@ spec:
 
 func tabs(t *testing.T) *Kind {
 	t.Helper()
-	def := &v1.CustomResourceDefinition{}
+	def := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal([]byte(tabText), def); err != nil {
 		t.Fatal(err)
 	}
@@ -283,18 +283,18 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestAccept(t *testing.T) {
-	def := func(plural, singular, kind string, short ...string) *v1.CustomResourceDefinition {
-		return &v1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".g"}, Spec: v1.CustomResourceDefinitionSpec{Group: "g",
-			Names: v1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short}}}
+	def := func(plural, singular, kind string, short ...string) *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + ".g"}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g",
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List", ShortNames: short}}}
 	}
 	first := def("as", "a", "A", "x")
 	var names Names
 	first.Status = names.Accept(first, metav1.Now())
-	if !Is(first, v1.Established) || !Is(first, v1.NamesAccepted) || !reflect.DeepEqual(first.Status.AcceptedNames, first.Spec.Names) {
+	if !Is(first, apiextensionsv1.Established) || !Is(first, apiextensionsv1.NamesAccepted) || !reflect.DeepEqual(first.Status.AcceptedNames, first.Spec.Names) {
 		t.Fatalf("%+v", first.Status)
 	}
 	for _, c := range []struct {
-		def    *v1.CustomResourceDefinition
+		def    *apiextensionsv1.CustomResourceDefinition
 		reason string
 	}{
 		{def("bs", "b", "B"), "NoConflicts"}, {def("bs", "a", "B"), "SingularConflict"}, {def("bs", "b", "A"), "ListKindConflict"},
@@ -303,7 +303,7 @@ func TestAccept(t *testing.T) {
 		c.def.Status = names.Accept(c.def, metav1.Now())
 		names.Forget(c.def.Name)
 		free := c.reason == "NoConflicts"
-		if got := find(c.def.Status.Conditions, v1.NamesAccepted); got.Reason != c.reason || Is(c.def, v1.Established) != free {
+		if got := find(c.def.Status.Conditions, apiextensionsv1.NamesAccepted); got.Reason != c.reason || Is(c.def, apiextensionsv1.Established) != free {
 			t.Errorf("%v: %+v", c.def.Spec.Names, c.def.Status.Conditions)
 		}
 	}
@@ -312,7 +312,7 @@ func TestAccept(t *testing.T) {
 	other.Status = names.Accept(other, metav1.Now())
 	other.Spec.Names.ShortNames = []string{"x"}
 	other.Status = names.Accept(other, metav1.Now())
-	if !Is(other, v1.Established) || Is(other, v1.NamesAccepted) || len(other.Status.AcceptedNames.ShortNames) != 0 {
+	if !Is(other, apiextensionsv1.Established) || Is(other, apiextensionsv1.NamesAccepted) || len(other.Status.AcceptedNames.ShortNames) != 0 {
 		t.Errorf("%+v", other.Status)
 	}
 }
@@ -320,12 +320,12 @@ func TestAccept(t *testing.T) {
 // A definition can't have a name that it has already as another one.
 func TestOwnName(t *testing.T) {
 	var names Names
-	def := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "x.example",
-		Names: v1.CustomResourceDefinitionNames{Plural: "as", Singular: "a", Kind: "A", ListKind: "AList", ShortNames: []string{"s"}}}}
+	def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "as", Singular: "a", Kind: "A", ListKind: "AList", ShortNames: []string{"s"}}}}
 	def.Name = "as.x.example"
 	def.Status = names.Accept(def, metav1.Now())
 	def.Spec.Names.ShortNames = []string{"s", "as"}
-	if def.Status = names.Accept(def, metav1.Now()); find(def.Status.Conditions, v1.NamesAccepted).Reason != "ShortNamesConflict" || len(def.Status.AcceptedNames.ShortNames) != 1 {
+	if def.Status = names.Accept(def, metav1.Now()); find(def.Status.Conditions, apiextensionsv1.NamesAccepted).Reason != "ShortNamesConflict" || len(def.Status.AcceptedNames.ShortNames) != 1 {
 		t.Errorf("%+v", def.Status)
 	}
 }
@@ -333,7 +333,7 @@ func TestOwnName(t *testing.T) {
 func TestInherit(t *testing.T) {
 	k := tabs(t)
 	next := k.def.DeepCopy()
-	Set(&next.Status, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue}, metav1.Now())
+	Set(&next.Status, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue}, metav1.Now())
 	next.Spec.Versions[1].Deprecated = false
 	got, err := newKind(SourceOf(next), k, false, nil)
 	if err != nil {
@@ -343,7 +343,7 @@ func TestInherit(t *testing.T) {
 	if now := got.(*Kind); now.all[0] != k.all[0] || now.all[1] == k.all[1] || now.Recast(o) != resource.Object(o) || !now.Closing() {
 		t.Error("what stayed the same was not taken over, or what did not was")
 	}
-	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = v1.JSONSchemaProps{Type: "integer"}
+	next.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["color"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
 	if got, err = newKind(SourceOf(next), k, false, nil); err != nil || got.(*Kind).Recast(o) == resource.Object(o) {
 		t.Error("an object was not read again by another schema", err)
 	}
@@ -354,8 +354,8 @@ func TestConformance(t *testing.T) {
 		{"x.example", "", ""}, {"a.k8s.io", "", "MissingAnnotation"}, {"a.k8s.io", "unapproved, trial", "UnapprovedAnnotation"},
 		{"a.k8s.io", "https://github.com/x/1", "ApprovedAnnotation"}, {"kubernetes.io", "yes", "InvalidAnnotation"},
 	} {
-		def := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: c.group}}
-		def.Annotations = map[string]string{v1.KubeAPIApprovedAnnotation: c.said}
+		def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: c.group}}
+		def.Annotations = map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: c.said}
 		if got, _ := conformance(def); got.Reason != c.reason {
 			t.Errorf("%s %q: %+v", c.group, c.said, got)
 		}

@@ -3,7 +3,7 @@ package crd
 import (
 	"slices"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -51,7 +51,7 @@ func complete(s *spec.Schema) {
 
 // OpenAPI is the schema of one version of a definition as clients may read it; nil when it has none, or there is no
 // such version.
-func OpenAPI(def *v1.CustomResourceDefinition, name string) (*spec.Schema, error) {
+func OpenAPI(def *apiextensionsv1.CustomResourceDefinition, name string) (*spec.Schema, error) {
 	k, err := NewKind(def)
 	if err != nil {
 		return nil, err

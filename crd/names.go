@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/apiextensions"
@@ -14,7 +14,7 @@ import (
 // Accept decides which names a definition may have beside the others of its group, and returns the status that
 // says so. A name that is taken stays out; the definition is established once all its names are accepted, and
 // stays so. now dates the conditions that change.
-func (n *Names) Accept(def *v1.CustomResourceDefinition, now metav1.Time) v1.CustomResourceDefinitionStatus {
+func (n *Names) Accept(def *apiextensionsv1.CustomResourceDefinition, now metav1.Time) apiextensionsv1.CustomResourceDefinitionStatus {
 	st := *def.Status.DeepCopy()
 	c := claims{n: n, def: def}
 	want, have := &def.Spec.Names, &st.AcceptedNames
@@ -27,33 +27,33 @@ func (n *Names) Accept(def *v1.CustomResourceDefinition, now metav1.Time) v1.Cus
 	n.reserve(def, have)
 	n.mu.Unlock()
 	have.Categories = want.Categories
-	named := v1.CustomResourceDefinitionCondition{Type: v1.NamesAccepted, Status: v1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found"}
+	named := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found"}
 	if c.reason != "" {
-		named.Status, named.Reason, named.Message = v1.ConditionFalse, c.reason, c.message
+		named.Status, named.Reason, named.Message = apiextensionsv1.ConditionFalse, c.reason, c.message
 	}
 	Set(&st, named, now)
 	if c, protected := conformance(def); protected {
 		Set(&st, c, now)
 	}
 	switch {
-	case Is(def, v1.Established):
+	case Is(def, apiextensionsv1.Established):
 	case c.reason == "":
-		Set(&st, v1.CustomResourceDefinitionCondition{Type: v1.Established, Status: v1.ConditionTrue,
+		Set(&st, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted"}, now)
 	default:
-		Set(&st, v1.CustomResourceDefinitionCondition{Type: v1.Established, Status: v1.ConditionFalse,
+		Set(&st, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
 			Reason: "NotAccepted", Message: "not all names are accepted"}, now)
 	}
 	return st
 }
 
 // conformance tells whether the API of a group of the Kubernetes project was approved; other groups need no approval.
-func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitionCondition, protected bool) {
+func conformance(def *apiextensionsv1.CustomResourceDefinition) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {
 	if !apiextensions.Protected(def.Spec.Group) {
 		return c, false
 	}
-	c.Type, c.Status = v1.KubernetesAPIApprovalPolicyConformant, v1.ConditionFalse
-	said := def.Annotations[v1.KubeAPIApprovedAnnotation]
+	c.Type, c.Status = apiextensionsv1.KubernetesAPIApprovalPolicyConformant, apiextensionsv1.ConditionFalse
+	said := def.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	switch is, says := apiextensions.ApprovalOf(def); is {
 	case apiextensions.ApprovalMissing:
 		c.Reason, c.Message = "MissingAnnotation", says
@@ -62,7 +62,7 @@ func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitio
 	case apiextensions.ApprovalWaived:
 		c.Reason, c.Message = "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", said)
 	case apiextensions.ApprovalGiven:
-		c.Status, c.Reason, c.Message = v1.ConditionTrue, "ApprovedAnnotation", "approved in "+said
+		c.Status, c.Reason, c.Message = apiextensionsv1.ConditionTrue, "ApprovedAnnotation", "approved in "+said
 	}
 	return c, true
 }
@@ -70,7 +70,7 @@ func conformance(def *v1.CustomResourceDefinition) (c v1.CustomResourceDefinitio
 // claims are the names that a definition wants, and what stands against it.
 type claims struct {
 	n               *Names
-	def             *v1.CustomResourceDefinition
+	def             *apiextensionsv1.CustomResourceDefinition
 	reason, message string // the last conflict counts, as in Kubernetes
 }
 
@@ -111,7 +111,7 @@ func (c *claims) claimShort(want []string, have *[]string) {
 }
 
 // Set sets a condition. Its time changes with its status only.
-func Set(st *v1.CustomResourceDefinitionStatus, c v1.CustomResourceDefinitionCondition, now metav1.Time) {
+func Set(st *apiextensionsv1.CustomResourceDefinitionStatus, c apiextensionsv1.CustomResourceDefinitionCondition, now metav1.Time) {
 	c.LastTransitionTime = now
 	old := find(st.Conditions, c.Type)
 	if old == nil {
@@ -124,7 +124,7 @@ func Set(st *v1.CustomResourceDefinitionStatus, c v1.CustomResourceDefinitionCon
 	*old = c
 }
 
-func find(list []v1.CustomResourceDefinitionCondition, t v1.CustomResourceDefinitionConditionType) *v1.CustomResourceDefinitionCondition {
+func find(list []apiextensionsv1.CustomResourceDefinitionCondition, t apiextensionsv1.CustomResourceDefinitionConditionType) *apiextensionsv1.CustomResourceDefinitionCondition {
 	for i := range list {
 		if list[i].Type == t {
 			return &list[i]

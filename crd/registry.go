@@ -6,7 +6,7 @@ import (
 	"maps"
 	"sync"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -51,7 +51,7 @@ type served struct {
 }
 
 func (s *served) says(def Source) bool {
-	return s.def.UID == def.UID && Is(s.def.CustomResourceDefinition, v1.Terminating) == Is(def.CustomResourceDefinition, v1.Terminating) &&
+	return s.def.UID == def.UID && Is(s.def.CustomResourceDefinition, apiextensionsv1.Terminating) == Is(def.CustomResourceDefinition, apiextensionsv1.Terminating) &&
 		equality.Semantic.DeepEqual(s.def.Status.AcceptedNames, def.Status.AcceptedNames) && s.def.agrees(def)
 }
 

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiserver/pkg/warning"
 	"sigs.k8s.io/yaml"
 
@@ -16,7 +16,7 @@ import (
 // kindOf is a kind whose spec has the schema.
 func kindOf(tb testing.TB, spec string) *Kind {
 	tb.Helper()
-	def := &v1.CustomResourceDefinition{}
+	def := &apiextensionsv1.CustomResourceDefinition{}
 	text := `{metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList},
 versions: [{name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, properties: {spec: ` + spec + `}}}}]}}`
 	if err := yaml.UnmarshalStrict([]byte(text), def); err != nil {

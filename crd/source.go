@@ -3,7 +3,7 @@ package crd
 import (
 	"sync/atomic"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -11,14 +11,16 @@ import (
 
 // A Source is a definition as it is kept. Schemas are large and seldom asked for: they are read when they are.
 type Source struct {
-	*v1.CustomResourceDefinition                                     // its schemas may be missing
-	Whole                        func() *v1.CustomResourceDefinition // with its schemas; not to be changed
+	*apiextensionsv1.CustomResourceDefinition                                                  // its schemas may be missing
+	Whole                                     func() *apiextensionsv1.CustomResourceDefinition // with its schemas; not to be changed
 }
 
 // SourceOf returns the source that an object is, which must not change.
 func SourceOf(obj resource.Object) Source {
-	return Source{resource.Outline[*v1.CustomResourceDefinition](obj),
-		func() *v1.CustomResourceDefinition { return resource.As[*v1.CustomResourceDefinition](obj) }}
+	return Source{resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj),
+		func() *apiextensionsv1.CustomResourceDefinition {
+			return resource.As[*apiextensionsv1.CustomResourceDefinition](obj)
+		}}
 }
 
 // agrees says that two states of one definition have the same spec.
@@ -36,7 +38,7 @@ type text struct {
 	version string
 }
 
-func (t *text) read() *v1.JSONSchemaProps {
+func (t *text) read() *apiextensionsv1.JSONSchemaProps {
 	whole := t.at.Load().Whole()
 	for i := range whole.Spec.Versions {
 		if v := &whole.Spec.Versions[i]; v.Name == t.version && v.Schema != nil {

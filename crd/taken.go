@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"sync"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // Names knows which names the definitions have, so that who asks for one need not look at all definitions. It is told of
@@ -41,7 +41,7 @@ type named struct {
 }
 
 // Note tells of a definition. What is older than what is known counts for nothing.
-func (n *Names) Note(def *v1.CustomResourceDefinition) {
+func (n *Names) Note(def *apiextensionsv1.CustomResourceDefinition) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	rev := revisionOf(def)
@@ -52,7 +52,7 @@ func (n *Names) Note(def *v1.CustomResourceDefinition) {
 		n.forget(def.Name)
 	}
 	n.set(def.Name, &named{rev, def.Spec.Group, namesIn(def.Spec.Group, &def.Status.AcceptedNames)})
-	if c := find(def.Status.Conditions, v1.NamesAccepted); c != nil && c.Status != v1.ConditionTrue {
+	if c := find(def.Status.Conditions, apiextensionsv1.NamesAccepted); c != nil && c.Status != apiextensionsv1.ConditionTrue {
 		if n.want == nil {
 			n.want = map[string]waiting{}
 		}
@@ -64,7 +64,7 @@ func (n *Names) Note(def *v1.CustomResourceDefinition) {
 }
 
 // reserve notes names that a definition is about to have, beside those that it has. It needs mu.
-func (n *Names) reserve(def *v1.CustomResourceDefinition, have *v1.CustomResourceDefinitionNames) {
+func (n *Names) reserve(def *apiextensionsv1.CustomResourceDefinition, have *apiextensionsv1.CustomResourceDefinitionNames) {
 	was := n.known[def.Name]
 	if was == nil {
 		was = &named{group: def.Spec.Group}
@@ -143,7 +143,7 @@ func (n *Names) taken(x name, def string) bool {
 	return slices.ContainsFunc(n.in[x], func(o string) bool { return o != def })
 }
 
-func namesIn(group string, names *v1.CustomResourceDefinitionNames) (list []name) {
+func namesIn(group string, names *apiextensionsv1.CustomResourceDefinitionNames) (list []name) {
 	add := func(of nameOf, texts ...string) {
 		for _, text := range texts {
 			if x := (name{group, of, text}); text != "" && !slices.Contains(list, x) {
@@ -157,7 +157,7 @@ func namesIn(group string, names *v1.CustomResourceDefinitionNames) (list []name
 	return list
 }
 
-func revisionOf(def *v1.CustomResourceDefinition) int64 {
+func revisionOf(def *apiextensionsv1.CustomResourceDefinition) int64 {
 	rev, _ := strconv.ParseInt(def.ResourceVersion, 10, 64)
 	return rev
 }

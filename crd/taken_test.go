@@ -5,15 +5,15 @@ import (
 	"strconv"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What is older than what is known takes no name back, and who waits for a name is found when it is free.
 func TestNames(t *testing.T) {
-	def := func(name, plural string, rev int) *v1.CustomResourceDefinition {
-		d := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "x.example",
-			Names: v1.CustomResourceDefinitionNames{Plural: plural, Singular: plural + "-one", Kind: plural, ListKind: plural + "List"}}}
+	def := func(name, plural string, rev int) *apiextensionsv1.CustomResourceDefinition {
+		d := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: plural + "-one", Kind: plural, ListKind: plural + "List"}}}
 		d.Name, d.ResourceVersion = name, strconv.Itoa(rev)
 		return d
 	}
@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 	first.Status = n.Accept(first, metav1.Now())
 	n.Note(def("a", "things", 2)) // without a name yet
 	second := def("b", "things", 4)
-	if second.Status = n.Accept(second, metav1.Now()); Is(second, v1.NamesAccepted) {
+	if second.Status = n.Accept(second, metav1.Now()); Is(second, apiextensionsv1.NamesAccepted) {
 		t.Error("an old state took a name back")
 	}
 	second.ResourceVersion = "6"
@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("waiting: %v", got)
 	}
 	n.Keep(map[string]bool{"b": true})
-	if second.Status = n.Accept(second, metav1.Now()); !Is(second, v1.NamesAccepted) {
+	if second.Status = n.Accept(second, metav1.Now()); !Is(second, apiextensionsv1.NamesAccepted) {
 		t.Error("a name that is free was refused")
 	}
 	second.ResourceVersion = "7"

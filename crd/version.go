@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -21,7 +21,7 @@ import (
 
 // A version is one version of a kind and what was compiled of it so far.
 type version struct {
-	spec *v1.CustomResourceDefinitionVersion // its schema may be missing
+	spec *apiextensionsv1.CustomResourceDefinitionVersion // its schema may be missing
 	text *text
 	gvk  schema.GroupVersionKind
 	keep bool // unknown fields stay, whatever the schema says
@@ -54,7 +54,7 @@ type stock struct {
 	cel    *cel.Validator             // nil: there are no rules
 }
 
-func newVersion(def Source, spec *v1.CustomResourceDefinitionVersion, kind string) *version {
+func newVersion(def Source, spec *apiextensionsv1.CustomResourceDefinitionVersion, kind string) *version {
 	v := &version{spec: spec, text: &text{version: spec.Name}, keep: def.Spec.PreserveUnknownFields,
 		gvk: schema.GroupVersionKind{Group: def.Spec.Group, Version: spec.Name, Kind: kind}}
 	v.text.at.Store(&def)
@@ -82,7 +82,7 @@ func (v *version) props() (*apiextensions.JSONSchemaProps, error) {
 		return nil, nil
 	}
 	var out apiextensions.JSONSchemaProps
-	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(in, &out, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(in, &out, nil); err != nil {
 		return nil, fmt.Errorf("read the schema of %s: %w", v.gvk, err)
 	}
 	return &out, nil
@@ -147,7 +147,7 @@ func (v *version) hasStatus() bool {
 	return v.spec.Subresources != nil && v.spec.Subresources.Status != nil
 }
 
-func (v *version) scale() *v1.CustomResourceSubresourceScale {
+func (v *version) scale() *apiextensionsv1.CustomResourceSubresourceScale {
 	if v.spec.Subresources == nil {
 		return nil
 	}

@@ -23,12 +23,6 @@ import (
 	"sync"
 )
 
-// The versions that a cluster can be, by their minor: the one that is built, and one before.
-const (
-	Oldest = 36
-	Newest = 37
-)
-
 // A Set is a version and what is on in it. It never changes, and is safe for concurrent use.
 type Set struct {
 	minor int

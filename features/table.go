@@ -21,7 +21,7 @@ APIServingWithRoutine a36-
 AtomicFIFO b36+
 AtomicWriteVolumeUserFields a37-
 AuthorizeNodeWithSelectors g36+! x37
-AuthorizePodWebsocketUpgradeCreatePermission b36+
+*AuthorizePodWebsocketUpgradeCreatePermission b36+
 AuthorizeWithSelectors g36+! x37
 BtreeWatchCache g36+! x37
 CBORServingAndStorage a36-

@@ -3,14 +3,14 @@ package kinds_test
 import (
 	"testing"
 
-	admission "k8s.io/api/admissionregistration/v1"
-	certificates "k8s.io/api/certificates/v1"
-	core "k8s.io/api/core/v1"
-	discovery "k8s.io/api/discovery/v1"
-	networking "k8s.io/api/networking/v1"
-	storage "k8s.io/api/storage/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 )
@@ -21,18 +21,18 @@ func TestDefaultClassesSaySo(t *testing.T) {
 	}
 	const ingress, attributes = "ingressclass.kubernetes.io/is-default-class", "volumeattributesclass.alpha.kubernetes.io/is-default-class"
 	for value, want := range map[string]string{"true": "a (default)", "false": "a", "": "a"} {
-		if got := kinds.IngressClasses.Row(&networking.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
+		if got := kinds.IngressClasses.Row(&networkingv1.IngressClass{ObjectMeta: marked(ingress, value)})[0]; got != want {
 			t.Errorf("ingress class called %q, want %q", got, want)
 		}
-		if got := kinds.VolumeAttributesClasses.Row(&storage.VolumeAttributesClass{ObjectMeta: marked(attributes, value)})[0]; got != want {
+		if got := kinds.VolumeAttributesClasses.Row(&storagev1.VolumeAttributesClass{ObjectMeta: marked(attributes, value)})[0]; got != want {
 			t.Errorf("class of attributes called %q, want %q", got, want)
 		}
 	}
 }
 
 func TestUnavailableWithoutReason(t *testing.T) {
-	a := &apiregistration.APIService{Spec: apiregistration.APIServiceSpec{Service: &apiregistration.ServiceReference{}}}
-	a.Status.Conditions = []apiregistration.APIServiceCondition{{Type: apiregistration.Available, Status: apiregistration.ConditionFalse}}
+	a := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}}
+	a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse}}
 	if got := kinds.APIServices.Row(a)[2]; got != "False" {
 		t.Errorf("available: %q", got)
 	}
@@ -44,20 +44,20 @@ func TestUnavailableWithoutReason(t *testing.T) {
 
 // Of names of hosts there is one warning, when they are new; of addresses there is none if a controller wrote them.
 func TestWarningsOfSlices(t *testing.T) {
-	slice := func(by string, typ discovery.AddressType, addresses ...string) *discovery.EndpointSlice {
-		return &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discovery.LabelManagedBy: by}},
-			AddressType: typ, Endpoints: []discovery.Endpoint{{Addresses: addresses}}}
+	slice := func(by string, typ discoveryv1.AddressType, addresses ...string) *discoveryv1.EndpointSlice {
+		return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelManagedBy: by}},
+			AddressType: typ, Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}}}
 	}
 	for _, c := range []struct {
 		name     string
-		now, was *discovery.EndpointSlice
+		now, was *discoveryv1.EndpointSlice
 		want     int
 	}{
-		{"new names", slice("", discovery.AddressTypeFQDN), nil, 1},
-		{"old names", slice("", discovery.AddressTypeFQDN), slice("", discovery.AddressTypeFQDN), 0},
-		{"addresses of somebody", slice("me", discovery.AddressTypeIPv6, "FD00::1"), nil, 1},
-		{"addresses of the controller", slice("endpointslice-controller.k8s.io", discovery.AddressTypeIPv6, "FD00::1"), nil, 0},
-		{"addresses that were mirrored", slice("endpointslicemirroring-controller.k8s.io", discovery.AddressTypeIPv6, "FD00::1"), nil, 0},
+		{"new names", slice("", discoveryv1.AddressTypeFQDN), nil, 1},
+		{"old names", slice("", discoveryv1.AddressTypeFQDN), slice("", discoveryv1.AddressTypeFQDN), 0},
+		{"addresses of somebody", slice("me", discoveryv1.AddressTypeIPv6, "FD00::1"), nil, 1},
+		{"addresses of the controller", slice("endpointslice-controller.k8s.io", discoveryv1.AddressTypeIPv6, "FD00::1"), nil, 0},
+		{"addresses that were mirrored", slice("endpointslicemirroring-controller.k8s.io", discoveryv1.AddressTypeIPv6, "FD00::1"), nil, 0},
 	} {
 		var got []string
 		if c.was == nil {
@@ -74,14 +74,14 @@ func TestWarningsOfSlices(t *testing.T) {
 // Through the status a decision can't be changed: it stays as it was. That it came or went is refused.
 func TestDecisionsStay(t *testing.T) {
 	k := kinds.CertificateSigningRequests
-	decided := func(list ...certificates.CertificateSigningRequestCondition) *certificates.CertificateSigningRequest {
-		return &certificates.CertificateSigningRequest{Status: certificates.CertificateSigningRequestStatus{Conditions: list}}
+	decided := func(list ...certificatesv1.CertificateSigningRequestCondition) *certificatesv1.CertificateSigningRequest {
+		return &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{Conditions: list}}
 	}
-	approved := certificates.CertificateSigningRequestCondition{Type: certificates.CertificateApproved, Status: core.ConditionTrue,
+	approved := certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
 		Reason: "A", LastUpdateTime: metav1.Now().Rfc3339Copy(), LastTransitionTime: metav1.Now().Rfc3339Copy()}
 	other := approved
 	other.Reason, other.LastUpdateTime = "B", metav1.Time{}
-	failed := certificates.CertificateSigningRequestCondition{Type: certificates.CertificateFailed, Status: core.ConditionTrue}
+	failed := certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue}
 	r := settled(k, "status", decided(failed, other), decided(approved), false)
 	if got := r.Status.Conditions[1]; got != approved {
 		t.Errorf("the decision became %v", got)
@@ -89,7 +89,7 @@ func TestDecisionsStay(t *testing.T) {
 	if errs := k.Check("status", r, decided(approved)); len(errs) > 0 {
 		t.Error(errs)
 	}
-	for _, r := range []*certificates.CertificateSigningRequest{decided(), decided(failed)} {
+	for _, r := range []*certificatesv1.CertificateSigningRequest{decided(), decided(failed)} {
 		if got := said(k.Check("status", settled(k, "status", r, decided(approved), false), decided(approved))); len(got) != 1 || got[0] != "Forbidden status.conditions" {
 			t.Errorf("taking a decision back: %v", got)
 		}
@@ -97,10 +97,10 @@ func TestDecisionsStay(t *testing.T) {
 }
 
 func TestScopeOfRulesHasItsDefault(t *testing.T) {
-	p := &admission.MutatingAdmissionPolicy{Spec: admission.MutatingAdmissionPolicySpec{MatchConstraints: &admission.MatchResources{
-		ExcludeResourceRules: []admission.NamedRuleWithOperations{{}}}}}
+	p := &admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{
+		ExcludeResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{}}}}}
 	kinds.MutatingAdmissionPolicies.SetDefaults(p)
-	if s := p.Spec.MatchConstraints.ExcludeResourceRules[0].Scope; s == nil || *s != admission.AllScopes {
+	if s := p.Spec.MatchConstraints.ExcludeResourceRules[0].Scope; s == nil || *s != admissionregistrationv1.AllScopes {
 		t.Errorf("scope %v", s)
 	}
 	if p.Spec.ReinvocationPolicy != "" {

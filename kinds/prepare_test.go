@@ -14,19 +14,19 @@ import (
 	"testing"
 	"time"
 
-	admissionregistration "k8s.io/api/admissionregistration/v1"
-	apps "k8s.io/api/apps/v1"
-	batch "k8s.io/api/batch/v1"
-	certificates "k8s.io/api/certificates/v1"
-	core "k8s.io/api/core/v1"
-	discovery "k8s.io/api/discovery/v1"
-	networking "k8s.io/api/networking/v1"
-	resourceapi "k8s.io/api/resource/v1"
-	storage "k8s.io/api/storage/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
@@ -47,27 +47,27 @@ func settled[T resource.Object](k resource.Kind, sub string, obj, old T, isNew b
 }
 
 func TestTemplateGeneration(t *testing.T) {
-	d := settled(kinds.DaemonSets, "", &apps.DaemonSet{}, nil, true)
-	at := func() string { return d.Annotations[apps.DeprecatedTemplateGeneration] }
+	d := settled(kinds.DaemonSets, "", &appsv1.DaemonSet{}, nil, true)
+	at := func() string { return d.Annotations[appsv1.DeprecatedTemplateGeneration] }
 	if at() != "1" {
 		t.Errorf("a new template is generation %q, want 1", at())
 	}
 	next := d.DeepCopy()
 	next.Spec.Template.Labels = map[string]string{"a": "b"}
-	delete(next.Annotations, apps.DeprecatedTemplateGeneration)
+	delete(next.Annotations, appsv1.DeprecatedTemplateGeneration)
 	d = settled(kinds.DaemonSets, "", next, d, false)
 	if at() != "2" {
 		t.Errorf("a changed template is generation %q, want 2", at())
 	}
 	next = d.DeepCopy()
-	next.Spec.MinReadySeconds, next.Annotations[apps.DeprecatedTemplateGeneration] = 5, "9"
+	next.Spec.MinReadySeconds, next.Annotations[appsv1.DeprecatedTemplateGeneration] = 5, "9"
 	if d = settled(kinds.DaemonSets, "", next, d, false); at() != "2" {
 		t.Errorf("the same template is generation %q, want 2", at())
 	}
 }
 
 func TestJobSelector(t *testing.T) {
-	j := settled(kinds.Jobs, "", &batch.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}}, nil, true)
+	j := settled(kinds.Jobs, "", &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "j"}}, nil, true)
 	if got := metav1.FormatLabelSelector(j.Spec.Selector); got != "batch.kubernetes.io/controller-uid=u" {
 		t.Errorf("selector %q", got)
 	}
@@ -78,32 +78,32 @@ func TestJobSelector(t *testing.T) {
 	if j.Spec.Template.Labels["x"] != "" {
 		t.Error("job and template share their labels")
 	}
-	own := settled(kinds.Jobs, "", &batch.Job{Spec: batch.JobSpec{ManualSelector: new(true)}}, nil, true)
+	own := settled(kinds.Jobs, "", &batchv1.Job{Spec: batchv1.JobSpec{ManualSelector: new(true)}}, nil, true)
 	if own.Spec.Selector != nil || own.Spec.Template.Labels != nil {
 		t.Error("a job with a manual selector got one")
 	}
 }
 
 func TestGenerations(t *testing.T) {
-	old := &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-	s := settled(kinds.EndpointSlices, "", &discovery.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3,
-		Labels: map[string]string{"a": "b"}}, Endpoints: []discovery.Endpoint{}}, old, false)
+	old := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	s := settled(kinds.EndpointSlices, "", &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Generation: 3,
+		Labels: map[string]string{"a": "b"}}, Endpoints: []discoveryv1.Endpoint{}}, old, false)
 	if s.Generation != 4 || s.Endpoints != nil {
 		t.Errorf("generation %d, endpoints %v", s.Generation, s.Endpoints)
 	}
-	was := settled(kinds.CSIDrivers, "", &storage.CSIDriver{}, nil, true)
+	was := settled(kinds.CSIDrivers, "", &storagev1.CSIDriver{}, nil, true)
 	d := was.DeepCopy()
-	d.Spec.TokenRequests = []storage.TokenRequest{{Audience: "a"}}
+	d.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "a"}}
 	if d = settled(kinds.CSIDrivers, "", d, was, false); d.Generation != 1 {
 		t.Errorf("generation %d after new token requests, want 1", d.Generation)
 	}
 }
 
 func TestStoredVersions(t *testing.T) {
-	def := func(storing string) *apiextensions.CustomResourceDefinition {
-		c := &apiextensions.CustomResourceDefinition{}
+	def := func(storing string) *apiextensionsv1.CustomResourceDefinition {
+		c := &apiextensionsv1.CustomResourceDefinition{}
 		for _, v := range []string{"v1", "v2"} {
-			c.Spec.Versions = append(c.Spec.Versions, apiextensions.CustomResourceDefinitionVersion{Name: v, Storage: v == storing})
+			c.Spec.Versions = append(c.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v, Storage: v == storing})
 		}
 		c.Spec.Names.Kind = "Thing"
 		return c
@@ -119,29 +119,29 @@ func TestStoredVersions(t *testing.T) {
 }
 
 func TestLocalServicesAreAvailable(t *testing.T) {
-	a := settled(kinds.APIServices, "", &apiregistration.APIService{}, nil, true)
+	a := settled(kinds.APIServices, "", &apiregistrationv1.APIService{}, nil, true)
 	if len(a.Status.Conditions) != 1 || kinds.APIServices.Row(a)[2] != "True" {
 		t.Errorf("conditions %v", a.Status.Conditions)
 	}
-	other := &apiregistration.APIService{Spec: apiregistration.APIServiceSpec{Service: &apiregistration.ServiceReference{}}}
+	other := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{}}}
 	if other = settled(kinds.APIServices, "", other, nil, true); len(other.Status.Conditions) != 0 || *other.Spec.Service.Port != 443 {
 		t.Errorf("%+v", other)
 	}
 }
 
 func TestScale(t *testing.T) {
-	d := &apps.Deployment{Spec: apps.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{
-		MatchLabels: map[string]string{"a": "b"}}}, Status: apps.DeploymentStatus{Replicas: 2}}
+	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{"a": "b"}}}, Status: appsv1.DeploymentStatus{Replicas: 2}}
 	if s, ok := kinds.Deployments.ScaleOf(d); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
 		t.Errorf("scale %+v", s)
 	}
 	if kinds.Deployments.SetScale(d, 7); *d.Spec.Replicas != 7 {
 		t.Errorf("replicas %d after scaling to 7", *d.Spec.Replicas)
 	}
-	if s, _ := kinds.StatefulSets.ScaleOf(&apps.StatefulSet{}); s != (resource.Scale{}) {
+	if s, _ := kinds.StatefulSets.ScaleOf(&appsv1.StatefulSet{}); s != (resource.Scale{}) {
 		t.Errorf("scale of nothing %+v", s)
 	}
-	if s, _ := kinds.ReplicaSets.ScaleOf(&apps.ReplicaSet{Spec: apps.ReplicaSetSpec{Selector: &metav1.LabelSelector{
+	if s, _ := kinds.ReplicaSets.ScaleOf(&appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Odd"}}}}}); s.Selector != "" {
 		t.Errorf("selector %q of a bad one", s.Selector)
 	}
@@ -149,11 +149,11 @@ func TestScale(t *testing.T) {
 
 // Fields of features that are off are dropped, unless the stored object has them already.
 func TestAlphaFields(t *testing.T) {
-	slice := func(n ...int64) *resourceapi.ResourceSlice {
-		return &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{{Name: "d",
-			Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"a": {IntValues: n}}}}}}
+	slice := func(n ...int64) *resourcev1.ResourceSlice {
+		return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Devices: []resourcev1.Device{{Name: "d",
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"a": {IntValues: n}}}}}}
 	}
-	count := func(s *resourceapi.ResourceSlice) int { return len(s.Spec.Devices[0].Attributes["a"].IntValues) }
+	count := func(s *resourcev1.ResourceSlice) int { return len(s.Spec.Devices[0].Attributes["a"].IntValues) }
 	if s := settled(kinds.ResourceSlices, "", slice(1), nil, true); count(s) != 0 {
 		t.Error("a new slice kept them")
 	}
@@ -171,12 +171,12 @@ func TestMissingDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := func(prevent *bool) *storage.CSIDriver {
-		return &storage.CSIDriver{Spec: storage.CSIDriverSpec{PreventPodSchedulingIfMissing: prevent}}
+	driver := func(prevent *bool) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: prevent}}
 	}
 	for _, c := range []struct {
 		on        *features.Set
-		sent, old *storage.CSIDriver
+		sent, old *storagev1.CSIDriver
 		want      *bool
 	}{
 		{nil, driver(nil), nil, new(false)},
@@ -223,15 +223,15 @@ func request(t *testing.T) (csr, cert []byte) {
 func TestCertificates(t *testing.T) {
 	csr, cert := request(t)
 	k := kinds.CertificateSigningRequests
-	r := settled(k, "", &certificates.CertificateSigningRequest{Spec: certificates.CertificateSigningRequestSpec{Request: csr,
-		SignerName: "a.example/b", Usages: []certificates.KeyUsage{certificates.UsageClientAuth}}}, nil, true)
+	r := settled(k, "", &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: csr,
+		SignerName: "a.example/b", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}}, nil, true)
 	if errs := k.Check("", r, nil); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	approved := r.DeepCopy()
 	approved.Spec.SignerName = "z.example/z"
 	approved.Status.Certificate = cert
-	approved.Status.Conditions = []certificates.CertificateSigningRequestCondition{{Type: certificates.CertificateApproved, Status: core.ConditionTrue}}
+	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
 	approved = settled(k, "approval", approved, r, false)
 	if errs := k.Check("approval", approved, r); len(errs) > 0 {
 		t.Fatal(errs)
@@ -251,7 +251,7 @@ func TestCertificates(t *testing.T) {
 	if got := said(k.Check("status", back, issued)); len(got) != 2 {
 		t.Errorf("taking all back: %v", got)
 	}
-	bundle := &certificates.ClusterTrustBundle{Spec: certificates.ClusterTrustBundleSpec{TrustBundle: string(cert)}}
+	bundle := &certificatesv1.ClusterTrustBundle{Spec: certificatesv1.ClusterTrustBundleSpec{TrustBundle: string(cert)}}
 	if errs := kinds.ClusterTrustBundles.Check("", bundle, nil); len(errs) > 0 {
 		t.Error(errs)
 	}
@@ -262,17 +262,17 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestNameOfNamelessLimitRange(t *testing.T) {
-	if l := settled(kinds.LimitRanges, "", &core.LimitRange{}, nil, true); l.Name != "u" {
+	if l := settled(kinds.LimitRanges, "", &corev1.LimitRange{}, nil, true); l.Name != "u" {
 		t.Errorf("called %q", l.Name)
 	}
 }
 
 func TestBalancerStatusGoesWithTheType(t *testing.T) {
-	old := &core.Service{Spec: core.ServiceSpec{Type: core.ServiceTypeLoadBalancer}}
-	old.Status.LoadBalancer.Ingress = []core.LoadBalancerIngress{{IP: "198.51.100.3"}}
+	old := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	old.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.3"}}
 	kept := settled(kinds.Services, "", old.DeepCopy(), old, false)
 	next := old.DeepCopy()
-	next.Spec.Type = core.ServiceTypeNodePort
+	next.Spec.Type = corev1.ServiceTypeNodePort
 	gone := settled(kinds.Services, "", next, old, false)
 	if len(kept.Status.LoadBalancer.Ingress) != 1 || len(gone.Status.LoadBalancer.Ingress) != 0 {
 		t.Errorf("kept %v, gone %v", kept.Status, gone.Status)
@@ -280,9 +280,9 @@ func TestBalancerStatusGoesWithTheType(t *testing.T) {
 }
 
 func TestSayingEmptyIsAChangeOfWebhooks(t *testing.T) {
-	old := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	old := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 	said := old.DeepCopy()
-	said.Webhooks = []admissionregistration.MutatingWebhook{}
+	said.Webhooks = []admissionregistrationv1.MutatingWebhook{}
 	if g := settled(kinds.MutatingWebhookConfigurations, "", said, old, false).Generation; g != 2 {
 		t.Errorf("generation %d after saying that there are none", g)
 	}
@@ -292,12 +292,12 @@ func TestSayingEmptyIsAChangeOfWebhooks(t *testing.T) {
 }
 
 func TestCSINodeShowsNoEmptyStatus(t *testing.T) {
-	n := &storage.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	doc, err := codec.MarshalJSON(n)
 	if err != nil || strings.Contains(string(doc), "status") || !json.Valid(doc) {
 		t.Errorf("%s, %v", doc, err)
 	}
-	n.Status.StorageHealth = []storage.StorageHealth{{Name: "d"}}
+	n.Status.StorageHealth = []storagev1.StorageHealth{{Name: "d"}}
 	if doc, err = codec.MarshalJSON(n); err != nil || !strings.Contains(string(doc), "storageHealth") || !json.Valid(doc) {
 		t.Errorf("%s, %v", doc, err)
 	}
@@ -305,17 +305,17 @@ func TestCSINodeShowsNoEmptyStatus(t *testing.T) {
 
 func TestTimeOfATaint(t *testing.T) {
 	added := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
-	rule := func(effect resourceapi.DeviceTaintEffect, at metav1.Time) *resourceapi.DeviceTaintRule {
-		return &resourceapi.DeviceTaintRule{Spec: resourceapi.DeviceTaintRuleSpec{Taint: resourceapi.DeviceTaint{Key: "k", Effect: effect, TimeAdded: &at}}}
+	rule := func(effect resourcev1.DeviceTaintEffect, at metav1.Time) *resourcev1.DeviceTaintRule {
+		return &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{Taint: resourcev1.DeviceTaint{Key: "k", Effect: effect, TimeAdded: &at}}}
 	}
-	old := rule(resourceapi.DeviceTaintEffectNoSchedule, added)
+	old := rule(resourcev1.DeviceTaintEffectNoSchedule, added)
 	for _, c := range []struct {
-		now  *resourceapi.DeviceTaintRule
+		now  *resourcev1.DeviceTaintRule
 		kept bool
 	}{
-		{rule(resourceapi.DeviceTaintEffectNoSchedule, added), true},
-		{rule(resourceapi.DeviceTaintEffectNoExecute, added), false},
-		{rule(resourceapi.DeviceTaintEffectNoExecute, metav1.NewTime(added.Add(-time.Hour))), true},
+		{rule(resourcev1.DeviceTaintEffectNoSchedule, added), true},
+		{rule(resourcev1.DeviceTaintEffectNoExecute, added), false},
+		{rule(resourcev1.DeviceTaintEffectNoExecute, metav1.NewTime(added.Add(-time.Hour))), true},
 	} {
 		was := *c.now.Spec.Taint.TimeAdded
 		if got := settled(kinds.DeviceTaintRules, "", c.now, old, false); got.Spec.Taint.TimeAdded.Equal(&was) != c.kept {
@@ -325,11 +325,11 @@ func TestTimeOfATaint(t *testing.T) {
 }
 
 func TestConditionsOfPodCertificateRequests(t *testing.T) {
-	denied := func(reason string, at metav1.Time) *certificates.PodCertificateRequest {
-		return &certificates.PodCertificateRequest{Status: certificates.PodCertificateRequestStatus{Conditions: []metav1.Condition{
-			{Type: certificates.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: at}}}}
+	denied := func(reason string, at metav1.Time) *certificatesv1.PodCertificateRequest {
+		return &certificatesv1.PodCertificateRequest{Status: certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{
+			{Type: certificatesv1.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: at}}}}
 	}
-	first := settled(kinds.PodCertificateRequests, "status", denied("A", metav1.Time{}), &certificates.PodCertificateRequest{}, false)
+	first := settled(kinds.PodCertificateRequests, "status", denied("A", metav1.Time{}), &certificatesv1.PodCertificateRequest{}, false)
 	if first.Status.Conditions[0].LastTransitionTime.IsZero() {
 		t.Error("a condition has no time")
 	}
@@ -341,7 +341,7 @@ func TestConditionsOfPodCertificateRequests(t *testing.T) {
 
 func TestWarningOfTheOldIngressClass(t *testing.T) {
 	class := "a"
-	i := &networking.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/ingress.class": class}}}
+	i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubernetes.io/ingress.class": class}}}
 	if got := kinds.Ingresses.Warnings(i, nil); len(got) != 1 {
 		t.Errorf("warnings of a new one %q", got)
 	}
@@ -356,20 +356,20 @@ func TestWarningOfTheOldIngressClass(t *testing.T) {
 }
 
 func TestStatusOfDevicesGoesWithThem(t *testing.T) {
-	claim := func(allocated ...string) *resourceapi.ResourceClaim {
-		c := &resourceapi.ResourceClaim{}
-		c.Status.Allocation = &resourceapi.AllocationResult{}
+	claim := func(allocated ...string) *resourcev1.ResourceClaim {
+		c := &resourcev1.ResourceClaim{}
+		c.Status.Allocation = &resourcev1.AllocationResult{}
 		for _, name := range allocated {
-			c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Device: name})
+			c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Device: name})
 		}
-		c.Status.Devices = []resourceapi.AllocatedDeviceStatus{{Device: "a"}, {Device: "b"}, {Device: "c"}}
+		c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Device: "a"}, {Device: "b"}, {Device: "c"}}
 		return c
 	}
 	got := settled(kinds.ResourceClaims, "status", claim("b"), claim("a", "b"), false)
 	if list := got.Status.Devices; len(list) != 2 || list[0].Device != "b" || list[1].Device != "c" {
 		t.Errorf("devices %v", list)
 	}
-	slice := &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Driver: "A.example"}}
+	slice := &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{Driver: "A.example"}}
 	if list := kinds.ResourceSlices.Warnings(slice, slice); len(list) != 1 {
 		t.Errorf("warnings of a driver in upper case %q", list)
 	}
@@ -385,12 +385,12 @@ func TestReservedNames(t *testing.T) {
 		kind resource.Kind
 		obj  resource.Object
 	}{
-		{kinds.ValidatingWebhookConfigurations, &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: meta}},
-		{kinds.MutatingWebhookConfigurations, &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: meta}},
-		{kinds.ValidatingAdmissionPolicies, &admissionregistration.ValidatingAdmissionPolicy{ObjectMeta: meta}},
-		{kinds.MutatingAdmissionPolicies, &admissionregistration.MutatingAdmissionPolicy{ObjectMeta: meta}},
-		{kinds.ValidatingAdmissionPolicyBindings, &admissionregistration.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}},
-		{kinds.MutatingAdmissionPolicyBindings, &admissionregistration.MutatingAdmissionPolicyBinding{ObjectMeta: meta}},
+		{kinds.ValidatingWebhookConfigurations, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta}},
+		{kinds.MutatingWebhookConfigurations, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta}},
+		{kinds.ValidatingAdmissionPolicies, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}},
+		{kinds.MutatingAdmissionPolicies, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta}},
+		{kinds.ValidatingAdmissionPolicyBindings, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}},
+		{kinds.MutatingAdmissionPolicyBindings, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta}},
 	} {
 		refused := func(old resource.Object) (n int) {
 			for _, err := range c.kind.Check("", c.obj, old) {

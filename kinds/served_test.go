@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -9,6 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 func TestServed(t *testing.T) {
@@ -84,6 +86,26 @@ func TestAPIsCheck(t *testing.T) {
 		"convergence.kloop.dev/v1alpha1": false, "internal.apiserver.k8s.io/v1alpha1": false, "batch/v2alpha1": false} {
 		if err := (kinds.APIs{key: false}).Check(); (err != nil) != bad {
 			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// Upstream's conversion of field labels knows metadata.namespace for every kind that has no labels of its own.
+func TestSelectableNamespace(t *testing.T) {
+	for k, want := range map[resource.Kind]bool{kinds.PersistentVolumes: true, kinds.StorageClasses: true, kinds.Pods: true,
+		kinds.Nodes: false, kinds.Namespaces: false, kinds.ResourceSlices: false} {
+		if got := slices.Contains(k.Info().Selectable, "metadata.namespace"); got != want {
+			t.Errorf("%s: %v, want %v", k.Info().Plural, got, want)
+		}
+	}
+}
+
+// The rules of some kinds are the generic ones, which let a finalizer be called anything.
+func TestAnyFinalizer(t *testing.T) {
+	for k, want := range map[resource.Kind]bool{kinds.Leases: true, kinds.RuntimeClasses: true, kinds.PodDisruptionBudgets: true,
+		kinds.CustomResourceDefinitions: true, kinds.Pods: false, kinds.StorageClasses: false, kinds.EndpointSlices: false} {
+		if got := k.Info().AnyFinalizer; got != want {
+			t.Errorf("%s: %v, want %v", k.Info().Plural, got, want)
 		}
 	}
 }

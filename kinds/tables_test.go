@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	flowcontrol "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -34,7 +34,7 @@ func TestColumns(t *testing.T) {
 
 func TestFlowSchemasInTheOrderTheyMatch(t *testing.T) {
 	schema := func(name string, precedence int32) resource.Object {
-		return &flowcontrol.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrol.FlowSchemaSpec{MatchingPrecedence: precedence}}
+		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
 	}
 	list := []resource.Object{schema("a", 9), schema("c", 1), schema("b", 1)}
 	slices.SortFunc(list, kinds.FlowSchemas.RowOrder())

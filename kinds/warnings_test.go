@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -13,8 +13,8 @@ import (
 
 // A patch writes raw JSON anew; that is no change.
 func TestRawJSONStaysTheSame(t *testing.T) {
-	r := func(data string) *apps.ControllerRevision {
-		return &apps.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(data)}}
+	r := func(data string) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(data)}}
 	}
 	old := r(`{"b": 1, "a": [2]}`)
 	if errs := kinds.ControllerRevisions.Check("", r(`{"a":[2],"b":1}`), old); len(errs) > 0 {
@@ -85,6 +85,8 @@ func TestWarnings(t *testing.T) {
 		{"volume", map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "spec": map[string]any{"rbd": map[string]any{"image": "x"},
 			"nodeAffinity": map[string]any{"required": map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{
 				map[string]any{"key": "beta.kubernetes.io/arch", "operator": "Exists"}}}}}}}}, 2},
+		{"keys of nobody", map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+			"data": map[string]any{"tls.crt": "", "tls.key": ""}}, 1},
 		{"storage class", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "allowedTopologies": []any{map[string]any{
 			"matchLabelExpressions": []any{map[string]any{"key": "beta.kubernetes.io/os", "values": []any{"a"}}}}}}, 1},
 		{"storage capacity", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "nodeTopology": map[string]any{

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/resource"
@@ -120,6 +121,22 @@ func Each(k resource.Kind, pick func(obj resource.Object, read resource.Reader, 
 			}
 		}
 	}}
+}
+
+// Adopters wakes the objects of a kind whose selector matches an object of kind k that nobody controls: they may adopt it.
+// A nil selector, and one that says nothing, match nothing.
+func Adopters[T resource.Object](k resource.Kind, of *resource.Def[T], selector func(T) *metav1.LabelSelector) Wake {
+	return Each(k, func(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+		if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
+			return
+		}
+		for _, owner := range resource.List(read, of, obj.GetNamespace()) {
+			s, err := metav1.LabelSelectorAsSelector(selector(owner))
+			if err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
+				wake(owner.GetNamespace(), owner.GetName())
+			}
+		}
+	})
 }
 
 // A Loop is anything that the engine runs; *Controller implements it. Loops with a shape of their own (the

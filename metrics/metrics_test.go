@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
@@ -80,12 +80,12 @@ func TestCollector(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatalf("pods: %v, %v", list, err)
 		}
-		got := list[0].(*v1beta1.PodMetrics)
+		got := list[0].(*metricsv1beta1.PodMetrics)
 		if use := got.Containers[0].Usage; got.Name != "a" || use.Cpu().MilliValue() != 500 || use.Memory().Value() != 1<<20 || got.Window.Duration != time.Second {
 			t.Errorf("got %v", got)
 		}
 		list, err = c.Objects(ctx, metricskinds.Nodes, "", "n")
-		if err != nil || len(list) != 1 || list[0].(*v1beta1.NodeMetrics).Usage.Cpu().MilliValue() != 500 {
+		if err != nil || len(list) != 1 || list[0].(*metricsv1beta1.NodeMetrics).Usage.Cpu().MilliValue() != 500 {
 			t.Errorf("nodes: %v, %v", list, err)
 		}
 		if list, err = c.Objects(ctx, metricskinds.Pods, "elsewhere", ""); len(list) != 0 || err != nil {
@@ -93,7 +93,7 @@ func TestCollector(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		list, _ = c.Objects(ctx, metricskinds.Pods, "ns", "a")
-		if w := list[0].(*v1beta1.PodMetrics).Window.Duration; w != 15*time.Second {
+		if w := list[0].(*metricsv1beta1.PodMetrics).Window.Duration; w != 15*time.Second {
 			t.Errorf("a minute later the window is %v", w)
 		}
 		time.Sleep(time.Hour)
@@ -124,7 +124,7 @@ func TestRestartedContainer(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
-		if cpu := list[0].(*v1beta1.PodMetrics).Containers[0].Usage.Cpu().MilliValue(); cpu != 500 {
+		if cpu := list[0].(*metricsv1beta1.PodMetrics).Containers[0].Usage.Cpu().MilliValue(); cpu != 500 {
 			t.Errorf("half a second of CPU in the second since it began is %dm", cpu)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
@@ -61,7 +61,7 @@ func (p pair) since() (time.Time, time.Duration) {
 	return p.before.At, p.last.At.Sub(p.before.At)
 }
 
-func (p pair) node(n *corev1.Node) *v1beta1.NodeMetrics {
+func (p pair) node(n *corev1.Node) *metricsv1beta1.NodeMetrics {
 	from, window := p.since()
 	var before *Use
 	if p.before != nil {
@@ -71,14 +71,14 @@ func (p pair) node(n *corev1.Node) *v1beta1.NodeMetrics {
 	if use == nil {
 		return nil
 	}
-	return &v1beta1.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(p.last.At)},
+	return &metricsv1beta1.NodeMetrics{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, CreationTimestamp: metav1.NewTime(p.last.At)},
 		Timestamp: metav1.NewTime(p.last.At), Window: metav1.Duration{Duration: window}, Usage: use}
 }
 
 // pod is nil unless the use of every container that runs is known.
-func (p pair) pod(pod *corev1.Pod) *v1beta1.PodMetrics {
+func (p pair) pod(pod *corev1.Pod) *metricsv1beta1.PodMetrics {
 	from, window := p.since()
-	m := &v1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels,
+	m := &metricsv1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: pod.Labels,
 		CreationTimestamp: metav1.NewTime(p.last.At)}, Timestamp: metav1.NewTime(p.last.At), Window: metav1.Duration{Duration: window}}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, c := range list {
@@ -100,7 +100,7 @@ func (p pair) pod(pod *corev1.Pod) *v1beta1.PodMetrics {
 			if use == nil {
 				return nil
 			}
-			m.Containers = append(m.Containers, v1beta1.ContainerMetrics{Name: c.Name, Usage: use})
+			m.Containers = append(m.Containers, metricsv1beta1.ContainerMetrics{Name: c.Name, Usage: use})
 		}
 	}
 	if len(m.Containers) == 0 {

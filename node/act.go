@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -22,10 +20,10 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 	now := c.Now()
 	for i := range seen.containers { // the pauses follow from what the runtime tells
 		if k := &seen.containers[i]; k.ended() {
-			a.backoff.ended(pod.UID, k.name, k.done, k.done.Sub(k.began))
+			a.backoff.ended(pod.UID, k.name, k.done, k.done.Sub(k.began), k.restarts)
 		}
 	}
-	return world{pod: pod, seen: seen, now: now,
+	return world{pod: a.alloc.granted(pod), seen: seen, now: now, evict: a.evict.get(pod.UID),
 		probed: func(name string) probed {
 			k := seen.newest(name)
 			if k == nil {
@@ -45,11 +43,15 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if t.stop {
 		return a.end(ctx, c, w, t)
 	}
-	if err := a.kill(ctx, w.pod, t.kill); err != nil {
+	restart, failed := a.resize.actuate(ctx, w)
+	if err := a.stop.kill(ctx, w.pod, append(t.kill, restart...)); err != nil {
 		return 0, err
 	}
+	if failed != nil {
+		t.again = soonest(t.again, deferredEvery)
+	}
 	for _, k := range t.drop {
-		if err := a.drop(ctx, w.pod, k); err != nil {
+		if err := a.clean.drop(ctx, w.pod, k); err != nil {
 			return 0, err
 		}
 	}
@@ -64,14 +66,17 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	if t.sandbox {
-		if err := a.runSandbox(ctx, w); err != nil {
+		if err := a.boxes.runSandbox(ctx, w); err != nil {
 			return 0, err
 		}
 		return time.Millisecond, nil // go on from what the runtime then shows
 	}
+	if err := a.isolate(ctx, w, box); err != nil {
+		return 0, err
+	}
 	var errs []error
 	for _, s := range t.start {
-		again, serr := a.start(ctx, c, w, box, s, mounts)
+		again, serr := a.starter.start(ctx, c, w, box, s, mounts)
 		t.again = soonest(t.again, again)
 		errs = append(errs, serr)
 	}
@@ -79,23 +84,6 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	return time.Millisecond, nil
-}
-
-// drop removes a container with its log and last words.
-func (a *Agent) drop(ctx context.Context, pod *corev1.Pod, k *container) error {
-	if err := a.removeContainer(ctx, k.id); err != nil {
-		return err
-	}
-	rotated, err := filepath.Glob(k.log + "*")
-	if err != nil || k.log == "" {
-		rotated = nil
-	}
-	for _, path := range append(rotated, a.lastWords(pod, k.name, k.restarts)) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove the traces of container %s: %w", k.name, err)
-		}
-	}
-	return nil
 }
 
 // soonest is the smaller of two waits, where 0 means none.
@@ -138,21 +126,6 @@ func withoutDevices(pod *corev1.Pod) error {
 	return fmt.Errorf("the pod claims devices (%s), and this node's agent talks to no driver of devices yet: let it run on a node of another agent", which)
 }
 
-func (a *Agent) event(pod *corev1.Pod, container, typ, reason, format string, args ...any) {
-	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
-		ResourceVersion: pod.ResourceVersion}
-	if container != "" {
-		ref.FieldPath = fmt.Sprintf("spec.containers{%s}", container)
-		if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container }) {
-			ref.FieldPath = fmt.Sprintf("spec.initContainers{%s}", container)
-		}
-		if slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }) {
-			ref.FieldPath = fmt.Sprintf("spec.ephemeralContainers{%s}", container)
-		}
-	}
-	a.cfg.Events.Ref(ref, typ, reason, format, args...)
-}
-
 // watchProbes keeps a probe worker for every running container that wants one.
 func (a *Agent) watchProbes(w world, box *sandbox) {
 	if box == nil {
@@ -171,42 +144,29 @@ func (a *Agent) watchProbes(w world, box *sandbox) {
 	}
 }
 
-// An ending is a pod whose containers are being stopped in the background: stopping takes as long as the pod's
-// grace, and the loop must stay able to answer meanwhile.
-type ending struct {
-	grace  int64
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error
-}
-
 // end stops the pod's containers and, when all have stopped, takes its sandbox and volumes down; a pod that was
 // deleted is then removed from the API.
 func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
 	pod := w.pod
 	if w.seen.anyRunning() {
-		return 0, a.stopAll(pod, w.seen, graceOf(pod, t.grace))
+		return 0, a.stop.stopAll(pod, w.seen, graceOf(pod, t.grace))
 	}
-	a.mu.Lock()
-	e := a.stopping[pod.UID]
-	a.mu.Unlock()
-	if e != nil {
-		select {
-		case <-e.done:
-		default:
-			return 0, nil // its end wakes us
-		}
+	if a.stop.busy(pod.UID) {
+		return 0, nil // its end wakes us
 	}
 	for _, b := range w.seen.sandboxes {
 		if b.ready {
-			if err := a.stopSandbox(ctx, b.id); err != nil {
+			if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
 				return 0, err
 			}
 		}
 	}
+	if err := a.released(ctx, pod.UID); err != nil {
+		return 0, err
+	}
 	a.probes.StopPod(pod.UID)
 	if t.why != "" && !finished(pod) {
-		return time.Millisecond, a.fail(ctx, c, w, t.why, t.message)
+		return time.Millisecond, a.fail(ctx, c, w, t)
 	}
 	if pod.DeletionTimestamp == nil {
 		return 0, a.vols.Remove(pod.UID) // what it wrote goes; its containers stay for their logs
@@ -215,7 +175,7 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if !finished(pod) && len(w.seen.containers) > 0 && !a.reported(pod, w) {
 		return time.Millisecond, a.report(ctx, c, pod, nil)
 	}
-	if err := a.clean(ctx, w.seen, pod); err != nil {
+	if err := a.clean.clean(ctx, w.seen, pod.UID); err != nil {
 		return 0, err
 	}
 	now := int64(0)
@@ -223,71 +183,6 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		return 0, err
 	}
 	return 0, errRemoved
-}
-
-// graceOf is how many seconds the pod's containers have to stop by themselves.
-func graceOf(pod *corev1.Pod, asked *int64) int64 {
-	switch {
-	case asked != nil:
-		return max(*asked, 1)
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		return max(*pod.Spec.TerminationGracePeriodSeconds, 1)
-	}
-	return 30
-}
-
-// stopAll begins to stop the pod's containers, or begins anew when there is less time than before.
-func (a *Agent) stopAll(pod *corev1.Pod, seen sight, grace int64) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if e := a.stopping[pod.UID]; e != nil {
-		select {
-		case <-e.done:
-		default:
-			if grace >= e.grace {
-				return nil
-			}
-			e.cancel()
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(grace+60)*time.Second)
-	e := &ending{grace: grace, cancel: cancel, done: make(chan struct{})}
-	a.stopping[pod.UID] = e
-	go func() {
-		defer cancel()
-		e.err = a.stopContainers(ctx, pod, seen, grace)
-		close(e.done)
-		if e.err != nil && ctx.Err() == nil {
-			a.log.Warn("stop the containers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", e.err)
-		}
-		a.poke(pod.Namespace, pod.Name, "containers stopped")
-	}()
-	return nil
-}
-
-func (a *Agent) poke(ns, name, why string) {
-	a.pokes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, why)
-}
-
-// clean removes the pod's containers, sandboxes, volumes and cgroup.
-func (a *Agent) clean(ctx context.Context, seen sight, pod *corev1.Pod) error {
-	if err := a.removeAll(ctx, seen); err != nil {
-		return err
-	}
-	a.forget(pod.UID)
-	if err := a.vols.Remove(pod.UID); err != nil {
-		return err
-	}
-	return a.removeDirs(pod)
-}
-
-func (a *Agent) forget(uid types.UID) {
-	a.backoff.forget(uid)
-	a.images.forget(uid)
-	a.probes.StopPod(uid)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.stopping, uid)
 }
 
 // gone cleans up after a pod that is no longer in the API: it was removed by force, or while the agent was away.
@@ -299,64 +194,24 @@ func (a *Agent) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Durat
 	if resource.Get(c, kinds.Pods, key.Namespace, key.Name) != nil {
 		return 0, nil
 	}
-	return 0, a.remove(ctx, seen)
-}
-
-// remove stops and removes whatever a sight holds, at once.
-func (a *Agent) remove(ctx context.Context, seen sight) error {
-	uids := map[types.UID]bool{}
-	for i := range seen.containers {
-		k := &seen.containers[i]
-		uids[k.uid] = true
-		if k.running() {
-			if err := a.stopContainer(ctx, k.id, 2); err != nil {
-				return err
-			}
-		}
-	}
 	for _, b := range seen.sandboxes {
-		uids[b.uid] = true
-		if err := a.stopSandbox(ctx, b.id); err != nil {
-			return err
+		if err := a.released(ctx, b.uid); err != nil {
+			return 0, err
 		}
 	}
-	if err := a.removeAll(ctx, seen); err != nil {
-		return err
-	}
-	for uid := range uids {
-		a.forget(uid)
-		if err := a.vols.Remove(uid); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(filepath.Join(a.cfg.Dir, "pods", string(uid))); err != nil {
-			return fmt.Errorf("remove the pod's files: %w", err)
-		}
-	}
-	return nil
+	return 0, a.clean.remove(ctx, seen)
 }
 
-// usersOf wakes the pods of this node that use a ConfigMap or Secret, so that their volumes follow.
+// usersOf wakes the pods of this node that use a ConfigMap or Secret, so that their volumes follow and containers that wait for it
+// start.
 func (a *Agent) usersOf(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	_, secret := obj.(*corev1.Secret)
+	ref := client.Ref{Kind: kinds.ConfigMaps, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	if _, secret := obj.(*corev1.Secret); secret {
+		ref.Kind = kinds.Secrets
+	}
 	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", a.cfg.Name) {
-		if p.Namespace == obj.GetNamespace() && mounts(p, obj.GetName(), secret) {
+		if p.Namespace == obj.GetNamespace() && slices.Contains(References(p), ref) {
 			wake(p.Namespace, p.Name)
 		}
 	}
-}
-
-func mounts(p *corev1.Pod, name string, secret bool) bool {
-	for _, v := range p.Spec.Volumes {
-		switch {
-		case secret && v.Secret != nil && v.Secret.SecretName == name, !secret && v.ConfigMap != nil && v.ConfigMap.Name == name:
-			return true
-		case v.Projected != nil:
-			for _, s := range v.Projected.Sources {
-				if secret && s.Secret != nil && s.Secret.Name == name || !secret && s.ConfigMap != nil && s.ConfigMap.Name == name {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,13 +14,14 @@ import (
 	"github.com/kloop-dev/kloop/kinds/podspec"
 )
 
-// Admit says why a pod can't run here, beside those that already do: it was bound by hand, or raced another. why is
-// "" for one that fits, and for one that has been let in before; let tells of which that is true.
-//
-// Unlike Kubernetes, only resources are looked at: affinity and taints are the scheduler's.
-func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, let func(*corev1.Pod) bool) (why, message string) {
+// A Rejection is why a node does not take a pod that was bound to it: by hand, or while another took its place.
+type Rejection struct{ Reason, Message string }
+
+// Admit says why a pod's resources can't be had here, beside those that already run; nil for one that fits, and for one that has been
+// let in before; let tells of which that is true.
+func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList, let func(*corev1.Pod) bool) *Rejection {
 	if let(pod) {
-		return "", ""
+		return nil
 	}
 	used, count := corev1.ResourceList{}, int64(0)
 	for _, p := range node {
@@ -36,12 +38,7 @@ func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList,
 	used[corev1.ResourcePods] = *apiresource.NewQuantity(count, apiresource.DecimalSI)
 	want := requests.PodRequests(pod, requests.PodResourcesOptions{})
 	want[corev1.ResourcePods] = apiresource.MustParse("1")
-	names := make([]corev1.ResourceName, 0, len(want))
-	for name := range want {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
 		ask, have := want[name], used[name]
 		all, known := allocatable[name]
 		if !known && elsewhere(name) {
@@ -51,10 +48,10 @@ func Admit(pod *corev1.Pod, node []*corev1.Pod, allocatable corev1.ResourceList,
 		if sum.Add(ask); ask.IsZero() || sum.Cmp(all) <= 0 {
 			continue
 		}
-		return "OutOf" + string(name), fmt.Sprintf("Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-			name, amount(name, ask), amount(name, have), amount(name, all))
+		return &Rejection{"OutOf" + string(name), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+			name, amount(name, ask), amount(name, have), amount(name, all))}
 	}
-	return "", ""
+	return nil
 }
 
 // elsewhere says whether a resource that the node does not have can be had all the same: it is one of the cluster's, or

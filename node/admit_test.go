@@ -42,13 +42,17 @@ func TestAdmit(t *testing.T) {
 		{"pods", pod(false, ""), []*corev1.Pod{runs, pod(true, ""), pod(true, "")}, "OutOfpods"},
 		{"let in before", pod(true, "", "cpu", "100"), nil, ""},
 	} {
-		if got, _ := Admit(c.pod, c.node, node, let); got != c.want {
+		got := ""
+		if r := Admit(c.pod, c.node, node, let); r != nil {
+			got = r.Reason
+		}
+		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	_, text := Admit(pod(false, "", "cpu", "3"), []*corev1.Pod{runs}, node, let)
-	if want := "Pod was rejected: Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"; text != want {
-		t.Errorf("%q, want %q", text, want)
+	r := Admit(pod(false, "", "cpu", "3"), []*corev1.Pod{runs}, node, let)
+	if want := "Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 2000"; r.Message != want {
+		t.Errorf("%q, want %q", r.Message, want)
 	}
 }
 

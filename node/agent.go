@@ -12,14 +12,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +26,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/probe"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/volume"
@@ -38,6 +37,7 @@ import (
 type Config struct {
 	Name    string // of the Node
 	Client  client.Client
+	Pins    Pins // keeps ConfigMaps and Secrets for Client; nil: it has all of them
 	Events  *client.Recorder
 	Runtime *runtime.Runtime
 	Log     *slog.Logger
@@ -46,9 +46,12 @@ type Config struct {
 	LogDir    string // logs of containers; "": /var/log/pods
 	StaticDir string // manifests of static pods; "": none
 	CgroupDir string // parent cgroup of all pods; "": kubepods
+	// CgroupRoot is the mount point of cgroups; "": /sys/fs/cgroup.
+	CgroupRoot string
 
-	Address netip.Addr // of the node
-	Port    int        // where the agent's own API listens; 0: 10250
+	Address netip.Addr   // of the node
+	PodCIDR netip.Prefix // of the node's pods, if it does not come from the cluster: others learn it from the Node
+	Port    int          // where the agent's own API listens; 0: 10250
 	// Serving is the certificate of the agent's own API, for tls.Config.
 	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Labels  map[string]string // of the Node, beside the usual ones
@@ -56,23 +59,30 @@ type Config struct {
 	MaxPods int               // 0: 110
 	Beat    time.Duration     // between two renewals of the node's lease; 0: 10 s
 
+	// AllowedSysctls are kernel parameters that pods may set beside the safe ones: names, or beginnings with a star.
+	AllowedSysctls []string
+
+	Policies Policies // network policies of pods; nil: nobody enforces any
+
 	DNS    []netip.Addr // servers for pods of the policy ClusterFirst; none: the host's
 	Domain string       // cluster domain; "": cluster.local
 }
 
 // An Agent runs one node. Make it with New.
 type Agent struct {
-	cfg     Config
-	log     *slog.Logger
+	*common
 	vols    *volume.Mounter
 	probes  *probe.Set
-	images  *puller
-	backoff *pauses
-	pokes   *loop.Pokes
-
-	mu       sync.Mutex
-	let      map[types.UID]bool    // pods let in, until their status says so
-	stopping map[types.UID]*ending // pods whose containers are being stopped
+	status  *statuses
+	boxes   *sandboxes
+	starter *starter
+	stop    *stopper
+	clean   *cleaner
+	node    *nodeStatus
+	admit   *admitter
+	evict   *evictor
+	alloc   *allocations
+	resize  *resizer
 }
 
 // New returns an agent. It starts nothing.
@@ -98,15 +108,35 @@ func New(cfg Config) *Agent {
 	if cfg.Domain == "" {
 		cfg.Domain = "cluster.local"
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), pokes: loop.NewPokes(),
-		let: map[types.UID]bool{}, stopping: map[types.UID]*ending{}}
-	a.images = newPuller(cfg.Runtime.Images)
-	a.vols = volume.New(volume.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Name})
-	a.probes = probe.NewSet(a, func(ns, name string) { a.pokes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, "probe") })
-	a.probes.Event = func(p *corev1.Pod, c, text string) { a.event(p, c, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
-	a.probes.Warning = func(p *corev1.Pod, c, text string) {
-		a.event(p, c, corev1.EventTypeWarning, "ProbeWarning", "%s", text)
+	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), pokes: loop.NewPokes(), tasks: &tasks{},
+		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	a := assemble(shared)
+	if cfg.Pins != nil {
+		cfg.Pins.OnChange(a.changed)
 	}
+	return a
+}
+
+// assemble makes the agent of its parts. None of them starts anything.
+func assemble(c *common) *Agent {
+	a := &Agent{common: c, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c}}
+	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
+	a.resize = &resizer{c, a.alloc}
+	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, let: map[types.UID]bool{}}
+	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name})
+	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
+	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.poke(ns, name, "probe") })
+	a.probes.Event = func(p *corev1.Pod, k, text string) { c.event(p, k, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
+	a.probes.Warning = func(p *corev1.Pod, k, text string) {
+		c.event(p, k, corev1.EventTypeWarning, "ProbeWarning", "%s", text)
+	}
+	a.stop.probes = a.probes
+	images := newPuller(c, c.cfg.Runtime.Images)
+	a.status = &statuses{c, images, a.alloc}
+	a.starter = &starter{common: c, resolver: &resolver{c}, boxes: a.boxes, images: images, stop: a.stop, vols: a.vols, alloc: a.alloc}
+	a.clean = &cleaner{common: c, boxes: a.boxes, images: images, probes: a.probes, stop: a.stop, vols: a.vols, evict: a.evict,
+		alloc: a.alloc}
+	a.node = &nodeStatus{c, a.clean}
 	return a
 }
 
@@ -125,24 +155,6 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 	}
 }
 
-// unfit says why a new pod can't be let in. Its report notes that it was, by its start time.
-func (a *Agent) unfit(w world) (why, message string) {
-	if !w.seen.empty() || w.pod.Status.StartTime != nil || w.pod.DeletionTimestamp != nil || finished(w.pod) {
-		return "", ""
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := a.pods()
-	maps.DeleteFunc(a.let, func(uid types.UID, _ bool) bool {
-		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
-	})
-	let := func(p *corev1.Pod) bool { return p.Status.StartTime != nil || a.let[p.UID] }
-	if why, message = Admit(w.pod, all, a.allocatable(), let); why == "" {
-		a.let[w.pod.UID] = true
-	}
-	return why, message
-}
-
 // errRemoved says that the pod is gone from the API: there is nothing left to report on.
 var errRemoved = errors.New("the pod is removed")
 
@@ -152,17 +164,31 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 		return 0, err
 	}
 	if stray := seen.strangers(pod.UID); !stray.empty() { // a namesake that is gone from the API
-		return time.Second, a.remove(ctx, stray)
+		return time.Second, a.clean.remove(ctx, stray)
+	}
+	asked, err := a.grant(pod, seen)
+	if err != nil {
+		return 0, err
 	}
 	w := a.world(c, pod, seen)
-	if why, text := a.unfit(w); why != "" {
-		a.event(pod, "", corev1.EventTypeWarning, why, "%s", text)
-		return 0, a.fail(ctx, c, w, why, text)
+	switch r, wait := a.admit.rejection(w); {
+	case wait:
+		return time.Second, nil
+	case r != nil:
+		return 0, a.reject(ctx, c, w, r)
 	}
 	todo := plan(w)                     // decide
 	again, err = a.act(ctx, c, w, todo) // act
 	if errors.Is(err, errRemoved) {
 		return 0, nil
 	}
-	return again, a.report(ctx, c, pod, err)
+	return soonest(again, asked), a.report(ctx, c, pod, err)
+}
+
+// grant takes up a resize of a pod that runs here. again: ask anew then, if there is no room for it yet.
+func (a *Agent) grant(pod *corev1.Pod, seen sight) (again time.Duration, err error) {
+	if seen.empty() || pod.DeletionTimestamp != nil || finished(pod) {
+		return 0, nil
+	}
+	return a.resize.grant(pod)
 }

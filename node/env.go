@@ -18,16 +18,20 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// A resolver finds the values of a container's variables.
+type resolver struct{ *common }
+
 // environment resolves the container's variables, in order: services, then envFrom, then env, later ones winning
 // and able to use earlier ones as $(NAME).
-func (a *Agent) environment(ctx context.Context, read resource.Reader, pod *corev1.Pod, c *corev1.Container, box *sandbox) ([]corev1.EnvVar, error) {
+func (r *resolver) environment(ctx context.Context, read resource.Reader, pod *corev1.Pod, c *corev1.Container,
+	box *sandbox) ([]corev1.EnvVar, error) {
 	e := &environment{vars: map[string]string{}}
-	for k, v := range a.serviceEnv(read, pod) {
+	for k, v := range r.serviceEnv(read, pod) {
 		e.vars[k] = v
 	}
 	e.order = slices.Sorted(maps.Keys(e.vars))
 	for _, from := range c.EnvFrom {
-		data, err := a.envFrom(ctx, pod, from)
+		data, err := r.envFrom(ctx, pod, from)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +46,7 @@ func (a *Agent) environment(ctx context.Context, read resource.Reader, pod *core
 		if v.ValueFrom != nil {
 			var found bool
 			var err error
-			if value, found, err = a.valueFrom(ctx, pod, c, v.ValueFrom, box); err != nil {
+			if value, found, err = r.valueFrom(ctx, pod, c, v.ValueFrom, box); err != nil {
 				return nil, err
 			} else if !found {
 				continue
@@ -72,10 +76,10 @@ func (e *environment) list() (out []corev1.EnvVar) {
 	return out
 }
 
-func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string]string, error) {
+func (r *resolver) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFromSource) (map[string]string, error) {
 	switch {
 	case from.ConfigMapRef != nil:
-		cm, err := client.Find(ctx, a.cfg.Client, kinds.ConfigMaps, pod.Namespace, from.ConfigMapRef.Name)
+		cm, err := client.Find(ctx, r.cfg.Client, kinds.ConfigMaps, pod.Namespace, from.ConfigMapRef.Name)
 		if apierrors.IsNotFound(err) && is(from.ConfigMapRef.Optional) {
 			return nil, nil
 		}
@@ -84,7 +88,7 @@ func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFro
 		}
 		return cm.Data, nil
 	case from.SecretRef != nil:
-		s, err := client.Find(ctx, a.cfg.Client, kinds.Secrets, pod.Namespace, from.SecretRef.Name)
+		s, err := client.Find(ctx, r.cfg.Client, kinds.Secrets, pod.Namespace, from.SecretRef.Name)
 		if apierrors.IsNotFound(err) && is(from.SecretRef.Optional) {
 			return nil, nil
 		}
@@ -101,17 +105,18 @@ func (a *Agent) envFrom(ctx context.Context, pod *corev1.Pod, from corev1.EnvFro
 }
 
 // valueFrom resolves a reference; found is false for optional ones that are not there.
-func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource, box *sandbox) (value string, found bool, err error) {
+func (r *resolver) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource,
+	box *sandbox) (value string, found bool, err error) {
 	switch {
 	case from.FieldRef != nil:
-		value, err = a.fieldValue(pod, from.FieldRef.FieldPath, box)
+		value, err = r.fieldValue(pod, from.FieldRef.FieldPath, box)
 		return value, true, err
 	case from.ResourceFieldRef != nil:
-		value, err = a.resourceValue(pod, c, from.ResourceFieldRef)
+		value, err = r.resourceValue(pod, c, from.ResourceFieldRef)
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
 		ref := from.ConfigMapKeyRef
-		cm, err := client.Find(ctx, a.cfg.Client, kinds.ConfigMaps, pod.Namespace, ref.Name)
+		cm, err := client.Find(ctx, r.cfg.Client, kinds.ConfigMaps, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) && is(ref.Optional) {
 			return "", false, nil
 		}
@@ -127,7 +132,7 @@ func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 		return "", false, fmt.Errorf("couldn't find key %s in ConfigMap %s/%s", ref.Key, pod.Namespace, ref.Name)
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
-		s, err := client.Find(ctx, a.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
+		s, err := client.Find(ctx, r.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) && is(ref.Optional) {
 			return "", false, nil
 		}
@@ -146,7 +151,7 @@ func (a *Agent) valueFrom(ctx context.Context, pod *corev1.Pod, c *corev1.Contai
 }
 
 // fieldValue is the downward API for variables.
-func (a *Agent) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, error) {
+func (r *resolver) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, error) {
 	for _, m := range []struct {
 		prefix string
 		values map[string]string
@@ -158,7 +163,7 @@ func (a *Agent) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, 
 	ips := []string{}
 	switch {
 	case pod.Spec.HostNetwork:
-		ips = []string{a.cfg.Address.String()}
+		ips = []string{r.cfg.Address.String()}
 	case box != nil:
 		ips = box.ips
 	}
@@ -174,7 +179,7 @@ func (a *Agent) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, 
 	case "spec.serviceAccountName":
 		return pod.Spec.ServiceAccountName, nil
 	case "status.hostIP", "status.hostIPs":
-		return a.cfg.Address.String(), nil
+		return r.cfg.Address.String(), nil
 	case "status.podIP":
 		return strings.Join(ips[:min(1, len(ips))], ""), nil
 	case "status.podIPs":
@@ -185,7 +190,7 @@ func (a *Agent) fieldValue(pod *corev1.Pod, path string, box *sandbox) (string, 
 
 // resourceValue is a request or limit, in units of the divisor and rounded up. A limit that is not set is what the
 // node has.
-func (a *Agent) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
+func (r *resolver) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
 	if ref.ContainerName != "" && ref.ContainerName != c.Name {
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			if i := slices.IndexFunc(list, func(o corev1.Container) bool { return o.Name == ref.ContainerName }); i >= 0 {
@@ -201,7 +206,7 @@ func (a *Agent) resourceValue(pod *corev1.Pod, c *corev1.Container, ref *corev1.
 	}
 	q, set := list[res]
 	if !set && kind == "limits" {
-		q = a.allocatable()[res]
+		q = r.allocatable()[res]
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {
@@ -221,7 +226,7 @@ func ceil(n, by int64) int64 {
 }
 
 // serviceEnv are the variables that tell a pod of the services of its namespace, and of the API server.
-func (a *Agent) serviceEnv(read resource.Reader, pod *corev1.Pod) map[string]string {
+func (r *resolver) serviceEnv(read resource.Reader, pod *corev1.Pod) map[string]string {
 	env := map[string]string{}
 	add := func(s *corev1.Service) {
 		if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {

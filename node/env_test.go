@@ -1,12 +1,7 @@
 package node
 
 import (
-	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,18 +41,19 @@ func TestFieldValue(t *testing.T) {
 	p.Labels, p.Annotations = map[string]string{"l": "1"}, map[string]string{"x/y": "2"}
 	p.Spec.NodeName, p.Spec.ServiceAccountName = "n", "sa"
 	box := &sandbox{ips: []string{"10.1.0.9", "fd00::9"}}
-	for path, want := range map[string]string{"metadata.name": "p", "metadata.namespace": "d", "metadata.uid": "u", "metadata.labels['l']": "1",
+	for path, want := range map[string]string{"metadata.name": "p", "metadata.namespace": "d", "metadata.uid": "u",
+		"metadata.labels['l']":        "1",
 		"metadata.annotations['x/y']": "2", "metadata.labels['none']": "", "spec.nodeName": "n", "spec.serviceAccountName": "sa",
 		"status.hostIP": "10.0.0.1", "status.podIP": "10.1.0.9", "status.podIPs": "10.1.0.9,fd00::9"} {
-		if got, err := a.fieldValue(p, path, box); err != nil || got != want {
+		if got, err := a.starter.resolver.fieldValue(p, path, box); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", path, got, err, want)
 		}
 	}
-	if _, err := a.fieldValue(p, "spec.containers", box); err == nil {
+	if _, err := a.starter.resolver.fieldValue(p, "spec.containers", box); err == nil {
 		t.Error("a field that is not for variables is given")
 	}
 	p.Spec.HostNetwork = true
-	if got, _ := a.fieldValue(p, "status.podIP", box); got != "10.0.0.1" {
+	if got, _ := a.starter.resolver.fieldValue(p, "status.podIP", box); got != "10.0.0.1" {
 		t.Errorf("on the host's network the pod has %q", got)
 	}
 }
@@ -73,7 +69,8 @@ func quantities(pairs ...string) corev1.ResourceList {
 func TestResourceValue(t *testing.T) {
 	a := testAgent(t)
 	p := testPod(never, "", "a", "b")
-	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("cpu", "250m", "memory", "64Mi"), Limits: quantities("cpu", "1500m", "memory", "100M")}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("cpu", "250m", "memory", "64Mi"),
+		Limits: quantities("cpu", "1500m", "memory", "100M")}
 	for _, c := range []struct{ of, what, by, want string }{
 		{"", "limits.cpu", "", "2"}, {"", "limits.cpu", "1m", "1500"}, {"", "requests.cpu", "1m", "250"}, {"", "requests.memory", "1Mi", "64"},
 		{"", "limits.memory", "1Mi", "96"}, {"", "limits.memory", "", "100000000"}, {"b", "requests.cpu", "", "0"},
@@ -82,7 +79,7 @@ func TestResourceValue(t *testing.T) {
 		if c.by != "" {
 			ref.Divisor = apiresource.MustParse(c.by)
 		}
-		if got, err := a.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got != c.want {
+		if got, err := a.starter.resolver.resourceValue(p, &p.Spec.Containers[0], ref); err != nil || got != c.want {
 			t.Errorf("%s by %q: %q, %v, want %s", c.what, c.by, got, err, c.want)
 		}
 	}
@@ -116,62 +113,5 @@ func TestResources(t *testing.T) {
 		if got, _ := hugepage(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
-	}
-}
-
-func TestDNS(t *testing.T) {
-	a := testAgent(t)
-	a.cfg.DNS = []netip.Addr{netip.MustParseAddr("10.96.0.10")}
-	for _, c := range []struct {
-		policy  corev1.DNSPolicy
-		host    bool
-		more    *corev1.PodDNSConfig
-		servers string // "host": those of the host
-		first   string // of the search list
-		options string // that must be there
-	}{
-		{corev1.DNSClusterFirst, false, nil, "10.96.0.10", "d.svc.cluster.local", "ndots:5"},
-		{corev1.DNSClusterFirst, true, nil, "host", "", ""},
-		{corev1.DNSClusterFirstWithHostNet, true, nil, "10.96.0.10", "d.svc.cluster.local", "ndots:5"},
-		{corev1.DNSDefault, false, nil, "host", "", ""},
-		{corev1.DNSNone, false, &corev1.PodDNSConfig{Nameservers: []string{"1.2.3.4"}, Searches: []string{"x.y"},
-			Options: []corev1.PodDNSConfigOption{{Name: "edns0"}}}, "1.2.3.4", "x.y", "edns0"},
-		{corev1.DNSClusterFirst, false, &corev1.PodDNSConfig{Nameservers: []string{"10.96.0.10", "1.2.3.4"},
-			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}}}, "10.96.0.10 1.2.3.4", "d.svc.cluster.local", "ndots:2"},
-	} {
-		p := testPod(never, "", "a")
-		p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.host, c.more
-		got, err := a.dnsConfig(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		servers := strings.Join(got.Servers, " ")
-		if c.servers == "host" {
-			host, err := hostDNS("/etc/resolv.conf")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.servers = strings.Join(host.Servers, " ")
-		}
-		if servers != c.servers || c.first != "" && got.Searches[0] != c.first || c.options != "" && !slices.Contains(got.Options, c.options) {
-			t.Errorf("%s host %v %+v: %+v", c.policy, c.host, c.more, got)
-		}
-		if c.options == "ndots:2" && slices.Contains(got.Options, "ndots:5") {
-			t.Error("an option stands twice")
-		}
-	}
-}
-
-func TestHostDNS(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "resolv.conf")
-	if got, err := hostDNS(path); err != nil || len(got.Servers) != 0 {
-		t.Errorf("no file: %+v, %v", got, err)
-	}
-	if err := os.WriteFile(path, []byte("# c\nnameserver 1.1.1.1\nnameserver rubbish\nsearch a.b c\noptions ndots:3 rotate\nnameserver\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := hostDNS(path)
-	if err != nil || strings.Join(got.Servers, " ") != "1.1.1.1" || strings.Join(got.Searches, " ") != "a.b c" || len(got.Options) != 2 {
-		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -2,10 +2,7 @@ package node
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,17 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
-// pullLimit bounds one pull; pullsAtOnce how many run side by side.
-const (
-	pullLimit   = 15 * time.Minute
-	pullsAtOnce = 4
-)
+// pullsAtOnce bounds the pulls that run side by side.
+const pullsAtOnce = 4
 
 // A puller fetches images in the background, each only once at a time, and remembers why containers do not start.
 type puller struct {
+	*common
 	images cri.ImageServiceClient
 	slots  chan struct{}
 
@@ -36,12 +32,26 @@ type puller struct {
 // A refusal is why a container waits: a reason of its status, and a text.
 type refusal struct{ reason, message string }
 
-func newPuller(images cri.ImageServiceClient) *puller {
-	return &puller{images: images, slots: make(chan struct{}, pullsAtOnce), running: map[pauseKey]bool{},
+func newPuller(c *common, images cri.ImageServiceClient) *puller {
+	return &puller{common: c, images: images, slots: make(chan struct{}, pullsAtOnce), running: map[pauseKey]bool{},
 		fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
 }
 
-func (p *puller) refuse(uid types.UID, name, reason, message string) {
+// refuse remembers why a container can't start, for its status, and puts the next attempt off: for ten seconds if its configuration
+// lacks something that may come, for longer and longer otherwise.
+func (p *puller) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
+	if reason == "CreateContainerConfigError" {
+		p.backoff.flat(pod.UID, "start "+name, time.Now())
+	} else {
+		p.backoff.failed(pod.UID, "start "+name, time.Now(), 0)
+	}
+	p.note(pod.UID, name, reason, err.Error())
+	p.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %v", err)
+	left, _ := p.backoff.left(pod.UID, "start "+name, time.Now())
+	return left, nil
+}
+
+func (p *puller) note(uid types.UID, name, reason, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused[pauseKey{uid, name}] = refusal{reason, message}
@@ -95,34 +105,38 @@ func (e *absentImage) Error() string {
 
 // pull returns the image to run, after fetching it if the policy says so. An empty image means: not yet, look again
 // after a while, or when the pull wakes the pod.
-func (a *Agent) pull(ctx context.Context, w world, c *corev1.Container) (image string, again time.Duration, err error) {
+func (p *puller) pull(ctx context.Context, w world, c *corev1.Container) (image string, again time.Duration, err error) {
 	pod := w.pod
-	have, err := a.images.present(ctx, c.Image)
+	have, err := p.present(ctx, c.Image)
 	if err != nil {
-		_, err = a.refuse(pod, c.Name, "ImageInspectError", err)
+		_, err = p.refuse(pod, c.Name, "ImageInspectError", err)
 		return "", 0, err
 	}
 	switch {
-	case have != "" && (c.ImagePullPolicy != corev1.PullAlways || a.images.isFresh(pod.UID, c.Name)):
+	case have != "" && (c.ImagePullPolicy != corev1.PullAlways || p.isFresh(pod.UID, c.Name)):
+		if !p.isFresh(pod.UID, c.Name) {
+			p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled",
+				"Container image %q already present on machine and can be accessed by the pod", c.Image)
+		}
 		return have, 0, nil
 	case c.ImagePullPolicy == corev1.PullNever:
-		again, err := a.refuse(pod, c.Name, "ErrImageNeverPull", &absentImage{c.Image})
+		again, err := p.refuse(pod, c.Name, "ErrImageNeverPull", &absentImage{c.Image})
 		return "", again, err
 	}
-	if left, _ := a.backoff.left(pod.UID, "pull "+c.Image, w.now); left > 0 {
-		r, _ := a.images.refusal(pod.UID, c.Name)
+	if left, _ := p.backoff.left(pod.UID, "pull "+c.Image, w.now); left > 0 {
+		r, _ := p.refusal(pod.UID, c.Name)
 		text := fmt.Sprintf("Back-off pulling image %q", c.Image)
 		if r.reason == "ErrImagePull" {
 			text += ": ErrImagePull: " + r.message
 		}
 		if r.reason != "ImagePullBackOff" {
-			a.images.refuse(pod.UID, c.Name, "ImagePullBackOff", text)
-			a.event(pod, c.Name, corev1.EventTypeNormal, "BackOff", "%s", text)
-			a.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+			p.note(pod.UID, c.Name, "ImagePullBackOff", text)
+			p.event(pod, c.Name, corev1.EventTypeNormal, "BackOff", "%s", text)
+			p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		}
 		return "", left, nil
 	}
-	a.fetch(pod, c)
+	p.fetch(pod, c)
 	return "", 0, nil
 }
 
@@ -154,82 +168,81 @@ func (p *puller) end(key pauseKey, good bool) {
 }
 
 // fetch pulls in the background and wakes the pod when done.
-func (a *Agent) fetch(pod *corev1.Pod, c *corev1.Container) {
+func (p *puller) fetch(pod *corev1.Pod, c *corev1.Container) {
 	key := pauseKey{pod.UID, c.Name}
-	if !a.images.begin(key) {
+	if !p.begin(key) {
 		return
 	}
-	go func() {
-		a.images.slots <- struct{}{}
-		defer func() { <-a.images.slots }()
-		ctx, cancel := context.WithTimeout(context.Background(), pullLimit)
-		defer cancel()
-		began := time.Now()
-		a.event(pod, c.Name, corev1.EventTypeNormal, "Pulling", "Pulling image %q", c.Image)
-		err := a.fetchNow(ctx, pod, c.Image)
-		if err == nil {
-			a.backoff.clear(pod.UID, "pull "+c.Image)
-			a.event(pod, c.Name, corev1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %v", c.Image, time.Since(began).Round(time.Millisecond))
-		} else {
-			a.images.refuse(pod.UID, c.Name, "ErrImagePull", err.Error())
-			a.backoff.failed(pod.UID, "pull "+c.Image, time.Now(), 0)
-			a.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", c.Image, err)
-			a.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
-		}
-		a.images.end(key, err == nil)
-		a.poke(pod.Namespace, pod.Name, "image pull ended")
-	}()
+	if !p.tasks.begin(func(ctx context.Context) {
+		err := p.fetchInTurn(ctx, pod, c)
+		p.end(key, err == nil)
+		p.poke(pod.Namespace, pod.Name, "image pull ended")
+	}) {
+		p.end(key, false)
+	}
 }
 
-// fetchNow pulls with each of the pod's credentials for the registry, at last without any.
-func (a *Agent) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (err error) {
+// fetchInTurn waits for one of the places for pulls, and pulls.
+func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
+	asked := time.Now()
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.slots }()
+	began := time.Now()
+	p.event(pod, c.Name, corev1.EventTypeNormal, "Pulling", "Pulling image %q", c.Image)
+	err := p.fetchNow(ctx, pod, c.Image)
+	if ctx.Err() != nil {
+		return ctx.Err() // the agent ends; the next one pulls
+	}
+	if err != nil {
+		p.note(pod.UID, c.Name, "ErrImagePull", err.Error())
+		p.backoff.failed(pod.UID, "pull "+c.Image, time.Now(), 0)
+		p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", c.Image, err)
+		p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
+		return err
+	}
+	p.backoff.clear(pod.UID, "pull "+c.Image)
+	p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled",
+		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", c.Image,
+		time.Since(began).Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), p.size(ctx, c.Image))
+	return nil
+}
+
+// size is the image's, in bytes; 0 when the runtime can't tell.
+func (p *puller) size(ctx context.Context, image string) uint64 {
+	res, err := p.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+	if err != nil {
+		return 0
+	}
+	return res.GetImage().GetSize()
+}
+
+// fetchNow pulls with each of the pod's credentials for the registry, at last without any. There is no limit of time: runtimes end a
+// pull that makes no progress.
+func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (err error) {
 	spec := &cri.ImageSpec{Image: image}
-	for _, auth := range append(a.credentials(ctx, pod, image), nil) {
-		if _, err = a.images.images.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: auth}); err == nil {
+	for _, auth := range append(p.credentials(ctx, pod, image), nil) {
+		if _, err = p.images.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: auth}); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// credentials are what the pod's pull secrets hold for the image's registry.
-func (a *Agent) credentials(ctx context.Context, pod *corev1.Pod, image string) (list []*cri.AuthConfig) {
+// credentials are what the pod's pull secrets hold for the image's registry, the most particular first.
+func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) []*cri.AuthConfig {
+	var ring keyring
 	for _, ref := range pod.Spec.ImagePullSecrets {
-		obj, err := a.cfg.Client.Get(ctx, kinds.Secrets, pod.Namespace, ref.Name)
+		s, err := client.Find(ctx, p.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
 		if err != nil {
-			continue // as upstream: a missing secret only means one chance less
+			p.event(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret",
+				"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", ref.Name)
+			continue // a missing secret only means one chance less
 		}
-		list = append(list, parseCredentials(obj.(*corev1.Secret), image)...)
+		ring.add(s)
 	}
-	return list
-}
-
-func parseCredentials(s *corev1.Secret, image string) (list []*cri.AuthConfig) {
-	var conf struct {
-		Auths map[string]struct{ Username, Password, Auth string } `json:"auths"`
-	}
-	switch s.Type {
-	case corev1.SecretTypeDockerConfigJson:
-		if json.Unmarshal(s.Data[corev1.DockerConfigJsonKey], &conf) != nil {
-			return nil
-		}
-	case corev1.SecretTypeDockercfg:
-		if json.Unmarshal(s.Data[corev1.DockerConfigKey], &conf.Auths) != nil {
-			return nil
-		}
-	}
-	for server, c := range conf.Auths {
-		host := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(server, "https://"), "http://"), "/")
-		host = strings.TrimSuffix(strings.TrimSuffix(host, "/v1"), "/v2")
-		if !strings.HasPrefix(image, host) && !(host == "index.docker.io" && !strings.Contains(strings.Split(image, "/")[0], ".")) {
-			continue
-		}
-		if c.Username == "" {
-			if both, err := base64.StdEncoding.DecodeString(c.Auth); err == nil {
-				c.Username, c.Password, _ = strings.Cut(string(both), ":")
-			}
-		}
-		list = append(list, &cri.AuthConfig{Username: c.Username, Password: c.Password, ServerAddress: server})
-	}
-	return list
+	return ring.lookup(image)
 }

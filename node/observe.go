@@ -179,6 +179,15 @@ func (s sight) strangers(uid types.UID) (out sight) {
 	return out
 }
 
+// nextTry is the number of the next sandbox: above that of every one there is, also of those whose set-up failed half way, or the
+// runtime refuses the name.
+func (s sight) nextTry() (n uint32) {
+	for i := range s.sandboxes {
+		n = max(n, s.sandboxes[i].try+1)
+	}
+	return n
+}
+
 func (s sight) empty() bool { return len(s.sandboxes) == 0 && len(s.containers) == 0 }
 
 // anyRunning says whether a process of the pod may still run.

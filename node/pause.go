@@ -33,15 +33,28 @@ type pause struct {
 
 func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
 
-// failed notes a failure at the time; a failure that was noted before changes nothing. ran is how long the
+// failed notes a failure at the time; a failure that was noted before changes nothing. ran is the time that the
 // attempt lasted.
 func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
 	p.note(pauseKey{uid, what}, at, ran, firstPause)
 }
 
+// flat notes a failure that is tried again after the first pause, however often it happens.
+func (p *pauses) flat(uid types.UID, what string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.of[pauseKey{uid, what}] = &pause{firstPause, at}
+}
+
 // ended notes the end of a container: as failed, but the first pause is none.
-func (p *pauses) ended(uid types.UID, name string, at time.Time, ran time.Duration) {
-	p.note(pauseKey{uid, name}, at, ran, 0)
+//
+// Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
+func (p *pauses) ended(uid types.UID, name string, at time.Time, ran time.Duration, restarts int32) {
+	first := time.Duration(0)
+	if restarts > 0 && ran <= forgive {
+		first = min(firstPause<<min(restarts-1, 10), lastPause)
+	}
+	p.note(pauseKey{uid, name}, at, ran, first)
 }
 
 func (p *pauses) note(key pauseKey, at time.Time, ran, first time.Duration) {
@@ -53,7 +66,7 @@ func (p *pauses) note(key pauseKey, at time.Time, ran, first time.Duration) {
 		p.of[key] = &pause{first, at}
 	case !at.After(cur.since):
 	case ran > forgive:
-		cur.length, cur.since = first, at
+		cur.length, cur.since = 0, at
 	default:
 		cur.length, cur.since = min(max(cur.length*2, firstPause), lastPause), at
 	}

@@ -10,9 +10,9 @@ func TestPauses(t *testing.T) {
 	at := noon
 	for i, want := range []time.Duration{0, 10, 20, 40, 80, 160, 300, 300} {
 		at = at.Add(time.Second)
-		p.ended("u", "a", at, time.Second)
-		p.ended("u", "a", at, time.Second)               // told twice
-		p.ended("u", "a", at.Add(-time.Hour), time.Hour) // an older one, told later
+		p.ended("u", "a", at, time.Second, 0)
+		p.ended("u", "a", at, time.Second, 0)               // told twice
+		p.ended("u", "a", at.Add(-time.Hour), time.Hour, 0) // an older one, told later
 		if left, length := p.left("u", "a", at); left != want*time.Second || length != want*time.Second {
 			t.Errorf("end %d: left %v of %v, want %vs", i, left, length, int(want))
 		}
@@ -23,7 +23,7 @@ func TestPauses(t *testing.T) {
 	if left, _ := p.left("u", "a", at.Add(time.Hour)); left != 0 {
 		t.Errorf("after its end the pause has %v left", left)
 	}
-	p.ended("u", "a", at.Add(time.Hour), 11*time.Minute)
+	p.ended("u", "a", at.Add(time.Hour), 11*time.Minute, 0)
 	if left, _ := p.left("u", "a", at.Add(time.Hour)); left != 0 {
 		t.Errorf("one that ran for eleven minutes waits %v", left)
 	}

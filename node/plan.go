@@ -13,6 +13,7 @@ type world struct {
 	pod    *corev1.Pod
 	seen   sight
 	now    time.Time
+	evict  *eviction                                            // the node's decision to end the pod; nil: it may run
 	probed func(name string) probed                             // the last answers of a container's probes
 	wait   func(name string, c *container) (left time.Duration) // how much of the pause before a restart is left
 }
@@ -32,6 +33,7 @@ type todo struct {
 	why     string // reason of the pod's end, for its status: DeadlineExceeded…
 	message string
 	grace   *int64 // for stop: instead of the spec's
+	disrupt string // why the node ends it, for the condition DisruptionTarget
 
 	sandbox bool         // a new sandbox is needed; whatever runs must stop first
 	kill    []kill       // containers to stop
@@ -65,6 +67,8 @@ func plan(w world) (t todo) {
 		return todo{stop: true, grace: pod.DeletionGracePeriodSeconds}
 	case finished(pod):
 		return todo{stop: true, done: true}
+	case w.evict != nil:
+		return todo{stop: true, why: w.evict.reason, message: w.evict.message, grace: &w.evict.grace, disrupt: w.evict.disruption}
 	}
 	if left, over := deadline(w); over {
 		return todo{stop: true, why: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}

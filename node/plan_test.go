@@ -194,8 +194,10 @@ var planCases = []planCase{
 	{name: "finished", seen: "box a:0", edit: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, want: "stop done"},
 	{name: "deadline ahead", seen: "box a:run", edit: limited(4 * time.Second), again: 6 * time.Second},
 	{name: "deadline over", seen: "box a:run", edit: limited(10 * time.Second), want: "stop DeadlineExceeded"},
-	{name: "deadline before the pause's end", seen: "box a:1", edit: limited(4 * time.Second), pause: time.Minute, want: "wait:a", again: 6 * time.Second},
-	{name: "deadline of a pod that has not started", seen: "box a:run", edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }},
+	{name: "deadline before the pause's end", seen: "box a:1", edit: limited(4 * time.Second), pause: time.Minute, want: "wait:a",
+		again: 6 * time.Second},
+	{name: "deadline of a pod that has not started", seen: "box a:run",
+		edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }},
 }
 
 func TestPlan(t *testing.T) {

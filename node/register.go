@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,20 +10,20 @@ import (
 	"maps"
 	"os"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -35,25 +36,39 @@ const (
 )
 
 // version is the agent's, as nodeInfo tells it.
-const version = "v1.37.2"
+const version = "v" + features.Release
+
+// nodeStatus registers the Node, keeps its status true and renews its lease.
+type nodeStatus struct {
+	*common
+	clean *cleaner
+}
 
 // register makes sure that the Node exists, with what the agent knows of it.
-func (a *Agent) register(ctx context.Context) error {
-	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.cfg.Name, Labels: a.labels()}, Spec: corev1.NodeSpec{Taints: a.cfg.Taints}}
-	cur, err := a.node(ctx)
+func (ns *nodeStatus) register(ctx context.Context) error {
+	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns.cfg.Name, Labels: ns.labels()}, Spec: corev1.NodeSpec{Taints: ns.cfg.Taints}}
+	if ns.cfg.PodCIDR.IsValid() {
+		want.Spec.PodCIDR = ns.cfg.PodCIDR.Masked().String()
+		want.Spec.PodCIDRs = []string{want.Spec.PodCIDR}
+	}
+	cur, err := ns.node(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = a.cfg.Client.Create(ctx, kinds.Nodes, want)
-	case err == nil && !has(cur.Labels, want.Labels):
+		_, err = ns.cfg.Client.Create(ctx, kinds.Nodes, want)
+	case err == nil && (!has(cur.Labels, want.Labels) || cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != ""):
+		change := map[string]any{"metadata": map[string]any{"labels": want.Labels}}
+		if cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != "" { // it can be set once
+			change["spec"] = map[string]any{"podCIDR": want.Spec.PodCIDR, "podCIDRs": want.Spec.PodCIDRs}
+		}
 		var patch []byte
-		if patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"labels": want.Labels}}); err == nil {
-			_, err = a.cfg.Client.Patch(ctx, kinds.Nodes, "", a.cfg.Name, client.Patch{Type: types.MergePatchType, Data: patch})
+		if patch, err = json.Marshal(change); err == nil {
+			_, err = ns.cfg.Client.Patch(ctx, kinds.Nodes, "", ns.cfg.Name, client.Patch{Type: types.MergePatchType, Data: patch})
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("register node %s: %w", a.cfg.Name, err)
+		return fmt.Errorf("register node %s: %w", ns.cfg.Name, err)
 	}
-	return a.writeStatus(ctx)
+	return ns.writeStatus(ctx)
 }
 
 // has says that all holds every pair of some.
@@ -66,15 +81,15 @@ func has(all, some map[string]string) bool {
 	return true
 }
 
-func (a *Agent) labels() map[string]string {
-	labels := map[string]string{corev1.LabelHostname: a.cfg.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
+func (ns *nodeStatus) labels() map[string]string {
+	labels := map[string]string{corev1.LabelHostname: ns.cfg.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
 		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": goruntime.GOARCH}
-	maps.Copy(labels, a.cfg.Labels)
+	maps.Copy(labels, ns.cfg.Labels)
 	return labels
 }
 
-func (a *Agent) node(ctx context.Context) (*corev1.Node, error) {
-	obj, err := a.cfg.Client.Get(ctx, kinds.Nodes, "", a.cfg.Name)
+func (ns *nodeStatus) node(ctx context.Context) (*corev1.Node, error) {
+	obj, err := ns.cfg.Client.Get(ctx, kinds.Nodes, "", ns.cfg.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -82,32 +97,32 @@ func (a *Agent) node(ctx context.Context) (*corev1.Node, error) {
 }
 
 // heartbeat renews the lease, and keeps the status true.
-func (a *Agent) heartbeat(ctx context.Context) {
+func (ns *nodeStatus) heartbeat(ctx context.Context) {
 	for wrote := time.Now(); ; {
-		if err := a.renew(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("renew the node's lease", "err", err)
+		if err := ns.renew(ctx); err != nil && ctx.Err() == nil {
+			ns.log.Warn("renew the node's lease", "err", err)
 		}
-		if time.Since(wrote) > statusEvery || a.statusChanged() {
-			if err := a.writeStatus(ctx); err != nil && ctx.Err() == nil {
-				a.log.Warn("write the node's status", "err", err)
+		if time.Since(wrote) > statusEvery || ns.statusChanged() {
+			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
+				ns.log.Warn("write the node's status", "err", err)
 			} else {
 				wrote = time.Now()
 			}
-			if err := a.sweep(ctx); err != nil && ctx.Err() == nil {
-				a.log.Warn("remove the files of pods that are gone", "err", err)
+			if err := ns.clean.sweep(ctx); err != nil && ctx.Err() == nil {
+				ns.log.Warn("remove the files of pods that are gone", "err", err)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(a.cfg.Beat):
+		case <-time.After(ns.cfg.Beat):
 		}
 	}
 }
 
 // statusChanged says that somebody else overwrote the Ready condition: a server that did not hear from the node.
-func (a *Agent) statusChanged() bool {
-	n := resource.Get(a.cfg.Client.Read(), kinds.Nodes, "", a.cfg.Name)
+func (ns *nodeStatus) statusChanged() bool {
+	n := resource.Get(ns.cfg.Client.Read(), kinds.Nodes, "", ns.cfg.Name)
 	if n == nil {
 		return false
 	}
@@ -119,40 +134,40 @@ func (a *Agent) statusChanged() bool {
 	return true
 }
 
-func (a *Agent) renew(ctx context.Context) error {
+func (ns *nodeStatus) renew(ctx context.Context) error {
 	now, seconds := metav1.NowMicro(), int32(leaseFor)
-	obj, err := a.cfg.Client.Get(ctx, kinds.Leases, corev1.NamespaceNodeLease, a.cfg.Name)
+	obj, err := ns.cfg.Client.Get(ctx, kinds.Leases, corev1.NamespaceNodeLease, ns.cfg.Name)
 	if apierrors.IsNotFound(err) {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: a.cfg.Name},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &a.cfg.Name, LeaseDurationSeconds: &seconds, RenewTime: &now}}
-		if n, nerr := a.node(ctx); nerr == nil {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: ns.cfg.Name},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &ns.cfg.Name, LeaseDurationSeconds: &seconds, RenewTime: &now}}
+		if n, nerr := ns.node(ctx); nerr == nil {
 			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
 		}
-		_, err = a.cfg.Client.Create(ctx, kinds.Leases, l)
+		_, err = ns.cfg.Client.Create(ctx, kinds.Leases, l)
 		return err
 	}
 	if err != nil {
 		return err
 	}
 	next := resource.Clone(obj.(*coordinationv1.Lease))
-	next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = &a.cfg.Name, &seconds, &now
-	_, err = a.cfg.Client.Update(ctx, kinds.Leases, next, "")
+	next.Spec.HolderIdentity, next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = &ns.cfg.Name, &seconds, &now
+	_, err = ns.cfg.Client.Update(ctx, kinds.Leases, next, "")
 	return err
 }
 
 // writeStatus tells what the node has and how it is. Resources that others put into the status stay.
-func (a *Agent) writeStatus(ctx context.Context) error {
+func (ns *nodeStatus) writeStatus(ctx context.Context) error {
 	for range 5 {
-		cur, err := a.node(ctx)
+		cur, err := ns.node(ctx)
 		if err != nil {
 			return err
 		}
 		next := resource.Clone(cur)
-		a.fill(ctx, &next.Status)
+		ns.fill(ctx, &next.Status)
 		if equality.Semantic.DeepEqual(cur.Status, next.Status) {
 			return nil
 		}
-		_, err = a.cfg.Client.Update(ctx, kinds.Nodes, next, "status")
+		_, err = ns.cfg.Client.Update(ctx, kinds.Nodes, next, "status")
 		if !apierrors.IsConflict(err) {
 			return err
 		}
@@ -160,47 +175,27 @@ func (a *Agent) writeStatus(ctx context.Context) error {
 	return errors.New("write the node's status: it keeps changing")
 }
 
-func (a *Agent) fill(ctx context.Context, st *corev1.NodeStatus) {
+func (ns *nodeStatus) fill(ctx context.Context, st *corev1.NodeStatus) {
 	if st.Capacity == nil {
 		st.Capacity, st.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	}
-	maps.Copy(st.Capacity, a.capacity())
+	maps.Copy(st.Capacity, ns.capacity())
 	for name, q := range st.Capacity {
 		st.Allocatable[name] = q
 	}
-	st.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: a.cfg.Address.String()}, {Type: corev1.NodeHostName, Address: a.cfg.Name}}
-	st.DaemonEndpoints.KubeletEndpoint.Port = int32(a.cfg.Port)
-	st.NodeInfo = a.info(ctx)
-	a.setConditions(ctx, st)
-	st.Images = a.imageList(ctx)
+	st.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ns.cfg.Address.String()}, {Type: corev1.NodeHostName,
+		Address: ns.cfg.Name}}
+	st.DaemonEndpoints.KubeletEndpoint.Port = int32(ns.cfg.Port)
+	st.NodeInfo = ns.info(ctx)
+	ns.setConditions(ctx, st)
+	st.Images = ns.imageList(ctx)
 }
 
-// capacity is what the machine has.
-func (a *Agent) capacity() corev1.ResourceList {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *apiresource.NewQuantity(int64(goruntime.NumCPU()), apiresource.DecimalSI),
-		corev1.ResourceMemory: *apiresource.NewQuantity(totalMemory(), apiresource.BinarySI),
-		corev1.ResourcePods:   *apiresource.NewQuantity(int64(a.cfg.MaxPods), apiresource.DecimalSI),
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(a.cfg.Dir, &fs); err == nil {
-		list[corev1.ResourceEphemeralStorage] = *apiresource.NewQuantity(int64(fs.Blocks)*fs.Bsize, apiresource.BinarySI)
-	}
-	return list
-}
-
-func (a *Agent) allocatable() corev1.ResourceList {
-	if n := resource.Get(a.cfg.Client.Read(), kinds.Nodes, "", a.cfg.Name); n != nil && len(n.Status.Allocatable) > 0 {
-		return n.Status.Allocatable
-	}
-	return a.capacity()
-}
-
-func (a *Agent) info(ctx context.Context) corev1.NodeSystemInfo {
+func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{Architecture: goruntime.GOARCH, OperatingSystem: "linux", KubeletVersion: version,
 		MachineID: firstLine("/etc/machine-id"), BootID: firstLine("/proc/sys/kernel/random/boot_id"),
 		SystemUUID: firstLine("/sys/class/dmi/id/product_uuid"), KernelVersion: firstLine("/proc/sys/kernel/osrelease"), OSImage: osName()}
-	if v, err := a.cfg.Runtime.Containers.Version(ctx, &cri.VersionRequest{}); err == nil {
+	if v, err := ns.cfg.Runtime.Containers.Version(ctx, &cri.VersionRequest{}); err == nil {
 		info.ContainerRuntimeVersion = v.RuntimeName + "://" + v.RuntimeVersion
 	}
 	return info
@@ -231,9 +226,9 @@ func osName() string {
 }
 
 // setConditions judges the node's health: ready when the runtime and its network are.
-func (a *Agent) setConditions(ctx context.Context, st *corev1.NodeStatus) {
+func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) {
 	ready, why, text := corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-	res, err := a.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
 	if err != nil {
 		ready, why, text = corev1.ConditionFalse, "KubeletNotReady", fmt.Sprintf("container runtime is down: %v", err)
 	}
@@ -262,16 +257,28 @@ func (a *Agent) setConditions(ctx context.Context, st *corev1.NodeStatus) {
 	set(corev1.NodeReady, ready, why, text)
 }
 
-// maxImages bounds the images that the status lists, as upstream does.
-const maxImages = 50
+// The bounds of the images that the status lists, as upstream's.
+const (
+	maxImages = 50
+	maxNames  = 5 // of one image
+)
 
-func (a *Agent) imageList(ctx context.Context) (list []corev1.ContainerImage) {
-	res, err := a.cfg.Runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
+// imageList tells the largest images that the node has: the scheduler prefers nodes that need not pull them.
+func (ns *nodeStatus) imageList(ctx context.Context) []corev1.ContainerImage {
+	res, err := ns.cfg.Runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
 	if err != nil {
 		return nil
 	}
-	for _, i := range res.Images[:min(len(res.Images), maxImages)] {
-		list = append(list, corev1.ContainerImage{Names: append(i.RepoTags, i.RepoDigests...), SizeBytes: int64(i.Size)})
+	return imageStatuses(res.Images)
+}
+
+func imageStatuses(images []*cri.Image) (list []corev1.ContainerImage) {
+	images = slices.SortedStableFunc(slices.Values(images), func(a, b *cri.Image) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Id, b.Id))
+	})
+	for _, i := range images[:min(len(images), maxImages)] {
+		names := slices.Concat(i.RepoDigests, i.RepoTags)
+		list = append(list, corev1.ContainerImage{Names: names[:min(len(names), maxNames)], SizeBytes: int64(i.Size)})
 	}
 	return list
 }

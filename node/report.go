@@ -22,12 +22,15 @@ func (a *Agent) report(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, failed
 		return errors.Join(failed, err)
 	}
 	w := a.world(c, pod, seen)
-	return errors.Join(failed, a.write(ctx, c, pod, a.podStatus(w)))
+	if pod.DeletionTimestamp == nil && !finished(pod) {
+		a.watchProbes(w, seen.box(pod.UID)) // a container without probes is ready as soon as it runs
+	}
+	return errors.Join(failed, a.write(ctx, c, pod, a.status.podStatus(w)))
 }
 
 // reported says that the pod's status tells all that the runtime does.
 func (a *Agent) reported(pod *corev1.Pod, w world) bool {
-	return equality.Semantic.DeepEqual(pod.Status, a.podStatus(w))
+	return equality.Semantic.DeepEqual(pod.Status, a.status.podStatus(w))
 }
 
 func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st corev1.PodStatus) error {
@@ -46,13 +49,25 @@ func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st core
 	return nil
 }
 
+// reject ends a pod that this node does not take: it says so once, when the API has it.
+func (a *Agent) reject(ctx context.Context, c *loop.Ctx, w world, r *Rejection) error {
+	if err := a.fail(ctx, c, w, todo{why: r.Reason, message: "Pod was rejected: " + r.Message}); err != nil {
+		return err
+	}
+	a.event(w.pod, "", corev1.EventTypeWarning, r.Reason, "%s", r.Message)
+	return nil
+}
+
 // fail ends a pod for a reason of the node's: its deadline, or that it can't run here.
-func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, reason, message string) error {
+func (a *Agent) fail(ctx context.Context, c *loop.Ctx, w world, t todo) error {
 	w.pod = resource.Clone(w.pod)
-	st := a.podStatus(w)
-	st.Phase, st.Reason, st.Message = corev1.PodFailed, reason, message
-	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
-		setCondition(&st, t, false, "PodFailed", "", w.pod.Generation, w.now)
+	st := a.status.podStatus(w)
+	st.Phase, st.Reason, st.Message = corev1.PodFailed, t.why, t.message
+	for _, k := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+		setCondition(&st, k, false, "PodFailed", "", w.pod.Generation, w.now)
+	}
+	if t.disrupt != "" {
+		setCondition(&st, corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, t.disrupt, w.pod.Generation, w.now)
 	}
 	return a.write(ctx, c, w.pod, st)
 }

@@ -3,52 +3,74 @@ package node
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
 )
 
+// sandboxes make and remove the pods' sandboxes, and what CRI counts to them: host name, DNS, ports, sysctls.
+type sandboxes struct{ *common }
+
 // runSandbox makes the pod's sandbox: its namespaces, network and cgroup.
-func (a *Agent) runSandbox(ctx context.Context, w world) error {
+func (sb *sandboxes) runSandbox(ctx context.Context, w world) error {
 	pod := w.pod
-	if err := os.MkdirAll(a.logDir(pod), 0o755); err != nil {
+	if err := os.MkdirAll(sb.logDir(pod), 0o755); err != nil {
 		return fmt.Errorf("make the pod's log directory: %w", err)
 	}
-	try := uint32(0)
-	if len(w.seen.sandboxes) > 0 {
-		try = w.seen.sandboxes[0].try + 1
+	if err := sb.cgroups.Set(sb.cgroup(pod), podValues(pod)); err != nil {
+		return fmt.Errorf("limit the pod's cgroup: %w", err)
 	}
-	conf, err := a.sandboxConfig(pod, try)
+	conf, err := sb.sandboxConfig(pod, w.seen.nextTry())
 	if err != nil {
 		return err
 	}
-	_, err = a.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: ""})
+	handler, err := sb.handler(ctx, pod)
+	if err == nil {
+		_, err = sb.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: handler})
+	}
 	if err != nil {
-		a.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
+		sb.event(pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
 		return fmt.Errorf("create the sandbox of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
 
-func (a *Agent) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandboxConfig, error) {
-	dns, err := a.dnsConfig(pod)
+// handler is the runtime's name for the RuntimeClass of the pod; "": the one that it has by default.
+func (sb *sandboxes) handler(ctx context.Context, pod *corev1.Pod) (string, error) {
+	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
+		return "", nil
+	}
+	class, err := client.Find(ctx, sb.cfg.Client, kinds.RuntimeClasses, "", *pod.Spec.RuntimeClassName)
+	if err != nil {
+		return "", fmt.Errorf("get RuntimeHandler for pod: %w", err)
+	}
+	return class.Handler, nil
+}
+
+func (sb *sandboxes) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandboxConfig, error) {
+	dns, err := sb.dnsConfig(pod)
+	if err != nil {
+		return nil, err
+	}
+	host, err := sb.fullHostname(pod)
 	if err != nil {
 		return nil, err
 	}
 	conf := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: try},
-		Hostname:     hostname(pod),
-		LogDirectory: a.logDir(pod),
+		Hostname:     host,
+		LogDirectory: sb.logDir(pod),
 		DnsConfig:    dns,
 		PortMappings: portMappings(pod),
-		Labels:       a.podLabels(pod),
+		Labels:       sb.podLabels(pod),
 		Annotations:  pod.Annotations,
-		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: a.cgroup(pod), SecurityContext: sandboxSecurity(pod),
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: sb.cgroup(pod), SecurityContext: sandboxSecurity(pod),
 			Sysctls: sysctls(pod)},
 	}
 	if pod.Spec.HostNetwork {
@@ -57,7 +79,7 @@ func (a *Agent) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandboxConfi
 	return conf, nil
 }
 
-func (a *Agent) podLabels(pod *corev1.Pod) map[string]string {
+func (sb *sandboxes) podLabels(pod *corev1.Pod) map[string]string {
 	labels := map[string]string{}
 	for k, v := range pod.Labels {
 		labels[k] = v
@@ -66,27 +88,43 @@ func (a *Agent) podLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
+// maxHostname is the length of a host name that the kernel takes, in bytes.
+const maxHostname = 63
+
+// fullHostname is the name that the pod's programs see: with the pod's domain, where the pod asks for it.
+func (sb *sandboxes) fullHostname(pod *corev1.Pod) (string, error) {
+	name := hostname(pod)
+	if pod.Spec.HostnameOverride != nil || !is(pod.Spec.SetHostnameAsFQDN) || pod.Spec.Subdomain == "" {
+		return name, nil
+	}
+	name += "." + pod.Spec.Subdomain + "." + pod.Namespace + ".svc." + sb.cfg.Domain
+	if len(name) > maxHostname {
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long "+
+			"(%d characters is the max, %d characters requested)", name, maxHostname, len(name))
+	}
+	return name, nil
+}
+
 func hostname(pod *corev1.Pod) string {
+	if pod.Spec.HostnameOverride != nil {
+		return *pod.Spec.HostnameOverride
+	}
 	name := pod.Spec.Hostname
 	if name == "" {
 		name = pod.Name
 	}
-	const limit = 63 // of a host name in the kernel
-	if len(name) > limit {
-		name = strings.TrimRight(name[:limit], "-.")
+	if len(name) > maxHostname {
+		name = strings.TrimRight(name[:maxHostname], "-.")
 	}
 	return name
-}
-
-func (a *Agent) logDir(pod *corev1.Pod) string {
-	return filepath.Join(a.cfg.LogDir, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
 func portMappings(pod *corev1.Pod) (list []*cri.PortMapping) {
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
 			if p.HostPort > 0 {
-				list = append(list, &cri.PortMapping{Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP})
+				list = append(list, &cri.PortMapping{Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort,
+					HostIp: p.HostIP})
 			}
 		}
 	}
@@ -169,96 +207,8 @@ func selinux(o *corev1.SELinuxOptions) *cri.SELinuxOption {
 	return &cri.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
 }
 
-// maxSearch bounds the search list, as the API does.
-const maxSearch = 32
-
-// dnsConfig is what the pod's /etc/resolv.conf says.
-func (a *Agent) dnsConfig(pod *corev1.Pod) (*cri.DNSConfig, error) {
-	conf := &cri.DNSConfig{}
-	policy := pod.Spec.DNSPolicy
-	if policy == corev1.DNSClusterFirst && pod.Spec.HostNetwork {
-		policy = corev1.DNSDefault
-	}
-	host, err := hostDNS("/etc/resolv.conf")
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case policy == corev1.DNSNone:
-	case policy == corev1.DNSDefault || len(a.cfg.DNS) == 0:
-		conf = host
-	default:
-		for _, s := range a.cfg.DNS {
-			conf.Servers = append(conf.Servers, s.String())
-		}
-		d := a.cfg.Domain
-		conf.Searches = append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, host.Searches...)
-		conf.Options = []string{"ndots:5"}
-	}
-	if more := pod.Spec.DNSConfig; more != nil {
-		conf.Servers = merge(conf.Servers, more.Nameservers)
-		conf.Searches = merge(conf.Searches, more.Searches)
-		for _, o := range more.Options {
-			conf.Options = setOption(conf.Options, o)
-		}
-	}
-	conf.Searches = conf.Searches[:min(len(conf.Searches), maxSearch)]
-	return conf, nil
-}
-
-func merge(list, more []string) []string {
-	for _, s := range more {
-		if !slices.Contains(list, s) {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// setOption adds an option, or replaces the one of the same name.
-func setOption(list []string, o corev1.PodDNSConfigOption) []string {
-	text := o.Name
-	if o.Value != nil && *o.Value != "" {
-		text += ":" + *o.Value
-	}
-	list = slices.DeleteFunc(slices.Clone(list), func(s string) bool {
-		name, _, _ := strings.Cut(s, ":")
-		return name == o.Name
-	})
-	return append(list, text)
-}
-
-// hostDNS reads a resolv.conf. A missing one means a host without DNS.
-func hostDNS(path string) (*cri.DNSConfig, error) {
-	text, err := os.ReadFile(path)
-	if os.IsNotExist(err) {
-		return &cri.DNSConfig{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the host's DNS configuration: %w", err)
-	}
-	var conf cri.DNSConfig
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		switch f[0] {
-		case "nameserver":
-			if _, err := netip.ParseAddr(f[1]); err == nil {
-				conf.Servers = append(conf.Servers, f[1])
-			}
-		case "search":
-			conf.Searches = f[1:]
-		case "options":
-			conf.Options = f[1:]
-		}
-	}
-	return &conf, nil
-}
-
-func (a *Agent) stopSandbox(ctx context.Context, id string) error {
-	_, err := a.cfg.Runtime.Containers.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+func (sb *sandboxes) stopSandbox(ctx context.Context, id string) error {
+	_, err := sb.cfg.Runtime.Containers.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
 	if err != nil {
 		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
@@ -266,15 +216,15 @@ func (a *Agent) stopSandbox(ctx context.Context, id string) error {
 }
 
 // removeAll removes containers that have stopped, and sandboxes.
-func (a *Agent) removeAll(ctx context.Context, seen sight) error {
-	rt := a.cfg.Runtime.Containers
+func (sb *sandboxes) removeAll(ctx context.Context, seen sight) error {
+	rt := sb.cfg.Runtime.Containers
 	for i := range seen.containers {
-		if err := a.removeContainer(ctx, seen.containers[i].id); err != nil {
+		if err := sb.removeContainer(ctx, seen.containers[i].id); err != nil {
 			return err
 		}
 	}
 	for _, b := range seen.sandboxes {
-		if err := a.stopSandbox(ctx, b.id); err != nil {
+		if err := sb.stopSandbox(ctx, b.id); err != nil {
 			return err
 		}
 		if _, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: b.id}); err != nil {
@@ -284,8 +234,8 @@ func (a *Agent) removeAll(ctx context.Context, seen sight) error {
 	return nil
 }
 
-func (a *Agent) removeContainer(ctx context.Context, id string) error {
-	if _, err := a.cfg.Runtime.Containers.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+func (sb *sandboxes) removeContainer(ctx context.Context, id string) error {
+	if _, err := sb.cfg.Runtime.Containers.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
 	return nil

@@ -17,63 +17,73 @@ import (
 	"github.com/kloop-dev/kloop/node/volume"
 )
 
+// A starter makes and starts containers, with their files, mounts and rights.
+type starter struct {
+	*common
+	resolver *resolver
+	boxes    *sandboxes
+	images   *puller
+	stop     *stopper
+	vols     *volume.Mounter
+	alloc    *allocations
+}
+
 // start makes and starts one container. A failure is told in the container's status, and retried after a pause.
-func (a *Agent) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start, mounts map[string]string) (again time.Duration, err error) {
+func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start,
+	mounts map[string]string) (again time.Duration, err error) {
 	pod, name := w.pod, s.spec.Name
-	if left, _ := a.backoff.left(pod.UID, "start "+name, w.now); left > 0 {
+	if left, _ := st.backoff.left(pod.UID, "start "+name, w.now); left > 0 {
 		return left, nil
 	}
-	image, again, err := a.pull(ctx, w, s.spec)
+	image, again, err := st.images.pull(ctx, w, s.spec)
 	if err != nil || image == "" {
 		return again, err
 	}
-	conf, err := a.containerConfig(ctx, c, pod, box, s, image, mounts)
+	conf, err := st.containerConfig(ctx, c, pod, box, s, image, mounts)
 	if err != nil {
-		return a.refuse(pod, name, "CreateContainerConfigError", err)
+		return st.images.refuse(pod, name, "CreateContainerConfigError", err)
 	}
-	sandboxConf, err := a.sandboxConfig(pod, box.try)
+	sandboxConf, err := st.boxes.sandboxConfig(pod, box.try)
 	if err != nil {
 		return 0, err
 	}
-	rt := a.cfg.Runtime.Containers
+	rt := st.cfg.Runtime.Containers
 	made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.id, Config: conf, SandboxConfig: sandboxConf})
 	if err != nil {
-		return a.refuse(pod, name, "CreateContainerError", err)
+		return st.images.refuse(pod, name, "CreateContainerError", err)
 	}
-	a.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
+	if err := st.alloc.actuated(pod, name, s.spec.Resources); err != nil {
+		return 0, err
+	}
+	st.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
 	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
-		return a.refuse(pod, name, "RunContainerError", err)
+		return st.images.refuse(pod, name, "RunContainerError", err)
 	}
-	a.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
-	a.backoff.clear(pod.UID, "start "+name)
-	a.images.started(pod.UID, name)
-	return 0, a.postStart(ctx, pod, s.spec, made.ContainerId, box)
+	if err := st.linkLog(pod, name, made.ContainerId, filepath.Join(st.logDir(pod), conf.LogPath)); err != nil {
+		st.log.Warn("a container's log has no link for log shippers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
+	}
+	st.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
+	st.backoff.clear(pod.UID, "start "+name)
+	st.images.started(pod.UID, name)
+	return 0, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
 }
 
-// refuse remembers why a container can't start, for its status, and puts the next attempt off.
-func (a *Agent) refuse(pod *corev1.Pod, name, reason string, err error) (time.Duration, error) {
-	a.backoff.failed(pod.UID, "start "+name, time.Now(), 0)
-	a.images.refuse(pod.UID, name, reason, err.Error())
-	a.event(pod, name, corev1.EventTypeWarning, "Failed", "Error: %v", err)
-	left, _ := a.backoff.left(pod.UID, "start "+name, time.Now())
-	return left, nil
-}
-
-func (a *Agent) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string, volumes map[string]string) (*cri.ContainerConfig, error) {
-	env, err := a.environment(ctx, c, pod, s.spec, box)
+func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string,
+	volumes map[string]string) (*cri.ContainerConfig, error) {
+	env, err := st.resolver.environment(ctx, c, pod, s.spec, box)
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := a.mounts(pod, s.spec, env, volumes, box)
+	mounts, err := st.mounts(pod, s.spec, env, volumes, box)
 	if err != nil {
 		return nil, err
 	}
-	term, err := a.terminationFile(pod, s)
+	term, err := st.terminationFile(pod, s)
 	if err != nil {
 		return nil, err
 	}
 	mounts = append(mounts, term)
-	security, err := a.containerSecurity(ctx, pod, s.spec, image)
+	security, err := st.containerSecurity(ctx, pod, s.spec, image)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +103,12 @@ func (a *Agent) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Po
 		Annotations: notes(pod, s),
 		Linux:       &cri.LinuxContainerConfig{Resources: resources(pod, s.spec), SecurityContext: security},
 	}
-	maps.Copy(conf.Labels, map[string]string{labelPod: pod.Name, labelNamespace: pod.Namespace, labelUID: string(pod.UID), labelContainer: s.spec.Name})
+	maps.Copy(conf.Labels, map[string]string{labelPod: pod.Name, labelNamespace: pod.Namespace, labelUID: string(pod.UID),
+		labelContainer: s.spec.Name})
 	for _, e := range env {
 		conf.Envs = append(conf.Envs, &cri.KeyValue{Key: e.Name, Value: []byte(e.Value)})
 	}
-	return conf, os.MkdirAll(filepath.Join(a.logDir(pod), s.spec.Name), 0o755)
+	return conf, os.MkdirAll(filepath.Join(st.logDir(pod), s.spec.Name), 0o755)
 }
 
 // notes are what a later agent needs to know of a container and can't read off its spec.
@@ -108,8 +119,8 @@ func notes(pod *corev1.Pod, s start) map[string]string {
 }
 
 // terminationFile makes the file that the container leaves its last words in.
-func (a *Agent) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error) {
-	host := a.lastWords(pod, s.spec.Name, s.try)
+func (st *starter) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error) {
+	host := st.lastWords(pod, s.spec.Name, s.try)
 	if err := os.MkdirAll(filepath.Dir(host), 0o755); err != nil {
 		return nil, fmt.Errorf("make the termination message's directory: %w", err)
 	}
@@ -126,12 +137,9 @@ func (a *Agent) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error) {
 	return &cri.Mount{ContainerPath: path, HostPath: host}, nil
 }
 
-func (a *Agent) lastWords(pod *corev1.Pod, name string, try int32) string {
-	return filepath.Join(a.podDir(pod), "containers", name, strconv.Itoa(int(try)))
-}
-
 // mounts are the container's volume mounts and the files that every container gets.
-func (a *Agent) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.EnvVar, volumes map[string]string, box *sandbox) (list []*cri.Mount, err error) {
+func (st *starter) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.EnvVar, volumes map[string]string,
+	box *sandbox) (list []*cri.Mount, err error) {
 	etcHosts := false
 	for i := range spec.VolumeMounts {
 		m := &spec.VolumeMounts[i]
@@ -144,16 +152,17 @@ func (a *Agent) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.Env
 			sub = expand(m.SubPathExpr, env)
 		}
 		if sub != "" {
-			if host, err = a.vols.Pin(pod.UID, spec.Name, i, host, sub); err != nil {
+			if host, err = st.vols.Pin(pod.UID, spec.Name, i, host, sub); err != nil {
 				return nil, fmt.Errorf("mount %s: %w", m.Name, err)
 			}
 		}
 		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
-		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name), Propagation: propagation(m),
+		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name),
+			Propagation:       propagation(m),
 			RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled})
 	}
-	if !etcHosts && !pod.Spec.HostNetwork {
-		path, err := a.hostsFile(pod, box)
+	if !etcHosts {
+		path, err := st.hostsFile(pod, box)
 		if err != nil {
 			return nil, err
 		}
@@ -186,14 +195,14 @@ func propagation(m *corev1.VolumeMount) cri.MountPropagation {
 }
 
 // postStart runs the hook; a container whose hook fails is stopped.
-func (a *Agent) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string, box *sandbox) error {
+func (st *starter) postStart(ctx context.Context, pod *corev1.Pod, spec *corev1.Container, id string, box *sandbox) error {
 	if spec.Lifecycle == nil || spec.Lifecycle.PostStart == nil {
 		return nil
 	}
-	err := a.hook(ctx, pod, spec, spec.Lifecycle.PostStart, id, box)
+	err := st.stop.hook(ctx, pod, spec, spec.Lifecycle.PostStart, id, box)
 	if err == nil {
 		return nil
 	}
-	a.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %v", err)
-	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), a.stopContainer(ctx, id, graceOf(pod, nil)))
+	st.event(pod, spec.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %v", err)
+	return errors.Join(fmt.Errorf("run the post-start hook of %s: %w", spec.Name, err), st.stop.stopContainer(ctx, id, graceOf(pod, nil)))
 }

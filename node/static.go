@@ -30,14 +30,17 @@ const (
 // staticsEvery is how often the manifests are read again.
 const staticsEvery = 5 * time.Second
 
-// statics keeps the pods of the manifest directory: each runs as its mirror pod in the API, which is made anew when
+// staticPods makes mirror pods of manifests on this machine.
+type staticPods struct{ *common }
+
+// run keeps the pods of the manifest directory: each runs as its mirror pod in the API, which is made anew when
 // the manifest changes and goes when the manifest does.
 //
 // Unlike Kubernetes, a static pod runs by its mirror: it needs the API server to start, not to go on.
-func (a *Agent) statics(ctx context.Context) {
-	for a.cfg.StaticDir != "" {
-		if err := a.mirror(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("keep the static pods", "err", err)
+func (sp *staticPods) run(ctx context.Context) {
+	for sp.cfg.StaticDir != "" {
+		if err := sp.mirror(ctx); err != nil && ctx.Err() == nil {
+			sp.log.Warn("keep the static pods", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -47,13 +50,13 @@ func (a *Agent) statics(ctx context.Context) {
 	}
 }
 
-func (a *Agent) mirror(ctx context.Context) error {
-	want, err := a.manifests()
+func (sp *staticPods) mirror(ctx context.Context) error {
+	want, err := sp.manifests()
 	if err != nil {
 		return err
 	}
 	now := int64(0)
-	for _, p := range a.pods() {
+	for _, p := range sp.pods() {
 		hash, ours := p.Annotations[mirrorNote]
 		if !ours {
 			continue
@@ -67,12 +70,12 @@ func (a *Agent) mirror(ctx context.Context) error {
 		if p.DeletionTimestamp != nil {
 			opts.GracePeriodSeconds = &now
 		}
-		if err := a.cfg.Client.Delete(ctx, kinds.Pods, p.Namespace, p.Name, opts); err != nil && !apierrors.IsNotFound(err) {
+		if err := sp.cfg.Client.Delete(ctx, kinds.Pods, p.Namespace, p.Name, opts); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete mirror pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
 	for _, p := range want {
-		if _, err := a.cfg.Client.Create(ctx, kinds.Pods, p); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := sp.cfg.Client.Create(ctx, kinds.Pods, p); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create mirror pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
@@ -80,8 +83,8 @@ func (a *Agent) mirror(ctx context.Context) error {
 }
 
 // manifests reads the static pods. A file that is no pod is told and skipped.
-func (a *Agent) manifests() (list []*corev1.Pod, err error) {
-	entries, err := os.ReadDir(a.cfg.StaticDir)
+func (sp *staticPods) manifests() (list []*corev1.Pod, err error) {
+	entries, err := os.ReadDir(sp.cfg.StaticDir)
 	if err != nil {
 		return nil, fmt.Errorf("read the manifests: %w", err)
 	}
@@ -90,14 +93,14 @@ func (a *Agent) manifests() (list []*corev1.Pod, err error) {
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || (ext != ".yaml" && ext != ".yml" && ext != ".json") {
 			continue
 		}
-		path := filepath.Join(a.cfg.StaticDir, e.Name())
+		path := filepath.Join(sp.cfg.StaticDir, e.Name())
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read the manifests: %w", err)
 		}
-		pod, err := a.static(data)
+		pod, err := sp.static(data)
 		if err != nil {
-			a.log.Warn("skip a manifest", "object", path, "err", err)
+			sp.log.Warn("skip a manifest", "object", path, "err", err)
 			continue
 		}
 		list = append(list, pod)
@@ -105,7 +108,7 @@ func (a *Agent) manifests() (list []*corev1.Pod, err error) {
 	return list, nil
 }
 
-func (a *Agent) static(data []byte) (*corev1.Pod, error) {
+func (sp *staticPods) static(data []byte) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := yaml.Unmarshal(data, pod); err != nil {
 		return nil, err
@@ -116,14 +119,14 @@ func (a *Agent) static(data []byte) (*corev1.Pod, error) {
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
 	}
-	sum := sha256.Sum256(append(data, a.cfg.Name...))
+	sum := sha256.Sum256(append(data, sp.cfg.Name...))
 	hash := hex.EncodeToString(sum[:16])
-	pod.Name += "-" + a.cfg.Name
-	pod.Spec.NodeName = a.cfg.Name
+	pod.Name += "-" + sp.cfg.Name
+	pod.Spec.NodeName = sp.cfg.Name
 	for k, v := range map[string]string{mirrorNote: hash, hashNote: hash, sourceNote: "file"} {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, k, v)
 	}
-	if n := resource.Get(a.cfg.Client.Read(), kinds.Nodes, "", a.cfg.Name); n != nil {
+	if n := resource.Get(sp.cfg.Client.Read(), kinds.Nodes, "", sp.cfg.Name); n != nil {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID, Controller: new(true)}}
 	}
 	return pod, nil

@@ -10,11 +10,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/node/runtime"
 )
 
 func testAgent(t *testing.T) *Agent {
-	return &Agent{cfg: Config{Name: "n", Dir: t.TempDir(), Address: netip.MustParseAddr("10.0.0.1"), Domain: "cluster.local", CgroupDir: "kubepods"},
-		backoff: newPauses(), images: newPuller(nil)}
+	dir := t.TempDir()
+	return New(Config{Name: "n", Dir: dir, LogDir: filepath.Join(dir, "logs"), CgroupRoot: filepath.Join(dir, "cgroup"),
+		Address: netip.MustParseAddr("10.0.0.1"),
+		Runtime: &runtime.Runtime{}})
 }
 
 // brief tells a status in short: the phase, the true conditions' initials, then every container.
@@ -22,7 +26,8 @@ func brief(st corev1.PodStatus) string {
 	out := string(st.Phase) + " "
 	for _, c := range st.Conditions {
 		if c.Status == corev1.ConditionTrue {
-			out += map[corev1.PodConditionType]string{corev1.PodReadyToStartContainers: "S", corev1.PodInitialized: "I", corev1.ContainersReady: "C", corev1.PodReady: "R"}[c.Type]
+			out += map[corev1.PodConditionType]string{corev1.PodReadyToStartContainers: "S", corev1.PodInitialized: "I",
+				corev1.ContainersReady: "C", corev1.PodReady: "R"}[c.Type]
 		}
 	}
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses} {
@@ -75,9 +80,12 @@ func TestPodStatus(t *testing.T) {
 		{planCase{name: "ended well, OnFailure", policy: onFailure, seen: "box a:0"}, "", "Succeeded SI a:Completed"},
 		{planCase{name: "ended badly, OnFailure", policy: onFailure, seen: "box a:1"}, "", "Running SI a:Error"},
 		{planCase{name: "deleted, ended", seen: "box a:137", edit: deleted}, "a", "Failed SI a:Error"},
-		{planCase{name: "ended, its sidecar not yet", policy: never, init: "s+", seen: "box s:run a:0"}, "", "Running SI s!:Running a:Completed"},
-		{planCase{name: "ended, its sidecar after it", policy: never, init: "s+", seen: "box s#1:1 a:0"}, "s", "Succeeded SI s:Error a:Completed"},
-		{planCase{name: "init failed, a sidecar runs", policy: never, init: "s+ i", seen: "box s:run i:1"}, "", "Pending S s!:Running i:Error a:PodInitializing"},
+		{planCase{name: "ended, its sidecar not yet", policy: never, init: "s+", seen: "box s:run a:0"}, "",
+			"Running SI s!:Running a:Completed"},
+		{planCase{name: "ended, its sidecar after it", policy: never, init: "s+", seen: "box s#1:1 a:0"}, "s",
+			"Succeeded SI s:Error a:Completed"},
+		{planCase{name: "init failed, a sidecar runs", policy: never, init: "s+ i", seen: "box s:run i:1"}, "",
+			"Pending S s!:Running i:Error a:PodInitializing"},
 		{planCase{name: "gate", seen: "box a:run", edit: func(p *corev1.Pod) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "x"}}
 		}}, "", "Running SIC a!:Running"},
@@ -87,7 +95,7 @@ func TestPodStatus(t *testing.T) {
 			for _, name := range strings.Fields(c.pausing) {
 				a.backoff.failed("u", name, noon.Add(-time.Second), 0)
 			}
-			if got := brief(a.podStatus(w)); got != c.want {
+			if got := brief(a.status.podStatus(w)); got != c.want {
 				t.Errorf("status: %s\nwant:   %s", got, c.want)
 			}
 		})
@@ -98,7 +106,7 @@ func TestStatusDetails(t *testing.T) {
 	a := testAgent(t)
 	w := planCase{seen: "box a:1"}.world()
 	a.backoff.failed("u", "a", noon.Add(-time.Second), 0)
-	st := a.podStatus(w)
+	st := a.status.podStatus(w)
 	if st.HostIP != "10.0.0.1" || st.PodIP != "10.1.0.9" || st.StartTime == nil || !st.StartTime.Time.Equal(noon) {
 		t.Errorf("addresses and start: %+v", st)
 	}
@@ -113,7 +121,7 @@ func TestStatusDetails(t *testing.T) {
 	}
 	w.pod.Status = st
 	w.now = noon.Add(time.Minute)
-	again := a.podStatus(w)
+	again := a.status.podStatus(w)
 	if !again.StartTime.Time.Equal(noon) || !again.Conditions[0].LastTransitionTime.Time.Equal(noon) {
 		t.Error("times move though nothing changed")
 	}
@@ -148,7 +156,7 @@ func TestLastWords(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := a.terminated(pod, &container{name: "a", exit: c.exit, notes: c.notes, log: log}).Message
+		got := a.status.terminated(pod, &container{name: "a", exit: c.exit, notes: c.notes, log: log}).Message
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

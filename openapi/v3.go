@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // object is a JSON object under construction.
@@ -11,7 +13,7 @@ type object = map[string]any
 
 const gvkExtension = "x-kubernetes-group-version-kind"
 
-func info() object { return object{"title": "Kubernetes", "version": "v1.37.2"} }
+func info() object { return object{"title": "Kubernetes", "version": "v" + features.Release} }
 
 // v3Document puts the document of one group version together.
 func v3Document(routes []route, schemas map[string]json.RawMessage) object {

@@ -1,46 +1,44 @@
-// Package proxy turns services into rules of the kernel: connections to a cluster IP or node port go to one of the
-// service's ready endpoints.
+// Package proxy does the work of kube-proxy: it turns Services into rules of the kernel, so that connections to a cluster IP, node
+// port, external or load balancer address go to one of the service's endpoints.
 //
-//	reads   Services, EndpointSlices
-//	writes  the nftables table kloop of the network namespace that it runs in
-//	rule    every port of every service leads to its ready endpoints and to nothing else; one without is refused
+//	reads   Services, EndpointSlices, ServiceCIDRs, the node's own Node
+//	writes  the nftables tables "ip kloop" and "ip6 kloop" of the network namespace that it runs in; UDP flows of conntrack
+//	rule    every address of every service leads to the endpoints that its policies allow, and what leads nowhere is refused
 //
-// The loop is as level-triggered as any: it computes all rules from one snapshot, as a pure function, and replaces
-// the table in one transaction when they differ from the last.
+// A service is a pure function of its objects (service.go), a handful of elements of a constant number of maps (elements.go), which
+// constant chains look up (layout.go, layout_pick.go). What changed goes to the kernel as one transaction (kernel.go). What was done is
+// remembered only as long as the kernel says that nobody else touched its filter; otherwise, and at the start, the table is listed and
+// mended, whatever is in it.
 package proxy
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"reflect"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/kinds"
 )
 
 // Config says whose services to program.
 type Config struct {
-	Client client.Client
-	Node   string // name of this node, for policies that prefer or demand local endpoints
-	Log    *slog.Logger
+	Client  client.Client
+	Node    string       // name of this node, for policies that prefer or demand local endpoints
+	Address netip.Addr   // of this node, while its Node object names none
+	Pods    netip.Prefix // addresses of this node's pods, while its Node object names none
+	Log     *slog.Logger
+	Events  *client.Recorder // nil: none
 
-	Services []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
+	Services []netip.Prefix // ranges of cluster IPs while the cluster has no ServiceCIDR; none: 10.96.0.0/16
+
+	// NodePortAddresses are the addresses at which node ports are served: ranges, or Primary, which stands for the node's internal
+	// addresses and is the default. Never those of the loopback.
+	NodePortAddresses []string
 }
 
-// range4 is the IPv4 range of cluster IPs.
-func (c Config) range4() netip.Prefix {
-	for _, p := range c.Services {
-		if p.Addr().Is4() {
-			return p.Masked()
-		}
-	}
-	return netip.MustParsePrefix("10.96.0.0/16")
-}
-
-// settle is how long the loop waits for more changes before it writes rules: a rollout changes many endpoints at
+// settle is the pause in which the loop waits for more changes before it writes rules: a rollout changes many endpoints at
 // once. retry is the pause after the kernel refused.
 const (
 	settle = 20 * time.Millisecond
@@ -53,49 +51,15 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if err := prepareKernel(cfg.range4()); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what listens beside the loop ends with it
+	l, err := newLoop(ctx, cfg)
+	if err != nil {
 		return err
 	}
-	feed := cfg.Client.Feed(kinds.Services, kinds.EndpointSlices)
-	var last []port
-	for first := true; ; {
-		if _, err := feed.Next(ctx); err != nil {
-			return nil
-		}
-		if !pause(ctx, settle) {
-			return nil
-		}
-		now := ports(cfg.Client.Read(), cfg.Node)
-		if !first && reflect.DeepEqual(now, last) {
-			continue
-		}
-		began := time.Now()
-		for err := program(now); err != nil; err = program(now) {
-			cfg.Log.Error("program the services", "again", retry, "err", err)
-			if first {
-				return fmt.Errorf("program the services: %w", err)
-			}
-			if !pause(ctx, retry) {
-				return nil
-			}
-			now = ports(cfg.Client.Read(), cfg.Node)
-		}
-		forget(last, now)
-		cfg.Log.Debug("services programmed", "ports", len(now), "took", time.Since(began))
-		last = now
-		if first {
-			first = false
-			ready()
-		}
-	}
+	defer l.close()
+	return l.run(ctx, ready)
 }
 
-// pause waits; false means that ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
+// key names a service.
+type key = types.NamespacedName

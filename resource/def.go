@@ -154,7 +154,7 @@ func (d *Def[T]) fill() {
 	}
 	i.Subs = d.subs()
 	i.Selectable = []string{"metadata.name"}
-	if d.Namespaced {
+	if d.Namespaced || len(d.Select) == 0 { // upstream refuses it only where a kind has labels of its own
 		i.Selectable = append(i.Selectable, "metadata.namespace")
 	}
 	for _, f := range d.Select {

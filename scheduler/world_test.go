@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -32,7 +33,7 @@ func start(t testing.TB, schedule bool) *world {
 	set := resource.NewSet(kinds.All()...)
 	v := view.New(set)
 	st := memory.New()
-	ops := server.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true})
+	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- v.Follow(ctx, st, func() { close(ready) }) }()

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/bootstrap"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -29,7 +28,7 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 	var rest []resource.Object
 	var first []resource.Object
 	for _, obj := range objects {
-		if _, ok := obj.(*core.Namespace); ok {
+		if _, ok := obj.(*corev1.Namespace); ok {
 			first = append(first, obj)
 			continue
 		}
@@ -38,14 +37,11 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 	if err := s.plantAll(ctx, first); err != nil {
 		return err
 	}
-	if err := s.plantAll(ctx, rest); err != nil {
-		return err
-	}
-	return s.tellRanges(ctx, objects)
+	return s.plantAll(ctx, rest)
 }
 
 func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error {
-	snap, err := s.fresh(ctx) // once: with an etcd elsewhere it costs a round trip
+	snap, err := s.Fresh(ctx) // once: with an etcd elsewhere it costs a round trip
 	if err != nil {
 		return err
 	}
@@ -70,16 +66,16 @@ func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Ob
 	if !ok {
 		return nil
 	}
-	r := s.myself(k, obj.GetNamespace(), obj.GetName())
+	r := ServerRequest(k, obj.GetNamespace(), obj.GetName())
 	r.GVK = gvk
 	var err error
-	old := snap.Lookup(k, r.scope(), r.Name)
+	old := snap.Lookup(k, r.Scope(), r.Name)
 	if old == nil {
 		_, err = s.Create(ctx, r, resource.Clone(obj))
 		if err == nil || !apierrors.IsAlreadyExists(err) {
 			return planting(obj, err)
 		}
-		if old, err = s.live(ctx, k, r.scope(), r.Name); err != nil || old == nil {
+		if old, err = s.Live(ctx, k, r.Scope(), r.Name); err != nil || old == nil {
 			return err
 		}
 	}
@@ -106,10 +102,4 @@ func planting(obj resource.Object, err error) error {
 		return nil
 	}
 	return fmt.Errorf("bootstrap %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
-}
-
-// myself is a request of the server itself.
-func (s *Server) myself(k resource.Kind, ns, name string) *Request {
-	return &Request{User: &auth.User{Name: serverUser, Groups: []string{auth.GroupMasters}}, Kind: k, GVK: k.Info().GVK,
-		Namespace: ns, Name: name, Manager: serverName, direct: true}
 }

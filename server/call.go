@@ -12,38 +12,17 @@ import (
 )
 
 // A call is code behind a subresource or a virtual kind.
-type call func(s *Server, ctx context.Context, r *Request, in resource.Object) (resource.Object, error)
-
-type callKey struct {
-	group, plural, sub string
-}
-
-// calls are what POST does where it does not store the body.
-var calls = map[callKey]call{
-	{"", "pods", "binding"}:                                   (*Server).bind,
-	{"", "bindings", ""}:                                      (*Server).bind,
-	{"", "pods", "eviction"}:                                  (*Server).evict,
-	{"", "serviceaccounts", "token"}:                          (*Server).token,
-	{"authentication.k8s.io", "tokenreviews", ""}:             (*Server).review,
-	{"authentication.k8s.io", "selfsubjectreviews", ""}:       (*Server).review,
-	{"authorization.k8s.io", "subjectaccessreviews", ""}:      (*Server).review,
-	{"authorization.k8s.io", "localsubjectaccessreviews", ""}: (*Server).review,
-	{"authorization.k8s.io", "selfsubjectaccessreviews", ""}:  (*Server).review,
-	{"authorization.k8s.io", "selfsubjectrulesreviews", ""}:   (*Server).review,
-}
-
 // Call implements Operations. The scale subresource answers to get and update, everything else to create.
 func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.Object) (resource.Object, error) {
 	if r.Sub == "scale" {
 		return s.callScale(ctx, r, verb, in)
 	}
-	gr := r.Kind.Info().GR()
-	f, ok := calls[callKey{gr.Group, gr.Resource, r.Sub}]
-	if !ok {
+	f := s.extension(r.Kind).Calls[r.Sub]
+	if f == nil {
 		return nil, apierrors.NewGenericServerResponse(404, verb, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true)
 	}
 	if verb != "create" {
-		return nil, notAllowed(r, verb)
+		return nil, NotAllowed(r, verb)
 	}
 	if in == nil {
 		return nil, apierrors.NewBadRequest("the request needs a body")
@@ -51,7 +30,7 @@ func (s *Server) Call(ctx context.Context, r *Request, verb string, in resource.
 	if err := placed(r, in); err != nil {
 		return nil, err
 	}
-	return f(s, ctx, r, in)
+	return f(ctx, r, in)
 }
 
 func (s *Server) callScale(ctx context.Context, r *Request, verb string, in resource.Object) (resource.Object, error) {
@@ -69,7 +48,7 @@ func (s *Server) callScale(ctx context.Context, r *Request, verb string, in reso
 		}
 		return e.Object, nil
 	}
-	return nil, notAllowed(r, verb)
+	return nil, NotAllowed(r, verb)
 }
 
 // Connect asks admission whether a connection may be made to a subresource that streams. opts is what the caller
@@ -84,8 +63,8 @@ func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) e
 	return s.Admission.Validate(ctx, q)
 }
 
-// admitCall runs admission on the body of a call.
-func (s *Server) admitCall(ctx context.Context, r *Request, in resource.Object) error {
+// AdmitCall runs admission on the body of a call.
+func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) error {
 	q := s.asked(r, admission.Create, in, nil, createOptions(r))
 	if err := s.Admission.Mutate(ctx, q); err != nil {
 		return err

@@ -16,13 +16,13 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// retries bounds how often a write starts over because others were faster. With fair luck a hundred
+// Retries bounds how often a write starts over because others were faster. With fair luck a hundred
 // writers of one object all get through.
-const retries = 200
+const Retries = 200
 
-// put writes obj under its key in the place of what was read (nil: nothing). The view owns obj from then on. It fails
+// Put writes obj under its key in the place of what was read (nil: nothing). The view owns obj from then on. It fails
 // with *store.ConflictError when another writer was faster.
-func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, cur *view.Entry, ttl time.Duration) (*view.Entry, error) {
+func (s *Core) Put(ctx context.Context, k resource.Kind, obj resource.Object, cur *view.Entry, ttl time.Duration) (*view.Entry, error) {
 	obj.SetResourceVersion("")
 	value, err := stored(k, obj, cur)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Server) put(ctx context.Context, k resource.Kind, obj resource.Object, 
 		}
 		return view.NewEntry(k, rev, again), nil
 	}
-	return nil, s.storeError(err, "wait for the write of "+key)
+	return nil, StoreError(err, "wait for the write of "+key)
 }
 
 // stored is what is to be stored of an object that takes the place of another one, nil for none.
@@ -65,9 +65,9 @@ func stored(k resource.Kind, obj resource.Object, cur *view.Entry) ([]byte, erro
 	return codec.Stored(k, obj)
 }
 
-// remove deletes the object of the entry and returns its last state, with the revision of the deletion. It fails
+// Remove deletes the object of the entry and returns its last state, with the revision of the deletion. It fails
 // with *store.ConflictError when the object is no longer there as read.
-func (s *Server) remove(ctx context.Context, e *view.Entry) (*view.Entry, error) {
+func (s *Core) Remove(ctx context.Context, e *view.Entry) (*view.Entry, error) {
 	key := e.Kind.Info().Key(e.Object.GetNamespace(), e.Object.GetName())
 	rev, err := s.Store.Write(ctx, store.Write{Key: key, Expect: e.Rev})
 	if err != nil {
@@ -81,20 +81,20 @@ func (s *Server) remove(ctx context.Context, e *view.Entry) (*view.Entry, error)
 	case err == nil || errors.Is(err, view.ErrExpired):
 		return view.NewEntry(e.Kind, rev, resource.Clone(e.Object)), nil
 	}
-	return nil, s.storeError(err, "wait for the deletion of "+key)
+	return nil, StoreError(err, "wait for the deletion of "+key)
 }
 
 // refused leaves conflicts as they are and makes answers of all other errors.
-func (s *Server) refused(err error, doing string) error {
+func (s *Core) refused(err error, doing string) error {
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return err
 	}
-	return s.storeError(err, doing)
+	return StoreError(err, doing)
 }
 
 // after returns a snapshot that shows what the conflict told of.
-func (s *Server) after(ctx context.Context, c *store.ConflictError) (*view.Snapshot, error) {
+func (s *Core) after(ctx context.Context, c *store.ConflictError) (*view.Snapshot, error) {
 	rev := c.At
 	if c.Current != nil {
 		rev = c.Current.ModRev

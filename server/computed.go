@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,16 +26,16 @@ type computing struct {
 
 // Get implements Operations.
 func (c computing) Get(ctx context.Context, r *Request, _ *metav1.GetOptions) (*view.Entry, error) {
-	list, err := c.Compute(ctx, r.Kind, r.scope(), r.Name)
+	list, err := c.Compute(ctx, r.Kind, r.Scope(), r.Name)
 	if err != nil {
 		return nil, err
 	}
 	for _, obj := range list {
-		if obj.GetName() == r.Name && obj.GetNamespace() == r.scope() {
+		if obj.GetName() == r.Name && obj.GetNamespace() == r.Scope() {
 			return view.NewEntry(r.Kind, 0, obj), nil
 		}
 	}
-	return nil, notFound(r)
+	return nil, NotFound(r)
 }
 
 // List implements Operations.
@@ -74,8 +74,8 @@ var computed = map[schema.GroupResource]Operations{
 // code runs, they run.
 func componentStatuses(context.Context, resource.Kind, string, string) (list []resource.Object, err error) {
 	for _, name := range []string{"controller-manager", "etcd-0", "scheduler"} {
-		list = append(list, &core.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Conditions: []core.ComponentCondition{{Type: core.ComponentHealthy, Status: core.ConditionTrue, Message: "ok"}}})
+		list = append(list, &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}})
 	}
 	return list, nil
 }

@@ -20,9 +20,9 @@ const nameTries = 8
 // Create implements Operations.
 func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
 	if r.Kind.Info().Virtual || r.Sub != "" {
-		return nil, notAllowed(r, "create")
+		return nil, NotAllowed(r, "create")
 	}
-	hub, err := r.toHub(ctx, obj)
+	hub, err := r.ToHub(ctx, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,10 @@ func (s *Server) Create(ctx context.Context, r *Request, obj resource.Object) (*
 // still to be recorded.
 func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tracked bool) (*view.Entry, error) {
 	k := r.Kind
-	if err := s.open(r, obj); err != nil {
-		return nil, err
+	if open := s.extension(k).Open; open != nil {
+		if err := open(r, obj); err != nil {
+			return nil, err
+		}
 	}
 	resource.DefaultsAs(s.Kinds.Features(), k, obj)
 	if tracked {
@@ -61,8 +63,8 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	}
 	obj = q.Object
 	singleOwners(r, obj)
-	obj.SetUID(s.newUID())
-	obj.SetCreationTimestamp(s.stamp())
+	obj.SetUID(s.NewUID())
+	obj.SetCreationTimestamp(s.Stamp())
 	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {
 		if obj.SetName(base); !k.Info().BaseIsName {
 			obj.SetName(s.generateName(base))
@@ -73,24 +75,19 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 		obj.SetGeneration(1)
 	}
 	resource.SettleAs(s.Kinds.Features(), k, "", obj, nil)
-	undo, err := s.begin(ctx, r, obj, nil)
+	done, err := s.allocate(ctx, r, obj, nil)
 	if err != nil {
 		return nil, err
 	}
 	e, err := s.finishInsert(ctx, r, q, obj)
-	if r.DryRun || err != nil && !doubtful(err) {
-		undo(ctx)
-	}
-	if err != nil && doubtful(err) {
-		s.alloc.leaked.Store(s.now().UnixNano())
-	}
+	done(ctx, err)
 	return e, err
 }
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := append(s.checkNew(r, obj), s.adminAccess(r, obj, nil)...); len(errs) > 0 {
-		return nil, invalid(r, obj.GetName(), errs)
+	if errs := s.checkExtended(ctx, r, obj, nil, s.checkNew(r, obj)); len(errs) > 0 {
+		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
 		r.warn(text)
@@ -105,9 +102,9 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 		return s.insertDry(ctx, r, obj)
 	}
 	if rev, err := parseRevision(obj.GetResourceVersion()); err == nil && rev != 0 { // what is no revision is passed over
-		return nil, plain("resourceVersion should not be set on objects to be created")
+		return nil, PlainError("resourceVersion should not be set on objects to be created")
 	}
-	e, err := s.put(ctx, k, obj, nil, k.Expiry(obj))
+	e, err := s.Put(ctx, k, obj, nil, k.Expiry(obj))
 	var c *store.ConflictError
 	if errors.As(err, &c) {
 		return nil, s.taken(ctx, r, obj, c)
@@ -121,14 +118,14 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 // checkNew validates a new object. The old events, too, tell of their metadata only when all else is well.
 func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
 	errs := s.checkKind(r, obj, nil)
-	if len(errs) > 0 && (r.oldEvents() || r.Kind.Info().MetaLast) {
+	if len(errs) > 0 && (s.oldMeta(r) || r.Kind.Info().MetaLast) {
 		return errs
 	}
 	return append(s.checkMeta(r, obj, nil), errs...)
 }
 
 func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
-	snap, err := s.fresh(ctx)
+	snap, err := s.Fresh(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -148,12 +145,12 @@ func (s *Server) taken(ctx context.Context, r *Request, obj resource.Object, c *
 }
 
 func createOptions(r *Request) *metav1.CreateOptions {
-	return &metav1.CreateOptions{TypeMeta: optionsType("CreateOptions"), DryRun: dryRun(r), FieldManager: r.Manager,
+	return &metav1.CreateOptions{TypeMeta: optionsType("CreateOptions"), DryRun: DryRun(r), FieldManager: r.Manager,
 		FieldValidation: string(r.Strict)}
 }
 
 func updateOptions(r *Request) *metav1.UpdateOptions {
-	return &metav1.UpdateOptions{TypeMeta: optionsType("UpdateOptions"), DryRun: dryRun(r), FieldManager: r.Manager,
+	return &metav1.UpdateOptions{TypeMeta: optionsType("UpdateOptions"), DryRun: DryRun(r), FieldManager: r.Manager,
 		FieldValidation: string(r.Strict)}
 }
 
@@ -161,7 +158,7 @@ func optionsType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
 }
 
-func dryRun(r *Request) []string {
+func DryRun(r *Request) []string {
 	if r.DryRun {
 		return []string{metav1.DryRunAll}
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
-	policy "k8s.io/api/policy/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -15,7 +15,6 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -36,7 +35,7 @@ func TestCreateFillsMetadata(t *testing.T) {
 	if got.Generation != 0 {
 		t.Errorf("generation %d", got.Generation)
 	}
-	if d := create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 7}}); d.Generation != 1 {
+	if d := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 7}}); d.Generation != 1 {
 		t.Errorf("generation %d", d.Generation)
 	}
 }
@@ -62,7 +61,7 @@ func TestCreateRefusals(t *testing.T) {
 	orphan := configMap("b")
 	orphan.OwnerReferences = []metav1.OwnerReference{{APIVersion: "a/b/c", Kind: "Pod", Name: "p"}}
 	for _, x := range []struct {
-		obj  *core.ConfigMap
+		obj  *corev1.ConfigMap
 		want string
 	}{
 		{configMap("taken"), "AlreadyExists"},
@@ -85,17 +84,17 @@ func TestCreateRefusals(t *testing.T) {
 func TestGenerateName(t *testing.T) {
 	w := start(t)
 	for _, base := range []string{"web-", strings.Repeat("x", 80)} {
-		got := create(w, configMaps, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: base}})
+		got := create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: base}})
 		cut := base[:min(len(base), 58)]
 		if !regexp.MustCompile("^" + cut + "[bcdfghjklmnpqrstvwxz2456789]{5}$").MatchString(got.Name) {
 			t.Errorf("name %q of base %q", got.Name, base)
 		}
 	}
-	address := &networking.IPAddress{ObjectMeta: metav1.ObjectMeta{GenerateName: "10.96.0.9"}}
+	address := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{GenerateName: "10.96.0.9"}}
 	if got := create(w, ipAddresses, address); got.Name != "10.96.0.9" {
 		t.Errorf("an address is called %q", got.Name)
 	}
-	if _, err := w.Create(t.Context(), w.ask(jobs, ""), &core.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
+	if _, err := w.Create(t.Context(), w.ask(jobs, ""), &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{GenerateName: "Bad_"}}); reason(err) != "Invalid FieldValueInvalid metadata.name" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -119,10 +118,10 @@ func TestCreateDryRun(t *testing.T) {
 
 func TestCreateAdmission(t *testing.T) {
 	var seen []string
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Admission = plugin(func(r *admission.Request) error {
 			seen = append(seen, string(r.Op)+" "+r.Name)
-			r.Object.(*core.ConfigMap).Data = map[string]string{"added": "yes"}
+			r.Object.(*corev1.ConfigMap).Data = map[string]string{"added": "yes"}
 			return nil
 		}, func(r *admission.Request) error {
 			if r.Object.GetUID() == "" {
@@ -155,14 +154,14 @@ func TestCreateWarns(t *testing.T) {
 
 // TestBudgetsTellOfMetadataLast: what is wrong with the metadata of a budget is told when nothing else is.
 func TestBudgetsTellOfMetadataLast(t *testing.T) {
-	strict := &resource.Def[*policy.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true, Ways: budgets.Ways,
-		Validate: func(b, _ *policy.PodDisruptionBudget) (errs field.ErrorList) {
+	strict := &resource.Def[*policyv1.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true, Ways: budgets.Ways,
+		Validate: func(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
 			if b.Spec.MinAvailable == nil {
 				errs = append(errs, field.Required(field.NewPath("spec"), ""))
 			}
 			return errs
 		}}
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Kinds = resource.NewSet(namespaces, strict)
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})
@@ -173,8 +172,8 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 		{nil, "Invalid FieldValueRequired spec"},
 		{new(intstr.FromInt32(1)), "Invalid FieldValueInvalid metadata.labels"},
 	} {
-		b := &policy.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"a b": ""}},
-			Spec: policy.PodDisruptionBudgetSpec{MinAvailable: c.least}}
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"a b": ""}},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: c.least}}
 		if _, err := w.Create(t.Context(), w.ask(strict, ""), b); reason(err) != c.want {
 			t.Errorf("%q, want %q", reason(err), c.want)
 		}
@@ -184,7 +183,7 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 // Admission is told of what kind the options of a connection are.
 func TestConnect(t *testing.T) {
 	var seen schema.GroupVersionKind
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Connect {
 				seen = r.Target.GetObjectKind().GroupVersionKind()
@@ -192,7 +191,7 @@ func TestConnect(t *testing.T) {
 			return nil
 		})
 	})
-	if err := w.Connect(t.Context(), w.ask(pods, "p"), &core.PodExecOptions{}); err != nil || seen != core.SchemeGroupVersion.WithKind("PodExecOptions") {
+	if err := w.Connect(t.Context(), w.ask(pods, "p"), &corev1.PodExecOptions{}); err != nil || seen != corev1.SchemeGroupVersion.WithKind("PodExecOptions") {
 		t.Errorf("%v, %v", seen, err)
 	}
 }

@@ -23,7 +23,7 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 		opts = &metav1.DeleteOptions{}
 	}
 	unread, opts := s.unread(opts)
-	if err := checkDeleteOptions(opts); err != nil {
+	if err := CheckDeleteOptions(opts); err != nil {
 		return nil, false, err
 	}
 	if slices.Contains(opts.DryRun, metav1.DryRunAll) && !r.DryRun {
@@ -33,7 +33,7 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 	if unread {
 		return nil, true, s.deleteUnread(ctx, r)
 	}
-	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
+	err = s.Repeat(ctx, r, func(cur *view.Entry) (err error) {
 		if e != nil && (cur == nil || cur.Object.GetUID() != e.Object.GetUID()) {
 			gone = true // this call marked it, and whoever cleans up was faster than the removal
 			return nil
@@ -50,7 +50,7 @@ func (s *Server) Delete(ctx context.Context, r *Request, opts *metav1.DeleteOpti
 	return e, gone, nil
 }
 
-func checkDeleteOptions(opts *metav1.DeleteOptions) error {
+func CheckDeleteOptions(opts *metav1.DeleteOptions) error {
 	if errs := mvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
@@ -60,34 +60,33 @@ func checkDeleteOptions(opts *metav1.DeleteOptions) error {
 // deleteOnce deletes what is read. It fails with *store.ConflictError when that is out of date.
 func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.DeleteOptions, cur *view.Entry) (*view.Entry, bool, error) {
 	if cur == nil {
-		return nil, false, notFound(r)
+		return nil, false, NotFound(r)
 	}
-	if err := expected(r, opts.Preconditions, cur.Object); err != nil {
+	if err := CheckPreconditions(r, opts.Preconditions, cur.Object); err != nil {
 		return nil, false, err
 	}
 	if err := s.admitDelete(ctx, r, opts, cur.Object); err != nil {
 		return nil, false, err
 	}
 	obj := resource.Clone(cur.Object)
+	x := s.extension(r.Kind)
 	switch {
-	case isNamespaces(r.Kind):
-		return s.deleteNamespace(ctx, r, obj, cur)
-	case is(r.Kind, "apiextensions.k8s.io", "customresourcedefinitions"):
-		return s.deleteDefinition(ctx, r, obj, cur)
-	case lingers(r.Kind):
+	case x.Delete != nil:
+		return x.Delete(ctx, r, obj, cur)
+	case x.Graceful:
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}
-	obj.SetFinalizers(collected(r.Kind, obj, opts))
+	obj.SetFinalizers(s.collected(r.Kind, obj, opts))
 	if len(obj.GetFinalizers()) == 0 {
-		return s.deleteNow(ctx, r, cur)
+		return s.DeleteNow(ctx, r, cur)
 	}
 	s.mark(obj)
-	e, err := s.mute(ctx, r, obj, cur)
+	e, err := s.Overwrite(ctx, r, obj, cur)
 	return e, false, err
 }
 
-// expected checks the preconditions of a deletion.
-func expected(r *Request, p *metav1.Preconditions, obj resource.Object) error {
+// CheckPreconditions checks the preconditions of a deletion.
+func CheckPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) error {
 	if p == nil {
 		return nil
 	}
@@ -122,7 +121,7 @@ func (s *Server) admitDelete(ctx context.Context, r *Request, opts *metav1.Delet
 
 // collected returns the finalizers of an object under deletion: with those of the garbage collector that the
 // policy, or what the object carries, or the kind's habit asks for.
-func collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) []string {
+func (s *Core) collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) []string {
 	old := obj.GetFinalizers()
 	orphan := slices.Contains(old, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(old, metav1.FinalizerDeleteDependents)
@@ -139,7 +138,7 @@ func collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions)
 	if !asked {
 		orphan = k.Info().OrphanByDefault
 	}
-	if is(k, "", "events") { // the garbage collector does not know events
+	if s.extension(k).Uncollected {
 		orphan, foreground = false, false
 	}
 	var list []string
@@ -159,7 +158,7 @@ func collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions)
 
 // mark gives an object the deletionTimestamp of now.
 func (s *Server) mark(obj resource.Object) {
-	now := s.stamp()
+	now := s.Stamp()
 	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
 		obj.SetGeneration(obj.GetGeneration() + 1)
 	}
@@ -168,38 +167,6 @@ func (s *Server) mark(obj resource.Object) {
 	}
 	obj.SetDeletionGracePeriodSeconds(new(int64))
 }
-
-// mute stores an object that waits for its removal.
-func (s *Server) mute(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
-	if same(r.Kind, obj, cur.Object) {
-		return cur, nil
-	}
-	if r.DryRun {
-		return view.NewEntry(r.Kind, cur.Rev, obj), nil
-	}
-	e, err := s.put(ctx, r.Kind, obj, cur, r.Kind.Expiry(obj))
-	if err == nil {
-		s.note(ctx, r, cur.Object, e.Object, e.Rev)
-	}
-	return e, err
-}
-
-// deleteNow removes the object and returns its last state.
-func (s *Server) deleteNow(ctx context.Context, r *Request, cur *view.Entry) (*view.Entry, bool, error) {
-	if r.DryRun {
-		return cur, true, nil
-	}
-	last, err := s.remove(ctx, cur)
-	if err != nil {
-		return nil, false, err
-	}
-	s.note(ctx, r, cur.Object, nil, last.Rev)
-	s.deleted(ctx, r, cur.Object)
-	return last, true, nil
-}
-
-// lingers says that the kind's objects are given time to end.
-func lingers(k resource.Kind) bool { return is(k, "", "pods") }
 
 // deleteGracefully deletes an object whose owner (of a pod: the node agent) needs time. First it is marked;
 // it goes when the owner deletes it with no grace, or at once if there is nobody to wait for.
@@ -214,26 +181,26 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 	if !changed && grace > 0 {
 		return cur, false, nil // under way already
 	}
-	obj.SetFinalizers(collected(r.Kind, obj, opts))
+	obj.SetFinalizers(s.collected(r.Kind, obj, opts))
 	held := len(obj.GetFinalizers()) > 0
 	if !changed && held {
 		s.mark(obj)
 	}
 	if changed || held {
-		e, err := s.mute(ctx, r, obj, cur)
+		e, err := s.Overwrite(ctx, r, obj, cur)
 		if err != nil || held || grace > 0 {
 			return e, false, err
 		}
 		if r.DryRun {
 			return e, true, nil
 		}
-		last, gone, err := s.deleteNow(ctx, r, e)
+		last, gone, err := s.DeleteNow(ctx, r, e)
 		if err != nil {
 			last = e // marked by this call: see Delete
 		}
 		return last, gone, err
 	}
-	return s.deleteNow(ctx, r, cur)
+	return s.DeleteNow(ctx, r, cur)
 }
 
 // shorten sets when the object is to be gone; later deletions may only shorten the time. changed says
@@ -242,7 +209,7 @@ func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (gr
 	was := obj.GetDeletionGracePeriodSeconds()
 	if obj.GetDeletionTimestamp() == nil {
 		grace = k.GraceOf(obj, asked)
-		at := metav1.Time{Time: s.stamp().Add(time.Duration(grace) * time.Second)}
+		at := metav1.Time{Time: s.Stamp().Add(time.Duration(grace) * time.Second)}
 		obj.SetDeletionTimestamp(&at)
 		obj.SetDeletionGracePeriodSeconds(&grace)
 		if obj.GetGeneration() > 0 {
@@ -258,7 +225,7 @@ func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (gr
 	}
 	grace = *asked
 	at := metav1.Time{Time: obj.GetDeletionTimestamp().Add(time.Duration(grace-*was) * time.Second)}
-	if now := s.stamp(); at.Time.Before(now.Time) {
+	if now := s.Stamp(); at.Time.Before(now.Time) {
 		at = now
 		if grace > 0 {
 			grace = 1 // the owner still gets to see it
@@ -267,4 +234,25 @@ func (s *Server) shorten(k resource.Kind, obj resource.Object, asked *int64) (gr
 	obj.SetDeletionTimestamp(&at)
 	obj.SetDeletionGracePeriodSeconds(&grace)
 	return grace, true
+}
+
+// released says that an update took away the last thing that held an object under deletion back.
+func (s *Server) released(k resource.Kind, obj, old resource.Object) bool {
+	if old.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
+		return false
+	}
+	if g := old.GetDeletionGracePeriodSeconds(); g != nil && *g > 0 {
+		return false
+	}
+	held := s.extension(k).Held
+	return held == nil || !held(obj)
+}
+
+// release removes such an object. The answer is the object as the caller wanted it.
+func (s *Server) release(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
+	obj.SetResourceVersion(cur.Object.GetResourceVersion())
+	if _, _, err := s.DeleteNow(ctx, r, cur); err != nil {
+		return nil, err
+	}
+	return view.NewEntry(r.Kind, cur.Rev, obj), nil
 }

@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 )
 
 func (w *world) delete(k resource.Kind, name string, opts *metav1.DeleteOptions) (obj resource.Object, gone bool, err error) {
@@ -118,8 +117,8 @@ func TestPropagation(t *testing.T) {
 
 func TestPodsAreGivenTime(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := start(t, func(c *server.Config) { c.Now = func() time.Time { return now } })
-	create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: core.PodSpec{NodeName: "n"}})
+	w := start(t, func(c *config) { c.Now = func() time.Time { return now } })
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}})
 	step := func(what string, opts *metav1.DeleteOptions, wantGone bool, wantGrace, wantAt int64) {
 		t.Helper()
 		obj, gone, err := w.delete(pods, "p", opts)
@@ -144,21 +143,21 @@ func TestPodsAreGivenTime(t *testing.T) {
 	if w.get(pods, "p") != nil {
 		t.Error("it stays")
 	}
-	create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 	step("nowhere", nil, true, 0, 1005)
 }
 
 func TestNamespaceEnds(t *testing.T) {
 	w := start(t)
-	create(w, namespaces, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+	create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 	obj, gone, err := w.delete(namespaces, "x", nil)
-	if err != nil || gone || obj.(*core.Namespace).Status.Phase != core.NamespaceTerminating || obj.GetDeletionTimestamp() == nil {
+	if err != nil || gone || obj.(*corev1.Namespace).Status.Phase != corev1.NamespaceTerminating || obj.GetDeletionTimestamp() == nil {
 		t.Fatalf("%+v, %v, %v", obj, gone, err)
 	}
-	ns := resource.Clone(obj.(*core.Namespace))
+	ns := resource.Clone(obj.(*corev1.Namespace))
 	ns.Spec.Finalizers = nil
 	e, _, err := w.Update(t.Context(), sub(w.ask(namespaces, "x"), "finalize"), ns)
-	if err != nil || len(e.Object.(*core.Namespace).Spec.Finalizers) != 0 {
+	if err != nil || len(e.Object.(*corev1.Namespace).Spec.Finalizers) != 0 {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	if w.get(namespaces, "x") != nil {
@@ -168,7 +167,7 @@ func TestNamespaceEnds(t *testing.T) {
 
 func TestDeleteAdmission(t *testing.T) {
 	refuse := true
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Delete && refuse {
 				if r.Object != nil || r.Old == nil || r.Name != "a" {
@@ -191,7 +190,7 @@ func TestDeleteAdmission(t *testing.T) {
 
 // Who deletes a collection names no object, and admission is told no name.
 func TestDeleteCollectionAdmission(t *testing.T) {
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Delete && (r.Name != "" || r.Old.GetName() != "a") {
 				t.Errorf("asked %+v", r)

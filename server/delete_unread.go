@@ -35,9 +35,9 @@ func (s *Server) deleteUnread(ctx context.Context, r *Request) error {
 	case err != nil:
 		return err
 	case kv == nil:
-		return notFound(r)
+		return NotFound(r)
 	}
-	snap, err := s.fresh(ctx)
+	snap, err := s.Fresh(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,12 @@ import (
 	"context"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/store"
 )
 
@@ -30,7 +29,7 @@ func TestDeleteUnread(t *testing.T) {
 		_, _, err := w.Delete(t.Context(), w.ask(configMaps, name), opts)
 		return reason(err)
 	}
-	create(w, configMaps, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
+	create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
 	if got := remove("fine"); got[:8] != "Conflict" {
 		t.Errorf("one that can be read: %s", got)
 	}
@@ -66,8 +65,8 @@ func TestDeleteUnreadOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := start(t, func(c *server.Config) { c.Kinds = resource.For(off, nil, c.Kinds.All()...) })
-	create(w, configMaps, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
+	w := start(t, func(c *config) { c.Kinds = resource.For(off, nil, c.Kinds.All()...) })
+	create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
 	yes := true
 	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "fine"), &metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}); err != nil {
 		t.Error(err)

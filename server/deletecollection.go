@@ -18,7 +18,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 		opts = &metav1.DeleteOptions{}
 	}
 	unread, opts := s.unread(opts)
-	if err := checkDeleteOptions(opts); err != nil {
+	if err := CheckDeleteOptions(opts); err != nil {
 		return nil, err
 	}
 	if unread {

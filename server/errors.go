@@ -25,8 +25,8 @@ const (
 		"between the time the first chunk was returned and now may show up in the list."
 )
 
-// storeError turns what the store or the view could not do into an answer for the caller.
-func (s *Server) storeError(err error, doing string) error {
+// StoreError turns what the store or the view could not do into an answer for the caller.
+func StoreError(err error, doing string) error {
 	var api apierrors.APIStatus
 	switch {
 	case errors.As(err, &api):
@@ -43,36 +43,36 @@ func (s *Server) storeError(err error, doing string) error {
 	return apierrors.NewInternalError(fmt.Errorf("%s: %w", doing, err))
 }
 
-// doubtful says that a write that failed so may have happened all the same.
-func doubtful(err error) bool {
+// Doubtful says that a write that failed so may have happened all the same.
+func Doubtful(err error) bool {
 	return apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
-func notFound(r *Request) error {
-	return apierrors.NewNotFound(r.resource(), r.Name)
+func NotFound(r *Request) error {
+	return apierrors.NewNotFound(r.Resource(), r.Name)
 }
 
 func conflict(r *Request) error {
-	return apierrors.NewConflict(r.resource(), r.Name, errors.New(modifiedText))
+	return apierrors.NewConflict(r.Resource(), r.Name, errors.New(modifiedText))
 }
 
-// resource is the group and resource as the caller names them: an alias of another group keeps its own.
-func (r *Request) resource() schema.GroupResource {
-	return schema.GroupResource{Group: r.spoken().Group, Resource: r.Kind.Info().Plural}
+// Resource is the group and resource as the caller names them: an alias of another group keeps its own.
+func (r *Request) Resource() schema.GroupResource {
+	return schema.GroupResource{Group: r.Spoken().Group, Resource: r.Kind.Info().Plural}
 }
 
 func exists(r *Request, obj resource.Object, current resource.Object) error {
 	if obj.GetGenerateName() != "" {
-		return apierrors.NewGenerateNameConflict(r.resource(), obj.GetName(), 1)
+		return apierrors.NewGenerateNameConflict(r.Resource(), obj.GetName(), 1)
 	}
-	err := apierrors.NewAlreadyExists(r.resource(), obj.GetName())
+	err := apierrors.NewAlreadyExists(r.Resource(), obj.GetName())
 	if current != nil && current.GetDeletionTimestamp() != nil {
 		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 	}
 	return err
 }
 
-func invalid(r *Request, name string, errs field.ErrorList) error {
+func Invalid(r *Request, name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(r.Kind.Info().GVK.GroupKind(), name, errs)
 }
 
@@ -91,12 +91,12 @@ func tooLarge(asked, current int64) error {
 	return err
 }
 
-func notAllowed(r *Request, verb string) error {
-	return apierrors.NewMethodNotSupported(r.resource(), verb)
+func NotAllowed(r *Request, verb string) error {
+	return apierrors.NewMethodNotSupported(r.Resource(), verb)
 }
 
-// plain is an error without a reason, as some old endpoints answer.
-func plain(text string) error {
+// PlainError is an error without a reason, as some old endpoints answer.
+func PlainError(text string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 		Code: http.StatusInternalServerError, Message: text}}
 }

@@ -3,32 +3,31 @@ package server_test
 import (
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
 )
 
 // TestEmulation writes to a front door of 1.36: rules and fields depend on the version that its set of kinds is for.
 func TestEmulation(t *testing.T) {
-	gated := &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
-		Gated: resource.Gated[*core.ConfigMap]{
-			Drop: func(on *features.Set, obj, _ *core.ConfigMap) {
+	gated := &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
+		Gated: resource.Gated[*corev1.ConfigMap]{
+			Drop: func(on *features.Set, obj, _ *corev1.ConfigMap) {
 				if !on.AtLeast(37) {
 					obj.BinaryData = nil
 				}
 			},
-			Validate: func(on *features.Set, _, _ *core.ConfigMap) field.ErrorList {
+			Validate: func(on *features.Set, _, _ *corev1.ConfigMap) field.ErrorList {
 				if on.On("WatchList") {
 					return nil
 				}
 				return field.ErrorList{field.Forbidden(field.NewPath("data"), "")}
 			},
-			Warn: func(on *features.Set, _, _ *core.ConfigMap) []string { return []string{on.String()} },
+			Warn: func(on *features.Set, _, _ *corev1.ConfigMap) []string { return []string{on.String()} },
 		}}
 	for _, test := range []struct {
 		minor         int
@@ -44,7 +43,7 @@ func TestEmulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := start(t, func(c *server.Config) {
+		w := start(t, func(c *config) {
 			c.Kinds = resource.For(on, nil, gated)
 			c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
 		})
@@ -54,7 +53,7 @@ func TestEmulation(t *testing.T) {
 		if reason(err) != test.plain {
 			t.Errorf("%s %v: got %v, want %q", on, test.asked, err, test.plain)
 		}
-		if err == nil && (e.Object.(*core.ConfigMap).BinaryData != nil) != test.kept {
+		if err == nil && (e.Object.(*corev1.ConfigMap).BinaryData != nil) != test.kept {
 			t.Errorf("%s: %v", on, e.Object)
 		}
 		if err == nil && w.warns[0] != on.String() {

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/store"
 )
 
@@ -63,13 +62,13 @@ func (s *silent) Write(ctx context.Context, w store.Write) (int64, error) {
 // Who writes and is not told what became of it hears just that, and not that somebody else was faster.
 func TestWritesOfUnknownEnd(t *testing.T) {
 	s := &silent{}
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		s.Store = c.Store
 		c.Store, c.Sole = s, false
 	})
-	made := must(w.Create(t.Context(), w.ask(configMaps, ""), &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}))
+	made := must(w.Create(t.Context(), w.ask(configMaps, ""), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}))
 	s.on.Store(true)
-	next := made.Object.DeepCopyObject().(*core.ConfigMap)
+	next := made.Object.DeepCopyObject().(*corev1.ConfigMap)
 	next.Data = map[string]string{"a": "b"}
 	if _, _, err := w.Update(t.Context(), w.ask(configMaps, "c"), next); !apierrors.IsTimeout(err) {
 		t.Errorf("an update that was done: %v", err)
@@ -84,7 +83,7 @@ func TestWritesOfUnknownEnd(t *testing.T) {
 func TestServicesOnFlakyStore(t *testing.T) {
 	f := &flaky{r: rand.New(rand.NewPCG(1, 2))}
 	var later atomic.Int64 // how far the clock is ahead
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		f.Store = c.Store
 		c.Store, c.Sole = f, false
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
@@ -98,7 +97,7 @@ func TestServicesOnFlakyStore(t *testing.T) {
 				name := fmt.Sprint("s", r.IntN(40))
 				switch r.IntN(6) {
 				case 0, 1, 2:
-					spec := core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 0)}
+					spec := corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 0)}
 					_, _ = w.Create(t.Context(), w.ask(services, ""), service(name, spec))
 				case 3:
 					_, _, _ = w.Delete(t.Context(), w.ask(services, name), nil)
@@ -114,7 +113,7 @@ func TestServicesOnFlakyStore(t *testing.T) {
 	f.on.Store(false)
 	used := w.checkAllocated(t)
 	later.Store(int64(10 * time.Minute)) // nothing is on the way any more
-	if err := w.Repair(t.Context()); err != nil {
+	if err := w.alloc.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.checkAllocated(t)
@@ -128,7 +127,7 @@ func (w *world) checkAllocated(t *testing.T) (n int) {
 	t.Helper()
 	whose := map[string]string{}
 	for _, e := range must(w.list(services, metav1.ListOptions{})).Entries {
-		s := e.Object.(*core.Service)
+		s := e.Object.(*corev1.Service)
 		n++
 		for _, key := range []string{s.Spec.ClusterIP, fmt.Sprint(s.Spec.Ports[0].NodePort)} {
 			if other, taken := whose[key]; taken {
@@ -136,13 +135,13 @@ func (w *world) checkAllocated(t *testing.T) (n int) {
 			}
 			whose[key] = s.Name
 		}
-		a, _ := w.get(ipAddresses, s.Spec.ClusterIP).(*networking.IPAddress)
+		a, _ := w.get(ipAddresses, s.Spec.ClusterIP).(*networkingv1.IPAddress)
 		if a == nil || a.Spec.ParentRef.Name != s.Name {
 			t.Errorf("%s uses %s, which is not allocated to it: %+v", s.Name, s.Spec.ClusterIP, a)
 		}
 		dry := w.ask(services, "")
 		dry.DryRun = true
-		spec := core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, s.Spec.Ports[0].NodePort)}
+		spec := corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, s.Spec.Ports[0].NodePort)}
 		if _, err := w.Create(t.Context(), dry, service("probe", spec)); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
 			t.Errorf("%s uses port %d, which is free: %v", s.Name, s.Spec.Ports[0].NodePort, err)
 		}

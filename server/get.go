@@ -26,12 +26,12 @@ func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (
 	if err != nil {
 		return nil, err
 	}
-	e := snap.Entry(r.Kind, r.scope(), r.Name)
+	e := snap.Entry(r.Kind, r.Scope(), r.Name)
 	if e == nil {
 		if err := s.readable(r); err != nil {
 			return nil, err
 		}
-		return nil, notFound(r)
+		return nil, NotFound(r)
 	}
 	if r.Sub == "scale" {
 		return scaleEntry(r, e.Object)
@@ -39,8 +39,8 @@ func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (
 	return e, nil
 }
 
-// scope is the namespace of the request, empty for cluster-scoped kinds.
-func (r *Request) scope() string {
+// Scope is the namespace of the request, empty for cluster-scoped kinds.
+func (r *Request) Scope() string {
 	if r.Kind.Info().Namespaced {
 		return r.Namespace
 	}
@@ -52,9 +52,9 @@ func (s *Server) notOlder(ctx context.Context, asked string) (*view.Snapshot, er
 	rev, err := parseRevision(asked)
 	switch {
 	case err != nil:
-		return nil, plain(badRevision(asked, err))
+		return nil, PlainError(badRevision(asked, err))
 	case asked == "":
-		return s.fresh(ctx)
+		return s.Fresh(ctx)
 	case rev == 0:
 		return s.View.Snapshot(), nil
 	}
@@ -66,7 +66,7 @@ func (s *Server) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
 	if snap := s.View.Snapshot(); snap.Rev() >= rev {
 		return snap, nil
 	}
-	if _, err := s.fresh(ctx); err != nil {
+	if _, err := s.Fresh(ctx); err != nil {
 		return nil, err
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
@@ -76,7 +76,7 @@ func (s *Server) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
 		return nil, tooLarge(rev, s.View.Snapshot().Rev())
 	}
 	if err != nil {
-		return nil, s.storeError(err, "wait for the view")
+		return nil, StoreError(err, "wait for the view")
 	}
 	return snap, nil
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
-	coordination "k8s.io/api/coordination/v1"
-	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
-	policy "k8s.io/api/policy/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +20,8 @@ import (
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
+	allocation "github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
@@ -27,21 +29,21 @@ import (
 
 // The kinds of the tests: as small as shows what the server does with any kind.
 var (
-	configMaps = &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
-		Validate: func(c, _ *core.ConfigMap) (errs field.ErrorList) {
+	configMaps = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true,
+		Validate: func(c, _ *corev1.ConfigMap) (errs field.ErrorList) {
 			if c.Data["bad"] != "" {
 				errs = append(errs, field.Invalid(field.NewPath("data").Key("bad"), c.Data["bad"], "is bad"))
 			}
 			return errs
 		},
-		Warn: func(c, _ *core.ConfigMap) []string {
+		Warn: func(c, _ *corev1.ConfigMap) []string {
 			if c.Data["old"] != "" {
 				return []string{"old is deprecated"}
 			}
 			return nil
 		}}
-	pods = &resource.Def[*core.Pod]{GVK: core.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true, Generation: true,
-		Grace: func(p *core.Pod, asked *int64) int64 {
+	pods = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true, Generation: true,
+		Grace: func(p *corev1.Pod, asked *int64) int64 {
 			if p.Spec.NodeName == "" {
 				return 0
 			}
@@ -51,57 +53,64 @@ var (
 			return 30
 		},
 		Connect: []resource.SubInfo{{Name: "binding", Verbs: []string{"create"}}},
-		Select: []resource.Field[*core.Pod]{
-			{Label: "spec.nodeName", Value: func(p *core.Pod) string { return p.Spec.NodeName }, Index: true},
-			{Label: "status.phase", Value: func(p *core.Pod) string { return string(p.Status.Phase) }}}}
-	namespaces = &resource.Def[*core.Namespace]{GVK: core.SchemeGroupVersion.WithKind("Namespace"), Plural: "namespaces", Status: true,
-		Prepare: func(n, old *core.Namespace) {
+		Select: []resource.Field[*corev1.Pod]{
+			{Label: "spec.nodeName", Value: func(p *corev1.Pod) string { return p.Spec.NodeName }, Index: true},
+			{Label: "status.phase", Value: func(p *corev1.Pod) string { return string(p.Status.Phase) }}}}
+	namespaces = &resource.Def[*corev1.Namespace]{GVK: corev1.SchemeGroupVersion.WithKind("Namespace"), Plural: "namespaces", Status: true,
+		Prepare: func(n, old *corev1.Namespace) {
 			if old == nil {
-				n.Spec.Finalizers, n.Status.Phase = []core.FinalizerName{"kubernetes"}, core.NamespaceActive
+				n.Spec.Finalizers, n.Status.Phase = []corev1.FinalizerName{"kubernetes"}, corev1.NamespaceActive
 				return
 			}
 			n.Spec.Finalizers = old.Spec.Finalizers
 		},
-		Parts: []resource.Part[*core.Namespace]{{Name: "finalize", Take: func(n, old *core.Namespace) { n.Status = old.Status }}}}
-	deployments = &resource.Def[*apps.Deployment]{GVK: apps.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
+		Parts: []resource.Part[*corev1.Namespace]{{Name: "finalize", Take: func(n, old *corev1.Namespace) { n.Status = old.Status }}}}
+	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
 		Ways:   resource.Ways{StatusResets: []string{"metadata.labels"}},
 		Status: true, Generation: true,
-		Default: func(d *apps.Deployment) {
+		Default: func(d *appsv1.Deployment) {
 			if d.Spec.Replicas == nil {
 				d.Spec.Replicas = new(int32)
 				*d.Spec.Replicas = 1
 			}
 		},
-		Scale: &resource.Scaled[*apps.Deployment]{
-			Get: func(d *apps.Deployment) resource.Scale {
+		Scale: &resource.Scaled[*appsv1.Deployment]{
+			Get: func(d *appsv1.Deployment) resource.Scale {
 				return resource.Scale{Replicas: *d.Spec.Replicas, Current: d.Status.Replicas, Selector: "a=b"}
 			},
-			Set: func(d *apps.Deployment, n int32) { d.Spec.Replicas = &n }}}
-	jobs = &resource.Def[*core.ReplicationController]{GVK: core.SchemeGroupVersion.WithKind("ReplicationController"),
+			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
+	jobs = &resource.Def[*corev1.ReplicationController]{GVK: corev1.SchemeGroupVersion.WithKind("ReplicationController"),
 		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true, Ways: resource.Ways{BaseUntold: true}}
-	leases = &resource.Def[*coordination.Lease]{GVK: coordination.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true,
+	leases = &resource.Def[*coordinationv1.Lease]{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true,
 		CreateOnUpdate: true, Ways: resource.Ways{NeedsRevision: true}}
-	services = &resource.Def[*core.Service]{GVK: core.SchemeGroupVersion.WithKind("Service"), Plural: "services", Storage: "services/specs",
+	services = &resource.Def[*corev1.Service]{GVK: corev1.SchemeGroupVersion.WithKind("Service"), Plural: "services", Storage: "services/specs",
 		Namespaced: true, Status: true}
-	ipAddresses = &resource.Def[*networking.IPAddress]{GVK: networking.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses",
+	ipAddresses = &resource.Def[*networkingv1.IPAddress]{GVK: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses",
 		Ways: resource.Ways{BaseIsName: true}}
-	budgets = &resource.Def[*policy.PodDisruptionBudget]{GVK: policy.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	budgets = &resource.Def[*policyv1.PodDisruptionBudget]{GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true, Ways: resource.Ways{MetaLast: true}}
 )
 
 // A world is a server on a store in memory.
 type world struct {
 	*server.Server
+	alloc *allocation.Allocator
 	t     testing.TB
 	store store.Store
 	view  *view.View
 	warns []string
 }
 
-func start(t testing.TB, edit ...func(*server.Config)) *world {
+// A config is what a test can change of the server.
+type config struct {
+	server.Config
+	Extensions extensions.Config
+}
+
+func start(t testing.TB, edit ...func(*config)) *world {
 	t.Helper()
 	set := resource.NewSet(configMaps, pods, namespaces, deployments, jobs, leases, services, ipAddresses, budgets)
-	c := server.Config{Kinds: set, Store: memory.New(), View: view.NewWith(set, view.Config{Guard: true}), Fields: apply.NewTracker(), Sole: true}
+	c := config{Config: server.Config{Kinds: set, Store: memory.New(), View: view.NewWith(set, view.Config{Guard: true}), Fields: apply.NewTracker(), Sole: true}}
 	for _, f := range edit {
 		f(&c)
 	}
@@ -118,7 +127,8 @@ func start(t testing.TB, edit ...func(*server.Config)) *world {
 			t.Error(err)
 		}
 	})
-	return &world{Server: server.New(c), t: t, store: c.Store, view: c.View}
+	srv, alloc := extensions.New(c.Config, c.Extensions)
+	return &world{Server: srv, alloc: alloc, t: t, store: c.Store, view: c.View}
 }
 
 // ask makes a request for an object of the kind in namespace ns.
@@ -170,8 +180,8 @@ func (w *world) get(k resource.Kind, name string) resource.Object {
 	return e.Object
 }
 
-func configMap(name string, data ...string) *core.ConfigMap {
-	c := &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func configMap(name string, data ...string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for i := 0; i+1 < len(data); i += 2 {
 		if c.Data == nil {
 			c.Data = map[string]string{}

@@ -79,7 +79,7 @@ func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions
 	if rev != anyRevision {
 		return s.listAt(ctx, c, rev, after, opts)
 	}
-	snap, err := s.fresh(ctx)
+	snap, err := s.Fresh(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string,
 		gone.ErrStatus.ListMeta.Continue = token(anyRevision, key)
 		return nil, gone
 	}
-	return nil, s.storeError(err, "list the past")
+	return nil, StoreError(err, "list the past")
 }
 
 // pastPage bounds how much of the past is read from the store at a time.

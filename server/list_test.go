@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -76,7 +76,7 @@ func pages(t *testing.T, selector string) {
 			c := configMap(fmt.Sprintf("c%02d", i))
 			c.Labels = map[string]string{"in": "yes"}
 			create(w, configMaps, c)
-			create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.Name}})
+			create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: c.Name}})
 		}
 		opts := metav1.ListOptions{Limit: 10, LabelSelector: selector}
 		var got []string
@@ -161,7 +161,7 @@ func TestBadTokens(t *testing.T) {
 func TestSelectors(t *testing.T) {
 	w := start(t)
 	for i, node := range []string{"", "n1", "n1", "n2"} {
-		p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: map[string]string{"i": fmt.Sprint(i), "app": "x"}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Labels: map[string]string{"i": fmt.Sprint(i), "app": "x"}}}
 		p.Spec.NodeName = node
 		create(w, pods, p)
 	}
@@ -217,7 +217,7 @@ func listAllNamespaces(t *testing.T) {
 		if opts.Continue = l.Continue; opts.Continue == "" {
 			break
 		}
-		create(w, configMaps, &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "z"}}) // so that pages come from the past
+		create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "z"}}) // so that pages come from the past
 	}
 	if want := "a-b/x a-b/y a/x a/y a0/x a0/y b/x b/y"; strings.Join(got, " ") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, " "), want)

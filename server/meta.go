@@ -44,7 +44,7 @@ func randomBytes(dst []byte) {
 }
 
 // random fills p with chance, or with what a simulation takes for it.
-func (s *Server) random(p []byte) {
+func (s *Core) random(p []byte) {
 	if s.Random != nil {
 		s.Random(p)
 		return
@@ -52,15 +52,15 @@ func (s *Server) random(p []byte) {
 	randomBytes(p)
 }
 
-// pick returns a number below n by chance.
-func (s *Server) pick(n int) int {
+// Pick returns a number below n by chance.
+func (s *Core) Pick(n int) int {
 	var b [8]byte
 	s.random(b[:])
 	return int(binary.LittleEndian.Uint64(b[:]) % uint64(n))
 }
 
-// newUID returns a random UUID of version 4.
-func (s *Server) newUID() types.UID {
+// NewUID returns a random UUID of version 4.
+func (s *Core) NewUID() types.UID {
 	var u [16]byte
 	s.random(u[:])
 	u[6] = u[6]&0x0f | 0x40
@@ -76,7 +76,7 @@ func (s *Server) newUID() types.UID {
 }
 
 // generateName makes a name from a base: cut to leave room, plus five letters.
-func (s *Server) generateName(base string) string {
+func (s *Core) generateName(base string) string {
 	if len(base) > maxBase {
 		base = base[:maxBase]
 	}

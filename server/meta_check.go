@@ -15,14 +15,22 @@ var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
 func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
-	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, r.checkName, metadataPath))
+	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	if old != nil {
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
-		if errs = append(errs, fixed...); !r.Kind.Info().MetaOnce && !r.oldEvents() {
+		if errs = append(errs, fixed...); !r.Kind.Info().MetaOnce && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
 		}
 	}
-	return append(errs, checkFinalizers(r, obj, old)...)
+	return append(errs, s.checkFinalizers(r, obj, old)...)
+}
+
+// nameCheck is the rule for names in the version that the caller speaks.
+func (s *Server) nameCheck(r *Request) func(name string, prefix bool) []string {
+	if check := s.extension(r.Kind).CheckName; check != nil {
+		return func(name string, prefix bool) []string { return check(r, name, prefix) }
+	}
+	return r.Kind.CheckName
 }
 
 const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerReferences"
@@ -85,9 +93,9 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 }
 
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
-func checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
+func (s *Server) checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
-	case len(obj.GetFinalizers()) == 0, i.Custom, i.AnyFinalizer, r.oldEvents():
+	case len(obj.GetFinalizers()) == 0, i.Custom, i.AnyFinalizer, s.oldMeta(r):
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {

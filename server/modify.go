@@ -28,50 +28,11 @@ type change struct {
 
 // modify performs a change of an object, over again when another writer was faster.
 func (s *Server) modify(ctx context.Context, r *Request, c *change) (e *view.Entry, created bool, err error) {
-	err = s.repeat(ctx, r, func(cur *view.Entry) (err error) {
+	err = s.Repeat(ctx, r, func(cur *view.Entry) (err error) {
 		e, created, err = s.attempt(ctx, r, c, cur)
 		return err
 	})
 	return e, created && err == nil, err
-}
-
-// repeat calls f with the object of the request (nil when there is none) until f no longer fails for want of
-// the newest state. Failures of other kinds count only when the state was the newest, but for a write that may have happened
-// all the same: f would take it for another writer's.
-func (s *Server) repeat(ctx context.Context, r *Request, f func(cur *view.Entry) error) error {
-	snap, err := s.wait(ctx, s.acked.Load())
-	if err != nil {
-		return err
-	}
-	sure := s.Sole
-	for try := 0; ; {
-		cur := snap.Entry(r.Kind, r.scope(), r.Name)
-		if cur == nil {
-			if err := s.readable(r); err != nil {
-				return err
-			}
-		}
-		err := f(cur)
-		var lost *store.ConflictError
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &lost):
-			if try++; try == retries {
-				return conflict(r)
-			}
-			if snap, err = s.after(ctx, lost); err != nil {
-				return err
-			}
-		case sure, doubtful(err):
-			return err
-		default: // perhaps only because the view is behind
-			if snap, err = s.fresh(ctx); err != nil {
-				return err
-			}
-		}
-		sure = true
-	}
 }
 
 // attempt performs a change on what is read. It fails with *store.ConflictError when that is out of date.
@@ -109,17 +70,12 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	singleOwners(r, obj)
 	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
 	s.settle(r, obj, old)
-	undo, err := s.begin(ctx, r, obj, old)
+	done, err := s.allocate(ctx, r, obj, old)
 	if err != nil {
 		return nil, false, err
 	}
 	e, err := s.replace(ctx, r, q, obj, cur)
-	if r.DryRun || err != nil && !doubtful(err) {
-		undo(ctx)
-	}
-	if err != nil && doubtful(err) {
-		s.alloc.leaked.Store(s.now().UnixNano())
-	}
+	done(ctx, err)
 	return e, false, err
 }
 
@@ -132,7 +88,7 @@ func inHub(ctx context.Context, cur *view.Entry) (*view.Entry, error) {
 	}
 	obj, err := cur.Kind.ConvertTo(ctx, cur.Object, hub)
 	if err != nil {
-		return nil, plain(err.Error())
+		return nil, PlainError(err.Error())
 	}
 	return view.NewEntry(cur.Kind, cur.Rev, obj), nil
 }
@@ -143,14 +99,14 @@ func (s *Server) makeMissing(ctx context.Context, r *Request, c *change) (*view.
 	case c.uid != "": // upstream asks for the uid before it asks whether there is anything
 		return nil, wrongUID(r, c.uid, "")
 	case !c.create:
-		return nil, notFound(r)
+		return nil, NotFound(r)
 	}
 	obj, err := c.next(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	if uid := obj.GetUID(); uid != "" {
-		return nil, apierrors.NewConflict(r.resource(), r.Name, errors.New("uid mismatch: the provided object specified uid "+
+		return nil, apierrors.NewConflict(r.Resource(), r.Name, errors.New("uid mismatch: the provided object specified uid "+
 			string(uid)+", and no existing object was found"))
 	}
 	if err := s.may(ctx, r, "create"); err != nil {
@@ -190,10 +146,10 @@ func agrees(r *Request, obj resource.Object, cur *view.Entry) error {
 	}
 	rev, err := parseRevision(obj.GetResourceVersion())
 	if err != nil {
-		return plain(err.Error())
+		return PlainError(err.Error())
 	}
 	if i := r.Kind.Info(); rev == 0 && (i.NeedsRevision || i.Custom) {
-		gk := schema.GroupKind{Group: r.spoken().Group, Kind: i.Plural}
+		gk := schema.GroupKind{Group: r.Spoken().Group, Kind: i.Plural}
 		return apierrors.NewInvalid(gk, r.Name, field.ErrorList{
 			field.Invalid(metadataPath.Child("resourceVersion"), rev, "must be specified for an update")})
 	}
@@ -212,7 +168,7 @@ func sameUID(r *Request, obj resource.Object, cur *view.Entry) error {
 }
 
 func wrongUID(r *Request, want, have types.UID) error {
-	return otherUID(r.resource(), r.Name, want, have)
+	return otherUID(r.Resource(), r.Name, want, have)
 }
 
 // otherUID says that what is stored by a name is not the object that was meant.
@@ -234,11 +190,8 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
 	errs := append(s.checkMeta(r, obj, old), s.checkKind(r, obj, old)...)
-	if errs = append(errs, s.adminAccess(r, obj, old)...); len(errs) == 0 {
-		errs = s.signs(ctx, r, obj, old)
-	}
-	if len(errs) > 0 {
-		return nil, invalid(r, obj.GetName(), errs)
+	if errs = s.checkExtended(ctx, r, obj, old, errs); len(errs) > 0 {
+		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {
 		r.warn(text)
@@ -247,7 +200,7 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 	if err := s.validate(ctx, r, q); err != nil {
 		return nil, err
 	}
-	if released(k, obj, old) {
+	if s.released(k, obj, old) {
 		return s.release(ctx, r, obj, cur)
 	}
 	if same(k, obj, cur.Object) && (r.DryRun || !r.outdated && !s.stale(ctx, cur)) {
@@ -257,10 +210,12 @@ func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, 
 		obj.SetResourceVersion(old.GetResourceVersion())
 		return view.NewEntry(k, cur.Rev, obj), nil
 	}
-	e, err := s.put(ctx, k, obj, cur, k.Expiry(obj))
+	e, err := s.Put(ctx, k, obj, cur, k.Expiry(obj))
 	if err == nil {
 		s.note(ctx, r, old, e.Object, e.Rev)
-		s.changed(ctx, r, old, e.Object)
+		if after := s.extension(k).AfterWrite; after != nil {
+			after(ctx, r, old, e.Object)
+		}
 	}
 	return e, err
 }

@@ -34,7 +34,7 @@ func (s *Server) own(ctx context.Context, r *Request, old, obj resource.Object) 
 
 // spoken is the object in the version that the caller speaks. It may share memory with obj.
 func (s *Server) spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
-	gvk := r.spoken()
+	gvk := r.Spoken()
 	if gvk == r.Kind.Info().GVK {
 		return obj, nil
 	}

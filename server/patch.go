@@ -70,11 +70,11 @@ func (p *patching) check() error {
 
 // patched applies a JSON, merge or strategic patch.
 func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Object, error) {
-	doc, err := cur.JSON(ctx, p.r.spoken())
+	doc, err := cur.JSON(ctx, p.r.Spoken())
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	obj := p.r.Kind.New(p.r.spoken())
+	obj := p.r.Kind.New(p.r.Spoken())
 	if doc, err = p.transform(doc, obj); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	}
 	strict, err := codec.UnmarshalJSON(doc, obj)
 	if err != nil {
-		return nil, p.unfit(doc, p.r.Kind.New(p.r.spoken()), err)
+		return nil, p.unfit(doc, p.r.Kind.New(p.r.Spoken()), err)
 	}
 	for _, path := range openapi.Trim(p.s.Kinds.Features(), obj) {
 		strict = append(strict, fmt.Errorf("unknown field %q", path))
@@ -91,10 +91,10 @@ func (p *patching) patched(ctx context.Context, cur *view.Entry) (resource.Objec
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
 	}
-	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {
+	if err := apply.CheckName(obj, p.r.Scope(), p.r.Name); err != nil {
 		return nil, err
 	}
-	hub, err := p.r.toHub(ctx, obj)
+	hub, err := p.r.ToHub(ctx, obj)
 	if says, ok := p.says(doc); ok && err == nil {
 		resource.EarlyDefaults(p.r.Kind, says.GroupVersion(), hub)
 	}
@@ -179,16 +179,16 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 		return nil, err
 	}
 	if later := openapi.Trim(p.s.Kinds.Features(), obj); later != nil {
-		return nil, plain(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema", p.r.Namespace, p.r.Name, p.r.spoken(), later[0]))
+		return nil, PlainError(fmt.Sprintf("failed to create typed patch object (%s/%s; %s): .%s: field not declared in schema", p.r.Namespace, p.r.Name, p.r.Spoken(), later[0]))
 	}
 	if err := p.strictYAML(); err != nil {
 		return nil, err
 	}
-	if err := apply.CheckName(obj, p.r.scope(), p.r.Name); err != nil {
+	if err := apply.CheckName(obj, p.r.Scope(), p.r.Name); err != nil {
 		return nil, err
 	}
 	if p.r.Sub == "scale" {
 		return obj, nil
 	}
-	return p.r.toHub(ctx, obj)
+	return p.r.ToHub(ctx, obj)
 }

@@ -26,7 +26,7 @@ func (p *patching) typed(doc []byte) error {
 	case p.r.Kind.Info().Custom:
 		return p.typedCustom(doc, gvk)
 	}
-	return p.typedBuiltin(doc, gvk, p.r.spoken().Kind, p.decodes(gvk.GroupVersion()))
+	return p.typedBuiltin(doc, gvk, p.r.Spoken().Kind, p.decodes(gvk.GroupVersion()))
 }
 
 // typedScale is typed for the scale of an object.
@@ -64,7 +64,7 @@ func (p *patching) typedBuiltin(doc []byte, gvk schema.GroupVersionKind, kind st
 
 // typedCustom is typed for a kind that a definition made: any version of it is converted, another kind is an invalid value.
 func (p *patching) typedCustom(doc []byte, gvk schema.GroupVersionKind) error {
-	want := p.r.spoken()
+	want := p.r.Spoken()
 	switch {
 	case gvk.Kind == "":
 		return apply.Unfit(doc, fmt.Errorf("object 'Kind' is missing in %q", doc))

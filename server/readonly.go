@@ -15,7 +15,7 @@ import (
 type readOnly struct{}
 
 func refuse(r *Request, verb string) error {
-	return apierrors.NewMethodNotSupported(r.resource(), verb)
+	return apierrors.NewMethodNotSupported(r.Resource(), verb)
 }
 
 // Create implements Operations.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	autoscaling "k8s.io/api/autoscaling/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,14 +18,14 @@ import (
 )
 
 // scales is the kind of scale subresources: entries of it encode themselves like any other.
-var scales = &resource.Def[*autoscaling.Scale]{GVK: autoscaling.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
+var scales = &resource.Def[*autoscalingv1.Scale]{GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"), Plural: "scales",
 	Namespaced: true, Virtual: true}
 
 // scaleEntry is the scale subresource as an entry.
 func scaleEntry(r *Request, obj resource.Object) (*view.Entry, error) {
 	sc, ok := admission.ScaleOf(r.Kind, obj)
 	if !ok {
-		return nil, notFound(r)
+		return nil, NotFound(r)
 	}
 	missing, err := unscaled(r, obj)
 	if err != nil {
@@ -48,7 +48,7 @@ func unscaled(r *Request, obj resource.Object) (missing string, err error) {
 		return "", nil
 	}
 	if missing, err = u.Unscaled(obj); err != nil {
-		return "", plain(err.Error())
+		return "", PlainError(err.Error())
 	}
 	return missing, nil
 }
@@ -58,7 +58,7 @@ const unset = math.MinInt32
 
 // updateScale implements Update of the scale subresource.
 func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {
-	sc, ok := obj.(*autoscaling.Scale)
+	sc, ok := obj.(*autoscalingv1.Scale)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected input object type to be Scale, but %T", obj))
 	}
@@ -68,7 +68,7 @@ func (s *Server) updateScale(ctx context.Context, r *Request, obj resource.Objec
 	if err := named(r, sc); err != nil {
 		return nil, err
 	}
-	return s.rescale(ctx, r, func(context.Context, *autoscaling.Scale) (*autoscaling.Scale, error) { return sc, nil })
+	return s.rescale(ctx, r, func(context.Context, *autoscalingv1.Scale) (*autoscalingv1.Scale, error) { return sc, nil })
 }
 
 // patchScale implements Patch of the scale subresource.
@@ -92,12 +92,12 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 	return s.rescale(ctx, p.r, p.patchedScale)
 }
 
-func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*autoscaling.Scale, error) {
+func (p *patching) patchedScale(_ context.Context, sc *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 	doc, err := codec.MarshalJSON(sc)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	next := &autoscaling.Scale{}
+	next := &autoscalingv1.Scale{}
 	if doc, err = p.transform(doc, next); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 	}
 	strict, err := codec.UnmarshalJSON(doc, next)
 	if err != nil {
-		return nil, p.unfit(doc, &autoscaling.Scale{}, err)
+		return nil, p.unfit(doc, &autoscalingv1.Scale{}, err)
 	}
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
@@ -114,16 +114,16 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscaling.Scale) (*auto
 	if next.UID != "" && next.UID != sc.UID {
 		return nil, otherUID(scaleOf(p.r), p.r.Name, next.UID, sc.UID)
 	}
-	return next, apply.CheckName(next, p.r.scope(), p.r.Name)
+	return next, apply.CheckName(next, p.r.Scope(), p.r.Name)
 }
 
 // rescale changes an object through its scale.
 func (s *Server) rescale(ctx context.Context, r *Request,
-	next func(context.Context, *autoscaling.Scale) (*autoscaling.Scale, error)) (*view.Entry, error) {
+	next func(context.Context, *autoscalingv1.Scale) (*autoscalingv1.Scale, error)) (*view.Entry, error) {
 	e, _, err := s.modify(ctx, r, &change{next: func(ctx context.Context, cur *view.Entry) (resource.Object, error) {
 		sc, ok := admission.ScaleOf(r.Kind, cur.Object)
 		if !ok {
-			return nil, notFound(r)
+			return nil, NotFound(r)
 		}
 		missing, err := unscaled(r, cur.Object)
 		if err != nil {
@@ -168,7 +168,7 @@ func unscalable(r *Request, err error) error {
 
 // scaleOf is what upstream calls the scale of a kind in some errors.
 func scaleOf(r *Request) schema.GroupResource {
-	gr := r.resource()
+	gr := r.Resource()
 	gr.Resource += "/scale"
 	return gr
 }
@@ -176,7 +176,7 @@ func scaleOf(r *Request) schema.GroupResource {
 func checkScale(r *Request, obj resource.Object) error {
 	v, ok := r.Kind.ScaleOf(obj)
 	if !ok {
-		return notFound(r)
+		return NotFound(r)
 	}
 	return checkReplicas(r, v.Replicas)
 }

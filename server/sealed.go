@@ -11,13 +11,13 @@ import (
 
 // readable fails when the object of the request, or one of those that it lists, stands in the store but can't be read.
 // Without it such an object would look as if it did not exist.
-func (s *Server) readable(r *Request) error {
+func (s *Core) readable(r *Request) error {
 	i := r.Kind.Info()
 	if i.Virtual {
 		return nil
 	}
-	path := i.Key(r.scope(), r.Name)
-	if r.Name == "" && r.scope() == "" {
+	path := i.Key(r.Scope(), r.Name)
+	if r.Name == "" && r.Scope() == "" {
 		path = i.Prefix
 	}
 	err := s.View.Unreadable(path)
@@ -29,7 +29,7 @@ func (s *Server) readable(r *Request) error {
 
 // stale tells whether the object is stored in a form that a write would replace, as after the key of the encryption at
 // rest changed. A write that changes nothing is then done all the same. If nobody can say, it is not.
-func (s *Server) stale(ctx context.Context, e *view.Entry) bool {
+func (s *Core) stale(ctx context.Context, e *view.Entry) bool {
 	if s.Stale == nil {
 		return false
 	}

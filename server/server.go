@@ -1,8 +1,8 @@
 // Package server is the front door: every operation on every kind, as plain Go calls. One file per verb.
-// Package server/http puts the wire in front of it; package client lets loops in the same process call it
+// Package server/httpapi puts the wire in front of it; package client lets loops in the same process call it
 // without HTTP. Built-in kinds and custom resources take the same path.
 //
-// The life of a write: authorize (the caller's duty: server/http or client), decode, default, Settle,
+// The life of a write: authorize (the caller's duty: server/httpapi or client), decode, default, Settle,
 // admission (mutating), default again, validate, admission (validating), field ownership, store. Every write
 // is a compare-and-swap on the revision that was read; the store's answer decides.
 package server
@@ -39,25 +39,11 @@ type Config struct {
 	Sole bool
 	// NoWatchList refuses sendInitialEvents, as without the feature gate WatchList.
 	NoWatchList bool
-	// Network holds the ranges that services get addresses and ports from; the zero value means upstream's.
-	Network Network
-	// Tokens issues tokens of service accounts, Reviews answers TokenReview and the access reviews; without
-	// them these calls fail with 503.
-	Tokens  Tokens
-	Reviews Reviews
-	// Grants refuses roles and bindings that would give more than their writer holds; nil refuses none.
-	Grants Grants
-	// Trail is told of every write; nil: nobody is.
+	// Trail notes every write; nil: nothing is noted.
 	Trail Trail
 	// Stale tells whether a key's value is stored in another form than a write would give it; nil: never. It is asked
 	// for writes that change nothing.
 	Stale func(ctx context.Context, key string) (bool, error)
-}
-
-// Grants is what guards the writes of roles and bindings; auth/rbac has one.
-type Grants interface {
-	// CheckWrite judges a write; old is nil for a create. name is that of the URL. all is asked for the verbs escalate and bind.
-	CheckWrite(ctx context.Context, all auth.Authorizer, u *auth.User, name string, obj, old resource.Object) error
 }
 
 // A Request says who asks for what. It belongs to one call.

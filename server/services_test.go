@@ -7,43 +7,43 @@ import (
 	"sync"
 	"testing"
 
-	core "k8s.io/api/core/v1"
-	networking "k8s.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
+	allocation "github.com/kloop-dev/kloop/server/services"
 )
 
-func service(name string, spec core.ServiceSpec) *core.Service {
+func service(name string, spec corev1.ServiceSpec) *corev1.Service {
 	if spec.Type == "" {
-		spec.Type = core.ServiceTypeClusterIP
+		spec.Type = corev1.ServiceTypeClusterIP
 	}
-	return &core.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 }
 
-func ports(list ...int32) (out []core.ServicePort) {
+func ports(list ...int32) (out []corev1.ServicePort) {
 	for i := 0; i+1 < len(list); i += 2 {
-		out = append(out, core.ServicePort{Name: fmt.Sprint("p", i), Port: list[i], NodePort: list[i+1], Protocol: core.ProtocolTCP})
+		out = append(out, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: list[i], NodePort: list[i+1], Protocol: corev1.ProtocolTCP})
 	}
 	return out
 }
 
 func TestServiceAddresses(t *testing.T) {
 	w := start(t)
-	got := create(w, services, service("a", core.ServiceSpec{})).Spec
+	got := create(w, services, service("a", corev1.ServiceSpec{})).Spec
 	ip, err := netip.ParseAddr(got.ClusterIP)
 	if err != nil || len(got.ClusterIPs) != 1 || got.ClusterIPs[0] != got.ClusterIP || len(got.IPFamilies) != 1 || got.IPFamilies[0] != "IPv4" ||
-		*got.IPFamilyPolicy != core.IPFamilyPolicySingleStack {
+		*got.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
 		t.Fatalf("%+v", got)
 	}
 	if b := ip.As4(); b[2] == 0 {
 		t.Errorf("%v is of the part for fixed addresses", ip)
 	}
-	owner := w.get(ipAddresses, got.ClusterIP).(*networking.IPAddress)
+	owner := w.get(ipAddresses, got.ClusterIP).(*networkingv1.IPAddress)
 	if p := owner.Spec.ParentRef; p == nil || p.Name != "a" || p.Namespace != "ns" || p.Resource != "services" ||
-		owner.Labels[networking.LabelManagedBy] != "ipallocator.k8s.io" {
+		owner.Labels[networkingv1.LabelManagedBy] != "ipallocator.k8s.io" {
 		t.Errorf("address %+v", owner)
 	}
 	for _, x := range []struct{ ip, want string }{
@@ -51,7 +51,7 @@ func TestServiceAddresses(t *testing.T) {
 		{"10.96.0.0", "Invalid FieldValueInvalid spec.clusterIPs"}, {"10.96.255.255", "Invalid FieldValueInvalid spec.clusterIPs"},
 		{"10.96.0.10", ""},
 	} {
-		_, err := w.Create(t.Context(), w.ask(services, ""), service("b", core.ServiceSpec{ClusterIP: x.ip, ClusterIPs: []string{x.ip}}))
+		_, err := w.Create(t.Context(), w.ask(services, ""), service("b", corev1.ServiceSpec{ClusterIP: x.ip, ClusterIPs: []string{x.ip}}))
 		if reason(err) != x.want {
 			t.Errorf("%s: %v", x.ip, err)
 		}
@@ -63,23 +63,23 @@ func TestServiceAddresses(t *testing.T) {
 
 func TestServiceFamilies(t *testing.T) {
 	w := start(t)
-	policy := func(p core.IPFamilyPolicy) *core.IPFamilyPolicy { return &p }
+	policy := func(p corev1.IPFamilyPolicy) *corev1.IPFamilyPolicy { return &p }
 	none := []string{"None"}
 	for i, x := range []struct {
-		spec core.ServiceSpec
+		spec corev1.ServiceSpec
 		want string
 	}{
-		{core.ServiceSpec{ClusterIP: "None", ClusterIPs: none}, "[None] [IPv4 IPv6] RequireDualStack"},
-		{core.ServiceSpec{ClusterIP: "None", ClusterIPs: none, Selector: map[string]string{"a": "b"}}, "[None] [IPv4] SingleStack"},
-		{core.ServiceSpec{Type: core.ServiceTypeExternalName, ExternalName: "a.b"}, "[] [] "},
-		{core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyPreferDualStack)}, "[ip] [IPv4] PreferDualStack"},
-		{core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyRequireDualStack)}, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
-		{core.ServiceSpec{IPFamilies: []core.IPFamily{"IPv6"}}, "Invalid FieldValueInvalid spec.ipFamilies[0]"},
+		{corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none}, "[None] [IPv4 IPv6] RequireDualStack"},
+		{corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: none, Selector: map[string]string{"a": "b"}}, "[None] [IPv4] SingleStack"},
+		{corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "a.b"}, "[] [] "},
+		{corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyPreferDualStack)}, "[ip] [IPv4] PreferDualStack"},
+		{corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyRequireDualStack)}, "Invalid FieldValueInvalid spec.ipFamilyPolicy"},
+		{corev1.ServiceSpec{IPFamilies: []corev1.IPFamily{"IPv6"}}, "Invalid FieldValueInvalid spec.ipFamilies[0]"},
 	} {
 		e, err := w.Create(t.Context(), w.ask(services, ""), service(fmt.Sprint("s", i), x.spec))
 		got := reason(err)
 		if err == nil {
-			s := e.Object.(*core.Service).Spec
+			s := e.Object.(*corev1.Service).Spec
 			p := ""
 			if s.IPFamilyPolicy != nil {
 				p = string(*s.IPFamilyPolicy)
@@ -93,10 +93,10 @@ func TestServiceFamilies(t *testing.T) {
 			t.Errorf("%+v: got %q (%v), want %q", x.spec, got, err, x.want)
 		}
 	}
-	dual := start(t, func(c *server.Config) {
-		c.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")}
+	dual := start(t, func(c *config) {
+		c.Extensions.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")}
 	})
-	s := create(dual, services, service("s", core.ServiceSpec{IPFamilyPolicy: policy(core.IPFamilyPolicyRequireDualStack)})).Spec
+	s := create(dual, services, service("s", corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyRequireDualStack)})).Spec
 	if len(s.ClusterIPs) != 2 || !strings.HasPrefix(s.ClusterIPs[1], "fd00::") || len(s.IPFamilies) != 2 {
 		t.Errorf("dual: %+v", s)
 	}
@@ -104,19 +104,19 @@ func TestServiceFamilies(t *testing.T) {
 
 func TestNodePorts(t *testing.T) {
 	w := start(t)
-	nodePort := func(name string, p []core.ServicePort) (*core.Service, error) {
-		e, err := w.Create(t.Context(), w.ask(services, ""), service(name, core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: p}))
+	nodePort := func(name string, p []corev1.ServicePort) (*corev1.Service, error) {
+		e, err := w.Create(t.Context(), w.ask(services, ""), service(name, corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: p}))
 		if err != nil {
 			return nil, err
 		}
-		return e.Object.(*core.Service), nil
+		return e.Object.(*corev1.Service), nil
 	}
 	a, err := nodePort("a", ports(80, 31888, 81, 0))
 	if err != nil || a.Spec.Ports[0].NodePort != 31888 || a.Spec.Ports[1].NodePort < 30086 || a.Spec.Ports[1].NodePort > 32767 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	for _, x := range []struct {
-		p    []core.ServicePort
+		p    []corev1.ServicePort
 		want string
 	}{
 		{ports(80, 31888), "Invalid FieldValueInvalid spec.ports[0].nodePort"}, {ports(80, 29999), "Invalid FieldValueInvalid spec.ports[0].nodePort"},
@@ -127,7 +127,7 @@ func TestNodePorts(t *testing.T) {
 		}
 	}
 	udp := ports(53, 0, 53, 0)
-	udp[1].Protocol = core.ProtocolUDP
+	udp[1].Protocol = corev1.ProtocolUDP
 	if c, err := nodePort("c", udp); err != nil || c.Spec.Ports[0].NodePort == 0 || c.Spec.Ports[0].NodePort != c.Spec.Ports[1].NodePort {
 		t.Errorf("two protocols: %+v, %v", c, err)
 	}
@@ -154,69 +154,69 @@ func TestNodePorts(t *testing.T) {
 
 func TestFailedServiceLeavesNothing(t *testing.T) {
 	w := start(t)
-	create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31001)}))
+	create(w, services, service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31001)}))
 	before := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries)
-	if _, err := w.Create(t.Context(), w.ask(services, ""), service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)})); reason(err) != "AlreadyExists" {
+	if _, err := w.Create(t.Context(), w.ask(services, ""), service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)})); reason(err) != "AlreadyExists" {
 		t.Fatal(err)
 	}
 	dry := w.ask(services, "")
 	dry.DryRun = true
-	if _, err := w.Create(t.Context(), dry, service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)})); err != nil {
+	if _, err := w.Create(t.Context(), dry, service("b", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)})); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(must(w.list(ipAddresses, metav1.ListOptions{})).Entries); n != before {
 		t.Errorf("%d addresses, were %d", n, before)
 	}
-	create(w, services, service("c", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31002)}))
+	create(w, services, service("c", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31002)}))
 }
 
 func TestServiceChangesType(t *testing.T) {
 	w := start(t)
-	a := create(w, services, service("a", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31005)}))
+	a := create(w, services, service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31005)}))
 	next := resource.Clone(a)
-	next.Spec = core.ServiceSpec{Type: core.ServiceTypeExternalName, ExternalName: "x.example", Ports: ports(80, 0)}
+	next.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x.example", Ports: ports(80, 0)}
 	if got := update(w, services, next); got.Spec.ClusterIP != "" || len(got.Spec.IPFamilies) != 0 {
 		t.Errorf("external name: %+v", got.Spec)
 	}
 	if w.get(ipAddresses, a.Spec.ClusterIP) != nil {
 		t.Error("the address is not given back")
 	}
-	create(w, services, service("b", core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 31005)}))
-	next = resource.Clone(w.get(services, "a").(*core.Service))
-	next.Spec = core.ServiceSpec{Type: core.ServiceTypeClusterIP, Ports: ports(80, 0)}
+	create(w, services, service("b", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31005)}))
+	next = resource.Clone(w.get(services, "a").(*corev1.Service))
+	next.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports(80, 0)}
 	if got := update(w, services, next); got.Spec.ClusterIP == "" || w.get(ipAddresses, got.Spec.ClusterIP) == nil {
 		t.Errorf("cluster IP: %+v", got.Spec)
 	}
 }
 
 func TestServiceCIDRs(t *testing.T) {
-	cidrs := &resource.Def[*networking.ServiceCIDR]{GVK: networking.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs"}
-	w := start(t, func(c *server.Config) {
+	cidrs := &resource.Def[*networkingv1.ServiceCIDR]{GVK: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs"}
+	w := start(t, func(c *config) {
 		c.Kinds.Put(cidrs)
-		c.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // room for two
+		c.Extensions.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // room for two
 	})
 	for i := range 2 {
-		create(w, services, service(fmt.Sprint("s", i), core.ServiceSpec{}))
+		create(w, services, service(fmt.Sprint("s", i), corev1.ServiceSpec{}))
 	}
-	if _, err := w.Create(t.Context(), w.ask(services, ""), service("more", core.ServiceSpec{})); reason(err)[:13] != "InternalError" {
+	if _, err := w.Create(t.Context(), w.ask(services, ""), service("more", corev1.ServiceSpec{})); reason(err)[:13] != "InternalError" {
 		t.Errorf("one too many: %v", err)
 	}
-	create(w, cidrs, &networking.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networking.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24"}}})
-	if got := create(w, services, service("more", core.ServiceSpec{})); !strings.HasPrefix(got.Spec.ClusterIP, "10.1.0.") {
+	create(w, cidrs, &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.1.0.0/24"}}})
+	if got := create(w, services, service("more", corev1.ServiceSpec{})); !strings.HasPrefix(got.Spec.ClusterIP, "10.1.0.") {
 		t.Errorf("got %s", got.Spec.ClusterIP)
 	}
-	create(w, services, service("fixed", core.ServiceSpec{ClusterIP: "10.1.0.9", ClusterIPs: []string{"10.1.0.9"}}))
+	create(w, services, service("fixed", corev1.ServiceSpec{ClusterIP: "10.1.0.9", ClusterIPs: []string{"10.1.0.9"}}))
 }
 
 func TestManyServicesAtOnce(t *testing.T) {
-	w := start(t, func(c *server.Config) {
-		c.Network = server.Network{Services: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}, PortLow: 30000, PortHigh: 30061}
+	w := start(t, func(c *config) {
+		c.Extensions.Network = allocation.Network{Services: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}, PortLow: 30000, PortHigh: 30061}
 	})
 	const count = 62 // all there are
 	var wg sync.WaitGroup
 	for i := range count {
 		wg.Go(func() {
-			s := service(fmt.Sprint("s", i), core.ServiceSpec{Type: core.ServiceTypeNodePort, Ports: ports(80, 0)})
+			s := service(fmt.Sprint("s", i), corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 0)})
 			if _, err := w.Create(t.Context(), w.ask(services, ""), s); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
@@ -225,13 +225,13 @@ func TestManyServicesAtOnce(t *testing.T) {
 	wg.Wait()
 	ips, nodePorts := map[string]bool{}, map[int32]bool{}
 	for _, e := range must(w.list(services, metav1.ListOptions{})).Entries {
-		s := e.Object.(*core.Service).Spec
+		s := e.Object.(*corev1.Service).Spec
 		ips[s.ClusterIP], nodePorts[s.Ports[0].NodePort] = true, true
 	}
 	if len(ips) != count || len(nodePorts) != count {
 		t.Errorf("%d addresses, %d ports", len(ips), len(nodePorts))
 	}
-	_, err := w.Create(t.Context(), w.ask(services, ""), service("more", core.ServiceSpec{}))
+	_, err := w.Create(t.Context(), w.ask(services, ""), service("more", corev1.ServiceSpec{}))
 	if reason(err)[:13] != "InternalError" {
 		t.Errorf("one too many: %v", err)
 	}

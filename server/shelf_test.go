@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,11 +13,11 @@ import (
 )
 
 // notes are config maps that nobody stores.
-var notes = &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("Note"), Plural: "notes", Namespaced: true,
+var notes = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("Note"), Plural: "notes", Namespaced: true,
 	Virtual: true, Storage: "notes", JSON: true, Verbs: []string{"get", "list", "watch"}}
 
 func note(name, text string) resource.Object {
-	return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Labels: map[string]string{"text": text}}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Labels: map[string]string{"text": text}}}
 }
 
 func asked(name string) *server.Request {

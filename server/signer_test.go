@@ -4,16 +4,15 @@ import (
 	"context"
 	"testing"
 
-	certificates "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
 )
 
-var podRequests = &resource.Def[*certificates.PodCertificateRequest]{GVK: certificates.SchemeGroupVersion.WithKind("PodCertificateRequest"),
+var podRequests = &resource.Def[*certificatesv1.PodCertificateRequest]{GVK: certificatesv1.SchemeGroupVersion.WithKind("PodCertificateRequest"),
 	Plural: "podcertificaterequests", Namespaced: true, Status: true}
 
 // signerOf may sign for the named signer.
@@ -29,13 +28,13 @@ func (s signerOf) Authorize(_ context.Context, a *auth.Attributes) (auth.Decisio
 // TestWhoSignsForPods: the status of a pod's request is for its signer.
 func TestWhoSignsForPods(t *testing.T) {
 	for who, want := range map[signerOf]string{"a.b/c": "", "a.b/*": "", "a.b/d": "Invalid FieldValueForbidden spec.signerName"} {
-		w := start(t, func(c *server.Config) {
+		w := start(t, func(c *config) {
 			c.Kinds = resource.NewSet(append(c.Kinds.All(), podRequests)...)
 			c.View = view.NewWith(c.Kinds, view.Config{})
 			c.Authorize = who
 		})
-		p := resource.Clone(create(w, podRequests, &certificates.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "x"},
-			Spec: certificates.PodCertificateRequestSpec{SignerName: "a.b/c"}}))
+		p := resource.Clone(create(w, podRequests, &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+			Spec: certificatesv1.PodCertificateRequestSpec{SignerName: "a.b/c"}}))
 		ask := sub(w.ask(podRequests, "x"), "status")
 		ask.User = &auth.User{Name: "u"}
 		if _, _, err := w.Update(t.Context(), ask, p); err != nil {

@@ -3,22 +3,21 @@ package server_test
 import (
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
-	storage "k8s.io/api/storage/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
 )
 
-var attachments = &resource.Def[*storage.VolumeAttachment]{GVK: storage.SchemeGroupVersion.WithKind("VolumeAttachment"),
+var attachments = &resource.Def[*storagev1.VolumeAttachment]{GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 	Plural: "volumeattachments", Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata"}}}
 
 // TestStatusAndMetadata: what of the metadata a write of the status changes.
 func TestStatusAndMetadata(t *testing.T) {
-	w := start(t, func(c *server.Config) {
+	w := start(t, func(c *config) {
 		c.Kinds = resource.NewSet(append(c.Kinds.All(), attachments)...)
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})
@@ -27,9 +26,9 @@ func TestStatusAndMetadata(t *testing.T) {
 		obj                 resource.Object
 		labels, annotations bool
 	}{
-		{pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, true, true},
-		{deployments, &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, true},
-		{attachments, &storage.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, false},
+		{pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, true, true},
+		{deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, true},
+		{attachments, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false, false},
 	} {
 		obj := resource.Clone(create(w, c.kind, c.obj))
 		obj.SetLabels(map[string]string{"new": "1"})

@@ -7,11 +7,11 @@ import (
 	"github.com/kloop-dev/kloop/trail"
 )
 
-// A Trail is told of every write that was stored, and of what it was made for. It must be quick and must not block.
+// A Trail notes every write that was stored, and its cause. It must be quick and must not block.
 type Trail interface{ Note(c *trail.Change) }
 
 // note tells the trail of a write of the request's; old is nil for what was created, obj for what is gone.
-func (s *Server) note(ctx context.Context, r *Request, old, obj resource.Object, rev int64) {
+func (s *Core) note(ctx context.Context, r *Request, old, obj resource.Object, rev int64) {
 	if s.Trail == nil {
 		return
 	}

@@ -20,7 +20,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	if err := named(r, obj); err != nil {
 		return nil, false, err
 	}
-	hub, err := r.toHub(ctx, obj)
+	hub, err := r.ToHub(ctx, obj)
 	if err != nil {
 		return nil, false, err
 	}
@@ -32,7 +32,7 @@ func (s *Server) Update(ctx context.Context, r *Request, obj resource.Object) (*
 	return s.modify(ctx, r, &change{create: r.Kind.Info().CreateOnUpdate && r.Sub == "", next: u.next, uid: hub.GetUID()})
 }
 
-// A replacement is what an update puts in an object's place.
+// A replacement is the object that an update puts in an object's place.
 type replacement struct {
 	r    *Request
 	obj  resource.Object

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	apps "k8s.io/api/apps/v1"
-	autoscaling "k8s.io/api/autoscaling/v1"
-	coordination "k8s.io/api/coordination/v1"
-	core "k8s.io/api/core/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +42,7 @@ func TestUpdateChecksRevision(t *testing.T) {
 	gone := configMap("none")
 	gone.UID = "it-had-one"
 	for _, x := range []struct {
-		obj  *core.ConfigMap
+		obj  *corev1.ConfigMap
 		url  string
 		want string
 	}{{other, "a", "Conflict"}, {configMap("b"), "a", "BadRequest"}, {configMap("none"), "none", "NotFound"}, {gone, "none", "Conflict"}} {
@@ -75,8 +75,8 @@ func TestNothingToUpdate(t *testing.T) {
 
 func TestGenerationCountsSpecs(t *testing.T) {
 	w := start(t)
-	d := create(w, deployments, &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
-	step := func(want int64, do func(d *apps.Deployment), subs ...string) {
+	d := create(w, deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	step := func(want int64, do func(d *appsv1.Deployment), subs ...string) {
 		t.Helper()
 		next := resource.Clone(d)
 		do(next)
@@ -88,17 +88,17 @@ func TestGenerationCountsSpecs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d = e.Object.(*apps.Deployment); d.Generation != want {
+		if d = e.Object.(*appsv1.Deployment); d.Generation != want {
 			t.Errorf("generation %d, want %d", d.Generation, want)
 		}
 	}
-	step(1, func(d *apps.Deployment) { d.Labels = map[string]string{"a": "b"} })
-	step(2, func(d *apps.Deployment) { d.Spec.Paused = true })
-	step(2, func(d *apps.Deployment) { d.Generation = 9; d.Status.Replicas = 7 })
+	step(1, func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} })
+	step(2, func(d *appsv1.Deployment) { d.Spec.Paused = true })
+	step(2, func(d *appsv1.Deployment) { d.Generation = 9; d.Status.Replicas = 7 })
 	if d.Status.Replicas != 0 {
 		t.Error("an update of the object changed its status")
 	}
-	step(2, func(d *apps.Deployment) { d.Status.Replicas = 7; d.Spec.Paused = false }, "status")
+	step(2, func(d *appsv1.Deployment) { d.Status.Replicas = 7; d.Spec.Paused = false }, "status")
 	if d.Status.Replicas != 7 || !d.Spec.Paused {
 		t.Errorf("status update: %+v", d)
 	}
@@ -106,12 +106,12 @@ func TestGenerationCountsSpecs(t *testing.T) {
 
 func TestCreateOnUpdate(t *testing.T) {
 	w := start(t)
-	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l", ResourceVersion: "5"}}
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l", ResourceVersion: "5"}}
 	e, created, err := w.Update(t.Context(), w.ask(leases, "l"), l)
 	if err != nil || !created || e.Object.GetUID() == "" {
 		t.Fatalf("%v, %v, %v", e, created, err)
 	}
-	next := resource.Clone(e.Object.(*coordination.Lease))
+	next := resource.Clone(e.Object.(*coordinationv1.Lease))
 	if _, created, err = w.Update(t.Context(), w.ask(leases, "l"), next); err != nil || created {
 		t.Errorf("again: %v, %v", created, err)
 	}
@@ -137,7 +137,7 @@ func TestWritersLoseNothing(t *testing.T) {
 					continue
 				}
 				for {
-					c := resource.Clone(w.get(configMaps, "a").(*core.ConfigMap))
+					c := resource.Clone(w.get(configMaps, "a").(*corev1.ConfigMap))
 					if c.Data == nil {
 						c.Data = map[string]string{}
 					}
@@ -155,7 +155,7 @@ func TestWritersLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	data := w.get(configMaps, "a").(*core.ConfigMap).Data
+	data := w.get(configMaps, "a").(*corev1.ConfigMap).Data
 	for i := range writers {
 		if data["w"+strconv.Itoa(i)] != strconv.Itoa(rounds) {
 			t.Errorf("writer %d: %q", i, data["w"+strconv.Itoa(i)])
@@ -166,7 +166,7 @@ func TestWritersLoseNothing(t *testing.T) {
 func TestPatches(t *testing.T) {
 	w := start(t)
 	create(w, configMaps, configMap("a", "k", "1"))
-	patch := func(pt types.PatchType, data string, edit ...func(*server.Request)) (*core.ConfigMap, error) {
+	patch := func(pt types.PatchType, data string, edit ...func(*server.Request)) (*corev1.ConfigMap, error) {
 		r := w.ask(configMaps, "a")
 		for _, f := range edit {
 			f(r)
@@ -175,7 +175,7 @@ func TestPatches(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return e.Object.(*core.ConfigMap), nil
+		return e.Object.(*corev1.ConfigMap), nil
 	}
 	strict := func(r *server.Request) { r.Strict = server.FieldsStrict }
 	yamlTwice := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  l: '1'\n  l: '2'\n  m: '1'\n  m: '2'\n"
@@ -231,14 +231,14 @@ func TestPatches(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	w := start(t)
-	apply := func(manager, data string, force bool) (*core.ConfigMap, bool, error) {
+	apply := func(manager, data string, force bool) (*corev1.ConfigMap, bool, error) {
 		r := w.ask(configMaps, "a")
 		r.Manager = manager
 		e, created, err := w.Patch(t.Context(), r, types.ApplyYAMLPatchType, []byte(data), force)
 		if err != nil {
 			return nil, false, err
 		}
-		return e.Object.(*core.ConfigMap), created, nil
+		return e.Object.(*corev1.ConfigMap), created, nil
 	}
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	one, created, err := apply("one", head+"data: {k: '1'}", false)
@@ -258,18 +258,18 @@ func TestApply(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	w := start(t)
-	create(w, deployments, &apps.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
+	create(w, deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}})
 	out, err := w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "get", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := resource.Clone(out.(*autoscaling.Scale))
+	sc := resource.Clone(out.(*autoscalingv1.Scale))
 	if sc.Spec.Replicas != 1 || sc.Status.Selector != "a=b" || sc.ResourceVersion == "" {
 		t.Errorf("scale %+v", sc)
 	}
 	stale := resource.Clone(sc)
 	sc.Spec.Replicas = 5
-	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil || out.(*autoscaling.Scale).Spec.Replicas != 5 {
+	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil || out.(*autoscalingv1.Scale).Spec.Replicas != 5 {
 		t.Fatalf("%v, %v", out, err)
 	}
 	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", stale); reason(err) != "Conflict" {
@@ -298,7 +298,10 @@ func TestScale(t *testing.T) {
 	if _, _, err := w.Patch(t.Context(), sub(w.ask(deployments, "none"), "scale"), types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), false); reason(err) != "NotFound" || !strings.Contains(err.Error(), "/scale") {
 		t.Errorf("nothing to scale: %v", err)
 	}
-	if d := w.get(deployments, "d").(*apps.Deployment); *d.Spec.Replicas != 2 || d.Generation != 3 {
+	if _, err := w.Call(t.Context(), sub(w.ask(deployments, "none"), "scale"), "get", nil); reason(err) != "NotFound" || !strings.Contains(err.Error(), `deployments.apps "none"`) {
+		t.Errorf("no scale to read: %v", err)
+	}
+	if d := w.get(deployments, "d").(*appsv1.Deployment); *d.Spec.Replicas != 2 || d.Generation != 3 {
 		t.Errorf("deployment %d, generation %d", *d.Spec.Replicas, d.Generation)
 	}
 	if _, err := w.Call(t.Context(), sub(w.ask(configMaps, "a"), "scale"), "get", nil); reason(err) != "NotFound" {
@@ -308,10 +311,10 @@ func TestScale(t *testing.T) {
 
 func TestBind(t *testing.T) {
 	w := start(t)
-	create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
 	bind := func(node string) error {
-		_, err := w.Call(t.Context(), sub(w.ask(pods, "p"), "binding"), "create", &core.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: core.ObjectReference{Kind: "Node", Name: node}})
+		_, err := w.Call(t.Context(), sub(w.ask(pods, "p"), "binding"), "create", &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"a": "b"}}, Target: corev1.ObjectReference{Kind: "Node", Name: node}})
 		return err
 	}
 	for _, node := range []string{"", "No_node"} {
@@ -325,8 +328,8 @@ func TestBind(t *testing.T) {
 	if err := bind("n2"); reason(err) != "Conflict" {
 		t.Errorf("again: %v", err)
 	}
-	p := w.get(pods, "p").(*core.Pod)
-	if p.Spec.NodeName != "n1" || p.Generation != 1 || p.Annotations["a"] != "b" || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != core.PodScheduled {
+	p := w.get(pods, "p").(*corev1.Pod)
+	if p.Spec.NodeName != "n1" || p.Generation != 1 || p.Annotations["a"] != "b" || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Type != corev1.PodScheduled {
 		t.Errorf("pod %+v", p)
 	}
 }

@@ -49,7 +49,7 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	if err != nil {
 		return err
 	}
-	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.spoken(), bookmarks: opts.AllowWatchBookmarks, f: f}
+	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.Spoken(), bookmarks: opts.AllowWatchBookmarks, f: f}
 	initial, err := w.start(ctx, opts)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func length(opts *metav1.ListOptions) time.Duration {
 func (w *watch) start(ctx context.Context, opts *metav1.ListOptions) (*view.Snapshot, error) {
 	rev, err := parseRevision(opts.ResourceVersion)
 	if err != nil {
-		return nil, plain(badRevision(opts.ResourceVersion, err))
+		return nil, PlainError(badRevision(opts.ResourceVersion, err))
 	}
 	state := rev == 0
 	if opts.SendInitialEvents != nil {
@@ -187,7 +187,7 @@ func (w *watch) drain() error {
 			return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 		}
 		if err != nil {
-			return w.s.storeError(err, "watch")
+			return StoreError(err, "watch")
 		}
 		if len(b.Changes) == 0 {
 			return nil

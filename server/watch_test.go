@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -69,7 +69,7 @@ func TestWatchSelectorTransitions(t *testing.T) {
 	if _, _, err := w.delete(configMaps, "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"in": "yes"}}})
+	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"in": "yes"}}})
 	got, err := w.watch(5, metav1.ListOptions{ResourceVersion: from, LabelSelector: "in=yes"})
 	if want := "[ADDED a1 MODIFIED a2 DELETED a2 ADDED a5 DELETED a5]"; err != nil || fmt.Sprint(got) != want {
 		t.Errorf("by label: %v, %v; want %s", got, err, want)
@@ -125,7 +125,7 @@ func watchStarts(t *testing.T) {
 }
 
 func TestWatchExpires(t *testing.T) {
-	w := start(t, func(c *server.Config) { c.View = view.NewWith(c.Kinds, view.Config{Changes: 5}) })
+	w := start(t, func(c *config) { c.View = view.NewWith(c.Kinds, view.Config{Changes: 5}) })
 	create(w, configMaps, configMap("a"))
 	rv := w.get(configMaps, "a").GetResourceVersion()
 	for i := range 20 {
@@ -202,7 +202,7 @@ func TestBookmarks(t *testing.T) {
 		}()
 		for range 199 {
 			time.Sleep(time.Second) // simulated
-			create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p"}})
+			create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p"}})
 		}
 		if err := <-done; err != nil || ended != 200*time.Second {
 			t.Errorf("ended after %v: %v", ended, err)
@@ -259,7 +259,7 @@ func TestLastBookmark(t *testing.T) {
 
 func TestEntriesAreNotChanged(t *testing.T) {
 	w := start(t)
-	old := create(w, pods, &core.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}}, Spec: core.PodSpec{NodeName: "n"}})
+	old := create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{NodeName: "n"}})
 	copy := resource.Clone(old)
 	if _, err := w.merge(pods, "p", `{"metadata":{"labels":{"a":"c"}}}`); err != nil {
 		t.Fatal(err)

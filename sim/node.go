@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -74,7 +75,7 @@ func running(n *corev1.Node, at time.Time) corev1.NodeStatus {
 		st.Allocatable = st.Capacity.DeepCopy()
 	}
 	st.Phase = corev1.NodeRunning
-	st.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.37.2", OSImage: "kloop simulation",
+	st.NodeInfo = corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release, OSImage: "kloop simulation",
 		ContainerRuntimeVersion: "sim://1", KernelVersion: "6.0", MachineID: n.Name, SystemUUID: string(n.UID), BootID: string(n.UID)}
 	return st
 }

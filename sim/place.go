@@ -29,7 +29,10 @@ func (at place) refuse(p *corev1.Pod) (why, message string) {
 		return "", ""
 	}
 	in := func(o *corev1.Pod) bool { return o.UID != p.UID && o.Status.StartTime != nil }
-	return node.Admit(p, list, at.node.Status.Allocatable, in)
+	if r := node.Admit(p, list, at.node.Status.Allocatable, in); r != nil {
+		return r.Reason, "Pod was rejected: " + r.Message
+	}
+	return "", ""
 }
 
 // roomy says that a pod surely fits beside all others of its node. It counts too much rather than too little, and is

@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
@@ -60,7 +61,8 @@ func still(t *testing.T, f func(w *world)) {
 		})
 		<-ready
 		admin := &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}
-		w := &world{Local: &client.Local{Ops: server.New(server.Config{Kinds: set, Store: st, View: v, Sole: true}), View: v, Set: set, User: admin, Manager: "test"}, t: t}
+		ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Sole: true}, extensions.Config{})
+		w := &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: admin, Manager: "test"}, t: t}
 		w.make(kinds.Namespaces, &corev1.Namespace{}, "metadata: {name: ns}")
 		events := client.NewRecorder(w, "kloop", nil)
 		all.Go(func() { events.Run(ctx) })

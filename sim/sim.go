@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 )
 
@@ -45,7 +46,7 @@ const (
 )
 
 // Simulated says whether a node lives in simulation.
-func Simulated(n *corev1.Node) bool { return n != nil && n.Annotations[Fake] == "fake" }
+func Simulated(n *corev1.Node) bool { return core.Simulated(n) }
 
 // Loops returns the loops that simulate.
 func Loops() []loop.Loop { return LoopsIn(netip.Prefix{}) }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,28 +21,28 @@ import (
 )
 
 // bigPod is a pod as a Deployment makes them and a node reports them: about 2 KB of protobuf.
-func bigPod(i int) *core.Pod {
+func bigPod(i int) *corev1.Pod {
 	yes := true
-	p := pod("default", fmt.Sprintf("web-5d9c7b9d8f-%05d", i), func(p *core.Pod) {
+	p := pod("default", fmt.Sprintf("web-5d9c7b9d8f-%05d", i), func(p *corev1.Pod) {
 		p.UID = types.UID(fmt.Sprintf("0b7e7f3e-7c5a-4a6e-9d5b-%012d", i))
 		p.Labels = map[string]string{"app": "web", "pod-template-hash": "5d9c7b9d8f", "tier": "front"}
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d9c7b9d8f",
 			UID: types.UID(fmt.Sprint("rs-", i%50)), Controller: &yes}}
 		p.Spec.NodeName = fmt.Sprint("node-", i%100)
-		p.Status.Phase, p.Status.PodIP, p.Status.HostIP = core.PodRunning, "10.0.0.1", "192.168.0.1"
+		p.Status.Phase, p.Status.PodIP, p.Status.HostIP = corev1.PodRunning, "10.0.0.1", "192.168.0.1"
 		p.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
 	})
 	for _, name := range []string{"app", "proxy"} {
-		p.Spec.Containers = append(p.Spec.Containers, core.Container{Name: name, Image: "registry.example.com/team/" + name + ":1.2.3",
-			Env:          []core.EnvVar{{Name: "POD_NAME", Value: p.Name}, {Name: "LEVEL", Value: "info"}},
-			Ports:        []core.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: core.ProtocolTCP}},
-			Resources:    core.ResourceRequirements{Requests: core.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}},
-			VolumeMounts: []core.VolumeMount{{Name: "token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}})
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, core.ContainerStatus{Name: name, Ready: true, Image: "registry.example.com/team/" + name + ":1.2.3",
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: "registry.example.com/team/" + name + ":1.2.3",
+			Env:          []corev1.EnvVar{{Name: "POD_NAME", Value: p.Name}, {Name: "LEVEL", Value: "info"}},
+			Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+			Resources:    corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, Ready: true, Image: "registry.example.com/team/" + name + ":1.2.3",
 			ImageID: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", ContainerID: "containerd://2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"})
 	}
-	for _, c := range []core.PodConditionType{core.PodScheduled, core.PodInitialized, core.ContainersReady, core.PodReady} {
-		p.Status.Conditions = append(p.Status.Conditions, core.PodCondition{Type: c, Status: core.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0)})
+	for _, c := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(1_700_000_000, 0)})
 	}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kloop", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:tier":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"app\"}":{".":{},"f:env":{},"f:image":{},"f:name":{}}}}}`)}}
@@ -86,7 +86,7 @@ func (f *feed) send(rev int64, key string, value []byte) {
 // BenchmarkIngest takes in updates of 10,000 pods; a snapshot is taken after each.
 func BenchmarkIngest(b *testing.B) {
 	const n = 10_000
-	keys, values, objects := make([]string, n), make([][]byte, n), make([]*core.Pod, n)
+	keys, values, objects := make([]string, n), make([][]byte, n), make([]*corev1.Pod, n)
 	for i := range n {
 		objects[i] = bigPod(i)
 		keys[i] = pods.Info().Key("default", objects[i].Name)
@@ -102,7 +102,7 @@ func BenchmarkIngest(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(values[0])), "bytes/pod")
 			b.ReportAllocs()
-			clones := make([]*core.Pod, b.N)
+			clones := make([]*corev1.Pod, b.N)
 			for i := range clones {
 				if offer {
 					clones[i] = objects[(i*7919)%n].DeepCopy()

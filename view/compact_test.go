@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -13,7 +13,7 @@ import (
 
 // compacted tells what it is to compact.
 type compacted struct {
-	*resource.Def[*core.Pod]
+	*resource.Def[*corev1.Pod]
 	tell func(objs []resource.Object)
 }
 
@@ -37,7 +37,7 @@ func TestCompact(t *testing.T) {
 		t.Errorf("compacted %v, want %v", seen, want)
 	}
 	// What the history keeps of former states is compacted as well.
-	r.put(k, pod("a", "p", func(p *core.Pod) { p.Spec.NodeName = "n" }))
+	r.put(k, pod("a", "p", func(p *corev1.Pod) { p.Spec.NodeName = "n" }))
 	r.wait(r.del(k, "b", "p"))
 	seen = nil
 	r.v.Compact()

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	autoscaling1 "k8s.io/api/autoscaling/v1"
-	autoscaling "k8s.io/api/autoscaling/v2"
-	core "k8s.io/api/core/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,23 +23,23 @@ import (
 )
 
 // scalers has two versions.
-var scalers = &resource.Def[*autoscaling.HorizontalPodAutoscaler]{
-	GVK: autoscaling.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers", Namespaced: true,
-	Also: []resource.Version[*autoscaling.HorizontalPodAutoscaler]{older("v1"), older("v1alpha1")}}
+var scalers = &resource.Def[*autoscalingv2.HorizontalPodAutoscaler]{
+	GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers", Namespaced: true,
+	Also: []resource.Version[*autoscalingv2.HorizontalPodAutoscaler]{older("v1"), older("v1alpha1")}}
 
-func older(version string) resource.Version[*autoscaling.HorizontalPodAutoscaler] {
-	return resource.Version[*autoscaling.HorizontalPodAutoscaler]{
+func older(version string) resource.Version[*autoscalingv2.HorizontalPodAutoscaler] {
+	return resource.Version[*autoscalingv2.HorizontalPodAutoscaler]{
 		GVK: schema.GroupVersionKind{Group: "autoscaling", Version: version, Kind: "HorizontalPodAutoscaler"},
-		New: func() resource.Object { return &autoscaling1.HorizontalPodAutoscaler{} },
-		From: func(h *autoscaling.HorizontalPodAutoscaler) resource.Object {
-			return &autoscaling1.HorizontalPodAutoscaler{ObjectMeta: h.ObjectMeta,
-				Spec: autoscaling1.HorizontalPodAutoscalerSpec{MaxReplicas: h.Spec.MaxReplicas}}
+		New: func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
+		From: func(h *autoscalingv2.HorizontalPodAutoscaler) resource.Object {
+			return &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: h.ObjectMeta,
+				Spec: autoscalingv1.HorizontalPodAutoscalerSpec{MaxReplicas: h.Spec.MaxReplicas}}
 		}}
 }
 
-func hpa() *autoscaling.HorizontalPodAutoscaler {
-	return &autoscaling.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "h"},
-		Spec: autoscaling.HorizontalPodAutoscalerSpec{MaxReplicas: 7}}
+func hpa() *autoscalingv2.HorizontalPodAutoscaler {
+	return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "h"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 7}}
 }
 
 func TestEncodings(t *testing.T) {
@@ -181,10 +181,10 @@ func TestUnreadEncodingsGo(t *testing.T) {
 
 func TestOffer(t *testing.T) {
 	r := start(t, view.Config{})
-	offer := func(p *core.Pod, value []byte) { r.v.Offer(pods.Info().Key(p.Namespace, p.Name), value, p) }
+	offer := func(p *corev1.Pod, value []byte) { r.v.Offer(pods.Info().Key(p.Namespace, p.Name), value, p) }
 	p := pod("a", "x")
 	value, _ := codec.Stored(pods, p)
-	other, _ := codec.Stored(pods, pod("a", "x", func(p *core.Pod) { p.Spec.NodeName = "n" }))
+	other, _ := codec.Stored(pods, pod("a", "x", func(p *corev1.Pod) { p.Spec.NodeName = "n" }))
 	offer(pod("a", "x"), other) // of a write that fails
 	offer(p, value)
 	rev := r.write(pods.Info().Key("a", "x"), value)
@@ -241,7 +241,7 @@ func TestGuard(t *testing.T) {
 	if err := view.CheckFrozen(s); err != nil {
 		t.Error(err)
 	}
-	s.Lookup(pods, "a", "x").(*core.Pod).Spec.NodeName = "changed"
+	s.Lookup(pods, "a", "x").(*corev1.Pod).Spec.NodeName = "changed"
 	if err := view.CheckFrozen(s); err == nil || !strings.Contains(err.Error(), "a/x") {
 		t.Errorf("got %v", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -87,7 +87,7 @@ func TestRelist(t *testing.T) {
 		r.del(pods, "a", "flash")
 		r.del(pods, "a", "gone")
 		r.put(pods, pod("a", "new"))
-		last := r.put(pods, pod("a", "again", func(p *core.Pod) { p.UID = types.UID("other") }))
+		last := r.put(pods, pod("a", "again", func(p *corev1.Pod) { p.UID = types.UID("other") }))
 		f.heal()
 		s := r.wait(last)
 		if s.Entry(pods, "a", "same") != same || s.Count(pods, "") != 4 {
@@ -214,8 +214,8 @@ func TestAdopt(t *testing.T) {
 
 // testRedeclare adopts another declaration of a known kind: its fields are indexed, nobody is told.
 func testRedeclare(t *testing.T, r *rig, c *view.Cursor) {
-	more := &resource.Def[*core.Pod]{GVK: pods.GVK, Plural: "pods", Namespaced: true,
-		Select: []resource.Field[*core.Pod]{{Label: "x", Index: true, Value: func(*core.Pod) string { return "x" }}}}
+	more := &resource.Def[*corev1.Pod]{GVK: pods.GVK, Plural: "pods", Namespaced: true,
+		Select: []resource.Field[*corev1.Pod]{{Label: "x", Index: true, Value: func(*corev1.Pod) string { return "x" }}}}
 	before := r.v.Snapshot()
 	if err := r.v.Adopt(more); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -16,9 +16,9 @@ import (
 )
 
 // model is the view in its simplest form: what every read must answer.
-type model map[string]*core.Pod // by storage key below the prefix
+type model map[string]*corev1.Pod // by storage key below the prefix
 
-func (m model) where(match func(*core.Pod) bool) (keys []string) {
+func (m model) where(match func(*corev1.Pod) bool) (keys []string) {
 	for key, p := range m {
 		if match(p) {
 			keys = append(keys, key)
@@ -34,7 +34,7 @@ var (
 	someValue = rapid.SampledFrom([]string{"", "x", "y"})
 )
 
-func somePod(t *rapid.T) *core.Pod {
+func somePod(t *rapid.T) *corev1.Pod {
 	p := pod(someNS.Draw(t, "namespace"), someName.Draw(t, "name"))
 	p.UID = types.UID(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"))
 	p.Labels = rapid.MapOf(rapid.SampledFrom([]string{"app", "tier"}), someValue).Draw(t, "labels")
@@ -94,10 +94,10 @@ func TestAgainstModel(t *testing.T) {
 	})
 }
 
-func all(*core.Pod) bool { return true }
+func all(*corev1.Pod) bool { return true }
 
 // replaceSome lists anew: most objects as they are, p in or out.
-func replaceSome(t *rapid.T, v *view.View, now model, p *core.Pod, rev int64) {
+func replaceSome(t *rapid.T, v *view.View, now model, p *corev1.Pod, rev int64) {
 	if rapid.Bool().Draw(t, "gone") {
 		delete(now, keyOf(p))
 	} else {
@@ -129,7 +129,7 @@ func replay(t *rapid.T, m model, c *view.Cursor) {
 			t.Fatalf("change at %d creates what was there", x.Rev)
 		}
 		if x.New != nil {
-			m[keyOf(x.New.Object)] = x.New.Object.(*core.Pod)
+			m[keyOf(x.New.Object)] = x.New.Object.(*corev1.Pod)
 		}
 	}
 }
@@ -148,13 +148,13 @@ func compare(t *rapid.T, s *view.Snapshot, m model) {
 		}
 	}
 	for _, ns := range []string{"", "a", "a-b", "a0", "b", "c"} {
-		in := func(p *core.Pod) bool { return ns == "" || p.Namespace == ns }
+		in := func(p *corev1.Pod) bool { return ns == "" || p.Namespace == ns }
 		check("each in "+ns, m.where(in), s.Each(pods, ns))
 		if n := s.Count(pods, ns); n != len(m.where(in)) {
 			t.Fatalf("count %d in %q, want %d", n, ns, len(m.where(in)))
 		}
 		for _, value := range []string{"", "x", "y", "z"} {
-			check("label", m.where(func(p *core.Pod) bool { x, ok := p.Labels["app"]; return ok && x == value && in(p) }),
+			check("label", m.where(func(p *corev1.Pod) bool { x, ok := p.Labels["app"]; return ok && x == value && in(p) }),
 				s.ByLabel(pods, ns, "app", value))
 		}
 		for _, from := range []string{"a/", "a/one", "a/two", "a-b/two", "a0/z", "b/two", "c/"} {
@@ -173,9 +173,9 @@ func compare(t *rapid.T, s *view.Snapshot, m model) {
 		}
 	}
 	for _, value := range []string{"", "x", "y", "z"} {
-		check("field", m.where(func(p *core.Pod) bool { return p.Spec.NodeName == value }),
+		check("field", m.where(func(p *corev1.Pod) bool { return p.Spec.NodeName == value }),
 			s.ByField(pods, "spec.nodeName", value))
-		check("owner", m.where(func(p *core.Pod) bool {
+		check("owner", m.where(func(p *corev1.Pod) bool {
 			return slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return string(o.UID) == value })
 		}), s.ByOwner(pods, value))
 	}

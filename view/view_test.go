@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	core "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,13 +18,13 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-var pods = &resource.Def[*core.Pod]{GVK: core.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true,
-	Select: []resource.Field[*core.Pod]{{Label: "spec.nodeName", Index: true,
-		Value: func(p *core.Pod) string { return p.Spec.NodeName }}}}
+var pods = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true,
+	Select: []resource.Field[*corev1.Pod]{{Label: "spec.nodeName", Index: true,
+		Value: func(p *corev1.Pod) string { return p.Spec.NodeName }}}}
 
-var maps = &resource.Def[*core.ConfigMap]{GVK: core.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
+var maps = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
 
-var nodes = &resource.Def[*core.Node]{GVK: core.SchemeGroupVersion.WithKind("Node"), Plural: "nodes", Storage: "minions"}
+var nodes = &resource.Def[*corev1.Node]{GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes", Storage: "minions"}
 
 // rig is a view that follows a store.
 type rig struct {
@@ -100,32 +100,32 @@ func (r *rig) wait(rev int64) *view.Snapshot {
 	return s
 }
 
-func pod(ns, name string, change ...func(*core.Pod)) *core.Pod {
-	p := &core.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + "-" + name)}}
+func pod(ns, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + "-" + name)}}
 	for _, f := range change {
 		f(p)
 	}
 	return p
 }
 
-func cm(ns, name, value string) *core.ConfigMap {
-	return &core.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"v": value}}
+func cm(ns, name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"v": value}}
 }
 
 func TestReads(t *testing.T) {
 	r := start(t, view.Config{})
-	owner := func(uid string) func(*core.Pod) {
-		return func(p *core.Pod) { p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Name: "o"}} }
+	owner := func(uid string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(uid), Name: "o"}} }
 	}
-	label := func(k, v string) func(*core.Pod) {
-		return func(p *core.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, k, v) }
+	label := func(k, v string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, k, v) }
 	}
-	on := func(node string) func(*core.Pod) { return func(p *core.Pod) { p.Spec.NodeName = node } }
+	on := func(node string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
 	r.put(pods, pod("b", "two", owner("u1"), label("app", "web"), on("n1")))
 	r.put(pods, pod("a", "two", owner("u2"), label("app", "web")))
 	r.put(pods, pod("a", "one", owner("u1"), label("app", "db"), on("n2")))
 	r.put(pods, pod("a-b", "one", label("app", "web"), on("n1")))
-	before := r.wait(r.put(nodes, &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+	before := r.wait(r.put(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 
 	names := func(s *view.Snapshot, which string) string {
 		out := ""
@@ -182,7 +182,7 @@ func TestReads(t *testing.T) {
 			t.Errorf("the old snapshot changed: %s: %q, want %q", which, got, list)
 		}
 	}
-	o := after.Lookup(pods, "a", "one").(*core.Pod)
+	o := after.Lookup(pods, "a", "one").(*corev1.Pod)
 	if o.Kind != "Pod" || o.APIVersion != "v1" || o.ResourceVersion != strconv.FormatInt(after.Rev(), 10) {
 		t.Errorf("got %s %s at %s", o.APIVersion, o.Kind, o.ResourceVersion)
 	}

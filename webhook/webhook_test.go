@@ -114,7 +114,12 @@ func TestEndpoints(t *testing.T) {
 	read := state(t,
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "a", Port: 443}, {Name: "b", Port: 80}}}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "far"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "far.example"}},
-		slice("s-1", "s", "a", 8443, "10.0.0.2", "10.0.0.1"), slice("s-2", "s", "a", 9443, "10.0.0.3"), slice("other", "o", "a", 1, "10.0.0.4"))
+		slice("s-1", "s", "a", 8443, "10.0.0.2", "10.0.0.1"), slice("s-2", "s", "a", 9443, "10.0.0.3"), slice("other", "o", "a", 1, "10.0.0.4"),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fake", Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sim"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mixed"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}}},
+		on("fake", slice("sim-1", "sim", "", 8443, "10.128.0.1")), on("fake", slice("mixed-1", "mixed", "", 8443, "10.128.0.2")),
+		on("real", slice("mixed-2", "mixed", "", 8443, "10.0.0.5")))
 	for _, tt := range []struct {
 		name string
 		port int32
@@ -122,6 +127,8 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"s", 443, "10.0.0.1:8443 10.0.0.2:8443 10.0.0.3:9443"}, {"s", 80, ""}, {"far", 443, "far.example:443"},
 		{"s", 81, `no service port 81 found for service "s"`}, {"none", 443, `service "none" not found`},
+		{"mixed", 443, "10.0.0.5:8443"}, {"sim", 443, `the pods of service "sim" are on simulated nodes, and nobody answers there: ` +
+			"run what is to be called outside, and name its address in an EndpointSlice of a service without a selector, or its URL"},
 	} {
 		list, err := Endpoints(read, "ns", tt.name, tt.port)
 		got := strings.Join(list, " ")
@@ -139,6 +146,14 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// on puts the endpoints of a slice on a node.
+func on(node string, s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	for i := range s.Endpoints {
+		s.Endpoints[i].NodeName = &node
+	}
+	return s
+}
+
 func slice(name, service, port string, number int32, hosts ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}}}
@@ -151,7 +166,7 @@ func slice(name, service, port string, number int32, hosts ...string) *discovery
 // state is a snapshot of a view that holds the objects.
 func state(t *testing.T, objs ...resource.Object) resource.Reader {
 	t.Helper()
-	set, st := resource.NewSet(core.Services, discovery.EndpointSlices), memory.New()
+	set, st := resource.NewSet(core.Services, core.Nodes, discovery.EndpointSlices), memory.New()
 	for _, obj := range objs {
 		k := slices.IndexFunc(set.All(), func(k resource.Kind) bool { return fmt.Sprintf("%T", k.New(k.Info().GVK)) == fmt.Sprintf("%T", obj) })
 		kind := set.All()[k]

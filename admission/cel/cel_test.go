@@ -7,14 +7,16 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 )
@@ -160,23 +162,23 @@ func TestBudget(t *testing.T) {
 }
 
 func TestMatchConditions(t *testing.T) {
-	yes, no := v1.MatchCondition{Name: "yes", Expression: "true"}, v1.MatchCondition{Name: "no", Expression: "object.data.n == '6'"}
-	wrong := v1.MatchCondition{Name: "wrong", Expression: "object.spec.x == 1"}
-	ignore := v1.Ignore
+	yes, no := admissionregistrationv1.MatchCondition{Name: "yes", Expression: "true"}, admissionregistrationv1.MatchCondition{Name: "no", Expression: "object.data.n == '6'"}
+	wrong := admissionregistrationv1.MatchCondition{Name: "wrong", Expression: "object.spec.x == 1"}
+	ignore := admissionregistrationv1.Ignore
 	for _, c := range []struct {
 		name  string
-		list  []v1.MatchCondition
-		fail  *v1.FailurePolicyType
+		list  []admissionregistrationv1.MatchCondition
+		fail  *admissionregistrationv1.FailurePolicyType
 		match bool
 		unmet string
 		err   string
 	}{
 		{name: "none", match: true},
-		{name: "true", list: []v1.MatchCondition{yes}, match: true},
-		{name: "false", list: []v1.MatchCondition{yes, no}, unmet: "no"},
-		{name: "an error", list: []v1.MatchCondition{wrong, yes}, err: "no such key: spec"},
-		{name: "an error, ignored", list: []v1.MatchCondition{wrong, yes}, fail: &ignore},
-		{name: "false and an error", list: []v1.MatchCondition{wrong, no}, unmet: "no"},
+		{name: "true", list: []admissionregistrationv1.MatchCondition{yes}, match: true},
+		{name: "false", list: []admissionregistrationv1.MatchCondition{yes, no}, unmet: "no"},
+		{name: "an error", list: []admissionregistrationv1.MatchCondition{wrong, yes}, err: "no such key: spec"},
+		{name: "an error, ignored", list: []admissionregistrationv1.MatchCondition{wrong, yes}, fail: &ignore},
+		{name: "false and an error", list: []admissionregistrationv1.MatchCondition{wrong, no}, unmet: "no"},
 	} {
 		match, unmet, err := NewMatchConditions(c.list, c.fail).Match(t.Context(), input(t, nil))
 		if match != c.match || unmet != c.unmet || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -237,8 +239,8 @@ func BenchmarkEval(b *testing.B) {
 
 // What is kept in another form than its type is seen as its type.
 func TestSealedObject(t *testing.T) {
-	def := &apiextensions.CustomResourceDefinition{Spec: apiextensions.CustomResourceDefinitionSpec{Group: "x.example",
-		Versions: []apiextensions.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: &apiextensions.JSONSchemaProps{Type: "object"}}}}}}
+	def := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example",
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}}}}
 	def.Name = "as.x.example"
 	sealed := kinds.CustomResourceDefinitions.Pack(def, nil, 1)
 	for _, path := range [][]string{{"spec", "group"}, {"metadata", "name"}} {
@@ -248,6 +250,26 @@ func TestSealedObject(t *testing.T) {
 		}
 		if text := v.Value(); text != "x.example" && text != "as.x.example" {
 			t.Errorf("%v: %v", path, text)
+		}
+	}
+}
+
+// What a rule changed gets the defaults of the version that the cluster is, not those of the newest.
+func TestAdoptedDefaultsAreTheVersions(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := &appsv1.StatefulSet{}
+	before.SetGroupVersionKind(kinds.StatefulSets.GVK)
+	for features, want := range map[*features.Set]bool{on: false, nil: true} {
+		r := &admission.Request{Kind: kinds.StatefulSets, Object: before, Features: features}
+		got, err := Adopt(t.Context(), r, before, before.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := got.(*appsv1.StatefulSet).Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil; has != want {
+			t.Errorf("in 1.%d maxUnavailable is set: %v", features.Minor(), has)
 		}
 	}
 }

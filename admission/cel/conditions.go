@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/google/cel-go/common/types"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
@@ -18,7 +18,7 @@ type MatchConditions struct {
 
 // NewMatchConditions compiles the conditions of a webhook: it declares the authorizer and no params, no variables.
 // What does not compile is an error of every evaluation. It returns nil, which matches everything, for no conditions.
-func NewMatchConditions(list []v1.MatchCondition, fail *v1.FailurePolicyType) *MatchConditions {
+func NewMatchConditions(list []admissionregistrationv1.MatchCondition, fail *admissionregistrationv1.FailurePolicyType) *MatchConditions {
 	if len(list) == 0 {
 		return nil
 	}
@@ -26,11 +26,11 @@ func NewMatchConditions(list []v1.MatchCondition, fail *v1.FailurePolicyType) *M
 }
 
 // MatchConditions compiles conditions in a scope. It returns nil, which matches everything, for no conditions.
-func (s *Scope) MatchConditions(list []v1.MatchCondition, fail *v1.FailurePolicyType) *MatchConditions {
+func (s *Scope) MatchConditions(list []admissionregistrationv1.MatchCondition, fail *admissionregistrationv1.FailurePolicyType) *MatchConditions {
 	if len(list) == 0 {
 		return nil
 	}
-	m := &MatchConditions{scope: s, ignore: fail != nil && *fail == v1.Ignore}
+	m := &MatchConditions{scope: s, ignore: fail != nil && *fail == admissionregistrationv1.Ignore}
 	for _, c := range list {
 		m.names = append(m.names, c.Name)
 		m.programs = append(m.programs, s.Compile(c.Expression, Bool))

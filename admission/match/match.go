@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +20,7 @@ import (
 
 // A Matcher is what one webhook, policy or binding says of the requests it is about. Safe for concurrent use.
 type Matcher struct {
-	rules, excluded     []v1.NamedRuleWithOperations
+	rules, excluded     []admissionregistrationv1.NamedRuleWithOperations
 	any                 bool // no rules stand for all requests
 	equivalent          bool
 	namespaces, objects selector
@@ -45,21 +45,21 @@ func parse(s *metav1.LabelSelector) selector {
 
 // New returns the matcher of a policy or binding; nil matches everything. A selector that is not set selects
 // everything. Without rules everything matches that the selectors select.
-func New(m *v1.MatchResources) *Matcher {
+func New(m *admissionregistrationv1.MatchResources) *Matcher {
 	if m == nil {
 		return nil
 	}
 	return &Matcher{rules: m.ResourceRules, excluded: m.ExcludeResourceRules, any: len(m.ResourceRules) == 0,
-		equivalent: m.MatchPolicy != nil && *m.MatchPolicy == v1.Equivalent,
+		equivalent: m.MatchPolicy != nil && *m.MatchPolicy == admissionregistrationv1.Equivalent,
 		namespaces: parse(m.NamespaceSelector), objects: parse(m.ObjectSelector)}
 }
 
 // NewHook returns the matcher of a webhook, which without rules matches nothing.
-func NewHook(rules []v1.RuleWithOperations, policy *v1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) *Matcher {
-	m := New(&v1.MatchResources{MatchPolicy: policy, NamespaceSelector: namespaces, ObjectSelector: objects})
+func NewHook(rules []admissionregistrationv1.RuleWithOperations, policy *admissionregistrationv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) *Matcher {
+	m := New(&admissionregistrationv1.MatchResources{MatchPolicy: policy, NamespaceSelector: namespaces, ObjectSelector: objects})
 	m.any = false
 	for _, r := range rules {
-		m.rules = append(m.rules, v1.NamedRuleWithOperations{RuleWithOperations: r})
+		m.rules = append(m.rules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: r})
 	}
 	return m
 }
@@ -100,7 +100,7 @@ func (m *Matcher) Match(ctx context.Context, r *admission.Request) (as As, ok bo
 }
 
 // find returns how a request is matched by the first rule that names it as it is, else in an equivalent version.
-func (m *Matcher) find(rules []v1.NamedRuleWithOperations, r *admission.Request, own As) (As, bool) {
+func (m *Matcher) find(rules []admissionregistrationv1.NamedRuleWithOperations, r *admission.Request, own As) (As, bool) {
 	for i := range rules {
 		if hits(&rules[i], r, own.Resource) {
 			return own, true
@@ -125,7 +125,7 @@ func (m *Matcher) find(rules []v1.NamedRuleWithOperations, r *admission.Request,
 }
 
 // hits says whether a rule names the request, as a request for the given resource.
-func hits(rule *v1.NamedRuleWithOperations, r *admission.Request, gvr schema.GroupVersionResource) bool {
+func hits(rule *admissionregistrationv1.NamedRuleWithOperations, r *admission.Request, gvr schema.GroupVersionResource) bool {
 	return inScope(rule.Scope, r) && does(rule.Operations, r.Op) && among(rule.APIGroups, gvr.Group) &&
 		among(rule.APIVersions, gvr.Version) && slices.ContainsFunc(rule.Resources, func(text string) bool {
 		res, sub, _ := strings.Cut(text, "/")
@@ -133,16 +133,18 @@ func hits(rule *v1.NamedRuleWithOperations, r *admission.Request, gvr schema.Gro
 	}) && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.Name))
 }
 
-func inScope(s *v1.ScopeType, r *admission.Request) bool {
-	if s == nil || *s == v1.AllScopes {
+func inScope(s *admissionregistrationv1.ScopeType, r *admission.Request) bool {
+	if s == nil || *s == admissionregistrationv1.AllScopes {
 		return true
 	}
 	inside := r.Namespace != "" && !isNamespaces(r)
-	return inside == (*s == v1.NamespacedScope)
+	return inside == (*s == admissionregistrationv1.NamespacedScope)
 }
 
-func does(ops []v1.OperationType, op admission.Op) bool {
-	return slices.ContainsFunc(ops, func(o v1.OperationType) bool { return o == v1.OperationAll || string(o) == string(op) })
+func does(ops []admissionregistrationv1.OperationType, op admission.Op) bool {
+	return slices.ContainsFunc(ops, func(o admissionregistrationv1.OperationType) bool {
+		return o == admissionregistrationv1.OperationAll || string(o) == string(op)
+	})
 }
 
 func among(list []string, s string) bool {

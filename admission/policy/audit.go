@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 // failureKey is the annotation of audit events that tells which validations failed where the binding says Audit.
@@ -19,11 +19,11 @@ const (
 
 // A failure is a failed validation as audit events tell it.
 type failure struct {
-	Message           string                `json:"message"`
-	Policy            string                `json:"policy"`
-	Binding           string                `json:"binding"`
-	ExpressionIndex   int                   `json:"expressionIndex"`
-	ValidationActions []v1.ValidationAction `json:"validationActions"`
+	Message           string                                     `json:"message"`
+	Policy            string                                     `json:"policy"`
+	Binding           string                                     `json:"binding"`
+	ExpressionIndex   int                                        `json:"expressionIndex"`
+	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
 // A note is an audit annotation of a policy, or why there is none.

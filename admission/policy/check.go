@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -31,7 +31,7 @@ type Checker struct {
 
 // Check returns the warnings for a policy: one for each expression that does not fit some type. The error tells of
 // types that could not be looked up; the others were.
-func (c *Checker) Check(p *v1.ValidatingAdmissionPolicy) (warnings []v1.ExpressionWarning, failed error) {
+func (c *Checker) Check(p *admissionregistrationv1.ValidatingAdmissionPolicy) (warnings []admissionregistrationv1.ExpressionWarning, failed error) {
 	var types []typed
 	for _, gvk := range c.about(p) {
 		t, err := c.declare(gvk)
@@ -52,7 +52,7 @@ func (c *Checker) Check(p *v1.ValidatingAdmissionPolicy) (warnings []v1.Expressi
 	}
 	check := func(text string, at *field.Path) {
 		if says := fits(p, types, params, text); says != "" {
-			warnings = append(warnings, v1.ExpressionWarning{FieldRef: at.String(), Warning: says})
+			warnings = append(warnings, admissionregistrationv1.ExpressionWarning{FieldRef: at.String(), Warning: says})
 		}
 	}
 	for i, v := range p.Spec.Validations {
@@ -72,7 +72,7 @@ type typed struct {
 }
 
 // fits says why an expression of a policy does not fit some of the types; "" when it fits all.
-func fits(p *v1.ValidatingAdmissionPolicy, types []typed, params *apiservercel.DeclType, text string) string {
+func fits(p *admissionregistrationv1.ValidatingAdmissionPolicy, types []typed, params *apiservercel.DeclType, text string) string {
 	var list []string
 	for _, t := range types {
 		s := cel.NewTypedScope(cel.Declared{Params: p.Spec.ParamKind != nil, Authorizer: true, Variables: true},
@@ -105,7 +105,7 @@ func (c *Checker) declare(gvk schema.GroupVersionKind) (*apiservercel.DeclType, 
 }
 
 // about lists the kinds that the rules of a policy name, without wildcards: what may be anything can't be checked.
-func (c *Checker) about(p *v1.ValidatingAdmissionPolicy) (list []schema.GroupVersionKind) {
+func (c *Checker) about(p *admissionregistrationv1.ValidatingAdmissionPolicy) (list []schema.GroupVersionKind) {
 	if p.Spec.MatchConstraints == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func open(list []string) bool {
 }
 
 // named yields the resources that a rule names.
-func named(r v1.Rule) func(func(schema.GroupVersionResource) bool) {
+func named(r admissionregistrationv1.Rule) func(func(schema.GroupVersionResource) bool) {
 	sorted := func(list []string) []string { return slices.Sorted(slices.Values(list)) }
 	return func(yield func(schema.GroupVersionResource) bool) {
 		for _, group := range sorted(r.APIGroups) {

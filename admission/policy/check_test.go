@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		{"anything", "matchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: [v1], operations: ['*'], resources: [pods]}]}\nvalidations: [{expression: object.nothing}]", nil},
 		{"nothing known", "matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: ['*'], resources: [widgets]}]}\nvalidations: [{expression: object.nothing}]", nil},
 	} {
-		p := &v1.ValidatingAdmissionPolicy{}
+		p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := yaml.UnmarshalStrict([]byte(tt.spec), &p.Spec); err != nil {
 			t.Fatal(tt.name, err)
 		}

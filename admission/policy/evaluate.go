@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/types"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -16,7 +16,7 @@ import (
 
 // A validation is a compiled validation of a policy.
 type validation struct {
-	v1.Validation
+	admissionregistrationv1.Validation
 	holds   *cel.Program
 	message *cel.Program // nil: there is no expression
 }

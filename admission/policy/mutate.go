@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,25 +24,25 @@ func newMutating() *source {
 	return &source{
 		policies: admissionregistration.MutatingAdmissionPolicies, bindings: admissionregistration.MutatingAdmissionPolicyBindings,
 		rule: func(obj resource.Object) *rule {
-			p := obj.(*v1.MutatingAdmissionPolicy)
+			p := obj.(*admissionregistrationv1.MutatingAdmissionPolicy)
 			return newRule(p.Name, p.Spec.MatchConstraints, p.Spec.ParamKind, p.Spec.FailurePolicy,
 				func(r *rule) { compileMutating(r, &p.Spec) })
 		},
 		bind: func(obj resource.Object) (string, *binding) {
-			b := obj.(*v1.MutatingAdmissionPolicyBinding)
+			b := obj.(*admissionregistrationv1.MutatingAdmissionPolicyBinding)
 			return b.Spec.PolicyName, newBinding(b.Name, b.Spec.MatchResources, b.Spec.ParamRef, nil)
 		},
 	}
 }
 
-func compileMutating(r *rule, spec *v1.MutatingAdmissionPolicySpec) {
-	r.again = spec.ReinvocationPolicy == v1.IfNeededReinvocationPolicy
+func compileMutating(r *rule, spec *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+	r.again = spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 	r.scoped(spec.Variables, spec.MatchConditions, spec.FailurePolicy)
 	for _, m := range spec.Mutations {
 		switch {
-		case m.PatchType == v1.PatchTypeJSONPatch && m.JSONPatch != nil:
+		case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
 			r.mutations = append(r.mutations, mutation{patch: r.scope.CompilePatch(m.JSONPatch.Expression, cel.Patch)})
-		case m.PatchType == v1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
+		case m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
 			r.mutations = append(r.mutations, mutation{overlay: r.scope.CompilePatch(m.ApplyConfiguration.Expression, cel.Applied)})
 		}
 	}

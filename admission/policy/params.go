@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +43,7 @@ var none = []runtime.Object{nil}
 
 // collect finds the parameters that a binding refers to. No parameters and no error mean that the binding does not
 // apply to the request.
-func (p *parameters) collect(ctx context.Context, r *admission.Request, ref *v1.ParamRef) ([]runtime.Object, error) {
+func (p *parameters) collect(ctx context.Context, r *admission.Request, ref *admissionregistrationv1.ParamRef) ([]runtime.Object, error) {
 	if p == nil || ref == nil {
 		return none, nil
 	}
@@ -62,14 +62,14 @@ func (p *parameters) collect(ctx context.Context, r *admission.Request, ref *v1.
 	default:
 		err = errors.New("one of name or selector must be provided")
 	}
-	if err == nil && len(list) == 0 && ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == v1.DenyAction {
+	if err == nil && len(list) == 0 && ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
 		err = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
 	return list, err
 }
 
 // namespace is where the parameters are: where the binding says, else where the request is.
-func (p *parameters) namespace(r *admission.Request, ref *v1.ParamRef) (string, error) {
+func (p *parameters) namespace(r *admission.Request, ref *admissionregistrationv1.ParamRef) (string, error) {
 	switch {
 	case !p.kind.Info().Namespaced && ref.Namespace != "":
 		return "", errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -280,7 +280,7 @@ func TestCompiledOnce(t *testing.T) {
 		t.Errorf("%d bindings, compiled anew: %v", len(next[0].bindings), next[0].scope != compiled)
 	}
 	k := resource.Kind(admissionregistration.ValidatingAdmissionPolicies)
-	changed := resource.Clone(w.state.objects[k][0]).(*v1.ValidatingAdmissionPolicy)
+	changed := resource.Clone(w.state.objects[k][0]).(*admissionregistrationv1.ValidatingAdmissionPolicy)
 	changed.Spec.Validations[0].Expression = "true"
 	w.state.objects[k] = []resource.Object{changed}
 	if err := w.validate(nil); err != nil {

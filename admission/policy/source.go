@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -23,7 +23,7 @@ type rule struct {
 	name     string
 	matcher  *match.Matcher // nil: the policy does not say what it is about
 	ignore   bool           // failurePolicy
-	kind     *v1.ParamKind
+	kind     *admissionregistrationv1.ParamKind
 	bindings []*binding
 
 	once       sync.Once
@@ -42,8 +42,8 @@ type rule struct {
 type binding struct {
 	name    string
 	match   *match.Matcher
-	params  *v1.ParamRef
-	actions []v1.ValidationAction
+	params  *admissionregistrationv1.ParamRef
+	actions []admissionregistrationv1.ValidationAction
 }
 
 // A use is a rule that applies to a request by one of its bindings.
@@ -67,7 +67,7 @@ func (r *rule) compiled() *rule {
 }
 
 // scoped begins to compile: variables first, then the match conditions.
-func (r *rule) scoped(variables []v1.Variable, conditions []v1.MatchCondition, fail *v1.FailurePolicyType) {
+func (r *rule) scoped(variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition, fail *admissionregistrationv1.FailurePolicyType) {
 	r.scope = cel.NewScope(cel.Declared{Params: r.kind != nil, Authorizer: true, Variables: true})
 	for _, v := range variables {
 		r.scope.Variable(v.Name, v.Expression)
@@ -75,8 +75,8 @@ func (r *rule) scoped(variables []v1.Variable, conditions []v1.MatchCondition, f
 	r.conditions = r.scope.MatchConditions(conditions, fail)
 }
 
-func newRule(name string, constraints *v1.MatchResources, kind *v1.ParamKind, fail *v1.FailurePolicyType, compile func(*rule)) *rule {
-	return &rule{name: name, matcher: match.New(constraints), kind: kind, ignore: fail != nil && *fail == v1.Ignore, compile: compile}
+func newRule(name string, constraints *admissionregistrationv1.MatchResources, kind *admissionregistrationv1.ParamKind, fail *admissionregistrationv1.FailurePolicyType, compile func(*rule)) *rule {
+	return &rule{name: name, matcher: match.New(constraints), kind: kind, ignore: fail != nil && *fail == admissionregistrationv1.Ignore, compile: compile}
 }
 
 // A source reads the policies of one sort that are in force.
@@ -171,6 +171,6 @@ func (r *rule) with(bindings []*binding) *rule {
 
 func wrap(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
 
-func newBinding(name string, m *v1.MatchResources, params *v1.ParamRef, actions []v1.ValidationAction) *binding {
+func newBinding(name string, m *admissionregistrationv1.MatchResources, params *admissionregistrationv1.ParamRef, actions []admissionregistrationv1.ValidationAction) *binding {
 	return &binding{name: name, match: match.New(m), params: params, actions: actions}
 }

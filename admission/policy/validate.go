@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
@@ -18,18 +18,18 @@ func newValidating() *source {
 	return &source{
 		policies: admissionregistration.ValidatingAdmissionPolicies, bindings: admissionregistration.ValidatingAdmissionPolicyBindings,
 		rule: func(obj resource.Object) *rule {
-			p := obj.(*v1.ValidatingAdmissionPolicy)
+			p := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy)
 			return newRule(p.Name, p.Spec.MatchConstraints, p.Spec.ParamKind, p.Spec.FailurePolicy,
 				func(r *rule) { compileValidating(r, &p.Spec) })
 		},
 		bind: func(obj resource.Object) (string, *binding) {
-			b := obj.(*v1.ValidatingAdmissionPolicyBinding)
+			b := obj.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 			return b.Spec.PolicyName, newBinding(b.Name, b.Spec.MatchResources, b.Spec.ParamRef, b.Spec.ValidationActions)
 		},
 	}
 }
 
-func compileValidating(r *rule, spec *v1.ValidatingAdmissionPolicySpec) {
+func compileValidating(r *rule, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 	r.scoped(spec.Variables, spec.MatchConditions, spec.FailurePolicy)
 	for _, v := range spec.Validations {
 		one := validation{Validation: v, holds: r.scope.Compile(v.Expression, cel.Bool)}
@@ -108,12 +108,12 @@ func (j *judgement) judge(ctx context.Context, u *use) error {
 func (j *judgement) act(u *use, d decision) {
 	for _, action := range u.binding.actions {
 		switch action {
-		case v1.Deny:
+		case admissionregistrationv1.Deny:
 			j.deny(u.rule, u.binding, d)
-		case v1.Audit:
+		case admissionregistrationv1.Audit:
 			j.failures = append(j.failures, failure{Message: d.message, Policy: u.name, Binding: u.binding.name,
 				ExpressionIndex: d.index, ValidationActions: u.binding.actions})
-		case v1.Warn:
+		case admissionregistrationv1.Warn:
 			if j.r.Warn != nil {
 				j.r.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", u.name, u.binding.name, d.message))
 			}

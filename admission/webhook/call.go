@@ -9,7 +9,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -99,7 +99,7 @@ func (h *hook) dry() error {
 	switch {
 	case h.SideEffects == nil:
 		return &failure{h.Name, errors.New("webhook sideEffects is not set")}
-	case *h.SideEffects == v1.SideEffectClassNone, *h.SideEffects == v1.SideEffectClassNoneOnDryRun:
+	case *h.SideEffects == admissionregistrationv1.SideEffectClassNone, *h.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun:
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.Name))

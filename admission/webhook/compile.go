@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/kloop-dev/kloop/admission/cel"
 	"github.com/kloop-dev/kloop/admission/match"
@@ -16,11 +16,11 @@ import (
 
 // A hook is one webhook of a configuration, compiled. It never changes.
 type hook struct {
-	v1.MutatingWebhook // a validating one has no reinvocation policy
-	kind               resource.Kind
-	config             resource.Object
-	id                 string // tells webhooks of the same name apart
-	validating         bool
+	admissionregistrationv1.MutatingWebhook // a validating one has no reinvocation policy
+	kind                                    resource.Kind
+	config                                  resource.Object
+	id                                      string // tells webhooks of the same name apart
+	validating                              bool
 
 	match      *match.Matcher
 	conditions func() *cel.MatchConditions
@@ -96,7 +96,7 @@ func (c *compiled) of(cfg resource.Object, make func() []*hook) (list []*hook) {
 }
 
 func mutatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
-	c, ok := cfg.(*v1.MutatingWebhookConfiguration)
+	c, ok := cfg.(*admissionregistrationv1.MutatingWebhookConfiguration)
 	if !ok {
 		return nil
 	}
@@ -107,13 +107,13 @@ func mutatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
 }
 
 func validatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
-	c, ok := cfg.(*v1.ValidatingWebhookConfiguration)
+	c, ok := cfg.(*admissionregistrationv1.ValidatingWebhookConfiguration)
 	if !ok {
 		return nil
 	}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		h := newHook(k, cfg, i, v1.MutatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules,
+		h := newHook(k, cfg, i, admissionregistrationv1.MutatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules,
 			FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector,
 			ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions})
@@ -123,7 +123,7 @@ func validatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
 	return list
 }
 
-func newHook(k resource.Kind, cfg resource.Object, i int, w v1.MutatingWebhook) *hook {
+func newHook(k resource.Kind, cfg resource.Object, i int, w admissionregistrationv1.MutatingWebhook) *hook {
 	h := &hook{MutatingWebhook: w, kind: k, config: cfg, match: match.NewHook(w.Rules, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector), id: fmt.Sprintf("%s/%s/%d", cfg.GetName(), w.Name, i)}
 	h.conditions = sync.OnceValue(func() *cel.MatchConditions { return cel.NewMatchConditions(w.MatchConditions, w.FailurePolicy) })
 	h.target = webhook.Target{CABundle: w.ClientConfig.CABundle}
@@ -143,9 +143,11 @@ func newHook(k resource.Kind, cfg resource.Object, i int, w v1.MutatingWebhook) 
 }
 
 // ignores says that the request goes on when the webhook can't be called.
-func (h *hook) ignores() bool { return h.FailurePolicy != nil && *h.FailurePolicy == v1.Ignore }
+func (h *hook) ignores() bool {
+	return h.FailurePolicy != nil && *h.FailurePolicy == admissionregistrationv1.Ignore
+}
 
 // again says that the webhook wants to see what became of its object.
 func (h *hook) again() bool {
-	return h.ReinvocationPolicy != nil && *h.ReinvocationPolicy == v1.IfNeededReinvocationPolicy
+	return h.ReinvocationPolicy != nil && *h.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
 }

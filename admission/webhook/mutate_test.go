@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -23,8 +23,8 @@ func says(doc string) func(*admissionv1.AdmissionRequest) *admissionv1.Admission
 // A patch is applied, defaulted, checked and owned by nobody.
 func TestPatch(t *testing.T) {
 	w := start(t)
-	w.mutating("m", func(h *v1.MutatingWebhook) {
-		h.Rules = []v1.RuleWithOperations{rule([]v1.OperationType{v1.Create, v1.Update}, "*", "*", "configmaps", "services", "deployments/scale")}
+	w.mutating("m", func(h *admissionregistrationv1.MutatingWebhook) {
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, "*", "*", "configmaps", "services", "deployments/scale")}
 	}, "/m")
 	w.answer("/m", says(`[{"op":"add","path":"/data/added","value":"x"}]`))
 	obj, err := w.create(configMap("a", "k", "v"))
@@ -90,10 +90,10 @@ func TestPatchOfOthers(t *testing.T) {
 // Webhooks that wish so see what others made of their object; the rest are asked once.
 func TestReinvocation(t *testing.T) {
 	w := start(t)
-	again := v1.IfNeededReinvocationPolicy
-	w.mutating("a", func(h *v1.MutatingWebhook) { h.ReinvocationPolicy = &again }, "/first")
+	again := admissionregistrationv1.IfNeededReinvocationPolicy
+	w.mutating("a", func(h *admissionregistrationv1.MutatingWebhook) { h.ReinvocationPolicy = &again }, "/first")
 	w.mutating("b", nil, "/second")
-	w.mutating("c", func(h *v1.MutatingWebhook) { h.ReinvocationPolicy = &again }, "/third")
+	w.mutating("c", func(h *admissionregistrationv1.MutatingWebhook) { h.ReinvocationPolicy = &again }, "/third")
 	add := func(q *admissionv1.AdmissionRequest, key string) *admissionv1.AdmissionResponse {
 		if strings.Contains(string(q.Object.Raw), `"`+key+`"`) {
 			return &admissionv1.AdmissionResponse{Allowed: true}
@@ -137,8 +137,8 @@ func TestBadPatches(t *testing.T) {
 // A webhook may give an object back in another version, but not as something else.
 func TestPatchedType(t *testing.T) {
 	w := start(t)
-	hook := func(h *v1.MutatingWebhook) {
-		h.Rules = []v1.RuleWithOperations{rule([]v1.OperationType{v1.Create}, "*", "*", "configmaps", "horizontalpodautoscalers")}
+	hook := func(h *admissionregistrationv1.MutatingWebhook) {
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "*", "*", "configmaps", "horizontalpodautoscalers")}
 	}
 	w.mutating("m", hook, "/m")
 	for doc, text := range map[string]string{
@@ -170,7 +170,9 @@ func TestPatchedType(t *testing.T) {
 // The old version of the review has fewer rules.
 func TestV1beta1(t *testing.T) {
 	w := start(t)
-	w.mutating("m", func(h *v1.MutatingWebhook) { h.AdmissionReviewVersions = []string{"v0", "v1beta1", "v1"} }, "/m")
+	w.mutating("m", func(h *admissionregistrationv1.MutatingWebhook) {
+		h.AdmissionReviewVersions = []string{"v0", "v1beta1", "v1"}
+	}, "/m")
 	w.play("/m", func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json") // W3sib3A...: the patch, in base64
 		_, _ = rw.Write([]byte(`{"response":{"allowed":true,"patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEvYSIsInZhbHVlIjoiYiJ9XQ=="}}`))

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -90,29 +90,34 @@ func TestDenials(t *testing.T) {
 
 // Which requests a rule is about.
 func TestRules(t *testing.T) {
-	scope := func(s v1.ScopeType, r v1.RuleWithOperations) v1.RuleWithOperations { r.Scope = &s; return r }
-	all := []v1.OperationType{v1.OperationAll}
+	scope := func(s admissionregistrationv1.ScopeType, r admissionregistrationv1.RuleWithOperations) admissionregistrationv1.RuleWithOperations {
+		r.Scope = &s
+		return r
+	}
+	all := []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}
 	for _, tt := range []struct {
-		rule v1.RuleWithOperations
+		rule admissionregistrationv1.RuleWithOperations
 		want string // of: create cm, update cm, delete cm, create deployment, its scale, its status, create node, create namespace, eviction, exec
 	}{
 		{rule(all, "*", "*", "*/*"), "CUDdstnNex"},
 		{rule(all, "*", "*", "*"), "CUDdnN"},
 		{rule(all, "", "v1", "configmaps"), "CUD"},
-		{rule([]v1.OperationType{v1.Create}, "", "v1", "configmaps"), "C"},
-		{rule([]v1.OperationType{v1.Update, v1.Delete}, "*", "*", "configmaps"), "UD"},
+		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "v1", "configmaps"), "C"},
+		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Update, admissionregistrationv1.Delete}, "*", "*", "configmaps"), "UD"},
 		{rule(all, "apps", "*", "deployments/*"), "dst"},
 		{rule(all, "apps", "v1", "deployments/scale"), "s"},
 		{rule(all, "apps", "v1beta1", "deployments"), ""},
 		{rule(all, "*", "*", "*/status"), "t"},
 		{rule(all, "", "*", "pods/eviction"), "e"},
-		{rule([]v1.OperationType{v1.Connect}, "*", "*", "*/*"), "x"},
-		{scope(v1.ClusterScope, rule(all, "*", "*", "*")), "nN"},
-		{scope(v1.NamespacedScope, rule(all, "*", "*", "*")), "CUDd"},
-		{scope(v1.AllScopes, rule(all, "*", "*", "nodes")), "n"},
+		{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Connect}, "*", "*", "*/*"), "x"},
+		{scope(admissionregistrationv1.ClusterScope, rule(all, "*", "*", "*")), "nN"},
+		{scope(admissionregistrationv1.NamespacedScope, rule(all, "*", "*", "*")), "CUDd"},
+		{scope(admissionregistrationv1.AllScopes, rule(all, "*", "*", "nodes")), "n"},
 	} {
 		w := start(t)
-		w.validating("v", func(h *v1.ValidatingWebhook) { h.Rules = []v1.RuleWithOperations{tt.rule} }, "/v")
+		w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.Rules = []admissionregistrationv1.RuleWithOperations{tt.rule}
+		}, "/v")
 		if got := w.tour(); got != tt.want {
 			t.Errorf("%v %v: asked about %q, want %q", tt.rule.Operations, tt.rule.Rule, got, tt.want)
 		}
@@ -228,9 +233,9 @@ func TestSelectors(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}
 	}
 	w := start(t)
-	w.validating("a", func(h *v1.ValidatingWebhook) { h.NamespaceSelector = sel("team", "a") }, "/team")
-	w.validating("b", func(h *v1.ValidatingWebhook) { h.NamespaceSelector = sel("team", "b") }, "/other")
-	w.validating("c", func(h *v1.ValidatingWebhook) { h.ObjectSelector = sel("app", "x") }, "/object")
+	w.validating("a", func(h *admissionregistrationv1.ValidatingWebhook) { h.NamespaceSelector = sel("team", "a") }, "/team")
+	w.validating("b", func(h *admissionregistrationv1.ValidatingWebhook) { h.NamespaceSelector = sel("team", "b") }, "/other")
+	w.validating("c", func(h *admissionregistrationv1.ValidatingWebhook) { h.ObjectSelector = sel("app", "x") }, "/object")
 	step := func(what string, err error, want ...string) {
 		t.Helper()
 		w.must(nil, err)
@@ -270,13 +275,13 @@ func TestExempt(t *testing.T) {
 // A rule for another version of the resource matches, if the policy says so, and is told in its version.
 func TestEquivalent(t *testing.T) {
 	w := start(t)
-	w.validating("v", func(h *v1.ValidatingWebhook) {
-		h.Rules = []v1.RuleWithOperations{rule([]v1.OperationType{v1.Create}, "events.k8s.io", "v1", "events")}
+	w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "events.k8s.io", "v1", "events")}
 	}, "/v")
-	exact := v1.Exact
-	w.validating("x", func(h *v1.ValidatingWebhook) {
+	exact := admissionregistrationv1.Exact
+	w.validating("x", func(h *admissionregistrationv1.ValidatingWebhook) {
 		h.MatchPolicy = &exact
-		h.Rules = []v1.RuleWithOperations{rule([]v1.OperationType{v1.Create}, "events.k8s.io", "v1", "events")}
+		h.Rules = []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "events.k8s.io", "v1", "events")}
 	}, "/exact")
 	w.must(w.create(&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Reason: "r", Type: "Normal",
 		InvolvedObject: corev1.ObjectReference{Namespace: "ns"}}))
@@ -293,15 +298,18 @@ func TestEquivalent(t *testing.T) {
 // A webhook that can't be asked blocks or not, as its policy says.
 func TestFailures(t *testing.T) {
 	w := start(t)
-	ignore, seconds := v1.Ignore, int32(1)
+	ignore, seconds := admissionregistrationv1.Ignore, int32(1)
 	for _, tt := range []struct {
 		name, text string
-		edit       func(h *v1.ValidatingWebhook)
+		edit       func(h *admissionregistrationv1.ValidatingWebhook)
 		serve      http.HandlerFunc
 	}{
 		{"refused", `failed to call webhook: Post "https://127.0.0.1:1/x?timeout=10s": dial tcp 127.0.0.1:1:`,
-			func(h *v1.ValidatingWebhook) { u := "https://127.0.0.1:1/x"; h.ClientConfig.URL = &u }, nil},
-		{"untrusted", "certificate", func(h *v1.ValidatingWebhook) { h.ClientConfig.CABundle = nil }, nil},
+			func(h *admissionregistrationv1.ValidatingWebhook) {
+				u := "https://127.0.0.1:1/x"
+				h.ClientConfig.URL = &u
+			}, nil},
+		{"untrusted", "certificate", func(h *admissionregistrationv1.ValidatingWebhook) { h.ClientConfig.CABundle = nil }, nil},
 		{"error", "an error on the server (\"boom\") has prevented the request from succeeding", nil,
 			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "boom", 500) }},
 		{"missing", "the server could not find the requested resource", nil, http.NotFound},
@@ -314,20 +322,20 @@ func TestFailures(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprint(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"x","allowed":true}}`)
 			}},
-		{"slow", "context deadline exceeded", func(h *v1.ValidatingWebhook) { h.TimeoutSeconds = &seconds },
+		{"slow", "context deadline exceeded", func(h *admissionregistrationv1.ValidatingWebhook) { h.TimeoutSeconds = &seconds },
 			func(_ http.ResponseWriter, r *http.Request) { // a server sees its client leave only once it has read all
 				_, _ = io.Copy(io.Discard, r.Body)
 				<-r.Context().Done()
 			}},
-		{"service", `service "none" not found`, func(h *v1.ValidatingWebhook) {
-			h.ClientConfig.URL, h.ClientConfig.Service = nil, &v1.ServiceReference{Namespace: "ns", Name: "none"}
+		{"service", `service "none" not found`, func(h *admissionregistrationv1.ValidatingWebhook) {
+			h.ClientConfig.URL, h.ClientConfig.Service = nil, &admissionregistrationv1.ServiceReference{Namespace: "ns", Name: "none"}
 		}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := "/" + strings.ReplaceAll(tt.name, " ", "")
 			w.play(path, tt.serve)
 			w.blocked = nil
-			edit := func(h *v1.ValidatingWebhook) {
+			edit := func(h *admissionregistrationv1.ValidatingWebhook) {
 				if tt.edit != nil {
 					tt.edit(h)
 				}
@@ -341,7 +349,7 @@ func TestFailures(t *testing.T) {
 				t.Errorf("told of %q", w.blocked)
 			}
 			w.drop("f")
-			w.validating("f", func(h *v1.ValidatingWebhook) { edit(h); h.FailurePolicy = &ignore }, path)
+			w.validating("f", func(h *admissionregistrationv1.ValidatingWebhook) { edit(h); h.FailurePolicy = &ignore }, path)
 			if _, err := w.create(configMap("a")); err != nil {
 				t.Errorf("Ignore: %v", err)
 			}
@@ -361,8 +369,8 @@ func (w *world) drop(name string) {
 // Match conditions decide before the call.
 func TestMatchConditions(t *testing.T) {
 	w := start(t)
-	w.validating("v", func(h *v1.ValidatingWebhook) {
-		h.MatchConditions = []v1.MatchCondition{{Name: "a", Expression: "request.operation != 'DELETE' && object.metadata.name != 'skip'"}}
+	w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
+		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "request.operation != 'DELETE' && object.metadata.name != 'skip'"}}
 	}, "/v")
 	for name, want := range map[string]int{"skip": 0, "go": 1} {
 		w.must(w.create(configMap(name)))
@@ -371,8 +379,8 @@ func TestMatchConditions(t *testing.T) {
 		}
 	}
 	w.drop("v")
-	w.validating("v", func(h *v1.ValidatingWebhook) {
-		h.MatchConditions = []v1.MatchCondition{{Name: "a", Expression: "object.data.missing == 'x'"}}
+	w.validating("v", func(h *admissionregistrationv1.ValidatingWebhook) {
+		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "a", Expression: "object.data.missing == 'x'"}}
 	}, "/v")
 	if _, err := w.create(configMap("b")); !apierrors.IsForbidden(err) {
 		t.Errorf("a condition that fails: %v", err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +24,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 	"github.com/kloop-dev/kloop/webhook"
@@ -78,7 +79,7 @@ func start(t testing.TB) *world {
 			t.Error(err)
 		}
 	})
-	w.Server = server.New(c)
+	w.Server, _ = extensions.New(c, extensions.Config{})
 	w.must(w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}))
 	return w
 }
@@ -170,23 +171,23 @@ func (w *world) create(obj resource.Object) (resource.Object, error) {
 	return e.Object, nil
 }
 
-func (w *world) client(path string) v1.WebhookClientConfig {
+func (w *world) client(path string) admissionregistrationv1.WebhookClientConfig {
 	url := w.tls.URL + path
-	return v1.WebhookClientConfig{URL: &url, CABundle: w.ca}
+	return admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: w.ca}
 }
 
 // rule matches operations on resources of a group version.
-func rule(ops []v1.OperationType, group, version string, resources ...string) v1.RuleWithOperations {
-	return v1.RuleWithOperations{Operations: ops, Rule: v1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources}}
+func rule(ops []admissionregistrationv1.OperationType, group, version string, resources ...string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{Operations: ops, Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources}}
 }
 
-func (w *world) mutating(name string, edit func(h *v1.MutatingWebhook), paths ...string) {
+func (w *world) mutating(name string, edit func(h *admissionregistrationv1.MutatingWebhook), paths ...string) {
 	w.t.Helper()
-	cfg := &v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	cfg := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, p := range paths {
-		none := v1.SideEffectClassNone
-		h := v1.MutatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			Rules: []v1.RuleWithOperations{rule([]v1.OperationType{v1.OperationAll}, "*", "*", "*/*")}}
+		none := admissionregistrationv1.SideEffectClassNone
+		h := admissionregistrationv1.MutatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}
@@ -195,13 +196,13 @@ func (w *world) mutating(name string, edit func(h *v1.MutatingWebhook), paths ..
 	w.must(w.create(cfg))
 }
 
-func (w *world) validating(name string, edit func(h *v1.ValidatingWebhook), paths ...string) {
+func (w *world) validating(name string, edit func(h *admissionregistrationv1.ValidatingWebhook), paths ...string) {
 	w.t.Helper()
-	cfg := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	cfg := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, p := range paths {
-		none := v1.SideEffectClassNone
-		h := v1.ValidatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-			Rules: []v1.RuleWithOperations{rule([]v1.OperationType{v1.OperationAll}, "*", "*", "*/*")}}
+		none := admissionregistrationv1.SideEffectClassNone
+		h := admissionregistrationv1.ValidatingWebhook{Name: p[1:] + ".example.com", ClientConfig: w.client(p), SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{rule([]admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, "*", "*", "*/*")}}
 		if edit != nil {
 			edit(&h)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -132,7 +132,7 @@ func TestFrontProxy(t *testing.T) {
 }
 
 func TestBearer(t *testing.T) {
-	sa := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa", UID: "1"}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "sa", UID: "1"}}
 	read := authtest.Of(core.ServiceAccounts, sa)
 	f, _, signer := front(t, read)
 	good, err := signer.Sign(&token.Claims{Issuer: token.Issuer, Audience: signer.Audiences(), Expiry: time.Now().Unix() + 60,
@@ -196,26 +196,26 @@ func TestBootstrapTokens(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		token  string
-		change func(s *v1.Secret)
+		change func(s *corev1.Secret)
 		groups string // "": refused
 	}{
-		{"good", "abcdef.0123456789abcdef", func(*v1.Secret) {}, "system:bootstrappers"},
-		{"groups", "abcdef.0123456789abcdef", func(s *v1.Secret) {
+		{"good", "abcdef.0123456789abcdef", func(*corev1.Secret) {}, "system:bootstrappers"},
+		{"groups", "abcdef.0123456789abcdef", func(s *corev1.Secret) {
 			s.Data["auth-extra-groups"] = []byte("system:bootstrappers:a,system:bootstrappers:b")
 		}, "system:bootstrappers system:bootstrappers:a system:bootstrappers:b"},
-		{"bad group", "abcdef.0123456789abcdef", func(s *v1.Secret) { s.Data["auth-extra-groups"] = []byte("system:masters") }, ""},
-		{"wrong secret", "abcdef.0123456789abcdee", func(*v1.Secret) {}, ""},
-		{"unknown", "aaaaaa.0123456789abcdef", func(*v1.Secret) {}, ""},
-		{"form", "abcdef.0123456789abcde", func(*v1.Secret) {}, ""},
-		{"not for this", "abcdef.0123456789abcdef", func(s *v1.Secret) { delete(s.Data, "usage-bootstrap-authentication") }, ""},
-		{"expired", "abcdef.0123456789abcdef", func(s *v1.Secret) { s.Data["expiration"] = []byte("2025-12-31T00:00:00Z") }, ""},
-		{"unclear end", "abcdef.0123456789abcdef", func(s *v1.Secret) { s.Data["expiration"] = []byte("soon") }, ""},
-		{"in time", "abcdef.0123456789abcdef", func(s *v1.Secret) { s.Data["expiration"] = []byte("2026-12-31T00:00:00Z") }, "system:bootstrappers"},
-		{"wrong type", "abcdef.0123456789abcdef", func(s *v1.Secret) { s.Type = v1.SecretTypeOpaque }, ""},
+		{"bad group", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte("system:masters") }, ""},
+		{"wrong secret", "abcdef.0123456789abcdee", func(*corev1.Secret) {}, ""},
+		{"unknown", "aaaaaa.0123456789abcdef", func(*corev1.Secret) {}, ""},
+		{"form", "abcdef.0123456789abcde", func(*corev1.Secret) {}, ""},
+		{"not for this", "abcdef.0123456789abcdef", func(s *corev1.Secret) { delete(s.Data, "usage-bootstrap-authentication") }, ""},
+		{"expired", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2025-12-31T00:00:00Z") }, ""},
+		{"unclear end", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("soon") }, ""},
+		{"in time", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-12-31T00:00:00Z") }, "system:bootstrappers"},
+		{"wrong type", "abcdef.0123456789abcdef", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
-				Type: v1.SecretTypeBootstrapToken, Data: map[string][]byte{"token-id": []byte("abcdef"),
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"},
+				Type: corev1.SecretTypeBootstrapToken, Data: map[string][]byte{"token-id": []byte("abcdef"),
 					"token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true")}}
 			c.change(s)
 			read := authtest.Of(core.Secrets, s)

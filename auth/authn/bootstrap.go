@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -53,8 +53,8 @@ func (b Bootstrap) Token(_ context.Context, text string, wanted []string) (*auth
 }
 
 // admits tells whether the secret makes the token good, and for membership in which groups.
-func admits(s *v1.Secret, id, password string, now time.Time) (groups []string, ok bool) {
-	if s.DeletionTimestamp != nil || s.Type != v1.SecretTypeBootstrapToken || string(s.Data["token-id"]) != id ||
+func admits(s *corev1.Secret, id, password string, now time.Time) (groups []string, ok bool) {
+	if s.DeletionTimestamp != nil || s.Type != corev1.SecretTypeBootstrapToken || string(s.Data["token-id"]) != id ||
 		subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(password)) != 1 ||
 		string(s.Data["usage-bootstrap-authentication"]) != "true" {
 		return nil, false

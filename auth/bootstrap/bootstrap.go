@@ -7,28 +7,30 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth/rbac"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Config holds what the objects depend on.
 type Config struct {
-	ServiceCIDRs   []string // nil: 10.96.0.0/16
-	ClientCA       string   // PEM of the authority that signs client certificates
-	FrontProxyCA   string   // PEM of the authority that signs the front proxy's
-	FrontProxyName string   // common name that the front proxy's certificate must have
+	Features       *features.Set // nil: the newest version's defaults
+	ServiceCIDRs   []string      // nil: 10.96.0.0/16
+	ClientCA       string        // PEM of the authority that signs client certificates
+	FrontProxyCA   string        // PEM of the authority that signs the front proxy's
+	FrontProxyName string        // common name that the front proxy's certificate must have
 }
 
 // Objects returns the objects in the order in which they are to be written.
 func Objects(cfg Config) []resource.Object {
 	list := namespaces()
-	list = append(list, rbac.Bootstrap()...)
+	list = append(list, rbac.Bootstrap(cfg.Features)...)
 	list = append(list, priorityClasses()...)
 	list = append(list, priorityLevels()...)
 	list = append(list, flowSchemas()...)
@@ -93,16 +95,16 @@ func Reconcile(old, want resource.Object) (next resource.Object, replace bool) {
 	switch w := want.(type) {
 	case *rbacv1.Role, *rbacv1.ClusterRole, *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
 		return rbac.Reconcile(old, want)
-	case *flowv1.FlowSchema:
-		o := old.(*flowv1.FlowSchema)
+	case *flowcontrolv1.FlowSchema:
+		o := old.(*flowcontrolv1.FlowSchema)
 		if !updates(o, o.Generation) || reflect.DeepEqual(o.Spec, w.Spec) {
 			return nil, false
 		}
 		n := o.DeepCopy()
 		n.Spec = w.Spec
 		return n, false
-	case *flowv1.PriorityLevelConfiguration:
-		o := old.(*flowv1.PriorityLevelConfiguration)
+	case *flowcontrolv1.PriorityLevelConfiguration:
+		o := old.(*flowcontrolv1.PriorityLevelConfiguration)
 		if !updates(o, o.Generation) || reflect.DeepEqual(o.Spec, w.Spec) {
 			return nil, false
 		}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	upstream "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -16,9 +16,9 @@ func TestFlowControl(t *testing.T) {
 	levels, schemas := map[string]any{}, map[string]any{}
 	for _, o := range Objects(Config{}) {
 		switch x := o.(type) {
-		case *flowv1.PriorityLevelConfiguration:
+		case *flowcontrolv1.PriorityLevelConfiguration:
 			levels[x.Name] = x.Spec
-		case *flowv1.FlowSchema:
+		case *flowcontrolv1.FlowSchema:
 			schemas[x.Name] = x.Spec
 		}
 	}
@@ -66,7 +66,7 @@ func TestObjects(t *testing.T) {
 }
 
 func TestReconcileFlow(t *testing.T) {
-	want := flowSchemas()[2].(*flowv1.FlowSchema)
+	want := flowSchemas()[2].(*flowcontrolv1.FlowSchema)
 	for _, c := range []struct {
 		name, annotation string
 		generation       int64

@@ -1,7 +1,7 @@
 package bootstrap
 
 import (
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,24 +27,24 @@ var levels = []level{
 }
 
 func flowMeta(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
-	return metav1.TypeMeta{APIVersion: flowv1.SchemeGroupVersion.String(), Kind: kind},
+	return metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: kind},
 		metav1.ObjectMeta{Name: name, Annotations: map[string]string{autoupdate: "true"}}
 }
 
 func priorityLevels() []resource.Object {
-	exempt := &flowv1.PriorityLevelConfiguration{Spec: flowv1.PriorityLevelConfigurationSpec{
-		Type:   flowv1.PriorityLevelEnablementExempt,
-		Exempt: &flowv1.ExemptPriorityLevelConfiguration{NominalConcurrencyShares: new(int32), LendablePercent: new(int32)}}}
+	exempt := &flowcontrolv1.PriorityLevelConfiguration{Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+		Type:   flowcontrolv1.PriorityLevelEnablementExempt,
+		Exempt: &flowcontrolv1.ExemptPriorityLevelConfiguration{NominalConcurrencyShares: new(int32), LendablePercent: new(int32)}}}
 	exempt.TypeMeta, exempt.ObjectMeta = flowMeta("PriorityLevelConfiguration", "exempt")
 	list := []resource.Object{exempt}
 	for _, l := range levels {
-		p := &flowv1.PriorityLevelConfiguration{Spec: flowv1.PriorityLevelConfigurationSpec{
-			Type: flowv1.PriorityLevelEnablementLimited,
-			Limited: &flowv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &l.shares, LendablePercent: &l.lend,
-				LimitResponse: flowv1.LimitResponse{Type: flowv1.LimitResponseTypeReject}}}}
+		p := &flowcontrolv1.PriorityLevelConfiguration{Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+			Type: flowcontrolv1.PriorityLevelEnablementLimited,
+			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &l.shares, LendablePercent: &l.lend,
+				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject}}}}
 		if l.queues > 0 {
-			p.Spec.Limited.LimitResponse = flowv1.LimitResponse{Type: flowv1.LimitResponseTypeQueue,
-				Queuing: &flowv1.QueuingConfiguration{Queues: l.queues, HandSize: l.hand, QueueLengthLimit: l.length}}
+			p.Spec.Limited.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue,
+				Queuing: &flowcontrolv1.QueuingConfiguration{Queues: l.queues, HandSize: l.hand, QueueLengthLimit: l.length}}
 		}
 		p.TypeMeta, p.ObjectMeta = flowMeta("PriorityLevelConfiguration", l.name)
 		list = append(list, p)
@@ -56,24 +56,24 @@ func priorityLevels() []resource.Object {
 type flow struct {
 	name, level string
 	precedence  int32
-	by          flowv1.FlowDistinguisherMethodType
-	who         []flowv1.Subject
-	resources   []flowv1.ResourcePolicyRule
-	paths       []flowv1.NonResourcePolicyRule
+	by          flowcontrolv1.FlowDistinguisherMethodType
+	who         []flowcontrolv1.Subject
+	resources   []flowcontrolv1.ResourcePolicyRule
+	paths       []flowcontrolv1.NonResourcePolicyRule
 }
 
 func flowSchemas() (list []resource.Object) {
 	for _, f := range flows() {
-		rules := flowv1.PolicyRulesWithSubjects{Subjects: f.who, ResourceRules: f.resources, NonResourceRules: f.paths}
+		rules := flowcontrolv1.PolicyRulesWithSubjects{Subjects: f.who, ResourceRules: f.resources, NonResourceRules: f.paths}
 		if f.resources == nil && f.paths == nil {
-			rules.ResourceRules = []flowv1.ResourcePolicyRule{on("*", "*", true, "*")}
-			rules.NonResourceRules = []flowv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}
+			rules.ResourceRules = []flowcontrolv1.ResourcePolicyRule{on("*", "*", true, "*")}
+			rules.NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}
 		}
-		s := &flowv1.FlowSchema{Spec: flowv1.FlowSchemaSpec{MatchingPrecedence: f.precedence,
-			PriorityLevelConfiguration: flowv1.PriorityLevelConfigurationReference{Name: f.level},
-			Rules:                      []flowv1.PolicyRulesWithSubjects{rules}}}
+		s := &flowcontrolv1.FlowSchema{Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: f.precedence,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: f.level},
+			Rules:                      []flowcontrolv1.PolicyRulesWithSubjects{rules}}}
 		if f.by != "" {
-			s.Spec.DistinguisherMethod = &flowv1.FlowDistinguisherMethod{Type: f.by}
+			s.Spec.DistinguisherMethod = &flowcontrolv1.FlowDistinguisherMethod{Type: f.by}
 		}
 		s.TypeMeta, s.ObjectMeta = flowMeta("FlowSchema", f.name)
 		list = append(list, s)
@@ -82,7 +82,7 @@ func flowSchemas() (list []resource.Object) {
 }
 
 func flows() []flow {
-	user, ns := flowv1.FlowDistinguisherMethodByUserType, flowv1.FlowDistinguisherMethodByNamespaceType
+	user, ns := flowcontrolv1.FlowDistinguisherMethodByUserType, flowcontrolv1.FlowDistinguisherMethodByNamespaceType
 	all := groups(auth.GroupUnauthed, auth.GroupAuthenticated)
 	nodes, system := groups(auth.GroupNodes), serviceAccounts("kube-system")
 	leases := on("coordination.k8s.io", "leases", false, "*")
@@ -93,12 +93,12 @@ func flows() []flow {
 		{name: "catch-all", level: "catch-all", precedence: 10000, by: user, who: all},
 		{name: "system-nodes", level: "system", precedence: 500, by: user, who: nodes},
 		{name: "system-node-high", level: "node-high", precedence: 400, by: user, who: nodes,
-			resources: []flowv1.ResourcePolicyRule{on("", "nodes", true, "*", "nodes/status"), leases}},
-		{name: "probes", level: "exempt", precedence: 2, who: all, paths: []flowv1.NonResourcePolicyRule{
+			resources: []flowcontrolv1.ResourcePolicyRule{on("", "nodes", true, "*", "nodes/status"), leases}},
+		{name: "probes", level: "exempt", precedence: 2, who: all, paths: []flowcontrolv1.NonResourcePolicyRule{
 			{Verbs: []string{"get"}, NonResourceURLs: []string{"/healthz", "/readyz", "/livez"}}}},
 		{name: "system-leader-election", level: "leader-election", precedence: 100, by: user,
 			who:       append(users("system:kube-controller-manager", "system:kube-scheduler"), system...),
-			resources: []flowv1.ResourcePolicyRule{locks}},
+			resources: []flowcontrolv1.ResourcePolicyRule{locks}},
 		{name: "kube-controller-manager", level: "workload-high", precedence: 800, by: ns, who: users("system:kube-controller-manager")},
 		{name: "kube-scheduler", level: "workload-high", precedence: 800, by: ns, who: users("system:kube-scheduler")},
 		{name: "kube-system-service-accounts", level: "workload-high", precedence: 900, by: ns, who: system},
@@ -107,26 +107,26 @@ func flows() []flow {
 	}
 }
 
-func on(group, resource string, cluster bool, verb string, more ...string) flowv1.ResourcePolicyRule {
-	return flowv1.ResourcePolicyRule{Verbs: []string{verb}, APIGroups: []string{group},
+func on(group, resource string, cluster bool, verb string, more ...string) flowcontrolv1.ResourcePolicyRule {
+	return flowcontrolv1.ResourcePolicyRule{Verbs: []string{verb}, APIGroups: []string{group},
 		Resources: append([]string{resource}, more...), Namespaces: []string{"*"}, ClusterScope: cluster}
 }
 
-func groups(names ...string) (list []flowv1.Subject) {
+func groups(names ...string) (list []flowcontrolv1.Subject) {
 	for _, n := range names {
-		list = append(list, flowv1.Subject{Kind: rbacv1.GroupKind, Group: &flowv1.GroupSubject{Name: n}})
+		list = append(list, flowcontrolv1.Subject{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: n}})
 	}
 	return list
 }
 
-func users(names ...string) (list []flowv1.Subject) {
+func users(names ...string) (list []flowcontrolv1.Subject) {
 	for _, n := range names {
-		list = append(list, flowv1.Subject{Kind: rbacv1.UserKind, User: &flowv1.UserSubject{Name: n}})
+		list = append(list, flowcontrolv1.Subject{Kind: rbacv1.UserKind, User: &flowcontrolv1.UserSubject{Name: n}})
 	}
 	return list
 }
 
-func serviceAccounts(ns string) []flowv1.Subject {
-	return []flowv1.Subject{{Kind: rbacv1.ServiceAccountKind,
-		ServiceAccount: &flowv1.ServiceAccountSubject{Namespace: ns, Name: "*"}}}
+func serviceAccounts(ns string) []flowcontrolv1.Subject {
+	return []flowcontrolv1.Subject{{Kind: rbacv1.ServiceAccountKind,
+		ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: ns, Name: "*"}}}
 }

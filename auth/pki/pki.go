@@ -122,6 +122,13 @@ func (p *PKI) AddHosts(hosts ...string) {
 	}
 }
 
+// Hosts are the names and addresses that the serving certificate is good for.
+func (p *PKI) Hosts() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.hosts)
+}
+
 // Issue makes a client certificate for a user; ttl 0 means a year.
 func (p *PKI) Issue(user string, groups []string, ttl time.Duration) (cert, key []byte, err error) {
 	return p.CA.Issue(Leaf{User: user, Groups: groups, Client: true, Life: ttl}, p.now())
@@ -132,10 +139,10 @@ func (p *PKI) FrontProxyClient() (cert, key []byte, err error) {
 	return p.FrontProxy.Issue(Leaf{User: FrontProxyUser, Client: true}, p.now())
 }
 
-// KubeletClient makes the client certificate with which the API server speaks to node agents. Agents ask the
-// API server whether it may.
+// KubeletClient makes the client certificate with which the API server speaks to node agents. Agents know it by its name,
+// kubelets ask the API server whether it may.
 func (p *PKI) KubeletClient() (cert, key []byte, err error) {
-	return p.Issue("kube-apiserver-kubelet-client", []string{"system:masters"}, 0)
+	return p.Issue("kube-apiserver-kubelet-client", nil, 0)
 }
 
 // NodeServing makes a node agent's serving certificate for the given names and addresses.

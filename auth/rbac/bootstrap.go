@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -16,11 +17,14 @@ const (
 	aggregate  = "rbac.authorization.k8s.io/aggregate-to-"
 )
 
-// Bootstrap returns upstream's default roles and bindings, roles first.
-func Bootstrap() []resource.Object {
+// Bootstrap returns upstream's default roles and bindings, roles first, of a cluster in which these features are on.
+func Bootstrap(on *features.Set) []resource.Object {
 	var list, bindings []resource.Object
 	add := func(s spec) {
-		list = append(list, s.clusterRole())
+		if s.gate != "" && !on.On(s.gate) {
+			return
+		}
+		list = append(list, s.clusterRole(on))
 		if s.subjects != "" {
 			bindings = append(bindings, &rbacv1.ClusterRoleBinding{TypeMeta: typeOf("ClusterRoleBinding"),
 				ObjectMeta: s.meta("", s.name), RoleRef: refTo("ClusterRole", s.name), Subjects: s.bound()})
@@ -38,15 +42,16 @@ func Bootstrap() []resource.Object {
 		if name == "" {
 			name = s.name
 		}
-		list = append(list, &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: s.meta(s.namespace, s.name), Rules: parseRules(s.rules)})
+		list = append(list, &rbacv1.Role{TypeMeta: typeOf("Role"), ObjectMeta: s.meta(s.namespace, s.name), Rules: parseRules(on, s.rules)})
 		bindings = append(bindings, &rbacv1.RoleBinding{TypeMeta: typeOf("RoleBinding"), ObjectMeta: s.meta(s.namespace, name),
 			RoleRef: refTo("Role", s.name), Subjects: s.bound()})
 	}
 	return append(list, bindings...)
 }
 
-// NodeRules returns the rules of the role system:node.
-func NodeRules() []rbacv1.PolicyRule { return parseRules(nodeRules) }
+// NodeRules returns the rules of the role system:node with all default features of the newest version: what an older one
+// does not serve no node can ask for.
+func NodeRules() []rbacv1.PolicyRule { return parseRules(nil, nodeRules) }
 
 func typeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
@@ -61,8 +66,8 @@ func (s spec) meta(ns, name string) metav1.ObjectMeta {
 		Labels: map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"}}
 }
 
-func (s spec) clusterRole() *rbacv1.ClusterRole {
-	r := &rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: s.meta("", s.name), Rules: parseRules(s.rules)}
+func (s spec) clusterRole(on *features.Set) *rbacv1.ClusterRole {
+	r := &rbacv1.ClusterRole{TypeMeta: typeOf("ClusterRole"), ObjectMeta: s.meta("", s.name), Rules: parseRules(on, s.rules)}
 	if s.labels != "" {
 		r.Labels[aggregate+s.labels] = "true"
 	}
@@ -94,9 +99,15 @@ var verbSets = map[string][]string{
 	"all":   {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
 }
 
-func parseRules(lines []string) []rbacv1.PolicyRule {
+func parseRules(on *features.Set, lines []string) []rbacv1.PolicyRule {
 	rules := make([]rbacv1.PolicyRule, 0, len(lines))
 	for _, line := range lines {
+		if gate, rest, gated := strings.Cut(line, ": "); gated {
+			if !on.On(gate) {
+				continue
+			}
+			line = rest
+		}
 		rules = append(rules, parseRule(line))
 	}
 	return rules
@@ -145,11 +156,11 @@ func Reconcile(old, want resource.Object) (next resource.Object, replace bool) {
 		w := want.(*rbacv1.ClusterRole)
 		n.AggregationRule = addSelectors(n.AggregationRule, w.AggregationRule)
 		if w.AggregationRule == nil { // else the aggregating loop writes the rules
-			_, missing := covers(n.Rules, w.Rules)
+			_, missing, _ := covers(n.Rules, w.Rules) // what is built in is small
 			n.Rules = append(n.Rules, compact(missing)...)
 		}
 	case *rbacv1.Role:
-		_, missing := covers(n.Rules, want.(*rbacv1.Role).Rules)
+		_, missing, _ := covers(n.Rules, want.(*rbacv1.Role).Rules)
 		n.Rules = append(n.Rules, compact(missing)...)
 	case *rbacv1.ClusterRoleBinding:
 		w := want.(*rbacv1.ClusterRoleBinding)

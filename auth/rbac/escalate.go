@@ -122,9 +122,12 @@ func (z *Authorizer) may(ctx context.Context, all auth.Authorizer, u *auth.User,
 // confirm tells whether the user holds the rules in the namespace.
 func (z *Authorizer) confirm(u *auth.User, ns string, rules []rbacv1.PolicyRule) error {
 	held, unresolved := z.Rules(u, ns)
-	ok, missing := covers(held, rules)
-	if ok {
+	ok, missing, err := covers(held, rules)
+	switch {
+	case ok:
 		return nil
+	case err != nil:
+		return err
 	}
 	var lines []string
 	for _, r := range compact(missing) {
@@ -133,6 +136,9 @@ func (z *Authorizer) confirm(u *auth.User, ns string, rules []rbacv1.PolicyRule)
 	slices.Sort(lines)
 	msg := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
+	if len(missing) == maxMissing {
+		msg += "\nand maybe more"
+	}
 	if unresolved != nil {
 		msg += fmt.Sprintf("; resolution errors: %v", unresolved)
 	}

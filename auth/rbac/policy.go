@@ -4,9 +4,11 @@ package rbac
 //
 // A rule is written as one line: verbs, resources, then optionally "in" groups and "named" names; or verbs,
 // "url" and paths. Lists are joined by commas; the core group is written "core" and is the default. "read" is
-// get, list, watch; "write" is create, delete, deletecollection, patch, update; "all" is both.
+// get, list, watch; "write" is create, delete, deletecollection, patch, update; "all" is both. A rule that is there
+// only while a feature gate is on begins with the gate and a colon.
 type spec struct {
 	name     string
+	gate     string   // the role is there only while this feature gate is on; "": always
 	labels   string   // aggregation labels that the role carries: admin, edit, view
 	gathers  string   // the role is the union of the roles that carry this label
 	rules    []string // as above
@@ -69,7 +71,7 @@ var clusterPolicy = []spec{
 		rules: []string{"approve signers in certificates.k8s.io named kubernetes.io/kube-apiserver-client-kubelet"}},
 	{name: "system:service-account-issuer-discovery", subjects: "group:system:serviceaccounts", rules: []string{
 		"get url /.well-known/openid-configuration,/.well-known/openid-configuration/,/openid/v1/jwks,/openid/v1/jwks/"}},
-	{name: "system:cluster-trust-bundle-discovery", subjects: "group:system:serviceaccounts",
+	{name: "system:cluster-trust-bundle-discovery", gate: "ClusterTrustBundle", subjects: "group:system:serviceaccounts",
 		rules: []string{"read clustertrustbundles in certificates.k8s.io"}},
 	{name: "system:node-proxier", subjects: "user:system:kube-proxy", rules: []string{
 		"list,watch endpoints,services", "read nodes", events, "list,watch servicecidrs in networking.k8s.io",
@@ -139,7 +141,7 @@ var nodeRules = []string{
 	"read runtimeclasses in node.k8s.io",
 	"get resourceclaims in resource.k8s.io",
 	"deletecollection resourceslices in resource.k8s.io",
-	"read clustertrustbundles in certificates.k8s.io",
+	"ClusterTrustBundleProjection: read clustertrustbundles in certificates.k8s.io",
 	"get serviceaccounts",
 }
 

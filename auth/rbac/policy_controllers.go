@@ -25,10 +25,11 @@ var controllerPolicy = []spec{
 	{name: "deployment-controller", rules: []string{"get,list,update,watch deployments in apps,extensions",
 		"update deployments/status in apps,extensions", "update deployments/finalizers in apps,extensions",
 		"create,delete,get,list,patch,update,watch replicasets in apps,extensions", "get,list,update,watch pods", events}},
-	{name: "device-taint-eviction-controller", rules: []string{"delete,get,list,watch pods", "patch,update pods/status",
+	{name: "device-taint-eviction-controller", gate: "DRADeviceTaints", rules: []string{"delete,get,list,watch pods", "patch,update pods/status",
 		"read resourceclaims in resource.k8s.io", "read resourceslices in resource.k8s.io",
-		"read deviceclasses in resource.k8s.io", events, "patch,update devicetaintrules/status in resource.k8s.io",
-		"read devicetaintrules in resource.k8s.io"}},
+		"read deviceclasses in resource.k8s.io", events,
+		"DRADeviceTaintRules: patch,update devicetaintrules/status in resource.k8s.io",
+		"DRADeviceTaintRules: read devicetaintrules in resource.k8s.io"}},
 	{name: "disruption-controller", rules: []string{"read deployments in apps,extensions", "read replicasets in apps,extensions",
 		"read replicationcontrollers", "read poddisruptionbudgets in policy", "read statefulsets in apps",
 		"update poddisruptionbudgets/status in policy", "patch,update pods/status", "get */scale in *", events}},
@@ -48,7 +49,7 @@ var controllerPolicy = []spec{
 		"list,watch pods in metrics.k8s.io", "read * in custom.metrics.k8s.io", "read * in external.metrics.k8s.io", events}},
 	{name: "job-controller", rules: []string{"get,list,patch,update,watch jobs in batch", "update jobs/status in batch",
 		"update jobs/finalizers in batch", "create,delete,list,patch,watch pods", events}},
-	{name: "kube-apiserver-serving-clustertrustbundle-publisher", rules: []string{
+	{name: "kube-apiserver-serving-clustertrustbundle-publisher", gate: "ClusterTrustBundle", rules: []string{
 		"attest signers in certificates.k8s.io named kubernetes.io/kube-apiserver-serving",
 		"create,delete,list,update,watch clustertrustbundles in certificates.k8s.io", events}},
 	{name: "legacy-service-account-token-cleaner", rules: []string{
@@ -62,7 +63,7 @@ var controllerPolicy = []spec{
 		"update persistentvolumeclaims/status", "create,delete,get,list,watch pods", "read storageclasses in storage.k8s.io",
 		"list,watch nodes", events, "watch events"}},
 	{name: "pod-garbage-collector", rules: []string{"delete,list,watch pods", "read nodes", "patch pods/status"}},
-	{name: "podcertificaterequestcleaner", rules: []string{
+	{name: "podcertificaterequestcleaner", gate: "PodCertificateRequest", rules: []string{
 		"delete,get,list,watch podcertificaterequests in certificates.k8s.io"}},
 	{name: "pv-protection-controller", rules: []string{"get,list,update,watch persistentvolumes", events}},
 	{name: "pvc-protection-controller", rules: []string{"get,list,update,watch persistentvolumeclaims",
@@ -76,7 +77,7 @@ var controllerPolicy = []spec{
 	{name: "resource-claim-controller", rules: []string{"read pods", "update pods/finalizers",
 		"create,delete,get,list,watch resourceclaims in resource.k8s.io",
 		"patch,update resourceclaims,resourceclaims/status in resource.k8s.io", "patch,update pods/status", events,
-		"patch,update resourceclaims/binding in resource.k8s.io"}},
+		"DRAResourceClaimGranularStatusAuthorization: patch,update resourceclaims/binding in resource.k8s.io"}},
 	{name: "resourcequota-controller", rules: []string{"list,watch * in *", "update resourcequotas/status", events}},
 	{name: "root-ca-cert-publisher", rules: []string{"create,update configmaps", events}},
 	{name: "route-controller", rules: []string{"list,watch nodes", "patch nodes/status", events}},
@@ -91,7 +92,7 @@ var controllerPolicy = []spec{
 		"update statefulsets/status in apps", "update statefulsets/finalizers in apps", "create,delete,get,patch,update pods",
 		"create,delete,get,list,patch,update,watch controllerrevisions in apps",
 		"create,get,list,watch persistentvolumeclaims", "delete,update persistentvolumeclaims", "update pods/finalizers", events}},
-	{name: "storage-version-migrator-controller", rules: []string{"list,patch * in *",
+	{name: "storage-version-migrator-controller", gate: "StorageVersionMigrator", rules: []string{"list,patch * in *",
 		"get customresourcedefinitions in apiextensions.k8s.io", "patch customresourcedefinitions/status in apiextensions.k8s.io",
 		"update storageversionmigrations/status in storagemigration.k8s.io"}},
 	{name: "ttl-after-finished-controller", rules: []string{"delete,get,list,watch jobs in batch", events}},

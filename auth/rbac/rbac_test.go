@@ -3,6 +3,8 @@ package rbac
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
+	"github.com/kloop-dev/kloop/features"
 	kinds "github.com/kloop-dev/kloop/kinds/rbac"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -37,7 +40,7 @@ func over(c *authtest.Cluster) *Authorizer {
 }
 
 func role(ns, name string, rules ...string) *rbacv1.Role {
-	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: parseRules(rules)}
+	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: parseRules(nil, rules)}
 }
 
 func binding(ns, name, kind, to string, subjects ...rbacv1.Subject) *rbacv1.RoleBinding {
@@ -112,7 +115,7 @@ func TestPaths(t *testing.T) {
 }
 
 func TestDefaultPolicy(t *testing.T) {
-	z := auth.Chain{Masters{}, over(put(&authtest.Cluster{}, Bootstrap()...))}
+	z := auth.Chain{Masters{}, over(put(&authtest.Cluster{}, Bootstrap(nil)...))}
 	sa := func(name string) *auth.User {
 		return &auth.User{Name: "system:serviceaccount:kube-system:" + name, Groups: append(auth.ServiceAccountGroups("kube-system"), auth.GroupAuthenticated)}
 	}
@@ -181,7 +184,7 @@ func TestServiceAccountSubjects(t *testing.T) {
 
 func TestEscalation(t *testing.T) {
 	ctx := context.Background()
-	c := put(&authtest.Cluster{}, Bootstrap()...)
+	c := put(&authtest.Cluster{}, Bootstrap(nil)...)
 	put(c, role("ns", "r", "get configmaps named probe", "create,get,update,patch roles,rolebindings in rbac.authorization.k8s.io",
 		"get,list pods"), binding("ns", "b", "Role", "r", aliceIs))
 	z := over(c)
@@ -272,7 +275,7 @@ func gathering() *rbacv1.ClusterRole {
 
 func TestBootstrapIsWellFormed(t *testing.T) {
 	seen := map[string]bool{}
-	for _, o := range Bootstrap() {
+	for _, o := range Bootstrap(nil) {
 		key := fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())
 		if seen[key] {
 			t.Errorf("%s is there twice", key)
@@ -303,12 +306,47 @@ func TestBootstrapIsWellFormed(t *testing.T) {
 	}
 	for _, s := range append(append([]spec{}, clusterPolicy...), controllerPolicy...) {
 		for _, line := range s.rules {
+			if gate, rest, gated := strings.Cut(line, ": "); gated {
+				line = rest
+				if _, known := features.Known(features.Newest)[gate]; !known {
+					t.Errorf("%s: there is no feature gate %s", s.name, gate)
+				}
+			}
 			w := strings.Fields(line)
 			if len(w) < 2 || len(w)%2 != 0 && w[1] != "url" || len(w) > 2 && w[1] != "url" && w[2] != "in" && w[2] != "named" ||
 				len(w) > 4 && w[4] != "named" {
 				t.Errorf("%s: %q", s.name, line)
 			}
 		}
+	}
+}
+
+// A version has no rights to what it does not serve.
+func TestBootstrapOfAnOlderVersion(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := map[string]bool{}
+	for _, o := range Bootstrap(nil) {
+		newer[o.GetName()] = true
+	}
+	for _, o := range Bootstrap(on) {
+		delete(newer, o.GetName())
+		if r, ok := o.(*rbacv1.ClusterRole); ok {
+			for _, rule := range r.Rules {
+				for _, resource := range rule.Resources {
+					if slices.Contains([]string{"clustertrustbundles", "devicetaintrules", "podcertificaterequests"}, resource) {
+						t.Errorf("%s: %s", r.Name, resource)
+					}
+				}
+			}
+		}
+	}
+	if want := []string{"system:cluster-trust-bundle-discovery", "system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+		"system:controller:podcertificaterequestcleaner", "system:controller:storage-version-migrator-controller"}; !slices.Equal(
+		slices.Sorted(maps.Keys(newer)), want) {
+		t.Errorf("1.36 lacks %v, want %v", newer, want)
 	}
 }
 
@@ -336,7 +374,7 @@ func TestReconcile(t *testing.T) {
 }
 
 func BenchmarkAuthorize(b *testing.B) {
-	c := put(&authtest.Cluster{}, Bootstrap()...)
+	c := put(&authtest.Cluster{}, Bootstrap(nil)...)
 	for i := range 200 {
 		ns := fmt.Sprintf("ns-%d", i)
 		put(c, role(ns, "r", "get,list,watch pods,configmaps"), binding(ns, "b", "Role", "r", aliceIs))
@@ -373,7 +411,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	})
 	b.Run("bootstrap", func(b *testing.B) {
 		for b.Loop() {
-			Bootstrap()
+			Bootstrap(nil)
 		}
 	})
 }

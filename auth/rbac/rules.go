@@ -1,7 +1,9 @@
 package rbac
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -59,40 +61,100 @@ func covered(pattern, path string) bool {
 	return open && strings.HasPrefix(path, prefix)
 }
 
-// covers tells whether every permission in wanted is given by held; missing are the smallest rules that are not.
-func covers(held, wanted []rbacv1.PolicyRule) (ok bool, missing []rbacv1.PolicyRule) {
-	for _, w := range wanted {
-		for _, atom := range split(w) {
-			if !slices.ContainsFunc(held, func(h rbacv1.PolicyRule) bool { return coversOne(&h, &atom) }) {
-				missing = append(missing, atom)
+// Bounds of what is compared. The rules of one role may stand for more permissions than memory holds: three lists of 700
+// are 343 million.
+const (
+	maxCompared = 30_000_000 // strings, a tenth of a second's worth
+	maxMissing  = 1000       // permissions that are named when they are not held
+)
+
+// errTooMany says that rules are too many to be compared.
+var errTooMany = errors.New("the rules stand for too many permissions to compare them: split them, or have somebody write them who may escalate")
+
+// covers tells whether every permission in wanted is given by held; missing are the smallest rules that are not, the first
+// maxMissing of them. Where it would take too long it says so.
+//
+// Unlike Kubernetes, which takes all rules apart in memory, whatever it costs.
+func covers(held, wanted []rbacv1.PolicyRule) (ok bool, missing []rbacv1.PolicyRule, err error) {
+	left, each := maxCompared, 1
+	for i := range held {
+		h := &held[i]
+		each += len(h.Verbs) + len(h.APIGroups) + len(h.Resources) + len(h.ResourceNames) + len(h.NonResourceURLs)
+	}
+	for i := range wanted {
+		if slices.ContainsFunc(held, func(h rbacv1.PolicyRule) bool { return coversAll(&h, &wanted[i]) }) {
+			continue
+		}
+		for atom := range split(&wanted[i]) {
+			if left -= each; left < 0 {
+				return false, missing, errTooMany
+			}
+			if slices.ContainsFunc(held, func(h rbacv1.PolicyRule) bool { return coversOne(&h, &atom) }) {
+				continue
+			}
+			if missing = append(missing, atom); len(missing) == maxMissing {
+				return false, missing, nil
 			}
 		}
 	}
-	return len(missing) == 0, missing
+	return len(missing) == 0, missing, nil
+}
+
+// coversAll says that one rule that is held gives all permissions of another. It may be slow to see that, but never wrong.
+func coversAll(h, w *rbacv1.PolicyRule) bool {
+	all := func(list []string, in func(string) bool) bool {
+		return !slices.ContainsFunc(list, func(s string) bool { return !in(s) })
+	}
+	if len(h.Verbs)+len(h.APIGroups)+len(h.Resources)+len(h.ResourceNames)+len(h.NonResourceURLs) > 256 {
+		return false // comparing long lists is what is to be avoided
+	}
+	return all(w.Verbs, func(s string) bool { return has(h.Verbs, s) }) &&
+		all(w.APIGroups, func(s string) bool { return has(h.APIGroups, s) }) &&
+		all(w.Resources, func(s string) bool {
+			name, sub, _ := strings.Cut(s, "/")
+			return hasResource(h.Resources, name, sub)
+		}) &&
+		all(w.NonResourceURLs, func(s string) bool {
+			return slices.ContainsFunc(h.NonResourceURLs, func(u string) bool { return covered(u, s) })
+		}) &&
+		(len(h.ResourceNames) == 0 || len(w.ResourceNames) > 0 &&
+			all(w.ResourceNames, func(s string) bool { return slices.Contains(h.ResourceNames, s) }))
 }
 
 // split takes a rule apart into rules of one verb for one thing.
-func split(r rbacv1.PolicyRule) (atoms []rbacv1.PolicyRule) {
-	for _, group := range r.APIGroups {
-		for _, res := range r.Resources {
-			for _, verb := range r.Verbs {
-				atom := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{res}, Verbs: []string{verb}}
-				if len(r.ResourceNames) == 0 {
-					atoms = append(atoms, atom)
+func split(r *rbacv1.PolicyRule) iter.Seq[rbacv1.PolicyRule] {
+	return func(yield func(rbacv1.PolicyRule) bool) {
+		for _, group := range r.APIGroups {
+			for _, res := range r.Resources {
+				for _, verb := range r.Verbs {
+					if !splitNames(group, res, verb, r.ResourceNames, yield) {
+						return
+					}
 				}
-				for _, name := range r.ResourceNames {
-					atom.ResourceNames = []string{name}
-					atoms = append(atoms, atom)
+			}
+		}
+		for _, url := range r.NonResourceURLs {
+			for _, verb := range r.Verbs {
+				if !yield(rbacv1.PolicyRule{NonResourceURLs: []string{url}, Verbs: []string{verb}}) {
+					return
 				}
 			}
 		}
 	}
-	for _, url := range r.NonResourceURLs {
-		for _, verb := range r.Verbs {
-			atoms = append(atoms, rbacv1.PolicyRule{NonResourceURLs: []string{url}, Verbs: []string{verb}})
+}
+
+func splitNames(group, res, verb string, names []string, yield func(rbacv1.PolicyRule) bool) bool {
+	atom := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{res}, Verbs: []string{verb}}
+	if len(names) == 0 {
+		return yield(atom)
+	}
+	for _, name := range names {
+		atom.ResourceNames = []string{name}
+		if !yield(atom) {
+			return false
 		}
 	}
-	return atoms
+	return true
 }
 
 // coversOne tells whether the rule gives the atom's permission.

@@ -43,11 +43,11 @@ func labelText(s *authorizationv1.LabelSelectorAttributes) string {
 	if s.RawSelector != "" {
 		return s.RawSelector
 	}
-	sel := labels.NewSelector()
+	all := make([]labels.Requirement, 0, len(s.Requirements))
 	for _, r := range s.Requirements {
 		if req, err := labels.NewRequirement(r.Key, labelOperators[r.Operator], r.Values); err == nil {
-			sel = sel.Add(*req)
+			all = append(all, *req)
 		}
 	}
-	return sel.String()
+	return labels.NewSelector().Add(all...).String() // at once: every Add copies and sorts
 }

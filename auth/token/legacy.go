@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/golang-jwt/jwt/v5"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -33,16 +33,16 @@ func (c *legacyClaims) GetSubject() (string, error)                  { return c.
 func (c *legacyClaims) GetAudience() (jwt.ClaimStrings, error)       { return nil, nil }
 
 // Secret makes the token that the named Secret of type kubernetes.io/service-account-token is to hold.
-func (s *Signer) Secret(sa *v1.ServiceAccount, secret string) (string, error) {
+func (s *Signer) Secret(sa *corev1.ServiceAccount, secret string) (string, error) {
 	return s.sign(&legacyClaims{Issuer: legacyIssuer, Subject: auth.ServiceAccountName(sa.Namespace, sa.Name),
 		Namespace: sa.Namespace, SecretName: secret, ServiceAccount: sa.Name, UID: string(sa.UID)})
 }
 
 // user is whose token it is. used, if set, is told of every use of one that is good.
-func (c *legacyClaims) user(text string, read resource.Reader, used func(*v1.Secret)) (*auth.User, error) {
+func (c *legacyClaims) user(text string, read resource.Reader, used func(*corev1.Secret)) (*auth.User, error) {
 	secret := resource.Get(read, core.Secrets, c.Namespace, c.SecretName)
 	if secret == nil || secret.DeletionTimestamp != nil ||
-		subtle.ConstantTimeCompare(secret.Data[v1.ServiceAccountTokenKey], []byte(text)) != 1 {
+		subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(text)) != 1 {
 		return nil, errInvalid
 	}
 	if secret.Labels[core.LegacyTokenInvalidSince] != "" {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,7 +29,7 @@ const (
 
 // Request answers a TokenRequest for the service account: it returns a copy of it with its status filled in.
 // The errors are those of the API.
-func (s *Signer) Request(read resource.Reader, sa *v1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (s *Signer) Request(read resource.Reader, sa *corev1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	out := tr.DeepCopy()
 	if out.Spec.ExpirationSeconds == nil {
 		life := int64(defaultLife)
@@ -87,13 +87,13 @@ func (s *Signer) onlyOurs(audiences []string) bool {
 
 // What a token can die with.
 var (
-	podKind    = v1.SchemeGroupVersion.WithKind("Pod").GroupKind()
-	secretKind = v1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	nodeKind   = v1.SchemeGroupVersion.WithKind("Node").GroupKind()
+	podKind    = corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()
+	secretKind = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+	nodeKind   = corev1.SchemeGroupVersion.WithKind("Node").GroupKind()
 )
 
 // bind looks up what the token shall die with.
-func bind(read resource.Reader, sa *v1.ServiceAccount, ref *authenticationv1.BoundObjectReference, b *Bound) error {
+func bind(read resource.Reader, sa *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference, b *Bound) error {
 	var obj resource.Object
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	kind := gvk.GroupKind() // upstream looks at no version
@@ -135,7 +135,7 @@ func bind(read resource.Reader, sa *v1.ServiceAccount, ref *authenticationv1.Bou
 }
 
 // nodeOf names the node that a pod runs on, as information: the token does not die with it.
-func nodeOf(read resource.Reader, pod *v1.Pod) *Ref {
+func nodeOf(read resource.Reader, pod *corev1.Pod) *Ref {
 	if pod.Spec.NodeName == "" {
 		return nil
 	}

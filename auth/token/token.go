@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Issuer is the default issuer, and the only audience of the API server.
@@ -50,12 +50,12 @@ type Ref struct {
 
 // Config says how tokens are made.
 type Config struct {
-	Key       crypto.Signer      // signs
-	Also      []crypto.PublicKey // further keys that are believed, after a rotation
-	Issuer    string             // "": Issuer
-	Audiences []string           // of the API server; nil: the issuer
-	Now       func() time.Time   // nil: time.Now
-	Used      func(*v1.Secret)   // told of every use of a token that is kept in a Secret; must not block; nil: nobody is
+	Key       crypto.Signer        // signs
+	Also      []crypto.PublicKey   // further keys that are believed, after a rotation
+	Issuer    string               // "": Issuer
+	Audiences []string             // of the API server; nil: the issuer
+	Now       func() time.Time     // nil: time.Now
+	Used      func(*corev1.Secret) // told of every use of a token that is kept in a Secret; must not block; nil: nobody is
 }
 
 // A Signer issues and verifies tokens. Safe for concurrent use.

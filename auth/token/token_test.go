@@ -12,7 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,8 +31,8 @@ func meta(ns, name string) metav1.ObjectMeta {
 type world struct {
 	*Signer
 	now  time.Time
-	sa   *v1.ServiceAccount
-	pod  *v1.Pod
+	sa   *corev1.ServiceAccount
+	pod  *corev1.Pod
 	read *authtest.Cluster
 }
 
@@ -41,15 +41,15 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{now: start, sa: &v1.ServiceAccount{ObjectMeta: meta("ns", "default")},
-		pod: &v1.Pod{ObjectMeta: meta("ns", "p"), Spec: v1.PodSpec{ServiceAccountName: "default", NodeName: "n"}}}
+	w := &world{now: start, sa: &corev1.ServiceAccount{ObjectMeta: meta("ns", "default")},
+		pod: &corev1.Pod{ObjectMeta: meta("ns", "p"), Spec: corev1.PodSpec{ServiceAccountName: "default", NodeName: "n"}}}
 	w.Signer, err = New(Config{Key: key, Now: func() time.Time { return w.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.read = authtest.Of(core.ServiceAccounts, w.sa)
 	authtest.Put(w.read, core.Pods, w.pod)
-	authtest.Put(w.read, core.Nodes, &v1.Node{ObjectMeta: meta("", "n")})
+	authtest.Put(w.read, core.Nodes, &corev1.Node{ObjectMeta: meta("", "n")})
 	return w
 }
 
@@ -146,7 +146,7 @@ func TestRequestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
-			authtest.Put(w.read, core.Pods, &v1.Pod{ObjectMeta: meta("ns", "q"), Spec: v1.PodSpec{ServiceAccountName: "o"}})
+			authtest.Put(w.read, core.Pods, &corev1.Pod{ObjectMeta: meta("ns", "q"), Spec: corev1.PodSpec{ServiceAccountName: "o"}})
 			_, err := w.ask(authenticationv1.TokenRequestSpec{ExpirationSeconds: &c.life, BoundObjectRef: c.ref})
 			if apierrors.ReasonForError(err) != c.reason || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v", err)
@@ -248,7 +248,7 @@ func TestSecretToken(t *testing.T) {
 	if _, _, ours, err := w.Verify(text, w.read, w.Audiences()); !ours || err == nil {
 		t.Error("good without its secret")
 	}
-	authtest.Put(w.read, core.Secrets, &v1.Secret{ObjectMeta: meta("ns", "s"), Data: map[string][]byte{"token": []byte(text)}})
+	authtest.Put(w.read, core.Secrets, &corev1.Secret{ObjectMeta: meta("ns", "s"), Data: map[string][]byte{"token": []byte(text)}})
 	if u, _, _, err := w.Verify(text, w.read, w.Audiences()); err != nil || u.UID != "uid-of-default" {
 		t.Errorf("%v %v", u, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	authzv1 "k8s.io/api/authorization/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -116,7 +116,7 @@ func (a *Authorizer) Authorize(ctx context.Context, at *auth.Attributes) (auth.D
 	if d, ok := a.known(key); ok {
 		return d.d, d.reason, nil
 	}
-	var got authzv1.SubjectAccessReview
+	var got authorizationv1.SubjectAccessReview
 	if err := a.server.Ask(ctx, a.spoken(ask), &got); err != nil {
 		slog.Warn("ask the authorization webhook", "webhook", a.cfg.Name, "err", err)
 		return a.failed(err)
@@ -169,33 +169,33 @@ func (a *Authorizer) remember(key [sha256.Size]byte, d decision) {
 }
 
 // review puts the question.
-func (a *Authorizer) review(at *auth.Attributes) *authzv1.SubjectAccessReview {
-	r := &authzv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}}
+func (a *Authorizer) review(at *auth.Attributes) *authorizationv1.SubjectAccessReview {
+	r := &authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}}
 	if u := at.User; u != nil {
 		r.Spec.User, r.Spec.UID, r.Spec.Groups = u.Name, u.UID, u.Groups
 		for k, v := range u.Extra {
 			if r.Spec.Extra == nil {
-				r.Spec.Extra = map[string]authzv1.ExtraValue{}
+				r.Spec.Extra = map[string]authorizationv1.ExtraValue{}
 			}
 			r.Spec.Extra[k] = v
 		}
 	}
 	if at.Resource == "" {
-		r.Spec.NonResourceAttributes = &authzv1.NonResourceAttributes{Path: at.Path, Verb: at.Verb}
+		r.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: at.Path, Verb: at.Verb}
 		return r
 	}
-	r.Spec.ResourceAttributes = &authzv1.ResourceAttributes{Namespace: at.Namespace, Verb: at.Verb, Group: at.Group, Version: at.Version,
+	r.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Namespace: at.Namespace, Verb: at.Verb, Group: at.Group, Version: at.Version,
 		Resource: at.Resource, Subresource: at.Subresource, Name: at.Name, LabelSelector: labelsOf(at.LabelSelector), FieldSelector: fieldsOf(at.FieldSelector)}
 	return r
 }
 
 // labelsOf takes a selector apart; one that can't be is left out, as the request fails anyway.
-func labelsOf(text string) *authzv1.LabelSelectorAttributes {
+func labelsOf(text string) *authorizationv1.LabelSelectorAttributes {
 	sel, err := labels.Parse(text)
 	if text == "" || err != nil {
 		return nil
 	}
-	out := &authzv1.LabelSelectorAttributes{}
+	out := &authorizationv1.LabelSelectorAttributes{}
 	list, _ := sel.Requirements()
 	ops := map[selection.Operator]metav1.LabelSelectorOperator{selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
 		selection.In: metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
@@ -215,12 +215,12 @@ func labelsOf(text string) *authzv1.LabelSelectorAttributes {
 	return out
 }
 
-func fieldsOf(text string) *authzv1.FieldSelectorAttributes {
+func fieldsOf(text string) *authorizationv1.FieldSelectorAttributes {
 	sel, err := fields.ParseSelector(text)
 	if text == "" || err != nil {
 		return nil
 	}
-	out := &authzv1.FieldSelectorAttributes{}
+	out := &authorizationv1.FieldSelectorAttributes{}
 	for _, q := range sel.Requirements() {
 		op := metav1.FieldSelectorOpIn
 		if q.Operator == selection.NotEquals {
@@ -235,7 +235,7 @@ func fieldsOf(text string) *authzv1.FieldSelectorAttributes {
 }
 
 // spoken is the review in the version that the server speaks. v1beta1 says group where v1 says groups.
-func (a *Authorizer) spoken(r *authzv1.SubjectAccessReview) any {
+func (a *Authorizer) spoken(r *authorizationv1.SubjectAccessReview) any {
 	if a.cfg.Version == "v1" {
 		return r
 	}
@@ -245,11 +245,11 @@ func (a *Authorizer) spoken(r *authzv1.SubjectAccessReview) any {
 	return struct {
 		metav1.TypeMeta `json:",inline"`
 		Spec            struct {
-			authzv1.SubjectAccessReviewSpec `json:",inline"`
-			Group                           []string `json:"group,omitempty"`
+			authorizationv1.SubjectAccessReviewSpec `json:",inline"`
+			Group                                   []string `json:"group,omitempty"`
 		} `json:"spec"`
 	}{old.TypeMeta, struct {
-		authzv1.SubjectAccessReviewSpec `json:",inline"`
-		Group                           []string `json:"group,omitempty"`
+		authorizationv1.SubjectAccessReviewSpec `json:",inline"`
+		Group                                   []string `json:"group,omitempty"`
 	}{old.Spec, r.Spec.Groups}}
 }

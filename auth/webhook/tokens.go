@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	authnv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -34,9 +34,9 @@ func NewTokens(kubeconfig, version string) (*Tokens, error) {
 
 // Token implements authn.Tokens.
 func (t *Tokens) Token(ctx context.Context, text string, wanted []string) (*auth.User, []string, bool, error) {
-	ask := &authnv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/" + t.version, Kind: "TokenReview"},
-		Spec: authnv1.TokenReviewSpec{Token: text, Audiences: wanted}}
-	var got authnv1.TokenReview
+	ask := &authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/" + t.version, Kind: "TokenReview"},
+		Spec: authenticationv1.TokenReviewSpec{Token: text, Audiences: wanted}}
+	var got authenticationv1.TokenReview
 	if err := t.server.Ask(ctx, ask, &got); err != nil {
 		return nil, nil, false, err
 	}

@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/features"
 )
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
-	return slices.Concat(serving(o), believing(&o.Config), working(&o.Config))
+	return slices.Concat(serving(o), networking(&o.Config), believing(&o.Config), working(&o.Config))
 }
 
 // serving is what concerns the process, the API and what stands behind it.
@@ -57,14 +58,33 @@ func serving(o *Options) []Setting {
 		{Key: "audit.webhookConfigFile", Flag: "audit-webhook-config-file", For: Up | Server, Doc: "kubeconfig of a server that gets batches of records", value: text{&c.Audit.WebhookKubeconfig}},
 		{Key: "audit.webhookBackoff", Flag: "audit-webhook-initial-backoff", For: Up | Server, Doc: "pause before a batch is sent again; default: 10s", value: span{&c.Audit.WebhookBackoff}},
 
-		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Node, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
-		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
-		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
-
 		{Key: "tokens.issuer", Flag: "service-account-issuer", For: Up | Server, Doc: "issuer of service account tokens", value: text{&c.Issuer}},
 		{Key: "tokens.audiences", Flag: "api-audiences", For: Up | Server, Doc: "audiences that the API takes tokens for; default: the issuer", value: words{&c.Audiences}},
 		{Key: "tokens.signingKeyFile", Flag: "service-account-signing-key-file", For: Up | Server, Doc: "key that signs them, ECDSA P-256 or RSA; default: DATA-DIR/pki/sa.key, made when missing", value: text{&c.TokenKey}},
 		{Key: "tokens.keyFiles", Flag: "service-account-key-file", For: Up | Server, Doc: "further keys (or certificates) whose tokens are believed", value: words{&c.TokenKeys}},
+	}
+}
+
+// networking concerns addresses and names.
+func networking(c *cluster.Config) []Setting {
+	return []Setting{
+		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Controllers | Node, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
+		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
+		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
+
+		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
+			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: no{&c.NoPolicies}},
+
+		{Key: "dns.enabled", Flag: "dns", For: Up | Controllers | Node,
+			Doc: "nodes' agents serve the cluster DNS; without it bring another, as CoreDNS", value: no{&c.DNS.Off}},
+		{Key: "dns.addresses", Flag: "cluster-dns", For: Up | Controllers | Node,
+			Doc: "cluster IPs of the Service kube-system/kube-dns; default: the tenth of each range of cluster IPs", value: addresses{&c.DNS.Addresses}},
+		{Key: "dns.domain", Flag: "cluster-domain", For: Up | Node,
+			Doc: "domain of the cluster's names; default: cluster.local", value: text{&c.DNS.Domain}},
+		{Key: "dns.upstreams", Flag: "dns-upstream", For: Up | Node,
+			Doc: "name servers for all other names, ADDRESS or ADDRESS:PORT; default: those of /etc/resolv.conf", value: words{&c.DNS.Upstreams}},
+		{Key: "dns.stubDomains", Flag: "dns-stub-domain", For: Up | Node,
+			Doc: "name servers for the names below a domain, DOMAIN=ADDRESS", value: words{&c.DNS.Stubs}},
 	}
 }
 
@@ -122,15 +142,17 @@ func working(c *cluster.Config) []Setting {
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
 		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
 
-		{Key: "proxy.mode", Flag: "proxy-mode", For: Up | Node, Doc: "how services become rules of the kernel: `nftables`", value: text{&c.ProxyMode}},
+		{Key: "proxy.mode", Flag: "proxy-mode", For: Up | Node, Doc: "how services become rules of the kernel: `nftables`; or `none`, where another program serves them", value: text{&c.ProxyMode}},
 		{Key: "proxy.scheduler", Flag: "ipvs-scheduler", For: Up | Node, Doc: "how ipvs chooses among endpoints", value: text{&c.ProxyScheduler}},
+		{Key: "proxy.nodePortAddresses", Flag: "nodeport-addresses", For: Up | Node,
+			Doc: "at which of the machine's addresses node ports are served: ranges, or `primary`, the default, the addresses of its Node", value: words{&c.NodePortAddresses}},
 	}
 }
 
 // Defaults are the options of a command before anything is set.
 func Defaults() Options {
 	return Options{LogLevel: "info", Config: cluster.Config{
-		MaxReads: 400, MaxWrites: 200, EmulatedVersion: "1.37",
+		MaxReads: 400, MaxWrites: 200, EmulatedVersion: (*features.Set)(nil).String(),
 		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},

@@ -144,6 +144,30 @@ func (v address) text() string {
 }
 func (v address) shape() shape { return scalar }
 
+type addresses struct{ p *[]netip.Addr }
+
+func (v addresses) set(s string) error {
+	var all []netip.Addr
+	for _, part := range split(s) {
+		a, err := netip.ParseAddr(part)
+		if err != nil {
+			return fmt.Errorf("%q is not an IP address", part)
+		}
+		all = append(all, a)
+	}
+	*v.p = all
+	return nil
+}
+
+func (v addresses) text() string {
+	var all []string
+	for _, a := range *v.p {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, ",")
+}
+func (v addresses) shape() shape { return list }
+
 type prefixes struct{ p *[]netip.Prefix }
 
 func (v prefixes) set(s string) error {

@@ -15,12 +15,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Kinds *resource.Set // that the server starts with
 	// Check asks the server behind an APIService for what it serves.
-	Check func(ctx context.Context, svc *v1.APIService) error
+	Check func(ctx context.Context, svc *apiregistrationv1.APIService) error
 }
 
 // How soon the server behind an APIService is asked again.
@@ -42,9 +42,9 @@ const (
 )
 
 // Controller returns the loop.
-func Controller(c Config) *loop.Controller[*v1.APIService] {
+func Controller(c Config) *loop.Controller[*apiregistrationv1.APIService] {
 	r := &registrar{check: c.Check, own: builtin(c.Kinds), made: map[string]bool{}}
-	return &loop.Controller[*v1.APIService]{
+	return &loop.Controller[*apiregistrationv1.APIService]{
 		Name: "apiservice",
 		For:  kinds.APIServices,
 		Wake: []loop.Wake{loop.Each(kinds.CustomResourceDefinitions, ofDefinition), loop.Each(kinds.Services, ofService),
@@ -58,7 +58,7 @@ func Controller(c Config) *loop.Controller[*v1.APIService] {
 
 // registrar is the loop at work.
 type registrar struct {
-	check func(ctx context.Context, svc *v1.APIService) error
+	check func(ctx context.Context, svc *apiregistrationv1.APIService) error
 	own   map[string]schema.GroupVersion // built in, by the APIService's name
 
 	mu   sync.Mutex
@@ -99,14 +99,14 @@ func (r *registrar) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.D
 	return 0, nil
 }
 
-func (r *registrar) create(ctx context.Context, c *loop.Ctx, svc *v1.APIService) error {
+func (r *registrar) create(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService) error {
 	if _, err := c.Create(ctx, kinds.APIServices, svc); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil
 }
 
-func (r *registrar) reconcile(ctx context.Context, c *loop.Ctx, svc *v1.APIService) (time.Duration, error) {
+func (r *registrar) reconcile(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService) (time.Duration, error) {
 	gv, own := r.own[svc.Name]
 	custom := false
 	if !own {
@@ -127,7 +127,7 @@ func (r *registrar) reconcile(ctx context.Context, c *loop.Ctx, svc *v1.APIServi
 	switch {
 	case svc.Spec.Service == nil:
 		return 0, nil
-	case cond.Status == v1.ConditionTrue:
+	case cond.Status == apiregistrationv1.ConditionTrue:
 		return wellAgain, nil
 	}
 	c.Waiting("%s: %s", cond.Reason, cond.Message)
@@ -135,7 +135,7 @@ func (r *registrar) reconcile(ctx context.Context, c *loop.Ctx, svc *v1.APIServi
 }
 
 // look finds out whether the group can be reached.
-func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *v1.APIService) v1.APIServiceCondition {
+func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
 	if svc.Spec.Service == nil {
 		return condition(true, "Local", "Local APIServices are always available")
 	}
@@ -153,7 +153,7 @@ func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *v1.APIService) v
 }
 
 // say writes the condition if it is news, and tells of a server that is lost.
-func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *v1.APIService, cond v1.APIServiceCondition) error {
+func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService, cond apiregistrationv1.APIServiceCondition) error {
 	next := resource.Clone(svc)
 	set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if equality.Semantic.DeepEqual(next.Status, svc.Status) {
@@ -162,7 +162,7 @@ func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *v1.APIService, co
 	if err := c.UpdateStatus(ctx, kinds.APIServices, next); err != nil {
 		return err
 	}
-	if cond.Status == v1.ConditionFalse {
+	if cond.Status == apiregistrationv1.ConditionFalse {
 		c.Event(kinds.APIServices, svc, corev1.EventTypeWarning, cond.Reason, "Nobody answers for %s/%s: %s",
 			svc.Spec.Group, svc.Spec.Version, cond.Message)
 	}
@@ -172,7 +172,7 @@ func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *v1.APIService, co
 // defined finds the group version of a name among those that users define.
 func defined(read resource.Reader, name string) (schema.GroupVersion, bool) {
 	for def := range resource.Outlines(read, kinds.CustomResourceDefinitions) {
-		if !crd.Is(def, apiextensions.Established) {
+		if !crd.Is(def, apiextensionsv1.Established) {
 			continue
 		}
 		for _, v := range def.Spec.Versions {
@@ -186,7 +186,7 @@ func defined(read resource.Reader, name string) (schema.GroupVersion, bool) {
 
 // ofDefinition wakes the APIServices of a definition's versions.
 func ofDefinition(obj resource.Object, _ resource.Reader, wake func(ns, name string)) {
-	def := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
+	def := resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj)
 	for _, v := range def.Spec.Versions {
 		wake("", v.Name+"."+def.Spec.Group)
 	}
@@ -203,7 +203,7 @@ func ofSlice(obj resource.Object, read resource.Reader, wake func(ns, name strin
 // behind wakes the APIServices that stand on a service.
 func behind(read resource.Reader, ns, name string, wake func(ns, name string)) {
 	for o := range read.Each(kinds.APIServices, "") {
-		svc, ok := o.(*v1.APIService)
+		svc, ok := o.(*apiregistrationv1.APIService)
 		if ok && svc.Spec.Service != nil && svc.Spec.Service.Namespace == ns && svc.Spec.Service.Name == name {
 			wake("", svc.Name)
 		}

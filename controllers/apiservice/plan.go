@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/webhook"
@@ -65,9 +65,9 @@ func builtin(set *resource.Set) map[string]schema.GroupVersion {
 func nameOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
 // wanted is the APIService of a group version that is served here.
-func wanted(gv schema.GroupVersion, custom bool) *v1.APIService {
-	svc := &v1.APIService{ObjectMeta: metav1.ObjectMeta{Name: nameOf(gv), Labels: map[string]string{managed: onStart}},
-		Spec: v1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: groupPriority[gv.Group], VersionPriority: versionPriority(gv)}}
+func wanted(gv schema.GroupVersion, custom bool) *apiregistrationv1.APIService {
+	svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: nameOf(gv), Labels: map[string]string{managed: onStart}},
+		Spec: apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: groupPriority[gv.Group], VersionPriority: versionPriority(gv)}}
 	if custom {
 		svc.Labels[managed] = continuous
 		svc.Spec.GroupPriorityMinimum, svc.Spec.VersionPriority = 1000, 100
@@ -78,12 +78,12 @@ func wanted(gv schema.GroupVersion, custom bool) *v1.APIService {
 // A decision is what to do with an APIService that exists.
 type decision struct {
 	delete bool
-	spec   *v1.APIServiceSpec
+	spec   *apiregistrationv1.APIServiceSpec
 }
 
 // plan is pure. own: the group version is served here; fresh: now is the time to bring it into order; custom: it is so by
 // a definition. What carries no label of ours is the users'.
-func plan(svc *v1.APIService, gv schema.GroupVersion, own, fresh, custom bool) decision {
+func plan(svc *apiregistrationv1.APIService, gv schema.GroupVersion, own, fresh, custom bool) decision {
 	if svc.Labels[managed] == "" || svc.DeletionTimestamp != nil {
 		return decision{}
 	}
@@ -96,21 +96,21 @@ func plan(svc *v1.APIService, gv schema.GroupVersion, own, fresh, custom bool) d
 	return decision{}
 }
 
-func condition(good bool, reason, message string) v1.APIServiceCondition {
-	c := v1.APIServiceCondition{Type: v1.Available, Status: v1.ConditionFalse, Reason: reason, Message: message}
+func condition(good bool, reason, message string) apiregistrationv1.APIServiceCondition {
+	c := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: reason, Message: message}
 	if good {
-		c.Status = v1.ConditionTrue
+		c.Status = apiregistrationv1.ConditionTrue
 	}
 	return c
 }
 
 // obstacle is pure: what keeps requests from reaching the server, as far as the cluster's own objects tell; nil for nothing.
-func obstacle(svc *v1.APIService, service *corev1.Service, behind []*discoveryv1.EndpointSlice) *v1.APIServiceCondition {
+func obstacle(svc *apiregistrationv1.APIService, service *corev1.Service, behind []*discoveryv1.EndpointSlice) *apiregistrationv1.APIServiceCondition {
 	ref, port := svc.Spec.Service, int32(443)
 	if ref.Port != nil {
 		port = *ref.Port
 	}
-	refuse := func(reason, format string, args ...any) *v1.APIServiceCondition {
+	refuse := func(reason, format string, args ...any) *apiregistrationv1.APIServiceCondition {
 		c := condition(false, reason, fmt.Sprintf(format, args...))
 		return &c
 	}
@@ -137,7 +137,7 @@ func obstacle(svc *v1.APIService, service *corev1.Service, behind []*discoveryv1
 }
 
 // set sets a condition. Its time changes with its status only.
-func set(st *v1.APIServiceStatus, c v1.APIServiceCondition, now metav1.Time) {
+func set(st *apiregistrationv1.APIServiceStatus, c apiregistrationv1.APIServiceCondition, now metav1.Time) {
 	c.LastTransitionTime = now
 	for i, old := range st.Conditions {
 		if old.Type != c.Type {

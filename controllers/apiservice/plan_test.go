@@ -7,7 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 )
@@ -20,7 +20,7 @@ func TestPlan(t *testing.T) {
 	users.Labels = nil
 	for _, tt := range []struct {
 		name               string
-		svc                *v1.APIService
+		svc                *apiregistrationv1.APIService
 		own, fresh, custom bool
 		want               string
 	}{
@@ -61,7 +61,7 @@ func TestBuiltin(t *testing.T) {
 }
 
 func TestObstacle(t *testing.T) {
-	svc := &v1.APIService{Spec: v1.APIServiceSpec{Service: &v1.ServiceReference{Namespace: "ns", Name: "s"}}}
+	svc := &apiregistrationv1.APIService{Spec: apiregistrationv1.APIServiceSpec{Service: &apiregistrationv1.ServiceReference{Namespace: "ns", Name: "s"}}}
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}}
 	slice := func(port string, ready bool) []*discoveryv1.EndpointSlice {
 		n := int32(8443)
@@ -81,7 +81,7 @@ func TestObstacle(t *testing.T) {
 		got := ""
 		if c := obstacle(svc, tt.service, tt.behind); c != nil {
 			got = c.Reason
-			if c.Status != v1.ConditionFalse || c.Message == "" {
+			if c.Status != apiregistrationv1.ConditionFalse || c.Message == "" {
 				t.Errorf("%+v", c)
 			}
 		}

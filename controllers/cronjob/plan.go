@@ -10,6 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds/batch"
 )
 
 // A todo is one pass's difference between wish and world.
@@ -39,14 +41,14 @@ func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 	if s == nil {
 		return t // until it is changed
 	}
-	if next := s.next(now); !next.IsZero() {
+	if next := s.Next(now); !next.IsZero() {
 		t.again = next.Sub(now) + time.Millisecond
 	}
 	at, many := due(cj, s, now)
 	if many {
 		t.warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
-	if missed := s.latest(since(cj), now); at.IsZero() && !missed.IsZero() {
+	if missed := latest(s, since(cj), now); at.IsZero() && !missed.IsZero() {
 		t.waits = fmt.Sprintf("its time of %s passed more than its startingDeadlineSeconds of %d ago", missed.UTC().Format("2006-01-02 15:04 MST"), *cj.Spec.StartingDeadlineSeconds)
 	}
 	switch {
@@ -68,7 +70,7 @@ func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 }
 
 // read is the schedule, nil when there is none to follow: then people are told why, but for one that is suspended.
-func (t *todo) read(cj *batchv1.CronJob) *schedule {
+func (t *todo) read(cj *batchv1.CronJob) *batch.CronSchedule {
 	if z := cj.Spec.TimeZone; z != nil {
 		if _, err := time.LoadLocation(*z); err != nil {
 			t.warn("UnknownTimeZone", fmt.Sprintf("invalid timeZone: %q: %v", *z, err))
@@ -82,7 +84,7 @@ func (t *todo) read(cj *batchv1.CronJob) *schedule {
 		t.warn("UnsupportedSchedule", fmt.Sprintf("CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule))
 	}
-	s, err := parse(cj.Spec.Schedule, cj.Spec.TimeZone)
+	s, err := parse(cj)
 	if err != nil {
 		t.warn("UnparseableSchedule", fmt.Sprintf("unparseable schedule: %q : %v", cj.Spec.Schedule, err))
 		return nil
@@ -103,20 +105,20 @@ const manyMissed = 100
 
 // due is the time of the schedule that has passed and has no job yet, zero when there is none, and whether very many
 // passed before it.
-func due(cj *batchv1.CronJob, s *schedule, now time.Time) (at time.Time, many bool) {
+func due(cj *batchv1.CronJob, s *batch.CronSchedule, now time.Time) (at time.Time, many bool) {
 	after := since(cj)
 	if d := cj.Spec.StartingDeadlineSeconds; d != nil {
 		if limit := now.Add(-time.Duration(*d) * time.Second); limit.After(after) {
 			after = limit
 		}
 	}
-	if at = s.latest(after, now); at.IsZero() {
+	if at = latest(s, after, now); at.IsZero() {
 		return at, false
 	}
-	next := s.next(after)
+	next := s.Next(after)
 	for n := 0; n <= manyMissed && !next.IsZero() && !next.After(now); n++ {
 		many = n == manyMissed
-		next = s.next(next)
+		next = s.Next(next)
 	}
 	return at, many
 }

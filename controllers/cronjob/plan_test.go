@@ -20,6 +20,33 @@ func at(text string) time.Time {
 	return t
 }
 
+func cron(schedule string, zone *string) *batchv1.CronJob {
+	return &batchv1.CronJob{Spec: batchv1.CronJobSpec{Schedule: schedule, TimeZone: zone}}
+}
+
+// The last time of a schedule is found wherever the search begins, in bounded time.
+func TestLatest(t *testing.T) {
+	havana, now := "America/Havana", at("2026-03-10 12:00:00")
+	for _, tt := range []struct{ expr, after, want string }{
+		{"* * * * *", "0001-01-01 00:00:00", "2026-03-10 12:00:00"},
+		{"0 0 30 2 *", "0001-01-01 00:00:00", "0001-01-01 00:00:00"},
+		{", * * * *", "0001-01-01 00:00:00", "0001-01-01 00:00:00"},
+		{"0 12 15 3 *", "2026-03-01 00:00:00", "0001-01-01 00:00:00"},
+		{"0 12 15 3 *", "2025-03-01 00:00:00", "2025-03-15 16:00:00"},
+		{"0 0 29 2 *", "1900-01-01 00:00:00", "2024-02-29 05:00:00"},
+		{"@every 7h", "2026-03-09 12:00:00", "2026-03-10 09:00:00"},
+		{"@hourly", "9999-01-01 00:00:00", "0001-01-01 00:00:00"},
+	} {
+		s, err := parse(cron(tt.expr, &havana))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := latest(s, at(tt.after), now); !got.Equal(at(tt.want)) {
+			t.Errorf("%s after %s: %s, want %s", tt.expr, tt.after, got.UTC(), tt.want)
+		}
+	}
+}
+
 func TestNext(t *testing.T) {
 	utc := "UTC"
 	for _, tt := range []struct{ expr, from, want string }{
@@ -35,17 +62,17 @@ func TestNext(t *testing.T) {
 		{"TZ=Asia/Tokyo 0 9 * * *", "2026-01-01 10:15:00", "2026-01-02 00:00:00"},
 		{"0 0 31 2 *", "2026-01-01 00:00:00", "0001-01-01 00:00:00"},
 	} {
-		s, err := parse(tt.expr, &utc)
+		s, err := parse(cron(tt.expr, &utc))
 		if err != nil {
 			t.Errorf("%s: %v", tt.expr, err)
 			continue
 		}
-		if got := s.next(at(tt.from)); !got.Equal(at(tt.want)) {
+		if got := s.Next(at(tt.from)); !got.Equal(at(tt.want)) {
 			t.Errorf("%s after %s: %s, want %s", tt.expr, tt.from, got, tt.want)
 		}
 	}
 	for _, bad := range []string{"", "* * * *", "60 * * * *", "*/0 * * * *", "x * * * *"} {
-		if _, err := parse(bad, nil); err == nil {
+		if _, err := parse(cron(bad, nil)); err == nil {
 			t.Errorf("%q is a schedule", bad)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"context"
 	"time"
 
-	authzv1 "k8s.io/api/authorization/v1"
-	certv1 "k8s.io/api/certificates/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/csr"
 	"github.com/kloop-dev/kloop/kinds"
@@ -19,17 +19,17 @@ import (
 )
 
 // Controller is the loop: wake on a request that nobody has decided.
-var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
+var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 	Name:   "csr-approving",
 	For:    kinds.CertificateSigningRequests,
 	Writes: []resource.Kind{kinds.CertificateSigningRequests},
-	Skip: func(r *certv1.CertificateSigningRequest) bool {
-		return r.Spec.SignerName != certv1.KubeAPIServerClientKubeletSignerName || csr.Decided(r)
+	Skip: func(r *certificatesv1.CertificateSigningRequest) bool {
+		return r.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || csr.Decided(r)
 	},
 	Reconcile: reconcile,
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest) (time.Duration, error) {
+func reconcile(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest) (time.Duration, error) {
 	req, err := csr.Parse(r)
 	if err != nil || csr.CheckClient(req, r.Spec.Usages) != nil {
 		return 0, nil // not a kubelet's: people decide
@@ -53,16 +53,16 @@ func reconcile(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningReq
 	return 0, nil
 }
 
-func allowed(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, permission string) (bool, error) {
-	extra := map[string]authzv1.ExtraValue{}
+func allowed(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest, permission string) (bool, error) {
+	extra := map[string]authorizationv1.ExtraValue{}
 	for k, v := range r.Spec.Extra {
-		extra[k] = authzv1.ExtraValue(v)
+		extra[k] = authorizationv1.ExtraValue(v)
 	}
-	out, err := c.Client().Create(ctx, kinds.SubjectAccessReviews, &authzv1.SubjectAccessReview{Spec: authzv1.SubjectAccessReviewSpec{
+	out, err := c.Client().Create(ctx, kinds.SubjectAccessReviews, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: extra,
-		ResourceAttributes: &authzv1.ResourceAttributes{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Verb: "create", Subresource: permission, Version: "*"}}})
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Verb: "create", Subresource: permission, Version: "*"}}})
 	if err != nil {
 		return false, err
 	}
-	return out.(*authzv1.SubjectAccessReview).Status.Allowed, nil
+	return out.(*authorizationv1.SubjectAccessReview).Status.Allowed, nil
 }

@@ -12,7 +12,7 @@ import (
 	"encoding/pem"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/kloop-dev/kloop/controllers/internal/csr"
 	"github.com/kloop-dev/kloop/kinds"
@@ -26,11 +26,11 @@ const (
 )
 
 // Controller is the loop: wake on a request, and when its time is up.
-var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
+var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 	Name:   "csr-cleaner",
 	For:    kinds.CertificateSigningRequests,
 	Writes: []resource.Kind{kinds.CertificateSigningRequests},
-	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest) (time.Duration, error) {
+	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest) (time.Duration, error) {
 		if left := until(r).Sub(c.Now()); left > 0 {
 			return left, nil
 		}
@@ -39,9 +39,9 @@ var Controller = &loop.Controller[*certv1.CertificateSigningRequest]{
 }
 
 // until is how long the request is kept.
-func until(r *certv1.CertificateSigningRequest) time.Time {
+func until(r *certificatesv1.CertificateSigningRequest) time.Time {
 	at := r.CreationTimestamp.Add(pendingFor)
-	for _, t := range []certv1.RequestConditionType{certv1.CertificateDenied, certv1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
 		if cond := csr.Condition(r, t); cond != nil {
 			at = cond.LastUpdateTime.Add(decidedFor)
 		}
@@ -49,7 +49,7 @@ func until(r *certv1.CertificateSigningRequest) time.Time {
 	if len(r.Status.Certificate) == 0 {
 		return at
 	}
-	if cond := csr.Condition(r, certv1.CertificateApproved); cond != nil {
+	if cond := csr.Condition(r, certificatesv1.CertificateApproved); cond != nil {
 		at = cond.LastUpdateTime.Add(decidedFor)
 	}
 	if block, _ := pem.Decode(r.Status.Certificate); block != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
 // asked is a signer that only notes what it is asked.
@@ -39,24 +39,38 @@ func TestSign(t *testing.T) {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 	}
 	node := request("system:node:n", "system:nodes")
-	client, server, sig := certv1.UsageClientAuth, certv1.UsageServerAuth, certv1.UsageDigitalSignature
+	client, server, sig := certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature
 	for _, tt := range []struct {
 		name, signer string
 		req          []byte
-		usages       []certv1.KeyUsage
+		usages       []certificatesv1.KeyUsage
 		ok           bool
 	}{
-		{"a client", certv1.KubeAPIServerClientSignerName, request("u", "g"), []certv1.KeyUsage{client, sig}, true},
-		{"a client that wants to serve", certv1.KubeAPIServerClientSignerName, request("u", "g"), []certv1.KeyUsage{client, server}, false},
-		{"a kubelet", certv1.KubeAPIServerClientKubeletSignerName, node, []certv1.KeyUsage{client, sig}, true},
-		{"somebody who says to be one", certv1.KubeAPIServerClientKubeletSignerName, request("u", "system:nodes"), []certv1.KeyUsage{client}, false},
-		{"a kubelet with names", certv1.KubeAPIServerClientKubeletSignerName, request("system:node:n", "system:nodes", "n"), []certv1.KeyUsage{client}, false},
-		{"a kubelet that serves", certv1.KubeletServingSignerName, request("system:node:n", "system:nodes", "n"), []certv1.KeyUsage{server, sig}, true},
-		{"a kubelet that serves without a name", certv1.KubeletServingSignerName, node, []certv1.KeyUsage{server, sig}, false},
-		{"not a request", certv1.KubeAPIServerClientSignerName, []byte("x"), []certv1.KeyUsage{client}, false},
+		{"a client", certificatesv1.KubeAPIServerClientSignerName, request("u", "g"), []certificatesv1.KeyUsage{client, sig}, true},
+		{"a client that wants to serve", certificatesv1.KubeAPIServerClientSignerName, request("u", "g"),
+			[]certificatesv1.KeyUsage{client, server}, false},
+		{"a kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName, node, []certificatesv1.KeyUsage{client, sig}, true},
+		{"somebody who says to be one", certificatesv1.KubeAPIServerClientKubeletSignerName, request("u", "system:nodes"),
+			[]certificatesv1.KeyUsage{client}, false},
+		{"a kubelet with names", certificatesv1.KubeAPIServerClientKubeletSignerName, request("system:node:n", "system:nodes", "n"),
+			[]certificatesv1.KeyUsage{client}, false},
+		{"a kubelet that serves", certificatesv1.KubeletServingSignerName, request("system:node:n", "system:nodes", "n"),
+			[]certificatesv1.KeyUsage{server, sig}, true},
+		{"a kubelet that serves without a name", certificatesv1.KubeletServingSignerName, node, []certificatesv1.KeyUsage{server, sig}, false},
+		{"the server as agents know it", certificatesv1.KubeAPIServerClientSignerName, request("kube-apiserver-kubelet-client", "g"),
+			[]certificatesv1.KeyUsage{client, sig}, false},
+		{"a member of the store", certificatesv1.KubeAPIServerClientSignerName, request("system:kloop:peer", "g"),
+			[]certificatesv1.KeyUsage{client, sig}, false},
+		{"a member of the store, the old way", "kubernetes.io/legacy-unknown", request("system:kloop:peer", "g"),
+			[]certificatesv1.KeyUsage{client}, false},
+		{"a group of the server's", certificatesv1.KubeAPIServerClientSignerName, request("u", "system:kloop:x"),
+			[]certificatesv1.KeyUsage{client, sig}, false},
+		{"a master, the old way", "kubernetes.io/legacy-unknown", request("u", "system:masters"), []certificatesv1.KeyUsage{client}, false},
+		{"not a request", certificatesv1.KubeAPIServerClientSignerName, []byte("x"), []certificatesv1.KeyUsage{client}, false},
 	} {
 		hour := int32(3600)
-		r := &certv1.CertificateSigningRequest{Spec: certv1.CertificateSigningRequestSpec{SignerName: tt.signer, Request: tt.req, Usages: tt.usages, ExpirationSeconds: &hour}}
+		r := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: tt.signer,
+			Request: tt.req, Usages: tt.usages, ExpirationSeconds: &hour}}
 		var ca asked
 		cert, refusal, err := sign(&ca, r, time.Unix(1, 0))
 		if err != nil || (len(cert) > 0) != tt.ok || (refusal == nil) != tt.ok {

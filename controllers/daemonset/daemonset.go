@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
@@ -33,7 +32,7 @@ import (
 var Controller = &loop.Controller[*appsv1.DaemonSet]{
 	Name: "daemonset",
 	For:  kinds.DaemonSets,
-	Wake: []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters), loop.Owner(kinds.ControllerRevisions),
+	Wake: []loop.Wake{loop.Owner(kinds.Pods), adopters, loop.Owner(kinds.ControllerRevisions),
 		{Kind: kinds.Nodes, Keys: nodeChanged}},
 	Writes:    []resource.Kind{kinds.Pods, kinds.ControllerRevisions, kinds.DaemonSets},
 	Reconcile: reconcile,
@@ -119,15 +118,5 @@ func nodeChanged(c client.Change, read resource.Reader, wake func(ns, name strin
 	}
 }
 
-// adopters wakes the sets whose selector matches a pod that nobody controls.
-func adopters(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
-		return
-	}
-	for _, ds := range resource.List(read, kinds.DaemonSets, obj.GetNamespace()) {
-		s, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-		if err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
-			wake(ds.Namespace, ds.Name)
-		}
-	}
-}
+// adopters wakes those that may adopt.
+var adopters = loop.Adopters(kinds.Pods, kinds.DaemonSets, func(o *appsv1.DaemonSet) *metav1.LabelSelector { return o.Spec.Selector })

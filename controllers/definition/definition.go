@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +30,9 @@ import (
 const recheck = 15 * time.Second
 
 // Controller returns the loop over the registry of this process.
-func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] {
+func Controller(r *crd.Registry) *loop.Controller[*apiextensionsv1.CustomResourceDefinition] {
 	d := definitions{r, &crd.Names{}}
-	return &loop.Controller[*v1.CustomResourceDefinition]{
+	return &loop.Controller[*apiextensionsv1.CustomResourceDefinition]{
 		Name:      "definition",
 		For:       kinds.CustomResourceDefinitions,
 		Outline:   true,
@@ -48,7 +48,7 @@ func Controller(r *crd.Registry) *loop.Controller[*v1.CustomResourceDefinition] 
 func Adopt(r *crd.Registry, read resource.Reader) error {
 	var list []crd.Source
 	for obj := range read.Each(kinds.CustomResourceDefinitions, "") {
-		if def := crd.SourceOf(obj); crd.Is(def.CustomResourceDefinition, v1.Established) {
+		if def := crd.SourceOf(obj); crd.Is(def.CustomResourceDefinition, apiextensionsv1.Established) {
 			list = append(list, def)
 		}
 	}
@@ -61,14 +61,14 @@ type definitions struct {
 	names    *crd.Names
 }
 
-func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition) (time.Duration, error) {
+func (d definitions) reconcile(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition) (time.Duration, error) {
 	if def.DeletionTimestamp != nil {
 		return d.retire(ctx, c, def)
 	}
 	source := crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))
 	next := *def // what it shares with def stays one in memory: the registry keeps it
 	next.Status = d.names.Accept(def, metav1.Time{Time: c.Now().Truncate(time.Second)})
-	if crd.Is(&next, v1.Established) {
+	if crd.Is(&next, apiextensionsv1.Established) {
 		source.CustomResourceDefinition = &next
 		if err := d.registry.Serve(source); err != nil {
 			return 0, err
@@ -93,11 +93,11 @@ func (d definitions) gone(_ context.Context, c *loop.Ctx, key loop.Key) (time.Du
 }
 
 // retire deletes the objects of a definition under deletion, then lets it go.
-func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition) (time.Duration, error) {
-	if !slices.Contains(def.Finalizers, v1.CustomResourceCleanupFinalizer) {
+func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition) (time.Duration, error) {
+	if !slices.Contains(def.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 		return 0, nil
 	}
-	if !crd.Is(def, v1.Established) {
+	if !crd.Is(def, apiextensionsv1.Established) {
 		return 0, d.release(ctx, c, def, ended("NeverEstablished", "resource was never established"))
 	}
 	if err := d.registry.Serve(crd.SourceOf(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name))); err != nil { // nothing new may come
@@ -109,14 +109,14 @@ func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *v1.CustomReso
 		return 0, err
 	case left > 0:
 		c.Waiting("%d objects are left", left)
-		return recheck, d.say(ctx, c, def, v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionTrue,
+		return recheck, d.say(ctx, c, def, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InstanceDeletionInProgress", Message: "CustomResource deletion is in progress"})
 	}
 	return 0, d.release(ctx, c, def, ended("InstanceDeletionCompleted", "removed all instances"))
 }
 
-func ended(reason, message string) v1.CustomResourceDefinitionCondition {
-	return v1.CustomResourceDefinitionCondition{Type: v1.Terminating, Status: v1.ConditionFalse, Reason: reason, Message: message}
+func ended(reason, message string) apiextensionsv1.CustomResourceDefinitionCondition {
+	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // empty deletes the objects of a kind and says how many there were.
@@ -144,7 +144,7 @@ func (d definitions) empty(ctx context.Context, c *loop.Ctx, name string) (int, 
 }
 
 // say writes a condition if it is news.
-func (d definitions) say(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
+func (d definitions) say(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition, cond apiextensionsv1.CustomResourceDefinitionCondition) error {
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
@@ -154,21 +154,21 @@ func (d definitions) say(ctx context.Context, c *loop.Ctx, def *v1.CustomResourc
 }
 
 // release takes the finalizer off: the server then removes the definition.
-func (d definitions) release(ctx context.Context, c *loop.Ctx, def *v1.CustomResourceDefinition, cond v1.CustomResourceDefinitionCondition) error {
+func (d definitions) release(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition, cond apiextensionsv1.CustomResourceDefinitionCondition) error {
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
-	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1.CustomResourceCleanupFinalizer })
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })
 	return c.UpdateStatus(ctx, kinds.CustomResourceDefinitions, next)
 }
 
 // whole is a definition with its schemas, to be changed.
-func whole(c *loop.Ctx, def *v1.CustomResourceDefinition) *v1.CustomResourceDefinition {
-	return resource.Clone(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name)).(*v1.CustomResourceDefinition)
+func whole(c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	return resource.Clone(c.Lookup(kinds.CustomResourceDefinitions, "", def.Name)).(*apiextensionsv1.CustomResourceDefinition)
 }
 
 // group wakes the other definitions of a group that miss names: one may have become free.
 func (d definitions) group(c client.Change, _ resource.Reader, wake func(ns, name string)) {
-	def := resource.Outline[*v1.CustomResourceDefinition](c.Object())
+	def := resource.Outline[*apiextensionsv1.CustomResourceDefinition](c.Object())
 	if c.New == nil {
 		d.names.Forget(def.Name)
 	} else {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
@@ -48,7 +49,7 @@ func start(t testing.TB, st store.Store) (w *world, stop func()) {
 	_, bench := t.(*testing.B)
 	v := view.NewWith(set, view.Config{Guard: !bench})
 	fields := apply.NewTracker()
-	ops := server.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true})
+	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: fields, Sole: true}, extensions.Config{})
 	w = &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "admin"}, Manager: "test"}, t: t, set: set}
 	registry := &crd.Registry{Kinds: set, View: v, Fields: fields, Docs: openapi.New(set)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -122,11 +123,11 @@ schema:
       status: {type: object, properties: {replicas: {type: integer}}}
 `
 
-func widgets(t testing.TB, group, stored string, versions ...string) *v1.CustomResourceDefinition {
-	def := &v1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}, Spec: v1.CustomResourceDefinitionSpec{
-		Group: group, Scope: v1.NamespaceScoped, Names: v1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget", ShortNames: []string{"wg"}}}}
+func widgets(t testing.TB, group, stored string, versions ...string) *apiextensionsv1.CustomResourceDefinition {
+	def := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}, Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget", ShortNames: []string{"wg"}}}}
 	for _, name := range versions {
-		var v v1.CustomResourceDefinitionVersion
+		var v apiextensionsv1.CustomResourceDefinitionVersion
 		if err := yaml.Unmarshal(fmt.Appendf(nil, versionText, name, name == stored, "of-"+name), &v); err != nil {
 			t.Fatal(err)
 		}
@@ -135,19 +136,19 @@ func widgets(t testing.TB, group, stored string, versions ...string) *v1.CustomR
 	return def
 }
 
-func (w *world) define(def *v1.CustomResourceDefinition) {
+func (w *world) define(def *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
 	if _, err := w.Create(w.t.Context(), kinds.CustomResourceDefinitions, def); err != nil {
 		w.t.Fatal(err)
 	}
 	w.until(def.Name+" is established", func(r resource.Reader) bool {
 		d := resource.Get(r, kinds.CustomResourceDefinitions, "", def.Name)
-		return d != nil && crd.Is(d, v1.Established)
+		return d != nil && crd.Is(d, apiextensionsv1.Established)
 	})
 }
 
 // change changes a definition as it is now: the loop may write it at the same time.
-func (w *world) change(name string, f func(*v1.CustomResourceDefinition)) {
+func (w *world) change(name string, f func(*apiextensionsv1.CustomResourceDefinition)) {
 	w.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		next := resource.Clone(resource.Get(w.Read(), kinds.CustomResourceDefinitions, "", name))
@@ -296,7 +297,7 @@ func TestVersions(t *testing.T) {
 	if !is(w.Read(), "v1") {
 		t.Errorf("stored: %v", w.Read().Lookup(k, "ns", "w"))
 	}
-	w.change("widgets.a.example", func(d *v1.CustomResourceDefinition) {
+	w.change("widgets.a.example", func(d *apiextensionsv1.CustomResourceDefinition) {
 		d.Spec.Versions[0].Storage, d.Spec.Versions[1].Storage, d.Spec.Versions[0].Served = false, true, false
 	})
 	w.until("v2 is the hub", func(r resource.Reader) bool {
@@ -319,20 +320,20 @@ func TestNamesInUse(t *testing.T) {
 	if _, err := w.Create(t.Context(), kinds.CustomResourceDefinitions, other); err != nil {
 		t.Fatal(err)
 	}
-	named := func(r resource.Reader) v1.ConditionStatus {
+	named := func(r resource.Reader) apiextensionsv1.ConditionStatus {
 		for _, c := range resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name).Status.Conditions {
-			if c.Type == v1.NamesAccepted {
+			if c.Type == apiextensionsv1.NamesAccepted {
 				return c.Status
 			}
 		}
 		return ""
 	}
-	w.until("its names are refused", func(r resource.Reader) bool { return named(r) == v1.ConditionFalse })
+	w.until("its names are refused", func(r resource.Reader) bool { return named(r) == apiextensionsv1.ConditionFalse })
 	if err := w.Delete(t.Context(), kinds.CustomResourceDefinitions, "", "widgets.a.example", nil); err != nil {
 		t.Fatal(err)
 	}
 	w.until("its names are free", func(r resource.Reader) bool {
-		return named(r) == v1.ConditionTrue && crd.Is(resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name), v1.Established)
+		return named(r) == apiextensionsv1.ConditionTrue && crd.Is(resource.Get(r, kinds.CustomResourceDefinitions, "", other.Name), apiextensionsv1.Established)
 	})
 }
 
@@ -421,9 +422,9 @@ func TestChangeEndsWatches(t *testing.T) {
 		<-stands
 		return ch
 	}
-	change := func(f func(*v1.CustomResourceDefinition)) { t.Helper(); w.change("widgets.a.example", f) }
+	change := func(f func(*apiextensionsv1.CustomResourceDefinition)) { t.Helper(); w.change("widgets.a.example", f) }
 	first, second := watch("v1"), watch("v2")
-	change(func(d *v1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} })
+	change(func(d *apiextensionsv1.CustomResourceDefinition) { d.Labels = map[string]string{"a": "b"} })
 	if _, err := w.create("a.example", "v1", "one", `{}`); err != nil {
 		t.Fatal(err)
 	}
@@ -432,8 +433,8 @@ func TestChangeEndsWatches(t *testing.T) {
 			t.Fatalf("after a label: %+v", got)
 		}
 	}
-	change(func(d *v1.CustomResourceDefinition) {
-		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["more"] = v1.JSONSchemaProps{Type: "string", Default: &v1.JSON{Raw: []byte(`"x"`)}}
+	change(func(d *apiextensionsv1.CustomResourceDefinition) {
+		d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["more"] = apiextensionsv1.JSONSchemaProps{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"x"`)}}
 	})
 	for _, ch := range []chan told{first, second} {
 		if got := <-ch; got.name != "ended" || got.err != nil {
@@ -444,7 +445,7 @@ func TestChangeEndsWatches(t *testing.T) {
 		t.Errorf("a stored object has %v by the new schema", more)
 	}
 	first, second = watch("v1"), watch("v2")
-	change(func(d *v1.CustomResourceDefinition) { d.Spec.Versions[1].Served = false })
+	change(func(d *apiextensionsv1.CustomResourceDefinition) { d.Spec.Versions[1].Served = false })
 	for _, ch := range []chan told{first, second} {
 		if got := <-ch; got.name != "one" {
 			t.Fatalf("first a watch tells what there is: %+v", got)
@@ -460,7 +461,7 @@ func TestScaleThatNobodySet(t *testing.T) {
 	w := begin(t)
 	def := widgets(t, "a.example", "v1", "v1")
 	spec := def.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	spec.Properties["replicas"] = v1.JSONSchemaProps{Type: "integer"}
+	spec.Properties["replicas"] = apiextensionsv1.JSONSchemaProps{Type: "integer"}
 	w.define(def)
 	if _, err := w.create("a.example", "v1", "w", `{}`); err != nil {
 		t.Fatal(err)

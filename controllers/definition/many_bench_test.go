@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kloop-dev/kloop/crd"
 	"github.com/kloop-dev/kloop/kinds"
@@ -38,7 +38,7 @@ func BenchmarkDefineMany(b *testing.B) {
 	b.ReportAllocs()
 	before := burnt()
 	for b.Loop() {
-		obj := kinds.CustomResourceDefinitions.New(v1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		obj := kinds.CustomResourceDefinitions.New(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 		if _, err := codec.UnmarshalJSON(fmt.Appendf(nil, large, n, more), obj); err != nil {
 			b.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func BenchmarkDefineMany(b *testing.B) {
 	for feed := w.Feed(); ; {
 		served := 0
 		for def := range resource.Outlines(w.Read(), kinds.CustomResourceDefinitions) {
-			if crd.Is(def, v1.Established) {
+			if crd.Is(def, apiextensionsv1.Established) {
 				served++
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -50,7 +50,7 @@ spec:
 // BenchmarkCreateWithRules is the creation of a custom resource of 1 KiB whose kind has rules, from the body to the store.
 func BenchmarkCreateWithRules(b *testing.B) {
 	w := begin(b)
-	def := &v1.CustomResourceDefinition{}
+	def := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(ruled), def); err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,7 +28,7 @@ import (
 var Controller = &loop.Controller[*appsv1.Deployment]{
 	Name: "deployment",
 	For:  kinds.Deployments,
-	Wake: []loop.Wake{loop.Owner(kinds.ReplicaSets), loop.Each(kinds.ReplicaSets, adopters),
+	Wake: []loop.Wake{loop.Owner(kinds.ReplicaSets), adopters,
 		{Kind: kinds.Pods, Keys: podGone}},
 	Writes:    []resource.Kind{kinds.ReplicaSets, kinds.Deployments},
 	Reconcile: reconcile,
@@ -38,9 +39,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	if err != nil || selector.Empty() {
 		return 0, nil // nothing that it could own
 	}
-	sets, err := claim(ctx, c, d, selector) // observe
-	if err != nil {
-		return 0, err
+	sets, adopted, err := claim(ctx, c, d, selector) // observe
+	if adopted || err != nil {
+		return 0, err // what was adopted may be the set to roll out: go on when it shows
 	}
 	if d.DeletionTimestamp != nil {
 		return 0, writeStatus(ctx, c, d, sets, nil)
@@ -116,9 +117,9 @@ func scale(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, s scaling) er
 	return nil
 }
 
-// claim returns the sets that d controls, after adopting those that match and nobody controls, and releasing
-// those that no longer match.
-func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, err error) {
+// claim returns the sets that d controls, after releasing those that no longer match, and whether it adopted any that match
+// and nobody controls: the change wakes the deployment again.
+func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, adopted bool, err error) {
 	for _, rs := range resource.List(c, kinds.ReplicaSets, d.Namespace) {
 		ref := metav1.GetControllerOfNoCopy(rs)
 		matches := selector.Matches(labels.Set(rs.Labels))
@@ -128,20 +129,21 @@ func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labe
 		case ref != nil && ref.UID == d.UID:
 			err = errors.Join(err, setOwner(ctx, c, rs, nil))
 		case ref == nil && matches && d.DeletionTimestamp == nil && rs.DeletionTimestamp == nil:
-			if aerr := adopt(ctx, c, d, rs); aerr != nil {
-				err = errors.Join(err, aerr)
-			}
+			err, adopted = errors.Join(err, adopt(ctx, c, d, rs)), true
 		}
 	}
-	return mine, err
+	return mine, adopted, err
 }
 
 func adopt(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
 	live, err := c.Client().Get(ctx, kinds.Deployments, d.Namespace, d.Name)
-	if err != nil || live.GetUID() != d.UID || live.GetDeletionTimestamp() != nil {
+	switch {
+	case err != nil:
 		return err
+	case live.GetUID() != d.UID || live.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("adopt replicaset/%s: the owner is gone", rs.Name)
 	}
-	return setOwner(ctx, c, rs, metav1.NewControllerRef(d, kinds.Deployments.GVK)) // its change wakes us again
+	return setOwner(ctx, c, rs, metav1.NewControllerRef(d, kinds.Deployments.GVK))
 }
 
 func setOwner(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, ref *metav1.OwnerReference) error {
@@ -158,18 +160,8 @@ func setOwner(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, ref *meta
 	return c.Update(ctx, kinds.ReplicaSets, next)
 }
 
-// adopters wakes the deployments whose selector matches a set that nobody controls.
-func adopters(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
-		return
-	}
-	for _, d := range resource.List(read, kinds.Deployments, obj.GetNamespace()) {
-		s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-		if err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
-			wake(d.Namespace, d.Name)
-		}
-	}
-}
+// adopters wakes those that may adopt.
+var adopters = loop.Adopters(kinds.ReplicaSets, kinds.Deployments, func(o *appsv1.Deployment) *metav1.LabelSelector { return o.Spec.Selector })
 
 // podGone wakes a deployment of the strategy Recreate when a pod of its sets is gone or has ended.
 func podGone(c client.Change, read resource.Reader, wake func(ns, name string)) {

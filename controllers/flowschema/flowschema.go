@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
@@ -23,12 +23,12 @@ import (
 )
 
 // Controller is the loop: wake on a schema, and on a level that comes or goes.
-var Controller = &loop.Controller[*v1.FlowSchema]{
+var Controller = &loop.Controller[*flowcontrolv1.FlowSchema]{
 	Name:   "flowschema",
 	For:    kinds.FlowSchemas,
 	Wake:   []loop.Wake{{Kind: kinds.PriorityLevelConfigurations, Keys: levelCameOrWent}},
 	Writes: []resource.Kind{kinds.FlowSchemas},
-	Reconcile: func(ctx context.Context, c *loop.Ctx, s *v1.FlowSchema) (time.Duration, error) {
+	Reconcile: func(ctx context.Context, c *loop.Ctx, s *flowcontrolv1.FlowSchema) (time.Duration, error) {
 		level := s.Spec.PriorityLevelConfiguration.Name
 		exists := resource.Get(c, kinds.PriorityLevelConfigurations, "", level) != nil
 		want := plan(s, exists)
@@ -36,7 +36,7 @@ var Controller = &loop.Controller[*v1.FlowSchema]{
 			return 0, nil
 		}
 		now := c.Now().UTC().Truncate(time.Second)
-		data, err := json.Marshal(map[string]any{"apiVersion": v1.SchemeGroupVersion.String(), "kind": "FlowSchema",
+		data, err := json.Marshal(map[string]any{"apiVersion": flowcontrolv1.SchemeGroupVersion.String(), "kind": "FlowSchema",
 			"metadata": map[string]any{"name": s.Name, "uid": s.UID},
 			"status": map[string]any{"conditions": []any{map[string]any{"type": want.Type, "status": want.Status, "reason": want.Reason,
 				"message": want.Message, "lastTransitionTime": now}}}})
@@ -57,19 +57,19 @@ func levelCameOrWent(c client.Change, read resource.Reader, wake func(ns, name s
 		obj = c.Old
 	}
 	for s := range read.Each(kinds.FlowSchemas, "") {
-		if s.(*v1.FlowSchema).Spec.PriorityLevelConfiguration.Name == obj.GetName() {
+		if s.(*flowcontrolv1.FlowSchema).Spec.PriorityLevelConfiguration.Name == obj.GetName() {
 			wake("", s.GetName())
 		}
 	}
 }
 
 // plan is the condition that the schema should have; nil if it has it.
-func plan(s *v1.FlowSchema, exists bool) *v1.FlowSchemaCondition {
+func plan(s *flowcontrolv1.FlowSchema, exists bool) *flowcontrolv1.FlowSchemaCondition {
 	level := s.Spec.PriorityLevelConfiguration.Name
-	want := v1.FlowSchemaCondition{Type: v1.FlowSchemaConditionDangling, Status: v1.ConditionFalse, Reason: "Found",
+	want := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
 		Message: fmt.Sprintf("the priority level %q exists", level)}
 	if !exists {
-		want.Status, want.Reason = v1.ConditionTrue, "NotFound"
+		want.Status, want.Reason = flowcontrolv1.ConditionTrue, "NotFound"
 		want.Message = fmt.Sprintf("there is no priority level %q: create it, or name another", level)
 	}
 	for _, have := range s.Status.Conditions {

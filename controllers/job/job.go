@@ -28,7 +28,7 @@ import (
 var Controller = &loop.Controller[*batchv1.Job]{
 	Name:      "job",
 	For:       kinds.Jobs,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods)},
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters},
 	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
 	Reconcile: reconcile,
 	Gone:      gone,
@@ -41,6 +41,9 @@ var Controller = &loop.Controller[*batchv1.Job]{
 	},
 }
 
+// adopters wakes those that may adopt.
+var adopters = loop.Adopters(kinds.Pods, kinds.Jobs, func(o *batchv1.Job) *metav1.LabelSelector { return o.Spec.Selector })
+
 func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration, error) {
 	if j.Spec.ManagedBy != nil && *j.Spec.ManagedBy != batchv1.JobControllerName {
 		return 0, nil
@@ -49,7 +52,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	if err != nil {
 		return 0, nil // validation refuses such a selector
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: j, Kind: kinds.Jobs, Selector: selector}) // observe
+	owned, err := pods.Claim(ctx, c, pods.Owner{Object: j, Kind: kinds.Jobs, Selector: selector,
+		Finalizer: batchv1.JobTrackingFinalizer}) // observe
 	if err != nil {
 		return 0, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,7 +25,7 @@ import (
 // Simulated nodes, those with the annotation Fake, share the one lease SimulatedLease: a hundred thousand of
 // them send one heartbeat. One that has a lease of its own goes by that.
 const (
-	Fake           = "kwok.x-k8s.io/node"
+	Fake           = core.FakeNode
 	Lost           = "sim.kloop.dev/lost" // a simulated node with it has fallen silent
 	SimulatedLease = "kloop-simulated-nodes"
 )

@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -20,11 +20,11 @@ import (
 const keep = 15 * time.Minute
 
 // Controller is the loop: wake on a request, and when its time is up.
-var Controller = &loop.Controller[*certv1.PodCertificateRequest]{
+var Controller = &loop.Controller[*certificatesv1.PodCertificateRequest]{
 	Name:   "podcertificaterequest-cleaner",
 	For:    kinds.PodCertificateRequests,
 	Writes: []resource.Kind{kinds.PodCertificateRequests},
-	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certv1.PodCertificateRequest) (time.Duration, error) {
+	Reconcile: func(ctx context.Context, c *loop.Ctx, r *certificatesv1.PodCertificateRequest) (time.Duration, error) {
 		if left := r.CreationTimestamp.Add(keep).Sub(c.Now()); left > 0 {
 			return left, nil
 		}

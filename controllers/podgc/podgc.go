@@ -9,6 +9,7 @@ package podgc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
@@ -164,12 +166,17 @@ func ended(p *corev1.Pod) bool {
 // owner counts it.
 func remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod, reason, message string) error {
 	if !ended(p) {
-		next := resource.Clone(p)
-		next.Status.Phase = corev1.PodFailed
-		if reason != "" {
-			pods.SetDisruption(next, reason, message, c.Now())
+		status := map[string]any{"phase": corev1.PodFailed}
+		if next := resource.Clone(p); reason != "" && pods.SetDisruption(next, reason, message, c.Now()) {
+			status["conditions"] = slices.DeleteFunc(next.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.DisruptionTarget })
 		}
-		if err := c.UpdateStatus(ctx, kinds.Pods, next); err != nil && !apierrors.IsNotFound(err) {
+		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+		if err != nil {
+			return err
+		}
+		// The account may patch, and not update.
+		err = c.Patch(ctx, kinds.Pods, p, client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

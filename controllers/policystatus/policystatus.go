@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/admissionregistration/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -27,19 +27,21 @@ import (
 )
 
 // Controller returns the loop. set holds the built-in kinds, at least.
-func Controller(set *resource.Set) *loop.Controller[*v1.ValidatingAdmissionPolicy] {
-	return &loop.Controller[*v1.ValidatingAdmissionPolicy]{
-		Name:   "validatingadmissionpolicy-status",
-		For:    kinds.ValidatingAdmissionPolicies,
-		Skip:   func(p *v1.ValidatingAdmissionPolicy) bool { return p.Status.ObservedGeneration >= p.Generation },
+func Controller(set *resource.Set) *loop.Controller[*admissionregistrationv1.ValidatingAdmissionPolicy] {
+	return &loop.Controller[*admissionregistrationv1.ValidatingAdmissionPolicy]{
+		Name: "validatingadmissionpolicy-status",
+		For:  kinds.ValidatingAdmissionPolicies,
+		Skip: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+			return p.Status.ObservedGeneration >= p.Generation
+		},
 		Writes: []resource.Kind{kinds.ValidatingAdmissionPolicies},
-		Reconcile: func(ctx context.Context, c *loop.Ctx, p *v1.ValidatingAdmissionPolicy) (time.Duration, error) {
+		Reconcile: func(ctx context.Context, c *loop.Ctx, p *admissionregistrationv1.ValidatingAdmissionPolicy) (time.Duration, error) {
 			return 0, reconcile(ctx, c, set, p)
 		},
 	}
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, set *resource.Set, p *v1.ValidatingAdmissionPolicy) error {
+func reconcile(ctx context.Context, c *loop.Ctx, set *resource.Set, p *admissionregistrationv1.ValidatingAdmissionPolicy) error {
 	k := known{set, slices.Collect(c.Each(kinds.CustomResourceDefinitions, ""))}
 	warnings, err := (&policy.Checker{Kind: k.kind, Schema: k.schema}).Check(p)
 	if err != nil {
@@ -53,7 +55,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, set *resource.Set, p *v1.Valida
 }
 
 // plan is pure: the status to apply.
-func plan(p *v1.ValidatingAdmissionPolicy, warnings []v1.ExpressionWarning) map[string]any {
+func plan(p *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admissionregistrationv1.ExpressionWarning) map[string]any {
 	checked := map[string]any{}
 	if len(warnings) > 0 {
 		checked["expressionWarnings"] = warnings
@@ -73,7 +75,7 @@ func (k known) kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, b
 		return gvk, true
 	}
 	for _, obj := range k.defs {
-		d := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
+		d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj)
 		if d.Spec.Group != gvr.Group || d.Spec.Names.Plural != gvr.Resource {
 			continue
 		}
@@ -88,9 +90,9 @@ func (k known) kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, b
 
 func (k known) schema(gvk schema.GroupVersionKind) (*spec.Schema, error) {
 	for _, obj := range k.defs {
-		d := resource.Outline[*apiextensions.CustomResourceDefinition](obj)
+		d := resource.Outline[*apiextensionsv1.CustomResourceDefinition](obj)
 		if d.Spec.Group == gvk.Group && d.Spec.Names.Kind == gvk.Kind {
-			return crd.OpenAPI(resource.As[*apiextensions.CustomResourceDefinition](obj), gvk.Version)
+			return crd.OpenAPI(resource.As[*apiextensionsv1.CustomResourceDefinition](obj), gvk.Version)
 		}
 	}
 	return openapi.Resolved(k.set.Features(), gvk)

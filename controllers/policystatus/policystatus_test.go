@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	v1 "k8s.io/api/admissionregistration/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -15,8 +15,8 @@ import (
 )
 
 func TestPlan(t *testing.T) {
-	p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3}}
-	for want, warnings := range map[string][]v1.ExpressionWarning{
+	p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3}}
+	for want, warnings := range map[string][]admissionregistrationv1.ExpressionWarning{
 		`{"observedGeneration":3,"typeChecking":{}}`:                                                             nil,
 		`{"observedGeneration":3,"typeChecking":{"expressionWarnings":[{"fieldRef":"spec","warning":"wrong"}]}}`: {{FieldRef: "spec", Warning: "wrong"}},
 	} {
@@ -27,7 +27,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestKnown(t *testing.T) {
-	def := &apiextensions.CustomResourceDefinition{}
+	def := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(`
 metadata: {name: widgets.example.com}
 spec:

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/replicas"
@@ -26,7 +25,7 @@ import (
 var Controller = &loop.Controller[*appsv1.ReplicaSet]{
 	Name:      "replicaset",
 	For:       kinds.ReplicaSets,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters)},
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters},
 	Writes:    []resource.Kind{kinds.Pods, kinds.ReplicaSets},
 	Reconcile: reconcile,
 }
@@ -67,15 +66,5 @@ func siblings(c *loop.Ctx, rs *appsv1.ReplicaSet) (list []*corev1.Pod) {
 	return list
 }
 
-// adopters wakes the sets whose selector matches a pod that nobody controls.
-func adopters(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
-		return
-	}
-	for _, rs := range resource.List(read, kinds.ReplicaSets, obj.GetNamespace()) {
-		s, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
-		if err == nil && !s.Empty() && s.Matches(labels.Set(obj.GetLabels())) {
-			wake(rs.Namespace, rs.Name)
-		}
-	}
-}
+// adopters wakes those that may adopt.
+var adopters = loop.Adopters(kinds.Pods, kinds.ReplicaSets, func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector })

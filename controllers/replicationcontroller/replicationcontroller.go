@@ -27,7 +27,7 @@ import (
 var Controller = &loop.Controller[*corev1.ReplicationController]{
 	Name:      "replicationcontroller",
 	For:       kinds.ReplicationControllers,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), loop.Each(kinds.Pods, adopters)},
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters},
 	Writes:    []resource.Kind{kinds.Pods, kinds.ReplicationControllers},
 	Reconcile: reconcile,
 }
@@ -74,14 +74,7 @@ func status(rc *corev1.ReplicationController, n replicas.Counts, failure error, 
 	return next
 }
 
-// adopters wakes the objects whose selector matches a pod that nobody controls.
-func adopters(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	if metav1.GetControllerOfNoCopy(obj) != nil || len(obj.GetLabels()) == 0 {
-		return
-	}
-	for _, rc := range resource.List(read, kinds.ReplicationControllers, obj.GetNamespace()) {
-		if len(rc.Spec.Selector) > 0 && labels.SelectorFromSet(rc.Spec.Selector).Matches(labels.Set(obj.GetLabels())) {
-			wake(rc.Namespace, rc.Name)
-		}
-	}
-}
+// adopters wakes those that may adopt.
+var adopters = loop.Adopters(kinds.Pods, kinds.ReplicationControllers, func(o *corev1.ReplicationController) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
+})

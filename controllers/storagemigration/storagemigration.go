@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
-	migrationv1 "k8s.io/api/storagemigration/v1"
-	apiextv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,12 +28,12 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type migration = *migrationv1.StorageVersionMigration
+type migration = *storagemigrationv1.StorageVersionMigration
 
 const (
-	running   = string(migrationv1.MigrationRunning)
-	succeeded = string(migrationv1.MigrationSucceeded)
-	failed    = string(migrationv1.MigrationFailed)
+	running   = string(storagemigrationv1.MigrationRunning)
+	succeeded = string(storagemigrationv1.MigrationSucceeded)
+	failed    = string(storagemigrationv1.MigrationFailed)
 )
 
 // reasons are upstream's.
@@ -113,7 +113,7 @@ func forget(ctx context.Context, c *loop.Ctx, k resource.Kind) error {
 	if !k.Info().Custom || crd == nil {
 		return nil
 	}
-	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	if at < 0 || slices.Equal(crd.Status.StoredVersions, []string{crd.Spec.Versions[at].Name}) {
 		return nil
 	}

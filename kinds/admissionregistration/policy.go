@@ -3,7 +3,7 @@ package admissionregistration
 import (
 	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,83 +15,91 @@ import (
 )
 
 // ValidatingAdmissionPolicies declares the kind.
-var ValidatingAdmissionPolicies = &resource.Def[*v1.ValidatingAdmissionPolicy]{
+var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicy]{
 	GVK: gvk("ValidatingAdmissionPolicy"), Plural: "validatingadmissionpolicies", Categories: categories, Generation: true, Status: true,
 	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
-	Default: func(p *v1.ValidatingAdmissionPolicy) {
-		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
+	Default: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+		rule.Fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Gated: reserving(func(p, old *v1.ValidatingAdmissionPolicy) field.ErrorList {
+	Gated: reserving(func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
 		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
 	}),
 	ValidateStatus: validatingStatus,
-	Columns: []resource.Column[*v1.ValidatingAdmissionPolicy]{
-		resource.Col("Validations", "integer", func(p *v1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
-		resource.Col("ParamKind", "string", func(p *v1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
-		resource.Age[*v1.ValidatingAdmissionPolicy](),
+	Columns: []resource.Column[*admissionregistrationv1.ValidatingAdmissionPolicy]{
+		resource.Col("Validations", "integer", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
+		resource.Col("ParamKind", "string", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Age[*admissionregistrationv1.ValidatingAdmissionPolicy](),
 	},
 }
 
 // MutatingAdmissionPolicies declares the kind.
-var MutatingAdmissionPolicies = &resource.Def[*v1.MutatingAdmissionPolicy]{
+var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingAdmissionPolicy]{
 	GVK: gvk("MutatingAdmissionPolicy"), Plural: "mutatingadmissionpolicies", Categories: categories, Generation: true,
 	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
-	Default: func(p *v1.MutatingAdmissionPolicy) {
-		rule.Fill(&p.Spec.FailurePolicy, v1.Fail)
+	Default: func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
+		rule.Fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Gated: reserving(func(p, old *v1.MutatingAdmissionPolicy) field.ErrorList {
+	Gated: reserving(func(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
 		return mutatingSpec(&p.Spec, field.NewPath("spec"))
 	}),
-	Columns: []resource.Column[*v1.MutatingAdmissionPolicy]{
-		resource.Col("Mutations", "integer", func(p *v1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
-		resource.Col("ParamKind", "string", func(p *v1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
-		resource.Age[*v1.MutatingAdmissionPolicy](),
+	Columns: []resource.Column[*admissionregistrationv1.MutatingAdmissionPolicy]{
+		resource.Col("Mutations", "integer", func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return int64(len(p.Spec.Mutations)) }),
+		resource.Col("ParamKind", "string", func(p *admissionregistrationv1.MutatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
+		resource.Age[*admissionregistrationv1.MutatingAdmissionPolicy](),
 	},
 }
 
 // ValidatingAdmissionPolicyBindings declares the kind.
-var ValidatingAdmissionPolicyBindings = &resource.Def[*v1.ValidatingAdmissionPolicyBinding]{
+var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
-	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
-	Default: func(b *v1.ValidatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Gated: reserving(func(b, _ *v1.ValidatingAdmissionPolicyBinding) field.ErrorList {
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
+	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+		defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef)
+	},
+	Gated: reserving(func(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
 		return append(errs, actions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
 	}),
-	Columns: []resource.Column[*v1.ValidatingAdmissionPolicyBinding]{
-		resource.Col("PolicyName", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
-		resource.Col("ParamRef", "string", func(b *v1.ValidatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
-		resource.Age[*v1.ValidatingAdmissionPolicyBinding](),
+	Columns: []resource.Column[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
+		resource.Col("PolicyName", "string", func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
+		resource.Col("ParamRef", "string", func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) any {
+			return paramRefText(b.Spec.ParamRef)
+		}),
+		resource.Age[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](),
 	},
 }
 
 // MutatingAdmissionPolicyBindings declares the kind.
-var MutatingAdmissionPolicyBindings = &resource.Def[*v1.MutatingAdmissionPolicyBinding]{
+var MutatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.MutatingAdmissionPolicyBinding]{
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
-	Ways:    resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
-	Default: func(b *v1.MutatingAdmissionPolicyBinding) { defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef) },
-	Gated: reserving(func(b, _ *v1.MutatingAdmissionPolicyBinding) field.ErrorList {
+	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
+	Default: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+		defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef)
+	},
+	Gated: reserving(func(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, spec)
 		return append(errs, mutable(b.Spec.MatchResources, spec.Child("matchResources"))...)
 	}),
-	Columns: []resource.Column[*v1.MutatingAdmissionPolicyBinding]{
-		resource.Col("PolicyName", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
-		resource.Col("ParamRef", "string", func(b *v1.MutatingAdmissionPolicyBinding) any { return paramRefText(b.Spec.ParamRef) }),
-		resource.Age[*v1.MutatingAdmissionPolicyBinding](),
+	Columns: []resource.Column[*admissionregistrationv1.MutatingAdmissionPolicyBinding]{
+		resource.Col("PolicyName", "string", func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) any { return b.Spec.PolicyName }),
+		resource.Col("ParamRef", "string", func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) any {
+			return paramRefText(b.Spec.ParamRef)
+		}),
+		resource.Age[*admissionregistrationv1.MutatingAdmissionPolicyBinding](),
 	},
 }
 
-func validatingStatus(p, _ *v1.ValidatingAdmissionPolicy) field.ErrorList {
+func validatingStatus(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	status := field.NewPath("status")
 	errs := metavalidation.ValidateConditions(p.Status.Conditions, status.Child("conditions"))
 	if p.Status.TypeChecking == nil {
@@ -111,14 +119,14 @@ func validatingStatus(p, _ *v1.ValidatingAdmissionPolicy) field.ErrorList {
 	return errs
 }
 
-func paramKindText(k *v1.ParamKind) string {
+func paramKindText(k *admissionregistrationv1.ParamKind) string {
 	if k == nil {
 		return cell.Unset
 	}
 	return k.APIVersion + "/" + k.Kind
 }
 
-func paramRefText(r *v1.ParamRef) string {
+func paramRefText(r *admissionregistrationv1.ParamRef) string {
 	switch {
 	case r == nil:
 		return cell.Unset
@@ -132,24 +140,24 @@ func paramRefText(r *v1.ParamRef) string {
 	return cell.Unset
 }
 
-func defaultBinding(m *v1.MatchResources, r *v1.ParamRef) {
+func defaultBinding(m *admissionregistrationv1.MatchResources, r *admissionregistrationv1.ParamRef) {
 	defaultMatch(m)
 	if r != nil {
-		rule.Fill(&r.ParameterNotFoundAction, v1.DenyAction)
+		rule.Fill(&r.ParameterNotFoundAction, admissionregistrationv1.DenyAction)
 	}
 }
 
-func defaultMatch(m *v1.MatchResources) {
+func defaultMatch(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return
 	}
-	rule.Fill(&m.MatchPolicy, v1.Equivalent)
+	rule.Fill(&m.MatchPolicy, admissionregistrationv1.Equivalent)
 	rule.Fill(&m.NamespaceSelector, metav1.LabelSelector{})
 	rule.Fill(&m.ObjectSelector, metav1.LabelSelector{})
 	for i := range m.ResourceRules {
-		rule.Fill(&m.ResourceRules[i].Scope, v1.AllScopes)
+		rule.Fill(&m.ResourceRules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 	for i := range m.ExcludeResourceRules {
-		rule.Fill(&m.ExcludeResourceRules[i].Scope, v1.AllScopes)
+		rule.Fill(&m.ExcludeResourceRules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -27,7 +27,7 @@ var celIdentifier = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
 var celReserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
 	"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}
 
-func validatingSpec(name string, s *v1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
+func validatingSpec(name string, s *admissionregistrationv1.ValidatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
@@ -44,7 +44,7 @@ func validatingSpec(name string, s *v1.ValidatingAdmissionPolicySpec, spec *fiel
 	return append(errs, annotations(c, name, s.AuditAnnotations, spec.Child("auditAnnotations"))...)
 }
 
-func mutatingSpec(s *v1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
+func mutatingSpec(s *admissionregistrationv1.MutatingAdmissionPolicySpec, spec *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	c := newCompiler(s.ParamKind != nil)
 	add(policyStart(s.FailurePolicy, s.ParamKind, s.MatchConstraints, spec))
@@ -58,15 +58,15 @@ func mutatingSpec(s *v1.MutatingAdmissionPolicySpec, spec *field.Path) (errs fie
 		add(mutation(c, m, spec.Child("mutations").Index(i)))
 	}
 	return append(errs, rule.Chosen(s.ReinvocationPolicy, spec.Child("reinvocationPolicy"),
-		v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
+		admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
 }
 
 // policyStart checks what both kinds of policies begin with.
-func policyStart(failure *v1.FailurePolicyType, kind *v1.ParamKind, match *v1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+func policyStart(failure *admissionregistrationv1.FailurePolicyType, kind *admissionregistrationv1.ParamKind, match *admissionregistrationv1.MatchResources, spec *field.Path) (errs field.ErrorList) {
 	if failure == nil {
 		errs = append(errs, field.Required(spec.Child("failurePolicy"), ""))
 	}
-	errs = append(errs, rule.AmongPtr(failure, spec.Child("failurePolicy"), v1.Fail, v1.Ignore)...)
+	errs = append(errs, rule.AmongPtr(failure, spec.Child("failurePolicy"), admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
 	if kind != nil {
 		errs = append(errs, paramKind(kind, spec.Child("paramKind"))...)
 	}
@@ -81,7 +81,7 @@ func policyStart(failure *v1.FailurePolicyType, kind *v1.ParamKind, match *v1.Ma
 	return errs
 }
 
-func paramKind(k *v1.ParamKind, path *field.Path) (errs field.ErrorList) {
+func paramKind(k *admissionregistrationv1.ParamKind, path *field.Path) (errs field.ErrorList) {
 	version := path.Child("apiVersion")
 	if k.APIVersion == "" {
 		errs = append(errs, field.Required(version, ""))
@@ -98,11 +98,11 @@ func paramKind(k *v1.ParamKind, path *field.Path) (errs field.ErrorList) {
 	})...)
 }
 
-func matchResources(m *v1.MatchResources, path *field.Path) (errs field.ErrorList) {
+func matchResources(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m.MatchPolicy == nil {
 		errs = append(errs, field.Required(path.Child("matchPolicy"), ""))
 	}
-	errs = append(errs, rule.AmongPtr(m.MatchPolicy, path.Child("matchPolicy"), v1.Exact, v1.Equivalent)...)
+	errs = append(errs, rule.AmongPtr(m.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent)...)
 	if m.NamespaceSelector == nil {
 		errs = append(errs, field.Required(path.Child("namespaceSelector"), ""))
 	}
@@ -115,7 +115,7 @@ func matchResources(m *v1.MatchResources, path *field.Path) (errs field.ErrorLis
 	return append(errs, namedRules(m.ExcludeResourceRules, path.Child("excludeResourceRules"))...)
 }
 
-func namedRules(list []v1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
+func namedRules(list []admissionregistrationv1.NamedRuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	for i, r := range list {
 		at := path.Index(i)
 		errs = append(errs, ruleWithOperations(r.RuleWithOperations, at)...)
@@ -135,7 +135,7 @@ func segment(name string, path *field.Path) field.ErrorList {
 }
 
 // matchConditions checks the conditions of webhooks and policies alike.
-func matchConditions(c *compiler, list []v1.MatchCondition, path *field.Path) (errs field.ErrorList) {
+func matchConditions(c *compiler, list []admissionregistrationv1.MatchCondition, path *field.Path) (errs field.ErrorList) {
 	if len(list) > maxConditions {
 		errs = append(errs, field.TooMany(path, len(list), maxConditions))
 	}
@@ -152,7 +152,7 @@ func matchConditions(c *compiler, list []v1.MatchCondition, path *field.Path) (e
 	return errs
 }
 
-func variables(c *compiler, list []v1.Variable, path *field.Path) (errs field.ErrorList) {
+func variables(c *compiler, list []admissionregistrationv1.Variable, path *field.Path) (errs field.ErrorList) {
 	for i, v := range list {
 		at := path.Index(i)
 		switch {
@@ -169,7 +169,7 @@ func variables(c *compiler, list []v1.Variable, path *field.Path) (errs field.Er
 var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
 	metav1.StatusReasonRequestEntityTooLarge}
 
-func validationRule(c *compiler, v v1.Validation, path *field.Path) (errs field.ErrorList) {
+func validationRule(c *compiler, v admissionregistrationv1.Validation, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, c.expression(v.Expression, path.Child("expression"), wantBool)...)
 	text := strings.TrimSpace(v.Message)
 	switch message := path.Child("message"); {
@@ -189,7 +189,7 @@ func validationRule(c *compiler, v v1.Validation, path *field.Path) (errs field.
 }
 
 // annotations checks what goes into the audit log, under keys that begin with the name of the policy.
-func annotations(c *compiler, policy string, list []v1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
+func annotations(c *compiler, policy string, list []admissionregistrationv1.AuditAnnotation, path *field.Path) (errs field.ErrorList) {
 	if len(list) > maxAnnotations {
 		errs = append(errs, field.Invalid(path, list, "must not have more than 20 auditAnnotations"))
 	}
@@ -215,12 +215,12 @@ func annotations(c *compiler, policy string, list []v1.AuditAnnotation, path *fi
 	return errs
 }
 
-func mutation(c *compiler, m v1.Mutation, path *field.Path) (errs field.ErrorList) {
+func mutation(c *compiler, m admissionregistrationv1.Mutation, path *field.Path) (errs field.ErrorList) {
 	conf, patch := path.Child("applyConfiguration"), path.Child("jsonPatch")
 	switch m.PatchType {
 	case "":
 		errs = append(errs, field.Required(path.Child("patchType"), ""))
-	case v1.PatchTypeApplyConfiguration:
+	case admissionregistrationv1.PatchTypeApplyConfiguration:
 		if m.JSONPatch != nil {
 			errs = append(errs, field.Invalid(patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
 		}
@@ -228,7 +228,7 @@ func mutation(c *compiler, m v1.Mutation, path *field.Path) (errs field.ErrorLis
 			return append(errs, field.Required(conf, "must be specified when patchType is ApplyConfiguration"))
 		}
 		errs = append(errs, c.expression(m.ApplyConfiguration.Expression, conf.Child("expression"), wantObject)...)
-	case v1.PatchTypeJSONPatch:
+	case admissionregistrationv1.PatchTypeJSONPatch:
 		if m.ApplyConfiguration != nil {
 			errs = append(errs, field.Invalid(conf, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
 		}
@@ -237,25 +237,25 @@ func mutation(c *compiler, m v1.Mutation, path *field.Path) (errs field.ErrorLis
 		}
 		errs = append(errs, c.expression(m.JSONPatch.Expression, patch.Child("expression"), wantPatch)...)
 	default:
-		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), v1.PatchTypeApplyConfiguration, v1.PatchTypeJSONPatch)...)
+		errs = append(errs, rule.Among(m.PatchType, path.Child("patchType"), admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)...)
 	}
 	return errs
 }
 
 // mutable refuses operations that leave nothing to change. Which rule has one is not told, as upstream.
-func mutable(m *v1.MatchResources, path *field.Path) (errs field.ErrorList) {
+func mutable(m *admissionregistrationv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m == nil {
 		return nil
 	}
 	for _, r := range m.ResourceRules {
 		for _, o := range r.Operations {
-			errs = append(errs, rule.Among(o, path.Child("resourceRules", "operations"), v1.OperationAll, v1.Create, v1.Update, v1.Connect)...)
+			errs = append(errs, rule.Among(o, path.Child("resourceRules", "operations"), admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Connect)...)
 		}
 	}
 	return errs
 }
 
-func binding(policy string, r *v1.ParamRef, m *v1.MatchResources, spec *field.Path) (errs field.ErrorList) {
+func binding(policy string, r *admissionregistrationv1.ParamRef, m *admissionregistrationv1.MatchResources, spec *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.NeededFormat(policy, spec.Child("policyName"), rule.Subdomain)...)
 	if r != nil {
 		errs = append(errs, paramRef(r, spec.Child("paramRef"))...)
@@ -266,7 +266,7 @@ func binding(policy string, r *v1.ParamRef, m *v1.MatchResources, spec *field.Pa
 	return errs
 }
 
-func paramRef(r *v1.ParamRef, path *field.Path) (errs field.ErrorList) {
+func paramRef(r *admissionregistrationv1.ParamRef, path *field.Path) (errs field.ErrorList) {
 	name, selector := path.Child("name"), path.Child("selector")
 	if r.Name != "" {
 		errs = append(errs, segment(r.Name, name)...)
@@ -282,18 +282,18 @@ func paramRef(r *v1.ParamRef, path *field.Path) (errs field.ErrorList) {
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"), v1.AllowAction, v1.DenyAction)...)
+	return append(errs, rule.Among(*r.ParameterNotFoundAction, path.Child("parameterNotFoundAction"), admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
 }
 
-func actions(list []v1.ValidationAction, path *field.Path) (errs field.ErrorList) {
+func actions(list []admissionregistrationv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "at least one validation action is required")}
 	}
 	for i, a := range list {
-		errs = append(errs, rule.Among(a, path.Index(i), v1.Deny, v1.Warn, v1.Audit)...)
+		errs = append(errs, rule.Among(a, path.Index(i), admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit)...)
 	}
 	errs = append(errs, rule.Duplicates(list, path.Index)...)
-	if slices.Contains(list, v1.Deny) && slices.Contains(list, v1.Warn) {
+	if slices.Contains(list, admissionregistrationv1.Deny) && slices.Contains(list, admissionregistrationv1.Warn) {
 		errs = append(errs, field.Invalid(path, list, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
 	return errs

@@ -4,7 +4,7 @@ package admissionregistration
 import (
 	"slices"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,73 +13,75 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind {
+	return admissionregistrationv1.SchemeGroupVersion.WithKind(kind)
+}
 
 var categories = []string{"api-extensions"}
 
 // ValidatingWebhookConfigurations declares the kind.
-var ValidatingWebhookConfigurations = &resource.Def[*v1.ValidatingWebhookConfiguration]{
+var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.ValidatingWebhookConfiguration]{
 	GVK: gvk("ValidatingWebhookConfiguration"), Plural: "validatingwebhookconfigurations", Categories: categories, Generation: true,
 	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
-	Default: func(c *v1.ValidatingWebhookConfiguration) {
+	Default: func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
 			defaultHook(hook{failure: &w.FailurePolicy, match: &w.MatchPolicy, timeout: &w.TimeoutSeconds,
 				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
 		}
 	},
-	Gated: reserving(func(c, old *v1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
+	Gated: reserving(func(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
-		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			names = append(names, w.Name)
 			errs = append(errs, checkHook(w, unknown, field.NewPath("webhooks").Index(i))...)
 		}
 		return append(errs, sameNames(names)...)
 	}),
-	Prepare: func(c, old *v1.ValidatingWebhookConfiguration) {
+	Prepare: func(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
 			c.Generation++
 		}
 	},
-	Columns: []resource.Column[*v1.ValidatingWebhookConfiguration]{
-		resource.Col("Webhooks", "integer", func(c *v1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
-		resource.Age[*v1.ValidatingWebhookConfiguration](),
+	Columns: []resource.Column[*admissionregistrationv1.ValidatingWebhookConfiguration]{
+		resource.Col("Webhooks", "integer", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
+		resource.Age[*admissionregistrationv1.ValidatingWebhookConfiguration](),
 	},
 }
 
 // MutatingWebhookConfigurations declares the kind.
-var MutatingWebhookConfigurations = &resource.Def[*v1.MutatingWebhookConfiguration]{
+var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.MutatingWebhookConfiguration]{
 	GVK: gvk("MutatingWebhookConfiguration"), Plural: "mutatingwebhookconfigurations", Categories: categories, Generation: true,
 	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
-	Default: func(c *v1.MutatingWebhookConfiguration) {
+	Default: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
-			rule.Fill(&w.ReinvocationPolicy, v1.NeverReinvocationPolicy)
+			rule.Fill(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
 			defaultHook(hook{failure: &w.FailurePolicy, match: &w.MatchPolicy, timeout: &w.TimeoutSeconds,
 				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, client: &w.ClientConfig, rules: w.Rules})
 		}
 	},
-	Gated: reserving(func(c, old *v1.MutatingWebhookConfiguration) (errs field.ErrorList) {
+	Gated: reserving(func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) (errs field.ErrorList) {
 		var names []string
-		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w v1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
+		unknown := old != nil && slices.ContainsFunc(old.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return !known(w.AdmissionReviewVersions) })
 		for i, w := range c.Webhooks {
 			at := field.NewPath("webhooks").Index(i)
 			names = append(names, w.Name)
 			errs = append(errs, checkHook(asValidating(w), unknown, at)...)
 			errs = append(errs, rule.AmongPtr(w.ReinvocationPolicy, at.Child("reinvocationPolicy"),
-				v1.NeverReinvocationPolicy, v1.IfNeededReinvocationPolicy)...)
+				admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
 		}
 		return append(errs, sameNames(names)...)
 	}),
-	Prepare: func(c, old *v1.MutatingWebhookConfiguration) {
+	Prepare: func(c, old *admissionregistrationv1.MutatingWebhookConfiguration) {
 		if old != nil && saidEmpty(c.Webhooks, old.Webhooks) {
 			c.Generation++
 		}
 	},
-	Columns: []resource.Column[*v1.MutatingWebhookConfiguration]{
-		resource.Col("Webhooks", "integer", func(c *v1.MutatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
-		resource.Age[*v1.MutatingWebhookConfiguration](),
+	Columns: []resource.Column[*admissionregistrationv1.MutatingWebhookConfiguration]{
+		resource.Col("Webhooks", "integer", func(c *admissionregistrationv1.MutatingWebhookConfiguration) any { return int64(len(c.Webhooks)) }),
+		resource.Age[*admissionregistrationv1.MutatingWebhookConfiguration](),
 	},
 }
 
@@ -98,8 +100,8 @@ func sameNames(names []string) (errs field.ErrorList) {
 }
 
 // asValidating returns what both kinds of webhooks have in common.
-func asValidating(w v1.MutatingWebhook) v1.ValidatingWebhook {
-	return v1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+func asValidating(w admissionregistrationv1.MutatingWebhook) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
 		MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
 		SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions,
 		MatchConditions: w.MatchConditions}
@@ -107,17 +109,17 @@ func asValidating(w v1.MutatingWebhook) v1.ValidatingWebhook {
 
 // A hook points at the fields of a webhook that have defaults.
 type hook struct {
-	failure             **v1.FailurePolicyType
-	match               **v1.MatchPolicyType
+	failure             **admissionregistrationv1.FailurePolicyType
+	match               **admissionregistrationv1.MatchPolicyType
 	timeout             **int32
 	namespaces, objects **metav1.LabelSelector
-	client              *v1.WebhookClientConfig
-	rules               []v1.RuleWithOperations
+	client              *admissionregistrationv1.WebhookClientConfig
+	rules               []admissionregistrationv1.RuleWithOperations
 }
 
 func defaultHook(h hook) {
-	rule.Fill(h.failure, v1.Fail)
-	rule.Fill(h.match, v1.Equivalent)
+	rule.Fill(h.failure, admissionregistrationv1.Fail)
+	rule.Fill(h.match, admissionregistrationv1.Equivalent)
 	rule.Fill(h.timeout, 10)
 	rule.Fill(h.namespaces, metav1.LabelSelector{})
 	rule.Fill(h.objects, metav1.LabelSelector{})
@@ -125,6 +127,6 @@ func defaultHook(h hook) {
 		rule.Fill(&h.client.Service.Port, 443)
 	}
 	for i := range h.rules {
-		rule.Fill(&h.rules[i].Scope, v1.AllScopes)
+		rule.Fill(&h.rules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 }

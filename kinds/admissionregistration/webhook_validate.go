@@ -3,7 +3,7 @@ package admissionregistration
 import (
 	"slices"
 
-	v1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -11,7 +11,7 @@ import (
 )
 
 // checkHook checks a webhook. If what is stored already speaks review versions unknown here, it may go on so.
-func checkHook(w v1.ValidatingWebhook, unknown bool, path *field.Path) (errs field.ErrorList) {
+func checkHook(w admissionregistrationv1.ValidatingWebhook, unknown bool, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(validation.IsFullyQualifiedName(path.Child("name"), w.Name))
 	add(rule.Selector(w.NamespaceSelector, path.Child("namespaceSelector")))
@@ -19,9 +19,9 @@ func checkHook(w v1.ValidatingWebhook, unknown bool, path *field.Path) (errs fie
 	if w.SideEffects == nil {
 		add(field.ErrorList{field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun")})
 	}
-	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), v1.SideEffectClassNone, v1.SideEffectClassNoneOnDryRun))
-	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), v1.Fail, v1.Ignore))
-	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), v1.Exact, v1.Equivalent))
+	add(rule.AmongPtr(w.SideEffects, path.Child("sideEffects"), admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun))
+	add(rule.AmongPtr(w.FailurePolicy, path.Child("failurePolicy"), admissionregistrationv1.Fail, admissionregistrationv1.Ignore))
+	add(rule.AmongPtr(w.MatchPolicy, path.Child("matchPolicy"), admissionregistrationv1.Exact, admissionregistrationv1.Equivalent))
 	if w.TimeoutSeconds != nil && (*w.TimeoutSeconds > 30 || *w.TimeoutSeconds < 1) {
 		add(field.ErrorList{field.Invalid(path.Child("timeoutSeconds"), *w.TimeoutSeconds, "the timeout value must be between 1 and 30 seconds")})
 	}
@@ -34,7 +34,7 @@ func checkHook(w v1.ValidatingWebhook, unknown bool, path *field.Path) (errs fie
 	return errs
 }
 
-func clientConfig(c v1.WebhookClientConfig, path *field.Path) field.ErrorList {
+func clientConfig(c admissionregistrationv1.WebhookClientConfig, path *field.Path) field.ErrorList {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
 		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
@@ -65,21 +65,21 @@ func known(versions []string) bool {
 	return len(versions) == 0 || slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
 }
 
-func ruleWithOperations(r v1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
+func ruleWithOperations(r admissionregistrationv1.RuleWithOperations, path *field.Path) (errs field.ErrorList) {
 	ops := path.Child("operations")
 	switch {
 	case len(r.Operations) == 0:
 		errs = append(errs, field.Required(ops, ""))
-	case len(r.Operations) > 1 && slices.Contains(r.Operations, v1.OperationAll):
+	case len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll):
 		errs = append(errs, field.Invalid(ops, r.Operations, "if '*' is present, must not specify other operations"))
 	}
 	for i, o := range r.Operations {
-		errs = append(errs, rule.Among(o, ops.Index(i), v1.OperationAll, v1.Create, v1.Update, v1.Delete, v1.Connect)...)
+		errs = append(errs, rule.Among(o, ops.Index(i), admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
 	}
 	errs = append(errs, wildcards(r.APIGroups, path.Child("apiGroups"), false)...)
 	errs = append(errs, wildcards(r.APIVersions, path.Child("apiVersions"), true)...)
 	errs = append(errs, resources(r.Resources, path.Child("resources"))...)
-	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), v1.ClusterScope, v1.NamespacedScope, v1.AllScopes)...)
+	return append(errs, rule.AmongPtr(r.Scope, path.Child("scope"), admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes)...)
 }
 
 // wildcards checks a list in which * stands alone.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
@@ -28,8 +28,8 @@ var since37 = []resource.Column[crd]{
 	resource.Wide("Kind", "string", func(c crd) any { return c.Spec.Names.Kind }),
 	resource.Wide("ShortNames", "string", func(c crd) any { return strings.Join(c.Spec.Names.ShortNames, ",") }),
 	resource.Wide("Established", "boolean", func(c crd) any {
-		return slices.ContainsFunc(c.Status.Conditions, func(c v1.CustomResourceDefinitionCondition) bool {
-			return c.Type == v1.Established && c.Status == v1.ConditionTrue
+		return slices.ContainsFunc(c.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 		})
 	}),
 }

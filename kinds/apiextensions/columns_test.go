@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/features"
@@ -18,12 +18,12 @@ func TestColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &v1.CustomResourceDefinition{
+	c := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "ws.a.example", CreationTimestamp: metav1.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)},
-		Spec: v1.CustomResourceDefinitionSpec{Group: "a.example", Scope: v1.NamespaceScoped,
-			Names:    v1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
-			Versions: []v1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true}, {Name: "v1", Served: true}, {Name: "v0"}}},
-		Status: v1.CustomResourceDefinitionStatus{Conditions: []v1.CustomResourceDefinitionCondition{{Type: v1.Established, Status: v1.ConditionTrue}}},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "a.example", Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Kind: "W", ShortNames: []string{"x", "z"}},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v2", Served: true, Storage: true}, {Name: "v1", Served: true}, {Name: "v0"}}},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
 	}
 	for _, tc := range []struct {
 		on   *features.Set

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kloop-dev/kloop/resource/codec"
 )
@@ -18,7 +18,7 @@ func largeDefinition(tb testing.TB) crd {
 		fields = append(fields, fmt.Sprintf(`"field%03d":{"type":"object","description":"%0120d","properties":{"name":{"type":"string","description":"the name of a thing"},`+
 			`"count":{"type":"integer","format":"int32","minimum":0}}}`, i, i))
 	}
-	c := &v1.CustomResourceDefinition{}
+	c := &apiextensionsv1.CustomResourceDefinition{}
 	if _, err := codec.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ds.d.example"},"spec":{"group":"d.example",
 "scope":"Namespaced","names":{"plural":"ds","singular":"d","kind":"D","listKind":"DList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.least <= self.most"}],
@@ -47,7 +47,7 @@ func BenchmarkDefinition(b *testing.B) {
 		{"internal", func() { _, _ = internal(c) }},
 		{"structured", func() { _, _, _ = structured(in.Spec.Validation.OpenAPIV3Schema, strict(), nil) }},
 		{"spec", func() { specRules(&in.Spec, strict()) }},
-		{"warn", func() { warnDefinition(c, nil) }},
+		{"warn", func() { warnDefinition(nil, c, nil) }},
 		{"proto", func() { _, _ = codec.MarshalProto(c) }},
 		{"open", func() { sealed.open() }},
 		{"json", func() { _, _ = codec.MarshalJSON(c) }},

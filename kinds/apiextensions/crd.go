@@ -5,23 +5,23 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type crd = *v1.CustomResourceDefinition
+type crd = *apiextensionsv1.CustomResourceDefinition
 
 // CustomResourceDefinitions declares the kind.
 var CustomResourceDefinitions = &resource.Def[crd]{
-	GVK: v1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
+	GVK: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
 	Ways:  resource.Ways{NeedsRevision: true, AnyFinalizer: true},
 	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
-	ValidateStatus: validateDefinitionStatus, Warn: warnDefinition, Seal: seal,
-	Gated: resource.Gated[crd]{Columns: columns},
+	ValidateStatus: validateDefinitionStatus, Seal: seal,
+	Gated: resource.Gated[crd]{Columns: columns, Warn: warnDefinition},
 }
 
 func defaultDefinition(c crd) {
@@ -30,7 +30,7 @@ func defaultDefinition(c crd) {
 	if names.Kind != "" {
 		rule.FillZero(&names.ListKind, names.Kind+"List")
 	}
-	rule.Fill(&c.Spec.Conversion, v1.CustomResourceConversion{Strategy: v1.NoneConverter})
+	rule.Fill(&c.Spec.Conversion, apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter})
 	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
 		rule.Fill(&w.ClientConfig.Service.Port, 443)
 	}
@@ -38,7 +38,7 @@ func defaultDefinition(c crd) {
 
 // prepareDefinition notes in which version objects may be stored from now on: the first that says so.
 func prepareDefinition(c, _ crd) {
-	at := slices.IndexFunc(c.Spec.Versions, func(v v1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	at := slices.IndexFunc(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	if at >= 0 && !slices.Contains(c.Status.StoredVersions, c.Spec.Versions[at].Name) {
 		c.Status.StoredVersions = append(slices.Clone(c.Status.StoredVersions), c.Spec.Versions[at].Name)
 	}

@@ -4,7 +4,7 @@ import (
 	"reflect"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -12,7 +12,9 @@ import (
 )
 
 // A Draft is a definition that is to be written with the schemas that it has: copies of it share them.
-type Draft struct{ *v1.CustomResourceDefinition }
+type Draft struct {
+	*apiextensionsv1.CustomResourceDefinition
+}
 
 // DeepCopyObject implements runtime.Object: the copy is a plain definition.
 func (d Draft) DeepCopyObject() runtime.Object {

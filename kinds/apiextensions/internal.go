@@ -2,7 +2,7 @@ package apiextensions
 
 import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
@@ -12,14 +12,14 @@ func internal(c crd) (*definition, error) {
 		return nil, nil
 	}
 	out := &definition{}
-	if err := v1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(Outline(c), out, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(Outline(c), out, nil); err != nil {
 		return nil, err
 	}
 	return out, innerSchemas(c.Spec.Versions, &out.Spec)
 }
 
 // innerSchemas gives the schemas to what was made of an outline: to all versions at once if they have the same.
-func innerSchemas(from []v1.CustomResourceDefinitionVersion, to *spec) error {
+func innerSchemas(from []apiextensionsv1.CustomResourceDefinitionVersion, to *spec) error {
 	in, same := inside{}, true
 	for i := range from {
 		s, err := in.validation(from[i].Schema)
@@ -42,11 +42,11 @@ func innerSchemas(from []v1.CustomResourceDefinitionVersion, to *spec) error {
 // inside converts schemas. Upstream's generated code makes three copies of each; it is asked for what is not below others,
 // by way of what is here.
 type inside struct {
-	flat v1.JSONSchemaProps
+	flat apiextensionsv1.JSONSchemaProps
 	made props
 }
 
-func (in *inside) validation(from *v1.CustomResourceValidation) (*apiextensions.CustomResourceValidation, error) {
+func (in *inside) validation(from *apiextensionsv1.CustomResourceValidation) (*apiextensions.CustomResourceValidation, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (in *inside) validation(from *v1.CustomResourceValidation) (*apiextensions.
 	return &apiextensions.CustomResourceValidation{OpenAPIV3Schema: s}, err
 }
 
-func (in *inside) pointed(from *v1.JSONSchemaProps) (*props, error) {
+func (in *inside) pointed(from *apiextensionsv1.JSONSchemaProps) (*props, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -62,10 +62,10 @@ func (in *inside) pointed(from *v1.JSONSchemaProps) (*props, error) {
 	return &to, err
 }
 
-func (in *inside) schema(from v1.JSONSchemaProps) (to props, err error) {
+func (in *inside) schema(from apiextensionsv1.JSONSchemaProps) (to props, err error) {
 	in.flat, in.made = from, props{}
 	in.flat.Properties, in.flat.Items, in.flat.AdditionalProperties = nil, nil, nil
-	if err := v1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&in.flat, &in.made, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&in.flat, &in.made, nil); err != nil {
 		return to, err
 	}
 	to = in.made

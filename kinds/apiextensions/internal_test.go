@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
 )
@@ -25,11 +25,11 @@ func TestInternal(t *testing.T) {
 		"alike when read": {`{default: {a: 1, b: 2}}`, `{default: {b: 2, a: 1}}`}, "no properties": {`{properties: {}}`}, "no items": {`{items: []}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "g", Names: v1.CustomResourceDefinitionNames{Kind: "K"}}}
+			c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "g", Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "K"}}}
 			for i, text := range list {
-				v := v1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &v1.CustomResourceSubresources{}}
+				v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &apiextensionsv1.CustomResourceSubresources{}}
 				if text != "" {
-					v.Schema = &v1.CustomResourceValidation{OpenAPIV3Schema: &v1.JSONSchemaProps{}}
+					v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{}}
 					if err := yaml.Unmarshal([]byte(text), v.Schema.OpenAPIV3Schema); err != nil {
 						t.Fatal(err)
 					}
@@ -37,7 +37,7 @@ func TestInternal(t *testing.T) {
 				c.Spec.Versions = append(c.Spec.Versions, v)
 			}
 			before, want := c.DeepCopy(), &apiextensions.CustomResourceDefinition{}
-			if err := v1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), want, nil); err != nil {
+			if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(c.DeepCopy(), want, nil); err != nil {
 				t.Fatal(err)
 			}
 			got, err := internal(c)
@@ -49,8 +49,8 @@ func TestInternal(t *testing.T) {
 			}
 		})
 	}
-	c := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Versions: []v1.CustomResourceDefinitionVersion{
-		{Schema: &v1.CustomResourceValidation{OpenAPIV3Schema: &v1.JSONSchemaProps{Properties: map[string]v1.JSONSchemaProps{"a": {Default: &v1.JSON{Raw: []byte("{")}}}}}}}}}
+	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+		{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {Default: &apiextensionsv1.JSON{Raw: []byte("{")}}}}}}}}}
 	if _, err := internal(c); err == nil || !strings.Contains(err.Error(), "unexpected") {
 		t.Errorf("a default that is no JSON: %v", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -27,13 +27,13 @@ x-kubernetes-validations: [{rule: "self.a < self.b && true", message: "<m>", mes
 // sealedOf seals a definition whose versions have these schemas; "" stands for none.
 func sealedOf(t *testing.T, schemas ...string) *Sealed {
 	t.Helper()
-	c := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "x.example"}}
+	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example"}}
 	c.SetGroupVersionKind(CustomResourceDefinitions.GVK)
 	c.Name, c.Annotations = "as.x.example", map[string]string{"said": `{"schema":{}}`}
 	for i, text := range schemas {
-		v := v1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &v1.CustomResourceSubresources{Status: &v1.CustomResourceSubresourceStatus{}}}
+		v := apiextensionsv1.CustomResourceDefinitionVersion{Name: fmt.Sprint("v", i), Served: true, Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}}
 		if text != "" {
-			v.Schema = &v1.CustomResourceValidation{}
+			v.Schema = &apiextensionsv1.CustomResourceValidation{}
 			if err := yaml.Unmarshal([]byte(`{"openAPIV3Schema": `+text+`}`), v.Schema); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // A layout says which field of a message is which member of an object, as the tags of the Go type tell.
@@ -50,7 +50,7 @@ func (l *layout) field(n protowire.Number) *layoutField {
 
 // validationLayout is that of what holds the schema of a version.
 var validationLayout = sync.OnceValue(func() *layout {
-	return layoutOf(reflect.TypeFor[v1.CustomResourceValidation](), map[reflect.Type]*layout{})
+	return layoutOf(reflect.TypeFor[apiextensionsv1.CustomResourceValidation](), map[reflect.Type]*layout{})
 })
 
 func layoutOf(t reflect.Type, known map[reflect.Type]*layout) *layout {
@@ -87,15 +87,15 @@ func (f *layoutField) fill(t reflect.Type, known map[reflect.Type]*layout) {
 	case reflect.Map:
 		t, f.open, f.close, f.omit = t.Elem(), '{', '}', false
 	}
-	schema := reflect.TypeFor[v1.JSONSchemaProps]()
+	schema := reflect.TypeFor[apiextensionsv1.JSONSchemaProps]()
 	switch t {
-	case reflect.TypeFor[v1.JSON]():
+	case reflect.TypeFor[apiextensionsv1.JSON]():
 		f.shape = raw
 		return
-	case reflect.TypeFor[v1.JSONSchemaPropsOrBool]():
+	case reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrBool]():
 		f.shape, f.schemaAt, f.of = schemaOrFlag, 2, layoutOf(schema, known)
 		return
-	case reflect.TypeFor[v1.JSONSchemaPropsOrArray](), reflect.TypeFor[v1.JSONSchemaPropsOrStringArray]():
+	case reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrArray](), reflect.TypeFor[apiextensionsv1.JSONSchemaPropsOrStringArray]():
 		f.shape, f.schemaAt, f.of = schemaOrList, 1, layoutOf(schema, known)
 		return
 	}

@@ -1,7 +1,7 @@
 package apiextensions
 
 import (
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiserver/pkg/cel/environment"
 	openapi "k8s.io/kube-openapi/pkg/validation/spec"
@@ -20,21 +20,21 @@ func odditiesOf(c crd) oddities {
 	return o
 }
 
-func (o oddities) below(s *v1.JSONSchemaProps) {
+func (o oddities) below(s *apiextensionsv1.JSONSchemaProps) {
 	if s != nil {
 		o.visit(*s)
 	}
 }
 
 // visit looks at a schema and all below it, as somewhere does for upstream's inner form, which costs more to make than this walk.
-func (o oddities) visit(s v1.JSONSchemaProps) {
+func (o oddities) visit(s apiextensionsv1.JSONSchemaProps) {
 	if s.Format != "" {
 		for _, f := range unknownFormats(s.Format, s.Type) {
 			o.formats[f] = true
 		}
 	}
 	o.below(s.Not)
-	lists := [...][]v1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf, nil}
+	lists := [...][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf, nil}
 	if s.Items != nil {
 		lists[3] = s.Items.JSONSchemas
 		o.below(s.Items.Schema)
@@ -47,12 +47,12 @@ func (o oddities) visit(s v1.JSONSchemaProps) {
 			o.visit(l[i])
 		}
 	}
-	for _, m := range [...]map[string]v1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+	for _, m := range [...]map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
 		for _, p := range m {
 			o.visit(p)
 		}
 	}
-	for _, b := range [...]*v1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+	for _, b := range [...]*apiextensionsv1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
 		if b != nil {
 			o.below(b.Schema)
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"weak"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,7 +26,7 @@ type Sealed struct {
 	stored        []byte
 
 	mu   sync.Mutex
-	held weak.Pointer[v1.CustomResourceDefinition] // guarded by mu
+	held weak.Pointer[apiextensionsv1.CustomResourceDefinition] // guarded by mu
 }
 
 var (
@@ -59,7 +59,7 @@ func Outline(c crd) crd {
 	out.Spec.Versions = slices.Clone(c.Spec.Versions)
 	for i := range out.Spec.Versions {
 		if v := &out.Spec.Versions[i]; v.Schema != nil {
-			v.Schema = &v1.CustomResourceValidation{}
+			v.Schema = &apiextensionsv1.CustomResourceValidation{}
 		}
 	}
 	return &out
@@ -84,7 +84,7 @@ func (s *Sealed) open() crd {
 
 // read returns a definition of the caller's own.
 func (s *Sealed) read() crd {
-	out := &v1.CustomResourceDefinition{}
+	out := &apiextensionsv1.CustomResourceDefinition{}
 	if err := codec.UnmarshalProto(s.stored, out); err != nil {
 		panic(fmt.Sprintf("a definition in memory can't be read: %v", err)) // this process has encoded it
 	}

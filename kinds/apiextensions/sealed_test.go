@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"testing"
 
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -14,8 +14,8 @@ import (
 
 // A definition comes out of memory as it went in, and shows all but its schemas without being read.
 func TestSealed(t *testing.T) {
-	c := &v1.CustomResourceDefinition{Spec: v1.CustomResourceDefinitionSpec{Group: "x.example", Versions: []v1.CustomResourceDefinitionVersion{
-		{Name: "v1", Schema: &v1.CustomResourceValidation{OpenAPIV3Schema: &v1.JSONSchemaProps{Type: "object", Default: &v1.JSON{Raw: []byte(`{"a":1}`)}}}}, {Name: "v2"}}}}
+	c := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "x.example", Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+		{Name: "v1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}}}, {Name: "v2"}}}}
 	c.Name, c.Labels = "as.x.example", map[string]string{"a": "b"}
 	c.SetGroupVersionKind(CustomResourceDefinitions.GVK)
 	want := c.DeepCopy()
@@ -76,7 +76,7 @@ func TestWarnOfTheSameVersions(t *testing.T) {
 		old  crd
 		want int
 	}{"new": {nil, 1}, "the very same": {&same, 0}, "the same": {c.DeepCopy(), 0}, "new in an old one": {other, 1}} {
-		if got := warnDefinition(c, test.old); len(got) != test.want {
+		if got := warnDefinition(nil, c, test.old); len(got) != test.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -97,9 +97,9 @@ func Protected(group string) bool {
 // ApprovalOf reads the sign of approval that protected groups need, and says what is wrong with it.
 func ApprovalOf(c crd) (Approval, string) {
 	const see = "see https://github.com/kubernetes/enhancements/pull/1111"
-	said := c.Annotations[v1.KubeAPIApprovedAnnotation]
+	said := c.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
 	if said == "" {
-		return ApprovalMissing, fmt.Sprintf("protected groups must have approval annotation %q, %s", v1.KubeAPIApprovedAnnotation, see)
+		return ApprovalMissing, fmt.Sprintf("protected groups must have approval annotation %q, %s", apiextensionsv1.KubeAPIApprovedAnnotation, see)
 	}
 	if strings.HasPrefix(said, "unapproved") {
 		return ApprovalWaived, ""
@@ -108,7 +108,7 @@ func ApprovalOf(c crd) (Approval, string) {
 		return ApprovalGiven, ""
 	}
 	return ApprovalInvalid, fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", %s",
-		v1.KubeAPIApprovedAnnotation, see)
+		apiextensionsv1.KubeAPIApprovedAnnotation, see)
 }
 
 // approval asks for a sign of approval, unless nothing changes in that.
@@ -122,12 +122,12 @@ func approval(c, old crd) field.ErrorList {
 			return nil
 		}
 	}
-	path := field.NewPath("metadata", "annotations").Key(v1.KubeAPIApprovedAnnotation)
+	path := field.NewPath("metadata", "annotations").Key(apiextensionsv1.KubeAPIApprovedAnnotation)
 	switch is {
 	case ApprovalMissing:
 		return field.ErrorList{field.Required(path, says)}
 	case ApprovalInvalid:
-		return field.ErrorList{field.Invalid(path, c.Annotations[v1.KubeAPIApprovedAnnotation], says)}
+		return field.ErrorList{field.Invalid(path, c.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation], says)}
 	}
 	return nil
 }

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
-// warnDefinition warns of formats that nobody knows and of sets of what is no scalar, unless they were there before.
-func warnDefinition(c, old crd) (list []string) {
+// warnDefinition warns of formats that nobody knows and, since 1.37, of sets of what is no scalar, unless they were there before.
+func warnDefinition(on *features.Set, c, old crd) (list []string) {
 	if old != nil && sameVersions(c, old) {
 		return nil
 	}
@@ -25,7 +27,7 @@ func warnDefinition(c, old crd) (list []string) {
 		}
 	}
 	for _, typ := range slices.Sorted(maps.Keys(is.sets)) {
-		if !was.sets[typ] {
+		if !was.sets[typ] && on.AtLeast(37) {
 			list = append(list, fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", typ))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	v1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -21,33 +21,33 @@ const (
 )
 
 // APIServices declares the kind.
-var APIServices = &resource.Def[*v1.APIService]{
-	GVK: v1.SchemeGroupVersion.WithKind("APIService"), Plural: "apiservices", Categories: []string{"api-extensions"},
+var APIServices = &resource.Def[*apiregistrationv1.APIService]{
+	GVK: apiregistrationv1.SchemeGroupVersion.WithKind("APIService"), Plural: "apiservices", Categories: []string{"api-extensions"},
 	Ways:    resource.Ways{NeedsRevision: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
 	Storage: "apiregistration.k8s.io/apiservices", Name: rule.PathSegment, Status: true,
-	Default: func(a *v1.APIService) {
+	Default: func(a *apiregistrationv1.APIService) {
 		if a.Spec.Service != nil {
 			rule.Fill(&a.Spec.Service.Port, 443)
 		}
 	},
 	Prepare: prepareService, Validate: validateService, ValidateStatus: validateServiceStatus,
-	Columns: []resource.Column[*v1.APIService]{
-		resource.Col("Service", "string", func(a *v1.APIService) any {
+	Columns: []resource.Column[*apiregistrationv1.APIService]{
+		resource.Col("Service", "string", func(a *apiregistrationv1.APIService) any {
 			if a.Spec.Service == nil {
 				return "Local"
 			}
 			return a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
 		}),
-		resource.Col("Available", "string", func(a *v1.APIService) any { return available(a) }),
-		resource.Age[*v1.APIService](),
+		resource.Col("Available", "string", func(a *apiregistrationv1.APIService) any { return available(a) }),
+		resource.Age[*apiregistrationv1.APIService](),
 	},
 }
 
-func available(a *v1.APIService) string {
+func available(a *apiregistrationv1.APIService) string {
 	for _, c := range a.Status.Conditions {
 		switch {
-		case c.Type != v1.Available:
-		case c.Status == v1.ConditionTrue || c.Reason == "":
+		case c.Type != apiregistrationv1.Available:
+		case c.Status == apiregistrationv1.ConditionTrue || c.Reason == "":
 			return string(c.Status)
 		default:
 			return fmt.Sprintf("%s (%s)", c.Status, c.Reason)
@@ -57,14 +57,14 @@ func available(a *v1.APIService) string {
 }
 
 // prepareService says at once of what this server serves itself that it is available.
-func prepareService(a, old *v1.APIService) {
+func prepareService(a, old *apiregistrationv1.APIService) {
 	if old == nil && a.Spec.Service == nil {
-		a.Status.Conditions = []v1.APIServiceCondition{{Type: v1.Available, Status: v1.ConditionTrue,
+		a.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue,
 			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: "Local", Message: "Local APIServices are always available"}}
 	}
 }
 
-func validateService(a, _ *v1.APIService) (errs field.ErrorList) {
+func validateService(a, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
 	errs = append(errs, rule.FixedName(a, s.Version+"."+s.Group, rule.PathSegment)...)
 	switch {
@@ -83,7 +83,7 @@ func validateService(a, _ *v1.APIService) (errs field.ErrorList) {
 	return append(errs, target(s, spec)...)
 }
 
-func target(s *v1.APIServiceSpec, spec *field.Path) (errs field.ErrorList) {
+func target(s *apiregistrationv1.APIServiceSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Service == nil {
 		if len(s.CABundle) != 0 {
 			errs = append(errs, field.Invalid(spec.Child("caBundle"), fmt.Sprintf("%d bytes", len(s.CABundle)), "local APIServices may not have a caBundle"))
@@ -100,7 +100,7 @@ func target(s *v1.APIServiceSpec, spec *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateServiceStatus(a, _ *v1.APIService) (errs field.ErrorList) {
+func validateServiceStatus(a, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
 	path := field.NewPath("status", "conditions")
 	for i, c := range a.Status.Conditions {
 		errs = append(errs, rule.Among(corev1.ConditionStatus(c.Status), path.Index(i).Child("status"),

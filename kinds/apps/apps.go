@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,7 +15,7 @@ import (
 
 var all = []string{"all"}
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return appsv1.SchemeGroupVersion.WithKind(kind) }
 
 // scaleOf reads a scale subresource; a selector that does not parse reads as empty.
 func scaleOf(wanted *int32, current int32, selector *metav1.LabelSelector) resource.Scale {

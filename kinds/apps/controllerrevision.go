@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,18 +15,18 @@ import (
 )
 
 // ControllerRevisions declares the kind.
-var ControllerRevisions = &resource.Def[*v1.ControllerRevision]{
+var ControllerRevisions = &resource.Def[*appsv1.ControllerRevision]{
 	GVK: gvk("ControllerRevision"), Plural: "controllerrevisions", Namespaced: true,
 	Validate: validateControllerRevision,
-	Columns: []resource.Column[*v1.ControllerRevision]{
-		resource.Col("Controller", "string", func(r *v1.ControllerRevision) any { return controller(r) }),
-		resource.Col("Revision", "string", func(r *v1.ControllerRevision) any { return r.Revision }),
-		resource.Age[*v1.ControllerRevision](),
+	Columns: []resource.Column[*appsv1.ControllerRevision]{
+		resource.Col("Controller", "string", func(r *appsv1.ControllerRevision) any { return controller(r) }),
+		resource.Col("Revision", "string", func(r *appsv1.ControllerRevision) any { return r.Revision }),
+		resource.Age[*appsv1.ControllerRevision](),
 	},
 }
 
 // controller prints the owner that a revision belongs to: statefulset.apps/web.
-func controller(r *v1.ControllerRevision) string {
+func controller(r *appsv1.ControllerRevision) string {
 	c := metav1.GetControllerOfNoCopy(r)
 	if c == nil {
 		return cell.None
@@ -38,7 +38,7 @@ func controller(r *v1.ControllerRevision) string {
 	return strings.ToLower(schema.GroupKind{Group: gv.Group, Kind: c.Kind}.String()) + "/" + c.Name
 }
 
-func validateControllerRevision(r, old *v1.ControllerRevision) (errs field.ErrorList) {
+func validateControllerRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
 	if len(r.Data.Raw) == 0 || bytes.Equal(r.Data.Raw, []byte("null")) {
 		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
 	}

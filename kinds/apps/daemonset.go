@@ -3,7 +3,7 @@ package apps
 import (
 	"strconv"
 
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,52 +17,52 @@ import (
 )
 
 // DaemonSets declares the kind.
-var DaemonSets = &resource.Def[*v1.DaemonSet]{
+var DaemonSets = &resource.Def[*appsv1.DaemonSet]{
 	GVK: gvk("DaemonSet"), Plural: "daemonsets", Short: []string{"ds"}, Categories: all, Namespaced: true,
-	Ways:       resource.Ways{Hides: v1.DeprecatedTemplateGeneration},
+	Ways:       resource.Ways{Hides: appsv1.DeprecatedTemplateGeneration},
 	Generation: true, Status: true,
-	Gated:   template.Gated(func(d *v1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
-	Early:   labelled(func(o *v1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
+	Gated:   template.Gated(func(d *appsv1.DaemonSet) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Early:   labelled(func(o *appsv1.DaemonSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultDaemonSet, Prepare: prepareDaemonSet, Validate: validateDaemonSet,
 	ValidateStatus: validateDaemonSetStatus,
-	Warn:           templateWarnings(false, func(o *v1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
-	Columns: append([]resource.Column[*v1.DaemonSet]{
-		count("Desired", func(s v1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),
-		count("Current", func(s v1.DaemonSetStatus) int32 { return s.CurrentNumberScheduled }),
-		count("Ready", func(s v1.DaemonSetStatus) int32 { return s.NumberReady }),
-		count("Up-to-date", func(s v1.DaemonSetStatus) int32 { return s.UpdatedNumberScheduled }),
-		count("Available", func(s v1.DaemonSetStatus) int32 { return s.NumberAvailable }),
-		resource.Col("Node Selector", "string", func(d *v1.DaemonSet) any {
+	Warn:           templateWarnings(false, func(o *appsv1.DaemonSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Columns: append([]resource.Column[*appsv1.DaemonSet]{
+		count("Desired", func(s appsv1.DaemonSetStatus) int32 { return s.DesiredNumberScheduled }),
+		count("Current", func(s appsv1.DaemonSetStatus) int32 { return s.CurrentNumberScheduled }),
+		count("Ready", func(s appsv1.DaemonSetStatus) int32 { return s.NumberReady }),
+		count("Up-to-date", func(s appsv1.DaemonSetStatus) int32 { return s.UpdatedNumberScheduled }),
+		count("Available", func(s appsv1.DaemonSetStatus) int32 { return s.NumberAvailable }),
+		resource.Col("Node Selector", "string", func(d *appsv1.DaemonSet) any {
 			return cell.Labels(d.Spec.Template.Spec.NodeSelector)
 		}),
-		resource.Age[*v1.DaemonSet](),
-	}, podColumns(func(d *v1.DaemonSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		resource.Age[*appsv1.DaemonSet](),
+	}, podColumns(func(d *appsv1.DaemonSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &d.Spec.Template, d.Spec.Selector
 	})...),
 }
 
-func count(name string, of func(v1.DaemonSetStatus) int32) resource.Column[*v1.DaemonSet] {
-	return resource.Col(name, "integer", func(d *v1.DaemonSet) any { return int64(of(d.Status)) })
+func count(name string, of func(appsv1.DaemonSetStatus) int32) resource.Column[*appsv1.DaemonSet] {
+	return resource.Col(name, "integer", func(d *appsv1.DaemonSet) any { return int64(of(d.Status)) })
 }
 
-func defaultDaemonSet(d *v1.DaemonSet) {
+func defaultDaemonSet(d *appsv1.DaemonSet) {
 	s := &d.Spec
 	rule.Fill(&s.RevisionHistoryLimit, 10)
-	rule.FillZero(&s.UpdateStrategy.Type, v1.RollingUpdateDaemonSetStrategyType)
-	if s.UpdateStrategy.Type == v1.RollingUpdateDaemonSetStrategyType {
-		rule.Fill(&s.UpdateStrategy.RollingUpdate, v1.RollingUpdateDaemonSet{})
+	rule.FillZero(&s.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if s.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		rule.Fill(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
 		rule.Fill(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 		rule.Fill(&s.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 	podspec.DefaultTemplate(&s.Template)
-	if _, set := d.Annotations[v1.DeprecatedTemplateGeneration]; !set {
+	if _, set := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !set {
 		setTemplateGeneration(d, 1)
 	}
 }
 
 // prepareDaemonSet counts the versions of the template in an annotation, which older controllers and kubectl
 // read as the template generation.
-func prepareDaemonSet(d, old *v1.DaemonSet) {
+func prepareDaemonSet(d, old *appsv1.DaemonSet) {
 	generation := int64(1)
 	if old != nil {
 		generation = templateGeneration(old)
@@ -73,22 +73,22 @@ func prepareDaemonSet(d, old *v1.DaemonSet) {
 	setTemplateGeneration(d, generation)
 }
 
-func setTemplateGeneration(d *v1.DaemonSet, n int64) {
+func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
 	if d.Annotations == nil {
 		d.Annotations = map[string]string{}
 	}
-	d.Annotations[v1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
 }
 
-func templateGeneration(d *v1.DaemonSet) int64 {
-	n, err := strconv.ParseInt(d.Annotations[v1.DeprecatedTemplateGeneration], 10, 64)
+func templateGeneration(d *appsv1.DaemonSet) int64 {
+	n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {
 		return 0
 	}
 	return n
 }
 
-func validateDaemonSet(d, old *v1.DaemonSet) (errs field.ErrorList) {
+func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	w := workload{selector: s.Selector, template: &s.Template, lenient: true}
 	if old != nil {
@@ -101,20 +101,20 @@ func validateDaemonSet(d, old *v1.DaemonSet) (errs field.ErrorList) {
 	return append(errs, rule.AtLeastPtr(s.RevisionHistoryLimit, 0, spec.Child("revisionHistoryLimit"))...)
 }
 
-func daemonSetStrategy(s v1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
+func daemonSetStrategy(s appsv1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
 	switch s.Type {
-	case v1.OnDeleteDaemonSetStrategyType:
+	case appsv1.OnDeleteDaemonSetStrategyType:
 		return nil
-	case v1.RollingUpdateDaemonSetStrategyType:
+	case appsv1.RollingUpdateDaemonSetStrategyType:
 		if s.RollingUpdate == nil {
 			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "")}
 		}
 		return daemonSetRolling(s.RollingUpdate, path.Child("rollingUpdate"))
 	}
-	return rule.Among(s.Type, path, v1.RollingUpdateDaemonSetStrategyType, v1.OnDeleteDaemonSetStrategyType)
+	return rule.Among(s.Type, path, appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)
 }
 
-func daemonSetRolling(r *v1.RollingUpdateDaemonSet, path *field.Path) (errs field.ErrorList) {
+func daemonSetRolling(r *appsv1.RollingUpdateDaemonSet, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, countOrPercent(r.MaxUnavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, countOrPercent(r.MaxSurge, path.Child("maxSurge"))...)
 	unavailable, surge := !zero(r.MaxUnavailable), !zero(r.MaxSurge)
@@ -127,7 +127,7 @@ func daemonSetRolling(r *v1.RollingUpdateDaemonSet, path *field.Path) (errs fiel
 	return errs
 }
 
-func validateDaemonSetStatus(d, old *v1.DaemonSet) (errs field.ErrorList) {
+func validateDaemonSetStatus(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, path := d.Status, field.NewPath("status")
 	errs = nonNegative(path, map[string]int32{"currentNumberScheduled": s.CurrentNumberScheduled,
 		"numberMisscheduled": s.NumberMisscheduled, "desiredNumberScheduled": s.DesiredNumberScheduled,

@@ -3,7 +3,7 @@ package apps
 import (
 	"fmt"
 
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,40 +17,40 @@ import (
 )
 
 // Deployments declares the kind.
-var Deployments = &resource.Def[*v1.Deployment]{
+var Deployments = &resource.Def[*appsv1.Deployment]{
 	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
 	Ways:       resource.Ways{Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
 	Generation: true, Status: true,
-	Scale: &resource.Scaled[*v1.Deployment]{
-		Get: func(d *v1.Deployment) resource.Scale {
+	Scale: &resource.Scaled[*appsv1.Deployment]{
+		Get: func(d *appsv1.Deployment) resource.Scale {
 			return scaleOf(d.Spec.Replicas, d.Status.Replicas, d.Spec.Selector)
 		},
-		Set: func(d *v1.Deployment, n int32) { d.Spec.Replicas = &n },
+		Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },
 	},
-	Gated:   template.Gated(func(d *v1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
-	Early:   labelled(func(o *v1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
+	Gated:   template.Gated(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+	Early:   labelled(func(o *appsv1.Deployment) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1", "extensions/v1beta1"),
 	Default: defaultDeployment, Prepare: prepareDeployment, Validate: validateDeployment, ValidateStatus: validateDeploymentStatus,
-	Warn: templateWarnings(true, func(o *v1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
-	Columns: append([]resource.Column[*v1.Deployment]{
-		resource.Col("Ready", "string", func(d *v1.Deployment) any {
+	Warn: templateWarnings(true, func(o *appsv1.Deployment) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Columns: append([]resource.Column[*appsv1.Deployment]{
+		resource.Col("Ready", "string", func(d *appsv1.Deployment) any {
 			return fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, number(d.Spec.Replicas))
 		}),
-		resource.Col("Up-to-date", "string", func(d *v1.Deployment) any { return int64(d.Status.UpdatedReplicas) }),
-		resource.Col("Available", "string", func(d *v1.Deployment) any { return int64(d.Status.AvailableReplicas) }),
-		resource.Age[*v1.Deployment](),
-	}, podColumns(func(d *v1.Deployment) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+		resource.Col("Up-to-date", "string", func(d *appsv1.Deployment) any { return int64(d.Status.UpdatedReplicas) }),
+		resource.Col("Available", "string", func(d *appsv1.Deployment) any { return int64(d.Status.AvailableReplicas) }),
+		resource.Age[*appsv1.Deployment](),
+	}, podColumns(func(d *appsv1.Deployment) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &d.Spec.Template, d.Spec.Selector
 	})...),
 }
 
-func defaultDeployment(d *v1.Deployment) {
+func defaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
 	rule.Fill(&s.Replicas, 1)
 	rule.Fill(&s.RevisionHistoryLimit, 10)
 	rule.Fill(&s.ProgressDeadlineSeconds, 600)
-	rule.FillZero(&s.Strategy.Type, v1.RollingUpdateDeploymentStrategyType)
-	if s.Strategy.Type == v1.RollingUpdateDeploymentStrategyType {
-		rule.Fill(&s.Strategy.RollingUpdate, v1.RollingUpdateDeployment{})
+	rule.FillZero(&s.Strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if s.Strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		rule.Fill(&s.Strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
 		rule.Fill(&s.Strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
 		rule.Fill(&s.Strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 	}
@@ -58,13 +58,13 @@ func defaultDeployment(d *v1.Deployment) {
 }
 
 // prepareDeployment counts a change of the annotations as one of what is wanted: they are handed down to the sets.
-func prepareDeployment(d, old *v1.Deployment) {
+func prepareDeployment(d, old *appsv1.Deployment) {
 	if old != nil && !equality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
 		d.Generation = old.Generation + 1
 	}
 }
 
-func validateDeployment(d, old *v1.Deployment) (errs field.ErrorList) {
+func validateDeployment(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
 	w := workload{selector: s.Selector, template: &s.Template}
@@ -86,20 +86,20 @@ func validateDeployment(d, old *v1.Deployment) (errs field.ErrorList) {
 	return errs
 }
 
-func deploymentStrategy(s v1.DeploymentStrategy, path *field.Path) (errs field.ErrorList) {
+func deploymentStrategy(s appsv1.DeploymentStrategy, path *field.Path) (errs field.ErrorList) {
 	switch s.Type {
-	case v1.RecreateDeploymentStrategyType:
+	case appsv1.RecreateDeploymentStrategyType:
 		if s.RollingUpdate != nil {
 			errs = append(errs, field.Forbidden(path.Child("rollingUpdate"),
 				"may not be specified when strategy `type` is '"+string(s.Type)+"'"))
 		}
-	case v1.RollingUpdateDeploymentStrategyType:
+	case appsv1.RollingUpdateDeploymentStrategyType:
 		if s.RollingUpdate == nil {
 			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "should not be nil")}
 		}
 		errs = rolling(s.RollingUpdate.MaxUnavailable, s.RollingUpdate.MaxSurge, path.Child("rollingUpdate"))
 	default:
-		errs = rule.Among(s.Type, path, v1.RecreateDeploymentStrategyType, v1.RollingUpdateDeploymentStrategyType)
+		errs = rule.Among(s.Type, path, appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType)
 	}
 	return errs
 }
@@ -123,7 +123,7 @@ func onlyValid(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return rule.CountOrPercent(*v, path)
 }
 
-func validateDeploymentStatus(d, old *v1.Deployment) (errs field.ErrorList) {
+func validateDeploymentStatus(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, path := d.Status, field.NewPath("status")
 	errs = append(errs, rule.AtLeast(s.ObservedGeneration, 0, path.Child("observedGeneration"))...)
 	errs = append(errs, nonNegative(path, map[string]int32{"replicas": s.Replicas, "updatedReplicas": s.UpdatedReplicas,

@@ -1,7 +1,7 @@
 package apps
 
 import (
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,29 +14,29 @@ import (
 )
 
 // ReplicaSets declares the kind.
-var ReplicaSets = &resource.Def[*v1.ReplicaSet]{
+var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	GVK: gvk("ReplicaSet"), Plural: "replicasets", Short: []string{"rs"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true,
-	Scale: &resource.Scaled[*v1.ReplicaSet]{
-		Get: func(r *v1.ReplicaSet) resource.Scale {
+	Scale: &resource.Scaled[*appsv1.ReplicaSet]{
+		Get: func(r *appsv1.ReplicaSet) resource.Scale {
 			return scaleOf(r.Spec.Replicas, r.Status.Replicas, r.Spec.Selector)
 		},
-		Set: func(r *v1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
+		Set: func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 	},
-	Gated:   template.Gated(func(r *v1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
-	Early:   labelled(func(o *v1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
+	Gated:   template.Gated(func(r *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &r.Spec.Template }),
+	Early:   labelled(func(o *appsv1.ReplicaSet) map[string]string { return o.Spec.Template.Labels }, "extensions/v1beta1"),
 	Default: defaultReplicaSet, Validate: validateReplicaSet, ValidateStatus: validateReplicaSetStatus,
-	Warn: templateWarnings(true, func(o *v1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
-	Columns: append([]resource.Column[*v1.ReplicaSet]{
-		resource.Col("Desired", "integer", func(r *v1.ReplicaSet) any { return number(r.Spec.Replicas) }),
-		resource.Col("Current", "integer", func(r *v1.ReplicaSet) any { return int64(r.Status.Replicas) }),
-		resource.Col("Ready", "integer", func(r *v1.ReplicaSet) any { return int64(r.Status.ReadyReplicas) }),
-		resource.Age[*v1.ReplicaSet](),
-	}, podColumns(func(r *v1.ReplicaSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
+	Warn: templateWarnings(true, func(o *appsv1.ReplicaSet) (any, *corev1.PodTemplateSpec) { return &o.Spec, &o.Spec.Template }),
+	Columns: append([]resource.Column[*appsv1.ReplicaSet]{
+		resource.Col("Desired", "integer", func(r *appsv1.ReplicaSet) any { return number(r.Spec.Replicas) }),
+		resource.Col("Current", "integer", func(r *appsv1.ReplicaSet) any { return int64(r.Status.Replicas) }),
+		resource.Col("Ready", "integer", func(r *appsv1.ReplicaSet) any { return int64(r.Status.ReadyReplicas) }),
+		resource.Age[*appsv1.ReplicaSet](),
+	}, podColumns(func(r *appsv1.ReplicaSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &r.Spec.Template, r.Spec.Selector
 	})...),
-	Select: []resource.Field[*v1.ReplicaSet]{
-		{Label: "status.replicas", Value: func(r *v1.ReplicaSet) string { return decimal(r.Status.Replicas) }}},
+	Select: []resource.Field[*appsv1.ReplicaSet]{
+		{Label: "status.replicas", Value: func(r *appsv1.ReplicaSet) string { return decimal(r.Status.Replicas) }}},
 }
 
 // podColumns returns the wide columns of a workload.
@@ -46,12 +46,12 @@ func podColumns[T resource.Object](of func(T) (*corev1.PodTemplateSpec, *metav1.
 	return append(cell.Pods(template), cell.Selecting(selector))
 }
 
-func defaultReplicaSet(r *v1.ReplicaSet) {
+func defaultReplicaSet(r *appsv1.ReplicaSet) {
 	rule.Fill(&r.Spec.Replicas, 1)
 	podspec.DefaultTemplate(&r.Spec.Template)
 }
 
-func validateReplicaSet(r, old *v1.ReplicaSet) (errs field.ErrorList) {
+func validateReplicaSet(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(r.Spec.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
@@ -63,7 +63,7 @@ func validateReplicaSet(r, old *v1.ReplicaSet) (errs field.ErrorList) {
 	return append(errs, w.validate(spec)...)
 }
 
-func validateReplicaSetStatus(r, old *v1.ReplicaSet) (errs field.ErrorList) {
+func validateReplicaSetStatus(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	s, path := r.Status, field.NewPath("status")
 	errs = nonNegative(path, map[string]int32{"replicas": s.Replicas, "fullyLabeledReplicas": s.FullyLabeledReplicas,
 		"readyReplicas": s.ReadyReplicas, "availableReplicas": s.AvailableReplicas})

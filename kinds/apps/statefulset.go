@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/apps/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,38 +18,38 @@ import (
 )
 
 // StatefulSets declares the kind.
-var StatefulSets = &resource.Def[*v1.StatefulSet]{
+var StatefulSets = &resource.Def[*appsv1.StatefulSet]{
 	GVK: gvk("StatefulSet"), Plural: "statefulsets", Short: []string{"sts"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true, Name: rule.LabelName,
-	Scale: &resource.Scaled[*v1.StatefulSet]{
-		Get: func(s *v1.StatefulSet) resource.Scale {
+	Scale: &resource.Scaled[*appsv1.StatefulSet]{
+		Get: func(s *appsv1.StatefulSet) resource.Scale {
 			return scaleOf(s.Spec.Replicas, s.Status.Replicas, s.Spec.Selector)
 		},
-		Set: func(s *v1.StatefulSet, n int32) { s.Spec.Replicas = &n },
+		Set: func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
-	Gated:   resource.Gated[*v1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet},
-	Early:   labelled(func(o *v1.StatefulSet) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1"),
+	Gated:   resource.Gated[*appsv1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet},
+	Early:   labelled(func(o *appsv1.StatefulSet) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1"),
 	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
 	Warn: warnStatefulSet,
-	Columns: append([]resource.Column[*v1.StatefulSet]{
-		resource.Col("Ready", "string", func(s *v1.StatefulSet) any {
+	Columns: append([]resource.Column[*appsv1.StatefulSet]{
+		resource.Col("Ready", "string", func(s *appsv1.StatefulSet) any {
 			return fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, number(s.Spec.Replicas))
 		}),
-		resource.Age[*v1.StatefulSet](),
-	}, cell.Pods(func(s *v1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })...),
+		resource.Age[*appsv1.StatefulSet](),
+	}, cell.Pods(func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })...),
 }
 
 // defaultMaxUnavailable says that pods are replaced one by one.
-func defaultMaxUnavailable(on *features.Set, s *v1.StatefulSet) {
+func defaultMaxUnavailable(on *features.Set, s *appsv1.StatefulSet) {
 	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && on.On("MaxUnavailableStatefulSet") &&
-		s.Spec.UpdateStrategy.Type == v1.RollingUpdateStatefulSetStrategyType {
+		s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		rule.Fill(&r.MaxUnavailable, intstr.FromInt32(1))
 	}
 }
 
 // dropFromStatefulSet drops what features that are off would use.
-func dropFromStatefulSet(on *features.Set, s, old *v1.StatefulSet) {
-	template.Drop(on, s, old, func(s *v1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })
+func dropFromStatefulSet(on *features.Set, s, old *appsv1.StatefulSet) {
+	template.Drop(on, s, old, func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })
 	if on.On("MaxUnavailableStatefulSet") || old != nil && manyAtOnce(old) {
 		return
 	}
@@ -58,33 +58,35 @@ func dropFromStatefulSet(on *features.Set, s, old *v1.StatefulSet) {
 	}
 }
 
-func manyAtOnce(s *v1.StatefulSet) bool {
+func manyAtOnce(s *appsv1.StatefulSet) bool {
 	r := s.Spec.UpdateStrategy.RollingUpdate
 	return r != nil && r.MaxUnavailable != nil
 }
 
-func defaultStatefulSet(set *v1.StatefulSet) {
+func defaultStatefulSet(set *appsv1.StatefulSet) {
 	s := &set.Spec
-	rule.FillZero(&s.PodManagementPolicy, v1.OrderedReadyPodManagement)
-	rule.FillZero(&s.UpdateStrategy.Type, v1.RollingUpdateStatefulSetStrategyType)
-	if s.UpdateStrategy.Type == v1.RollingUpdateStatefulSetStrategyType {
-		rule.Fill(&s.UpdateStrategy.RollingUpdate, v1.RollingUpdateStatefulSetStrategy{})
+	rule.FillZero(&s.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	rule.FillZero(&s.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
+	if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		rule.Fill(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 		rule.Fill(&s.UpdateStrategy.RollingUpdate.Partition, 0)
 	}
-	rule.Fill(&s.PersistentVolumeClaimRetentionPolicy, v1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
-	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, v1.RetainPersistentVolumeClaimRetentionPolicyType)
-	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenScaled, v1.RetainPersistentVolumeClaimRetentionPolicyType)
+	rule.Fill(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	rule.Fill(&s.Replicas, 1)
 	rule.Fill(&s.RevisionHistoryLimit, 10)
 	podspec.DefaultTemplate(&s.Template)
 	for i := range s.VolumeClaimTemplates {
 		c := &s.VolumeClaimTemplates[i]
+		// Upstream's conversion says what the templates are, whatever was sent.
+		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
 		podspec.DefaultClaim(&c.Spec)
 		rule.FillZero(&c.Status.Phase, corev1.ClaimPending)
 	}
 }
 
-func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
+func validateStatefulSet(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
 	w := workload{selector: s.Selector, template: withClaims(s)}
 	if old != nil {
@@ -97,7 +99,7 @@ func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
 			errs = append(errs, podspec.ValidateClaimSpec(&s.VolumeClaimTemplates[i].Spec, at)...)
 		}
 	}
-	if p := s.PodManagementPolicy; p != v1.OrderedReadyPodManagement && p != v1.ParallelPodManagement {
+	if p := s.PodManagementPolicy; p != appsv1.OrderedReadyPodManagement && p != appsv1.ParallelPodManagement {
 		errs = append(errs, field.Invalid(spec.Child("podManagementPolicy"), p, "must be 'OrderedReady' or 'Parallel'"))
 	}
 	errs = append(errs, statefulSetStrategy(s.UpdateStrategy, spec.Child("updateStrategy"))...)
@@ -111,7 +113,7 @@ func validateStatefulSet(set, old *v1.StatefulSet) (errs field.ErrorList) {
 }
 
 // warnStatefulSet also warns of its claims, and of a limit that is none: it is refused nowhere.
-func warnStatefulSet(set, old *v1.StatefulSet) []string {
+func warnStatefulSet(set, old *appsv1.StatefulSet) []string {
 	if old != nil && rule.Same(set.Spec, old.Spec) {
 		return nil
 	}
@@ -127,7 +129,7 @@ func warnStatefulSet(set, old *v1.StatefulSet) []string {
 }
 
 // withClaims returns the template with the volumes that the controller adds for claims: containers may mount them.
-func withClaims(s *v1.StatefulSetSpec) *corev1.PodTemplateSpec {
+func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	if len(s.VolumeClaimTemplates) == 0 {
 		return &s.Template
 	}
@@ -152,13 +154,16 @@ func serviceName(name string) []string {
 }
 
 // statefulSetUpdate refuses changes of all but the fields that the controller can roll out.
-func statefulSetUpdate(set, old *v1.StatefulSet, spec *field.Path) field.ErrorList {
+func statefulSetUpdate(set, old *appsv1.StatefulSet, spec *field.Path) field.ErrorList {
 	merged := *set.Spec.DeepCopy()
 	o := old.Spec
 	merged.Replicas, merged.Ordinals, merged.Template = o.Replicas, o.Ordinals, o.Template
 	merged.UpdateStrategy, merged.MinReadySeconds = o.UpdateStrategy, o.MinReadySeconds
 	merged.PersistentVolumeClaimRetentionPolicy = o.PersistentVolumeClaimRetentionPolicy
 	merged.RevisionHistoryLimit = o.RevisionHistoryLimit
+	for i := range min(len(merged.VolumeClaimTemplates), len(o.VolumeClaimTemplates)) { // which earlier stored ones do not say
+		merged.VolumeClaimTemplates[i].TypeMeta = o.VolumeClaimTemplates[i].TypeMeta
+	}
 	if rule.Same(merged, o) {
 		return nil
 	}
@@ -167,16 +172,16 @@ func statefulSetUpdate(set, old *v1.StatefulSet, spec *field.Path) field.ErrorLi
 		"and 'minReadySeconds' are forbidden")}
 }
 
-func statefulSetStrategy(s v1.StatefulSetUpdateStrategy, path *field.Path) (errs field.ErrorList) {
+func statefulSetStrategy(s appsv1.StatefulSetUpdateStrategy, path *field.Path) (errs field.ErrorList) {
 	rolling := path.Child("rollingUpdate")
 	switch s.Type {
 	case "":
 		return field.ErrorList{field.Required(path, "")}
-	case v1.OnDeleteStatefulSetStrategyType:
+	case appsv1.OnDeleteStatefulSetStrategyType:
 		if s.RollingUpdate != nil {
 			errs = append(errs, field.Invalid(rolling, s.RollingUpdate, "only allowed for updateStrategy 'RollingUpdate'"))
 		}
-	case v1.RollingUpdateStatefulSetStrategyType:
+	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if s.RollingUpdate == nil {
 			return nil
 		}
@@ -199,16 +204,16 @@ func statefulSetUnavailable(v *intstr.IntOrString, path *field.Path) field.Error
 	return append(errs, rule.AtMostAll(*v, path)...)
 }
 
-func retention(p *v1.StatefulSetPersistentVolumeClaimRetentionPolicy, path *field.Path) (errs field.ErrorList) {
+func retention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy, path *field.Path) (errs field.ErrorList) {
 	if p == nil {
 		return nil
 	}
-	keep, drop := v1.RetainPersistentVolumeClaimRetentionPolicyType, v1.DeletePersistentVolumeClaimRetentionPolicyType
+	keep, drop := appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 	errs = append(errs, rule.Among(p.WhenDeleted, path.Child("whenDeleted"), keep, drop)...)
 	return append(errs, rule.Among(p.WhenScaled, path.Child("whenScaled"), keep, drop)...)
 }
 
-func validateStatefulSetStatus(set, old *v1.StatefulSet) (errs field.ErrorList) {
+func validateStatefulSetStatus(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, path := set.Status, field.NewPath("status")
 	errs = nonNegative(path, map[string]int32{"replicas": s.Replicas, "readyReplicas": s.ReadyReplicas,
 		"currentReplicas": s.CurrentReplicas, "updatedReplicas": s.UpdatedReplicas,

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,7 +20,7 @@ import (
 // A workload is what the kinds of this group have in common: a selector and a template that it must match.
 type workload struct {
 	selector, oldSelector *metav1.LabelSelector
-	template, oldTemplate *v1.PodTemplateSpec
+	template, oldTemplate *corev1.PodTemplateSpec
 	lenient               bool // a missing selector is reported only as not matching: DaemonSets
 }
 
@@ -50,7 +50,7 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 
 // templateWarnings returns what to warn of in a new object of a kind whose template is at spec.template, and again
 // whenever anything of the spec changes; names says that the pods are named after it.
-func templateWarnings[T resource.Object](names bool, of func(T) (spec any, t *v1.PodTemplateSpec)) func(obj, old T) []string {
+func templateWarnings[T resource.Object](names bool, of func(T) (spec any, t *corev1.PodTemplateSpec)) func(obj, old T) []string {
 	return func(obj, old T) []string {
 		name := ""
 		if names {

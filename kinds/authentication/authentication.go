@@ -2,17 +2,17 @@
 package authentication
 
 import (
-	v1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // TokenReviews declares the kind: whose is this token?
-var TokenReviews = &resource.Def[*v1.TokenReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("TokenReview"), Plural: "tokenreviews", Virtual: true,
+var TokenReviews = &resource.Def[*authenticationv1.TokenReview]{
+	GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenReview"), Plural: "tokenreviews", Virtual: true,
 }
 
 // SelfSubjectReviews declares the kind: who am I?
-var SelfSubjectReviews = &resource.Def[*v1.SelfSubjectReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectReview"), Plural: "selfsubjectreviews", Virtual: true,
+var SelfSubjectReviews = &resource.Def[*authenticationv1.SelfSubjectReview]{
+	GVK: authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), Plural: "selfsubjectreviews", Virtual: true,
 }

@@ -2,7 +2,7 @@
 package authorization
 
 import (
-	v1 "k8s.io/api/authorization/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -12,30 +12,30 @@ import (
 )
 
 // SubjectAccessReviews declares the kind: may this user do that?
-var SubjectAccessReviews = &resource.Def[*v1.SubjectAccessReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
-	Validate: func(r, _ *v1.SubjectAccessReview) field.ErrorList {
+var SubjectAccessReviews = &resource.Def[*authorizationv1.SubjectAccessReview]{
+	GVK: authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), Plural: "subjectaccessreviews", Virtual: true,
+	Validate: func(r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
 		return append(subject(r.Spec), bare(r.ObjectMeta, "must be empty")...)
 	},
 }
 
 // LocalSubjectAccessReviews declares the kind: the same, asked within a namespace.
-var LocalSubjectAccessReviews = &resource.Def[*v1.LocalSubjectAccessReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"), Plural: "localsubjectaccessreviews", Virtual: true,
+var LocalSubjectAccessReviews = &resource.Def[*authorizationv1.LocalSubjectAccessReview]{
+	GVK: authorizationv1.SchemeGroupVersion.WithKind("LocalSubjectAccessReview"), Plural: "localsubjectaccessreviews", Virtual: true,
 	Namespaced: true, Validate: validateLocal,
 }
 
 // SelfSubjectAccessReviews declares the kind: may I do that?
-var SelfSubjectAccessReviews = &resource.Def[*v1.SelfSubjectAccessReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
-	Validate: func(r, _ *v1.SelfSubjectAccessReview) field.ErrorList {
+var SelfSubjectAccessReviews = &resource.Def[*authorizationv1.SelfSubjectAccessReview]{
+	GVK: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), Plural: "selfsubjectaccessreviews", Virtual: true,
+	Validate: func(r, _ *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
 		return append(attributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), bare(r.ObjectMeta, "must be empty")...)
 	},
 }
 
 // SelfSubjectRulesReviews declares the kind: what may I do here?
-var SelfSubjectRulesReviews = &resource.Def[*v1.SelfSubjectRulesReview]{
-	GVK: v1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"), Plural: "selfsubjectrulesreviews", Virtual: true,
+var SelfSubjectRulesReviews = &resource.Def[*authorizationv1.SelfSubjectRulesReview]{
+	GVK: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"), Plural: "selfsubjectrulesreviews", Virtual: true,
 }
 
 // bare refuses metadata: a question has none.
@@ -46,7 +46,7 @@ func bare(m metav1.ObjectMeta, says string) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata"), m, says)}
 }
 
-func validateLocal(r, _ *v1.LocalSubjectAccessReview) field.ErrorList {
+func validateLocal(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
 	errs, spec, meta := subject(r.Spec), field.NewPath("spec"), r.ObjectMeta
 	meta.Namespace = ""
 	errs = append(errs, bare(meta, "must be empty except for namespace")...)
@@ -59,7 +59,7 @@ func validateLocal(r, _ *v1.LocalSubjectAccessReview) field.ErrorList {
 	return errs
 }
 
-func subject(s v1.SubjectAccessReviewSpec) field.ErrorList {
+func subject(s authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := attributes(s.ResourceAttributes, s.NonResourceAttributes)
 	if s.User == "" && len(s.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
@@ -67,7 +67,7 @@ func subject(s v1.SubjectAccessReviewSpec) field.ErrorList {
 	return errs
 }
 
-func attributes(r *v1.ResourceAttributes, n *v1.NonResourceAttributes) (errs field.ErrorList) {
+func attributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	switch {
 	case r != nil && n != nil:
@@ -83,7 +83,7 @@ func attributes(r *v1.ResourceAttributes, n *v1.NonResourceAttributes) (errs fie
 
 // selectors checks that a restriction is given either as text or as requirements, and that these make sense. Newer clients
 // may know operators that this server does not: these restrict nothing.
-func selectors(r *v1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
+func selectors(r *authorizationv1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
 	both := "may not be specified together with rawSelector"
 	if s := r.FieldSelector; s != nil {
 		at := path.Child("fieldSelector")

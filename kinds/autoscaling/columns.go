@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	v2 "k8s.io/api/autoscaling/v2"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -17,13 +17,13 @@ const unknown = "<unknown>"
 const shownMetrics = 2
 
 // targets prints current and wanted value of the metrics: cpu: 30%/80%, 5/10 (avg) + 1 more...
-func targets(specs []v2.MetricSpec, statuses []v2.MetricStatus) string {
+func targets(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return cell.None
 	}
 	var list []string
 	for i, s := range specs[:min(len(specs), shownMetrics)] {
-		var now v2.MetricStatus
+		var now autoscalingv2.MetricStatus
 		if i < len(statuses) {
 			now = statuses[i]
 		}
@@ -36,30 +36,30 @@ func targets(specs []v2.MetricSpec, statuses []v2.MetricStatus) string {
 	return text
 }
 
-func metric(s v2.MetricSpec, now v2.MetricStatus) string {
-	var current *v2.MetricValueStatus // nil: there is none
+func metric(s autoscalingv2.MetricSpec, now autoscalingv2.MetricStatus) string {
+	var current *autoscalingv2.MetricValueStatus // nil: there is none
 	switch {
-	case s.Type == v2.ExternalMetricSourceType && s.External != nil:
+	case s.Type == autoscalingv2.ExternalMetricSourceType && s.External != nil:
 		if now.External != nil {
 			current = &now.External.Current
 		}
 		return valueOrAverage(s.External.Target, current)
-	case s.Type == v2.ObjectMetricSourceType && s.Object != nil:
+	case s.Type == autoscalingv2.ObjectMetricSourceType && s.Object != nil:
 		if now.Object != nil {
 			current = &now.Object.Current
 		}
 		return valueOrAverage(s.Object.Target, current)
-	case s.Type == v2.PodsMetricSourceType && s.Pods != nil:
+	case s.Type == autoscalingv2.PodsMetricSourceType && s.Pods != nil:
 		if now.Pods != nil {
 			current = &now.Pods.Current
 		}
 		return average(current) + "/" + s.Pods.Target.AverageValue.String()
-	case s.Type == v2.ResourceMetricSourceType && s.Resource != nil:
+	case s.Type == autoscalingv2.ResourceMetricSourceType && s.Resource != nil:
 		if now.Resource != nil {
 			current = &now.Resource.Current
 		}
 		return string(s.Resource.Name) + ": " + usage(s.Resource.Target, current)
-	case s.Type == v2.ContainerResourceMetricSourceType && s.ContainerResource != nil:
+	case s.Type == autoscalingv2.ContainerResourceMetricSourceType && s.ContainerResource != nil:
 		if now.ContainerResource != nil {
 			current = &now.ContainerResource.Current
 		}
@@ -68,9 +68,9 @@ func metric(s v2.MetricSpec, now v2.MetricStatus) string {
 	return "<unknown type>"
 }
 
-func valueOrAverage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
+func valueOrAverage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	if now == nil {
-		now = &v2.MetricValueStatus{}
+		now = &autoscalingv2.MetricValueStatus{}
 	}
 	if t.AverageValue != nil {
 		return quantity(now.AverageValue) + "/" + t.AverageValue.String() + " (avg)"
@@ -78,7 +78,7 @@ func valueOrAverage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
 	return quantity(now.Value) + "/" + t.Value.String()
 }
 
-func usage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
+func usage(t autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
 	if t.AverageValue != nil {
 		return average(now) + "/" + t.AverageValue.String()
 	}
@@ -90,7 +90,7 @@ func usage(t v2.MetricTarget, now *v2.MetricValueStatus) string {
 }
 
 // average is the average of a metric that must be told by it: one that is told otherwise prints as <nil>.
-func average(now *v2.MetricValueStatus) string {
+func average(now *autoscalingv2.MetricValueStatus) string {
 	if now == nil {
 		return unknown
 	}

@@ -5,8 +5,8 @@ package autoscaling
 import (
 	"strconv"
 
-	v1 "k8s.io/api/autoscaling/v1"
-	v2 "k8s.io/api/autoscaling/v2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/features"
@@ -15,11 +15,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type hpa = *v2.HorizontalPodAutoscaler
+type hpa = *autoscalingv2.HorizontalPodAutoscaler
 
 // HorizontalPodAutoscalers declares the kind.
 var HorizontalPodAutoscalers = &resource.Def[hpa]{
-	GVK: v2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
+	GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
 	Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
 	Default: defaultAutoscaler, ValidateStatus: validateAutoscalerStatus,
 	Gated: resource.Gated[hpa]{
@@ -42,29 +42,29 @@ var HorizontalPodAutoscalers = &resource.Def[hpa]{
 		resource.Age[hpa](),
 	},
 	Also: []resource.Version[hpa]{{
-		GVK:  v1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
-		New:  func() resource.Object { return &v1.HorizontalPodAutoscaler{} },
+		GVK:  autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+		New:  func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
 		From: func(h hpa) resource.Object { return toV1(h) },
-		To:   func(o resource.Object) hpa { return fromV1(o.(*v1.HorizontalPodAutoscaler)) },
+		To:   func(o resource.Object) hpa { return fromV1(o.(*autoscalingv1.HorizontalPodAutoscaler)) },
 	}},
 }
 
 func defaultAutoscaler(h hpa) {
 	rule.Fill(&h.Spec.MinReplicas, 1)
 	if len(h.Spec.Metrics) == 0 {
-		h.Spec.Metrics = []v2.MetricSpec{cpu(80)}
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{cpu(80)}
 	}
 	if b := h.Spec.Behavior; b != nil {
-		fillRules(&b.ScaleUp, v2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0)),
-			SelectPolicy: new(v2.MaxChangePolicySelect), Policies: []v2.HPAScalingPolicy{
-				{Type: v2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
-				{Type: v2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
-		fillRules(&b.ScaleDown, v2.HPAScalingRules{SelectPolicy: new(v2.MaxChangePolicySelect),
-			Policies: []v2.HPAScalingPolicy{{Type: v2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
+		fillRules(&b.ScaleUp, autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0)),
+			SelectPolicy: new(autoscalingv2.MaxChangePolicySelect), Policies: []autoscalingv2.HPAScalingPolicy{
+				{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+				{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
+		fillRules(&b.ScaleDown, autoscalingv2.HPAScalingRules{SelectPolicy: new(autoscalingv2.MaxChangePolicySelect),
+			Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}}})
 	}
 }
 
-func fillRules(r **v2.HPAScalingRules, def v2.HPAScalingRules) {
+func fillRules(r **autoscalingv2.HPAScalingRules, def autoscalingv2.HPAScalingRules) {
 	rule.Fill(r, def)
 	if (*r).StabilizationWindowSeconds == nil {
 		(*r).StabilizationWindowSeconds = def.StabilizationWindowSeconds
@@ -77,7 +77,7 @@ func fillRules(r **v2.HPAScalingRules, def v2.HPAScalingRules) {
 	}
 }
 
-func cpu(percent int32) v2.MetricSpec {
-	return v2.MetricSpec{Type: v2.ResourceMetricSourceType, Resource: &v2.ResourceMetricSource{Name: corev1.ResourceCPU,
-		Target: v2.MetricTarget{Type: v2.UtilizationMetricType, AverageUtilization: &percent}}}
+func cpu(percent int32) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU,
+		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent}}}
 }

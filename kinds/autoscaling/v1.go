@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"maps"
 
-	v1 "k8s.io/api/autoscaling/v1"
-	v2 "k8s.io/api/autoscaling/v2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 )
@@ -19,13 +19,13 @@ const (
 )
 
 // toV1 converts from the hub. The one metric that v1 knows is a target for the utilization of CPU.
-func toV1(h hpa) *v1.HorizontalPodAutoscaler {
-	out := &v1.HorizontalPodAutoscaler{ObjectMeta: *h.ObjectMeta.DeepCopy()}
+func toV1(h hpa) *autoscalingv1.HorizontalPodAutoscaler {
+	out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: *h.ObjectMeta.DeepCopy()}
 	dropKept(&out.Annotations)
 	keep := keeper{&out.Annotations}
-	out.Spec.ScaleTargetRef = v1.CrossVersionObjectReference(h.Spec.ScaleTargetRef)
+	out.Spec.ScaleTargetRef = autoscalingv1.CrossVersionObjectReference(h.Spec.ScaleTargetRef)
 	out.Spec.MinReplicas, out.Spec.MaxReplicas = h.Spec.MinReplicas, h.Spec.MaxReplicas
-	var others []v1.MetricSpec
+	var others []autoscalingv1.MetricSpec
 	for _, m := range h.Spec.Metrics {
 		if u := cpuTarget(m); u != nil && out.Spec.TargetCPUUtilizationPercentage == nil {
 			out.Spec.TargetCPUUtilizationPercentage = u
@@ -34,11 +34,11 @@ func toV1(h hpa) *v1.HorizontalPodAutoscaler {
 		others = append(others, metricToV1(m))
 	}
 	s := h.Status
-	out.Status = v1.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
+	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
 		CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas}
-	var current []v1.MetricStatus
+	var current []autoscalingv1.MetricStatus
 	for _, m := range s.CurrentMetrics {
-		if m.Type == v2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 			if m.Resource.Current.AverageValue == nil || m.Resource.Current.AverageValue.IsZero() {
 				continue
@@ -55,20 +55,20 @@ func toV1(h hpa) *v1.HorizontalPodAutoscaler {
 	return out
 }
 
-func cpuTarget(m v2.MetricSpec) *int32 {
-	if m.Type != v2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
+func cpuTarget(m autoscalingv2.MetricSpec) *int32 {
+	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
 		return nil
 	}
 	return m.Resource.Target.AverageUtilization
 }
 
 // fromV1 converts to the hub. Annotations that do not parse are dropped, as upstream drops them.
-func fromV1(in *v1.HorizontalPodAutoscaler) hpa {
-	out := &v2.HorizontalPodAutoscaler{ObjectMeta: *in.ObjectMeta.DeepCopy()}
+func fromV1(in *autoscalingv1.HorizontalPodAutoscaler) hpa {
+	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *in.ObjectMeta.DeepCopy()}
 	kept := in.Annotations
-	out.Spec.ScaleTargetRef = v2.CrossVersionObjectReference(in.Spec.ScaleTargetRef)
+	out.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef)
 	out.Spec.MinReplicas, out.Spec.MaxReplicas = in.Spec.MinReplicas, in.Spec.MaxReplicas
-	for _, m := range read[[]v1.MetricSpec](kept, metricsKey) {
+	for _, m := range read[[]autoscalingv1.MetricSpec](kept, metricsKey) {
 		out.Spec.Metrics = append(out.Spec.Metrics, metricFromV1(m))
 	}
 	if p := in.Spec.TargetCPUUtilizationPercentage; p != nil {
@@ -78,21 +78,21 @@ func fromV1(in *v1.HorizontalPodAutoscaler) hpa {
 		out.Spec.Behavior = b.hub()
 	}
 	s := in.Status
-	out.Status = v2.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
+	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{ObservedGeneration: s.ObservedGeneration, LastScaleTime: s.LastScaleTime,
 		CurrentReplicas: s.CurrentReplicas, DesiredReplicas: s.DesiredReplicas}
 	seen := false
-	for _, m := range read[[]v1.MetricStatus](kept, statusesKey) {
+	for _, m := range read[[]autoscalingv1.MetricStatus](kept, statusesKey) {
 		hub := statusFromV1(m)
-		if m.Type == v1.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+		if m.Type == autoscalingv1.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
 			seen = true
 		}
 		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, hub)
 	}
 	if p := s.CurrentCPUUtilizationPercentage; p != nil && !seen {
-		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, v2.MetricStatus{Type: v2.ResourceMetricSourceType,
-			Resource: &v2.ResourceMetricStatus{Name: corev1.ResourceCPU, Current: v2.MetricValueStatus{AverageUtilization: p}}})
+		out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, autoscalingv2.MetricStatus{Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricStatus{Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: p}}})
 	}
-	out.Status.Conditions = conditionsFromV1(read[[]v1.HorizontalPodAutoscalerCondition](kept, conditionsKey))
+	out.Status.Conditions = conditionsFromV1(read[[]autoscalingv1.HorizontalPodAutoscalerCondition](kept, conditionsKey))
 	dropKept(&out.Annotations)
 	return out
 }
@@ -137,17 +137,17 @@ func dropKept(annotations *map[string]string) {
 	*annotations = m
 }
 
-func conditionsToV1(list []v2.HorizontalPodAutoscalerCondition) (out []v1.HorizontalPodAutoscalerCondition) {
+func conditionsToV1(list []autoscalingv2.HorizontalPodAutoscalerCondition) (out []autoscalingv1.HorizontalPodAutoscalerCondition) {
 	for _, c := range list {
-		out = append(out, v1.HorizontalPodAutoscalerCondition{Type: v1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+		out = append(out, autoscalingv1.HorizontalPodAutoscalerCondition{Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
 			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
 	}
 	return out
 }
 
-func conditionsFromV1(list []v1.HorizontalPodAutoscalerCondition) (out []v2.HorizontalPodAutoscalerCondition) {
+func conditionsFromV1(list []autoscalingv1.HorizontalPodAutoscalerCondition) (out []autoscalingv2.HorizontalPodAutoscalerCondition) {
 	for _, c := range list {
-		out = append(out, v2.HorizontalPodAutoscalerCondition{Type: v2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+		out = append(out, autoscalingv2.HorizontalPodAutoscalerCondition{Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
 			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration})
 	}
 	return out
@@ -159,22 +159,22 @@ type behavior struct{ ScaleUp, ScaleDown *scalingRules }
 
 type scalingRules struct {
 	StabilizationWindowSeconds *int32
-	SelectPolicy               *v2.ScalingPolicySelect
+	SelectPolicy               *autoscalingv2.ScalingPolicySelect
 	Policies                   []scalingPolicy
 	Tolerance                  *apiresource.Quantity
 }
 
 type scalingPolicy struct {
-	Type          v2.HPAScalingPolicyType
+	Type          autoscalingv2.HPAScalingPolicyType
 	Value         int32
 	PeriodSeconds int32
 }
 
-func behaviorOf(b *v2.HorizontalPodAutoscalerBehavior) *behavior {
+func behaviorOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *behavior {
 	return &behavior{rulesOf(b.ScaleUp), rulesOf(b.ScaleDown)}
 }
 
-func rulesOf(r *v2.HPAScalingRules) *scalingRules {
+func rulesOf(r *autoscalingv2.HPAScalingRules) *scalingRules {
 	if r == nil {
 		return nil
 	}
@@ -185,17 +185,17 @@ func rulesOf(r *v2.HPAScalingRules) *scalingRules {
 	return out
 }
 
-func (b *behavior) hub() *v2.HorizontalPodAutoscalerBehavior {
-	return &v2.HorizontalPodAutoscalerBehavior{ScaleUp: b.ScaleUp.hub(), ScaleDown: b.ScaleDown.hub()}
+func (b *behavior) hub() *autoscalingv2.HorizontalPodAutoscalerBehavior {
+	return &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: b.ScaleUp.hub(), ScaleDown: b.ScaleDown.hub()}
 }
 
-func (r *scalingRules) hub() *v2.HPAScalingRules {
+func (r *scalingRules) hub() *autoscalingv2.HPAScalingRules {
 	if r == nil {
 		return nil
 	}
-	out := &v2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
 	for _, p := range r.Policies {
-		out.Policies = append(out.Policies, v2.HPAScalingPolicy(p))
+		out.Policies = append(out.Policies, autoscalingv2.HPAScalingPolicy(p))
 	}
 	return out
 }

@@ -3,8 +3,8 @@ package autoscaling
 import (
 	"testing"
 
-	v1 "k8s.io/api/autoscaling/v1"
-	v2 "k8s.io/api/autoscaling/v2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -45,7 +45,7 @@ status:
 
 func read2(t *testing.T, text string) hpa {
 	t.Helper()
-	h := &v2.HorizontalPodAutoscaler{}
+	h := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := yaml.UnmarshalStrict([]byte(text), h); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestV1KeepsAll(t *testing.T) {
 
 // What does not parse is dropped rather than refused, and nothing kept shows in the hub.
 func TestV1BadAnnotations(t *testing.T) {
-	in := &v1.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+	in := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		metricsKey: "{", behaviorKey: "[]", conditionsKey: "1", statusesKey: "x"}}}
 	out := fromV1(in)
 	if out.Annotations != nil || out.Spec.Metrics != nil || out.Spec.Behavior != nil || out.Status.Conditions != nil {
@@ -97,10 +97,10 @@ func TestDefaultBehavior(t *testing.T) {
 	h := read2(t, `{spec: {maxReplicas: 3, scaleTargetRef: {kind: K, name: k}, behavior: {scaleDown: {selectPolicy: Min}}}}`)
 	defaultAutoscaler(h)
 	up, down := h.Spec.Behavior.ScaleUp, h.Spec.Behavior.ScaleDown
-	if *up.StabilizationWindowSeconds != 0 || len(up.Policies) != 2 || *up.SelectPolicy != v2.MaxChangePolicySelect {
+	if *up.StabilizationWindowSeconds != 0 || len(up.Policies) != 2 || *up.SelectPolicy != autoscalingv2.MaxChangePolicySelect {
 		t.Errorf("scaling up by %+v", up)
 	}
-	if down.StabilizationWindowSeconds != nil || len(down.Policies) != 1 || *down.SelectPolicy != v2.MinChangePolicySelect {
+	if down.StabilizationWindowSeconds != nil || len(down.Policies) != 1 || *down.SelectPolicy != autoscalingv2.MinChangePolicySelect {
 		t.Errorf("scaling down by %+v", down)
 	}
 	if *h.Spec.MinReplicas != 1 || len(h.Spec.Metrics) != 1 {

@@ -3,7 +3,7 @@ package autoscaling
 import (
 	"slices"
 
-	v2 "k8s.io/api/autoscaling/v2"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,13 +56,13 @@ func validateAutoscalerStatus(h, _ hpa) field.ErrorList {
 		rule.AtLeast(h.Status.DesiredReplicas, 0, status.Child("desiredReplicas"))...)
 }
 
-func reference(r v2.CrossVersionObjectReference, at *field.Path) field.ErrorList {
+func reference(r autoscalingv2.CrossVersionObjectReference, at *field.Path) field.ErrorList {
 	errs := rule.NeededFormat(r.Kind, at.Child("kind"), path.IsValidPathSegmentName)
 	return append(errs, rule.NeededFormat(r.Name, at.Child("name"), path.IsValidPathSegmentName)...)
 }
 
 // groupVersion checks the version of an object, which may be required to be of a group with a name.
-func groupVersion(r v2.CrossVersionObjectReference, group bool, at *field.Path) field.ErrorList {
+func groupVersion(r autoscalingv2.CrossVersionObjectReference, group bool, at *field.Path) field.ErrorList {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	switch {
 	case err != nil:
@@ -73,13 +73,13 @@ func groupVersion(r v2.CrossVersionObjectReference, group bool, at *field.Path) 
 	return nil
 }
 
-func validateMetrics(s *v2.HorizontalPodAutoscalerSpec, old hpa, at *field.Path) (errs field.ErrorList) {
+func validateMetrics(s *autoscalingv2.HorizontalPodAutoscalerSpec, old hpa, at *field.Path) (errs field.ErrorList) {
 	wakes := false // from zero
-	tolerant := old != nil && slices.ContainsFunc(old.Spec.Metrics, func(m v2.MetricSpec) bool {
-		return m.Type == v2.ObjectMetricSourceType && m.Object != nil && len(groupVersion(m.Object.DescribedObject, false, nil)) > 0
+	tolerant := old != nil && slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType && m.Object != nil && len(groupVersion(m.Object.DescribedObject, false, nil)) > 0
 	})
 	for i, m := range s.Metrics {
-		wakes = wakes || m.Type == v2.ObjectMetricSourceType || m.Type == v2.ExternalMetricSourceType
+		wakes = wakes || m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 		errs = append(errs, metricSpec(m, tolerant, at.Index(i))...)
 	}
 	if s.MinReplicas != nil && *s.MinReplicas == 0 && !wakes {
@@ -90,25 +90,25 @@ func validateMetrics(s *v2.HorizontalPodAutoscalerSpec, old hpa, at *field.Path)
 
 // metricSpec checks that the source which the type names is there, and checks the first source there is. A tolerant one
 // takes any version of an object.
-func metricSpec(m v2.MetricSpec, tolerant bool, at *field.Path) (errs field.ErrorList) {
+func metricSpec(m autoscalingv2.MetricSpec, tolerant bool, at *field.Path) (errs field.ErrorList) {
 	sources := []struct {
-		typ   v2.MetricSourceType
+		typ   autoscalingv2.MetricSourceType
 		name  string
 		set   bool
 		check func(*field.Path) field.ErrorList
 	}{
-		{v2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, tolerant, p) }},
-		{v2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
-		{v2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList { return podsSource(m.Pods, p) }},
-		{v2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
+		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList { return objectSource(m.Object, tolerant, p) }},
+		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList { return externalSource(m.External, p) }},
+		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList { return podsSource(m.Pods, p) }},
+		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
 			return resourceSource(string(m.Resource.Name), m.Resource.Target, p)
 		}},
-		{v2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(p *field.Path) field.ErrorList {
+		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(p *field.Path) field.ErrorList {
 			return containerSource(m.ContainerResource, p)
 		}},
 	}
-	types := []v2.MetricSourceType{v2.ContainerResourceMetricSourceType, v2.ExternalMetricSourceType, v2.ObjectMetricSourceType,
-		v2.PodsMetricSourceType, v2.ResourceMetricSourceType}
+	types := []autoscalingv2.MetricSourceType{autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
+		autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType}
 	if m.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric source type"))
 	}
@@ -137,7 +137,7 @@ func metricSpec(m v2.MetricSpec, tolerant bool, at *field.Path) (errs field.Erro
 	return errs
 }
 
-func objectSource(s *v2.ObjectMetricSource, tolerant bool, at *field.Path) field.ErrorList {
+func objectSource(s *autoscalingv2.ObjectMetricSource, tolerant bool, at *field.Path) field.ErrorList {
 	errs := reference(s.DescribedObject, at.Child("describedObject"))
 	if !tolerant {
 		errs = append(errs, groupVersion(s.DescribedObject, false, at.Child("describedObject", "apiVersion"))...)
@@ -150,7 +150,7 @@ func objectSource(s *v2.ObjectMetricSource, tolerant bool, at *field.Path) field
 	return errs
 }
 
-func externalSource(s *v2.ExternalMetricSource, at *field.Path) field.ErrorList {
+func externalSource(s *autoscalingv2.ExternalMetricSource, at *field.Path) field.ErrorList {
 	errs := identifier(s.Metric, at.Child("metric"))
 	errs = append(errs, metricTarget(s.Target, at.Child("target"))...)
 	switch {
@@ -162,7 +162,7 @@ func externalSource(s *v2.ExternalMetricSource, at *field.Path) field.ErrorList 
 	return errs
 }
 
-func podsSource(s *v2.PodsMetricSource, at *field.Path) field.ErrorList {
+func podsSource(s *autoscalingv2.PodsMetricSource, at *field.Path) field.ErrorList {
 	errs := identifier(s.Metric, at.Child("metric"))
 	errs = append(errs, metricTarget(s.Target, at.Child("target"))...)
 	if s.Target.AverageValue == nil {
@@ -171,7 +171,7 @@ func podsSource(s *v2.PodsMetricSource, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func resourceSource(name string, t v2.MetricTarget, at *field.Path) field.ErrorList {
+func resourceSource(name string, t autoscalingv2.MetricTarget, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
@@ -179,7 +179,7 @@ func resourceSource(name string, t v2.MetricTarget, at *field.Path) field.ErrorL
 	return append(errs, resourceTarget(t, at)...)
 }
 
-func resourceTarget(t v2.MetricTarget, at *field.Path) field.ErrorList {
+func resourceTarget(t autoscalingv2.MetricTarget, at *field.Path) field.ErrorList {
 	errs := metricTarget(t, at.Child("target"))
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
@@ -190,7 +190,7 @@ func resourceTarget(t v2.MetricTarget, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func containerSource(s *v2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
+func containerSource(s *autoscalingv2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
@@ -205,19 +205,19 @@ func containerSource(s *v2.ContainerResourceMetricSource, at *field.Path) field.
 	return append(errs, resourceTarget(s.Target, at)...)
 }
 
-func identifier(m v2.MetricIdentifier, at *field.Path) field.ErrorList {
+func identifier(m autoscalingv2.MetricIdentifier, at *field.Path) field.ErrorList {
 	if m.Name == "" {
 		return field.ErrorList{field.Required(at.Child("name"), "must specify a metric name")}
 	}
 	return rule.Format(m.Name, at.Child("name"), path.IsValidPathSegmentName)
 }
 
-func metricTarget(t v2.MetricTarget, at *field.Path) (errs field.ErrorList) {
+func metricTarget(t autoscalingv2.MetricTarget, at *field.Path) (errs field.ErrorList) {
 	if t.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric target type"))
 	}
 	switch t.Type {
-	case v2.UtilizationMetricType, v2.ValueMetricType, v2.AverageValueMetricType:
+	case autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType:
 	default:
 		errs = append(errs, field.Invalid(at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
 	}
@@ -235,7 +235,7 @@ func metricTarget(t v2.MetricTarget, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func scaling(r *v2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
+func scaling(r *autoscalingv2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
 	if r == nil {
 		return nil
 	}
@@ -247,7 +247,7 @@ func scaling(r *v2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at.Child("stabilizationWindowSeconds"), *w, "must be less than or equal to 3600"))
 	}
 	errs = append(errs, rule.AmongPtr(r.SelectPolicy, at.Child("selectPolicy"),
-		v2.MaxChangePolicySelect, v2.MinChangePolicySelect, v2.DisabledPolicySelect)...)
+		autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect, autoscalingv2.DisabledPolicySelect)...)
 	if len(r.Policies) == 0 {
 		errs = append(errs, field.Required(at.Child("policies"), "must specify at least one Policy"))
 	}
@@ -260,8 +260,8 @@ func scaling(r *v2.HPAScalingRules, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func scalingPolicyRules(p v2.HPAScalingPolicy, at *field.Path) field.ErrorList {
-	errs := rule.Among(p.Type, at.Child("type"), v2.PodsScalingPolicy, v2.PercentScalingPolicy)
+func scalingPolicyRules(p autoscalingv2.HPAScalingPolicy, at *field.Path) field.ErrorList {
+	errs := rule.Among(p.Type, at.Child("type"), autoscalingv2.PodsScalingPolicy, autoscalingv2.PercentScalingPolicy)
 	if p.Value <= 0 {
 		errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be greater than zero"))
 	}

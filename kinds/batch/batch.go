@@ -2,13 +2,13 @@
 package batch
 
 import (
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 var all = []string{"all"}
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind(kind) }
 
 func is(flag *bool) bool { return flag != nil && *flag }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 	_ "time/tzdata" // for machines that have none
 
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,34 +20,34 @@ import (
 const longestCronJob = 52
 
 // CronJobs declares the kind.
-var CronJobs = &resource.Def[*v1.CronJob]{
+var CronJobs = &resource.Def[*batchv1.CronJob]{
 	GVK: gvk("CronJob"), Plural: "cronjobs", Short: []string{"cj"}, Categories: all, Namespaced: true,
 	Generation: true, Status: true, Default: defaultCronJob, Validate: validateCronJob,
-	Gated:   template.Gated(func(c *v1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
+	Gated:   template.Gated(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
 	Prepare: prepareCronJob, Warn: warnCronJob,
-	Columns: append([]resource.Column[*v1.CronJob]{
-		resource.Col("Schedule", "string", func(c *v1.CronJob) any { return c.Spec.Schedule }),
-		resource.Col("Timezone", "string", func(c *v1.CronJob) any {
+	Columns: append([]resource.Column[*batchv1.CronJob]{
+		resource.Col("Schedule", "string", func(c *batchv1.CronJob) any { return c.Spec.Schedule }),
+		resource.Col("Timezone", "string", func(c *batchv1.CronJob) any {
 			if c.Spec.TimeZone == nil {
 				return cell.None
 			}
 			return *c.Spec.TimeZone
 		}),
-		resource.Col("Suspend", "boolean", func(c *v1.CronJob) any { return cell.Bool(c.Spec.Suspend) }),
-		resource.Col("Active", "integer", func(c *v1.CronJob) any { return int64(len(c.Status.Active)) }),
-		resource.Col("Last Schedule", "string", func(c *v1.CronJob) any {
+		resource.Col("Suspend", "boolean", func(c *batchv1.CronJob) any { return cell.Bool(c.Spec.Suspend) }),
+		resource.Col("Active", "integer", func(c *batchv1.CronJob) any { return int64(len(c.Status.Active)) }),
+		resource.Col("Last Schedule", "string", func(c *batchv1.CronJob) any {
 			if c.Status.LastScheduleTime == nil {
 				return cell.None
 			}
 			return resource.Since(*c.Status.LastScheduleTime)
 		}),
-		resource.Age[*v1.CronJob](),
-	}, append(cell.Pods(func(c *v1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
-		cell.Selecting(func(c *v1.CronJob) *metav1.LabelSelector { return c.Spec.JobTemplate.Spec.Selector }))...),
+		resource.Age[*batchv1.CronJob](),
+	}, append(cell.Pods(func(c *batchv1.CronJob) *corev1.PodTemplateSpec { return &c.Spec.JobTemplate.Spec.Template }),
+		cell.Selecting(func(c *batchv1.CronJob) *metav1.LabelSelector { return c.Spec.JobTemplate.Spec.Selector }))...),
 }
 
-func defaultCronJob(c *v1.CronJob) {
-	rule.FillZero(&c.Spec.ConcurrencyPolicy, v1.AllowConcurrent)
+func defaultCronJob(c *batchv1.CronJob) {
+	rule.FillZero(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 	rule.Fill(&c.Spec.Suspend, false)
 	rule.Fill(&c.Spec.SuccessfulJobsHistoryLimit, 3)
 	rule.Fill(&c.Spec.FailedJobsHistoryLimit, 1)
@@ -55,13 +55,13 @@ func defaultCronJob(c *v1.CronJob) {
 }
 
 // prepareCronJob drops an alpha field that is off by default upstream too.
-func prepareCronJob(c, old *v1.CronJob) {
+func prepareCronJob(c, old *batchv1.CronJob) {
 	if old == nil || old.Spec.JobTemplate.Spec.Scheduling == nil {
 		c.Spec.JobTemplate.Spec.Scheduling = nil
 	}
 }
 
-func warnCronJob(c, old *v1.CronJob) []string {
+func warnCronJob(c, old *batchv1.CronJob) []string {
 	name, spec := c.Name, &c.Spec.JobTemplate.Spec
 	if old != nil {
 		if name = ""; rule.Same(c.Spec, old.Spec) {
@@ -71,7 +71,7 @@ func warnCronJob(c, old *v1.CronJob) []string {
 	return warnJobSpec(name, spec, field.NewPath("spec", "jobTemplate", "spec"))
 }
 
-func validateCronJob(c, old *v1.CronJob) (errs field.ErrorList) {
+func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	s, spec := &c.Spec, field.NewPath("spec")
 	if old == nil && len(c.Name) > longestCronJob {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
@@ -79,23 +79,23 @@ func validateCronJob(c, old *v1.CronJob) (errs field.ErrorList) {
 	errs = append(errs, schedule(c, old, spec)...)
 	errs = append(errs, rule.AtLeastPtr(s.StartingDeadlineSeconds, 0, spec.Child("startingDeadlineSeconds"))...)
 	errs = append(errs, rule.Chosen(s.ConcurrencyPolicy, spec.Child("concurrencyPolicy"),
-		v1.AllowConcurrent, v1.ForbidConcurrent, v1.ReplaceConcurrent)...)
+		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	errs = append(errs, rule.AtLeastPtr(s.SuccessfulJobsHistoryLimit, 0, spec.Child("successfulJobsHistoryLimit"))...)
 	errs = append(errs, rule.AtLeastPtr(s.FailedJobsHistoryLimit, 0, spec.Child("failedJobsHistoryLimit"))...)
-	var was *v1.JobSpec
+	var was *batchv1.JobSpec
 	if old != nil {
 		was = &old.Spec.JobTemplate.Spec
 	}
 	return append(errs, validateJobTemplate(&s.JobTemplate, was, spec.Child("jobTemplate"))...)
 }
 
-func schedule(c, old *v1.CronJob, spec *field.Path) (errs field.ErrorList) {
+func schedule(c, old *batchv1.CronJob, spec *field.Path) (errs field.ErrorList) {
 	s, path := &c.Spec, spec.Child("schedule")
 	switch {
 	case s.Schedule == "":
 		errs = append(errs, field.Required(path, ""))
 	case old == nil || s.Schedule != old.Spec.Schedule:
-		if err := checkSchedule(s.Schedule); err != nil {
+		if _, err := ParseSchedule(s.Schedule, time.UTC); err != nil {
 			errs = append(errs, field.Invalid(path, s.Schedule, err.Error()))
 		}
 		if strings.Contains(s.Schedule, "TZ") {
@@ -122,7 +122,7 @@ func timeZone(zone string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateJobTemplate(t *v1.JobTemplateSpec, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func validateJobTemplate(t *batchv1.JobTemplateSpec, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	spec := path.Child("spec")
 	if t.Spec.Selector != nil {
 		errs = append(errs, field.Invalid(spec.Child("selector"), t.Spec.Selector, "`selector` will be auto-generated"))

@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,35 +19,35 @@ import (
 )
 
 // Jobs declares the kind.
-var Jobs = &resource.Def[*v1.Job]{
+var Jobs = &resource.Def[*batchv1.Job]{
 	GVK: gvk("Job"), Plural: "jobs", Categories: all, Namespaced: true, Generation: true, Status: true,
 	Ways: resource.Ways{Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 		"or set propagationPolicy=Orphan to suppress this warning"},
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
 	Default:         defaultJob, Prepare: prepareJob, Validate: validateJob,
-	Gated:          template.Gated(func(j *v1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
+	Gated:          template.Gated(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
 	ValidateStatus: validateJobStatus, Warn: warnJob,
-	Columns: append([]resource.Column[*v1.Job]{
-		resource.Col("Status", "string", func(j *v1.Job) any { return jobState(j) }),
-		resource.Col("Completions", "string", func(j *v1.Job) any { return completions(j) }),
-		resource.Col("Duration", "string", func(j *v1.Job) any { return cell.Took(j.Status.StartTime, j.Status.CompletionTime) }),
-		resource.Age[*v1.Job](),
-	}, append(cell.Pods(func(j *v1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
-		cell.Selecting(func(j *v1.Job) *metav1.LabelSelector { return j.Spec.Selector }))...),
-	Select: []resource.Field[*v1.Job]{
-		{Label: "status.successful", Value: func(j *v1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) }}},
+	Columns: append([]resource.Column[*batchv1.Job]{
+		resource.Col("Status", "string", func(j *batchv1.Job) any { return jobState(j) }),
+		resource.Col("Completions", "string", func(j *batchv1.Job) any { return completions(j) }),
+		resource.Col("Duration", "string", func(j *batchv1.Job) any { return cell.Took(j.Status.StartTime, j.Status.CompletionTime) }),
+		resource.Age[*batchv1.Job](),
+	}, append(cell.Pods(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
+		cell.Selecting(func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector }))...),
+	Select: []resource.Field[*batchv1.Job]{
+		{Label: "status.successful", Value: func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) }}},
 }
 
-func jobState(j *v1.Job) string {
+func jobState(j *batchv1.Job) string {
 	switch {
-	case has(j, v1.JobComplete):
+	case has(j, batchv1.JobComplete):
 		return "Complete"
-	case has(j, v1.JobFailed):
+	case has(j, batchv1.JobFailed):
 		return "Failed"
 	case j.DeletionTimestamp != nil:
 		return "Terminating"
 	}
-	for _, c := range []v1.JobConditionType{v1.JobSuspended, v1.JobFailureTarget, v1.JobSuccessCriteriaMet} {
+	for _, c := range []batchv1.JobConditionType{batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet} {
 		if has(j, c) {
 			return string(c)
 		}
@@ -55,7 +55,7 @@ func jobState(j *v1.Job) string {
 	return "Running"
 }
 
-func has(j *v1.Job, t v1.JobConditionType) bool {
+func has(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	for _, c := range j.Status.Conditions {
 		if c.Type == t {
 			return c.Status == corev1.ConditionTrue
@@ -64,7 +64,7 @@ func has(j *v1.Job, t v1.JobConditionType) bool {
 	return false
 }
 
-func completions(j *v1.Job) string {
+func completions(j *batchv1.Job) string {
 	switch parallel := value(j.Spec.Parallelism); {
 	case j.Spec.Completions != nil:
 		return fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
@@ -74,22 +74,22 @@ func completions(j *v1.Job) string {
 	return fmt.Sprintf("%d/1", j.Status.Succeeded)
 }
 
-func defaultJob(j *v1.Job) {
+func defaultJob(j *batchv1.Job) {
 	s := &j.Spec
 	if s.Completions == nil && s.Parallelism == nil {
 		rule.Fill(&s.Completions, 1)
 	}
 	rule.Fill(&s.Parallelism, 1)
-	backoff, replace := int32(6), v1.TerminatingOrFailed
+	backoff, replace := int32(6), batchv1.TerminatingOrFailed
 	if s.BackoffLimitPerIndex != nil {
 		backoff = math.MaxInt32
 	}
 	if s.PodFailurePolicy != nil {
-		replace = v1.Failed
+		replace = batchv1.Failed
 	}
 	rule.Fill(&s.BackoffLimit, backoff)
 	rule.Fill(&s.PodReplacementPolicy, replace)
-	rule.Fill(&s.CompletionMode, v1.NonIndexedCompletion)
+	rule.Fill(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	rule.Fill(&s.Suspend, false)
 	rule.Fill(&s.ManualSelector, false)
 	if len(j.Labels) == 0 {
@@ -99,7 +99,7 @@ func defaultJob(j *v1.Job) {
 }
 
 // defaultJobSpec fills what is filled in the templates of cron jobs too.
-func defaultJobSpec(s *v1.JobSpec) {
+func defaultJobSpec(s *batchv1.JobSpec) {
 	if s.PodFailurePolicy != nil {
 		for i := range s.PodFailurePolicy.Rules {
 			for k := range s.PodFailurePolicy.Rules[i].OnPodConditions {
@@ -117,7 +117,7 @@ const (
 )
 
 // prepareJob gives a new job the selector by which it finds its pods: its own UID.
-func prepareJob(j, old *v1.Job) {
+func prepareJob(j, old *batchv1.Job) {
 	if old == nil || old.Spec.Scheduling == nil {
 		j.Spec.Scheduling = nil // an alpha field, off by default upstream too
 	}
@@ -125,7 +125,7 @@ func prepareJob(j, old *v1.Job) {
 		return
 	}
 	t := &j.Spec.Template
-	labels := map[string]string{legacyUID: string(j.UID), v1.ControllerUidLabel: string(j.UID), legacyName: j.Name, v1.JobNameLabel: j.Name}
+	labels := map[string]string{legacyUID: string(j.UID), batchv1.ControllerUidLabel: string(j.UID), legacyName: j.Name, batchv1.JobNameLabel: j.Name}
 	maps.Copy(labels, t.Labels)                                   // whose wrong ones are refused later
 	copied := len(j.Labels) == 0 || rule.Same(j.Labels, t.Labels) // by defaulting
 	if copied && len(validation.IsValidLabelValue(j.Name)) == 0 { // else the template's are complaint enough
@@ -138,7 +138,7 @@ func prepareJob(j, old *v1.Job) {
 	if j.Spec.Selector.MatchLabels == nil {
 		j.Spec.Selector.MatchLabels = map[string]string{}
 	}
-	if _, set := j.Spec.Selector.MatchLabels[v1.ControllerUidLabel]; !set {
-		j.Spec.Selector.MatchLabels[v1.ControllerUidLabel] = string(j.UID)
+	if _, set := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !set {
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
 }

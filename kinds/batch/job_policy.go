@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func failurePolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func failurePolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if s.PodFailurePolicy == nil {
 		return nil
 	}
@@ -33,15 +33,15 @@ func failurePolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func failureRule(s *v1.JobSpec, r v1.PodFailurePolicyRule, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+func failureRule(s *batchv1.JobSpec, r batchv1.PodFailurePolicyRule, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	switch {
 	case r.Action == "":
 		errs = append(errs, field.Required(path.Child("action"), "valid values: Count, FailIndex, FailJob, Ignore"))
-	case r.Action == v1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil:
+	case r.Action == batchv1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil:
 		errs = append(errs, field.Invalid(path.Child("action"), r.Action, "requires the backoffLimitPerIndex to be set"))
 	default:
-		errs = append(errs, rule.Among(r.Action, path.Child("action"), v1.PodFailurePolicyActionFailJob,
-			v1.PodFailurePolicyActionFailIndex, v1.PodFailurePolicyActionIgnore, v1.PodFailurePolicyActionCount)...)
+		errs = append(errs, rule.Among(r.Action, path.Child("action"), batchv1.PodFailurePolicyActionFailJob,
+			batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount)...)
 	}
 	if r.OnExitCodes != nil {
 		errs = append(errs, exitCodes(r.OnExitCodes, names, path.Child("onExitCodes"))...)
@@ -63,15 +63,15 @@ func failureRule(s *v1.JobSpec, r v1.PodFailurePolicyRule, names sets.Set[string
 	return errs
 }
 
-func podCondition(c v1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) field.ErrorList {
+func podCondition(c batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabelName(string(c.Type), path.Child("type"))
 	return append(errs, rule.Chosen(c.Status, path.Child("status"),
 		corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown)...)
 }
 
-func exitCodes(r *v1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+func exitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Chosen(r.Operator, path.Child("operator"),
-		v1.PodFailurePolicyOnExitCodesOpIn, v1.PodFailurePolicyOnExitCodesOpNotIn)...)
+		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)...)
 	if r.ContainerName != nil && !names.Has(*r.ContainerName) {
 		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName,
 			"must be one of the container or initContainer names in the pod template"))
@@ -85,7 +85,7 @@ func exitCodes(r *v1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[stri
 	}
 	errs = append(errs, rule.Duplicates(r.Values, values.Index)...)
 	for i, v := range r.Values {
-		if r.Operator == v1.PodFailurePolicyOnExitCodesOpIn && v == 0 {
+		if r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && v == 0 {
 			errs = append(errs, field.Invalid(values.Index(i), v, "must not be 0 for the In operator"))
 		}
 	}
@@ -95,12 +95,12 @@ func exitCodes(r *v1.PodFailurePolicyOnExitCodesRequirement, names sets.Set[stri
 	return errs
 }
 
-func successPolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func successPolicy(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	p := s.SuccessPolicy
 	switch {
 	case p == nil:
 		return nil
-	case value(s.CompletionMode) != v1.IndexedCompletion:
+	case value(s.CompletionMode) != batchv1.IndexedCompletion:
 		return field.ErrorList{field.Invalid(path, *p, "requires indexed completion mode")}
 	case len(p.Rules) == 0:
 		errs = append(errs, field.Required(path.Child("rules"), "at least one rules must be specified when the successPolicy is specified"))
@@ -113,7 +113,7 @@ func successPolicy(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func successRule(s *v1.JobSpec, r v1.SuccessPolicyRule, path *field.Path) (errs field.ErrorList) {
+func successRule(s *batchv1.JobSpec, r batchv1.SuccessPolicyRule, path *field.Path) (errs field.ErrorList) {
 	if r.SucceededCount == nil && r.SucceededIndexes == nil {
 		return field.ErrorList{field.Required(path, "at least one of succeededCount or succeededIndexes must be specified")}
 	}

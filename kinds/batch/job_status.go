@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -12,7 +12,7 @@ import (
 
 // validateJobStatus checks what only a broken controller would write. Any controller may be the job's: see
 // spec.managedBy. Most rules look only at what changed, so a write may follow up on a changed spec.
-func validateJobStatus(j, old *v1.Job) (errs field.ErrorList) {
+func validateJobStatus(j, old *batchv1.Job) (errs field.ErrorList) {
 	s, path := &j.Status, field.NewPath("status")
 	errs = append(errs, rule.AtLeast(s.Active, 0, path.Child("active"))...)
 	errs = append(errs, rule.AtLeast(s.Succeeded, 0, path.Child("succeeded"))...)
@@ -26,7 +26,7 @@ func validateJobStatus(j, old *v1.Job) (errs field.ErrorList) {
 	return append(errs, jobIndexes(j, old, path)...)
 }
 
-func uncounted(u *v1.UncountedTerminatedPods, path *field.Path) (errs field.ErrorList) {
+func uncounted(u *batchv1.UncountedTerminatedPods, path *field.Path) (errs field.ErrorList) {
 	if u == nil {
 		return nil
 	}
@@ -55,25 +55,25 @@ func text[T ~string](list []T) (out []string) {
 	return out
 }
 
-func finished(j *v1.Job) bool { return has(j, v1.JobComplete) || has(j, v1.JobFailed) }
+func finished(j *batchv1.Job) bool { return has(j, batchv1.JobComplete) || has(j, batchv1.JobFailed) }
 
 // turned reports whether a condition came or went.
-func turned(j, old *v1.Job, t v1.JobConditionType) bool { return has(j, t) != has(old, t) }
+func turned(j, old *batchv1.Job, t batchv1.JobConditionType) bool { return has(j, t) != has(old, t) }
 
 // contrary are the conditions that a job does not have at once; always are those looked at in every write.
 var contrary = []struct {
-	a, b   v1.JobConditionType
+	a, b   batchv1.JobConditionType
 	always bool
 }{
-	{v1.JobComplete, v1.JobFailed, false}, {v1.JobComplete, v1.JobFailureTarget, false},
-	{v1.JobSuccessCriteriaMet, v1.JobFailed, true}, {v1.JobSuccessCriteriaMet, v1.JobFailureTarget, true},
+	{batchv1.JobComplete, batchv1.JobFailed, false}, {batchv1.JobComplete, batchv1.JobFailureTarget, false},
+	{batchv1.JobSuccessCriteriaMet, batchv1.JobFailed, true}, {batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget, true},
 }
 
 // announced: a job says that it is going to end, and once its pods are gone, that it did.
-var announced = map[v1.JobConditionType]v1.JobConditionType{v1.JobFailed: v1.JobFailureTarget, v1.JobComplete: v1.JobSuccessCriteriaMet}
+var announced = map[batchv1.JobConditionType]batchv1.JobConditionType{batchv1.JobFailed: batchv1.JobFailureTarget, batchv1.JobComplete: batchv1.JobSuccessCriteriaMet}
 
 // jobConditions checks that conditions fit each other, and that those of the end stay.
-func jobConditions(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
+func jobConditions(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	bad := func(says string) { errs = append(errs, field.Invalid(path, field.OmitValueType{}, says)) }
 	for _, c := range contrary {
 		if (c.always || turned(j, old, c.a) || turned(j, old, c.b)) && has(j, c.a) && has(j, c.b) {
@@ -84,13 +84,13 @@ func jobConditions(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 		if (turned(j, old, end) || turned(j, old, before)) && has(j, end) && !has(j, before) {
 			bad("cannot set " + string(end) + "=True condition without the " + string(before) + "=true condition")
 		}
-		for _, c := range []v1.JobConditionType{end, before} {
+		for _, c := range []batchv1.JobConditionType{end, before} {
 			if has(old, c) && !has(j, c) {
 				bad("cannot disable the terminal " + string(c) + "=True condition")
 			}
 		}
 	}
-	if has(old, v1.JobComplete) && !has(old, v1.JobSuccessCriteriaMet) && has(j, v1.JobSuccessCriteriaMet) {
+	if has(old, batchv1.JobComplete) && !has(old, batchv1.JobSuccessCriteriaMet) && has(j, batchv1.JobSuccessCriteriaMet) {
 		bad("cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 	}
 	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Detail, b.Detail) })
@@ -98,12 +98,12 @@ func jobConditions(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 }
 
 // jobTimes checks when a job started and completed.
-func jobTimes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
-	s, o, complete := &j.Status, &old.Status, has(j, v1.JobComplete)
+func jobTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
+	s, o, complete := &j.Status, &old.Status, has(j, batchv1.JobComplete)
 	begun, ended := !s.StartTime.Equal(o.StartTime), !s.CompletionTime.Equal(o.CompletionTime)
 	start, end := path.Child("startTime"), path.Child("completionTime")
 	bad := func(says string) { errs = append(errs, field.Invalid(end, s.CompletionTime, says)) }
-	if turned(j, old, v1.JobComplete) || ended {
+	if turned(j, old, batchv1.JobComplete) || ended {
 		switch {
 		case s.CompletionTime != nil && !complete:
 			bad("cannot set completionTime when there is no Complete=True condition")
@@ -121,7 +121,7 @@ func jobTimes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 	if (finished(j) != finished(old) || begun) && !idle && s.StartTime == nil && finished(j) {
 		errs = append(errs, field.Required(start, "startTime is required for finished job"))
 	}
-	resumed := has(old, v1.JobSuspended) && !has(j, v1.JobSuspended) // it starts anew then
+	resumed := has(old, batchv1.JobSuspended) && !has(j, batchv1.JobSuspended) // it starts anew then
 	if begun && o.StartTime != nil && !is(j.Spec.Suspend) && !resumed {
 		errs = append(errs, field.Required(start, "startTime cannot be removed for unsuspended job"))
 	}
@@ -129,10 +129,10 @@ func jobTimes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 }
 
 // jobCounts checks that pods which ended stay counted, and that a finished job has none left.
-func jobCounts(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
+func jobCounts(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	s, o := &j.Status, &old.Status
 	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
-	elastic := value(j.Spec.CompletionMode) == v1.IndexedCompletion && rule.Same(j.Spec.Completions, j.Spec.Parallelism)
+	elastic := value(j.Spec.CompletionMode) == batchv1.IndexedCompletion && rule.Same(j.Spec.Completions, j.Spec.Parallelism)
 	if s.Failed < o.Failed {
 		bad("failed", s.Failed, "cannot decrease the failed counter")
 	}
@@ -159,7 +159,7 @@ func jobCounts(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 }
 
 // jobIndexes checks the lists of indexes that are done with.
-func jobIndexes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
+func jobIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	s, o, all := &j.Status, &old.Status, j.Spec.Completions
 	done, lost := s.CompletedIndexes != o.CompletedIndexes, !rule.Same(s.FailedIndexes, o.FailedIndexes)
 	bad := func(name string, v any, says string) { errs = append(errs, field.Invalid(path.Child(name), v, says)) }
@@ -171,7 +171,7 @@ func jobIndexes(j, old *v1.Job, path *field.Path) (errs field.ErrorList) {
 	if done && all != nil {
 		check("completedIndexes", s.CompletedIndexes)
 	}
-	if done && s.CompletedIndexes != "" && value(j.Spec.CompletionMode) != v1.IndexedCompletion {
+	if done && s.CompletedIndexes != "" && value(j.Spec.CompletionMode) != batchv1.IndexedCompletion {
 		bad("completedIndexes", s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if s.FailedIndexes == nil {

@@ -1,7 +1,7 @@
 package batch
 
 import (
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -10,7 +10,7 @@ import (
 )
 
 // validateJobUpdate refuses changes that the controller could not carry out on pods that exist.
-func validateJobUpdate(j, old *v1.Job) (errs field.ErrorList) {
+func validateJobUpdate(j, old *batchv1.Job) (errs field.ErrorList) {
 	n, o, spec := &j.Spec, &old.Spec, field.NewPath("spec")
 	errs = append(errs, completionsUpdate(n, o, spec.Child("completions"))...)
 	errs = append(errs, templateUpdate(n, old, spec.Child("template"))...)
@@ -29,11 +29,11 @@ func validateJobUpdate(j, old *v1.Job) (errs field.ErrorList) {
 }
 
 // completionsUpdate lets indexed jobs grow and shrink together with their parallelism.
-func completionsUpdate(n, o *v1.JobSpec, path *field.Path) field.ErrorList {
+func completionsUpdate(n, o *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if rule.Same(n.Completions, o.Completions) {
 		return nil
 	}
-	if value(n.CompletionMode) != v1.IndexedCompletion {
+	if value(n.CompletionMode) != batchv1.IndexedCompletion {
 		return rule.Frozen(n.Completions, o.Completions, path)
 	}
 	if n.Completions != nil && (n.Parallelism == nil || *n.Completions != *n.Parallelism) {
@@ -44,8 +44,8 @@ func completionsUpdate(n, o *v1.JobSpec, path *field.Path) field.ErrorList {
 
 // templateUpdate lets scheduling directives and resources change while a suspended job has no pods of the old
 // template: it never started, or is known to have stopped.
-func templateUpdate(n *v1.JobSpec, old *v1.Job, path *field.Path) field.ErrorList {
-	if st := &old.Status; !is(old.Spec.Suspend) || st.Active > 0 || st.StartTime != nil && !has(old, v1.JobSuspended) {
+func templateUpdate(n *batchv1.JobSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
+	if st := &old.Status; !is(old.Spec.Suspend) || st.Active > 0 || st.StartTime != nil && !has(old, batchv1.JobSuspended) {
 		return rule.Frozen(n.Template, old.Spec.Template, path)
 	}
 	was, t := *old.Spec.Template.DeepCopy(), n.Template
@@ -77,7 +77,7 @@ func copyResources(to, from []corev1.Container) {
 }
 
 // warnJob names what is allowed but will not work well, again whenever the spec changes.
-func warnJob(j, old *v1.Job) []string {
+func warnJob(j, old *batchv1.Job) []string {
 	switch {
 	case old == nil:
 		return warnJobSpec(j.Name, &j.Spec, field.NewPath("spec"))
@@ -87,9 +87,9 @@ func warnJob(j, old *v1.Job) []string {
 	return warnJobSpec("", &j.Spec, field.NewPath("spec"))
 }
 
-func warnJobSpec(name string, s *v1.JobSpec, path *field.Path) []string {
+func warnJobSpec(name string, s *batchv1.JobSpec, path *field.Path) []string {
 	warnings := template.Warnings(name, &s.Template, path.Child("template"))
-	if value(s.CompletionMode) == v1.IndexedCompletion && value(s.Completions) > manyCompletions && value(s.Parallelism) > maxParallelOfMany {
+	if value(s.CompletionMode) == batchv1.IndexedCompletion && value(s.Completions) > manyCompletions && value(s.Parallelism) > maxParallelOfMany {
 		warnings = append(warnings, "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "+
 			"than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/batch/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,11 +30,11 @@ const (
 	longestIndexes      = 64 * 1024
 )
 
-func validateJob(j, old *v1.Job) (errs field.ErrorList) {
+func validateJob(j, old *batchv1.Job) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	errs = append(errs, generatedSelector(j, old)...)
 	errs = append(errs, jobName(j)...)
-	var was *v1.JobSpec
+	var was *batchv1.JobSpec
 	if old != nil {
 		was = &old.Spec
 		errs = append(errs, validateJobUpdate(j, old)...)
@@ -44,8 +44,8 @@ func validateJob(j, old *v1.Job) (errs field.ErrorList) {
 }
 
 // jobName keeps the names of indexed jobs short enough for the host names of their pods.
-func jobName(j *v1.Job) field.ErrorList {
-	if value(j.Spec.CompletionMode) != v1.IndexedCompletion || value(j.Spec.Completions) < 1 {
+func jobName(j *batchv1.Job) field.ErrorList {
+	if value(j.Spec.CompletionMode) != batchv1.IndexedCompletion || value(j.Spec.Completions) < 1 {
 		return nil
 	}
 	host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
@@ -56,7 +56,7 @@ func jobName(j *v1.Job) field.ErrorList {
 }
 
 // jobSelector checks that the job would find its own pods.
-func jobSelector(s, old *v1.JobSpec, spec *field.Path) (errs field.ErrorList) {
+func jobSelector(s, old *batchv1.JobSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Selector == nil {
 		errs = append(errs, field.Required(spec.Child("selector"), ""))
 	} else {
@@ -75,7 +75,7 @@ func jobSelector(s, old *v1.JobSpec, spec *field.Path) (errs field.ErrorList) {
 
 // generatedSelector checks that a job without a manual selector has the generated labels, and a selector that
 // they satisfy. Jobs from before the labels had prefixes need none with.
-func generatedSelector(j, old *v1.Job) (errs field.ErrorList) {
+func generatedSelector(j, old *batchv1.Job) (errs field.ErrorList) {
 	if is(j.Spec.ManualSelector) || j.Spec.Selector == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func generatedSelector(j, old *v1.Job) (errs field.ErrorList) {
 	}
 	want := labels.Set{legacyUID: uid, legacyName: j.Name}
 	if old == nil || hasPrefixed(old.Spec.Template.Labels) {
-		want[v1.ControllerUidLabel], want[v1.JobNameLabel] = uid, j.Name
+		want[batchv1.ControllerUidLabel], want[batchv1.JobNameLabel] = uid, j.Name
 	}
 	path, has := field.NewPath("spec"), j.Spec.Template.Labels
 	for _, k := range slices.Sorted(maps.Keys(want)) {
@@ -104,13 +104,13 @@ func generatedSelector(j, old *v1.Job) (errs field.ErrorList) {
 }
 
 func hasPrefixed(l map[string]string) bool {
-	_, name := l[v1.JobNameLabel]
-	_, uid := l[v1.ControllerUidLabel]
+	_, name := l[batchv1.JobNameLabel]
+	_, uid := l[batchv1.ControllerUidLabel]
 	return name && uid
 }
 
 // validateJobSpec checks what jobs and the templates of cron jobs have in common.
-func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
+func validateJobSpec(s, old *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.AtLeastPtr(s.Parallelism, 0, path.Child("parallelism"))...)
 	errs = append(errs, rule.AtLeastPtr(s.Completions, 0, path.Child("completions"))...)
 	errs = append(errs, rule.AtLeastPtr(s.ActiveDeadlineSeconds, 0, path.Child("activeDeadlineSeconds"))...)
@@ -127,7 +127,7 @@ func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList
 			errs = append(errs, field.TooLong(path.Child("managedBy"), *m, longestManagedBy))
 		}
 	}
-	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), v1.NonIndexedCompletion, v1.IndexedCompletion)...)
+	errs = append(errs, rule.AmongPtr(s.CompletionMode, path.Child("completionMode"), batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
 	errs = append(errs, indexed(s, path)...)
 	errs = append(errs, failurePolicy(s, path.Child("podFailurePolicy"))...)
 	errs = append(errs, successPolicy(s, path.Child("successPolicy"))...)
@@ -140,7 +140,7 @@ func validateJobSpec(s, old *v1.JobSpec, path *field.Path) (errs field.ErrorList
 	return append(errs, restart(s, path.Child("template", "spec", "restartPolicy"))...)
 }
 
-func restart(s *v1.JobSpec, path *field.Path) field.ErrorList {
+func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	p := s.Template.Spec.RestartPolicy
 	switch {
 	case p == corev1.RestartPolicyAlways || p == "":
@@ -153,8 +153,8 @@ func restart(s *v1.JobSpec, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func indexed(s *v1.JobSpec, path *field.Path) (errs field.ErrorList) {
-	if value(s.CompletionMode) != v1.IndexedCompletion {
+func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
+	if value(s.CompletionMode) != batchv1.IndexedCompletion {
 		if s.BackoffLimitPerIndex != nil {
 			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
 		}
@@ -188,9 +188,9 @@ func atMost(n *int32, max int32, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, *n, fmt.Sprintf("must be less than or equal to %d", max))}
 }
 
-func replacement(s *v1.JobSpec, path *field.Path) field.ErrorList {
+func replacement(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if s.PodFailurePolicy != nil {
-		return rule.AmongPtr(s.PodReplacementPolicy, path, v1.Failed)
+		return rule.AmongPtr(s.PodReplacementPolicy, path, batchv1.Failed)
 	}
-	return rule.AmongPtr(s.PodReplacementPolicy, path, v1.Failed, v1.TerminatingOrFailed)
+	return rule.AmongPtr(s.PodReplacementPolicy, path, batchv1.Failed, batchv1.TerminatingOrFailed)
 }

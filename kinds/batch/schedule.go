@@ -3,103 +3,89 @@ package batch
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/robfig/cron/v3"
 )
 
-// A cronField is one of the five fields of a schedule.
-type cronField struct {
-	name     string
-	min, max int
-	names    []string // of the values from min on
+// A CronSchedule is a cron expression that is understood.
+type CronSchedule struct {
+	Every time.Duration // what @every names; zero for all others
+
+	spec *cron.SpecSchedule // nil for @every, and for a schedule that has no time
+	gaps []time.Time        // where days are left out in the zone of the schedule: the instants after
 }
 
-var cronFields = []cronField{
-	{name: "minute", min: 0, max: 59},
-	{name: "hour", min: 0, max: 23},
-	{name: "day of month", min: 1, max: 31},
-	{name: "month", min: 1, max: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
-		"oct", "nov", "dec"}},
-	{name: "day of week", min: 0, max: 6, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
-}
-
-var cronWords = []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
-
-// checkSchedule tells what is wrong with a cron expression.
-func checkSchedule(s string) error {
-	if strings.HasPrefix(s, "TZ=") || strings.HasPrefix(s, "CRON_TZ=") {
-		_, rest, ok := strings.Cut(s, " ")
-		if !ok {
-			return errors.New("a schedule is missing after the time zone")
-		}
-		s = strings.TrimSpace(rest)
-	}
-	if strings.HasPrefix(s, "@") {
-		return checkWord(s)
-	}
-	parts := strings.Fields(s)
-	if len(parts) != len(cronFields) {
-		return fmt.Errorf("expected exactly %d fields, found %d: %q", len(cronFields), len(parts), s)
-	}
-	for i, f := range cronFields {
-		for _, item := range strings.FieldsFunc(parts[i], func(r rune) bool { return r == ',' }) {
-			if err := f.check(item); err != nil {
-				return fmt.Errorf("%s %q: %w", f.name, item, err)
-			}
+// ParseSchedule reads a cron expression of five fields or a word such as @daily, as robfig/cron does: the library that Kubernetes
+// uses too. Times are those of the zone; an expression that begins with TZ= or CRON_TZ= names its own.
+func ParseSchedule(text string, zone *time.Location) (*CronSchedule, error) {
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		if !strings.Contains(text, " ") { // the library would panic
+			return nil, errors.New("a schedule is missing after the time zone")
 		}
 	}
-	return nil
-}
-
-func checkWord(s string) error {
-	if every, ok := strings.CutPrefix(s, "@every "); ok {
-		_, err := time.ParseDuration(every)
-		return err
-	}
-	if !slices.Contains(cronWords, s) {
-		return fmt.Errorf("unrecognized descriptor: %s", s)
-	}
-	return nil
-}
-
-// check judges one item of a list: *, a value, a range, each with an optional step.
-func (f cronField) check(item string) error {
-	span, step, stepped := strings.Cut(item, "/")
-	if stepped {
-		if n, err := strconv.Atoi(step); err != nil || n <= 0 {
-			return fmt.Errorf("step %q must be a positive number", step)
-		}
-	}
-	low, high, ranged := strings.Cut(span, "-")
-	if low == "*" || low == "?" {
-		if ranged {
-			return errors.New("a range needs a start")
-		}
-		return nil
-	}
-	from, err := f.value(low)
-	if err != nil || !ranged {
-		return err
-	}
-	to, err := f.value(high)
-	if err == nil && from > to {
-		err = fmt.Errorf("beginning of range (%d) beyond end of range (%d)", from, to)
-	}
-	return err
-}
-
-func (f cronField) value(s string) (int, error) {
-	if i := slices.Index(f.names, strings.ToLower(s)); i >= 0 {
-		return f.min + i, nil
-	}
-	n, err := strconv.Atoi(s)
+	parsed, err := cron.ParseStandard(text)
 	if err != nil {
-		return 0, fmt.Errorf("failed to parse %q as a number", s)
+		return nil, err
 	}
-	if n < f.min || n > f.max {
-		return 0, fmt.Errorf("%d is not between %d and %d", n, f.min, f.max)
+	switch p := parsed.(type) {
+	case cron.ConstantDelaySchedule:
+		return &CronSchedule{Every: p.Delay}, nil
+	case *cron.SpecSchedule:
+		if p.Minute == 0 || p.Hour == 0 || p.Dom == 0 && p.Dow == 0 || p.Month == 0 { // a field that is but a comma
+			return &CronSchedule{}, nil // the library would look at every minute of five years
+		}
+		if p.Location == time.Local {
+			p.Location = zone
+		}
+		return &CronSchedule{spec: p, gaps: daysLeftOut(p.Location)}, nil
 	}
-	return n, nil
+	return nil, fmt.Errorf("schedule %q: not understood", text)
+}
+
+// Next is the first time of the schedule after t; zero when there is none within five years.
+func (s *CronSchedule) Next(t time.Time) time.Time {
+	switch {
+	case s.Every > 0:
+		return cron.ConstantDelaySchedule{Delay: s.Every}.Next(t)
+	case s.spec == nil:
+		return time.Time{}
+	}
+	for _, gap := range s.gaps {
+		if !t.Before(gap) || t.AddDate(6, 0, 0).Before(gap) {
+			continue
+		}
+		// The library does not find its way over a day that is not there: up to it, the clock goes on as it stood.
+		_, offset := gap.Add(-time.Second).In(s.spec.Location).Zone()
+		before := *s.spec
+		before.Location = time.FixedZone("", offset)
+		if next := before.Next(t); !next.IsZero() && next.Before(gap) {
+			return next
+		}
+		t = gap.Add(-time.Second)
+	}
+	// Where clocks were put back by an odd time the library may answer with a time that has passed.
+	for from := t; from.Sub(t) < 48*time.Hour; from = from.Add(time.Hour) {
+		if next := s.spec.Next(from); next.IsZero() || next.After(t) {
+			return next
+		}
+	}
+	return time.Time{}
+}
+
+// lastGap ends the search for days that are left out: later changes of clocks follow rules, which move hours.
+const lastGap = 2040
+
+// daysLeftOut are the instants at which the zone went over the date line and had one day less: Samoa on 30 December 2011.
+func daysLeftOut(zone *time.Location) (gaps []time.Time) {
+	_, end := time.Unix(-1<<40, 0).In(zone).ZoneBounds()
+	for !end.IsZero() && end.Year() < lastGap {
+		_, before := end.Add(-time.Second).In(zone).Zone()
+		if _, after := end.In(zone).Zone(); after-before >= 20*60*60 {
+			gaps = append(gaps, end)
+		}
+		_, end = end.In(zone).ZoneBounds()
+	}
+	return gaps
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -20,7 +20,7 @@ const (
 )
 
 // Pods returns the wide columns Containers and Images of a kind with a pod template.
-func Pods[T resource.Object](template func(T) *v1.PodTemplateSpec) []resource.Column[T] {
+func Pods[T resource.Object](template func(T) *corev1.PodTemplateSpec) []resource.Column[T] {
 	return []resource.Column[T]{
 		resource.Wide("Containers", "string", func(o T) any { return Names(template(o)) }),
 		resource.Wide("Images", "string", func(o T) any { return Images(template(o)) }),
@@ -33,16 +33,16 @@ func Selecting[T resource.Object](selector func(T) *metav1.LabelSelector) resour
 }
 
 // Names lists the containers of a template.
-func Names(t *v1.PodTemplateSpec) string {
-	return each(t, func(c v1.Container) string { return c.Name })
+func Names(t *corev1.PodTemplateSpec) string {
+	return each(t, func(c corev1.Container) string { return c.Name })
 }
 
 // Images lists the images of a template.
-func Images(t *v1.PodTemplateSpec) string {
-	return each(t, func(c v1.Container) string { return c.Image })
+func Images(t *corev1.PodTemplateSpec) string {
+	return each(t, func(c corev1.Container) string { return c.Image })
 }
 
-func each(t *v1.PodTemplateSpec, say func(v1.Container) string) string {
+func each(t *corev1.PodTemplateSpec, say func(corev1.Container) string) string {
 	list := make([]string, len(t.Spec.Containers))
 	for i, c := range t.Spec.Containers {
 		list[i] = say(c)

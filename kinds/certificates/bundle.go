@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -16,14 +16,14 @@ import (
 const maxBundle = 1 << 20
 
 // ClusterTrustBundles declares the kind.
-var ClusterTrustBundles = &resource.Def[*v1.ClusterTrustBundle]{
+var ClusterTrustBundles = &resource.Def[*certificatesv1.ClusterTrustBundle]{
 	GVK: gvk("ClusterTrustBundle"), Plural: "clustertrustbundles", Name: bundleName, Validate: validateBundle,
 	Ways: resource.Ways{NeedsRevision: true},
-	Columns: []resource.Column[*v1.ClusterTrustBundle]{
-		resource.Col("SignerName", "string", func(b *v1.ClusterTrustBundle) any { return cell.Or(b.Spec.SignerName, cell.None) }),
+	Columns: []resource.Column[*certificatesv1.ClusterTrustBundle]{
+		resource.Col("SignerName", "string", func(b *certificatesv1.ClusterTrustBundle) any { return cell.Or(b.Spec.SignerName, cell.None) }),
 	},
-	Select: []resource.Field[*v1.ClusterTrustBundle]{
-		{Label: "spec.signerName", Value: func(b *v1.ClusterTrustBundle) string { return b.Spec.SignerName }}},
+	Select: []resource.Field[*certificatesv1.ClusterTrustBundle]{
+		{Label: "spec.signerName", Value: func(b *certificatesv1.ClusterTrustBundle) string { return b.Spec.SignerName }}},
 }
 
 // bundleName judges only the last part: the ones before, with colons, are those of the signer.
@@ -35,7 +35,7 @@ func bundleName(name string, prefix bool) []string {
 	return rule.Subdomain(last)
 }
 
-func validateBundle(b, old *v1.ClusterTrustBundle) (errs field.ErrorList) {
+func validateBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.ErrorList) {
 	name, spec := field.NewPath("metadata", "name"), field.NewPath("spec")
 	signerPath := spec.Child("signerName")
 	if s := b.Spec.SignerName; s == "" {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -15,9 +15,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind {
+	return certificatesv1.SchemeGroupVersion.WithKind(kind)
+}
 
-type csr = *v1.CertificateSigningRequest
+type csr = *certificatesv1.CertificateSigningRequest
 
 // CertificateSigningRequests declares the kind. Who asks (username, uid, groups, extra) is for the front door
 // to fill in.
@@ -42,7 +44,7 @@ var CertificateSigningRequests = &resource.Def[csr]{
 	Select: []resource.Field[csr]{{Label: "spec.signerName", Value: func(r csr) string { return r.Spec.SignerName }}},
 }
 
-func has(r csr, t v1.RequestConditionType) bool {
+func has(r csr, t certificatesv1.RequestConditionType) bool {
 	for _, c := range r.Status.Conditions {
 		if c.Type == t {
 			return true
@@ -54,12 +56,12 @@ func has(r csr, t v1.RequestConditionType) bool {
 func state(r csr) string {
 	words := []string{"Pending"}
 	switch {
-	case has(r, v1.CertificateDenied):
+	case has(r, certificatesv1.CertificateDenied):
 		words[0] = "Denied"
-	case has(r, v1.CertificateApproved):
+	case has(r, certificatesv1.CertificateApproved):
 		words[0] = "Approved"
 	}
-	if has(r, v1.CertificateFailed) {
+	if has(r, certificatesv1.CertificateFailed) {
 		words = append(words, "Failed")
 	}
 	if len(r.Status.Certificate) > 0 {
@@ -91,7 +93,7 @@ func takeStatus(r, old csr) {
 }
 
 // indexes says which of the conditions are of a type.
-func indexes(r csr, t v1.RequestConditionType) (list []int) {
+func indexes(r csr, t certificatesv1.RequestConditionType) (list []int) {
 	for i, c := range r.Status.Conditions {
 		if c.Type == t {
 			list = append(list, i)

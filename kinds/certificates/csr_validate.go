@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,11 +23,11 @@ const minExpiration = 600
 // longestSigner is the longest name of a signer: a namespaced resource of a group, and a path.
 const longestSigner = validation.DNS1123SubdomainMaxLength*2 + validation.DNS1123LabelMaxLength + 2
 
-var usages = []v1.KeyUsage{v1.UsageSigning, v1.UsageDigitalSignature, v1.UsageContentCommitment, v1.UsageKeyEncipherment,
-	v1.UsageKeyAgreement, v1.UsageDataEncipherment, v1.UsageCertSign, v1.UsageCRLSign, v1.UsageEncipherOnly,
-	v1.UsageDecipherOnly, v1.UsageAny, v1.UsageServerAuth, v1.UsageClientAuth, v1.UsageCodeSigning,
-	v1.UsageEmailProtection, v1.UsageSMIME, v1.UsageIPsecEndSystem, v1.UsageIPsecTunnel, v1.UsageIPsecUser,
-	v1.UsageTimestamping, v1.UsageOCSPSigning, v1.UsageMicrosoftSGC, v1.UsageNetscapeSGC}
+var usages = []certificatesv1.KeyUsage{certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly,
+	certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
+	certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC}
 
 func validateRequest(r, old csr) (errs field.ErrorList) {
 	if old != nil {
@@ -103,7 +103,7 @@ func firstBad(dotted string, path *field.Path, check func(string) []string) (err
 }
 
 // decisions are the conditions by which a request is approved or not.
-var decisions = []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied}
+var decisions = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied}
 
 func validateRequestStatus(r, old csr) field.ErrorList {
 	errs := conditions(r, old, false)
@@ -157,13 +157,13 @@ func validateApproval(r, old csr) field.ErrorList { return conditions(r, old, fa
 
 // conditions checks each condition, that no two contradict, and that none was taken back.
 func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
-	path, seen := field.NewPath("status", "conditions"), []v1.RequestConditionType{}
+	path, seen := field.NewPath("status", "conditions"), []certificatesv1.RequestConditionType{}
 	for i, c := range r.Status.Conditions {
 		at := path.Index(i)
 		if c.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))
 		}
-		lasting := c.Type == v1.CertificateApproved || c.Type == v1.CertificateDenied || c.Type == v1.CertificateFailed
+		lasting := c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
 		if lasting {
 			errs = append(errs, rule.Chosen(c.Status, at.Child("status"), corev1.ConditionTrue)...)
 		} else {
@@ -174,13 +174,13 @@ func conditions(r, old csr, unchanged bool) (errs field.ErrorList) {
 		}
 		seen = append(seen, c.Type)
 	}
-	if has(r, v1.CertificateApproved) && has(r, v1.CertificateDenied) && !unchanged {
-		errs = append(errs, field.Invalid(path, v1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
+	if has(r, certificatesv1.CertificateApproved) && has(r, certificatesv1.CertificateDenied) && !unchanged {
+		errs = append(errs, field.Invalid(path, certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
 	}
 	if old == nil {
 		return errs
 	}
-	for _, t := range []v1.RequestConditionType{v1.CertificateApproved, v1.CertificateDenied, v1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
 		if has(old, t) && !has(r, t) {
 			errs = append(errs, field.Forbidden(path, "updates may not remove a condition of type \""+string(t)+"\""))
 		}

@@ -3,14 +3,14 @@ package certificates
 import (
 	"slices"
 
-	v1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type pcr = *v1.PodCertificateRequest
+type pcr = *certificatesv1.PodCertificateRequest
 
 // PodCertificateRequests declares the kind.
 var PodCertificateRequests = &resource.Def[pcr]{

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -112,8 +112,8 @@ func acceptable(key any) error {
 }
 
 // finals are the conditions one of which ends a request.
-var finals = []string{v1.PodCertificateRequestConditionTypeIssued, v1.PodCertificateRequestConditionTypeDenied,
-	v1.PodCertificateRequestConditionTypeFailed}
+var finals = []string{certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied,
+	certificatesv1.PodCertificateRequestConditionTypeFailed}
 
 // end returns the condition that ended a request, or "".
 func end(r pcr) string {
@@ -144,10 +144,10 @@ func validatePodRequestStatus(r, old pcr) (errs field.ErrorList) {
 	if len(errs) > 0 {
 		return errs
 	}
-	switch bare := (v1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}); {
+	switch bare := (certificatesv1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}); {
 	case end(old) != "":
 		return unchanged(r.Status, old.Status, path, "immutable after PodCertificateRequest is issued, denied, or failed")
-	case end(r) == v1.PodCertificateRequestConditionTypeIssued:
+	case end(r) == certificatesv1.PodCertificateRequestConditionTypeIssued:
 		return issuedToPod(r, old, path)
 	case end(r) != "":
 		return unchanged(r.Status, bare, path, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
@@ -155,7 +155,7 @@ func validatePodRequestStatus(r, old pcr) (errs field.ErrorList) {
 	return unchanged(r.Status, old.Status, path, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
 }
 
-func unchanged(is, must v1.PodCertificateRequestStatus, path *field.Path, says string) field.ErrorList {
+func unchanged(is, must certificatesv1.PodCertificateRequestStatus, path *field.Path, says string) field.ErrorList {
 	if rule.Same(is, must) {
 		return nil
 	}
@@ -205,7 +205,7 @@ func issuedToPod(r, old pcr, status *field.Path) field.ErrorList {
 	return nil
 }
 
-func timesThere(s *v1.PodCertificateRequestStatus, status *field.Path) (errs field.ErrorList) {
+func timesThere(s *certificatesv1.PodCertificateRequestStatus, status *field.Path) (errs field.ErrorList) {
 	for _, f := range []struct {
 		name string
 		time *metav1.Time

@@ -2,7 +2,7 @@
 package coordination
 
 import (
-	v1 "k8s.io/api/coordination/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -10,30 +10,30 @@ import (
 )
 
 // Leases declares the kind.
-var Leases = &resource.Def[*v1.Lease]{
-	GVK: v1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true, CreateOnUpdate: true,
-	Ways:    resource.Ways{NeedsRevision: true},
+var Leases = &resource.Def[*coordinationv1.Lease]{
+	GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true, CreateOnUpdate: true,
+	Ways:    resource.Ways{NeedsRevision: true, AnyFinalizer: true},
 	Prepare: prepareLease, Validate: validateLease,
-	Columns: []resource.Column[*v1.Lease]{
-		resource.Col("Holder", "string", func(l *v1.Lease) any {
+	Columns: []resource.Column[*coordinationv1.Lease]{
+		resource.Col("Holder", "string", func(l *coordinationv1.Lease) any {
 			if l.Spec.HolderIdentity == nil {
 				return ""
 			}
 			return *l.Spec.HolderIdentity
 		}),
-		resource.Age[*v1.Lease](),
+		resource.Age[*coordinationv1.Lease](),
 	},
 }
 
 // prepareLease drops the fields of coordinated leader election, which is off by default upstream too.
-func prepareLease(l, old *v1.Lease) {
+func prepareLease(l, old *coordinationv1.Lease) {
 	if old != nil && (old.Spec.Strategy != nil || old.Spec.PreferredHolder != nil) {
 		return
 	}
 	l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 }
 
-func validateLease(l, _ *v1.Lease) (errs field.ErrorList) {
+func validateLease(l, _ *coordinationv1.Lease) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
 		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
@@ -44,7 +44,7 @@ func validateLease(l, _ *v1.Lease) (errs field.ErrorList) {
 	return append(errs, preferred(&l.Spec, spec)...)
 }
 
-func preferred(s *v1.LeaseSpec, spec *field.Path) (errs field.ErrorList) {
+func preferred(s *coordinationv1.LeaseSpec, spec *field.Path) (errs field.ErrorList) {
 	if s.Strategy != nil {
 		errs = append(errs, rule.Needed(*s.Strategy, spec.Child("strategy"))...)
 	}

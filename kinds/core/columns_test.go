@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -117,7 +117,7 @@ func TestPodRow(t *testing.T) {
 		{side, `phase: Running, initContainerStatuses: [{name: s, started: true, ready: true, restartCount: 1, state: {running: {}}}], containerStatuses: [{name: c, ready: true, restartCount: 1, state: {running: {}}}]`, "2/2 Running 2"},
 		{side, `phase: Pending, initContainerStatuses: [{name: s, started: false, state: {running: {}}}]`, "0/2 Init:0/1 0"},
 	} {
-		p := &v1.Pod{}
+		p := &corev1.Pod{}
 		if err := yaml.UnmarshalStrict([]byte("spec: {"+c.spec+"}\nstatus: {"+c.status+"}"), p); err != nil {
 			t.Fatal(c.status, err)
 		}
@@ -129,13 +129,13 @@ func TestPodRow(t *testing.T) {
 }
 
 func TestPodRowTimes(t *testing.T) {
-	p := &v1.Pod{}
-	p.Status.Phase = v1.PodRunning
+	p := &corev1.Pod{}
+	p.Status.Phase = corev1.PodRunning
 	ago := metav1.NewTime(time.Now().Add(-5*time.Minute - time.Second))
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: 2, LastTerminationState: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: ago}}}}
-	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
-	p.Status.Conditions = []v1.PodCondition{{Type: "b", Status: v1.ConditionTrue}}
-	p.Status.PodIPs, p.Status.NominatedNodeName = []v1.PodIP{{IP: "1.2.3.4"}}, "n"
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 2, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago}}}}
+	p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: "b", Status: corev1.ConditionTrue}}
+	p.Status.PodIPs, p.Status.NominatedNodeName = []corev1.PodIP{{IP: "1.2.3.4"}}, "n"
 	now := metav1.Now()
 	p.DeletionTimestamp = &now
 	row := core.Pods.Row(p)
@@ -151,17 +151,17 @@ func TestPodRowTimes(t *testing.T) {
 
 // A pod that ended says so in its row's conditions, by which kubectl tells rows apart.
 func TestPodMarks(t *testing.T) {
-	for phase, want := range map[v1.PodPhase]string{v1.PodPending: "", v1.PodRunning: "", v1.PodUnknown: "",
-		v1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.", v1.PodFailed: "Completed=True Failed: The pod failed."} {
+	for phase, want := range map[corev1.PodPhase]string{corev1.PodPending: "", corev1.PodRunning: "", corev1.PodUnknown: "",
+		corev1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.", corev1.PodFailed: "Completed=True Failed: The pod failed."} {
 		var got []string
-		for _, c := range core.Pods.RowMarks(&v1.Pod{Status: v1.PodStatus{Phase: phase}}) {
+		for _, c := range core.Pods.RowMarks(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}) {
 			got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 		}
 		if s := strings.Join(got, "; "); s != want {
 			t.Errorf("%s: %q, not %q", phase, s, want)
 		}
 	}
-	if core.ConfigMaps.RowMarks(&v1.ConfigMap{}) != nil {
+	if core.ConfigMaps.RowMarks(&corev1.ConfigMap{}) != nil {
 		t.Error("a ConfigMap is marked")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,7 +19,7 @@ var (
 	binaryPath = field.NewPath("binaryData")
 )
 
-func validateConfigMap(c, old *v1.ConfigMap) (errs field.ErrorList) {
+func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
 		errs = append(errs, rule.Format(key, dataPath.Key(key), utilvalidation.IsConfigMapKey)...)
@@ -32,8 +32,8 @@ func validateConfigMap(c, old *v1.ConfigMap) (errs field.ErrorList) {
 		errs = append(errs, rule.Format(key, binaryPath.Key(key), utilvalidation.IsConfigMapKey)...)
 		size += len(c.BinaryData[key])
 	}
-	if size > v1.MaxSecretSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), "", v1.MaxSecretSize))
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
 	}
 	if old == nil || !isSet(old.Immutable) {
 		return errs
@@ -60,14 +60,14 @@ func frozen(still *bool, same bool) (errs field.ErrorList) {
 	return errs
 }
 
-func validateSecret(s, old *v1.Secret) (errs field.ErrorList) {
+func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
 		errs = append(errs, rule.Format(key, dataPath.Key(key), utilvalidation.IsConfigMapKey)...)
 		size += len(s.Data[key])
 	}
-	if size > v1.MaxSecretSize {
-		errs = append(errs, field.TooLong(dataPath, "", v1.MaxSecretSize))
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(dataPath, "", corev1.MaxSecretSize))
 	}
 	errs = append(errs, validateSecretType(s)...)
 	if old == nil {
@@ -81,7 +81,7 @@ func validateSecret(s, old *v1.Secret) (errs field.ErrorList) {
 }
 
 // validateSecretType asks for the keys that the type promises.
-func validateSecretType(s *v1.Secret) (errs field.ErrorList) {
+func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 	need := func(keys ...string) {
 		for _, key := range keys {
 			if _, ok := s.Data[key]; !ok {
@@ -90,32 +90,32 @@ func validateSecretType(s *v1.Secret) (errs field.ErrorList) {
 		}
 	}
 	switch s.Type {
-	case v1.SecretTypeServiceAccountToken:
-		if s.Annotations[v1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(v1.ServiceAccountNameKey), ""))
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), ""))
 		}
-	case v1.SecretTypeDockercfg:
-		need(v1.DockerConfigKey)
-		errs = append(errs, validateJSON(s, v1.DockerConfigKey)...)
-	case v1.SecretTypeDockerConfigJson:
-		need(v1.DockerConfigJsonKey)
-		errs = append(errs, validateJSON(s, v1.DockerConfigJsonKey)...)
-	case v1.SecretTypeBasicAuth:
-		_, user := s.Data[v1.BasicAuthUsernameKey]
-		if _, password := s.Data[v1.BasicAuthPasswordKey]; !user && !password {
-			need(v1.BasicAuthUsernameKey, v1.BasicAuthPasswordKey)
+	case corev1.SecretTypeDockercfg:
+		need(corev1.DockerConfigKey)
+		errs = append(errs, validateJSON(s, corev1.DockerConfigKey)...)
+	case corev1.SecretTypeDockerConfigJson:
+		need(corev1.DockerConfigJsonKey)
+		errs = append(errs, validateJSON(s, corev1.DockerConfigJsonKey)...)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		if _, password := s.Data[corev1.BasicAuthPasswordKey]; !user && !password {
+			need(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
 		}
-	case v1.SecretTypeSSHAuth:
-		if len(s.Data[v1.SSHAuthPrivateKey]) == 0 {
-			errs = append(errs, field.Required(dataPath.Key(v1.SSHAuthPrivateKey), ""))
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			errs = append(errs, field.Required(dataPath.Key(corev1.SSHAuthPrivateKey), ""))
 		}
-	case v1.SecretTypeTLS:
-		need(v1.TLSCertKey, v1.TLSPrivateKeyKey)
+	case corev1.SecretTypeTLS:
+		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}
 	return errs
 }
 
-func validateJSON(s *v1.Secret, key string) field.ErrorList {
+func validateJSON(s *corev1.Secret, key string) field.ErrorList {
 	data, ok := s.Data[key]
 	if !ok {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -15,51 +15,51 @@ import (
 )
 
 // ReplicationControllers declares the kind.
-var ReplicationControllers = &resource.Def[*v1.ReplicationController]{
+var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
 	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
 	Ways:       resource.Ways{BaseUntold: true},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
-	Gated:   template.Gated(func(c *v1.ReplicationController) *v1.PodTemplateSpec { return c.Spec.Template }),
+	Gated:   template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template }),
 	Default: defaultController, Validate: validateController, ValidateStatus: validateControllerStatus, Warn: warnController,
-	Scale: &resource.Scaled[*v1.ReplicationController]{
-		Get: func(c *v1.ReplicationController) resource.Scale {
+	Scale: &resource.Scaled[*corev1.ReplicationController]{
+		Get: func(c *corev1.ReplicationController) resource.Scale {
 			return resource.Scale{Replicas: wanted(c), Current: c.Status.Replicas,
 				Selector: labels.Set(c.Spec.Selector).AsSelectorPreValidated().String()}
 		},
-		Set: func(c *v1.ReplicationController, n int32) { c.Spec.Replicas = &n },
+		Set: func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n },
 	},
-	Select: []resource.Field[*v1.ReplicationController]{
-		{Label: "status.replicas", Value: func(c *v1.ReplicationController) string {
+	Select: []resource.Field[*corev1.ReplicationController]{
+		{Label: "status.replicas", Value: func(c *corev1.ReplicationController) string {
 			return strconv.Itoa(int(c.Status.Replicas))
 		}},
 	},
-	Columns: []resource.Column[*v1.ReplicationController]{
-		resource.Col("Desired", "integer", func(c *v1.ReplicationController) any { return int64(wanted(c)) }),
-		resource.Col("Current", "integer", func(c *v1.ReplicationController) any { return int64(c.Status.Replicas) }),
-		resource.Col("Ready", "integer", func(c *v1.ReplicationController) any { return int64(c.Status.ReadyReplicas) }),
-		resource.Age[*v1.ReplicationController](),
-		resource.Wide("Containers", "string", func(c *v1.ReplicationController) any { return cell.Names(templateOf(c)) }),
-		resource.Wide("Images", "string", func(c *v1.ReplicationController) any { return cell.Images(templateOf(c)) }),
-		resource.Wide("Selector", "string", func(c *v1.ReplicationController) any { return cell.Labels(c.Spec.Selector) }),
+	Columns: []resource.Column[*corev1.ReplicationController]{
+		resource.Col("Desired", "integer", func(c *corev1.ReplicationController) any { return int64(wanted(c)) }),
+		resource.Col("Current", "integer", func(c *corev1.ReplicationController) any { return int64(c.Status.Replicas) }),
+		resource.Col("Ready", "integer", func(c *corev1.ReplicationController) any { return int64(c.Status.ReadyReplicas) }),
+		resource.Age[*corev1.ReplicationController](),
+		resource.Wide("Containers", "string", func(c *corev1.ReplicationController) any { return cell.Names(templateOf(c)) }),
+		resource.Wide("Images", "string", func(c *corev1.ReplicationController) any { return cell.Images(templateOf(c)) }),
+		resource.Wide("Selector", "string", func(c *corev1.ReplicationController) any { return cell.Labels(c.Spec.Selector) }),
 	},
 }
 
-func wanted(c *v1.ReplicationController) int32 {
+func wanted(c *corev1.ReplicationController) int32 {
 	if c.Spec.Replicas == nil {
 		return 0
 	}
 	return *c.Spec.Replicas
 }
 
-func templateOf(c *v1.ReplicationController) *v1.PodTemplateSpec {
+func templateOf(c *corev1.ReplicationController) *corev1.PodTemplateSpec {
 	if c.Spec.Template == nil {
-		return &v1.PodTemplateSpec{}
+		return &corev1.PodTemplateSpec{}
 	}
 	return c.Spec.Template
 }
 
 // defaultController takes selector and labels from the template's labels.
-func defaultController(c *v1.ReplicationController) {
+func defaultController(c *corev1.ReplicationController) {
 	rule.Fill(&c.Spec.Replicas, 1)
 	if c.Spec.Template == nil {
 		return
@@ -76,15 +76,15 @@ func defaultController(c *v1.ReplicationController) {
 }
 
 // PodTemplates declares the kind.
-var PodTemplates = &resource.Def[*v1.PodTemplate]{
+var PodTemplates = &resource.Def[*corev1.PodTemplate]{
 	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
 	Ways:     resource.Ways{ShowsDeleted: true},
-	Default:  func(t *v1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
-	Gated:    template.Gated(func(t *v1.PodTemplate) *v1.PodTemplateSpec { return &t.Template }),
+	Default:  func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
+	Gated:    template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }),
 	Validate: validatePodTemplate, Warn: warnPodTemplate,
-	Columns: []resource.Column[*v1.PodTemplate]{
-		resource.Col("Containers", "string", func(t *v1.PodTemplate) any { return cell.Names(&t.Template) }),
-		resource.Col("Images", "string", func(t *v1.PodTemplate) any { return cell.Images(&t.Template) }),
-		resource.Col("Pod Labels", "string", func(t *v1.PodTemplate) any { return cell.Labels(t.Template.Labels) }),
+	Columns: []resource.Column[*corev1.PodTemplate]{
+		resource.Col("Containers", "string", func(t *corev1.PodTemplate) any { return cell.Names(&t.Template) }),
+		resource.Col("Images", "string", func(t *corev1.PodTemplate) any { return cell.Images(&t.Template) }),
+		resource.Col("Pod Labels", "string", func(t *corev1.PodTemplate) any { return cell.Labels(t.Template.Labels) }),
 	},
 }

@@ -1,7 +1,7 @@
 package core
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/template"
 )
 
-func validateController(c, old *v1.ReplicationController) field.ErrorList {
+func validateController(c, old *corev1.ReplicationController) field.ErrorList {
 	s := &c.Spec
 	errs := rule.AtLeast(s.MinReadySeconds, 0, specPath.Child("minReadySeconds"))
 	if len(s.Selector) == 0 {
@@ -26,7 +26,7 @@ func validateController(c, old *v1.ReplicationController) field.ErrorList {
 	if len(s.Selector) > 0 && !labels.SelectorFromSet(s.Selector).Matches(labels.Set(t.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	var was *v1.PodTemplateSpec
+	var was *corev1.PodTemplateSpec
 	if old != nil {
 		was = old.Spec.Template
 	}
@@ -34,7 +34,7 @@ func validateController(c, old *v1.ReplicationController) field.ErrorList {
 	return append(errs, template.AlwaysRestart(t, at)...)
 }
 
-func validateControllerStatus(c, _ *v1.ReplicationController) (errs field.ErrorList) {
+func validateControllerStatus(c, _ *corev1.ReplicationController) (errs field.ErrorList) {
 	s := &c.Status
 	for _, f := range []struct {
 		name string
@@ -53,6 +53,6 @@ func validateControllerStatus(c, _ *v1.ReplicationController) (errs field.ErrorL
 	return append(errs, rule.AtLeast(s.ObservedGeneration, 0, statusPath.Child("observedGeneration"))...)
 }
 
-func validatePodTemplate(t, _ *v1.PodTemplate) field.ErrorList {
+func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
 	return template.Validate(&t.Template, nil, field.NewPath("template"))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -186,49 +186,49 @@ func TestStored(t *testing.T) {
 		}
 	}
 	_, o := create(t, `Node: {status: {capacity: {cpu: 1}}}`)
-	if n := o.(*v1.Node); n.Status.Allocatable.Cpu().String() != "1" {
+	if n := o.(*corev1.Node); n.Status.Allocatable.Cpu().String() != "1" {
 		t.Error("a node agent registers its node with the status in place")
 	}
 	_, o = create(t, `Namespace: {metadata: {name: a, labels: {kubernetes.io/metadata.name: b}}}`)
-	if o.GetLabels()[v1.LabelMetadataName] != "a" {
+	if o.GetLabels()[corev1.LabelMetadataName] != "a" {
 		t.Errorf("labels of a namespace: %v", o.GetLabels())
 	}
 	_, o = create(t, `PersistentVolume: {spec: {}}`)
-	if s := o.(*v1.PersistentVolume).Status; s.Phase != v1.VolumePending || s.LastPhaseTransitionTime == nil {
+	if s := o.(*corev1.PersistentVolume).Status; s.Phase != corev1.VolumePending || s.LastPhaseTransitionTime == nil {
 		t.Errorf("status of a volume: %v", s)
 	}
 	_, o = create(t, `ReplicationController: {spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`)
-	if c := o.(*v1.ReplicationController); c.Spec.Selector["a"] != "b" || c.Labels["a"] != "b" || *c.Spec.Replicas != 1 || c.Spec.Template.Spec.DNSPolicy == "" {
+	if c := o.(*corev1.ReplicationController); c.Spec.Selector["a"] != "b" || c.Labels["a"] != "b" || *c.Spec.Replicas != 1 || c.Spec.Template.Spec.DNSPolicy == "" {
 		t.Errorf("controller: %v", c)
 	}
 }
 
 func TestScale(t *testing.T) {
 	k, o := create(t, `ReplicationController: {spec: {replicas: 3, selector: {a: b}}}`)
-	o.(*v1.ReplicationController).Status.Replicas = 2
+	o.(*corev1.ReplicationController).Status.Replicas = 2
 	if s, ok := k.ScaleOf(o); !ok || s != (resource.Scale{Replicas: 3, Current: 2, Selector: "a=b"}) {
 		t.Errorf("got %v", s)
 	}
-	if k.SetScale(o, 5); *o.(*v1.ReplicationController).Spec.Replicas != 5 {
+	if k.SetScale(o, 5); *o.(*corev1.ReplicationController).Spec.Replicas != 5 {
 		t.Error("not scaled")
 	}
 }
 
 func TestTTL(t *testing.T) {
 	_, o := create(t, `Event: {involvedObject: {namespace: ns}}`)
-	if core.Events.Expiry(o) != core.EventLife || core.Pods.Expiry(&v1.Pod{}) != 0 {
+	if core.Events.Expiry(o) != core.EventLife || core.Pods.Expiry(&corev1.Pod{}) != 0 {
 		t.Error("events, and only events, are forgotten")
 	}
 }
 
 // TestNegativeGrace: a pod that is to end before it began has a second, and is not warned of it; a template is.
 func TestNegativeGrace(t *testing.T) {
-	p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}
+	p := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}
 	core.Pods.SetDefaults(p)
 	if got := *p.Spec.TerminationGracePeriodSeconds; got != 1 || len(core.Pods.Warnings(p, nil)) != 0 {
 		t.Errorf("%d, %v", got, core.Pods.Warnings(p, nil))
 	}
-	c := &v1.PodTemplate{Template: v1.PodTemplateSpec{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}}
+	c := &corev1.PodTemplate{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(-5))}}}
 	core.PodTemplates.SetDefaults(c)
 	if got := *c.Template.Spec.TerminationGracePeriodSeconds; got != -5 || len(core.PodTemplates.Warnings(c, nil)) != 1 {
 		t.Errorf("%d, %v", got, core.PodTemplates.Warnings(c, nil))

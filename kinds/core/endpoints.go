@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -13,26 +13,26 @@ import (
 )
 
 // Endpoints declares the kind.
-var Endpoints = &resource.Def[*v1.Endpoints]{
+var Endpoints = &resource.Def[*corev1.Endpoints]{
 	GVK: gvk("Endpoints"), Plural: "endpoints", Short: []string{"ep"}, Namespaced: true,
 	Storage: "services/endpoints", CreateOnUpdate: true,
 	Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 	Default:    defaultEndpoints, Validate: validateEndpoints, Warn: warnEndpoints,
-	Columns: []resource.Column[*v1.Endpoints]{
-		resource.Col("Endpoints", "string", func(e *v1.Endpoints) any { return endpointList(e) }),
-		resource.Age[*v1.Endpoints](),
+	Columns: []resource.Column[*corev1.Endpoints]{
+		resource.Col("Endpoints", "string", func(e *corev1.Endpoints) any { return endpointList(e) }),
+		resource.Age[*corev1.Endpoints](),
 	},
 }
 
-func defaultEndpoints(e *v1.Endpoints) {
+func defaultEndpoints(e *corev1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {
-			rule.FillZero(&e.Subsets[i].Ports[j].Protocol, v1.ProtocolTCP)
+			rule.FillZero(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
 		}
 	}
 }
 
-func endpointList(e *v1.Endpoints) string {
+func endpointList(e *corev1.Endpoints) string {
 	if len(e.Subsets) == 0 {
 		return cell.None
 	}

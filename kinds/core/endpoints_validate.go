@@ -1,7 +1,7 @@
 package core
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -9,7 +9,7 @@ import (
 )
 
 // validateEndpoints does not judge subsets again that stay as they are.
-func validateEndpoints(e, old *v1.Endpoints) (errs field.ErrorList) {
+func validateEndpoints(e, old *corev1.Endpoints) (errs field.ErrorList) {
 	if old != nil && rule.Same(e.Subsets, old.Subsets) {
 		return nil
 	}
@@ -32,7 +32,7 @@ func validateEndpoints(e, old *v1.Endpoints) (errs field.ErrorList) {
 	return errs
 }
 
-func validateAddress(a *v1.EndpointAddress, path *field.Path) field.ErrorList {
+func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := validIP(a.IP, path.Child("ip"))
 	if a.Hostname != "" {
 		errs = append(errs, rule.Format(a.Hostname, path.Child("hostname"), rule.Label)...)
@@ -43,7 +43,7 @@ func validateAddress(a *v1.EndpointAddress, path *field.Path) field.ErrorList {
 	return append(errs, reachable(a.IP, path.Child("ip"))...)
 }
 
-func validateEndpointPort(p *v1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {
+func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case p.Name != "":
 		errs = append(errs, rule.Format(p.Name, path.Child("name"), rule.Label)...)
@@ -51,7 +51,7 @@ func validateEndpointPort(p *v1.EndpointPort, named bool, path *field.Path) (err
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
 	errs = append(errs, rule.Says(utilvalidation.IsValidPortNum(int(p.Port)), p.Port, path.Child("port"))...)
-	errs = append(errs, rule.Chosen(p.Protocol, path.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+	errs = append(errs, rule.Chosen(p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 	if p.AppProtocol != nil {
 		errs = append(errs, rule.Format(*p.AppProtocol, path.Child("appProtocol"), utilvalidation.IsQualifiedName)...)
 	}

@@ -1,7 +1,7 @@
 package core
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,8 +17,8 @@ const (
 
 // validateEvent checks that an event lies where its object does. Events with an event time come from newer
 // clients, and have to say more; what they are to call their controller depends on the version.
-func validateEvent(controller string) func(e, _ *v1.Event) field.ErrorList {
-	return func(e, _ *v1.Event) (errs field.ErrorList) {
+func validateEvent(controller string) func(e, _ *corev1.Event) field.ErrorList {
+	return func(e, _ *corev1.Event) (errs field.ErrorList) {
 		at, ns := field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace
 		home := e.Namespace == "" || e.Namespace == metav1.NamespaceDefault
 		mismatch := field.Invalid(at, ns, "does not match event.namespace")
@@ -35,7 +35,7 @@ func validateEvent(controller string) func(e, _ *v1.Event) field.ErrorList {
 	}
 }
 
-func validateNewEvent(e *v1.Event, at *field.Path) (errs field.ErrorList) {
+func validateNewEvent(e *corev1.Event, at *field.Path) (errs field.ErrorList) {
 	errs = append(rule.Needed(e.ReportingController, at), rule.Format(e.ReportingController, at, utilvalidation.IsQualifiedName)...)
 	for _, f := range []struct{ name, v string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {
 		at := field.NewPath(f.name)
@@ -50,7 +50,7 @@ func validateNewEvent(e *v1.Event, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateBinding(b, _ *v1.Binding) (errs field.ErrorList) {
+func validateBinding(b, _ *corev1.Binding) (errs field.ErrorList) {
 	at := field.NewPath("target")
 	if b.Target.Kind != "" {
 		errs = append(errs, rule.Among(b.Target.Kind, at.Child("kind"), "Node")...)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -14,24 +14,24 @@ import (
 )
 
 // ResourceQuotas declares the kind.
-var ResourceQuotas = &resource.Def[*v1.ResourceQuota]{
+var ResourceQuotas = &resource.Def[*corev1.ResourceQuota]{
 	GVK: gvk("ResourceQuota"), Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true, Status: true,
 	Ways: resource.Ways{ShowsDeleted: true},
-	Default: func(q *v1.ResourceQuota) {
+	Default: func(q *corev1.ResourceQuota) {
 		podspec.RoundResources(q.Spec.Hard)
 		podspec.RoundResources(q.Status.Hard)
 		podspec.RoundResources(q.Status.Used)
 	},
 	Validate: validateQuota, ValidateStatus: validateQuotaStatus,
-	Columns: []resource.Column[*v1.ResourceQuota]{
-		resource.Col("Request", "string", func(q *v1.ResourceQuota) any { return quotaUse(q, false) }),
-		resource.Col("Limit", "string", func(q *v1.ResourceQuota) any { return quotaUse(q, true) }),
-		resource.Age[*v1.ResourceQuota](),
+	Columns: []resource.Column[*corev1.ResourceQuota]{
+		resource.Col("Request", "string", func(q *corev1.ResourceQuota) any { return quotaUse(q, false) }),
+		resource.Col("Limit", "string", func(q *corev1.ResourceQuota) any { return quotaUse(q, true) }),
+		resource.Age[*corev1.ResourceQuota](),
 	},
 }
 
 // quotaUse tells used and allowed amounts of the limits, or of all the rest.
-func quotaUse(q *v1.ResourceQuota, limits bool) string {
+func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(q.Status.Hard)) {
 		if strings.HasPrefix(string(name), "limits.") == limits {
@@ -43,11 +43,11 @@ func quotaUse(q *v1.ResourceQuota, limits bool) string {
 }
 
 // LimitRanges declares the kind.
-var LimitRanges = &resource.Def[*v1.LimitRange]{
+var LimitRanges = &resource.Def[*corev1.LimitRange]{
 	GVK: gvk("LimitRange"), Plural: "limitranges", Short: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
 	Ways:    resource.Ways{MetaOnce: true},
 	Default: defaultLimitRange, Validate: validateLimitRange,
-	Prepare: func(l, old *v1.LimitRange) {
+	Prepare: func(l, old *corev1.LimitRange) {
 		if old == nil {
 			rule.FillZero(&l.Name, string(l.UID)) // of all kinds this one may come without a name
 		}
@@ -56,13 +56,13 @@ var LimitRanges = &resource.Def[*v1.LimitRange]{
 
 // defaultLimitRange derives for containers the default limit from the highest allowed, and the default request from
 // the default limit, else from the lowest allowed.
-func defaultLimitRange(l *v1.LimitRange) {
+func defaultLimitRange(l *corev1.LimitRange) {
 	for i := range l.Spec.Limits {
 		it := &l.Spec.Limits[i]
-		for _, list := range []v1.ResourceList{it.Max, it.Min, it.Default, it.DefaultRequest, it.MaxLimitRequestRatio} {
+		for _, list := range []corev1.ResourceList{it.Max, it.Min, it.Default, it.DefaultRequest, it.MaxLimitRequestRatio} {
 			podspec.RoundResources(list)
 		}
-		if it.Type == v1.LimitTypeContainer {
+		if it.Type == corev1.LimitTypeContainer {
 			complete(&it.Default, it.Max)
 			complete(&it.DefaultRequest, it.Default)
 			complete(&it.DefaultRequest, it.Min)
@@ -70,13 +70,13 @@ func defaultLimitRange(l *v1.LimitRange) {
 	}
 }
 
-func complete(list *v1.ResourceList, from v1.ResourceList) {
+func complete(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, set := (*list)[name]; set {
 			continue
 		}
 		if *list == nil {
-			*list = v1.ResourceList{}
+			*list = corev1.ResourceList{}
 		}
 		(*list)[name] = q.DeepCopy()
 	}

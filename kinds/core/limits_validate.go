@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -16,8 +16,8 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func validateLimitRange(l, _ *v1.LimitRange) (errs field.ErrorList) {
-	types := sets.New[v1.LimitType]()
+func validateLimitRange(l, _ *corev1.LimitRange) (errs field.ErrorList) {
+	types := sets.New[corev1.LimitType]()
 	for i := range l.Spec.Limits {
 		it, at := &l.Spec.Limits[i], specPath.Child("limits").Index(i)
 		errs = append(errs, validateLimitType(it.Type, at.Child("type"))...)
@@ -30,28 +30,28 @@ func validateLimitRange(l, _ *v1.LimitRange) (errs field.ErrorList) {
 	return errs
 }
 
-func validateLimitType(t v1.LimitType, path *field.Path) field.ErrorList {
+func validateLimitType(t corev1.LimitType, path *field.Path) field.ErrorList {
 	if bad := rule.Format(string(t), path, utilvalidation.IsQualifiedName); len(bad) > 0 {
 		return bad
 	}
-	known := t == v1.LimitTypePod || t == v1.LimitTypeContainer || t == v1.LimitTypePersistentVolumeClaim
+	known := t == corev1.LimitTypePod || t == corev1.LimitTypeContainer || t == corev1.LimitTypePersistentVolumeClaim
 	if !known && !strings.Contains(string(t), "/") {
 		return field.ErrorList{field.Invalid(path, t, "must be a standard limit type or fully qualified")}
 	}
 	return nil
 }
 
-func validateLimitItem(it *v1.LimitRangeItem, path *field.Path) (errs field.ErrorList) {
+func validateLimitItem(it *corev1.LimitRangeItem, path *field.Path) (errs field.ErrorList) {
 	named := podspec.ValidateResourceName
-	if it.Type == v1.LimitTypePod || it.Type == v1.LimitTypeContainer {
+	if it.Type == corev1.LimitTypePod || it.Type == corev1.LimitTypeContainer {
 		named = podspec.ValidateContainerResourceName
 	}
-	names := sets.New[v1.ResourceName]()
+	names := sets.New[corev1.ResourceName]()
 	for _, f := range []struct {
 		name string
-		list v1.ResourceList
+		list corev1.ResourceList
 	}{{"max", it.Max}, {"min", it.Min}, {"default", it.Default}, {"defaultRequest", it.DefaultRequest}, {"maxLimitRequestRatio", it.MaxLimitRequestRatio}} {
-		if strings.HasPrefix(f.name, "default") && it.Type == v1.LimitTypePod {
+		if strings.HasPrefix(f.name, "default") && it.Type == corev1.LimitTypePod {
 			if len(f.list) > 0 {
 				errs = append(errs, field.Forbidden(path.Child(f.name), "may not be specified when `type` is 'Pod'"))
 			}
@@ -62,8 +62,8 @@ func validateLimitItem(it *v1.LimitRangeItem, path *field.Path) (errs field.Erro
 			names.Insert(n)
 		}
 	}
-	_, low := it.Min[v1.ResourceStorage]
-	if _, high := it.Max[v1.ResourceStorage]; it.Type == v1.LimitTypePersistentVolumeClaim && !low && !high {
+	_, low := it.Min[corev1.ResourceStorage]
+	if _, high := it.Max[corev1.ResourceStorage]; it.Type == corev1.LimitTypePersistentVolumeClaim && !low && !high {
 		errs = append(errs, field.Required(path.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
 	}
 	for _, n := range sets.List(names) {
@@ -73,13 +73,13 @@ func validateLimitItem(it *v1.LimitRangeItem, path *field.Path) (errs field.Erro
 }
 
 // validateLimitOrder checks that for one resource min ≤ defaultRequest ≤ default ≤ max.
-func validateLimitOrder(it *v1.LimitRangeItem, n v1.ResourceName, path *field.Path) (errs field.ErrorList) {
+func validateLimitOrder(it *corev1.LimitRangeItem, n corev1.ResourceName, path *field.Path) (errs field.ErrorList) {
 	def, request := it.Default, it.DefaultRequest
-	if it.Type == v1.LimitTypePod {
+	if it.Type == corev1.LimitTypePod {
 		def, request = nil, nil
 	}
 	for _, p := range []struct {
-		low, high   v1.ResourceList
+		low, high   corev1.ResourceList
 		says, blame string
 	}{{it.Min, it.Max, "min value %s is greater than max value %s", "min"},
 		{it.Min, request, "min value %s is greater than default request value %s", "defaultRequest"},
@@ -102,7 +102,7 @@ func validateLimitOrder(it *v1.LimitRangeItem, n v1.ResourceName, path *field.Pa
 	return append(errs, validateRatio(it, n, path.Child("maxLimitRequestRatio").Key(string(n)))...)
 }
 
-func validateRatio(it *v1.LimitRangeItem, n v1.ResourceName, path *field.Path) (errs field.ErrorList) {
+func validateRatio(it *corev1.LimitRangeItem, n corev1.ResourceName, path *field.Path) (errs field.ErrorList) {
 	ratio, ok := it.MaxLimitRequestRatio[n]
 	if !ok {
 		return nil

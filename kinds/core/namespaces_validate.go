@@ -3,7 +3,7 @@ package core
 import (
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,20 +12,20 @@ import (
 )
 
 // validateNamespace checks who has to agree before a namespace goes; of a new one, it doesn't say which is wrong.
-func validateNamespace(n, _ *v1.Namespace) field.ErrorList {
+func validateNamespace(n, _ *corev1.Namespace) field.ErrorList {
 	at := specPath.Child("finalizers")
 	return finalizerNames(n.Spec.Finalizers, func(int) *field.Path { return at })
 }
 
-func validateFinalize(n, _ *v1.Namespace) field.ErrorList {
+func validateFinalize(n, _ *corev1.Namespace) field.ErrorList {
 	return finalizerNames(n.Spec.Finalizers, specPath.Child("finalizers").Index)
 }
 
-func finalizerNames(list []v1.FinalizerName, path func(i int) *field.Path) (errs field.ErrorList) {
+func finalizerNames(list []corev1.FinalizerName, path func(i int) *field.Path) (errs field.ErrorList) {
 	for i, f := range list {
 		at := path(i)
 		bad := rule.Format(string(f), at, utilvalidation.IsQualifiedName)
-		known := f == v1.FinalizerKubernetes || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+		known := f == corev1.FinalizerKubernetes || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
 		if !known && !strings.Contains(string(f), "/") {
 			bad = append(bad, field.Invalid(at, f, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
@@ -34,10 +34,10 @@ func finalizerNames(list []v1.FinalizerName, path func(i int) *field.Path) (errs
 	return errs
 }
 
-func validateNamespaceStatus(n, _ *v1.Namespace) field.ErrorList {
-	want, when := v1.NamespaceActive, "empty"
+func validateNamespaceStatus(n, _ *corev1.Namespace) field.ErrorList {
+	want, when := corev1.NamespaceActive, "empty"
 	if n.DeletionTimestamp != nil {
-		want, when = v1.NamespaceTerminating, "not empty"
+		want, when = corev1.NamespaceTerminating, "not empty"
 	}
 	if n.Status.Phase != want {
 		return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase,

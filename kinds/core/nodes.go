@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -15,25 +15,25 @@ import (
 )
 
 // Nodes declares the kind. A node agent registers its node with the status in place.
-var Nodes = &resource.Def[*v1.Node]{
+var Nodes = &resource.Def[*corev1.Node]{
 	GVK: gvk("Node"), Plural: "nodes", Short: []string{"no"}, Storage: "minions",
 	Status: true, KeepStatus: true,
 	Default: defaultNode, Prepare: prepareNode, PrepareStatus: prepareNode,
 	Validate: validateNode, ValidateStatus: validateNodeUpdate, Warn: warnNode,
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("NodeProxyOptions"), Verbs: doAll}},
-	Select: []resource.Field[*v1.Node]{
-		{Label: "spec.unschedulable", Value: func(n *v1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
+	Select: []resource.Field[*corev1.Node]{
+		{Label: "spec.unschedulable", Value: func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) }},
 	},
-	Columns: []resource.Column[*v1.Node]{
-		resource.Col("Status", "string", func(n *v1.Node) any { return nodeStatus(n) }),
-		resource.Col("Roles", "string", func(n *v1.Node) any { return nodeRoles(n) }),
-		resource.Age[*v1.Node](),
-		resource.Col("Version", "string", func(n *v1.Node) any { return n.Status.NodeInfo.KubeletVersion }),
-		resource.Wide("Internal-IP", "string", func(n *v1.Node) any { return nodeAddress(n, v1.NodeInternalIP) }),
-		resource.Wide("External-IP", "string", func(n *v1.Node) any { return nodeAddress(n, v1.NodeExternalIP) }),
-		resource.Wide("OS-Image", "string", func(n *v1.Node) any { return cell.Or(n.Status.NodeInfo.OSImage, unknown) }),
-		resource.Wide("Kernel-Version", "string", func(n *v1.Node) any { return nodeKernel(n) }),
-		resource.Wide("Container-Runtime", "string", func(n *v1.Node) any {
+	Columns: []resource.Column[*corev1.Node]{
+		resource.Col("Status", "string", func(n *corev1.Node) any { return nodeStatus(n) }),
+		resource.Col("Roles", "string", func(n *corev1.Node) any { return nodeRoles(n) }),
+		resource.Age[*corev1.Node](),
+		resource.Col("Version", "string", func(n *corev1.Node) any { return n.Status.NodeInfo.KubeletVersion }),
+		resource.Wide("Internal-IP", "string", func(n *corev1.Node) any { return nodeAddress(n, corev1.NodeInternalIP) }),
+		resource.Wide("External-IP", "string", func(n *corev1.Node) any { return nodeAddress(n, corev1.NodeExternalIP) }),
+		resource.Wide("OS-Image", "string", func(n *corev1.Node) any { return cell.Or(n.Status.NodeInfo.OSImage, unknown) }),
+		resource.Wide("Kernel-Version", "string", func(n *corev1.Node) any { return nodeKernel(n) }),
+		resource.Wide("Container-Runtime", "string", func(n *corev1.Node) any {
 			return cell.Or(n.Status.NodeInfo.ContainerRuntimeVersion, unknown)
 		}),
 	},
@@ -42,7 +42,7 @@ var Nodes = &resource.Def[*v1.Node]{
 const unknown = "<unknown>"
 
 // defaultNode also keeps the first of the pod ranges and the old single field the same; the latter decides.
-func defaultNode(n *v1.Node) {
+func defaultNode(n *corev1.Node) {
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
@@ -57,7 +57,7 @@ func defaultNode(n *v1.Node) {
 }
 
 // prepareNode forgets a source of configuration: node agents no longer know the feature.
-func prepareNode(n, old *v1.Node) {
+func prepareNode(n, old *corev1.Node) {
 	if old == nil || old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource = nil
 	}
@@ -66,12 +66,12 @@ func prepareNode(n, old *v1.Node) {
 	}
 }
 
-func nodeStatus(n *v1.Node) string {
+func nodeStatus(n *corev1.Node) string {
 	status := "Unknown"
 	for _, c := range n.Status.Conditions {
 		switch {
-		case c.Type != v1.NodeReady:
-		case c.Status == v1.ConditionTrue:
+		case c.Type != corev1.NodeReady:
+		case c.Status == corev1.ConditionTrue:
 			status = "Ready"
 		default:
 			status = "NotReady"
@@ -88,7 +88,7 @@ const (
 	roleLabel  = "kubernetes.io/role"
 )
 
-func nodeRoles(n *v1.Node) string {
+func nodeRoles(n *corev1.Node) string {
 	roles := map[string]bool{}
 	for k, v := range n.Labels {
 		if role, ok := strings.CutPrefix(k, rolePrefix); ok && role != "" {
@@ -101,7 +101,7 @@ func nodeRoles(n *v1.Node) string {
 	return cell.Or(strings.Join(slices.Sorted(maps.Keys(roles)), ","), cell.None)
 }
 
-func nodeAddress(n *v1.Node, t v1.NodeAddressType) string {
+func nodeAddress(n *corev1.Node, t corev1.NodeAddressType) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == t {
 			return a.Address
@@ -110,7 +110,7 @@ func nodeAddress(n *v1.Node, t v1.NodeAddressType) string {
 	return cell.None
 }
 
-func nodeKernel(n *v1.Node) string {
+func nodeKernel(n *corev1.Node) string {
 	switch i := n.Status.NodeInfo; {
 	case i.KernelVersion == "":
 		return unknown
@@ -120,3 +120,9 @@ func nodeKernel(n *v1.Node) string {
 		return fmt.Sprintf("%s (%s)", i.KernelVersion, i.Architecture)
 	}
 }
+
+// FakeNode is the annotation that makes a node a simulated one; its value is "fake". It is kwok's.
+const FakeNode = "kwok.x-k8s.io/node"
+
+// Simulated says whether a node, and so each of its pods, lives in simulation: nobody answers at their addresses.
+func Simulated(n *corev1.Node) bool { return n != nil && n.Annotations[FakeNode] == "fake" }

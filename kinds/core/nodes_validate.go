@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -19,7 +19,7 @@ import (
 
 // validateNode checks spec and status alike, because both come with a new node. Of much that is wrong with a node that is
 // changed it tells twice, as upstream does.
-func validateNode(n, old *v1.Node) field.ErrorList {
+func validateNode(n, old *corev1.Node) field.ErrorList {
 	errs := validateNodeParts(n)
 	if s := n.Status.NodeInfo.Swap; s != nil && s.Capacity != nil && *s.Capacity <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "nodeSwapStatus", "capacity"), *s.Capacity, "must be greater than zero"))
@@ -32,7 +32,7 @@ func validateNode(n, old *v1.Node) field.ErrorList {
 }
 
 // validateNodeParts checks what is looked at with each write.
-func validateNodeParts(n *v1.Node) field.ErrorList {
+func validateNodeParts(n *corev1.Node) field.ErrorList {
 	errs := nodeAnnotations(n.Annotations, annotationsPath)
 	errs = append(errs, validateAmounts(n.Status.Capacity, "capacity")...)
 	errs = append(errs, validateAmounts(n.Status.Allocatable, "allocatable")...)
@@ -43,11 +43,11 @@ func validateNodeParts(n *v1.Node) field.ErrorList {
 // The annotations of old for what fields say today, or nobody looks at any more.
 const (
 	taintsAnnotation = "scheduler.alpha.kubernetes.io/taints"
-	avoidAnnotation  = v1.PreferAvoidPodsAnnotationKey
+	avoidAnnotation  = corev1.PreferAvoidPodsAnnotationKey
 )
 
 func nodeAnnotations(a map[string]string, path *field.Path) (errs field.ErrorList) {
-	var taints []v1.Taint
+	var taints []corev1.Taint
 	if text := a[taintsAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &taints); err != nil {
 			errs = append(errs, field.Invalid(path, taintsAnnotation, err.Error()))
@@ -55,7 +55,7 @@ func nodeAnnotations(a map[string]string, path *field.Path) (errs field.ErrorLis
 			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
 		}
 	}
-	var avoid v1.AvoidPods
+	var avoid corev1.AvoidPods
 	if text := a[avoidAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &avoid); err != nil {
 			return append(errs, field.Invalid(path.Child("AvoidPods"), avoidAnnotation, err.Error()))
@@ -97,17 +97,17 @@ func validateDeclared(list []string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateAmounts(list v1.ResourceList, name string) (errs field.ErrorList) {
+func validateAmounts(list corev1.ResourceList, name string) (errs field.ErrorList) {
 	for _, r := range slices.Sorted(maps.Keys(list)) {
 		errs = append(errs, podspec.ValidateQuantity(r, list[r], statusPath.Child(name, string(r)))...)
 	}
 	return errs
 }
 
-func validateTaints(list []v1.Taint, path *field.Path) (errs field.ErrorList) {
+func validateTaints(list []corev1.Taint, path *field.Path) (errs field.ErrorList) {
 	type key struct {
 		key    string
-		effect v1.TaintEffect
+		effect corev1.TaintEffect
 	}
 	seen := sets.New[key]()
 	for i, t := range list {
@@ -133,9 +133,9 @@ func validateRanges(list []string, path *field.Path) (errs field.ErrorList) {
 	return append(errs, oneOfEach(netutils.IsDualStackCIDRStrings, list, "CIDR", path)...)
 }
 
-func validateNodeUpdate(n, old *v1.Node) field.ErrorList {
+func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := validateNodeParts(n)
-	seen := sets.New[v1.NodeAddress]()
+	seen := sets.New[corev1.NodeAddress]()
 	for i, a := range n.Status.Addresses {
 		if seen.Has(a) {
 			errs = append(errs, field.Duplicate(statusPath.Child("addresses").Index(i), a))

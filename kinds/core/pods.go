@@ -3,7 +3,7 @@ package core
 import (
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,14 +14,14 @@ import (
 )
 
 // Pods declares the kind.
-var Pods = &resource.Def[*v1.Pod]{
+var Pods = &resource.Def[*corev1.Pod]{
 	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
 	Ways:       resource.Ways{ShowsDeleted: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
-	Gated:   resource.Gated[*v1.Pod]{Drop: dropFromPod},
+	Gated:   resource.Gated[*corev1.Pod]{Drop: dropFromPod},
 	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
 	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
-	Parts: []resource.Part[*v1.Pod]{
+	Parts: []resource.Part[*corev1.Pod]{
 		{Name: "ephemeralcontainers", Owns: []string{"spec.ephemeralContainers"}, Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
 		{Name: "resize", Owns: []string{"spec.containers.*.resources", "spec.containers.*.resizePolicy",
 			"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy"}, Take: takeResize, Validate: validateResize},
@@ -35,29 +35,29 @@ var Pods = &resource.Def[*v1.Pod]{
 		{Name: "portforward", GVK: gvk("PodPortForwardOptions"), Verbs: doStream},
 		{Name: "proxy", GVK: gvk("PodProxyOptions"), Verbs: doAll},
 	},
-	Select: []resource.Field[*v1.Pod]{
-		{Label: "spec.nodeName", Value: func(p *v1.Pod) string { return p.Spec.NodeName }, Index: true},
-		{Label: "spec.host", Value: func(p *v1.Pod) string { return p.Spec.NodeName }}, // its first name
-		{Label: "spec.restartPolicy", Value: func(p *v1.Pod) string { return string(p.Spec.RestartPolicy) }},
-		{Label: "spec.schedulerName", Value: func(p *v1.Pod) string { return p.Spec.SchedulerName }},
-		{Label: "spec.serviceAccountName", Value: func(p *v1.Pod) string { return p.Spec.ServiceAccountName }},
-		{Label: "spec.hostNetwork", Value: func(p *v1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) }},
-		{Label: "status.phase", Value: func(p *v1.Pod) string { return string(p.Status.Phase) }},
-		{Label: "status.podIP", Value: func(p *v1.Pod) string { return firstIP(p) }},
-		{Label: "status.podIPs", Value: func(*v1.Pod) string { return "" }}, // a label that upstream takes and never fills
-		{Label: "status.nominatedNodeName", Value: func(p *v1.Pod) string { return p.Status.NominatedNodeName }},
+	Select: []resource.Field[*corev1.Pod]{
+		{Label: "spec.nodeName", Value: func(p *corev1.Pod) string { return p.Spec.NodeName }, Index: true},
+		{Label: "spec.host", Value: func(p *corev1.Pod) string { return p.Spec.NodeName }}, // its first name
+		{Label: "spec.restartPolicy", Value: func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) }},
+		{Label: "spec.schedulerName", Value: func(p *corev1.Pod) string { return p.Spec.SchedulerName }},
+		{Label: "spec.serviceAccountName", Value: func(p *corev1.Pod) string { return p.Spec.ServiceAccountName }},
+		{Label: "spec.hostNetwork", Value: func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) }},
+		{Label: "status.phase", Value: func(p *corev1.Pod) string { return string(p.Status.Phase) }},
+		{Label: "status.podIP", Value: func(p *corev1.Pod) string { return firstIP(p) }},
+		{Label: "status.podIPs", Value: func(*corev1.Pod) string { return "" }}, // a label that upstream takes and never fills
+		{Label: "status.nominatedNodeName", Value: func(p *corev1.Pod) string { return p.Status.NominatedNodeName }},
 	},
 	Columns: podColumns, Marks: podMarks,
 }
 
-func firstIP(p *v1.Pod) string {
+func firstIP(p *corev1.Pod) string {
 	if len(p.Status.PodIPs) > 0 {
 		return p.Status.PodIPs[0].IP
 	}
 	return p.Status.PodIP
 }
 
-func defaultPod(p *v1.Pod) {
+func defaultPod(p *corev1.Pod) {
 	podspec.DefaultPod(&p.Spec)
 	if t := p.Spec.TerminationGracePeriodSeconds; *t < 0 { // templates keep what they say
 		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
@@ -66,18 +66,18 @@ func defaultPod(p *v1.Pod) {
 }
 
 // defaultPodIPs keeps the first of the addresses and the old single field the same; the latter decides.
-func defaultPodIPs(s *v1.PodStatus) {
+func defaultPodIPs(s *corev1.PodStatus) {
 	switch {
 	case s.PodIP == "" && len(s.PodIPs) > 0:
 		s.PodIP = s.PodIPs[0].IP
 	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
-		s.PodIPs = []v1.PodIP{{IP: s.PodIP}}
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 }
 
 // dropFromPod drops what features that are off would use.
-func dropFromPod(on *features.Set, p, old *v1.Pod) {
-	var before *v1.PodSpec
+func dropFromPod(on *features.Set, p, old *corev1.Pod) {
+	var before *corev1.PodSpec
 	if old != nil {
 		before = &old.Spec
 	}
@@ -90,30 +90,30 @@ func dropFromPod(on *features.Set, p, old *v1.Pod) {
 	}
 }
 
-func preparePod(p, old *v1.Pod) {
+func preparePod(p, old *corev1.Pod) {
 	if old != nil {
 		return
 	}
-	p.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
 	if len(p.Spec.SchedulingGates) > 0 {
-		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse,
-			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: v1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			LastTransitionTime: metav1.Now().Rfc3339Copy(), Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"}}
 	}
 	podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
 }
 
 // preparePodStatus keeps what node agents may not touch.
-func preparePodStatus(p, old *v1.Pod) {
+func preparePodStatus(p, old *corev1.Pod) {
 	p.DeletionTimestamp = old.DeletionTimestamp
 	rule.FillZero(&p.Status.QOSClass, old.Status.QOSClass)
 	keepGenerations(&p.Status, &old.Status)
 }
 
 // keepGenerations keeps what generation of the pod was seen where the writer does not say it anew.
-func keepGenerations(s, old *v1.PodStatus) {
+func keepGenerations(s, old *corev1.PodStatus) {
 	rule.FillZero(&s.ObservedGeneration, old.ObservedGeneration)
-	was := map[v1.PodConditionType][]int64{} // there may be several of a type
+	was := map[corev1.PodConditionType][]int64{} // there may be several of a type
 	for _, c := range old.Conditions {
 		was[c.Type] = append(was[c.Type], c.ObservedGeneration)
 	}
@@ -127,17 +127,17 @@ func keepGenerations(s, old *v1.PodStatus) {
 }
 
 // takeEphemeralContainers lets nothing but the ephemeral containers change.
-func takeEphemeralContainers(p, old *v1.Pod) {
+func takeEphemeralContainers(p, old *corev1.Pod) {
 	list := p.Spec.EphemeralContainers
 	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
 	p.Spec.EphemeralContainers = list
 }
 
 // podGrace leaves a pod its own time to end, unless no node holds it or it has ended.
-func podGrace(p *v1.Pod, asked *int64) int64 {
+func podGrace(p *corev1.Pod, asked *int64) int64 {
 	var period int64
 	switch {
-	case p.Spec.NodeName == "", p.Status.Phase == v1.PodFailed, p.Status.Phase == v1.PodSucceeded:
+	case p.Spec.NodeName == "", p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
 		return 0
 	case asked != nil:
 		period = *asked

@@ -4,27 +4,27 @@ import (
 	"fmt"
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-var podColumns = []resource.Column[*v1.Pod]{
-	resource.Col("Ready", "string", func(p *v1.Pod) any { return digest(p).ready }),
-	resource.Col("Status", "string", func(p *v1.Pod) any { return digest(p).reason }),
-	resource.Col("Restarts", "string", func(p *v1.Pod) any { return digest(p).restarts.String() }),
-	resource.Age[*v1.Pod](),
-	resource.Wide("IP", "string", func(p *v1.Pod) any { return cell.Or(firstIP(p), cell.None) }),
-	resource.Wide("Node", "string", func(p *v1.Pod) any { return cell.Or(p.Spec.NodeName, cell.None) }),
-	resource.Wide("Nominated Node", "string", func(p *v1.Pod) any { return cell.Or(p.Status.NominatedNodeName, cell.None) }),
-	resource.Wide("Readiness Gates", "string", func(p *v1.Pod) any { return gatesPassed(p) }),
+var podColumns = []resource.Column[*corev1.Pod]{
+	resource.Col("Ready", "string", func(p *corev1.Pod) any { return digest(p).ready }),
+	resource.Col("Status", "string", func(p *corev1.Pod) any { return digest(p).reason }),
+	resource.Col("Restarts", "string", func(p *corev1.Pod) any { return digest(p).restarts.String() }),
+	resource.Age[*corev1.Pod](),
+	resource.Wide("IP", "string", func(p *corev1.Pod) any { return cell.Or(firstIP(p), cell.None) }),
+	resource.Wide("Node", "string", func(p *corev1.Pod) any { return cell.Or(p.Spec.NodeName, cell.None) }),
+	resource.Wide("Nominated Node", "string", func(p *corev1.Pod) any { return cell.Or(p.Status.NominatedNodeName, cell.None) }),
+	resource.Wide("Readiness Gates", "string", func(p *corev1.Pod) any { return gatesPassed(p) }),
 }
 
 // podMarks tells kubectl which rows are of pods that ended.
-func podMarks(p *v1.Pod) []metav1.TableRowCondition {
-	said := map[v1.PodPhase]string{v1.PodSucceeded: "The pod has completed successfully.", v1.PodFailed: "The pod failed."}[p.Status.Phase]
+func podMarks(p *corev1.Pod) []metav1.TableRowCondition {
+	said := map[corev1.PodPhase]string{corev1.PodSucceeded: "The pod has completed successfully.", corev1.PodFailed: "The pod failed."}[p.Status.Phase]
 	if said == "" {
 		return nil
 	}
@@ -43,7 +43,7 @@ type restarts struct {
 	last metav1.Time
 }
 
-func (r *restarts) add(s *v1.ContainerStatus) {
+func (r *restarts) add(s *corev1.ContainerStatus) {
 	r.n += int(s.RestartCount)
 	if t := s.LastTerminationState.Terminated; t != nil && r.last.Before(&t.FinishedAt) {
 		r.last = t.FinishedAt
@@ -59,15 +59,15 @@ func (r restarts) String() string {
 
 // digest tells the state of a pod in words: first how far its init containers came; when these are done, what
 // the first container has to say that is not just running; over everything, that the pod is being deleted.
-func digest(p *v1.Pod) summary {
+func digest(p *corev1.Pod) summary {
 	s := summary{reason: cell.Or(p.Status.Reason, string(p.Status.Phase))}
 	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Reason == v1.PodReasonSchedulingGated {
-			s.reason = v1.PodReasonSchedulingGated
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonSchedulingGated {
+			s.reason = corev1.PodReasonSchedulingGated
 		}
 	}
 	ready, initializing, sidecars := s.readInit(p)
-	if !initializing || conditionTrue(p, v1.PodInitialized) {
+	if !initializing || conditionTrue(p, corev1.PodInitialized) {
 		s.restarts = sidecars
 		ready += s.readContainers(p)
 	}
@@ -75,7 +75,7 @@ func digest(p *v1.Pod) summary {
 		switch {
 		case p.Status.Reason == nodeLost:
 			s.reason = "Unknown"
-		case p.Status.Phase != v1.PodFailed && p.Status.Phase != v1.PodSucceeded:
+		case p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded:
 			s.reason = "Terminating"
 		}
 	}
@@ -87,7 +87,7 @@ func digest(p *v1.Pod) summary {
 const nodeLost = "NodeLost"
 
 // readInit reads the init containers up to the first that has not done its part.
-func (s *summary) readInit(p *v1.Pod) (ready int, initializing bool, sidecars restarts) {
+func (s *summary) readInit(p *corev1.Pod) (ready int, initializing bool, sidecars restarts) {
 	side := restartable(p)
 	for i := range p.Status.InitContainerStatuses {
 		c := &p.Status.InitContainerStatuses[i]
@@ -116,7 +116,7 @@ func (s *summary) readInit(p *v1.Pod) (ready int, initializing bool, sidecars re
 }
 
 // readContainers reads the containers from the last to the first, which has the last word.
-func (s *summary) readContainers(p *v1.Pod) (ready int) {
+func (s *summary) readContainers(p *corev1.Pod) (ready int) {
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
 		c := &p.Status.ContainerStatuses[i]
 		s.restarts.add(c)
@@ -131,14 +131,14 @@ func (s *summary) readContainers(p *v1.Pod) (ready int) {
 	}
 	if s.reason == "Completed" && ready > 0 {
 		s.reason = "NotReady"
-		if conditionTrue(p, v1.PodReady) {
+		if conditionTrue(p, corev1.PodReady) {
 			s.reason = "Running"
 		}
 	}
 	return ready
 }
 
-func ending(t *v1.ContainerStateTerminated) string {
+func ending(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":
 		return t.Reason
@@ -149,10 +149,10 @@ func ending(t *v1.ContainerStateTerminated) string {
 }
 
 // restartable names the init containers that go on running beside the others.
-func restartable(p *v1.Pod) map[string]bool {
+func restartable(p *corev1.Pod) map[string]bool {
 	var side map[string]bool
 	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			if side == nil {
 				side = map[string]bool{}
 			}
@@ -162,16 +162,16 @@ func restartable(p *v1.Pod) map[string]bool {
 	return side
 }
 
-func conditionTrue(p *v1.Pod, t v1.PodConditionType) bool {
+func conditionTrue(p *corev1.Pod, t corev1.PodConditionType) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == t {
-			return c.Status == v1.ConditionTrue
+			return c.Status == corev1.ConditionTrue
 		}
 	}
 	return false
 }
 
-func gatesPassed(p *v1.Pod) string {
+func gatesPassed(p *corev1.Pod) string {
 	if len(p.Spec.ReadinessGates) == 0 {
 		return cell.None
 	}

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -14,7 +14,7 @@ import (
 
 // takeResize lets nothing but resources and resize policies change. A pod with other containers is left as it is: it is
 // refused.
-func takeResize(p, old *v1.Pod) {
+func takeResize(p, old *corev1.Pod) {
 	asked := p.Spec
 	if len(asked.Containers) != len(old.Spec.Containers) || len(asked.InitContainers) != len(old.Spec.InitContainers) {
 		return
@@ -26,7 +26,7 @@ func takeResize(p, old *v1.Pod) {
 }
 
 // takeSizes returns the containers of to in the sizes of from, or from itself if these are others.
-func takeSizes(to, from []v1.Container) []v1.Container {
+func takeSizes(to, from []corev1.Container) []corev1.Container {
 	for i := range to {
 		if to[i].Name != from[i].Name {
 			return from
@@ -37,12 +37,12 @@ func takeSizes(to, from []v1.Container) []v1.Container {
 }
 
 // validateResize lets processors and memory change, as long as the class of service stays and nothing given is taken away.
-func validateResize(p, old *v1.Pod) field.ErrorList {
+func validateResize(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
-	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
+	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}
-	if old.Spec.OS != nil && old.Spec.OS.Name == v1.Windows {
+	if old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
 	if was := cmp.Or(old.Status.QOSClass, podspec.QOS(&old.Spec)); podspec.QOS(&p.Spec) != was {
@@ -70,13 +70,13 @@ func validateResize(p, old *v1.Pod) field.ErrorList {
 }
 
 // resizable says whether the node of a pod tells the sizes of what runs: older agents can't change them.
-func resizable(list []v1.ContainerStatus) bool {
-	i := slices.IndexFunc(list, func(s v1.ContainerStatus) bool { return s.State.Running != nil })
+func resizable(list []corev1.ContainerStatus) bool {
+	i := slices.IndexFunc(list, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 	return i < 0 || list[i].Resources != nil
 }
 
 // podResized checks the size of the pod as a whole.
-func podResized(is, was *v1.ResourceRequirements) (errs field.ErrorList) {
+func podResized(is, was *corev1.ResourceRequirements) (errs field.ErrorList) {
 	at := specPath.Child("resources")
 	switch {
 	case !hasSize(is) && !hasSize(was):
@@ -86,22 +86,24 @@ func podResized(is, was *v1.ResourceRequirements) (errs field.ErrorList) {
 	case was != nil:
 		errs = resized(is, was, "pod-level resource", at)
 	default:
-		was = &v1.ResourceRequirements{}
+		was = &corev1.ResourceRequirements{}
 	}
-	if !rule.Same(v1.ResourceRequirements{Limits: rest(is.Limits), Requests: rest(is.Requests), Claims: is.Claims},
-		v1.ResourceRequirements{Limits: rest(was.Limits), Requests: rest(was.Requests), Claims: was.Claims}) {
+	if !rule.Same(corev1.ResourceRequirements{Limits: rest(is.Limits), Requests: rest(is.Requests), Claims: is.Claims},
+		corev1.ResourceRequirements{Limits: rest(was.Limits), Requests: rest(was.Requests), Claims: was.Claims}) {
 		errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable at pod-level"))
 	}
 	return errs
 }
 
-func hasSize(r *v1.ResourceRequirements) bool { return r != nil && len(r.Requests)+len(r.Limits) > 0 }
+func hasSize(r *corev1.ResourceRequirements) bool {
+	return r != nil && len(r.Requests)+len(r.Limits) > 0
+}
 
 // sameContainers refuses other containers than there are, or in another order.
-func sameContainers(p, old *v1.Pod) (errs field.ErrorList) {
+func sameContainers(p, old *corev1.Pod) (errs field.ErrorList) {
 	for _, l := range []struct {
 		name    string
-		is, was []v1.Container
+		is, was []corev1.Container
 	}{{"containers", p.Spec.Containers, old.Spec.Containers}, {"initContainers", p.Spec.InitContainers, old.Spec.InitContainers}} {
 		at := specPath.Child(l.name)
 		if len(l.is) != len(l.was) {
@@ -118,14 +120,14 @@ func sameContainers(p, old *v1.Pod) (errs field.ErrorList) {
 }
 
 // initResized checks an init container. One that is to start anew for it has no sense: it would run a second time.
-func initResized(c, was *v1.Container, path *field.Path) field.ErrorList {
+func initResized(c, was *corev1.Container, path *field.Path) field.ErrorList {
 	errs := resized(&c.Resources, &was.Resources, "resource", path.Child("resources"))
 	if !rule.Same(otherwise(c, was), *was) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources for init or sidecar containers are mutable"))
 	}
-	side := c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
+	side := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	for _, p := range c.ResizePolicy {
-		if !side && p.RestartPolicy == v1.RestartContainer && !rule.Same(*c, *was) {
+		if !side && p.RestartPolicy == corev1.RestartContainer && !rule.Same(*c, *was) {
 			errs = append(errs, field.Forbidden(path, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
 		}
 	}
@@ -133,7 +135,7 @@ func initResized(c, was *v1.Container, path *field.Path) field.ErrorList {
 }
 
 // resized refuses that an amount is taken away.
-func resized(is, was *v1.ResourceRequirements, what string, path *field.Path) (errs field.ErrorList) {
+func resized(is, was *corev1.ResourceRequirements, what string, path *field.Path) (errs field.ErrorList) {
 	if removed(is.Requests, was.Requests) {
 		errs = append(errs, field.Forbidden(path.Child("requests"), what+" requests cannot be removed"))
 	}
@@ -143,7 +145,7 @@ func resized(is, was *v1.ResourceRequirements, what string, path *field.Path) (e
 	return errs
 }
 
-func removed(is, was v1.ResourceList) bool {
+func removed(is, was corev1.ResourceList) bool {
 	for n := range was {
 		if _, kept := is[n]; !kept {
 			return true
@@ -154,10 +156,10 @@ func removed(is, was v1.ResourceList) bool {
 
 // otherwise returns a container with its old processors and memory. It has no claims for devices, so one that had some
 // can't be resized: upstream loses them too.
-func otherwise(c, was *v1.Container) v1.Container {
+func otherwise(c, was *corev1.Container) corev1.Container {
 	o := *c
-	o.Resources = v1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests)}
-	for _, n := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+	o.Resources = corev1.ResourceRequirements{Limits: rest(c.Resources.Limits), Requests: rest(c.Resources.Requests)}
+	for _, n := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if q, ok := was.Resources.Limits[n]; ok {
 			o.Resources.Limits[n] = q
 		}
@@ -169,10 +171,10 @@ func otherwise(c, was *v1.Container) v1.Container {
 }
 
 // rest returns the amounts of all but processors and memory.
-func rest(list v1.ResourceList) v1.ResourceList {
-	out := v1.ResourceList{}
+func rest(list corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
 	maps.Copy(out, list)
-	delete(out, v1.ResourceCPU)
-	delete(out, v1.ResourceMemory)
+	delete(out, corev1.ResourceCPU)
+	delete(out, corev1.ResourceMemory)
 	return out
 }

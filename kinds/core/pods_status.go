@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -17,7 +17,7 @@ import (
 )
 
 // validatePodStatus checks what node agents report.
-func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
+func validatePodStatus(p, old *corev1.Pod) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	s := &p.Status
 	add(podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
@@ -45,7 +45,7 @@ func validatePodStatus(p, old *v1.Pod) (errs field.ErrorList) {
 }
 
 // validatePodConditions checks what others than the system say of a pod.
-func validatePodConditions(list []v1.PodCondition, path *field.Path) (errs field.ErrorList) {
+func validatePodConditions(list []corev1.PodCondition, path *field.Path) (errs field.ErrorList) {
 	for i, c := range list {
 		errs = append(errs, observed(c.ObservedGeneration, path.Index(i))...)
 		errs = append(errs, rule.Format(string(c.Type), path.Index(i).Child("Type"), utilvalidation.IsQualifiedName)...) // clients know it so
@@ -61,17 +61,17 @@ func observed(generation int64, path *field.Path) field.ErrorList {
 }
 
 // allMayRestart says whether a container may start all others of its pod anew.
-func allMayRestart(s *v1.PodSpec) bool {
-	may := func(c v1.Container) bool {
-		return slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
-			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+func allMayRestart(s *corev1.PodSpec) bool {
+	may := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 		})
 	}
 	return slices.ContainsFunc(s.Containers, may) || slices.ContainsFunc(s.InitContainers, may)
 }
 
 // validateRestarts refuses that a container lives again that may not be restarted. Those without a spec never are.
-func validateRestarts(now, was []v1.ContainerStatus, s *v1.PodSpec, list []v1.Container, path *field.Path) (errs field.ErrorList) {
+func validateRestarts(now, was []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	for i := range was {
 		end := was[i].State.Terminated
 		if end == nil || s != nil && mayRestart(s, list, was[i].Name, end.ExitCode) {
@@ -88,28 +88,28 @@ func validateRestarts(now, was []v1.ContainerStatus, s *v1.PodSpec, list []v1.Co
 
 // mayRestart says whether a container that ended with a code may live again: by its own rules, else its own policy,
 // else its pod's.
-func mayRestart(s *v1.PodSpec, list []v1.Container, name string, code int32) bool {
-	i := slices.IndexFunc(list, func(c v1.Container) bool { return c.Name == name })
+func mayRestart(s *corev1.PodSpec, list []corev1.Container, name string, code int32) bool {
+	i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 {
 		return false
 	}
 	policy := string(s.RestartPolicy)
 	if own := list[i].RestartPolicy; own != nil {
 		for _, r := range list[i].RestartPolicyRules {
-			if e := r.ExitCodes; e != nil && slices.Contains(e.Values, code) == (e.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
+			if e := r.ExitCodes; e != nil && slices.Contains(e.Values, code) == (e.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
 				return true
 			}
 		}
 		policy = string(*own)
 	}
-	return policy == string(v1.RestartPolicyAlways) || policy == string(v1.RestartPolicyOnFailure) && code != 0
+	return policy == string(corev1.RestartPolicyAlways) || policy == string(corev1.RestartPolicyOnFailure) && code != 0
 }
 
-func validateClaimStatuses(list []v1.PodResourceClaimStatus, claims []v1.PodResourceClaim, path *field.Path) (errs field.ErrorList) {
+func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1.PodResourceClaim, path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[string]()
 	for i, s := range list {
 		at := path.Index(i).Child("name")
-		if !slices.ContainsFunc(claims, func(c v1.PodResourceClaim) bool { return c.Name == s.Name }) {
+		if !slices.ContainsFunc(claims, func(c corev1.PodResourceClaim) bool { return c.Name == s.Name }) {
 			errs = append(errs, field.Invalid(at, s.Name, "must match the name of an entry in `spec.resourceClaims`"))
 		}
 		if seen.Has(s.Name) {
@@ -124,8 +124,8 @@ func validateClaimStatuses(list []v1.PodResourceClaimStatus, claims []v1.PodReso
 }
 
 // validatePodAddresses checks the addresses of a pod and of its node.
-func validatePodAddresses(s, old *v1.PodStatus) field.ErrorList {
-	list := func(s *v1.PodStatus) (ips, hosts []string) {
+func validatePodAddresses(s, old *corev1.PodStatus) field.ErrorList {
+	list := func(s *corev1.PodStatus) (ips, hosts []string) {
 		for _, ip := range s.PodIPs {
 			ips = append(ips, ip.IP)
 		}
@@ -168,7 +168,7 @@ func oneOfEach(both func([]string) (bool, error), list []string, what string, pa
 }
 
 // validateExtended checks the claim that was made for the extended resources of a pod's containers.
-func validateExtended(e *v1.PodExtendedResourceClaimStatus, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func validateExtended(e *corev1.PodExtendedResourceClaimStatus, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if e == nil {
 		return nil
 	}
@@ -176,11 +176,11 @@ func validateExtended(e *v1.PodExtendedResourceClaimStatus, s *v1.PodSpec, path 
 	if len(e.RequestMappings) == 0 {
 		errs = append(errs, field.Required(maps, "at least one request mapping is required"))
 	}
-	seen := sets.New[v1.ContainerExtendedResourceRequest]()
+	seen := sets.New[corev1.ContainerExtendedResourceRequest]()
 	for i, m := range e.RequestMappings {
 		at := maps.Index(i)
-		own := func(c v1.Container) bool { return c.Name == m.ContainerName }
-		var c *v1.Container
+		own := func(c corev1.Container) bool { return c.Name == m.ContainerName }
+		var c *corev1.Container
 		if k := slices.IndexFunc(s.Containers, own); k >= 0 {
 			c = &s.Containers[k]
 		} else if k := slices.IndexFunc(s.InitContainers, own); k >= 0 {
@@ -189,7 +189,7 @@ func validateExtended(e *v1.PodExtendedResourceClaimStatus, s *v1.PodSpec, path 
 		if c == nil {
 			errs = append(errs, field.Invalid(at.Child("containerName"), m.ContainerName,
 				"must match the name of an entry in spec.initContainers.name or spec.containers.name"))
-		} else if _, asked := c.Resources.Requests[v1.ResourceName(m.ResourceName)]; !asked {
+		} else if _, asked := c.Resources.Requests[corev1.ResourceName(m.ResourceName)]; !asked {
 			errs = append(errs, field.Invalid(at.Child("resourceName"), m.ResourceName, "must match the extended resource name of an entry in "+
 				"spec.initContainers.resources.requests or spec.containers.resources.requests"))
 		}
@@ -205,8 +205,8 @@ func validateExtended(e *v1.PodExtendedResourceClaimStatus, s *v1.PodSpec, path 
 
 // validateContainerStatuses checks whom containers run as, and the devices that they have; without a list of
 // containers these may have none.
-func validateContainerStatuses(statuses []v1.ContainerStatus, s *v1.PodSpec, list []v1.Container, path *field.Path) (errs field.ErrorList) {
-	windows := s.OS != nil && s.OS.Name == v1.Windows
+func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+	windows := s.OS != nil && s.OS.Name == corev1.Windows
 	for i, c := range statuses {
 		at := path.Index(i)
 		if c.User != nil && c.User.Linux != nil {
@@ -220,7 +220,7 @@ func validateContainerStatuses(statuses []v1.ContainerStatus, s *v1.PodSpec, lis
 			errs = append(errs, field.Forbidden(at, "must not be specified in container status"))
 			continue
 		}
-		own := slices.IndexFunc(list, func(k v1.Container) bool { return k.Name == c.Name })
+		own := slices.IndexFunc(list, func(k corev1.Container) bool { return k.Name == c.Name })
 		for k, r := range c.AllocatedResourcesStatus {
 			if own >= 0 && !asksFor(&list[own].Resources, string(r.Name)) {
 				errs = append(errs, field.Invalid(at.Index(k).Child("name"), r.Name, "must match one of the container's resource requests or claims"))
@@ -231,7 +231,7 @@ func validateContainerStatuses(statuses []v1.ContainerStatus, s *v1.PodSpec, lis
 	return errs
 }
 
-func validateUser(u *v1.LinuxContainerUser, path *field.Path) field.ErrorList {
+func validateUser(u *corev1.LinuxContainerUser, path *field.Path) field.ErrorList {
 	errs := rule.Says(utilvalidation.IsValidUserID(u.UID), u.UID, path.Child("uid"))
 	errs = append(errs, rule.Says(utilvalidation.IsValidGroupID(u.GID), u.GID, path.Child("gid"))...)
 	for i, g := range u.SupplementalGroups {
@@ -241,26 +241,26 @@ func validateUser(u *v1.LinuxContainerUser, path *field.Path) field.ErrorList {
 }
 
 // asksFor says whether a container asks for a resource, or for a claim written as claim:NAME/REQUEST.
-func asksFor(r *v1.ResourceRequirements, name string) bool {
+func asksFor(r *corev1.ResourceRequirements, name string) bool {
 	claim, isClaim := strings.CutPrefix(name, "claim:")
 	if !isClaim {
-		_, ok := r.Requests[v1.ResourceName(name)]
+		_, ok := r.Requests[corev1.ResourceName(name)]
 		return ok
 	}
-	return slices.ContainsFunc(r.Claims, func(c v1.ResourceClaim) bool {
+	return slices.ContainsFunc(r.Claims, func(c corev1.ResourceClaim) bool {
 		return claim == c.Name && c.Request == "" || claim == c.Name+"/"+c.Request && c.Request != ""
 	})
 }
 
-func validateDeviceHealth(list []v1.ResourceHealth, path *field.Path) (errs field.ErrorList) {
-	seen := sets.New[v1.ResourceID]()
+func validateDeviceHealth(list []corev1.ResourceHealth, path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[corev1.ResourceID]()
 	for i, d := range list {
-		errs = append(errs, rule.Among(d.Health, path.Index(i).Child("health"), v1.ResourceHealthStatusHealthy,
-			v1.ResourceHealthStatusUnhealthy, v1.ResourceHealthStatusUnknown)...)
+		errs = append(errs, rule.Among(d.Health, path.Index(i).Child("health"), corev1.ResourceHealthStatusHealthy,
+			corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
 		if at := path.Index(i).Child("message"); d.Message != nil && *d.Message == "" {
 			errs = append(errs, field.Required(at, "must be non-empty if specified"))
-		} else if d.Message != nil && len(*d.Message) > v1.ResourceHealthMessageMaxLength {
-			errs = append(errs, field.TooLong(at, *d.Message, v1.ResourceHealthMessageMaxLength))
+		} else if d.Message != nil && len(*d.Message) > corev1.ResourceHealthMessageMaxLength {
+			errs = append(errs, field.TooLong(at, *d.Message, corev1.ResourceHealthMessageMaxLength))
 		}
 		if seen.Has(d.ResourceID) {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("resourceID"), d.ResourceID))

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,7 +20,7 @@ const fixed = "pod updates may not change fields other than `spec.containers[*].
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // validatePodUpdate lets only a few fields change, and these only in ways that a running pod can follow.
-func validatePodUpdate(p, old *v1.Pod) field.ErrorList {
+func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs, stop := imagesOnly(p.Spec.Containers, old.Spec.Containers, specPath.Child("containers"))
 	if stop {
 		return errs
@@ -50,7 +50,7 @@ func validatePodUpdate(p, old *v1.Pod) field.ErrorList {
 }
 
 // undo takes the allowed changes back.
-func undo(s, old *v1.PodSpec) {
+func undo(s, old *corev1.PodSpec) {
 	for i := range s.Containers {
 		s.Containers[i].Image = old.Containers[i].Image
 	}
@@ -65,7 +65,7 @@ func undo(s, old *v1.PodSpec) {
 	}
 }
 
-func imagesOnly(list, old []v1.Container, path *field.Path) (errs field.ErrorList, stop bool) {
+func imagesOnly(list, old []corev1.Container, path *field.Path) (errs field.ErrorList, stop bool) {
 	if len(list) != len(old) {
 		return field.ErrorList{field.Forbidden(path, "pod updates may not add or remove containers")}, true
 	}
@@ -90,9 +90,9 @@ func deadlineShorter(is, was *int64, path *field.Path) (errs field.ErrorList, st
 }
 
 // tolerationsAdded: of those that are there only the time may change. What is wrong with one is told twice, as upstream does.
-func tolerationsAdded(list, old []v1.Toleration, path *field.Path) field.ErrorList {
+func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.ErrorList {
 	for _, was := range old {
-		if !slices.ContainsFunc(list, func(t v1.Toleration) bool {
+		if !slices.ContainsFunc(list, func(t corev1.Toleration) bool {
 			t.TolerationSeconds = was.TolerationSeconds
 			return equality.Semantic.DeepEqual(t, was)
 		}) {
@@ -102,7 +102,7 @@ func tolerationsAdded(list, old []v1.Toleration, path *field.Path) field.ErrorLi
 	return podspec.ValidateTolerations(list, path)
 }
 
-func gatesRemoved(list, old []v1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
+func gatesRemoved(list, old []corev1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
 	for i, g := range list {
 		if !slices.Contains(old, g) {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
@@ -112,7 +112,7 @@ func gatesRemoved(list, old []v1.PodSchedulingGate, path *field.Path) (errs fiel
 }
 
 // narrowed lets a pod that is not yet to be scheduled be restricted to fewer nodes, and takes the change back.
-func narrowed(s, old *v1.PodSpec) (errs field.ErrorList) {
+func narrowed(s, old *corev1.PodSpec) (errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(old.NodeSelector)) {
 		if v, ok := s.NodeSelector[key]; !ok || v != old.NodeSelector[key] {
 			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), s.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
@@ -136,14 +136,14 @@ func narrowed(s, old *v1.PodSpec) (errs field.ErrorList) {
 	return errs
 }
 
-func nodeAffinity(s *v1.PodSpec) *v1.NodeAffinity {
+func nodeAffinity(s *corev1.PodSpec) *corev1.NodeAffinity {
 	if s.Affinity == nil {
 		return nil
 	}
 	return s.Affinity.NodeAffinity
 }
 
-func affinityNarrowed(is, was *v1.NodeAffinity, path *field.Path) (errs field.ErrorList) {
+func affinityNarrowed(is, was *corev1.NodeAffinity, path *field.Path) (errs field.ErrorList) {
 	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
@@ -163,6 +163,6 @@ func affinityNarrowed(is, was *v1.NodeAffinity, path *field.Path) (errs field.Er
 }
 
 // longer says whether list begins with old.
-func longer(list, old []v1.NodeSelectorRequirement) bool {
+func longer(list, old []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(old) && (len(old) == 0 || rule.Same(list[:len(old)], old))
 }

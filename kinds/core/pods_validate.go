@@ -1,7 +1,7 @@
 package core
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -14,7 +14,7 @@ var (
 	annotationsPath = field.NewPath("metadata", "annotations")
 )
 
-func validatePod(p, old *v1.Pod) field.ErrorList {
+func validatePod(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	if old != nil {
 		errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
@@ -30,14 +30,14 @@ func validatePod(p, old *v1.Pod) field.ErrorList {
 	return errs
 }
 
-func validateEphemeralContainers(p, old *v1.Pod) field.ErrorList {
+func validateEphemeralContainers(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p)
 	errs = append(errs, podspec.ValidateAnnotationChange(p.Annotations, old.Annotations, &p.Spec, annotationsPath)...)
 	path := specPath.Child("ephemeralContainers")
-	if _, static := old.Annotations[v1.MirrorPodAnnotationKey]; static {
+	if _, static := old.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
-	now := map[string]*v1.EphemeralContainer{}
+	now := map[string]*corev1.EphemeralContainer{}
 	for i := range p.Spec.EphemeralContainers {
 		now[p.Spec.EphemeralContainers[i].Name] = &p.Spec.EphemeralContainers[i]
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,30 +15,30 @@ import (
 
 // What a scope can narrow.
 var (
-	podCounts  = sets.New[v1.ResourceName]("pods")
-	podAmounts = sets.New[v1.ResourceName]("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
-	claims     = sets.New[v1.ResourceName]("persistentvolumeclaims", "requests.storage")
+	podCounts  = sets.New[corev1.ResourceName]("pods")
+	podAmounts = sets.New[corev1.ResourceName]("cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+	claims     = sets.New[corev1.ResourceName]("persistentvolumeclaims", "requests.storage")
 )
 
 // scopes tells for each scope which of the standard resources it can narrow.
-var scopes = map[v1.ResourceQuotaScope]sets.Set[v1.ResourceName]{
-	v1.ResourceQuotaScopeTerminating:               podCounts.Union(podAmounts),
-	v1.ResourceQuotaScopeNotTerminating:            podCounts.Union(podAmounts),
-	v1.ResourceQuotaScopeNotBestEffort:             podCounts.Union(podAmounts),
-	v1.ResourceQuotaScopePriorityClass:             podCounts.Union(podAmounts),
-	v1.ResourceQuotaScopeCrossNamespacePodAffinity: podCounts.Union(podAmounts),
-	v1.ResourceQuotaScopeBestEffort:                podCounts,
-	v1.ResourceQuotaScopeVolumeAttributesClass:     claims,
+var scopes = map[corev1.ResourceQuotaScope]sets.Set[corev1.ResourceName]{
+	corev1.ResourceQuotaScopeTerminating:               podCounts.Union(podAmounts),
+	corev1.ResourceQuotaScopeNotTerminating:            podCounts.Union(podAmounts),
+	corev1.ResourceQuotaScopeNotBestEffort:             podCounts.Union(podAmounts),
+	corev1.ResourceQuotaScopePriorityClass:             podCounts.Union(podAmounts),
+	corev1.ResourceQuotaScopeCrossNamespacePodAffinity: podCounts.Union(podAmounts),
+	corev1.ResourceQuotaScopeBestEffort:                podCounts,
+	corev1.ResourceQuotaScopeVolumeAttributesClass:     claims,
 }
 
-var opposites = [][2]v1.ResourceQuotaScope{{v1.ResourceQuotaScopeBestEffort, v1.ResourceQuotaScopeNotBestEffort},
-	{v1.ResourceQuotaScopeTerminating, v1.ResourceQuotaScopeNotTerminating}}
+var opposites = [][2]corev1.ResourceQuotaScope{{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
+	{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating}}
 
-func isQuotaResource(n v1.ResourceName) bool {
-	return podspec.IsStandardResource(n) && n != v1.ResourceStorage
+func isQuotaResource(n corev1.ResourceName) bool {
+	return podspec.IsStandardResource(n) && n != corev1.ResourceStorage
 }
 
-func validateQuota(q, old *v1.ResourceQuota) field.ErrorList {
+func validateQuota(q, old *corev1.ResourceQuota) field.ErrorList {
 	errs := validateHard(q.Spec.Hard, specPath.Child("hard"))
 	errs = append(errs, validateScopes(q, specPath.Child("scopes"))...)
 	if q.Spec.ScopeSelector != nil {
@@ -54,11 +54,11 @@ func validateQuota(q, old *v1.ResourceQuota) field.ErrorList {
 	return errs
 }
 
-func validateQuotaStatus(q, _ *v1.ResourceQuota) field.ErrorList {
+func validateQuotaStatus(q, _ *corev1.ResourceQuota) field.ErrorList {
 	return append(validateHard(q.Status.Hard, statusPath.Child("hard")), validateHard(q.Status.Used, statusPath.Child("used"))...)
 }
 
-func validateHard(list v1.ResourceList, path *field.Path) (errs field.ErrorList) {
+func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {
 	for _, n := range slices.Sorted(maps.Keys(list)) {
 		at := path.Key(string(n))
 		errs = append(errs, podspec.ValidateResourceName(n, at)...)
@@ -70,7 +70,7 @@ func validateHard(list v1.ResourceList, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-func validateScopes(q *v1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
+func validateScopes(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
 	for _, s := range q.Spec.Scopes {
 		errs = append(errs, validateScope(s, q, path, path)...)
 	}
@@ -78,7 +78,7 @@ func validateScopes(q *v1.ResourceQuota, path *field.Path) (errs field.ErrorList
 }
 
 // validateScope checks that a scope exists and means something for everything that is limited.
-func validateScope(s v1.ResourceQuotaScope, q *v1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
+func validateScope(s corev1.ResourceQuotaScope, q *corev1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
 	narrows, known := scopes[s]
 	if !known {
 		return field.ErrorList{field.Invalid(name, s, "unsupported scope")}
@@ -91,7 +91,7 @@ func validateScope(s v1.ResourceQuotaScope, q *v1.ResourceQuota, name, path *fie
 	return errs
 }
 
-func opposed(list []v1.ResourceQuotaScope, path *field.Path) (errs field.ErrorList) {
+func opposed(list []corev1.ResourceQuotaScope, path *field.Path) (errs field.ErrorList) {
 	for _, p := range opposites {
 		if slices.Contains(list, p[0]) && slices.Contains(list, p[1]) {
 			errs = append(errs, field.Invalid(path, list, "conflicting scopes"))
@@ -101,21 +101,21 @@ func opposed(list []v1.ResourceQuotaScope, path *field.Path) (errs field.ErrorLi
 }
 
 // validateScopeSelector checks requirements; their errors lack the index, clients know them so.
-func validateScopeSelector(q *v1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
-	var list []v1.ResourceQuotaScope
+func validateScopeSelector(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
+	var list []corev1.ResourceQuotaScope
 	for _, r := range q.Spec.ScopeSelector.MatchExpressions {
 		list = append(list, r.ScopeName)
 		errs = append(errs, validateScope(r.ScopeName, q, path.Child("scopeName"), path)...)
-		valued := r.ScopeName == v1.ResourceQuotaScopePriorityClass || r.ScopeName == v1.ResourceQuotaScopeVolumeAttributesClass
-		if _, known := scopes[r.ScopeName]; known && !valued && r.Operator != v1.ScopeSelectorOpExists {
+		valued := r.ScopeName == corev1.ResourceQuotaScopePriorityClass || r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass
+		if _, known := scopes[r.ScopeName]; known && !valued && r.Operator != corev1.ScopeSelectorOpExists {
 			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exist' for this scope"))
 		}
 		switch r.Operator {
-		case v1.ScopeSelectorOpIn, v1.ScopeSelectorOpNotIn:
+		case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 			if len(r.Values) == 0 {
 				errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn'"))
 			}
-		case v1.ScopeSelectorOpExists, v1.ScopeSelectorOpDoesNotExist:
+		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 			if len(r.Values) > 0 {
 				errs = append(errs, field.Invalid(path.Child("values"), r.Values, "must be no value when `operator` is 'Exists' or 'DoesNotExist'"))
 			}

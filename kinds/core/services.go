@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -14,104 +14,104 @@ import (
 )
 
 // Services declares the kind. The server allocates addresses and node ports and decides on address families.
-var Services = &resource.Def[*v1.Service]{
+var Services = &resource.Def[*corev1.Service]{
 	GVK: gvk("Service"), Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
 	Ways:    resource.Ways{ShowsDeleted: true},
 	Storage: "services/specs", Name: rule.LabelName, CreateOnUpdate: true, Status: true,
 	Default: defaultService, Prepare: prepareService,
 	Validate: validateService, ValidateStatus: validateServiceStatus, Warn: warnService,
 	Connect: []resource.SubInfo{{Name: "proxy", GVK: gvk("ServiceProxyOptions"), Verbs: doAll}},
-	Select: []resource.Field[*v1.Service]{
-		{Label: "spec.clusterIP", Value: func(s *v1.Service) string { return s.Spec.ClusterIP }},
-		{Label: "spec.type", Value: func(s *v1.Service) string { return string(s.Spec.Type) }},
+	Select: []resource.Field[*corev1.Service]{
+		{Label: "spec.clusterIP", Value: func(s *corev1.Service) string { return s.Spec.ClusterIP }},
+		{Label: "spec.type", Value: func(s *corev1.Service) string { return string(s.Spec.Type) }},
 	},
-	Columns: []resource.Column[*v1.Service]{
-		resource.Col("Type", "string", func(s *v1.Service) any { return string(s.Spec.Type) }),
-		resource.Col("Cluster-IP", "string", func(s *v1.Service) any { return clusterIP(s) }),
-		resource.Col("External-IP", "string", func(s *v1.Service) any { return externalIP(s) }),
-		resource.Col("Port(s)", "string", func(s *v1.Service) any { return servicePorts(s) }),
-		resource.Age[*v1.Service](),
-		resource.Wide("Selector", "string", func(s *v1.Service) any { return cell.Labels(s.Spec.Selector) }),
+	Columns: []resource.Column[*corev1.Service]{
+		resource.Col("Type", "string", func(s *corev1.Service) any { return string(s.Spec.Type) }),
+		resource.Col("Cluster-IP", "string", func(s *corev1.Service) any { return clusterIP(s) }),
+		resource.Col("External-IP", "string", func(s *corev1.Service) any { return externalIP(s) }),
+		resource.Col("Port(s)", "string", func(s *corev1.Service) any { return servicePorts(s) }),
+		resource.Age[*corev1.Service](),
+		resource.Wide("Selector", "string", func(s *corev1.Service) any { return cell.Labels(s.Spec.Selector) }),
 	},
 }
 
-func defaultService(o *v1.Service) {
+func defaultService(o *corev1.Service) {
 	s := &o.Spec
-	rule.FillZero(&s.Type, v1.ServiceTypeClusterIP)
+	rule.FillZero(&s.Type, corev1.ServiceTypeClusterIP)
 	defaultAffinity(s)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		rule.FillZero(&p.Protocol, v1.ProtocolTCP)
+		rule.FillZero(&p.Protocol, corev1.ProtocolTCP)
 		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
 			p.TargetPort = intstr.FromInt32(p.Port)
 		}
 	}
 	if external(s) {
-		rule.FillZero(&s.ExternalTrafficPolicy, v1.ServiceExternalTrafficPolicyCluster)
+		rule.FillZero(&s.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if hasClusterIP(s) {
-		rule.Fill(&s.InternalTrafficPolicy, v1.ServiceInternalTrafficPolicyCluster)
+		rule.Fill(&s.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
 	}
-	if s.Type == v1.ServiceTypeLoadBalancer {
+	if s.Type == corev1.ServiceTypeLoadBalancer {
 		rule.Fill(&s.AllocateLoadBalancerNodePorts, true)
 		for i := range o.Status.LoadBalancer.Ingress {
 			if in := &o.Status.LoadBalancer.Ingress[i]; in.IP != "" {
-				rule.Fill(&in.IPMode, v1.LoadBalancerIPModeVIP)
+				rule.Fill(&in.IPMode, corev1.LoadBalancerIPModeVIP)
 			}
 		}
 	}
 }
 
-func defaultAffinity(s *v1.ServiceSpec) {
-	rule.FillZero(&s.SessionAffinity, v1.ServiceAffinityNone)
+func defaultAffinity(s *corev1.ServiceSpec) {
+	rule.FillZero(&s.SessionAffinity, corev1.ServiceAffinityNone)
 	switch c := s.SessionAffinityConfig; {
-	case s.SessionAffinity == v1.ServiceAffinityNone:
+	case s.SessionAffinity == corev1.ServiceAffinityNone:
 		s.SessionAffinityConfig = nil
-	case s.SessionAffinity == v1.ServiceAffinityClientIP && (c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil):
-		s.SessionAffinityConfig = &v1.SessionAffinityConfig{
-			ClientIP: &v1.ClientIPConfig{TimeoutSeconds: new(v1.DefaultClientIPServiceAffinitySeconds)}}
+	case s.SessionAffinity == corev1.ServiceAffinityClientIP && (c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil):
+		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+			ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(corev1.DefaultClientIPServiceAffinitySeconds)}}
 	}
 }
 
 // external says whether traffic from outside of the cluster is expected.
-func external(s *v1.ServiceSpec) bool {
-	return hasNodePorts(s) || s.Type == v1.ServiceTypeClusterIP && len(s.ExternalIPs) > 0
+func external(s *corev1.ServiceSpec) bool {
+	return hasNodePorts(s) || s.Type == corev1.ServiceTypeClusterIP && len(s.ExternalIPs) > 0
 }
 
-func hasClusterIP(s *v1.ServiceSpec) bool { return s.Type != v1.ServiceTypeExternalName }
+func hasClusterIP(s *corev1.ServiceSpec) bool { return s.Type != corev1.ServiceTypeExternalName }
 
-func hasNodePorts(s *v1.ServiceSpec) bool {
-	return s.Type == v1.ServiceTypeNodePort || s.Type == v1.ServiceTypeLoadBalancer
+func hasNodePorts(s *corev1.ServiceSpec) bool {
+	return s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer
 }
 
-func hasHealthPort(s *v1.ServiceSpec) bool {
-	return s.Type == v1.ServiceTypeLoadBalancer && s.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal
+func hasHealthPort(s *corev1.ServiceSpec) bool {
+	return s.Type == corev1.ServiceTypeLoadBalancer && s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-func clusterIP(s *v1.Service) string {
+func clusterIP(s *corev1.Service) string {
 	if len(s.Spec.ClusterIPs) > 0 {
 		return s.Spec.ClusterIPs[0]
 	}
 	return cell.None
 }
 
-func externalIP(s *v1.Service) string {
+func externalIP(s *corev1.Service) string {
 	ips := slices.Clone(s.Spec.ExternalIPs)
 	switch s.Spec.Type {
-	case v1.ServiceTypeExternalName:
+	case corev1.ServiceTypeExternalName:
 		return s.Spec.ExternalName
-	case v1.ServiceTypeLoadBalancer:
+	case corev1.ServiceTypeLoadBalancer:
 		if ips = append(balancerIPs(s), ips...); len(ips) == 0 {
 			return "<pending>"
 		}
-	case v1.ServiceTypeClusterIP, v1.ServiceTypeNodePort:
+	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort:
 	default:
 		return unknown
 	}
 	return cell.Or(strings.Join(ips, ","), cell.None)
 }
 
-func balancerIPs(s *v1.Service) (list []string) {
+func balancerIPs(s *corev1.Service) (list []string) {
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if a := cell.Or(in.IP, in.Hostname); a != "" {
 			list = append(list, a)
@@ -121,7 +121,7 @@ func balancerIPs(s *v1.Service) (list []string) {
 	return slices.Compact(list)
 }
 
-func servicePorts(s *v1.Service) string {
+func servicePorts(s *corev1.Service) string {
 	list := make([]string, len(s.Spec.Ports))
 	for i, p := range s.Spec.Ports {
 		list[i] = fmt.Sprintf("%d/%s", p.Port, p.Protocol)

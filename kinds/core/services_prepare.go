@@ -3,14 +3,14 @@ package core
 import (
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // prepareService lets clients that do not know of some fields write a service back: what they left out stays as
 // it was allocated, and what the new type has no use for goes, unless they set it anew.
-func prepareService(o, before *v1.Service) {
+func prepareService(o, before *corev1.Service) {
 	s := &o.Spec
 	if before == nil {
 		if s.ClusterIP != "" && len(s.ClusterIPs) == 0 {
@@ -24,7 +24,7 @@ func prepareService(o, before *v1.Service) {
 	dropUnused(o, before)
 }
 
-func keepAllocated(s, old *v1.ServiceSpec) {
+func keepAllocated(s, old *corev1.ServiceSpec) {
 	if hasClusterIP(s) && hasClusterIP(old) {
 		rule.FillZero(&s.ClusterIP, old.ClusterIP)
 		if len(s.ClusterIPs) == 0 && s.ClusterIP == old.ClusterIP {
@@ -40,7 +40,7 @@ func keepAllocated(s, old *v1.ServiceSpec) {
 }
 
 // keepNodePorts gives ports their old node port, by name, unless another port asks for it.
-func keepNodePorts(s, old *v1.ServiceSpec) {
+func keepNodePorts(s, old *corev1.ServiceSpec) {
 	asked, byName := nodePorts(s), map[string]int32{}
 	for _, p := range old.Ports {
 		byName[p.Name] = p.NodePort
@@ -52,7 +52,7 @@ func keepNodePorts(s, old *v1.ServiceSpec) {
 	}
 }
 
-func nodePorts(s *v1.ServiceSpec) map[int32]bool {
+func nodePorts(s *corev1.ServiceSpec) map[int32]bool {
 	used := map[int32]bool{}
 	for _, p := range s.Ports {
 		if p.NodePort != 0 {
@@ -63,7 +63,7 @@ func nodePorts(s *v1.ServiceSpec) map[int32]bool {
 }
 
 // followClusterIP makes the list follow the single address where only the latter was changed.
-func followClusterIP(s, old *v1.ServiceSpec) {
+func followClusterIP(s, old *corev1.ServiceSpec) {
 	if s.ClusterIP == old.ClusterIP || !slices.Equal(s.ClusterIPs, old.ClusterIPs) {
 		return
 	}
@@ -74,7 +74,7 @@ func followClusterIP(s, old *v1.ServiceSpec) {
 }
 
 // dropUnused clears what the old type needed, the new one does not, and the writer left as it was.
-func dropUnused(o, before *v1.Service) {
+func dropUnused(o, before *corev1.Service) {
 	s, old := &o.Spec, &before.Spec
 	if hasClusterIP(old) && !hasClusterIP(s) {
 		if s.ClusterIP == old.ClusterIP && slices.Equal(s.ClusterIPs, old.ClusterIPs) {
@@ -92,10 +92,10 @@ func dropUnused(o, before *v1.Service) {
 	if hasHealthPort(old) && !hasHealthPort(s) {
 		drop(&s.HealthCheckNodePort, old.HealthCheckNodePort)
 	}
-	if old.Type == v1.ServiceTypeLoadBalancer && s.Type != old.Type {
+	if old.Type == corev1.ServiceTypeLoadBalancer && s.Type != old.Type {
 		drop(&s.AllocateLoadBalancerNodePorts, old.AllocateLoadBalancerNodePorts)
 		drop(&s.LoadBalancerClass, old.LoadBalancerClass)
-		o.Status.LoadBalancer = v1.LoadBalancerStatus{}
+		o.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
 	if external(old) && !external(s) {
 		drop(&s.ExternalTrafficPolicy, old.ExternalTrafficPolicy)

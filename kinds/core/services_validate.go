@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -20,11 +20,11 @@ const (
 	maxAffinity  = 86400 // seconds
 )
 
-func headless(s *v1.ServiceSpec) bool {
-	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == v1.ClusterIPNone
+func headless(s *corev1.ServiceSpec) bool {
+	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-func validateService(o, old *v1.Service) (errs field.ErrorList) {
+func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 	s := &o.Spec
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	if old != nil {
@@ -34,7 +34,7 @@ func validateService(o, old *v1.Service) (errs field.ErrorList) {
 	add(validateServiceType(s))
 	add(validateServicePorts(s, specPath.Child("ports")))
 	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
-	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), v1.ServiceAffinityClientIP, v1.ServiceAffinityNone))
+	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone))
 	add(validateAffinityConfig(s, specPath.Child("sessionAffinityConfig")))
 	if hasClusterIP(s) {
 		add(validateClusterIPs(s))
@@ -47,26 +47,26 @@ func validateService(o, old *v1.Service) (errs field.ErrorList) {
 			add(reachable(ip, at))
 		}
 	}
-	add(rule.Chosen(s.Type, specPath.Child("type"), v1.ServiceTypeClusterIP, v1.ServiceTypeNodePort,
-		v1.ServiceTypeLoadBalancer, v1.ServiceTypeExternalName))
+	add(rule.Chosen(s.Type, specPath.Child("type"), corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort,
+		corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName))
 	add(validateBalancer(s))
 	add(validateTraffic(s))
 	return errs
 }
 
 // serviceAnnotations checks the annotations that still say what fields say today.
-func serviceAnnotations(o *v1.Service) (errs field.ErrorList) {
+func serviceAnnotations(o *corev1.Service) (errs field.ErrorList) {
 	path, a := field.NewPath("metadata", "annotations"), o.Annotations
-	hints, old := a[v1.DeprecatedAnnotationTopologyAwareHints]
-	if mode, ok := a[v1.AnnotationTopologyMode]; ok && old && mode != hints {
-		errs = append(errs, field.Invalid(path.Key(v1.AnnotationTopologyMode), mode, "must match annotations["+v1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
+	hints, old := a[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if mode, ok := a[corev1.AnnotationTopologyMode]; ok && old && mode != hints {
+		errs = append(errs, field.Invalid(path.Key(corev1.AnnotationTopologyMode), mode, "must match annotations["+corev1.DeprecatedAnnotationTopologyAwareHints+"] when both are specified"))
 	}
-	ranges, ok := a[v1.AnnotationLoadBalancerSourceRangesKey]
+	ranges, ok := a[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if !ok || len(o.Spec.LoadBalancerSourceRanges) > 0 {
 		return errs
 	}
-	at := path.Key(v1.AnnotationLoadBalancerSourceRangesKey)
-	if o.Spec.Type != v1.ServiceTypeLoadBalancer {
+	at := path.Key(corev1.AnnotationLoadBalancerSourceRangesKey)
+	if o.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		errs = append(errs, field.Forbidden(at, onlyBalanced))
 	}
 	if ranges = strings.TrimSpace(ranges); ranges == "" {
@@ -78,15 +78,15 @@ func serviceAnnotations(o *v1.Service) (errs field.ErrorList) {
 	return errs
 }
 
-func validateServiceType(s *v1.ServiceSpec) (errs field.ErrorList) {
-	if len(s.Ports) == 0 && !headless(s) && s.Type != v1.ServiceTypeExternalName {
+func validateServiceType(s *corev1.ServiceSpec) (errs field.ErrorList) {
+	if len(s.Ports) == 0 && !headless(s) && s.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(specPath.Child("ports"), ""))
 	}
 	if hasNodePorts(s) && headless(s) {
 		errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(0), s.ClusterIPs[0],
 			"may not be set to 'None' for "+string(s.Type)+" services"))
 	}
-	if s.Type != v1.ServiceTypeExternalName {
+	if s.Type != corev1.ServiceTypeExternalName {
 		return errs
 	}
 	for _, f := range []struct {
@@ -101,17 +101,17 @@ func validateServiceType(s *v1.ServiceSpec) (errs field.ErrorList) {
 }
 
 type portKey struct {
-	protocol v1.Protocol
+	protocol corev1.Protocol
 	port     int32
 }
 
-func validateServicePorts(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+func validateServicePorts(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	names, onNodes, ports := sets.New[string](), sets.New[portKey](), sets.New[portKey]()
 	for i := range s.Ports {
 		p, at := &s.Ports[i], path.Index(i)
 		add(validateServicePort(p, len(s.Ports) > 1, names, at)...)
-		if s.Type == v1.ServiceTypeClusterIP && p.NodePort != 0 {
+		if s.Type == corev1.ServiceTypeClusterIP && p.NodePort != 0 {
 			add(field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 		}
 		if k := (portKey{p.Protocol, p.NodePort}); p.NodePort != 0 {
@@ -122,14 +122,14 @@ func validateServicePorts(s *v1.ServiceSpec, path *field.Path) (errs field.Error
 		}
 		k := portKey{p.Protocol, p.Port}
 		if ports.Has(k) {
-			add(field.Duplicate(at, v1.ServicePort{Protocol: p.Protocol, Port: p.Port}))
+			add(field.Duplicate(at, corev1.ServicePort{Protocol: p.Protocol, Port: p.Port}))
 		}
 		ports.Insert(k)
 	}
 	return errs
 }
 
-func validateServicePort(p *v1.ServicePort, named bool, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
+func validateServicePort(p *corev1.ServicePort, named bool, names sets.Set[string], path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	switch {
 	case p.Name != "":
@@ -142,7 +142,7 @@ func validateServicePort(p *v1.ServicePort, named bool, names sets.Set[string], 
 		add(field.Required(path.Child("name"), ""))
 	}
 	add(rule.Says(utilvalidation.IsValidPortNum(int(p.Port)), p.Port, path.Child("port"))...)
-	add(rule.Chosen(p.Protocol, path.Child("protocol"), v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP)...)
+	add(rule.Chosen(p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 	add(podspec.ValidatePort(p.TargetPort, path.Child("targetPort"))...)
 	if p.AppProtocol != nil {
 		add(rule.Format(*p.AppProtocol, path.Child("appProtocol"), utilvalidation.IsQualifiedName)...)
@@ -150,13 +150,13 @@ func validateServicePort(p *v1.ServicePort, named bool, names sets.Set[string], 
 	return errs
 }
 
-func validateAffinityConfig(s *v1.ServiceSpec, path *field.Path) field.ErrorList {
+func validateAffinityConfig(s *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	c := s.SessionAffinityConfig
 	at := path.Child("clientIP")
 	switch {
-	case s.SessionAffinity == v1.ServiceAffinityNone && c != nil:
+	case s.SessionAffinity == corev1.ServiceAffinityNone && c != nil:
 		return field.ErrorList{field.Forbidden(path, "must not be set when session affinity is None")}
-	case s.SessionAffinity != v1.ServiceAffinityClientIP:
+	case s.SessionAffinity != corev1.ServiceAffinityClientIP:
 		return nil
 	case c == nil:
 		return field.ErrorList{field.Required(path, "when session affinity type is ClientIP")}
@@ -171,7 +171,7 @@ func validateAffinityConfig(s *v1.ServiceSpec, path *field.Path) field.ErrorList
 	return nil
 }
 
-func validateClusterIPs(s *v1.ServiceSpec) (errs field.ErrorList) {
+func validateClusterIPs(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	path := specPath.Child("clusterIPs")
 	switch {
@@ -182,24 +182,24 @@ func validateClusterIPs(s *v1.ServiceSpec) (errs field.ErrorList) {
 	case s.ClusterIP != "" && s.ClusterIPs[0] != s.ClusterIP:
 		add(field.Invalid(path, s.ClusterIPs, "first value must match `clusterIP`"))
 	}
-	seen := sets.New[v1.IPFamily]()
+	seen := sets.New[corev1.IPFamily]()
 	for i, f := range s.IPFamilies {
 		at := specPath.Child("ipFamilies").Index(i)
-		add(rule.Among(f, at, v1.IPv4Protocol, v1.IPv6Protocol)...)
+		add(rule.Among(f, at, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
 		if seen.Has(f) {
 			add(field.Duplicate(at, f))
 		}
 		seen.Insert(f)
 	}
-	add(rule.AmongPtr(s.IPFamilyPolicy, specPath.Child("ipFamilyPolicy"), v1.IPFamilyPolicySingleStack,
-		v1.IPFamilyPolicyPreferDualStack, v1.IPFamilyPolicyRequireDualStack)...)
+	add(rule.AmongPtr(s.IPFamilyPolicy, specPath.Child("ipFamilyPolicy"), corev1.IPFamilyPolicySingleStack,
+		corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack)...)
 	return append(errs, validateAddresses(s, path)...)
 }
 
-func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
+func validateAddresses(s *corev1.ServiceSpec, path *field.Path) (errs field.ErrorList) {
 	for i, ip := range s.ClusterIPs {
 		switch {
-		case i > 0 || ip != v1.ClusterIPNone:
+		case i > 0 || ip != corev1.ClusterIPNone:
 			errs = append(errs, validIP(ip, path.Index(i))...)
 		case len(s.ClusterIPs) > 1:
 			errs = append(errs, field.Invalid(path, s.ClusterIPs, "'None' must be the first and only value"))
@@ -217,7 +217,7 @@ func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorLis
 	}
 	for i := range min(len(s.ClusterIPs), len(s.IPFamilies)) {
 		is6, f := netutils.IsIPv6String(s.ClusterIPs[i]), s.IPFamilies[i]
-		if f == v1.IPv4Protocol && is6 || f == v1.IPv6Protocol && !is6 {
+		if f == corev1.IPv4Protocol && is6 || f == corev1.IPv6Protocol && !is6 {
 			errs = append(errs, field.Invalid(path.Index(i), s.ClusterIPs[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", f, i)))
 		}
 	}
@@ -225,9 +225,9 @@ func validateAddresses(s *v1.ServiceSpec, path *field.Path) (errs field.ErrorLis
 }
 
 // validateBalancer checks what only a balancer has. One path begins with a capital letter: clients know it so.
-func validateBalancer(s *v1.ServiceSpec) (errs field.ErrorList) {
+func validateBalancer(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
-	balanced, only := s.Type == v1.ServiceTypeLoadBalancer, onlyBalanced
+	balanced, only := s.Type == corev1.ServiceTypeLoadBalancer, onlyBalanced
 	if at := specPath.Child("LoadBalancerSourceRanges"); len(s.LoadBalancerSourceRanges) > 0 {
 		if !balanced {
 			add(field.Forbidden(at, only))
@@ -249,12 +249,12 @@ func validateBalancer(s *v1.ServiceSpec) (errs field.ErrorList) {
 }
 
 // validateTraffic checks who gets traffic, and from where. A missing port for health checks is the server's to fill.
-func validateTraffic(s *v1.ServiceSpec) (errs field.ErrorList) {
+func validateTraffic(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	at := specPath.Child("externalTrafficPolicy")
 	switch {
 	case external(s):
-		add(rule.Chosen(s.ExternalTrafficPolicy, at, v1.ServiceExternalTrafficPolicyCluster, v1.ServiceExternalTrafficPolicyLocal)...)
+		add(rule.Chosen(s.ExternalTrafficPolicy, at, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
 	case s.ExternalTrafficPolicy != "":
 		add(field.Invalid(at, s.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
 	}
@@ -266,18 +266,18 @@ func validateTraffic(s *v1.ServiceSpec) (errs field.ErrorList) {
 		}
 	}
 	add(rule.AmongPtr(s.InternalTrafficPolicy, specPath.Child("internalTrafficPolicy"),
-		v1.ServiceInternalTrafficPolicyCluster, v1.ServiceInternalTrafficPolicyLocal)...)
-	add(rule.AmongPtr(s.TrafficDistribution, specPath.Child("trafficDistribution"), v1.ServiceTrafficDistributionPreferClose,
-		v1.ServiceTrafficDistributionPreferSameZone, v1.ServiceTrafficDistributionPreferSameNode)...)
+		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	add(rule.AmongPtr(s.TrafficDistribution, specPath.Child("trafficDistribution"), corev1.ServiceTrafficDistributionPreferClose,
+		corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
 	return errs
 }
 
-func validateServiceUpdate(s, old *v1.ServiceSpec) (errs field.ErrorList) {
+func validateServiceUpdate(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	if hasClusterIP(s) && hasClusterIP(old) && !(headless(s) && headless(old)) {
 		add(clusterIPsKept(s, old)...)
 	}
-	if s.Type == v1.ServiceTypeLoadBalancer && old.Type == s.Type {
+	if s.Type == corev1.ServiceTypeLoadBalancer && old.Type == s.Type {
 		if !rule.Same(s.LoadBalancerClass, old.LoadBalancerClass) {
 			add(field.Invalid(specPath.Child("loadBalancerClass"), s.LoadBalancerClass, "may not change once set"))
 		}
@@ -289,7 +289,7 @@ func validateServiceUpdate(s, old *v1.ServiceSpec) (errs field.ErrorList) {
 }
 
 // clusterIPsKept: the first address stays as long as the service; a second one may come and go, by the policy.
-func clusterIPsKept(s, old *v1.ServiceSpec) (errs field.ErrorList) {
+func clusterIPsKept(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 	path := specPath.Child("clusterIPs")
 	is, was := s.ClusterIPs, old.ClusterIPs
 	for i := range min(len(is), len(was)) {
@@ -297,7 +297,7 @@ func clusterIPsKept(s, old *v1.ServiceSpec) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(path.Index(i), is, "may not change once set"))
 		}
 	}
-	single := s.IPFamilyPolicy == nil || *s.IPFamilyPolicy == v1.IPFamilyPolicySingleStack
+	single := s.IPFamilyPolicy == nil || *s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
 	at := specPath.Child("ipFamilyPolicy")
 	switch {
 	case len(is) == 0 && len(was) > 0:
@@ -310,12 +310,12 @@ func clusterIPsKept(s, old *v1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-func validateServiceStatus(o, _ *v1.Service) field.ErrorList {
-	return ValidateBalancerStatus(o.Status.LoadBalancer.Ingress, o.Spec.Type == v1.ServiceTypeLoadBalancer, statusPath.Child("loadBalancer", "ingress"))
+func validateServiceStatus(o, _ *corev1.Service) field.ErrorList {
+	return ValidateBalancerStatus(o.Status.LoadBalancer.Ingress, o.Spec.Type == corev1.ServiceTypeLoadBalancer, statusPath.Child("loadBalancer", "ingress"))
 }
 
 // ValidateBalancerStatus checks where a balancer answers.
-func ValidateBalancerStatus(list []v1.LoadBalancerIngress, balanced bool, path *field.Path) (errs field.ErrorList) {
+func ValidateBalancerStatus(list []corev1.LoadBalancerIngress, balanced bool, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	if !balanced && len(list) > 0 {
 		add(field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"))
@@ -332,7 +332,7 @@ func ValidateBalancerStatus(list []v1.LoadBalancerIngress, balanced bool, path *
 		case in.IP == "" && in.IPMode != nil:
 			add(field.Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set"))
 		default:
-			add(rule.AmongPtr(in.IPMode, at.Child("ipMode"), v1.LoadBalancerIPModeVIP, v1.LoadBalancerIPModeProxy)...)
+			add(rule.AmongPtr(in.IPMode, at.Child("ipMode"), corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy)...)
 		}
 		if in.Hostname != "" {
 			add(rule.Format(in.Hostname, at.Child("hostname"), rule.Subdomain)...)

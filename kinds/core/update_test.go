@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -166,31 +166,31 @@ func TestServiceChanges(t *testing.T) {
 func TestPaths(t *testing.T) {
 	k, old := create(t, aPod)
 	old.SetOwnerReferences([]metav1.OwnerReference{{Name: "o"}})
-	o := update(t, k, old, "", `status: {phase: Running}`).(*v1.Pod)
-	if o.Status.Phase != v1.PodPending {
+	o := update(t, k, old, "", `status: {phase: Running}`).(*corev1.Pod)
+	if o.Status.Phase != corev1.PodPending {
 		t.Error("an update of the pod changed its status")
 	}
-	o = update(t, k, old, "status", `{metadata: {ownerReferences: []}, spec: {nodeName: nd}, status: {phase: Running, qosClass: null}}`).(*v1.Pod)
-	if o.Status.Phase != v1.PodRunning || o.Spec.NodeName != "" || len(o.OwnerReferences) != 1 || o.Status.QOSClass != v1.PodQOSBurstable {
+	o = update(t, k, old, "status", `{metadata: {ownerReferences: []}, spec: {nodeName: nd}, status: {phase: Running, qosClass: null}}`).(*corev1.Pod)
+	if o.Status.Phase != corev1.PodRunning || o.Spec.NodeName != "" || len(o.OwnerReferences) != 1 || o.Status.QOSClass != corev1.PodQOSBurstable {
 		t.Errorf("status update: %v", o)
 	}
-	o = update(t, k, old, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`).(*v1.Pod)
-	if o.Spec.RestartPolicy != v1.RestartPolicyNever || len(o.Spec.EphemeralContainers) != 1 {
+	o = update(t, k, old, "ephemeralcontainers", `spec: {restartPolicy: Always, ephemeralContainers: [{name: e, image: i}]}`).(*corev1.Pod)
+	if o.Spec.RestartPolicy != corev1.RestartPolicyNever || len(o.Spec.EphemeralContainers) != 1 {
 		t.Errorf("ephemeral containers: %v", o.Spec)
 	}
 	later := update(t, k, o, "ephemeralcontainers", `spec: {ephemeralContainers: []}`)
 	if got := causes(k.Check("ephemeralcontainers", later, o)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
 		t.Errorf("removed: %q", got)
 	}
-	o = update(t, k, old, "resize", `spec: {containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`).(*v1.Pod)
+	o = update(t, k, old, "resize", `spec: {containers: [{name: c, image: j, resources: {requests: {cpu: 2}}}]}`).(*corev1.Pod)
 	if o.Spec.Containers[0].Image != "i" || o.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
 		t.Errorf("resize: %v", o.Spec)
 	}
 	k, ns := create(t, `Namespace: {}`)
-	if n := update(t, k, ns, "", `spec: {finalizers: []}`).(*v1.Namespace); len(n.Spec.Finalizers) != 1 {
+	if n := update(t, k, ns, "", `spec: {finalizers: []}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 1 {
 		t.Error("an update of the namespace changed its finalizers")
 	}
-	if n := update(t, k, ns, "finalize", `{spec: {finalizers: []}, status: {phase: Terminating}}`).(*v1.Namespace); len(n.Spec.Finalizers) != 0 || n.Status.Phase != v1.NamespaceActive {
+	if n := update(t, k, ns, "finalize", `{spec: {finalizers: []}, status: {phase: Terminating}}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 0 || n.Status.Phase != corev1.NamespaceActive {
 		t.Errorf("finalize: %v", n)
 	}
 }
@@ -217,12 +217,12 @@ func TestRestarts(t *testing.T) {
 
 func TestVolumePhaseTime(t *testing.T) {
 	k, o := create(t, aPV)
-	old := o.(*v1.PersistentVolume)
+	old := o.(*corev1.PersistentVolume)
 	old.Status.LastPhaseTransitionTime = &metav1.Time{}
-	if v := update(t, k, old, "status", `status: {message: x}`).(*v1.PersistentVolume); !v.Status.LastPhaseTransitionTime.IsZero() {
+	if v := update(t, k, old, "status", `status: {message: x}`).(*corev1.PersistentVolume); !v.Status.LastPhaseTransitionTime.IsZero() {
 		t.Error("the phase did not change")
 	}
-	if v := update(t, k, old, "status", `status: {phase: Available}`).(*v1.PersistentVolume); v.Status.LastPhaseTransitionTime.IsZero() {
+	if v := update(t, k, old, "status", `status: {phase: Available}`).(*corev1.PersistentVolume); v.Status.LastPhaseTransitionTime.IsZero() {
 		t.Error("the phase changed")
 	}
 }
@@ -248,7 +248,7 @@ func TestGrace(t *testing.T) {
 			t.Errorf("%s %s: got %d, want %d", c.spec, c.status, got, c.want)
 		}
 	}
-	if core.ConfigMaps.GraceOf(&v1.ConfigMap{}, &five) != 0 {
+	if core.ConfigMaps.GraceOf(&corev1.ConfigMap{}, &five) != 0 {
 		t.Error("config maps go at once")
 	}
 }

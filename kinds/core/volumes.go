@@ -3,7 +3,7 @@ package core
 import (
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -13,70 +13,70 @@ import (
 )
 
 // PersistentVolumes declares the kind.
-var PersistentVolumes = &resource.Def[*v1.PersistentVolume]{
+var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
 	Ways:    resource.Ways{ShowsDeleted: true, MetaOnce: true},
 	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
 	Validate: validateVolume, Warn: warnVolume,
-	Columns: []resource.Column[*v1.PersistentVolume]{
-		resource.Col("Capacity", "string", func(v *v1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
-		resource.Col("Access Modes", "string", func(v *v1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),
-		resource.Col("Reclaim Policy", "string", func(v *v1.PersistentVolume) any {
+	Columns: []resource.Column[*corev1.PersistentVolume]{
+		resource.Col("Capacity", "string", func(v *corev1.PersistentVolume) any { return storageOf(v.Spec.Capacity) }),
+		resource.Col("Access Modes", "string", func(v *corev1.PersistentVolume) any { return accessModes(v.Spec.AccessModes) }),
+		resource.Col("Reclaim Policy", "string", func(v *corev1.PersistentVolume) any {
 			return string(v.Spec.PersistentVolumeReclaimPolicy)
 		}),
-		resource.Col("Status", "string", func(v *v1.PersistentVolume) any { return phaseOf(v, string(v.Status.Phase)) }),
-		resource.Col("Claim", "string", func(v *v1.PersistentVolume) any { return claimOf(v) }),
-		resource.Col("StorageClass", "string", func(v *v1.PersistentVolume) any {
+		resource.Col("Status", "string", func(v *corev1.PersistentVolume) any { return phaseOf(v, string(v.Status.Phase)) }),
+		resource.Col("Claim", "string", func(v *corev1.PersistentVolume) any { return claimOf(v) }),
+		resource.Col("StorageClass", "string", func(v *corev1.PersistentVolume) any {
 			return storageClass(v, v.Spec.StorageClassName)
 		}),
-		resource.Col("VolumeAttributesClass", "string", func(v *v1.PersistentVolume) any {
+		resource.Col("VolumeAttributesClass", "string", func(v *corev1.PersistentVolume) any {
 			return orUnset(v.Spec.VolumeAttributesClassName)
 		}),
-		resource.Col("Reason", "string", func(v *v1.PersistentVolume) any { return v.Status.Reason }),
-		resource.Age[*v1.PersistentVolume](),
-		resource.Wide("VolumeMode", "string", func(v *v1.PersistentVolume) any { return orUnset(v.Spec.VolumeMode) }),
+		resource.Col("Reason", "string", func(v *corev1.PersistentVolume) any { return v.Status.Reason }),
+		resource.Age[*corev1.PersistentVolume](),
+		resource.Wide("VolumeMode", "string", func(v *corev1.PersistentVolume) any { return orUnset(v.Spec.VolumeMode) }),
 	},
 }
 
 // PersistentVolumeClaims declares the kind.
-var PersistentVolumeClaims = &resource.Def[*v1.PersistentVolumeClaim]{
+var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
 	Ways:    resource.Ways{ShowsDeleted: true},
 	Default: defaultClaim, Prepare: prepareClaim,
 	Validate: validateClaim, ValidateStatus: validateClaimStatus, Warn: warnClaim,
-	Columns: []resource.Column[*v1.PersistentVolumeClaim]{
-		resource.Col("Status", "string", func(c *v1.PersistentVolumeClaim) any { return phaseOf(c, string(c.Status.Phase)) }),
-		resource.Col("Volume", "string", func(c *v1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),
-		resource.Col("Capacity", "string", func(c *v1.PersistentVolumeClaim) any {
+	Columns: []resource.Column[*corev1.PersistentVolumeClaim]{
+		resource.Col("Status", "string", func(c *corev1.PersistentVolumeClaim) any { return phaseOf(c, string(c.Status.Phase)) }),
+		resource.Col("Volume", "string", func(c *corev1.PersistentVolumeClaim) any { return c.Spec.VolumeName }),
+		resource.Col("Capacity", "string", func(c *corev1.PersistentVolumeClaim) any {
 			if c.Spec.VolumeName == "" {
 				return ""
 			}
 			return storageOf(c.Status.Capacity)
 		}),
-		resource.Col("Access Modes", "string", func(c *v1.PersistentVolumeClaim) any {
+		resource.Col("Access Modes", "string", func(c *corev1.PersistentVolumeClaim) any {
 			if c.Spec.VolumeName == "" {
 				return ""
 			}
 			return accessModes(c.Status.AccessModes)
 		}),
-		resource.Col("StorageClass", "string", func(c *v1.PersistentVolumeClaim) any { return claimClass(c) }),
-		resource.Col("VolumeAttributesClass", "string", func(c *v1.PersistentVolumeClaim) any {
+		resource.Col("StorageClass", "string", func(c *corev1.PersistentVolumeClaim) any { return claimClass(c) }),
+		resource.Col("VolumeAttributesClass", "string", func(c *corev1.PersistentVolumeClaim) any {
 			return orUnset(c.Spec.VolumeAttributesClassName)
 		}),
-		resource.Age[*v1.PersistentVolumeClaim](),
-		resource.Wide("VolumeMode", "string", func(c *v1.PersistentVolumeClaim) any { return orUnset(c.Spec.VolumeMode) }),
+		resource.Age[*corev1.PersistentVolumeClaim](),
+		resource.Wide("VolumeMode", "string", func(c *corev1.PersistentVolumeClaim) any { return orUnset(c.Spec.VolumeMode) }),
 	},
 }
 
-func defaultVolume(v *v1.PersistentVolume) {
+func defaultVolume(v *corev1.PersistentVolume) {
 	s := &v.Spec
-	rule.FillZero(&v.Status.Phase, v1.VolumePending)
-	rule.FillZero(&s.PersistentVolumeReclaimPolicy, v1.PersistentVolumeReclaimRetain)
-	rule.Fill(&s.VolumeMode, v1.PersistentVolumeFilesystem)
+	rule.FillZero(&v.Status.Phase, corev1.VolumePending)
+	rule.FillZero(&s.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	rule.Fill(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
 	podspec.RoundResources(s.Capacity)
 	switch {
 	case s.HostPath != nil:
-		rule.Fill(&s.HostPath.Type, v1.HostPathUnset)
+		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)
 	case s.ISCSI != nil:
 		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
 	case s.RBD != nil:
@@ -91,14 +91,14 @@ func defaultVolume(v *v1.PersistentVolume) {
 	}
 }
 
-func prepareVolume(v, old *v1.PersistentVolume) {
+func prepareVolume(v, old *corev1.PersistentVolume) {
 	if old == nil {
-		v.Status.Phase, v.Status.LastPhaseTransitionTime = v1.VolumePending, new(metav1.Now())
+		v.Status.Phase, v.Status.LastPhaseTransitionTime = corev1.VolumePending, new(metav1.Now())
 	}
 }
 
 // prepareVolumeStatus notes when the phase changed, unless the writer says when.
-func prepareVolumeStatus(v, old *v1.PersistentVolume) {
+func prepareVolumeStatus(v, old *corev1.PersistentVolume) {
 	was, is := old.Status.LastPhaseTransitionTime, v.Status.LastPhaseTransitionTime
 	switch {
 	case v.Status.Phase == old.Status.Phase:
@@ -110,33 +110,33 @@ func prepareVolumeStatus(v, old *v1.PersistentVolume) {
 	}
 }
 
-func defaultClaim(c *v1.PersistentVolumeClaim) {
-	rule.FillZero(&c.Status.Phase, v1.ClaimPending)
+func defaultClaim(c *corev1.PersistentVolumeClaim) {
+	rule.FillZero(&c.Status.Phase, corev1.ClaimPending)
 	podspec.DefaultClaim(&c.Spec)
 	podspec.RoundResources(c.Status.Capacity)
 	podspec.RoundResources(c.Status.AllocatedResources)
 }
 
-func prepareClaim(c, old *v1.PersistentVolumeClaim) {
+func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 	if old != nil {
 		podspec.AlignDataSources(&c.Spec)
 		return
 	}
-	c.Status.Phase = v1.ClaimPending
+	c.Status.Phase = corev1.ClaimPending
 	podspec.PrepareClaim(&c.Spec)
 }
 
-func storageOf(list v1.ResourceList) string {
-	q := list[v1.ResourceStorage]
+func storageOf(list corev1.ResourceList) string {
+	q := list[corev1.ResourceStorage]
 	return q.String()
 }
 
 var shortModes = []struct {
-	mode  v1.PersistentVolumeAccessMode
+	mode  corev1.PersistentVolumeAccessMode
 	short string
-}{{v1.ReadWriteOnce, "RWO"}, {v1.ReadOnlyMany, "ROX"}, {v1.ReadWriteMany, "RWX"}, {v1.ReadWriteOncePod, "RWOP"}}
+}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"}}
 
-func accessModes(modes []v1.PersistentVolumeAccessMode) string {
+func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var list []string
 	for _, s := range shortModes {
 		for _, m := range modes {
@@ -156,7 +156,7 @@ func phaseOf(o metav1.Object, phase string) string {
 	return phase
 }
 
-func claimOf(v *v1.PersistentVolume) string {
+func claimOf(v *corev1.PersistentVolume) string {
 	if r := v.Spec.ClaimRef; r != nil {
 		return r.Namespace + "/" + r.Name
 	}
@@ -165,13 +165,13 @@ func claimOf(v *v1.PersistentVolume) string {
 
 // storageClass is the class of a volume or claim; the annotation of old times decides.
 func storageClass(o metav1.Object, class string) string {
-	if c, ok := o.GetAnnotations()[v1.BetaStorageClassAnnotation]; ok {
+	if c, ok := o.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
 		return c
 	}
 	return class
 }
 
-func claimClass(c *v1.PersistentVolumeClaim) string {
+func claimClass(c *corev1.PersistentVolumeClaim) string {
 	class := ""
 	if c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName

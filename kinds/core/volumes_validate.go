@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,14 +14,14 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func validateVolume(v, old *v1.PersistentVolume) (errs field.ErrorList) {
+func validateVolume(v, old *corev1.PersistentVolume) (errs field.ErrorList) {
 	s := &v.Spec
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	add(podspec.ValidateAccessModes(s.AccessModes, specPath.Child("accessModes"))...)
 	add(validateCapacity(s.Capacity, specPath.Child("capacity"))...)
 	at := specPath.Child("persistentVolumeReclaimPolicy")
-	add(rule.Chosen(s.PersistentVolumeReclaimPolicy, at, v1.PersistentVolumeReclaimDelete, v1.PersistentVolumeReclaimRecycle, v1.PersistentVolumeReclaimRetain)...)
-	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
+	add(rule.Chosen(s.PersistentVolumeReclaimPolicy, at, corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
+	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		add(field.Forbidden(at, "may not be 'recycle' for a hostPath mount of '/'"))
 	}
 	if a, at := s.NodeAffinity, specPath.Child("nodeAffinity"); a != nil {
@@ -41,7 +41,7 @@ func validateVolume(v, old *v1.PersistentVolume) (errs field.ErrorList) {
 	if s.StorageClassName != "" {
 		add(rule.Format(s.StorageClassName, specPath.Child("storageClassName"), rule.Subdomain)...)
 	}
-	add(rule.AmongPtr(s.VolumeMode, specPath.Child("volumeMode"), v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)...)
+	add(rule.AmongPtr(s.VolumeMode, specPath.Child("volumeMode"), corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	if c, at := s.VolumeAttributesClassName, specPath.Child("volumeAttributesClassName"); c != nil {
 		add(rule.NeededFormat(*c, at, rule.Subdomain)...)
 		if s.CSI == nil {
@@ -54,12 +54,12 @@ func validateVolume(v, old *v1.PersistentVolume) (errs field.ErrorList) {
 	return errs
 }
 
-func validateCapacity(list v1.ResourceList, path *field.Path) (errs field.ErrorList) {
+func validateCapacity(list corev1.ResourceList, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		errs = append(errs, field.Required(path, ""))
 	}
-	if _, ok := list[v1.ResourceStorage]; !ok || len(list) > 1 {
-		errs = append(errs, field.NotSupported(path, list, []v1.ResourceName{v1.ResourceStorage}))
+	if _, ok := list[corev1.ResourceStorage]; !ok || len(list) > 1 {
+		errs = append(errs, field.NotSupported(path, list, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for _, n := range slices.Sorted(maps.Keys(list)) {
 		errs = append(errs, podspec.ValidateAmount(list[n], path.Key(string(n)))...)
@@ -78,46 +78,46 @@ var volumeSources = []podspec.Source{{Field: "HostPath"}, {Field: "GCEPersistent
 // validateOwnSource checks the sources that differ from those of pods; these need little.
 func validateOwnSource(s any, path *field.Path) field.ErrorList {
 	switch s := s.(type) {
-	case *v1.LocalVolumeSource:
-		return podspec.ValidateRemote(&v1.HostPathVolumeSource{Path: s.Path}, path)
-	case *v1.CSIPersistentVolumeSource:
+	case *corev1.LocalVolumeSource:
+		return podspec.ValidateRemote(&corev1.HostPathVolumeSource{Path: s.Path}, path)
+	case *corev1.CSIPersistentVolumeSource:
 		return validateDriver(s, path)
-	case *v1.ISCSIPersistentVolumeSource:
-		like := &v1.ISCSIVolumeSource{TargetPortal: s.TargetPortal, IQN: s.IQN, Lun: s.Lun, InitiatorName: s.InitiatorName,
+	case *corev1.ISCSIPersistentVolumeSource:
+		like := &corev1.ISCSIVolumeSource{TargetPortal: s.TargetPortal, IQN: s.IQN, Lun: s.Lun, InitiatorName: s.InitiatorName,
 			DiscoveryCHAPAuth: s.DiscoveryCHAPAuth, SessionCHAPAuth: s.SessionCHAPAuth}
 		if s.SecretRef == nil {
 			return podspec.ValidateRemote(like, path)
 		}
-		like.SecretRef = &v1.LocalObjectReference{Name: s.SecretRef.Name}
+		like.SecretRef = &corev1.LocalObjectReference{Name: s.SecretRef.Name}
 		return append(podspec.ValidateRemote(like, path), rule.Needed(s.SecretRef.Name, path.Child("secretRef", "name"))...)
-	case *v1.GlusterfsPersistentVolumeSource:
-		errs := podspec.ValidateRemote(&v1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}, path)
+	case *corev1.GlusterfsPersistentVolumeSource:
+		errs := podspec.ValidateRemote(&corev1.GlusterfsVolumeSource{EndpointsName: s.EndpointsName, Path: s.Path}, path)
 		if n := s.EndpointsNamespace; n != nil {
 			errs = append(errs, rule.Format(*n, path.Child("endpointsNamespace"), rule.Label)...)
 		}
 		return errs
-	case *v1.RBDPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.RBDVolumeSource{CephMonitors: s.CephMonitors, RBDImage: s.RBDImage}, path)
-	case *v1.CephFSPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.CephFSVolumeSource{Monitors: s.Monitors}, path)
-	case *v1.CinderPersistentVolumeSource:
-		errs := podspec.ValidateRemote(&v1.CinderVolumeSource{VolumeID: s.VolumeID}, path)
+	case *corev1.RBDPersistentVolumeSource:
+		return podspec.ValidateRemote(&corev1.RBDVolumeSource{CephMonitors: s.CephMonitors, RBDImage: s.RBDImage}, path)
+	case *corev1.CephFSPersistentVolumeSource:
+		return podspec.ValidateRemote(&corev1.CephFSVolumeSource{Monitors: s.Monitors}, path)
+	case *corev1.CinderPersistentVolumeSource:
+		errs := podspec.ValidateRemote(&corev1.CinderVolumeSource{VolumeID: s.VolumeID}, path)
 		if r := s.SecretRef; r != nil {
 			errs = append(errs, needSecret(r.Name, r.Namespace, path.Child("secretRef"))...)
 		}
 		return errs
-	case *v1.FlexPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.FlexVolumeSource{Driver: s.Driver, Options: s.Options}, path)
-	case *v1.AzureFilePersistentVolumeSource:
-		errs := podspec.ValidateRemote(&v1.AzureFileVolumeSource{SecretName: s.SecretName, ShareName: s.ShareName}, path)
+	case *corev1.FlexPersistentVolumeSource:
+		return podspec.ValidateRemote(&corev1.FlexVolumeSource{Driver: s.Driver, Options: s.Options}, path)
+	case *corev1.AzureFilePersistentVolumeSource:
+		errs := podspec.ValidateRemote(&corev1.AzureFileVolumeSource{SecretName: s.SecretName, ShareName: s.ShareName}, path)
 		if n := s.SecretNamespace; n != nil {
 			errs = append(errs, rule.Needed(*n, path.Child("secretNamespace"))...)
 		}
 		return errs
-	case *v1.ScaleIOPersistentVolumeSource:
-		return podspec.ValidateRemote(&v1.ScaleIOVolumeSource{Gateway: s.Gateway, System: s.System, VolumeName: s.VolumeName}, path)
-	case *v1.StorageOSPersistentVolumeSource:
-		errs := podspec.ValidateRemote(&v1.StorageOSVolumeSource{VolumeName: s.VolumeName, VolumeNamespace: s.VolumeNamespace}, path)
+	case *corev1.ScaleIOPersistentVolumeSource:
+		return podspec.ValidateRemote(&corev1.ScaleIOVolumeSource{Gateway: s.Gateway, System: s.System, VolumeName: s.VolumeName}, path)
+	case *corev1.StorageOSPersistentVolumeSource:
+		errs := podspec.ValidateRemote(&corev1.StorageOSVolumeSource{VolumeName: s.VolumeName, VolumeNamespace: s.VolumeNamespace}, path)
 		if r := s.SecretRef; r != nil {
 			errs = append(errs, needSecret(r.Name, r.Namespace, path.Child("secretRef"))...)
 		}
@@ -131,12 +131,12 @@ func needSecret(name, namespace string, path *field.Path) field.ErrorList {
 	return append(rule.Needed(name, path.Child("name")), rule.Needed(namespace, path.Child("namespace"))...)
 }
 
-func validateDriver(s *v1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
+func validateDriver(s *corev1.CSIPersistentVolumeSource, path *field.Path) field.ErrorList {
 	errs := podspec.ValidateDriverName(s.Driver, path.Child("driver"))
 	errs = append(errs, rule.Needed(s.VolumeHandle, path.Child("volumeHandle"))...)
 	for _, r := range []struct {
 		name string
-		ref  *v1.SecretReference
+		ref  *corev1.SecretReference
 	}{{"controllerPublishSecretRef", s.ControllerPublishSecretRef}, {"controllerExpandSecretRef", s.ControllerExpandSecretRef},
 		{"nodePublishSecretRef", s.NodePublishSecretRef}, {"nodeExpandSecretRef", s.NodeExpandSecretRef}} {
 		if r.ref != nil {
@@ -147,7 +147,7 @@ func validateDriver(s *v1.CSIPersistentVolumeSource, path *field.Path) field.Err
 	return errs
 }
 
-func validateVolumeUpdate(s, old *v1.PersistentVolumeSpec) (errs field.ErrorList) {
+func validateVolumeUpdate(s, old *corev1.PersistentVolumeSpec) (errs field.ErrorList) {
 	is, was := s.PersistentVolumeSource, old.PersistentVolumeSource
 	if is.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
 		is.CSI = is.CSI.DeepCopy() // may be added to a volume that was made before expansion was known
@@ -170,12 +170,12 @@ func validateVolumeUpdate(s, old *v1.PersistentVolumeSpec) (errs field.ErrorList
 var modePath = field.NewPath("volumeMode")
 
 // newLabels are the names that the labels of nodes have got which volumes of old ask for.
-var newLabels = map[string]string{"failure-domain.beta.kubernetes.io/zone": v1.LabelTopologyZone,
-	"failure-domain.beta.kubernetes.io/region": v1.LabelTopologyRegion, "beta.kubernetes.io/os": v1.LabelOSStable,
-	"beta.kubernetes.io/arch": v1.LabelArchStable, "beta.kubernetes.io/instance-type": v1.LabelInstanceTypeStable}
+var newLabels = map[string]string{"failure-domain.beta.kubernetes.io/zone": corev1.LabelTopologyZone,
+	"failure-domain.beta.kubernetes.io/region": corev1.LabelTopologyRegion, "beta.kubernetes.io/os": corev1.LabelOSStable,
+	"beta.kubernetes.io/arch": corev1.LabelArchStable, "beta.kubernetes.io/instance-type": corev1.LabelInstanceTypeStable}
 
 // newerLabels returns a copy of an affinity with those labels renamed that like has by their new name.
-func newerLabels(a, like *v1.VolumeNodeAffinity) *v1.VolumeNodeAffinity {
+func newerLabels(a, like *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
 	if a = a.DeepCopy(); a.Required == nil || like == nil || like.Required == nil {
 		return a
 	}
@@ -191,7 +191,7 @@ func newerLabels(a, like *v1.VolumeNodeAffinity) *v1.VolumeNodeAffinity {
 	return a
 }
 
-func validateClaim(c, old *v1.PersistentVolumeClaim) field.ErrorList {
+func validateClaim(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	errs := podspec.ValidateClaimSpec(&c.Spec, specPath)
 	if old != nil {
 		errs = append(errs, validateClaimUpdate(c, old)...)
@@ -200,24 +200,24 @@ func validateClaim(c, old *v1.PersistentVolumeClaim) field.ErrorList {
 }
 
 // validateClaimUpdate lets a claim be bound once; a bound one may grow, and take another class of attributes.
-func validateClaimUpdate(c, old *v1.PersistentVolumeClaim) (errs field.ErrorList) {
+func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
 	podspec.AlignDataSources(was)
 	if was.VolumeName == "" {
 		was.VolumeName = is.VolumeName
 	}
 	errs = classChange(c, old, is)
-	before, now := was.Resources.Requests[v1.ResourceStorage], is.Resources.Requests[v1.ResourceStorage]
-	if c.Status.Phase == v1.ClaimBound {
+	before, now := was.Resources.Requests[corev1.ResourceStorage], is.Resources.Requests[corev1.ResourceStorage]
+	if c.Status.Phase == corev1.ClaimBound {
 		if is.Resources.Requests != nil {
-			is.Resources.Requests[v1.ResourceStorage] = before
+			is.Resources.Requests[corev1.ResourceStorage] = before
 		}
 		is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
 	if !rule.Same(is, was) {
 		errs = append(errs, field.Forbidden(specPath, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
-	have := old.Status.Capacity[v1.ResourceStorage]
+	have := old.Status.Capacity[corev1.ResourceStorage]
 	if now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
 		errs = append(errs, field.Forbidden(specPath.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
@@ -231,9 +231,9 @@ func validateClaimUpdate(c, old *v1.PersistentVolumeClaim) (errs field.ErrorList
 
 // classChange lets a claim without a storage class get one later: the default class, or the one of its annotation, which
 // stays as it is unless the field takes its place. is is the spec to be compared with the old one.
-func classChange(c, old *v1.PersistentVolumeClaim, is *v1.PersistentVolumeClaimSpec) field.ErrorList {
-	before, annotated := old.Annotations[v1.BetaStorageClassAnnotation]
-	now, still := c.Annotations[v1.BetaStorageClassAnnotation]
+func classChange(c, old *corev1.PersistentVolumeClaim, is *corev1.PersistentVolumeClaimSpec) field.ErrorList {
+	before, annotated := old.Annotations[corev1.BetaStorageClassAnnotation]
+	now, still := c.Annotations[corev1.BetaStorageClassAnnotation]
 	class := c.Spec.StorageClassName
 	late := old.Spec.StorageClassName == nil && class != nil && (!annotated || *class == before)
 	if late {
@@ -242,14 +242,14 @@ func classChange(c, old *v1.PersistentVolumeClaim, is *v1.PersistentVolumeClaimS
 	if now == before || late && annotated && !still {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", v1.BetaStorageClassAnnotation), now, validation.FieldImmutableErrorMsg)}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, validation.FieldImmutableErrorMsg)}
 }
 
 // resizeStates are what may be said of a claim that is to grow.
-var resizeStates = []v1.ClaimResourceStatus{v1.PersistentVolumeClaimControllerResizeInProgress, v1.PersistentVolumeClaimControllerResizeInfeasible,
-	v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress, v1.PersistentVolumeClaimNodeResizeInfeasible}
+var resizeStates = []corev1.ClaimResourceStatus{corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible}
 
-func validateClaimStatus(c, _ *v1.PersistentVolumeClaim) (errs field.ErrorList) {
+func validateClaimStatus(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
 	for _, n := range slices.Sorted(maps.Keys(c.Status.Capacity)) {
 		errs = append(errs, podspec.ValidateAmount(c.Status.Capacity[n], statusPath.Child("capacity").Key(string(n)))...)
 	}
@@ -270,10 +270,10 @@ func validateClaimStatus(c, _ *v1.PersistentVolumeClaim) (errs field.ErrorList) 
 }
 
 // claimResource checks the name of what a claim has: of Kubernetes' own it is storage only.
-func claimResource(n v1.ResourceName, path *field.Path) field.ErrorList {
+func claimResource(n corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := rule.Format(string(n), path, utilvalidation.IsQualifiedName)
-	if len(errs) == 0 && podspec.IsNativeResource(n) && n != v1.ResourceStorage {
-		errs = append(errs, field.NotSupported(path, n, []v1.ResourceName{v1.ResourceStorage}))
+	if len(errs) == 0 && podspec.IsNativeResource(n) && n != corev1.ResourceStorage {
+		errs = append(errs, field.NotSupported(path, n, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	return errs
 }

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -15,7 +15,7 @@ import (
 )
 
 // warnPod warns about new pods only: pods in being are rarely changed by people.
-func warnPod(p, old *v1.Pod) (list []string) {
+func warnPod(p, old *corev1.Pod) (list []string) {
 	if old != nil {
 		return nil
 	}
@@ -26,8 +26,8 @@ func warnPod(p, old *v1.Pod) (list []string) {
 	return append(list, podspec.Warnings(&p.ObjectMeta, &p.Spec, nil)...)
 }
 
-func warnPodTemplate(t, old *v1.PodTemplate) []string {
-	var was *v1.PodTemplateSpec
+func warnPodTemplate(t, old *corev1.PodTemplate) []string {
+	var was *corev1.PodTemplateSpec
 	if old != nil {
 		was = &old.Template
 	}
@@ -35,7 +35,7 @@ func warnPodTemplate(t, old *v1.PodTemplate) []string {
 }
 
 // warnController looks, after a change of the spec, at the template from before it, as upstream does.
-func warnController(c, old *v1.ReplicationController) []string {
+func warnController(c, old *corev1.ReplicationController) []string {
 	at := specPath.Child("template")
 	switch {
 	case old == nil:
@@ -46,7 +46,7 @@ func warnController(c, old *v1.ReplicationController) []string {
 	return template.Warnings("", old.Spec.Template, at)
 }
 
-func warnNode(n, old *v1.Node) (list []string) {
+func warnNode(n, old *corev1.Node) (list []string) {
 	if n.Spec.ConfigSource != nil && (old == nil || old.Spec.ConfigSource == nil) {
 		list = append(list, "spec.configSource: the feature is no longer supported")
 	}
@@ -60,9 +60,9 @@ func warnNode(n, old *v1.Node) (list []string) {
 }
 
 // warnEndpoints warns of addresses that other programs may read in another way.
-func warnEndpoints(e, _ *v1.Endpoints) (list []string) {
+func warnEndpoints(e, _ *corev1.Endpoints) (list []string) {
 	for i, s := range e.Subsets {
-		add := func(name string, addresses []v1.EndpointAddress) {
+		add := func(name string, addresses []corev1.EndpointAddress) {
 			for k, a := range addresses {
 				list = append(list, validation.GetWarningsForIP(field.NewPath("subsets").Index(i).Child(name).Index(k).Child("ip"), a.IP)...)
 			}
@@ -73,23 +73,23 @@ func warnEndpoints(e, _ *v1.Endpoints) (list []string) {
 	return list
 }
 
-func warnService(s, _ *v1.Service) (list []string) {
-	spec, none := &s.Spec, s.Spec.Type == v1.ServiceTypeClusterIP && headless(&s.Spec)
+func warnService(s, _ *corev1.Service) (list []string) {
+	spec, none := &s.Spec, s.Spec.Type == corev1.ServiceTypeClusterIP && headless(&s.Spec)
 	say := func(when bool, text string) {
 		if when {
 			list = append(list, text)
 		}
 	}
-	_, hints := s.Annotations[v1.DeprecatedAnnotationTopologyAwareHints]
-	say(hints, "annotation "+v1.DeprecatedAnnotationTopologyAwareHints+" is deprecated, please use "+v1.AnnotationTopologyMode+" instead")
-	if spec.Type != v1.ServiceTypeExternalName && !headless(spec) {
+	_, hints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	say(hints, "annotation "+corev1.DeprecatedAnnotationTopologyAwareHints+" is deprecated, please use "+corev1.AnnotationTopologyMode+" instead")
+	if spec.Type != corev1.ServiceTypeExternalName && !headless(spec) {
 		list = append(list, addressWarnings(spec.ClusterIPs, "clusterIPs")...)
 	}
 	say(none && spec.LoadBalancerIP != "", "spec.loadBalancerIP is ignored for headless services")
 	say(none && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
-	say(none && spec.SessionAffinity != v1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
+	say(none && spec.SessionAffinity != corev1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
 	list = append(list, addressWarnings(spec.ExternalIPs, "externalIPs")...)
-	external := spec.Type == v1.ServiceTypeExternalName
+	external := spec.Type == corev1.ServiceTypeExternalName
 	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs: deprecated since v1.36; some clusters no longer serve it")
 	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody checks it, and the library grumbles
 		list = append(list, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
@@ -99,7 +99,7 @@ func warnService(s, _ *v1.Service) (list []string) {
 	}
 	say(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	say(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
-	nearby := spec.TrafficDistribution != nil && *spec.TrafficDistribution == v1.ServiceTrafficDistributionPreferClose
+	nearby := spec.TrafficDistribution != nil && *spec.TrafficDistribution == corev1.ServiceTrafficDistributionPreferClose
 	say(nearby, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
 	return list
 }
@@ -113,12 +113,11 @@ func addressWarnings(ips []string, name string) (list []string) {
 }
 
 // warnSecret warns of keys that do not belong together.
-func warnSecret(s, _ *v1.Secret) []string {
-	cert, key := s.Data[v1.TLSCertKey], s.Data[v1.TLSPrivateKeyKey]
-	if s.Type != v1.SecretTypeTLS || len(cert) == 0 || len(key) == 0 {
+func warnSecret(s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
 		return nil
 	}
-	if _, err := tls.X509KeyPair(cert, key); err != nil {
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		return []string{err.Error()}
 	}
 	return nil
@@ -126,7 +125,7 @@ func warnSecret(s, _ *v1.Secret) []string {
 
 const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-func warnServiceAccount(s, old *v1.ServiceAccount) []string {
+func warnServiceAccount(s, old *corev1.ServiceAccount) []string {
 	if _, set := s.Annotations[mountableSecrets]; !set {
 		return nil
 	}
@@ -138,13 +137,13 @@ func warnServiceAccount(s, old *v1.ServiceAccount) []string {
 	return []string{"metadata.annotations[" + mountableSecrets + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }
 
-const classAnnotation = "metadata.annotations[" + v1.BetaStorageClassAnnotation + `]: deprecated since v1.8; use "storageClassName" attribute instead`
+const classAnnotation = "metadata.annotations[" + corev1.BetaStorageClassAnnotation + `]: deprecated since v1.8; use "storageClassName" attribute instead`
 
-func warnVolume(v, _ *v1.PersistentVolume) (list []string) {
-	if _, set := v.Annotations[v1.BetaStorageClassAnnotation]; set {
+func warnVolume(v, _ *corev1.PersistentVolume) (list []string) {
+	if _, set := v.Annotations[corev1.BetaStorageClassAnnotation]; set {
 		list = append(list, classAnnotation)
 	}
-	if v.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimRecycle {
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
 		list = append(list, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "+
 			"Instead, the recommended approach is to use dynamic provisioning.")
 	}
@@ -154,8 +153,8 @@ func warnVolume(v, _ *v1.PersistentVolume) (list []string) {
 	return append(list, podspec.SourceWarnings(&v.Spec.PersistentVolumeSource, specPath)...)
 }
 
-func warnClaim(c, _ *v1.PersistentVolumeClaim) (list []string) {
-	if _, set := c.Annotations[v1.BetaStorageClassAnnotation]; set {
+func warnClaim(c, _ *corev1.PersistentVolumeClaim) (list []string) {
+	if _, set := c.Annotations[corev1.BetaStorageClassAnnotation]; set {
 		list = append(list, classAnnotation)
 	}
 	return append(list, podspec.ClaimWarnings(&c.Spec, specPath)...)

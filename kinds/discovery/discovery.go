@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/discovery/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,15 +16,15 @@ import (
 )
 
 // EndpointSlices declares the kind.
-var EndpointSlices = &resource.Def[*v1.EndpointSlice]{
-	GVK: v1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
+var EndpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{
+	GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
 	Ways:    resource.Ways{MetaOnce: true},
 	Default: defaultSlice, Prepare: prepareSlice, Validate: validateSlice, Warn: warnSlice,
-	Columns: []resource.Column[*v1.EndpointSlice]{
-		resource.Col("AddressType", "string", func(s *v1.EndpointSlice) any { return string(s.AddressType) }),
-		resource.Col("Ports", "string", func(s *v1.EndpointSlice) any { return few(ports(s.Ports)) }),
-		resource.Col("Endpoints", "string", func(s *v1.EndpointSlice) any { return few(addresses(s.Endpoints)) }),
-		resource.Age[*v1.EndpointSlice](),
+	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
+		resource.Col("AddressType", "string", func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }),
+		resource.Col("Ports", "string", func(s *discoveryv1.EndpointSlice) any { return few(ports(s.Ports)) }),
+		resource.Col("Endpoints", "string", func(s *discoveryv1.EndpointSlice) any { return few(addresses(s.Endpoints)) }),
+		resource.Age[*discoveryv1.EndpointSlice](),
 	},
 }
 
@@ -33,7 +33,7 @@ func few(list []string) string {
 	return cell.Or(text, cell.Unset)
 }
 
-func ports(list []v1.EndpointPort) (out []string) {
+func ports(list []discoveryv1.EndpointPort) (out []string) {
 	for _, p := range list {
 		switch {
 		case p.Port != nil:
@@ -47,14 +47,14 @@ func ports(list []v1.EndpointPort) (out []string) {
 	return out
 }
 
-func addresses(list []v1.Endpoint) (out []string) {
+func addresses(list []discoveryv1.Endpoint) (out []string) {
 	for _, e := range list {
 		out = append(out, e.Addresses...)
 	}
 	return out
 }
 
-func defaultSlice(s *v1.EndpointSlice) {
+func defaultSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
 		rule.Fill(&s.Ports[i].Name, "")
 		rule.Fill(&s.Ports[i].Protocol, corev1.ProtocolTCP)
@@ -63,7 +63,7 @@ func defaultSlice(s *v1.EndpointSlice) {
 
 // prepareSlice counts changes of labels as changes, too: they say whose the slice is. Empty lists are stored as none.
 // The topology of old is not written any more: it goes as soon as the endpoints change.
-func prepareSlice(s, old *v1.EndpointSlice) {
+func prepareSlice(s, old *discoveryv1.EndpointSlice) {
 	if old == nil || !rule.Same(s.Endpoints, old.Endpoints) {
 		for i := range s.Endpoints {
 			s.Endpoints[i].DeprecatedTopology = nil
@@ -79,11 +79,11 @@ func prepareSlice(s, old *v1.EndpointSlice) {
 // write was put right.
 var byControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
-func warnSlice(s, old *v1.EndpointSlice) (list []string) {
-	if old == nil && s.AddressType == v1.AddressTypeFQDN {
+func warnSlice(s, old *discoveryv1.EndpointSlice) (list []string) {
+	if old == nil && s.AddressType == discoveryv1.AddressTypeFQDN {
 		list = append(list, "spec.addressType: FQDN endpoints are deprecated")
 	}
-	if slices.Contains(byControllers, s.Labels[v1.LabelManagedBy]) {
+	if slices.Contains(byControllers, s.Labels[discoveryv1.LabelManagedBy]) {
 		return list
 	}
 	for i, e := range s.Endpoints {

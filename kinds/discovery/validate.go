@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/discovery/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -23,9 +23,9 @@ const (
 	maxHints     = 8
 )
 
-func validateSlice(s, old *v1.EndpointSlice) (errs field.ErrorList) {
+func validateSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
 	path := field.NewPath("addressType")
-	errs = append(errs, rule.Chosen(s.AddressType, path, v1.AddressTypeIPv4, v1.AddressTypeIPv6, v1.AddressTypeFQDN)...)
+	errs = append(errs, rule.Chosen(s.AddressType, path, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN)...)
 	if old != nil {
 		errs = append(errs, rule.Frozen(s.AddressType, old.AddressType, path)...)
 	}
@@ -46,7 +46,7 @@ func validateSlice(s, old *v1.EndpointSlice) (errs field.ErrorList) {
 }
 
 // endpoint checks one endpoint; addresses that were there before may stay as they are.
-func endpoint(e v1.Endpoint, typ v1.AddressType, before []string, path *field.Path) (errs field.ErrorList) {
+func endpoint(e discoveryv1.Endpoint, typ discoveryv1.AddressType, before []string, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("addresses")
 	switch {
 	case len(e.Addresses) == 0:
@@ -70,11 +70,11 @@ func endpoint(e v1.Endpoint, typ v1.AddressType, before []string, path *field.Pa
 	return errs
 }
 
-func address(a string, typ v1.AddressType, before []string, list, at *field.Path) field.ErrorList {
+func address(a string, typ discoveryv1.AddressType, before []string, list, at *field.Path) field.ErrorList {
 	switch typ {
-	case v1.AddressTypeFQDN:
+	case discoveryv1.AddressTypeFQDN:
 		return utilvalidation.IsFullyQualifiedDomainName(at, a)
-	case v1.AddressTypeIPv4, v1.AddressTypeIPv6:
+	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
 	default:
 		return nil
 	}
@@ -83,9 +83,9 @@ func address(a string, typ v1.AddressType, before []string, list, at *field.Path
 		return errs
 	}
 	switch {
-	case typ == v1.AddressTypeIPv4 && !netutils.IsIPv4String(a):
+	case typ == discoveryv1.AddressTypeIPv4 && !netutils.IsIPv4String(a):
 		errs = append(errs, field.Invalid(list, a, "must be an IPv4 address"))
-	case typ == v1.AddressTypeIPv6 && !netutils.IsIPv6String(a):
+	case typ == discoveryv1.AddressTypeIPv6 && !netutils.IsIPv6String(a):
 		errs = append(errs, field.Invalid(list, a, "must be an IPv6 address"))
 	}
 	return append(errs, special(a, at)...)
@@ -120,7 +120,7 @@ func topology(t map[string]string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func hints(h *v1.EndpointHints, path *field.Path) (errs field.ErrorList) {
+func hints(h *discoveryv1.EndpointHints, path *field.Path) (errs field.ErrorList) {
 	zones, nodes := path.Child("forZones"), path.Child("forNodes")
 	if len(h.ForZones) > maxHints {
 		return field.ErrorList{field.TooMany(zones, len(h.ForZones), maxHints)}
@@ -143,7 +143,7 @@ func nameIn(list *field.Path) func(int) *field.Path {
 	return func(i int) *field.Path { return list.Index(i).Child("name") }
 }
 
-func validatePorts(list []v1.EndpointPort, path *field.Path) (errs field.ErrorList) {
+func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) (errs field.ErrorList) {
 	if len(list) > maxPorts {
 		return field.ErrorList{field.TooMany(path, len(list), maxPorts)}
 	}

@@ -1,7 +1,7 @@
 package dra
 
 import (
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -19,7 +19,7 @@ func dropAlpha[T resource.Object](obj, old T, isNew bool, drop func(T)) {
 	drop(obj)
 }
 
-func dropDerived(s *v1.ResourceClaimSpec) {
+func dropDerived(s *resourcev1.ResourceClaimSpec) {
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
@@ -31,7 +31,7 @@ func dropDerived(s *v1.ResourceClaimSpec) {
 	}
 }
 
-func dropFromSlice(s *v1.ResourceSlice) {
+func dropFromSlice(s *resourcev1.ResourceSlice) {
 	s.Spec.PartitionTypeAttribute, s.Spec.SkipNodeOperations = nil, nil
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]

@@ -3,7 +3,7 @@ package dra
 import (
 	"fmt"
 
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -13,7 +13,7 @@ const maxValidValues = 10
 
 // policy checks how a request for capacity is rounded: to values, or into a range, with a default among them. Only
 // devices that are allocated several times have one.
-func policy(c v1.DeviceCapacity, shared bool, path *field.Path) field.ErrorList {
+func policy(c resourcev1.DeviceCapacity, shared bool, path *field.Path) field.ErrorList {
 	p := c.RequestPolicy
 	switch {
 	case p == nil:
@@ -53,7 +53,7 @@ func values(preset, capacity resource.Quantity, list []resource.Quantity, path *
 	return errs
 }
 
-func valueRange(preset, capacity resource.Quantity, r *v1.CapacityRequestPolicyRange, path *field.Path) (errs field.ErrorList) {
+func valueRange(preset, capacity resource.Quantity, r *resourcev1.CapacityRequestPolicyRange, path *field.Path) (errs field.ErrorList) {
 	if r.Min == nil {
 		return field.ErrorList{field.Required(path.Child("min"), "required when validRange is defined")}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/dynamic-resource-allocation/cel"
@@ -14,8 +14,8 @@ import (
 )
 
 // selectors checks that expressions compile, are true or false of a device, and come to an end.
-func selectors(list []v1.DeviceSelector, path *field.Path) field.ErrorList {
-	return each(list, v1.DeviceSelectorsMaxSize, path, func(s v1.DeviceSelector, at *field.Path) field.ErrorList {
+func selectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
+	return each(list, resourcev1.DeviceSelectorsMaxSize, path, func(s resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
 		if s.CEL == nil {
 			return field.ErrorList{field.Required(at.Child("cel"), "")}
 		}
@@ -24,27 +24,27 @@ func selectors(list []v1.DeviceSelector, path *field.Path) field.ErrorList {
 }
 
 func expression(text string, path *field.Path) field.ErrorList {
-	if len(text) > v1.CELSelectorExpressionMaxLength {
-		return field.ErrorList{field.TooLong(path, "", v1.CELSelectorExpressionMaxLength)}
+	if len(text) > resourcev1.CELSelectorExpressionMaxLength {
+		return field.ErrorList{field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)}
 	}
 	envType := environment.NewExpressions
 	r := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(text, cel.Options{EnvType: &envType})
 	switch {
 	case r.Error != nil:
 		return field.ErrorList{field.Invalid(path, text, r.Error.Detail)}
-	case r.MaxCost > v1.CELSelectorExpressionMaxCost:
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("too complex, exceeds cost limit: %d of %d", r.MaxCost, uint64(v1.CELSelectorExpressionMaxCost)))}
+	case r.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("too complex, exceeds cost limit: %d of %d", r.MaxCost, uint64(resourcev1.CELSelectorExpressionMaxCost)))}
 	}
 	return nil
 }
 
-func validateClass(c, old *v1.DeviceClass) (errs field.ErrorList) {
+func validateClass(c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if old == nil || !rule.Same(c.Spec.Selectors, old.Spec.Selectors) {
 		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)
 	}
-	errs = append(errs, each(c.Spec.Config, v1.DeviceConfigMaxSize, spec.Child("config"),
-		func(k v1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
+	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, spec.Child("config"),
+		func(k resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
 			return configuration(k.DeviceConfiguration, at)
 		})...)
 	if n := c.Spec.ExtendedResourceName; n != nil && !podspec.IsExtendedResource(corev1.ResourceName(*n)) {

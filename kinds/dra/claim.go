@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,18 +13,18 @@ import (
 )
 
 // claim checks what a claim asks for.
-func claim(c *v1.DeviceClaim, path *field.Path) field.ErrorList {
+func claim(c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
 	names := known(c)
-	errs := unlike(c.Requests, v1.DeviceRequestsMaxSize, path.Child("requests"), func(r v1.DeviceRequest) string { return r.Name }, request)
-	errs = append(errs, each(c.Constraints, v1.DeviceConstraintsMaxSize, path.Child("constraints"),
-		func(k v1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
-	return append(errs, each(c.Config, v1.DeviceConfigMaxSize, path.Child("config"), func(k v1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
+	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"), func(r resourcev1.DeviceRequest) string { return r.Name }, request)
+	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
+		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
+	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"), func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
 		return append(requestNames(k.Requests, names, at.Child("requests")), configuration(k.DeviceConfiguration, at)...)
 	})...)
 }
 
 // known returns the names of all requests, and those of their alternatives as request/alternative.
-func known(c *v1.DeviceClaim) map[string]bool {
+func known(c *resourcev1.DeviceClaim) map[string]bool {
 	names := map[string]bool{}
 	for _, r := range c.Requests {
 		names[r.Name] = true
@@ -35,7 +35,7 @@ func known(c *v1.DeviceClaim) map[string]bool {
 	return names
 }
 
-func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
+func request(r resourcev1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Label)...)
 	switch e := r.Exactly; {
 	case e != nil && len(r.FirstAvailable) > 0:
@@ -45,11 +45,11 @@ func request(r v1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
 	case e != nil:
 		return append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
 	}
-	return append(errs, unlike(r.FirstAvailable, v1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
-		func(f v1.DeviceSubRequest) string { return f.Name }, alternative)...)
+	return append(errs, unlike(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
+		func(f resourcev1.DeviceSubRequest) string { return f.Name }, alternative)...)
 }
 
-func alternative(f v1.DeviceSubRequest, path *field.Path) field.ErrorList {
+func alternative(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
 	errs := rule.Format(f.Name, path.Child("name"), rule.Label)
 	return append(errs, wish(wanted{f.DeviceClassName, f.Selectors, f.AllocationMode, f.Count, f.Tolerations}, path)...)
 }
@@ -57,26 +57,26 @@ func alternative(f v1.DeviceSubRequest, path *field.Path) field.ErrorList {
 // wanted is what a request and its alternatives have in common.
 type wanted struct {
 	class       string
-	selectors   []v1.DeviceSelector
-	mode        v1.DeviceAllocationMode
+	selectors   []resourcev1.DeviceSelector
+	mode        resourcev1.DeviceAllocationMode
 	count       int64
-	tolerations []v1.DeviceToleration
+	tolerations []resourcev1.DeviceToleration
 }
 
 func wish(w wanted, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.NeededFormat(w.class, path.Child("deviceClassName"), rule.Subdomain)...)
 	errs = append(errs, selectors(w.selectors, path.Child("selectors"))...)
 	switch w.mode {
-	case v1.DeviceAllocationModeAll:
+	case resourcev1.DeviceAllocationModeAll:
 		if w.count != 0 {
 			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must not be specified when allocationMode is 'All'"))
 		}
-	case v1.DeviceAllocationModeExactCount:
+	case resourcev1.DeviceAllocationModeExactCount:
 		if w.count <= 0 {
 			errs = append(errs, field.Invalid(path.Child("count"), w.count, "must be greater than zero"))
 		}
 	default:
-		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), v1.DeviceAllocationModeAll, v1.DeviceAllocationModeExactCount)...)
+		errs = append(errs, rule.Among(w.mode, path.Child("allocationMode"), resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount)...)
 	}
 	for i, t := range w.tolerations {
 		errs = append(errs, toleration(t, path.Child("tolerations").Index(i))...)
@@ -84,27 +84,27 @@ func wish(w wanted, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func toleration(t v1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
+func toleration(t resourcev1.DeviceToleration, path *field.Path) (errs field.ErrorList) {
 	if t.Key != "" {
 		errs = append(errs, rule.Format(t.Key, path.Child("key"), validation.IsQualifiedName)...)
 	}
 	switch t.Operator {
-	case v1.DeviceTolerationOpExists:
+	case resourcev1.DeviceTolerationOpExists:
 		if t.Value != "" {
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be empty for operator `Exists`"))
 		}
-	case v1.DeviceTolerationOpEqual:
+	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
 	default:
-		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), v1.DeviceTolerationOpEqual, v1.DeviceTolerationOpExists)...)
+		errs = append(errs, rule.Chosen(t.Operator, path.Child("operator"), resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)...)
 	}
 	if t.Effect != "" {
-		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), v1.DeviceTaintEffectNoSchedule, v1.DeviceTaintEffectNoExecute, v1.DeviceTaintEffectNone)...)
+		errs = append(errs, rule.Among(t.Effect, path.Child("effect"), resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)...)
 	}
 	return errs
 }
 
-func constraint(c v1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
+func constraint(c resourcev1.DeviceConstraint, names map[string]bool, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, requestNames(c.Requests, names, path.Child("requests"))...)
 	switch {
 	case c.MatchAttribute != nil:
@@ -118,7 +118,7 @@ func constraint(c v1.DeviceConstraint, names map[string]bool, path *field.Path) 
 }
 
 func requestNames(list []string, known map[string]bool, path *field.Path) field.ErrorList {
-	return unlike(list, v1.DeviceRequestsMaxSize, path, itself, func(n string, at *field.Path) field.ErrorList { return requestName(n, known, at) })
+	return unlike(list, resourcev1.DeviceRequestsMaxSize, path, itself, func(n string, at *field.Path) field.ErrorList { return requestName(n, known, at) })
 }
 
 // requestName checks a reference to a request, or to one of its alternatives: request/alternative.
@@ -134,13 +134,13 @@ func requestName(n string, known map[string]bool, path *field.Path) (errs field.
 	return errs
 }
 
-func configuration(c v1.DeviceConfiguration, path *field.Path) (errs field.ErrorList) {
+func configuration(c resourcev1.DeviceConfiguration, path *field.Path) (errs field.ErrorList) {
 	opaque := path.Child("opaque")
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(opaque, "exactly one of the fields is required")}
 	}
 	errs = append(errs, driver(c.Opaque.Driver, opaque.Child("driver"))...)
-	return append(errs, object(c.Opaque.Parameters, v1.OpaqueParametersMaxLength, opaque.Child("parameters"))...)
+	return append(errs, object(c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, opaque.Child("parameters"))...)
 }
 
 // object checks that raw JSON is an object and not too large.
@@ -168,8 +168,8 @@ func driver(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if len(name) > v1.DriverNameMaxLength {
-		errs = append(errs, field.TooLong(path, name, v1.DriverNameMaxLength))
+	if len(name) > resourcev1.DriverNameMaxLength {
+		errs = append(errs, field.TooLong(path, name, resourcev1.DriverNameMaxLength))
 	}
 	return append(errs, rule.Says(validation.IsDNS1123Subdomain(strings.ToLower(name)), name, path)...)
 }
@@ -204,8 +204,8 @@ func qualified(name string, path *field.Path) (errs field.ErrorList) {
 }
 
 func identifier(id string, path *field.Path) (errs field.ErrorList) {
-	if len(id) > v1.DeviceMaxIDLength {
-		errs = append(errs, field.TooLong(path, id, v1.DeviceMaxIDLength))
+	if len(id) > resourcev1.DeviceMaxIDLength {
+		errs = append(errs, field.TooLong(path, id, resourcev1.DeviceMaxIDLength))
 	}
 	return append(errs, rule.Says(validation.IsCIdentifier(id), id, path)...)
 }
@@ -215,8 +215,8 @@ func poolName(name string, path *field.Path) (errs field.ErrorList) {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if len(name) > v1.PoolNameMaxLength {
-		errs = append(errs, field.TooLong(path, name, v1.PoolNameMaxLength))
+	if len(name) > resourcev1.PoolNameMaxLength {
+		errs = append(errs, field.TooLong(path, name, resourcev1.PoolNameMaxLength))
 	}
 	for _, part := range strings.Split(name, "/") {
 		errs = append(errs, rule.Format(part, path, rule.Subdomain)...)

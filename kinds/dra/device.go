@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,7 +13,7 @@ import (
 )
 
 // reach checks which nodes reach a device: said of each device if the slice says so, else of none.
-func reach(d v1.Device, each bool, path *field.Path) (errs field.ErrorList) {
+func reach(d resourcev1.Device, each bool, path *field.Path) (errs field.ErrorList) {
 	if !each {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
 			errs = append(errs, field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"))
@@ -59,21 +59,21 @@ func oneTerm(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
 }
 
 // counters checks what a device takes of the slice's shared counters.
-func counters(list []v1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
-	return unlike(list, v1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path,
-		func(c v1.DeviceCounterConsumption) string { return c.CounterSet },
-		func(c v1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
+func counters(list []resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
+	return unlike(list, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path,
+		func(c resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
+		func(c resourcev1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
 			errs := rule.NeededFormat(c.CounterSet, at.Child("counterSet"), rule.Label)
 			return append(errs, counterNames(c.Counters, at.Child("counters"))...)
 		})
 }
 
-func counterNames(m map[string]v1.Counter, path *field.Path) field.ErrorList {
+func counterNames(m map[string]resourcev1.Counter, path *field.Path) field.ErrorList {
 	if len(m) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return entries(m, v1.ResourceSliceMaxCountersPerCounterSet, validation.DNS1123LabelMaxLength, path,
-		func(name string, _ v1.Counter, at *field.Path) field.ErrorList {
+	return entries(m, resourcev1.ResourceSliceMaxCountersPerCounterSet, validation.DNS1123LabelMaxLength, path,
+		func(name string, _ resourcev1.Counter, at *field.Path) field.ErrorList {
 			return rule.Format(name, at, rule.Label)
 		})
 }
@@ -82,7 +82,7 @@ func counterNames(m map[string]v1.Counter, path *field.Path) field.ErrorList {
 func bindingConditions(good, bad []string, path *field.Path) (errs field.ErrorList) {
 	g, b := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	name := func(c string, at *field.Path) field.ErrorList { return rule.Format(c, at, validation.IsQualifiedName) }
-	errs = append(each(good, v1.BindingConditionsMaxSize, g, name), each(bad, v1.BindingFailureConditionsMaxSize, b, name)...)
+	errs = append(each(good, resourcev1.BindingConditionsMaxSize, g, name), each(bad, resourcev1.BindingFailureConditionsMaxSize, b, name)...)
 	errs = append(append(errs, rule.Duplicates(good, g.Index)...), rule.Duplicates(bad, b.Index)...)
 	if len(good) == 0 && len(bad) > 0 {
 		errs = append(errs, field.Invalid(g, good, "bindingConditions are required to use bindingFailureConditions"))

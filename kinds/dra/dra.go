@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -17,51 +17,51 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVersion.WithKind(kind) }
 
 // DeviceClasses declares the kind.
-var DeviceClasses = &resource.Def[*v1.DeviceClass]{
+var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true, Validate: validateClass,
 	Ways:    resource.Ways{ShowsDeleted: true, BaseUntold: true},
-	Columns: []resource.Column[*v1.DeviceClass]{resource.Age[*v1.DeviceClass]()},
+	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
 
 // ResourceClaims declares the kind.
-var ResourceClaims = &resource.Def[*v1.ResourceClaim]{
+var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
 	Ways:    resource.Ways{ShowsDeleted: true},
-	Default: func(c *v1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
-	Prepare: func(c, old *v1.ResourceClaim) {
-		dropAlpha(c, old, old == nil, func(c *v1.ResourceClaim) { dropDerived(&c.Spec) })
+	Default: func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
+	Prepare: func(c, old *resourcev1.ResourceClaim) {
+		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
 	},
-	Validate: func(c, old *v1.ResourceClaim) field.ErrorList {
+	Validate: func(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		if old != nil {
 			return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
 		}
 		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 	},
 	PrepareStatus: prepareClaimStatus, ValidateStatus: validateClaimStatus,
-	Columns: []resource.Column[*v1.ResourceClaim]{
-		resource.Col("State", "string", func(c *v1.ResourceClaim) any { return state(c) }),
-		resource.Age[*v1.ResourceClaim](),
+	Columns: []resource.Column[*resourcev1.ResourceClaim]{
+		resource.Col("State", "string", func(c *resourcev1.ResourceClaim) any { return state(c) }),
+		resource.Age[*resourcev1.ResourceClaim](),
 	},
 }
 
 // prepareClaimStatus also keeps the metadata, which whoever tries to change it owns all the same: no StatusResets.
-func prepareClaimStatus(c, old *v1.ResourceClaim) {
+func prepareClaimStatus(c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
 	forgetDevices(c, old)
 }
 
 // ResourceClaimTemplates declares the kind.
-var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
+var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
 	Ways:    resource.Ways{ShowsDeleted: true},
-	Default: func(t *v1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
-	Prepare: func(t, old *v1.ResourceClaimTemplate) {
-		dropAlpha(t, old, old == nil, func(t *v1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
+	Default: func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
+	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
+		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
 	},
-	Validate: func(t, old *v1.ResourceClaimTemplate) field.ErrorList {
+	Validate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 		spec := field.NewPath("spec")
 		if old != nil {
 			return rule.FrozenJSON(t.Spec, old.Spec, spec)
@@ -69,69 +69,69 @@ var ResourceClaimTemplates = &resource.Def[*v1.ResourceClaimTemplate]{
 		errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
 		return append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
 	},
-	Columns: []resource.Column[*v1.ResourceClaimTemplate]{resource.Age[*v1.ResourceClaimTemplate]()},
+	Columns: []resource.Column[*resourcev1.ResourceClaimTemplate]{resource.Age[*resourcev1.ResourceClaimTemplate]()},
 }
 
 // ResourceSlices declares the kind.
-var ResourceSlices = &resource.Def[*v1.ResourceSlice]{
+var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
 	Ways: resource.Ways{ShowsDeleted: true},
-	Default: func(s *v1.ResourceSlice) {
+	Default: func(s *resourcev1.ResourceSlice) {
 		for i := range s.Spec.Devices {
 			defaultTaints(s.Spec.Devices[i].Taints)
 		}
 	},
-	Prepare: func(s, old *v1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
-	Warn: func(s, _ *v1.ResourceSlice) []string {
+	Prepare: func(s, old *resourcev1.ResourceSlice) { dropAlpha(s, old, old == nil, dropFromSlice) },
+	Warn: func(s, _ *resourcev1.ResourceSlice) []string {
 		if d := s.Spec.Driver; d != strings.ToLower(d) {
 			return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", d)}
 		}
 		return nil
 	},
 	Validate: validateSlice,
-	Columns: []resource.Column[*v1.ResourceSlice]{
-		resource.Col("Node", "string", func(s *v1.ResourceSlice) any { return nodeName(s) }),
-		resource.Col("Driver", "string", func(s *v1.ResourceSlice) any { return s.Spec.Driver }),
-		resource.Col("Pool", "string", func(s *v1.ResourceSlice) any { return s.Spec.Pool.Name }),
-		resource.Age[*v1.ResourceSlice](),
+	Columns: []resource.Column[*resourcev1.ResourceSlice]{
+		resource.Col("Node", "string", func(s *resourcev1.ResourceSlice) any { return nodeName(s) }),
+		resource.Col("Driver", "string", func(s *resourcev1.ResourceSlice) any { return s.Spec.Driver }),
+		resource.Col("Pool", "string", func(s *resourcev1.ResourceSlice) any { return s.Spec.Pool.Name }),
+		resource.Age[*resourcev1.ResourceSlice](),
 	},
-	Select: []resource.Field[*v1.ResourceSlice]{
-		{Label: v1.ResourceSliceSelectorNodeName, Value: nodeName, Index: true},
-		{Label: v1.ResourceSliceSelectorDriver, Value: func(s *v1.ResourceSlice) string { return s.Spec.Driver }},
+	Select: []resource.Field[*resourcev1.ResourceSlice]{
+		{Label: resourcev1.ResourceSliceSelectorNodeName, Value: nodeName, Index: true},
+		{Label: resourcev1.ResourceSliceSelectorDriver, Value: func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver }},
 	},
 }
 
 // DeviceTaintRules declares the kind.
-var DeviceTaintRules = &resource.Def[*v1.DeviceTaintRule]{
+var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
 	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, StatusResets: []string{"metadata"}},
-	Default:  func(r *v1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
+	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  prepareTaintRule,
 	Validate: validateTaintRule,
-	ValidateStatus: func(r, _ *v1.DeviceTaintRule) field.ErrorList {
+	ValidateStatus: func(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
 		path := field.NewPath("status", "conditions")
 		errs := metavalidation.ValidateConditions(r.Status.Conditions, path)
-		if n := len(r.Status.Conditions); n > v1.DeviceTaintRuleStatusMaxConditions {
-			errs = append(errs, field.TooMany(path, n, v1.DeviceTaintRuleStatusMaxConditions))
+		if n := len(r.Status.Conditions); n > resourcev1.DeviceTaintRuleStatusMaxConditions {
+			errs = append(errs, field.TooMany(path, n, resourcev1.DeviceTaintRuleStatusMaxConditions))
 		}
 		return errs
 	},
-	Columns: []resource.Column[*v1.DeviceTaintRule]{
-		resource.Col("Key", "string", func(r *v1.DeviceTaintRule) any { return r.Spec.Taint.Key }),
-		resource.Col("Value", "string", func(r *v1.DeviceTaintRule) any { return r.Spec.Taint.Value }),
-		resource.Col("Effect", "string", func(r *v1.DeviceTaintRule) any { return string(r.Spec.Taint.Effect) }),
-		resource.Col("TimeAdded", "string", func(r *v1.DeviceTaintRule) any {
+	Columns: []resource.Column[*resourcev1.DeviceTaintRule]{
+		resource.Col("Key", "string", func(r *resourcev1.DeviceTaintRule) any { return r.Spec.Taint.Key }),
+		resource.Col("Value", "string", func(r *resourcev1.DeviceTaintRule) any { return r.Spec.Taint.Value }),
+		resource.Col("Effect", "string", func(r *resourcev1.DeviceTaintRule) any { return string(r.Spec.Taint.Effect) }),
+		resource.Col("TimeAdded", "string", func(r *resourcev1.DeviceTaintRule) any {
 			if r.Spec.Taint.TimeAdded == nil {
 				return ""
 			}
 			return resource.Since(*r.Spec.Taint.TimeAdded)
 		}),
-		resource.Age[*v1.DeviceTaintRule](),
+		resource.Age[*resourcev1.DeviceTaintRule](),
 	},
 }
 
 // prepareTaintRule dates a taint anew whose effect changed, unless the update dates it itself.
-func prepareTaintRule(r, old *v1.DeviceTaintRule) {
+func prepareTaintRule(r, old *resourcev1.DeviceTaintRule) {
 	if old == nil || r.Spec.Taint.Effect == old.Spec.Taint.Effect {
 		return
 	}
@@ -155,14 +155,14 @@ func templateMeta(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func nodeName(s *v1.ResourceSlice) string {
+func nodeName(s *resourcev1.ResourceSlice) string {
 	if s.Spec.NodeName == nil {
 		return ""
 	}
 	return *s.Spec.NodeName
 }
 
-func state(c *v1.ResourceClaim) string {
+func state(c *resourcev1.ResourceClaim) string {
 	var words []string
 	if c.DeletionTimestamp != nil {
 		words = append(words, "deleted")
@@ -179,7 +179,7 @@ func state(c *v1.ResourceClaim) string {
 	return strings.Join(words, ",")
 }
 
-func defaultClaim(s *v1.ResourceClaimSpec, status *v1.ResourceClaimStatus) {
+func defaultClaim(s *resourcev1.ResourceClaimSpec, status *resourcev1.ResourceClaimStatus) {
 	for i := range s.Devices.Requests {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
@@ -197,24 +197,24 @@ func defaultClaim(s *v1.ResourceClaimSpec, status *v1.ResourceClaimStatus) {
 	}
 }
 
-func defaultMode(mode *v1.DeviceAllocationMode, count *int64, tolerations []v1.DeviceToleration) {
-	rule.FillZero(mode, v1.DeviceAllocationModeExactCount)
-	if *mode == v1.DeviceAllocationModeExactCount {
+func defaultMode(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
+	rule.FillZero(mode, resourcev1.DeviceAllocationModeExactCount)
+	if *mode == resourcev1.DeviceAllocationModeExactCount {
 		rule.FillZero(count, 1)
 	}
 	defaultTolerations(tolerations)
 }
 
-func defaultTolerations(list []v1.DeviceToleration) {
+func defaultTolerations(list []resourcev1.DeviceToleration) {
 	for i := range list {
-		rule.FillZero(&list[i].Operator, v1.DeviceTolerationOpEqual)
+		rule.FillZero(&list[i].Operator, resourcev1.DeviceTolerationOpEqual)
 	}
 }
 
-func defaultTaints(list []v1.DeviceTaint) {
+func defaultTaints(list []resourcev1.DeviceTaint) {
 	for i := range list {
 		defaultTaint(&list[i])
 	}
 }
 
-func defaultTaint(t *v1.DeviceTaint) { rule.Fill(&t.TimeAdded, metav1.Now().Rfc3339Copy()) }
+func defaultTaint(t *resourcev1.DeviceTaint) { rule.Fill(&t.TimeAdded, metav1.Now().Rfc3339Copy()) }

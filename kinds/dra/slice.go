@@ -3,14 +3,14 @@ package dra
 import (
 	"slices"
 
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
+func validateSlice(s, old *resourcev1.ResourceSlice) (errs field.ErrorList) {
 	d, spec := &s.Spec, field.NewPath("spec")
 	if old != nil {
 		errs = append(errs, rule.Frozen(d.Driver, old.Spec.Driver, spec.Child("driver"))...)
@@ -28,19 +28,19 @@ func validateSlice(s, old *v1.ResourceSlice) (errs field.ErrorList) {
 	if d.SharedCounters != nil && d.Devices != nil {
 		errs = append(errs, field.Invalid(spec, "", "only one of `sharedCounters` or `devices` is allowed"))
 	}
-	most := v1.ResourceSliceMaxDevices
-	if slices.ContainsFunc(d.Devices, func(d v1.Device) bool { return len(d.Taints)+len(d.ConsumesCounters) > 0 }) {
-		most = v1.ResourceSliceMaxDevicesWithAdvancedFeatures
+	most := resourcev1.ResourceSliceMaxDevices
+	if slices.ContainsFunc(d.Devices, func(d resourcev1.Device) bool { return len(d.Taints)+len(d.ConsumesCounters) > 0 }) {
+		most = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 	}
-	errs = append(errs, unlike(d.Devices, most, spec.Child("devices"), func(d v1.Device) string { return d.Name },
-		func(dev v1.Device, at *field.Path) field.ErrorList {
+	errs = append(errs, unlike(d.Devices, most, spec.Child("devices"), func(d resourcev1.Device) string { return d.Name },
+		func(dev resourcev1.Device, at *field.Path) field.ErrorList {
 			return append(device(dev, before(old, dev.Name), at), reach(dev, is(d.PerDeviceNodeSelection), at)...)
 		})...)
-	return append(errs, unlike(d.SharedCounters, v1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"),
-		func(c v1.CounterSet) string { return c.Name }, counterSet)...)
+	return append(errs, unlike(d.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, spec.Child("sharedCounters"),
+		func(c resourcev1.CounterSet) string { return c.Name }, counterSet)...)
 }
 
-func counterSet(c v1.CounterSet, path *field.Path) field.ErrorList {
+func counterSet(c resourcev1.CounterSet, path *field.Path) field.ErrorList {
 	errs := rule.NeededFormat(c.Name, path.Child("name"), rule.Label)
 	return append(errs, counterNames(c.Counters, path.Child("counters"))...)
 }
@@ -48,7 +48,7 @@ func counterSet(c v1.CounterSet, path *field.Path) field.ErrorList {
 func is(b *bool) bool { return b != nil && *b }
 
 // before returns the stored device of that name, or nil.
-func before(old *v1.ResourceSlice, name string) *v1.Device {
+func before(old *resourcev1.ResourceSlice, name string) *resourcev1.Device {
 	if old == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func where(ways []bool, path *field.Path, says string) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, nil, says+", but multiple fields are set")}
 }
 
-func pool(p v1.ResourcePool, path *field.Path) (errs field.ErrorList) {
+func pool(p resourcev1.ResourcePool, path *field.Path) (errs field.ErrorList) {
 	errs = poolName(p.Name, path.Child("name"))
 	if p.ResourceSliceCount <= 0 {
 		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero"))
@@ -89,19 +89,19 @@ func pool(p v1.ResourcePool, path *field.Path) (errs field.ErrorList) {
 }
 
 // longestKey is the length of the longest name of an attribute or capacity.
-const longestKey = v1.DeviceMaxDomainLength + 1 + v1.DeviceMaxIDLength
+const longestKey = resourcev1.DeviceMaxDomainLength + 1 + resourcev1.DeviceMaxIDLength
 
-func device(d v1.Device, old *v1.Device, path *field.Path) (errs field.ErrorList) {
+func device(d resourcev1.Device, old *resourcev1.Device, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(d.Name, path.Child("name"), rule.Label)...)
-	if n := len(d.Attributes) + len(d.Capacity); n > v1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
+	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
 	}
 	errs = append(errs, entries(d.Attributes, noLimit, longestKey, path.Child("attributes"),
-		func(name v1.QualifiedName, a v1.DeviceAttribute, at *field.Path) field.ErrorList {
+		func(name resourcev1.QualifiedName, a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 			return append(qualified(string(name), at), attribute(a, at)...)
 		})...)
 	errs = append(errs, entries(d.Capacity, noLimit, longestKey, path.Child("capacity"),
-		func(name v1.QualifiedName, c v1.DeviceCapacity, at *field.Path) field.ErrorList {
+		func(name resourcev1.QualifiedName, c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
 			return append(qualified(string(name), at), policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))...)
 		})...)
 	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
@@ -109,10 +109,10 @@ func device(d v1.Device, old *v1.Device, path *field.Path) (errs field.ErrorList
 	if old != nil && rule.Same(d.Taints, old.Taints) {
 		return errs
 	}
-	return append(errs, each(d.Taints, v1.DeviceTaintsMaxLength, path.Child("taints"), taint)...)
+	return append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), taint)...)
 }
 
-func attribute(a v1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
+func attribute(a resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 	n := 0
 	for _, set := range []bool{a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil,
 		a.IntValues != nil, a.BoolValues != nil, a.StringValues != nil, a.VersionValues != nil} {
@@ -123,12 +123,12 @@ func attribute(a v1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 	if n != 1 {
 		errs = append(errs, field.Invalid(path, n, "exactly one value must be specified"))
 	}
-	if s := a.StringValue; s != nil && len(*s) > v1.DeviceAttributeMaxValueLength {
-		errs = append(errs, field.TooLong(path.Child("string"), *s, v1.DeviceAttributeMaxValueLength))
+	if s := a.StringValue; s != nil && len(*s) > resourcev1.DeviceAttributeMaxValueLength {
+		errs = append(errs, field.TooLong(path.Child("string"), *s, resourcev1.DeviceAttributeMaxValueLength))
 	}
 	if s := a.VersionValue; s != nil {
-		if len(*s) > v1.DeviceAttributeMaxValueLength {
-			errs = append(errs, field.TooLong(path.Child("version"), *s, v1.DeviceAttributeMaxValueLength))
+		if len(*s) > resourcev1.DeviceAttributeMaxValueLength {
+			errs = append(errs, field.TooLong(path.Child("version"), *s, resourcev1.DeviceAttributeMaxValueLength))
 		}
 		if !semver.MatchString(*s) {
 			errs = append(errs, field.Invalid(path.Child("version"), *s, "must be a string compatible with semver.org spec 2.0.0"))
@@ -137,16 +137,16 @@ func attribute(a v1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func taint(t v1.DeviceTaint, path *field.Path) (errs field.ErrorList) {
+func taint(t resourcev1.DeviceTaint, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(t.Key, path.Child("key"), validation.IsQualifiedName)...)
 	if t.Value != "" {
 		errs = append(errs, rule.Format(t.Value, path.Child("value"), validation.IsValidLabelValue)...)
 	}
 	return append(errs, rule.Chosen(t.Effect, path.Child("effect"),
-		v1.DeviceTaintEffectNoSchedule, v1.DeviceTaintEffectNoExecute, v1.DeviceTaintEffectNone)...)
+		resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNone)...)
 }
 
-func validateTaintRule(r, _ *v1.DeviceTaintRule) (errs field.ErrorList) {
+func validateTaintRule(r, _ *resourcev1.DeviceTaintRule) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if s := r.Spec.DeviceSelector; s != nil {
 		at := spec.Child("deviceSelector")

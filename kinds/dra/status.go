@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	v1 "k8s.io/api/resource/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,7 +18,7 @@ import (
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateClaimStatus lets a claim be allocated once and reserved while it is.
-func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
+func validateClaimStatus(c, old *resourcev1.ResourceClaim) (errs field.ErrorList) {
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	if s.Allocation != nil {
 		if was.Allocation != nil {
@@ -28,9 +28,9 @@ func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
 		}
 	}
 	reserved := path.Child("reservedFor")
-	errs = append(errs, unlike(s.ReservedFor, v1.ResourceClaimReservedForMaxSize, reserved,
-		func(r v1.ResourceClaimConsumerReference) types.UID { return r.UID }, consumer)...)
-	added := func(r v1.ResourceClaimConsumerReference) bool { return !slices.Contains(was.ReservedFor, r) }
+	errs = append(errs, unlike(s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, reserved,
+		func(r resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID }, consumer)...)
+	added := func(r resourcev1.ResourceClaimConsumerReference) bool { return !slices.Contains(was.ReservedFor, r) }
 	switch {
 	case len(s.ReservedFor) == 0:
 	case s.Allocation == nil:
@@ -41,19 +41,21 @@ func validateClaimStatus(c, old *v1.ResourceClaim) (errs field.ErrorList) {
 	return append(errs, devices(s, path.Child("devices"))...)
 }
 
-func consumer(r v1.ResourceClaimConsumerReference, at *field.Path) (errs field.ErrorList) {
+func consumer(r resourcev1.ResourceClaimConsumerReference, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Needed(r.Resource, at.Child("resource"))...)
 	errs = append(errs, rule.Needed(r.Name, at.Child("name"))...)
 	return append(errs, rule.Needed(r.UID, at.Child("uid"))...)
 }
 
-func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) field.ErrorList {
+func allocation(a *resourcev1.AllocationResult, c *resourcev1.ResourceClaim, path *field.Path) field.ErrorList {
 	names, at := known(&c.Spec.Devices), path.Child("devices")
-	errs := each(a.Devices.Results, v1.AllocationResultsMaxSize, at.Child("results"),
-		func(r v1.DeviceRequestAllocationResult, at *field.Path) field.ErrorList { return result(r, names, at) })
-	errs = append(errs, each(a.Devices.Config, 2*v1.DeviceConfigMaxSize, at.Child("config"),
-		func(k v1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {
-			errs := rule.Chosen(k.Source, at.Child("source"), v1.AllocationConfigSourceClass, v1.AllocationConfigSourceClaim)
+	errs := each(a.Devices.Results, resourcev1.AllocationResultsMaxSize, at.Child("results"),
+		func(r resourcev1.DeviceRequestAllocationResult, at *field.Path) field.ErrorList {
+			return result(r, names, at)
+		})
+	errs = append(errs, each(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("config"),
+		func(k resourcev1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {
+			errs := rule.Chosen(k.Source, at.Child("source"), resourcev1.AllocationConfigSourceClass, resourcev1.AllocationConfigSourceClaim)
 			errs = append(errs, requestNames(k.Requests, names, at.Child("requests"))...)
 			return append(errs, configuration(k.DeviceConfiguration, at)...)
 		})...)
@@ -64,7 +66,7 @@ func allocation(a *v1.AllocationResult, c *v1.ResourceClaim, path *field.Path) f
 }
 
 // result checks one device that was given to a claim.
-func result(r v1.DeviceRequestAllocationResult, names map[string]bool, at *field.Path) field.ErrorList {
+func result(r resourcev1.DeviceRequestAllocationResult, names map[string]bool, at *field.Path) field.ErrorList {
 	errs := requestName(r.Request, names, at.Child("request"))
 	errs = append(errs, driver(r.Driver, at.Child("driver"))...)
 	errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
@@ -86,7 +88,7 @@ func deviceID(driver, pool, device string, share *string) string {
 }
 
 // allocated are the devices that a claim has been given.
-func allocated(s *v1.ResourceClaimStatus) map[string]bool {
+func allocated(s *resourcev1.ResourceClaimStatus) map[string]bool {
 	set := map[string]bool{}
 	if s.Allocation != nil {
 		for _, r := range s.Allocation.Devices.Results {
@@ -97,15 +99,15 @@ func allocated(s *v1.ResourceClaimStatus) map[string]bool {
 }
 
 // forgetDevices drops what drivers told of devices that the claim no longer has.
-func forgetDevices(c, old *v1.ResourceClaim) {
+func forgetDevices(c, old *resourcev1.ResourceClaim) {
 	had, has := allocated(&old.Status), allocated(&c.Status)
-	c.Status.Devices = rule.NoneIfEmpty(slices.DeleteFunc(c.Status.Devices, func(d v1.AllocatedDeviceStatus) bool {
+	c.Status.Devices = rule.NoneIfEmpty(slices.DeleteFunc(c.Status.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {
 		id := deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
 		return had[id] && !has[id]
 	}))
 }
 
-func devices(s *v1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
+func devices(s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
 	allocated, seen := allocated(s), map[string]bool{}
 	for i, d := range s.Devices {
 		at, id := path.Index(i), deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
@@ -121,19 +123,19 @@ func devices(s *v1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-func deviceStatus(d v1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorList) {
+func deviceStatus(d resourcev1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, driver(d.Driver, at.Child("driver"))...)
 	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
 	errs = append(errs, rule.Format(d.Device, at.Child("device"), rule.Label)...)
 	if d.ShareID != nil {
 		errs = append(errs, shareID(*d.ShareID, at.Child("shareID"))...)
 	}
-	if len(d.Conditions) > v1.AllocatedDeviceStatusMaxConditions {
-		errs = append(errs, field.TooMany(at.Child("conditions"), len(d.Conditions), v1.AllocatedDeviceStatusMaxConditions))
+	if len(d.Conditions) > resourcev1.AllocatedDeviceStatusMaxConditions {
+		errs = append(errs, field.TooMany(at.Child("conditions"), len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions))
 	}
 	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
-		errs = append(errs, object(*d.Data, v1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
+		errs = append(errs, object(*d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
 	}
 	if d.NetworkData != nil {
 		errs = append(errs, network(d.NetworkData, at.Child("networkData"))...)
@@ -141,14 +143,14 @@ func deviceStatus(d v1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-func network(d *v1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
-	if len(d.InterfaceName) > v1.NetworkDeviceDataInterfaceNameMaxLength {
-		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", v1.NetworkDeviceDataInterfaceNameMaxLength))
+func network(d *resourcev1.NetworkDeviceData, path *field.Path) (errs field.ErrorList) {
+	if len(d.InterfaceName) > resourcev1.NetworkDeviceDataInterfaceNameMaxLength {
+		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
 	}
-	if len(d.HardwareAddress) > v1.NetworkDeviceDataHardwareAddressMaxLength {
-		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", v1.NetworkDeviceDataHardwareAddressMaxLength))
+	if len(d.HardwareAddress) > resourcev1.NetworkDeviceDataHardwareAddressMaxLength {
+		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
 	}
-	return append(errs, unlike(d.IPs, v1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
+	return append(errs, unlike(d.IPs, resourcev1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
 		func(ip string, at *field.Path) field.ErrorList { return validation.IsValidInterfaceAddress(at, ip) })...)
 }
 

@@ -1,7 +1,7 @@
 package events
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -10,8 +10,8 @@ import (
 // strict adds to what is demanded of every event what is demanded of those sent as events.k8s.io/v1: they say when it
 // happened, carry nothing of old, and once stored only their series goes on. Errors name the fields of the core group, as
 // upstream's do.
-func strict(every func(e, old *v1.Event) field.ErrorList) func(e, old *v1.Event) field.ErrorList {
-	return func(e, old *v1.Event) field.ErrorList {
+func strict(every func(e, old *corev1.Event) field.ErrorList) func(e, old *corev1.Event) field.ErrorList {
+	return func(e, old *corev1.Event) field.ErrorList {
 		if old != nil {
 			return append(every(e, old), frozen(e, old)...)
 		}
@@ -19,19 +19,19 @@ func strict(every func(e, old *v1.Event) field.ErrorList) func(e, old *v1.Event)
 	}
 }
 
-func created(e *v1.Event) field.ErrorList {
+func created(e *corev1.Event) field.ErrorList {
 	errs := series(e.Series, field.NewPath("series"))
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
 	}
-	if e.Type != v1.EventTypeNormal && e.Type != v1.EventTypeWarning {
+	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 		errs = append(errs, field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
 	}
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{{"firstTimestamp", !e.FirstTimestamp.IsZero()}, {"lastTimestamp", !e.LastTimestamp.IsZero()}, {"count", e.Count != 0},
-		{"source", e.Source != v1.EventSource{}}} {
+		{"source", e.Source != corev1.EventSource{}}} {
 		if f.set {
 			errs = append(errs, field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
 		}
@@ -39,7 +39,7 @@ func created(e *v1.Event) field.ErrorList {
 	return errs
 }
 
-func series(s *v1.EventSeries, path *field.Path) (errs field.ErrorList) {
+func series(s *corev1.EventSeries, path *field.Path) (errs field.ErrorList) {
 	if s == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func series(s *v1.EventSeries, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func frozen(e, old *v1.Event) (errs field.ErrorList) {
+func frozen(e, old *corev1.Event) (errs field.ErrorList) {
 	if !rule.Same(e.Series, old.Series) {
 		errs = series(e.Series, field.NewPath("series"))
 	}

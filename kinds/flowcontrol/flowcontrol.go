@@ -4,7 +4,7 @@ package flowcontrol
 import (
 	"cmp"
 
-	v1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return flowcontrolv1.SchemeGroupVersion.WithKind(kind) }
 
 // What upstream fills in.
 const (
@@ -22,37 +22,39 @@ const (
 )
 
 // exempt names the schema and the level of requests that never wait.
-const exempt = v1.PriorityLevelConfigurationNameExempt
+const exempt = flowcontrolv1.PriorityLevelConfigurationNameExempt
 
 // FlowSchemas declares the kind.
-var FlowSchemas = &resource.Def[*v1.FlowSchema]{
+var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
 	Ways:     resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
-	Default:  func(s *v1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
-	Validate: func(s, _ *v1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
-	ValidateStatus: func(s, _ *v1.FlowSchema) (errs field.ErrorList) {
-		path, seen := field.NewPath("status", "conditions"), map[v1.FlowSchemaConditionType]bool{}
+	Default:  func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
+	Validate: func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
+	ValidateStatus: func(s, _ *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
+		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.FlowSchemaConditionType]bool{}
 		for i, c := range s.Status.Conditions {
 			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
 		}
 		return errs
 	},
-	Rows: func(a, b *v1.FlowSchema) int {
+	Rows: func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	},
-	Columns: []resource.Column[*v1.FlowSchema]{
-		resource.Col("PriorityLevel", "string", func(s *v1.FlowSchema) any { return cell.Or(s.Spec.PriorityLevelConfiguration.Name, cell.None) }),
-		resource.Col("MatchingPrecedence", "string", func(s *v1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }),
-		resource.Col("DistinguisherMethod", "string", func(s *v1.FlowSchema) any {
+	Columns: []resource.Column[*flowcontrolv1.FlowSchema]{
+		resource.Col("PriorityLevel", "string", func(s *flowcontrolv1.FlowSchema) any {
+			return cell.Or(s.Spec.PriorityLevelConfiguration.Name, cell.None)
+		}),
+		resource.Col("MatchingPrecedence", "string", func(s *flowcontrolv1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }),
+		resource.Col("DistinguisherMethod", "string", func(s *flowcontrolv1.FlowSchema) any {
 			if s.Spec.DistinguisherMethod == nil {
 				return cell.None
 			}
 			return string(s.Spec.DistinguisherMethod.Type)
 		}),
-		resource.Age[*v1.FlowSchema](),
-		resource.Col("MissingPL", "string", func(s *v1.FlowSchema) any {
+		resource.Age[*flowcontrolv1.FlowSchema](),
+		resource.Col("MissingPL", "string", func(s *flowcontrolv1.FlowSchema) any {
 			for _, c := range s.Status.Conditions {
-				if c.Type == v1.FlowSchemaConditionDangling {
+				if c.Type == flowcontrolv1.FlowSchemaConditionDangling {
 					return string(c.Status)
 				}
 			}
@@ -62,37 +64,37 @@ var FlowSchemas = &resource.Def[*v1.FlowSchema]{
 }
 
 // PriorityLevelConfigurations declares the kind.
-var PriorityLevelConfigurations = &resource.Def[*v1.PriorityLevelConfiguration]{
+var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
 	Ways:    resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
 	Default: defaultLevel,
-	Validate: func(l, _ *v1.PriorityLevelConfiguration) field.ErrorList {
+	Validate: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 		return validateLevel(l, field.NewPath("spec"))
 	},
-	ValidateStatus: func(l, _ *v1.PriorityLevelConfiguration) (errs field.ErrorList) {
-		path, seen := field.NewPath("status", "conditions"), map[v1.PriorityLevelConfigurationConditionType]bool{}
+	ValidateStatus: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) (errs field.ErrorList) {
+		path, seen := field.NewPath("status", "conditions"), map[flowcontrolv1.PriorityLevelConfigurationConditionType]bool{}
 		for i, c := range l.Status.Conditions {
 			errs = append(errs, once(seen, c.Type, path.Index(i).Child("type"))...)
 		}
 		return errs
 	},
-	Columns: []resource.Column[*v1.PriorityLevelConfiguration]{
-		resource.Col("Type", "string", func(l *v1.PriorityLevelConfiguration) any { return string(l.Spec.Type) }),
-		resource.Col("NominalConcurrencyShares", "string", func(l *v1.PriorityLevelConfiguration) any {
+	Columns: []resource.Column[*flowcontrolv1.PriorityLevelConfiguration]{
+		resource.Col("Type", "string", func(l *flowcontrolv1.PriorityLevelConfiguration) any { return string(l.Spec.Type) }),
+		resource.Col("NominalConcurrencyShares", "string", func(l *flowcontrolv1.PriorityLevelConfiguration) any {
 			if l.Spec.Limited == nil || l.Spec.Limited.NominalConcurrencyShares == nil {
 				return cell.None
 			}
 			return int64(*l.Spec.Limited.NominalConcurrencyShares)
 		}),
-		queue("Queues", func(q *v1.QueuingConfiguration) int32 { return q.Queues }),
-		queue("HandSize", func(q *v1.QueuingConfiguration) int32 { return q.HandSize }),
-		queue("QueueLengthLimit", func(q *v1.QueuingConfiguration) int32 { return q.QueueLengthLimit }),
-		resource.Age[*v1.PriorityLevelConfiguration](),
+		queue("Queues", func(q *flowcontrolv1.QueuingConfiguration) int32 { return q.Queues }),
+		queue("HandSize", func(q *flowcontrolv1.QueuingConfiguration) int32 { return q.HandSize }),
+		queue("QueueLengthLimit", func(q *flowcontrolv1.QueuingConfiguration) int32 { return q.QueueLengthLimit }),
+		resource.Age[*flowcontrolv1.PriorityLevelConfiguration](),
 	},
 }
 
-func queue(name string, of func(*v1.QueuingConfiguration) int32) resource.Column[*v1.PriorityLevelConfiguration] {
-	return resource.Col(name, "string", func(l *v1.PriorityLevelConfiguration) any {
+func queue(name string, of func(*flowcontrolv1.QueuingConfiguration) int32) resource.Column[*flowcontrolv1.PriorityLevelConfiguration] {
+	return resource.Col(name, "string", func(l *flowcontrolv1.PriorityLevelConfiguration) any {
 		if l.Spec.Limited == nil || l.Spec.Limited.LimitResponse.Queuing == nil {
 			return cell.None
 		}
@@ -109,9 +111,9 @@ func once[T ~string](seen map[T]bool, t T, path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-func defaultLevel(l *v1.PriorityLevelConfiguration) {
-	if l.Spec.Type == v1.PriorityLevelEnablementExempt {
-		rule.Fill(&l.Spec.Exempt, v1.ExemptPriorityLevelConfiguration{})
+func defaultLevel(l *flowcontrolv1.PriorityLevelConfiguration) {
+	if l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt {
+		rule.Fill(&l.Spec.Exempt, flowcontrolv1.ExemptPriorityLevelConfiguration{})
 	}
 	if e := l.Spec.Exempt; e != nil {
 		rule.Fill(&e.NominalConcurrencyShares, 0)

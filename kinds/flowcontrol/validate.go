@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
@@ -22,19 +22,19 @@ const (
 
 var known = []string{"get", "list", "create", "update", "delete", "deletecollection", "patch", "watch", "proxy"}
 
-func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
+func validateSchema(s *flowcontrolv1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
 	precedence := spec.Child("matchingPrecedence")
 	switch p := s.Spec.MatchingPrecedence; {
 	case p <= 0:
 		errs = append(errs, field.Invalid(precedence, p, "must be a positive value"))
-	case p > v1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(errs, field.Invalid(precedence, p, fmt.Sprintf("must not be greater than %v", v1.FlowSchemaMaxMatchingPrecedence)))
-	case p == 1 && s.Name != v1.FlowSchemaNameExempt:
+	case p > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
+		errs = append(errs, field.Invalid(precedence, p, fmt.Sprintf("must not be greater than %v", flowcontrolv1.FlowSchemaMaxMatchingPrecedence)))
+	case p == 1 && s.Name != flowcontrolv1.FlowSchemaNameExempt:
 		errs = append(errs, field.Invalid(precedence, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if d := s.Spec.DistinguisherMethod; d != nil {
 		errs = append(errs, rule.Among(d.Type, spec.Child("distinguisherMethod", "type"),
-			v1.FlowDistinguisherMethodByUserType, v1.FlowDistinguisherMethodByNamespaceType)...)
+			flowcontrolv1.FlowDistinguisherMethodByUserType, flowcontrolv1.FlowDistinguisherMethodByNamespaceType)...)
 	}
 	level := spec.Child("priorityLevelConfiguration", "name")
 	if name := s.Spec.PriorityLevelConfiguration.Name; name == "" {
@@ -53,7 +53,7 @@ func validateSchema(s *v1.FlowSchema, spec *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func rules(r v1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
+func rules(r flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
 	if len(r.Subjects) == 0 {
 		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
 	}
@@ -75,7 +75,7 @@ func rules(r v1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList
 	return errs
 }
 
-func resourceRule(p v1.ResourcePolicyRule, at *field.Path) (errs field.ErrorList) {
+func resourceRule(p flowcontrolv1.ResourcePolicyRule, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, verbs(p.Verbs, at.Child("verbs"))...)
 	groups := words{needs: "resource rules must supply at least one api group", others: "api groups"}
 	errs = append(errs, list(p.APIGroups, groups, at.Child("apiGroups"), nil)...)
@@ -144,16 +144,16 @@ func url(u string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func subject(s v1.Subject, path *field.Path) (errs field.ErrorList) {
+func subject(s flowcontrolv1.Subject, path *field.Path) (errs field.ErrorList) {
 	known := false
 	for _, p := range []struct {
-		kind v1.SubjectKind
+		kind flowcontrolv1.SubjectKind
 		name string
 		set  bool
 	}{
-		{v1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil},
-		{v1.SubjectKindUser, "user", s.User != nil},
-		{v1.SubjectKindGroup, "group", s.Group != nil},
+		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil},
+		{flowcontrolv1.SubjectKindUser, "user", s.User != nil},
+		{flowcontrolv1.SubjectKindGroup, "group", s.Group != nil},
 	} {
 		switch own := p.kind == s.Kind; {
 		case own && !p.set:
@@ -168,18 +168,18 @@ func subject(s v1.Subject, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case !known:
 		return field.ErrorList{field.NotSupported(path.Child("kind"), s.Kind,
-			[]v1.SubjectKind{v1.SubjectKindGroup, v1.SubjectKindServiceAccount, v1.SubjectKindUser})}
-	case s.Kind == v1.SubjectKindServiceAccount && s.ServiceAccount != nil:
+			[]flowcontrolv1.SubjectKind{flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser})}
+	case s.Kind == flowcontrolv1.SubjectKindServiceAccount && s.ServiceAccount != nil:
 		errs = append(errs, serviceAccount(s.ServiceAccount, path.Child("serviceAccount"))...)
-	case s.Kind == v1.SubjectKindUser && s.User != nil:
+	case s.Kind == flowcontrolv1.SubjectKindUser && s.User != nil:
 		errs = append(errs, rule.Needed(s.User.Name, path.Child("user", "name"))...)
-	case s.Kind == v1.SubjectKindGroup && s.Group != nil:
+	case s.Kind == flowcontrolv1.SubjectKindGroup && s.Group != nil:
 		errs = append(errs, rule.Needed(s.Group.Name, path.Child("group", "name"))...)
 	}
 	return errs
 }
 
-func serviceAccount(s *v1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
+func serviceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
 	if s.Name != "*" {
 		errs = append(errs, rule.NeededFormat(s.Name, path.Child("name"), rule.Subdomain)...)
 	}
@@ -192,13 +192,13 @@ func serviceAccount(s *v1.ServiceAccountSubject, path *field.Path) (errs field.E
 // zeroShares is the annotation by which an older version of the kind told no shares from none said.
 const zeroShares = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 
-func validateLevel(l *v1.PriorityLevelConfiguration, spec *field.Path) (errs field.ErrorList) {
+func validateLevel(l *flowcontrolv1.PriorityLevelConfiguration, spec *field.Path) (errs field.ErrorList) {
 	if _, set := l.Annotations[zeroShares]; set {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "specifying this annotation is not allowed"))
 	}
 	for _, m := range bootstrap.MandatoryPriorityLevelConfigurations {
 		want := m.Spec.DeepCopy()
-		if want.Type == v1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {
+		if want.Type == flowcontrolv1.PriorityLevelEnablementExempt && l.Spec.Exempt != nil {
 			want.Exempt = l.Spec.Exempt // its shares may be tuned
 		}
 		if m.Name == l.Name && !rule.Same(*want, l.Spec) {
@@ -206,18 +206,18 @@ func validateLevel(l *v1.PriorityLevelConfiguration, spec *field.Path) (errs fie
 		}
 	}
 	typ := spec.Child("type")
-	if (l.Name == exempt) != (l.Spec.Type == v1.PriorityLevelEnablementExempt) && (l.Name == exempt || l.Spec.Type == v1.PriorityLevelEnablementExempt) {
+	if (l.Name == exempt) != (l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) && (l.Name == exempt || l.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
 		errs = append(errs, field.Invalid(typ, l.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
 	}
 	switch l.Spec.Type {
-	case v1.PriorityLevelEnablementExempt:
+	case flowcontrolv1.PriorityLevelEnablementExempt:
 		if l.Spec.Limited != nil {
 			errs = append(errs, field.Forbidden(spec.Child("limited"), "must be nil if the type is not Limited"))
 		}
 		if e := l.Spec.Exempt; e != nil {
 			errs = append(errs, shares(e.NominalConcurrencyShares, e.LendablePercent, spec.Child("exempt"))...)
 		}
-	case v1.PriorityLevelEnablementLimited:
+	case flowcontrolv1.PriorityLevelEnablementLimited:
 		if l.Spec.Exempt != nil {
 			errs = append(errs, field.Forbidden(spec.Child("exempt"), "must be nil if the type is Limited"))
 		}
@@ -226,7 +226,7 @@ func validateLevel(l *v1.PriorityLevelConfiguration, spec *field.Path) (errs fie
 		}
 		errs = append(errs, limited(l.Spec.Limited, spec.Child("limited"))...)
 	default:
-		errs = append(errs, rule.Chosen(l.Spec.Type, typ, v1.PriorityLevelEnablementExempt, v1.PriorityLevelEnablementLimited)...)
+		errs = append(errs, rule.Chosen(l.Spec.Type, typ, flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)...)
 	}
 	return errs
 }
@@ -239,27 +239,27 @@ func shares(nominal, lendable *int32, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func limited(l *v1.LimitedPriorityLevelConfiguration, path *field.Path) (errs field.ErrorList) {
+func limited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, shares(l.NominalConcurrencyShares, l.LendablePercent, path)...)
 	errs = append(errs, rule.AtLeastPtr(l.BorrowingLimitPercent, 0, path.Child("borrowingLimitPercent"))...)
 	r, at := l.LimitResponse, path.Child("limitResponse")
 	switch r.Type {
-	case v1.LimitResponseTypeReject:
+	case flowcontrolv1.LimitResponseTypeReject:
 		if r.Queuing != nil {
 			errs = append(errs, field.Forbidden(at.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"))
 		}
-	case v1.LimitResponseTypeQueue:
+	case flowcontrolv1.LimitResponseTypeQueue:
 		if r.Queuing == nil {
 			return append(errs, field.Required(at.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"))
 		}
 		errs = append(errs, queuing(r.Queuing, at.Child("queuing"))...)
 	default:
-		errs = append(errs, rule.Chosen(r.Type, at.Child("type"), v1.LimitResponseTypeReject, v1.LimitResponseTypeQueue)...)
+		errs = append(errs, rule.Chosen(r.Type, at.Child("type"), flowcontrolv1.LimitResponseTypeReject, flowcontrolv1.LimitResponseTypeQueue)...)
 	}
 	return errs
 }
 
-func queuing(q *v1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {
+func queuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs field.ErrorList) {
 	if q.QueueLengthLimit <= 0 {
 		errs = append(errs, field.Invalid(path.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive"))
 	}

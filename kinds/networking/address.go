@@ -3,7 +3,7 @@ package networking
 import (
 	"strings"
 
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,23 +15,23 @@ import (
 )
 
 // IPAddresses declares the kind. The name is the address in its canonical form.
-var IPAddresses = &resource.Def[*v1.IPAddress]{
+var IPAddresses = &resource.Def[*networkingv1.IPAddress]{
 	GVK: gvk("IPAddress"), Plural: "ipaddresses", Short: []string{"ip"}, Name: addressName, Validate: validateAddress,
 	Ways: resource.Ways{BaseIsName: true},
-	Columns: []resource.Column[*v1.IPAddress]{
-		resource.Col("ParentRef", "string", func(a *v1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
-		{Cell: resource.Age[*v1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
+	Columns: []resource.Column[*networkingv1.IPAddress]{
+		resource.Col("ParentRef", "string", func(a *networkingv1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
+		{Cell: resource.Age[*networkingv1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
 	},
-	Select: []resource.Field[*v1.IPAddress]{
-		parentField("group", func(r v1.ParentReference) string { return r.Group }),
-		parentField("resource", func(r v1.ParentReference) string { return r.Resource }),
-		parentField("namespace", func(r v1.ParentReference) string { return r.Namespace }),
-		parentField("name", func(r v1.ParentReference) string { return r.Name }),
+	Select: []resource.Field[*networkingv1.IPAddress]{
+		parentField("group", func(r networkingv1.ParentReference) string { return r.Group }),
+		parentField("resource", func(r networkingv1.ParentReference) string { return r.Resource }),
+		parentField("namespace", func(r networkingv1.ParentReference) string { return r.Namespace }),
+		parentField("name", func(r networkingv1.ParentReference) string { return r.Name }),
 	},
 }
 
-func parentField(name string, of func(v1.ParentReference) string) resource.Field[*v1.IPAddress] {
-	return resource.Field[*v1.IPAddress]{Label: "spec.parentRef." + name, Value: func(a *v1.IPAddress) string {
+func parentField(name string, of func(networkingv1.ParentReference) string) resource.Field[*networkingv1.IPAddress] {
+	return resource.Field[*networkingv1.IPAddress]{Label: "spec.parentRef." + name, Value: func(a *networkingv1.IPAddress) string {
 		if a.Spec.ParentRef == nil {
 			return ""
 		}
@@ -39,7 +39,7 @@ func parentField(name string, of func(v1.ParentReference) string) resource.Field
 	}}
 }
 
-func parentText(r *v1.ParentReference) string {
+func parentText(r *networkingv1.ParentReference) string {
 	if r == nil {
 		return cell.None
 	}
@@ -57,7 +57,7 @@ func addressName(name string, _ bool) (says []string) {
 	return says
 }
 
-func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
+func validateAddress(a, old *networkingv1.IPAddress) (errs field.ErrorList) {
 	path := field.NewPath("spec", "parentRef")
 	if old != nil {
 		errs = rule.Frozen(a.Spec.ParentRef, old.Spec.ParentRef, path)
@@ -78,16 +78,16 @@ func validateAddress(a, old *v1.IPAddress) (errs field.ErrorList) {
 }
 
 // ServiceCIDRs declares the kind.
-var ServiceCIDRs = &resource.Def[*v1.ServiceCIDR]{
+var ServiceCIDRs = &resource.Def[*networkingv1.ServiceCIDR]{
 	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
 	Ways: resource.Ways{StatusResets: []string{"metadata"}},
-	Columns: []resource.Column[*v1.ServiceCIDR]{
-		resource.Col("CIDRs", "string", func(c *v1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
-		resource.Age[*v1.ServiceCIDR](),
+	Columns: []resource.Column[*networkingv1.ServiceCIDR]{
+		resource.Col("CIDRs", "string", func(c *networkingv1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
+		resource.Age[*networkingv1.ServiceCIDR](),
 	},
 }
 
-func validateServiceCIDR(c, old *v1.ServiceCIDR) field.ErrorList {
+func validateServiceCIDR(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	if old != nil {
 		return cidrUpdate(list, old.Spec.CIDRs, path)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/cell"
@@ -16,36 +16,36 @@ import (
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingresses declares the kind.
-var Ingresses = &resource.Def[*v1.Ingress]{
+var Ingresses = &resource.Def[*networkingv1.Ingress]{
 	GVK: gvk("Ingress"), Plural: "ingresses", Short: []string{"ing"}, Namespaced: true, Storage: "ingress",
 	Generation: true, Status: true, Validate: validateIngress, ValidateStatus: validateIngressStatus,
-	Warn: func(i, old *v1.Ingress) []string {
+	Warn: func(i, old *networkingv1.Ingress) []string {
 		if _, set := i.Annotations[classAnnotation]; set && old == nil && i.Spec.IngressClassName == nil {
 			return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
 		}
 		return nil
 	},
-	Columns: []resource.Column[*v1.Ingress]{
-		resource.Col("Class", "string", func(i *v1.Ingress) any {
+	Columns: []resource.Column[*networkingv1.Ingress]{
+		resource.Col("Class", "string", func(i *networkingv1.Ingress) any {
 			if i.Spec.IngressClassName == nil {
 				return cell.None
 			}
 			return *i.Spec.IngressClassName
 		}),
-		resource.Col("Hosts", "string", func(i *v1.Ingress) any { return hosts(i.Spec.Rules) }),
-		resource.Col("Address", "string", func(i *v1.Ingress) any { return loadBalancers(i.Status.LoadBalancer.Ingress) }),
-		resource.Col("Ports", "string", func(i *v1.Ingress) any {
+		resource.Col("Hosts", "string", func(i *networkingv1.Ingress) any { return hosts(i.Spec.Rules) }),
+		resource.Col("Address", "string", func(i *networkingv1.Ingress) any { return loadBalancers(i.Status.LoadBalancer.Ingress) }),
+		resource.Col("Ports", "string", func(i *networkingv1.Ingress) any {
 			if len(i.Spec.TLS) > 0 {
 				return "80, 443"
 			}
 			return "80"
 		}),
-		resource.Age[*v1.Ingress](),
+		resource.Age[*networkingv1.Ingress](),
 	},
 }
 
 // hosts lists three hosts; what follows them is counted by rules, with host or without.
-func hosts(rules []v1.IngressRule) string {
+func hosts(rules []networkingv1.IngressRule) string {
 	const most = 3
 	var list []string
 	for _, r := range rules {
@@ -60,7 +60,7 @@ func hosts(rules []v1.IngressRule) string {
 }
 
 // loadBalancers lists the addresses without repetition, sorted.
-func loadBalancers(list []v1.IngressLoadBalancerIngress) string {
+func loadBalancers(list []networkingv1.IngressLoadBalancerIngress) string {
 	var out []string
 	for _, i := range list {
 		out = append(out, cell.Or(i.IP, i.Hostname))
@@ -69,7 +69,7 @@ func loadBalancers(list []v1.IngressLoadBalancerIngress) string {
 	return strings.Join(slices.DeleteFunc(slices.Compact(out), func(s string) bool { return s == "" }), ",")
 }
 
-func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
+func validateIngress(i, old *networkingv1.Ingress) (errs field.ErrorList) {
 	s, spec := &i.Spec, field.NewPath("spec")
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
 		errs = append(errs, field.Invalid(spec, s.Rules, "either `defaultBackend` or `rules` must be specified"))
@@ -93,7 +93,7 @@ func validateIngress(i, old *v1.Ingress) (errs field.ErrorList) {
 	return errs
 }
 
-func ingressTLS(t v1.IngressTLS, path *field.Path) (errs field.ErrorList) {
+func ingressTLS(t networkingv1.IngressTLS, path *field.Path) (errs field.ErrorList) {
 	for i, h := range t.Hosts {
 		errs = append(errs, hostName(h, path.Child("hosts").Index(i))...)
 	}
@@ -103,7 +103,7 @@ func ingressTLS(t v1.IngressTLS, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func validateIngressStatus(i, old *v1.Ingress) (errs field.ErrorList) {
+func validateIngressStatus(i, old *networkingv1.Ingress) (errs field.ErrorList) {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	var before []string
 	if old != nil {

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -17,7 +17,7 @@ import (
 
 func decimal(n int) string { return strconv.Itoa(n) }
 
-func ingressRule(r v1.IngressRule, path *field.Path) (errs field.ErrorList) {
+func ingressRule(r networkingv1.IngressRule, path *field.Path) (errs field.ErrorList) {
 	if r.Host != "" {
 		if netutils.ParseIPSloppy(r.Host) != nil {
 			errs = append(errs, field.Invalid(path.Child("host"), r.Host, "must be a DNS name, not an IP address"))
@@ -51,20 +51,20 @@ var (
 	badSuffixes  = []string{"/..", "/."}
 )
 
-func httpPath(p v1.HTTPIngressPath, path *field.Path) (errs field.ErrorList) {
+func httpPath(p networkingv1.HTTPIngressPath, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("path")
 	switch {
 	case p.PathType == nil:
 		return field.ErrorList{field.Required(path.Child("pathType"), "pathType must be specified")}
-	case *p.PathType == v1.PathTypeExact || *p.PathType == v1.PathTypePrefix:
+	case *p.PathType == networkingv1.PathTypeExact || *p.PathType == networkingv1.PathTypePrefix:
 		errs = append(errs, cleanPath(p.Path, at)...)
-	case *p.PathType == v1.PathTypeImplementationSpecific:
+	case *p.PathType == networkingv1.PathTypeImplementationSpecific:
 		if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
 			errs = append(errs, field.Invalid(at, p.Path, "must be an absolute path"))
 		}
 	default:
 		errs = append(errs, rule.Among(*p.PathType, path.Child("pathType"),
-			v1.PathTypeExact, v1.PathTypePrefix, v1.PathTypeImplementationSpecific)...)
+			networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific)...)
 	}
 	return append(errs, backend(&p.Backend, path.Child("backend"))...)
 }
@@ -86,7 +86,7 @@ func cleanPath(p string, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func backend(b *v1.IngressBackend, path *field.Path) field.ErrorList {
+func backend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
 	switch {
 	case b.Resource != nil && b.Service != nil:
 		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
@@ -106,7 +106,7 @@ func typedReference(r *corev1.TypedLocalObjectReference, path *field.Path) (errs
 	return append(errs, segment(r.Name, path.Child("name"))...)
 }
 
-func serviceBackend(s *v1.IngressServiceBackend, path *field.Path) field.ErrorList {
+func serviceBackend(s *networkingv1.IngressServiceBackend, path *field.Path) field.ErrorList {
 	name, port := path.Child("service", "name"), path.Child("service", "port")
 	errs := rule.NeededFormat(s.Name, name, func(n string) []string { return validation.NameIsDNSLabel(n, false) })
 	switch {

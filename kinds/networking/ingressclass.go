@@ -1,7 +1,7 @@
 package networking
 
 import (
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -14,28 +14,28 @@ import (
 const longestController = 250
 
 // IngressClasses declares the kind.
-var IngressClasses = &resource.Def[*v1.IngressClass]{
+var IngressClasses = &resource.Def[*networkingv1.IngressClass]{
 	GVK: gvk("IngressClass"), Plural: "ingressclasses", Generation: true,
-	Default: func(c *v1.IngressClass) {
+	Default: func(c *networkingv1.IngressClass) {
 		if c.Spec.Parameters != nil {
-			rule.Fill(&c.Spec.Parameters.Scope, v1.IngressClassParametersReferenceScopeCluster)
+			rule.Fill(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 		}
 	},
 	Validate: validateClass,
-	Columns: []resource.Column[*v1.IngressClass]{
-		resource.Name(func(c *v1.IngressClass) any {
-			if c.Annotations[v1.AnnotationIsDefaultIngressClass] == "true" {
+	Columns: []resource.Column[*networkingv1.IngressClass]{
+		resource.Name(func(c *networkingv1.IngressClass) any {
+			if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
 				return c.Name + " (default)"
 			}
 			return c.Name
 		}),
-		resource.Col("Controller", "string", func(c *v1.IngressClass) any { return c.Spec.Controller }),
-		resource.Col("Parameters", "string", func(c *v1.IngressClass) any { return parametersText(c.Spec.Parameters) }),
-		resource.Age[*v1.IngressClass](),
+		resource.Col("Controller", "string", func(c *networkingv1.IngressClass) any { return c.Spec.Controller }),
+		resource.Col("Parameters", "string", func(c *networkingv1.IngressClass) any { return parametersText(c.Spec.Parameters) }),
+		resource.Age[*networkingv1.IngressClass](),
 	},
 }
 
-func parametersText(p *v1.IngressClassParametersReference) string {
+func parametersText(p *networkingv1.IngressClassParametersReference) string {
 	if p == nil {
 		return cell.None
 	}
@@ -46,7 +46,7 @@ func parametersText(p *v1.IngressClassParametersReference) string {
 	return text + "/" + p.Name
 }
 
-func validateClass(c, old *v1.IngressClass) (errs field.ErrorList) {
+func validateClass(c, old *networkingv1.IngressClass) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	at := spec.Child("controller")
 	if old != nil {
@@ -62,7 +62,7 @@ func validateClass(c, old *v1.IngressClass) (errs field.ErrorList) {
 	return errs
 }
 
-func parameters(p *v1.IngressClassParametersReference, path *field.Path) (errs field.ErrorList) {
+func parameters(p *networkingv1.IngressClassParametersReference, path *field.Path) (errs field.ErrorList) {
 	if p.APIGroup != nil {
 		errs = append(errs, rule.Format(*p.APIGroup, path.Child("apiGroup"), rule.Subdomain)...)
 	}
@@ -73,18 +73,18 @@ func parameters(p *v1.IngressClassParametersReference, path *field.Path) (errs f
 		return append(errs, field.Required(scope, ""))
 	}
 	switch *p.Scope {
-	case v1.IngressClassParametersReferenceScopeNamespace:
+	case networkingv1.IngressClassParametersReferenceScopeNamespace:
 		if p.Namespace == nil {
 			return append(errs, field.Required(ns, "`parameters.scope` is set to 'Namespace'"))
 		}
 		errs = append(errs, rule.Format(*p.Namespace, ns, rule.Label)...)
-	case v1.IngressClassParametersReferenceScopeCluster:
+	case networkingv1.IngressClassParametersReferenceScopeCluster:
 		if p.Namespace != nil {
 			errs = append(errs, field.Forbidden(ns, "`parameters.scope` is set to 'Cluster'"))
 		}
 	default:
 		errs = append(errs, rule.Among(*p.Scope, scope,
-			v1.IngressClassParametersReferenceScopeCluster, v1.IngressClassParametersReferenceScopeNamespace)...)
+			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace)...)
 	}
 	return errs
 }

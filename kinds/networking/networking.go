@@ -3,14 +3,14 @@
 package networking
 
 import (
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return networkingv1.SchemeGroupVersion.WithKind(kind) }
 
 // segment checks a name that is required and must fit into a URL.
 func segment(v string, path *field.Path) field.ErrorList {

@@ -2,7 +2,7 @@ package networking
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/networking/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -15,16 +15,16 @@ import (
 )
 
 // NetworkPolicies declares the kind.
-var NetworkPolicies = &resource.Def[*v1.NetworkPolicy]{
+var NetworkPolicies = &resource.Def[*networkingv1.NetworkPolicy]{
 	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
 	Default: defaultPolicy, Validate: validatePolicy, Warn: warnPolicy,
-	Columns: []resource.Column[*v1.NetworkPolicy]{
-		resource.Col("Pod-Selector", "string", func(p *v1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
-		resource.Age[*v1.NetworkPolicy](),
+	Columns: []resource.Column[*networkingv1.NetworkPolicy]{
+		resource.Col("Pod-Selector", "string", func(p *networkingv1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),
+		resource.Age[*networkingv1.NetworkPolicy](),
 	},
 }
 
-func defaultPolicy(p *v1.NetworkPolicy) {
+func defaultPolicy(p *networkingv1.NetworkPolicy) {
 	s := &p.Spec
 	for i := range s.Ingress {
 		defaultPorts(s.Ingress[i].Ports)
@@ -33,22 +33,22 @@ func defaultPolicy(p *v1.NetworkPolicy) {
 		defaultPorts(s.Egress[i].Ports)
 	}
 	if len(s.PolicyTypes) == 0 {
-		s.PolicyTypes = []v1.PolicyType{v1.PolicyTypeIngress}
+		s.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
 		if len(s.Egress) > 0 {
-			s.PolicyTypes = append(s.PolicyTypes, v1.PolicyTypeEgress)
+			s.PolicyTypes = append(s.PolicyTypes, networkingv1.PolicyTypeEgress)
 		}
 	}
 }
 
-func defaultPorts(list []v1.NetworkPolicyPort) {
+func defaultPorts(list []networkingv1.NetworkPolicyPort) {
 	for i := range list {
 		rule.Fill(&list[i].Protocol, corev1.ProtocolTCP)
 	}
 }
 
 // warnPolicy names ranges that other programs may read in another way.
-func warnPolicy(p, _ *v1.NetworkPolicy) (list []string) {
-	look := func(peers []v1.NetworkPolicyPeer, path *field.Path) {
+func warnPolicy(p, _ *networkingv1.NetworkPolicy) (list []string) {
+	look := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
 		for i, peer := range peers {
 			if peer.IPBlock == nil {
 				continue
@@ -69,7 +69,7 @@ func warnPolicy(p, _ *v1.NetworkPolicy) (list []string) {
 	return list
 }
 
-func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {
+func validatePolicy(p, old *networkingv1.NetworkPolicy) (errs field.ErrorList) {
 	s, spec := &p.Spec, field.NewPath("spec")
 	l := lenience(old)
 	errs = append(errs, metavalidation.ValidateLabelSelector(&s.PodSelector, l.selectors, spec.Child("podSelector"))...)
@@ -88,7 +88,7 @@ func validatePolicy(p, old *v1.NetworkPolicy) (errs field.ErrorList) {
 		return append(errs, field.Invalid(types, s.PolicyTypes, "may not specify more than two policyTypes"))
 	}
 	for i, t := range s.PolicyTypes {
-		errs = append(errs, rule.Among(t, types.Index(i), v1.PolicyTypeIngress, v1.PolicyTypeEgress)...)
+		errs = append(errs, rule.Among(t, types.Index(i), networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)...)
 	}
 	return errs
 }
@@ -100,13 +100,13 @@ type leniency struct {
 }
 
 // lenience lets bad values in selectors pass if the pod selector had some, and ranges that were there before.
-func lenience(old *v1.NetworkPolicy) (l leniency) {
+func lenience(old *networkingv1.NetworkPolicy) (l leniency) {
 	if old == nil {
 		return l
 	}
 	l.selectors.AllowInvalidLabelValueInSelector =
 		len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, l.selectors, nil)) > 0
-	keep := func(peers []v1.NetworkPolicyPeer) {
+	keep := func(peers []networkingv1.NetworkPolicyPeer) {
 		for _, p := range peers {
 			if p.IPBlock != nil {
 				l.ranges = append(append(l.ranges, p.IPBlock.CIDR), p.IPBlock.Except...)
@@ -122,14 +122,14 @@ func lenience(old *v1.NetworkPolicy) (l leniency) {
 	return l
 }
 
-func policyPorts(list []v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
+func policyPorts(list []networkingv1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
 	for i, p := range list {
 		errs = append(errs, policyPort(p, path.Index(i))...)
 	}
 	return errs
 }
 
-func policyPort(p v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
+func policyPort(p networkingv1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList) {
 	errs = rule.AmongPtr(p.Protocol, path.Child("protocol"), corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 	port, end := path.Child("port"), path.Child("endPort")
 	switch {
@@ -155,7 +155,7 @@ func policyPort(p v1.NetworkPolicyPort, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-func peers(list []v1.NetworkPolicyPeer, l leniency, path *field.Path) (errs field.ErrorList) {
+func peers(list []networkingv1.NetworkPolicyPeer, l leniency, path *field.Path) (errs field.ErrorList) {
 	for i, p := range list {
 		at, n := path.Index(i), 0
 		if p.PodSelector != nil {
@@ -181,7 +181,7 @@ func peers(list []v1.NetworkPolicyPeer, l leniency, path *field.Path) (errs fiel
 }
 
 // block checks that the exceptions lie within the block and are smaller than it.
-func block(b *v1.IPBlock, before []string, path *field.Path) field.ErrorList {
+func block(b *networkingv1.IPBlock, before []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}

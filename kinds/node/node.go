@@ -3,7 +3,7 @@ package node
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/node/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,15 +13,15 @@ import (
 )
 
 // RuntimeClasses declares the kind.
-var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
-	GVK: v1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
-	Ways: resource.Ways{NeedsRevision: true},
-	Default: func(c *v1.RuntimeClass) {
+var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
+	GVK: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
+	Ways: resource.Ways{NeedsRevision: true, AnyFinalizer: true},
+	Default: func(c *nodev1.RuntimeClass) {
 		if c.Overhead != nil {
 			podspec.RoundResources(c.Overhead.PodFixed)
 		}
 	},
-	Warn: func(c, _ *v1.RuntimeClass) (list []string) {
+	Warn: func(c, _ *nodev1.RuntimeClass) (list []string) {
 		if c.Scheduling == nil {
 			return nil
 		}
@@ -30,13 +30,13 @@ var RuntimeClasses = &resource.Def[*v1.RuntimeClass]{
 		}
 		return list
 	},
-	Columns: []resource.Column[*v1.RuntimeClass]{
-		resource.Col("Handler", "string", func(c *v1.RuntimeClass) any { return c.Handler }),
-		resource.Age[*v1.RuntimeClass](),
+	Columns: []resource.Column[*nodev1.RuntimeClass]{
+		resource.Col("Handler", "string", func(c *nodev1.RuntimeClass) any { return c.Handler }),
+		resource.Age[*nodev1.RuntimeClass](),
 	},
 }
 
-func validateClass(c, old *v1.RuntimeClass) (errs field.ErrorList) {
+func validateClass(c, old *nodev1.RuntimeClass) (errs field.ErrorList) {
 	handler := field.NewPath("handler")
 	if old != nil {
 		errs = append(errs, rule.Frozen(c.Handler, old.Handler, handler)...)

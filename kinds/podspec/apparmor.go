@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -14,38 +14,38 @@ import (
 const apparmorOne = "container.apparmor.security.beta.kubernetes.io/"
 
 // confinement reads the value of such an annotation; nil means that it says nothing known.
-func confinement(v string) *v1.AppArmorProfile {
+func confinement(v string) *corev1.AppArmorProfile {
 	switch name, local := strings.CutPrefix(v, "localhost/"); {
 	case v == "runtime/default":
-		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeRuntimeDefault}
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
 	case v == "unconfined":
-		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeUnconfined}
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
 	case local && name != "":
-		return &v1.AppArmorProfile{Type: v1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 	}
 	return nil
 }
 
 // ConfineByAnnotation sets the profile of containers that only an annotation gives one.
-func ConfineByAnnotation(annotations map[string]string, s *v1.PodSpec) {
-	if len(annotations) == 0 || s.OS != nil && s.OS.Name == v1.Windows {
+func ConfineByAnnotation(annotations map[string]string, s *corev1.PodSpec) {
+	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
 		return
 	}
-	everyContainer(s, func(c *v1.Container) {
+	everyContainer(s, func(c *corev1.Container) {
 		v, ok := annotations[apparmorOne+c.Name]
 		p := confinement(v)
 		if !ok || p == nil || profileOf(c, s) != nil && rule.Same(profileOf(c, s), p) {
 			return
 		}
 		if c.SecurityContext == nil {
-			c.SecurityContext = &v1.SecurityContext{}
+			c.SecurityContext = &corev1.SecurityContext{}
 		}
 		rule.Fill(&c.SecurityContext.AppArmorProfile, *p)
 	})
 }
 
 // profileOf is the profile that confines a container: its own, else its pod's.
-func profileOf(c *v1.Container, s *v1.PodSpec) *v1.AppArmorProfile {
+func profileOf(c *corev1.Container, s *corev1.PodSpec) *corev1.AppArmorProfile {
 	switch {
 	case c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil:
 		return c.SecurityContext.AppArmorProfile
@@ -55,8 +55,8 @@ func profileOf(c *v1.Container, s *v1.PodSpec) *v1.AppArmorProfile {
 	return nil
 }
 
-func containerNamed(s *v1.PodSpec, name string) (found *v1.Container) {
-	everyContainer(s, func(c *v1.Container) {
+func containerNamed(s *corev1.PodSpec, name string) (found *corev1.Container) {
+	everyContainer(s, func(c *corev1.Container) {
 		if c.Name == name {
 			found = c
 		}
@@ -65,7 +65,7 @@ func containerNamed(s *v1.PodSpec, name string) (found *v1.Container) {
 }
 
 // checkConfinement checks annotations: that there is such a container, and such a profile.
-func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkConfinement(annotations map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for key, v := range annotations {
 		name, ok := strings.CutPrefix(key, apparmorOne)
 		if !ok {
@@ -74,7 +74,7 @@ func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.
 		if containerNamed(s, name) == nil {
 			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
 		}
-		if v != "" && confinement(v) == nil && v != v1.DeprecatedAppArmorBetaProfileNamePrefix {
+		if v != "" && confinement(v) == nil && v != corev1.DeprecatedAppArmorBetaProfileNamePrefix {
 			errs = append(errs, field.Invalid(path.Key(key), v, fmt.Sprintf("invalid AppArmor profile name: %q", v)))
 		}
 	}
@@ -82,18 +82,18 @@ func checkConfinement(annotations map[string]string, s *v1.PodSpec, path *field.
 }
 
 // confinementAgrees checks that an annotation says of a container what its field says, or its pod's.
-func confinementAgrees(v string, p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
+func confinementAgrees(v string, p *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	local, isLocal := strings.CutPrefix(v, v1.DeprecatedAppArmorBetaProfileNamePrefix)
+	local, isLocal := strings.CutPrefix(v, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
 	agrees := true
 	switch p.Type {
-	case v1.AppArmorProfileTypeUnconfined:
-		agrees = v == v1.DeprecatedAppArmorBetaProfileNameUnconfined
-	case v1.AppArmorProfileTypeRuntimeDefault:
-		agrees = v == v1.DeprecatedAppArmorBetaProfileRuntimeDefault
-	case v1.AppArmorProfileTypeLocalhost:
+	case corev1.AppArmorProfileTypeUnconfined:
+		agrees = v == corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		agrees = v == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case corev1.AppArmorProfileTypeLocalhost:
 		if agrees = isLocal; isLocal && (p.LocalhostProfile == nil || *p.LocalhostProfile != local) {
 			return field.ErrorList{field.Forbidden(path.Child("localhostProfile"), "apparmor profile in annotation and field must match")}
 		}

@@ -3,22 +3,22 @@
 package podspec
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // DefaultTemplate fills the unset fields of a pod template.
-func DefaultTemplate(t *v1.PodTemplateSpec) { Default(&t.Spec) }
+func DefaultTemplate(t *corev1.PodTemplateSpec) { Default(&t.Spec) }
 
 // Default fills the unset fields of a pod spec, in a pod as in a template.
-func Default(s *v1.PodSpec) {
-	rule.FillZero(&s.DNSPolicy, v1.DNSClusterFirst)
-	rule.FillZero(&s.RestartPolicy, v1.RestartPolicyAlways)
-	rule.FillZero(&s.SchedulerName, v1.DefaultSchedulerName)
-	rule.Fill(&s.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds)
-	rule.Fill(&s.SecurityContext, v1.PodSecurityContext{})
+func Default(s *corev1.PodSpec) {
+	rule.FillZero(&s.DNSPolicy, corev1.DNSClusterFirst)
+	rule.FillZero(&s.RestartPolicy, corev1.RestartPolicyAlways)
+	rule.FillZero(&s.SchedulerName, corev1.DefaultSchedulerName)
+	rule.Fill(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	rule.Fill(&s.SecurityContext, corev1.PodSecurityContext{})
 	rule.FillZero(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName
 	for i := range s.Volumes {
@@ -34,10 +34,10 @@ func Default(s *v1.PodSpec) {
 
 // DefaultPod fills what is unset in a pod's own spec; it does more than Default, because a template leaves
 // open what admission may still change in the pods made of it.
-func DefaultPod(s *v1.PodSpec) {
+func DefaultPod(s *corev1.PodSpec) {
 	Default(s)
-	rule.Fill(&s.EnableServiceLinks, v1.DefaultEnableServiceLinks)
-	for _, list := range [][]v1.Container{s.Containers, s.InitContainers} {
+	rule.Fill(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	for _, list := range [][]corev1.Container{s.Containers, s.InitContainers} {
 		for i := range list {
 			requestLimits(&list[i].Resources)
 			if s.HostNetwork {
@@ -51,13 +51,13 @@ func DefaultPod(s *v1.PodSpec) {
 }
 
 // requestLimits requests what is limited, where nothing else is requested.
-func requestLimits(r *v1.ResourceRequirements) {
+func requestLimits(r *corev1.ResourceRequirements) {
 	for name, q := range r.Limits {
 		addTo(&r.Requests, name, q)
 	}
 }
 
-func hostPorts(ports []v1.ContainerPort) {
+func hostPorts(ports []corev1.ContainerPort) {
 	for i := range ports {
 		rule.FillZero(&ports[i].HostPort, ports[i].ContainerPort)
 	}
@@ -65,7 +65,7 @@ func hostPorts(ports []v1.ContainerPort) {
 
 // defaultPodResources completes resources given for the pod as a whole: huge pages are limited to what is
 // requested, requests are what the containers request together, else the limits.
-func defaultPodResources(s *v1.PodSpec) {
+func defaultPodResources(s *corev1.PodSpec) {
 	r := s.Resources
 	for name, q := range r.Requests {
 		if isHugePages(name) {
@@ -75,7 +75,7 @@ func defaultPodResources(s *v1.PodSpec) {
 	if len(r.Limits) == 0 {
 		return
 	}
-	sum := resource.AggregateContainerRequests(&v1.Pod{Spec: *s}, resource.PodResourcesOptions{})
+	sum := resource.AggregateContainerRequests(&corev1.Pod{Spec: *s}, resource.PodResourcesOptions{})
 	for name, q := range sum {
 		if resource.IsSupportedPodLevelResource(name) && !isHugePages(name) {
 			addTo(&r.Requests, name, q)

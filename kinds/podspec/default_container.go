@@ -4,18 +4,18 @@ import (
 	"regexp"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func defaultContainer(c *v1.Container) {
+func defaultContainer(c *corev1.Container) {
 	rule.FillZero(&c.ImagePullPolicy, pullPolicy(c.Image))
-	rule.FillZero(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
-	rule.FillZero(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	rule.FillZero(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	rule.FillZero(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
-		rule.FillZero(&c.Ports[i].Protocol, v1.ProtocolTCP)
+		rule.FillZero(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 	for i := range c.Env {
 		defaultEnv(c.Env[i].ValueFrom)
@@ -31,7 +31,7 @@ func defaultContainer(c *v1.Container) {
 	}
 }
 
-func defaultEnv(from *v1.EnvVarSource) {
+func defaultEnv(from *corev1.EnvVarSource) {
 	switch {
 	case from == nil:
 	case from.FieldRef != nil:
@@ -41,7 +41,7 @@ func defaultEnv(from *v1.EnvVarSource) {
 	}
 }
 
-func defaultProbe(p *v1.Probe) {
+func defaultProbe(p *corev1.Probe) {
 	if p == nil {
 		return
 	}
@@ -55,16 +55,16 @@ func defaultProbe(p *v1.Probe) {
 	}
 }
 
-func defaultHook(h *v1.LifecycleHandler) {
+func defaultHook(h *corev1.LifecycleHandler) {
 	if h != nil {
 		defaultHTTP(h.HTTPGet)
 	}
 }
 
-func defaultHTTP(g *v1.HTTPGetAction) {
+func defaultHTTP(g *corev1.HTTPGetAction) {
 	if g != nil {
 		rule.FillZero(&g.Path, "/")
-		rule.FillZero(&g.Scheme, v1.URISchemeHTTP)
+		rule.FillZero(&g.Scheme, corev1.URISchemeHTTP)
 	}
 }
 
@@ -74,35 +74,35 @@ var imageName = regexp.MustCompile(`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9
 	`(?::([\w][\w.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
 // pullPolicy is what a container gets that names none: an image whose tag moves is always pulled.
-func pullPolicy(image string) v1.PullPolicy {
+func pullPolicy(image string) corev1.PullPolicy {
 	switch m := imageName.FindStringSubmatch(image); {
 	case m == nil, m[1] == "" && m[2] != "", len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":
-		return v1.PullIfNotPresent
+		return corev1.PullIfNotPresent
 	case m[1] == "" || m[1] == "latest":
-		return v1.PullAlways
+		return corev1.PullAlways
 	}
-	return v1.PullIfNotPresent
+	return corev1.PullIfNotPresent
 }
 
 // RoundResources rounds amounts up to thousandths, the finest that is accounted for.
-func RoundResources(list v1.ResourceList) {
+func RoundResources(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
 		list[name] = q
 	}
 }
 
-func isHugePages(name v1.ResourceName) bool {
-	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // addTo sets an amount that list does not have yet.
-func addTo(list *v1.ResourceList, name v1.ResourceName, q resource.Quantity) {
+func addTo(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
 	if _, set := (*list)[name]; set {
 		return
 	}
 	if *list == nil {
-		*list = v1.ResourceList{}
+		*list = corev1.ResourceList{}
 	}
 	(*list)[name] = q.DeepCopy()
 }

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -85,9 +85,9 @@ const container = `
   resources: {requests: {memory: 512Mi, cpu: 1m}}
 `
 
-func spec(t *testing.T, text string) *v1.PodSpec {
+func spec(t *testing.T, text string) *corev1.PodSpec {
 	t.Helper()
-	s := &v1.PodSpec{}
+	s := &corev1.PodSpec{}
 	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func spec(t *testing.T, text string) *v1.PodSpec {
 
 func TestDefault(t *testing.T) {
 	init := "{name: i, image: 'b:1', imagePullPolicy: IfNotPresent, terminationMessagePath: /dev/termination-log, terminationMessagePolicy: File, resources: "
-	tmpl := &v1.PodTemplateSpec{Spec: *spec(t, given)}
+	tmpl := &corev1.PodTemplateSpec{Spec: *spec(t, given)}
 	podspec.DefaultTemplate(tmpl)
 	same(t, tmpl.Spec, common+"initContainers: ["+init+"{limits: {cpu: '1'}}}]\ncontainers:\n- ports: [{containerPort: 80, protocol: TCP}]"+container)
 	s := spec(t, given)
@@ -111,12 +111,12 @@ func TestDefault(t *testing.T) {
 
 func TestPullPolicy(t *testing.T) {
 	digest := "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	for image, want := range map[string]v1.PullPolicy{
-		"nginx": v1.PullAlways, "nginx:latest": v1.PullAlways, "nginx:1": v1.PullIfNotPresent, "r.example:5000/a/b": v1.PullAlways,
-		"r.example:5000/a/b:2": v1.PullIfNotPresent, "a" + digest: v1.PullIfNotPresent, "a:latest" + digest: v1.PullAlways,
-		"": v1.PullIfNotPresent, "Upper": v1.PullIfNotPresent, "a b": v1.PullIfNotPresent, "localhost/x": v1.PullAlways,
+	for image, want := range map[string]corev1.PullPolicy{
+		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "nginx:1": corev1.PullIfNotPresent, "r.example:5000/a/b": corev1.PullAlways,
+		"r.example:5000/a/b:2": corev1.PullIfNotPresent, "a" + digest: corev1.PullIfNotPresent, "a:latest" + digest: corev1.PullAlways,
+		"": corev1.PullIfNotPresent, "Upper": corev1.PullIfNotPresent, "a b": corev1.PullIfNotPresent, "localhost/x": corev1.PullAlways,
 	} {
-		s := &v1.PodSpec{Containers: []v1.Container{{Image: image}}}
+		s := &corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}
 		if podspec.Default(s); s.Containers[0].ImagePullPolicy != want {
 			t.Errorf("%q: got %s, want %s", image, s.Containers[0].ImagePullPolicy, want)
 		}
@@ -132,16 +132,16 @@ func TestPodResources(t *testing.T) {
 func TestQOS(t *testing.T) {
 	for _, c := range []struct {
 		spec string
-		want v1.PodQOSClass
+		want corev1.PodQOSClass
 	}{
-		{inContainer("resources: {}"), v1.PodQOSBestEffort},
-		{inContainer("resources: {limits: {cpu: 0}}"), v1.PodQOSBestEffort},
-		{inContainer("resources: {requests: {cpu: 1}}"), v1.PodQOSBurstable},
-		{inContainer("resources: {limits: {cpu: 1}}"), v1.PodQOSBurstable},
-		{inContainer("resources: {limits: {cpu: 1, memory: 1}}"), v1.PodQOSGuaranteed},
-		{inContainer("resources: {limits: {cpu: 2, memory: 1}, requests: {cpu: 1}}"), v1.PodQOSBurstable},
-		{"initContainers: [{name: i, image: i}]\n" + inContainer("resources: {limits: {cpu: 1, memory: 1}}"), v1.PodQOSBurstable},
-		{"resources: {limits: {cpu: 1, memory: 1}}\n" + inContainer("resources: {}"), v1.PodQOSGuaranteed},
+		{inContainer("resources: {}"), corev1.PodQOSBestEffort},
+		{inContainer("resources: {limits: {cpu: 0}}"), corev1.PodQOSBestEffort},
+		{inContainer("resources: {requests: {cpu: 1}}"), corev1.PodQOSBurstable},
+		{inContainer("resources: {limits: {cpu: 1}}"), corev1.PodQOSBurstable},
+		{inContainer("resources: {limits: {cpu: 1, memory: 1}}"), corev1.PodQOSGuaranteed},
+		{inContainer("resources: {limits: {cpu: 2, memory: 1}, requests: {cpu: 1}}"), corev1.PodQOSBurstable},
+		{"initContainers: [{name: i, image: i}]\n" + inContainer("resources: {limits: {cpu: 1, memory: 1}}"), corev1.PodQOSBurstable},
+		{"resources: {limits: {cpu: 1, memory: 1}}\n" + inContainer("resources: {}"), corev1.PodQOSGuaranteed},
 	} {
 		s := spec(t, c.spec)
 		podspec.DefaultPod(s)
@@ -168,7 +168,7 @@ func TestPrepareClaim(t *testing.T) {
 		`dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}`:          `{resources: {}, dataSource: {apiGroup: x.example, kind: Thing, name: a}, dataSourceRef: {apiGroup: x.example, kind: Thing, name: a}}`,
 		`dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: b}`: `{resources: {}}`,
 	} {
-		s := &v1.PersistentVolumeClaimSpec{}
+		s := &corev1.PersistentVolumeClaimSpec{}
 		if err := yaml.UnmarshalStrict([]byte(given), s); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestPrepareClaim(t *testing.T) {
 }
 
 func BenchmarkDefault(b *testing.B) {
-	s := &v1.PodSpec{}
+	s := &corev1.PodSpec{}
 	if err := yaml.Unmarshal([]byte(given), s); err != nil {
 		b.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func BenchmarkDefault(b *testing.B) {
 }
 
 func BenchmarkValidate(b *testing.B) {
-	p := &v1.Pod{}
+	p := &corev1.Pod{}
 	if err := yaml.Unmarshal([]byte(given), &p.Spec); err != nil {
 		b.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package podspec
 import (
 	"reflect"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -15,7 +15,7 @@ const (
 )
 
 // defaultVolume completes a volume; one without any source is an empty directory.
-func defaultVolume(s *v1.VolumeSource) {
+func defaultVolume(s *corev1.VolumeSource) {
 	switch {
 	case s.Secret != nil:
 		rule.Fill(&s.Secret.DefaultMode, fileMode)
@@ -27,7 +27,7 @@ func defaultVolume(s *v1.VolumeSource) {
 	case s.Projected != nil:
 		defaultProjected(s.Projected)
 	case s.HostPath != nil:
-		rule.Fill(&s.HostPath.Type, v1.HostPathUnset)
+		rule.Fill(&s.HostPath.Type, corev1.HostPathUnset)
 	case s.Ephemeral != nil:
 		if t := s.Ephemeral.VolumeClaimTemplate; t != nil {
 			DefaultClaim(&t.Spec)
@@ -35,13 +35,13 @@ func defaultVolume(s *v1.VolumeSource) {
 	case s.Image != nil:
 		rule.FillZero(&s.Image.PullPolicy, pullPolicy(s.Image.Reference))
 	case reflect.ValueOf(*s).IsZero():
-		s.EmptyDir = &v1.EmptyDirVolumeSource{}
+		s.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	default:
 		defaultNetworkVolume(s)
 	}
 }
 
-func defaultNetworkVolume(s *v1.VolumeSource) {
+func defaultNetworkVolume(s *corev1.VolumeSource) {
 	switch {
 	case s.ISCSI != nil:
 		rule.FillZero(&s.ISCSI.ISCSIInterface, "default")
@@ -58,14 +58,14 @@ func defaultNetworkVolume(s *v1.VolumeSource) {
 }
 
 // DefaultAzureDisk completes a source that pods and persistent volumes share.
-func DefaultAzureDisk(d *v1.AzureDiskVolumeSource) {
-	rule.Fill(&d.CachingMode, v1.AzureDataDiskCachingReadWrite)
-	rule.Fill(&d.Kind, v1.AzureSharedBlobDisk)
+func DefaultAzureDisk(d *corev1.AzureDiskVolumeSource) {
+	rule.Fill(&d.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+	rule.Fill(&d.Kind, corev1.AzureSharedBlobDisk)
 	rule.Fill(&d.FSType, "ext4")
 	rule.Fill(&d.ReadOnly, false)
 }
 
-func defaultProjected(p *v1.ProjectedVolumeSource) {
+func defaultProjected(p *corev1.ProjectedVolumeSource) {
 	rule.Fill(&p.DefaultMode, fileMode)
 	for i := range p.Sources {
 		if d := p.Sources[i].DownwardAPI; d != nil {
@@ -80,7 +80,7 @@ func defaultProjected(p *v1.ProjectedVolumeSource) {
 	}
 }
 
-func defaultFiles(items []v1.DownwardAPIVolumeFile) {
+func defaultFiles(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		if ref := items[i].FieldRef; ref != nil {
 			rule.FillZero(&ref.APIVersion, "v1")
@@ -89,8 +89,8 @@ func defaultFiles(items []v1.DownwardAPIVolumeFile) {
 }
 
 // DefaultClaim fills the unset fields of a claim for storage, of its own or in a template.
-func DefaultClaim(s *v1.PersistentVolumeClaimSpec) {
-	rule.Fill(&s.VolumeMode, v1.PersistentVolumeFilesystem)
+func DefaultClaim(s *corev1.PersistentVolumeClaimSpec) {
+	rule.Fill(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
 	RoundResources(s.Resources.Limits)
 	RoundResources(s.Resources.Requests)
 }

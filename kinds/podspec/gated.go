@@ -1,7 +1,7 @@
 package podspec
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/features"
 )
@@ -10,23 +10,23 @@ import (
 // themselves. visit calls yield for each place where the field is set, with what takes it out.
 var gated = []struct {
 	on    func(*features.Set) bool
-	visit func(s *v1.PodSpec, yield func(clear func()))
+	visit func(s *corev1.PodSpec, yield func(clear func()))
 }{
-	{gate("GenericWorkload"), func(s *v1.PodSpec, yield func(func())) { unset(&s.SchedulingGroup, yield) }},
-	{gate("EvictionRequestAPI"), func(s *v1.PodSpec, yield func(func())) {
+	{gate("GenericWorkload"), func(s *corev1.PodSpec, yield func(func())) { unset(&s.SchedulingGroup, yield) }},
+	{gate("EvictionRequestAPI"), func(s *corev1.PodSpec, yield func(func())) {
 		if s.EvictionResponders != nil {
 			yield(func() { s.EvictionResponders = nil })
 		}
 	}},
-	{gate("ContainerStopSignals"), func(s *v1.PodSpec, yield func(func())) {
-		everyContainer(s, func(c *v1.Container) {
+	{gate("ContainerStopSignals"), func(s *corev1.PodSpec, yield func(func())) {
+		everyContainer(s, func(c *corev1.Container) {
 			if c.Lifecycle != nil {
 				unset(&c.Lifecycle.StopSignal, yield)
 			}
 		})
 	}},
-	{gate("VolumeBindMountOptions"), func(s *v1.PodSpec, yield func(func())) {
-		everyContainer(s, func(c *v1.Container) {
+	{gate("VolumeBindMountOptions"), func(s *corev1.PodSpec, yield func(func())) {
+		everyContainer(s, func(c *corev1.Container) {
 			for i := range c.VolumeMounts {
 				if m := &c.VolumeMounts[i]; m.BindMountOptions != nil {
 					yield(func() { m.BindMountOptions = nil })
@@ -34,21 +34,21 @@ var gated = []struct {
 			}
 		})
 	}},
-	{gate("H2CContainerProbe"), func(s *v1.PodSpec, yield func(func())) {
-		eachProbe(s, func(p *v1.ProbeHandler) {
+	{gate("H2CContainerProbe"), func(s *corev1.PodSpec, yield func(func())) {
+		eachProbe(s, func(p *corev1.ProbeHandler) {
 			if p.HTTPGet != nil {
 				unset(&p.HTTPGet.Protocol, yield)
 			}
 		})
 	}},
-	{gate("GRPCContainerProbeTLS"), func(s *v1.PodSpec, yield func(func())) {
-		eachProbe(s, func(p *v1.ProbeHandler) {
+	{gate("GRPCContainerProbeTLS"), func(s *corev1.PodSpec, yield func(func())) {
+		eachProbe(s, func(p *corev1.ProbeHandler) {
 			if p.GRPC != nil {
 				unset(&p.GRPC.Mode, yield)
 			}
 		})
 	}},
-	{gate("EmptyDirVolumeMode"), func(s *v1.PodSpec, yield func(func())) {
+	{gate("EmptyDirVolumeMode"), func(s *corev1.PodSpec, yield func(func())) {
 		for i := range s.Volumes {
 			if d := s.Volumes[i].EmptyDir; d != nil {
 				unset(&d.Mode, yield)
@@ -56,11 +56,11 @@ var gated = []struct {
 		}
 	}},
 	{gate("AtomicWriteVolumeUserFields"), visitUsers},
-	{since37("ClusterTrustBundleProjection"), func(s *v1.PodSpec, yield func(func())) {
-		eachProjection(s, func(p *v1.VolumeProjection) { unset(&p.ClusterTrustBundle, yield) })
+	{since37("ClusterTrustBundleProjection"), func(s *corev1.PodSpec, yield func(func())) {
+		eachProjection(s, func(p *corev1.VolumeProjection) { unset(&p.ClusterTrustBundle, yield) })
 	}},
-	{since37("PodCertificateRequest"), func(s *v1.PodSpec, yield func(func())) {
-		eachProjection(s, func(p *v1.VolumeProjection) { unset(&p.PodCertificate, yield) })
+	{since37("PodCertificateRequest"), func(s *corev1.PodSpec, yield func(func())) {
+		eachProjection(s, func(p *corev1.VolumeProjection) { unset(&p.PodCertificate, yield) })
 	}},
 }
 
@@ -75,7 +75,7 @@ func since37(name string) func(*features.Set) bool {
 
 // DropDisabled takes fields of features that are off out of s, unless old, the stored spec or nil, has them too: then it
 // came from a cluster where they were on.
-func DropDisabled(on *features.Set, s, old *v1.PodSpec) {
+func DropDisabled(on *features.Set, s, old *corev1.PodSpec) {
 	for _, g := range gated {
 		if g.on(on) {
 			continue
@@ -99,9 +99,9 @@ func unset[T any](at **T, yield func(func())) {
 	}
 }
 
-func eachProbe(s *v1.PodSpec, do func(*v1.ProbeHandler)) {
-	everyContainer(s, func(c *v1.Container) {
-		for _, p := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+func eachProbe(s *corev1.PodSpec, do func(*corev1.ProbeHandler)) {
+	everyContainer(s, func(c *corev1.Container) {
+		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 			if p != nil {
 				do(&p.ProbeHandler)
 			}
@@ -109,7 +109,7 @@ func eachProbe(s *v1.PodSpec, do func(*v1.ProbeHandler)) {
 	})
 }
 
-func eachProjection(s *v1.PodSpec, do func(*v1.VolumeProjection)) {
+func eachProjection(s *corev1.PodSpec, do func(*corev1.VolumeProjection)) {
 	for i := range s.Volumes {
 		if p := s.Volumes[i].Projected; p != nil {
 			for k := range p.Sources {
@@ -120,13 +120,13 @@ func eachProjection(s *v1.PodSpec, do func(*v1.VolumeProjection)) {
 }
 
 // visitUsers yields whom the files of a volume belong to.
-func visitUsers(s *v1.PodSpec, yield func(func())) {
-	keys := func(list []v1.KeyToPath) {
+func visitUsers(s *corev1.PodSpec, yield func(func())) {
+	keys := func(list []corev1.KeyToPath) {
 		for i := range list {
 			unset(&list[i].User, yield)
 		}
 	}
-	files := func(list []v1.DownwardAPIVolumeFile) {
+	files := func(list []corev1.DownwardAPIVolumeFile) {
 		for i := range list {
 			unset(&list[i].User, yield)
 		}
@@ -149,7 +149,7 @@ func visitUsers(s *v1.PodSpec, yield func(func())) {
 			unset(&v.Projected.DefaultUser, yield)
 		}
 	}
-	eachProjection(s, func(p *v1.VolumeProjection) {
+	eachProjection(s, func(p *corev1.VolumeProjection) {
 		switch {
 		case p.Secret != nil:
 			keys(p.Secret.Items)

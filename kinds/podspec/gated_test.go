@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/features"
@@ -44,9 +44,9 @@ func TestDropDisabled(t *testing.T) {
 	}
 }
 
-func spec(t *testing.T, text string) *v1.PodSpec {
+func spec(t *testing.T, text string) *corev1.PodSpec {
 	t.Helper()
-	s := &v1.PodSpec{}
+	s := &corev1.PodSpec{}
 	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 package podspec
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentresource "k8s.io/component-helpers/resource"
@@ -9,8 +9,8 @@ import (
 
 // QOS is the class of service that a pod gets from its requests and limits of processors and memory:
 // Guaranteed when both are set and equal for all, BestEffort when there are none, Burstable else.
-func QOS(s *v1.PodSpec) v1.PodQOSClass {
-	requests, limits := v1.ResourceList{}, v1.ResourceList{}
+func QOS(s *corev1.PodSpec) corev1.PodQOSClass {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	guaranteed := true
 	for _, r := range qosSources(s) {
 		sumUp(requests, r.Requests)
@@ -19,7 +19,7 @@ func QOS(s *v1.PodSpec) v1.PodQOSClass {
 		}
 	}
 	if len(requests) == 0 && len(limits) == 0 {
-		return v1.PodQOSBestEffort
+		return corev1.PodQOSBestEffort
 	}
 	for name, q := range requests {
 		if l, ok := limits[name]; !ok || l.Cmp(q) != 0 {
@@ -27,16 +27,16 @@ func QOS(s *v1.PodSpec) v1.PodQOSClass {
 		}
 	}
 	if guaranteed && len(requests) == len(limits) {
-		return v1.PodQOSGuaranteed
+		return corev1.PodQOSGuaranteed
 	}
-	return v1.PodQOSBurstable
+	return corev1.PodQOSBurstable
 }
 
-func qosSources(s *v1.PodSpec) (list []v1.ResourceRequirements) {
-	if componentresource.IsPodLevelResourcesSet(&v1.Pod{Spec: *s}) {
+func qosSources(s *corev1.PodSpec) (list []corev1.ResourceRequirements) {
+	if componentresource.IsPodLevelResourcesSet(&corev1.Pod{Spec: *s}) {
 		return append(list, *s.Resources)
 	}
-	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
+	for _, containers := range [][]corev1.Container{s.Containers, s.InitContainers} {
 		for i := range containers {
 			list = append(list, containers[i].Resources)
 		}
@@ -45,8 +45,8 @@ func qosSources(s *v1.PodSpec) (list []v1.ResourceRequirements) {
 }
 
 // sumUp adds the positive amounts of processors and memory and returns how many of the two there were.
-func sumUp(sum, list v1.ResourceList) (found int) {
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+func sumUp(sum, list corev1.ResourceList) (found int) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		q, ok := list[name]
 		if !ok || q.Cmp(resource.Quantity{}) <= 0 {
 			continue
@@ -61,7 +61,7 @@ func sumUp(sum, list v1.ResourceList) (found int) {
 
 // MergeMatchLabelKeys writes the pod's own values of the label keys that affinity terms and spread constraints
 // name into their selectors, even if they are there: that is refused later.
-func MergeMatchLabelKeys(s *v1.PodSpec, labels map[string]string) {
+func MergeMatchLabelKeys(s *corev1.PodSpec, labels map[string]string) {
 	for i := range s.TopologySpreadConstraints {
 		c := &s.TopologySpreadConstraints[i]
 		mergeKeys(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
@@ -75,8 +75,8 @@ func MergeMatchLabelKeys(s *v1.PodSpec, labels map[string]string) {
 	}
 }
 
-func affinityTerms(a *v1.Affinity) (list []*v1.PodAffinityTerm) {
-	add := func(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTerm) {
+func affinityTerms(a *corev1.Affinity) (list []*corev1.PodAffinityTerm) {
+	add := func(must []corev1.PodAffinityTerm, may []corev1.WeightedPodAffinityTerm) {
 		for i := range must {
 			list = append(list, &must[i])
 		}
@@ -106,7 +106,7 @@ func mergeKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOp
 
 // PrepareClaim forgets a data source that is neither a claim nor a snapshot - dataSourceRef is for the others -
 // and makes the two fields say the same.
-func PrepareClaim(s *v1.PersistentVolumeClaimSpec) {
+func PrepareClaim(s *corev1.PersistentVolumeClaimSpec) {
 	if d := s.DataSource; d != nil {
 		group := ""
 		if d.APIGroup != nil {
@@ -124,12 +124,12 @@ func PrepareClaim(s *v1.PersistentVolumeClaimSpec) {
 }
 
 // AlignDataSources makes the two fields that name what a claim is filled from say the same.
-func AlignDataSources(s *v1.PersistentVolumeClaimSpec) {
+func AlignDataSources(s *corev1.PersistentVolumeClaimSpec) {
 	from, ref := s.DataSource, s.DataSourceRef
 	switch {
 	case from != nil && ref == nil:
-		s.DataSourceRef = &v1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}
+		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}
 	case from == nil && ref != nil && (ref.Namespace == nil || *ref.Namespace == ""):
-		s.DataSource = &v1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
 	}
 }

@@ -3,7 +3,7 @@ package podspec
 import (
 	"math"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -16,14 +16,14 @@ import (
 
 // A checker knows of the pod what the checks of its parts need.
 type checker struct {
-	spec    *v1.PodSpec
+	spec    *corev1.PodSpec
 	meta    *metav1.ObjectMeta // nil in a template
-	volumes map[string]*v1.VolumeSource
+	volumes map[string]*corev1.VolumeSource
 	claims  sets.Set[string] // names in spec.resourceClaims
 }
 
 // ValidatePod checks what a pod says of itself outside of status, except the generic part of metadata.
-func ValidatePod(p *v1.Pod) field.ErrorList {
+func ValidatePod(p *corev1.Pod) field.ErrorList {
 	c := &checker{spec: &p.Spec, meta: &p.ObjectMeta}
 	path := field.NewPath("spec")
 	errs := validateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
@@ -36,7 +36,7 @@ func ValidatePod(p *v1.Pod) field.ErrorList {
 }
 
 // ValidateTemplate checks a pod template.
-func ValidateTemplate(t *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, validateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
@@ -49,7 +49,7 @@ func ValidateTemplate(t *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
 }
 
 // Validate checks the spec of pods to be.
-func Validate(s *v1.PodSpec, path *field.Path) field.ErrorList {
+func Validate(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return (&checker{spec: s}).check(path)
 }
 
@@ -70,8 +70,8 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 	add(c.checkInitContainers(path.Child("initContainers")))
 	add(c.checkEphemeralContainers(path.Child("ephemeralContainers")))
 	add(c.checkPodResources(path))
-	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever))
-	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), v1.DNSClusterFirstWithHostNet, v1.DNSClusterFirst, v1.DNSDefault, v1.DNSNone))
+	add(rule.Chosen(s.RestartPolicy, path.Child("restartPolicy"), corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))
+	add(rule.Chosen(s.DNSPolicy, path.Child("dnsPolicy"), corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone))
 	add(metavalidation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector")))
 	add(c.checkSecurity(path))
 	add(checkAffinity(s.Affinity, path.Child("affinity")))
@@ -89,7 +89,7 @@ func (c *checker) check(path *field.Path) (errs field.ErrorList) {
 }
 
 // checkNames checks the fields that are a name, or a single value.
-func checkNames(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkNames(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	optional := func(v, name string, check func(string) []string) {
 		if v != "" {
@@ -108,7 +108,7 @@ func checkNames(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 		add(rule.Within(*d, 1, math.MaxInt32, path.Child("activeDeadlineSeconds")))
 	}
 	if p := s.PreemptionPolicy; p != nil {
-		add(rule.Chosen(*p, path.Child("preemptionPolicy"), v1.PreemptLowerPriority, v1.PreemptNever))
+		add(rule.Chosen(*p, path.Child("preemptionPolicy"), corev1.PreemptLowerPriority, corev1.PreemptNever))
 	}
 	if s.HostnameOverride != nil {
 		add(checkHostnameOverride(s, path))
@@ -116,7 +116,7 @@ func checkNames(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func checkHostnameOverride(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkHostnameOverride(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("hostnameOverride")
 	if len(*s.HostnameOverride) > 64 {
 		errs = append(errs, field.TooLong(at, *s.HostnameOverride, 64))
@@ -131,7 +131,7 @@ func checkHostnameOverride(s *v1.PodSpec, path *field.Path) (errs field.ErrorLis
 	return errs
 }
 
-func checkHostAliases(list []v1.HostAlias, path *field.Path) (errs field.ErrorList) {
+func checkHostAliases(list []corev1.HostAlias, path *field.Path) (errs field.ErrorList) {
 	for i, a := range list {
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, true, nil)...)
 		for j, name := range a.Hostnames {
@@ -141,7 +141,7 @@ func checkHostAliases(list []v1.HostAlias, path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-func checkGates(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkGates(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for i, g := range s.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
 		errs = append(errs, rule.Format(string(g.ConditionType), at, utilvalidation.IsQualifiedName)...)
@@ -165,7 +165,7 @@ func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 			c.claims.Insert(r.Name)
 		}
 	}
-	_, static := c.annotation(v1.MirrorPodAnnotationKey)
+	_, static := c.annotation(corev1.MirrorPodAnnotationKey)
 	names := sets.New[string]()
 	for i, r := range c.spec.ResourceClaims {
 		at := path.Index(i)
@@ -199,7 +199,7 @@ func (c *checker) checkClaims(path *field.Path) (errs field.ErrorList) {
 }
 
 // refuseTokens refuses tokens of a service account that the pod does not have.
-func refuseTokens(volumes []v1.Volume, path *field.Path) (errs field.ErrorList) {
+func refuseTokens(volumes []corev1.Volume, path *field.Path) (errs field.ErrorList) {
 	for i, v := range volumes {
 		if v.Projected == nil {
 			continue

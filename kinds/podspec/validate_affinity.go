@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,7 +20,7 @@ const (
 	preferred = "preferredDuringSchedulingIgnoredDuringExecution"
 )
 
-func checkAffinity(a *v1.Affinity, path *field.Path) (errs field.ErrorList) {
+func checkAffinity(a *corev1.Affinity, path *field.Path) (errs field.ErrorList) {
 	if a == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func checkAffinity(a *v1.Affinity, path *field.Path) (errs field.ErrorList) {
 }
 
 // ValidateNodeSelector checks which nodes are asked for.
-func ValidateNodeSelector(s *v1.NodeSelector, path *field.Path) (errs field.ErrorList) {
+func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) (errs field.ErrorList) {
 	path = path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
 		return field.ErrorList{field.Required(path, "must have at least one node selector term")}
@@ -58,7 +58,7 @@ func ValidateNodeSelector(s *v1.NodeSelector, path *field.Path) (errs field.Erro
 }
 
 // checkNodeTerm checks which nodes a term means. With lax, values may be such as no label has: only a preference is lost.
-func checkNodeTerm(t *v1.NodeSelectorTerm, lax bool, path *field.Path) (errs field.ErrorList) {
+func checkNodeTerm(t *corev1.NodeSelectorTerm, lax bool, path *field.Path) (errs field.ErrorList) {
 	for i := range t.MatchExpressions {
 		errs = append(errs, checkNodeLabel(&t.MatchExpressions[i], lax, path.Child("matchExpressions").Index(i))...)
 	}
@@ -68,18 +68,18 @@ func checkNodeTerm(t *v1.NodeSelectorTerm, lax bool, path *field.Path) (errs fie
 	return errs
 }
 
-func checkNodeLabel(r *v1.NodeSelectorRequirement, lax bool, path *field.Path) (errs field.ErrorList) {
+func checkNodeLabel(r *corev1.NodeSelectorRequirement, lax bool, path *field.Path) (errs field.ErrorList) {
 	values := path.Child("values")
 	switch r.Operator {
-	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) == 0 {
 			errs = append(errs, field.Required(values, "must be specified when `operator` is 'In' or 'NotIn'"))
 		}
-	case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
 			errs = append(errs, field.Forbidden(values, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
 		}
-	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		if len(r.Values) != 1 {
 			errs = append(errs, field.Required(values, "must be specified single value when `operator` is 'Lt' or 'Gt'"))
 		}
@@ -94,9 +94,9 @@ func checkNodeLabel(r *v1.NodeSelectorRequirement, lax bool, path *field.Path) (
 }
 
 // checkNodeField checks a requirement on a field of the node; only its name can be asked for.
-func checkNodeField(r *v1.NodeSelectorRequirement, path *field.Path) (errs field.ErrorList) {
+func checkNodeField(r *corev1.NodeSelectorRequirement, path *field.Path) (errs field.ErrorList) {
 	switch r.Operator {
-	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
 			errs = append(errs, field.Required(path.Child("values"),
 				"must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
@@ -113,14 +113,14 @@ func checkNodeField(r *v1.NodeSelectorRequirement, path *field.Path) (errs field
 	return errs
 }
 
-func checkPodTerms(terms []v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+func checkPodTerms(terms []corev1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
 	for i := range terms {
 		errs = append(errs, checkPodTerm(&terms[i], path.Index(i))...)
 	}
 	return errs
 }
 
-func checkWeightedTerms(terms []v1.WeightedPodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+func checkWeightedTerms(terms []corev1.WeightedPodAffinityTerm, path *field.Path) (errs field.ErrorList) {
 	for i := range terms {
 		errs = append(errs, checkWeight(terms[i].Weight, path.Index(i))...)
 		errs = append(errs, checkPodTerm(&terms[i].PodAffinityTerm, path.Index(i).Child("podAffinityTerm"))...)
@@ -144,7 +144,7 @@ func checkTopologyKey(key string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func checkPodTerm(t *v1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
+func checkPodTerm(t *corev1.PodAffinityTerm, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(checkSelector(t.LabelSelector, path.Child("labelSelector")))
 	add(checkSelector(t.NamespaceSelector, path.Child("namespaceSelector")))
@@ -206,27 +206,27 @@ func checkMatchKeys(keys []string, s *metav1.LabelSelector, path *field.Path) (e
 	return errs
 }
 
-func checkSpread(list []v1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
+func checkSpread(list []corev1.TopologySpreadConstraint, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	for i := range list {
 		c, at := &list[i], path.Index(i)
 		add(positive(c.MaxSkew, at.Child("maxSkew"))...)
 		add(checkTopologyKey(c.TopologyKey, at)...)
-		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), v1.DoNotSchedule, v1.ScheduleAnyway)...)
-		if slices.ContainsFunc(list[i+1:], func(o v1.TopologySpreadConstraint) bool {
+		add(rule.Among(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		if slices.ContainsFunc(list[i+1:], func(o corev1.TopologySpreadConstraint) bool {
 			return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable
 		}) {
 			add(field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		if m := c.MinDomains; m != nil {
 			add(positive(*m, at.Child("minDomains"))...)
-			if c.WhenUnsatisfiable != v1.DoNotSchedule {
+			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
 				add(field.Invalid(at.Child("minDomains"), *m,
-					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", v1.DoNotSchedule, c.WhenUnsatisfiable)))
+					fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
 			}
 		}
-		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
-		add(rule.AmongPtr(c.NodeTaintsPolicy, at.Child("nodeTaintsPolicy"), v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore)...)
+		add(rule.AmongPtr(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"), corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		add(rule.AmongPtr(c.NodeTaintsPolicy, at.Child("nodeTaintsPolicy"), corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
 		add(checkKeys(c.MatchLabelKeys, nil, c.LabelSelector, at)...)
 		add(checkSelector(c.LabelSelector, at.Child("labelSelector"))...)
 	}
@@ -241,31 +241,31 @@ func positive(n int32, path *field.Path) field.ErrorList {
 }
 
 // ValidateTolerations checks which taints are tolerated.
-func ValidateTolerations(list []v1.Toleration, path *field.Path) (errs field.ErrorList) {
+func ValidateTolerations(list []corev1.Toleration, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	for i, t := range list {
 		at := path.Index(i)
 		if t.Key != "" {
 			add(metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
-		} else if t.Operator != v1.TolerationOpExists {
+		} else if t.Operator != corev1.TolerationOpExists {
 			add(field.Invalid(at.Child("operator"), t.Operator,
 				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
 		}
-		if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
+		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
 			add(field.Invalid(at.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
 		}
 		switch t.Operator {
-		case v1.TolerationOpEqual, "":
+		case corev1.TolerationOpEqual, "":
 			add(ValidateLabelValue(t.Value, at.Child("operator"))...)
-		case v1.TolerationOpExists:
+		case corev1.TolerationOpExists:
 			if t.Value != "" {
 				add(field.Invalid(at.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
 			}
-		case v1.TolerationOpLt, v1.TolerationOpGt: // known, but for clusters with an alpha feature
+		case corev1.TolerationOpLt, corev1.TolerationOpGt: // known, but for clusters with an alpha feature
 			add(field.NotSupported(at.Child("operator"), t.Operator,
-				[]v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
 		default:
-			add(field.NotSupported(at.Child("operator"), t.Operator, []v1.TolerationOperator{v1.TolerationOpEqual, v1.TolerationOpExists}))
+			add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}
 		if t.Effect != "" {
 			add(ValidateTaintEffect(t.Effect, at.Child("effect"))...)
@@ -283,6 +283,6 @@ func ValidateLabelValue(v string, path *field.Path) field.ErrorList {
 }
 
 // ValidateTaintEffect checks what a taint does.
-func ValidateTaintEffect(e v1.TaintEffect, path *field.Path) field.ErrorList {
-	return rule.Chosen(e, path, v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute)
+func ValidateTaintEffect(e corev1.TaintEffect, path *field.Path) field.ErrorList {
+	return rule.Chosen(e, path, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }

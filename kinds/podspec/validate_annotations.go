@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -18,15 +18,15 @@ const (
 )
 
 // validateAnnotations checks the annotations that have a meaning for pods.
-func validateAnnotations(a map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func validateAnnotations(a map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if len(a) == 0 {
 		return nil
 	}
-	if v, ok := a[v1.MirrorPodAnnotationKey]; ok && s.NodeName == "" {
-		errs = append(errs, field.Invalid(path.Key(v1.MirrorPodAnnotationKey), v, "must set spec.nodeName if mirror pod annotation is set"))
+	if v, ok := a[corev1.MirrorPodAnnotationKey]; ok && s.NodeName == "" {
+		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), v, "must set spec.nodeName if mirror pod annotation is set"))
 	}
 	if v := a[oldTolerations]; v != "" {
-		var list []v1.Toleration
+		var list []corev1.Toleration
 		if err := json.Unmarshal([]byte(v), &list); err != nil {
 			errs = append(errs, field.Invalid(path, oldTolerations, err.Error()))
 		} else {
@@ -43,7 +43,7 @@ func validateAnnotations(a map[string]string, s *v1.PodSpec, path *field.Path) (
 // ValidateAnnotationChange refuses that annotations change which say how a pod runs: apart from what a pod says itself,
 // these are fixed from the start. It also checks those that there are now, of which upstream tells once more with each
 // change of a pod.
-func ValidateAnnotationChange(a, old map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func ValidateAnnotationChange(a, old map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	for _, key := range slices.Sorted(maps.Keys(old)) {
 		if v, kept := a[key]; kept && v == old[key] {
 			continue
@@ -51,7 +51,7 @@ func ValidateAnnotationChange(a, old map[string]string, s *v1.PodSpec, path *fie
 		if strings.HasPrefix(key, apparmorOne) {
 			errs = append(errs, field.Forbidden(path.Key(key), "may not remove or update AppArmor annotations"))
 		}
-		if key == v1.MirrorPodAnnotationKey {
+		if key == corev1.MirrorPodAnnotationKey {
 			errs = append(errs, field.Forbidden(path.Key(key), "may not remove or update mirror pod annotation"))
 		}
 	}
@@ -62,7 +62,7 @@ func ValidateAnnotationChange(a, old map[string]string, s *v1.PodSpec, path *fie
 		if strings.HasPrefix(key, apparmorOne) {
 			errs = append(errs, field.Forbidden(path.Key(key), "may not add AppArmor annotations"))
 		}
-		if key == v1.MirrorPodAnnotationKey {
+		if key == corev1.MirrorPodAnnotationKey {
 			errs = append(errs, field.Forbidden(path.Key(key), "may not add mirror pod annotation"))
 		}
 	}
@@ -70,18 +70,18 @@ func ValidateAnnotationChange(a, old map[string]string, s *v1.PodSpec, path *fie
 }
 
 // AnnotationsAgree checks of annotations that have become fields that they say the same as these.
-func AnnotationsAgree(a map[string]string, s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func AnnotationsAgree(a map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if len(a) == 0 {
 		return nil
 	}
 	if v, ok := a[seccompPod]; ok && s.SecurityContext != nil {
 		errs = append(errs, seccompAgrees(v, s.SecurityContext.SeccompProfile, path.Child("securityContext", "seccompProfile"))...)
 	}
-	eachContainer(s, path, func(c *v1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
 		if v, ok := a[seccompOne+c.Name]; ok && c.SecurityContext != nil {
 			errs = append(errs, seccompAgrees(v, c.SecurityContext.SeccompProfile, at.Child("securityContext", "seccompProfile"))...)
 		}
-		windows := s.OS != nil && s.OS.Name == v1.Windows
+		windows := s.OS != nil && s.OS.Name == corev1.Windows
 		if v, ok := a[apparmorOne+c.Name]; ok && !windows {
 			errs = append(errs, confinementAgrees(v, profileOf(c, s), at.Child("securityContext", "appArmorProfile"))...)
 		}
@@ -97,9 +97,9 @@ func checkSeccompAnnotations(a map[string]string, path *field.Path) (errs field.
 		}
 		at := path.Child(key)
 		switch v := a[key]; {
-		case v == v1.SeccompProfileRuntimeDefault, v == v1.DeprecatedSeccompProfileDockerDefault, v == v1.SeccompProfileNameUnconfined:
-		case strings.HasPrefix(v, v1.SeccompLocalhostProfileNamePrefix):
-			errs = append(errs, checkInnerPath(strings.TrimPrefix(v, v1.SeccompLocalhostProfileNamePrefix), at)...)
+		case v == corev1.SeccompProfileRuntimeDefault, v == corev1.DeprecatedSeccompProfileDockerDefault, v == corev1.SeccompProfileNameUnconfined:
+		case strings.HasPrefix(v, corev1.SeccompLocalhostProfileNamePrefix):
+			errs = append(errs, checkInnerPath(strings.TrimPrefix(v, corev1.SeccompLocalhostProfileNamePrefix), at)...)
 		default:
 			errs = append(errs, field.Invalid(at, v, "must be a valid seccomp profile"))
 		}
@@ -107,18 +107,18 @@ func checkSeccompAnnotations(a map[string]string, path *field.Path) (errs field.
 	return errs
 }
 
-func seccompAgrees(v string, p *v1.SeccompProfile, path *field.Path) field.ErrorList {
+func seccompAgrees(v string, p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	local, isLocal := strings.CutPrefix(v, v1.SeccompLocalhostProfileNamePrefix)
+	local, isLocal := strings.CutPrefix(v, corev1.SeccompLocalhostProfileNamePrefix)
 	agrees := true
 	switch p.Type {
-	case v1.SeccompProfileTypeUnconfined:
-		agrees = v == v1.SeccompProfileNameUnconfined
-	case v1.SeccompProfileTypeRuntimeDefault:
-		agrees = v == v1.SeccompProfileRuntimeDefault || v == v1.DeprecatedSeccompProfileDockerDefault
-	case v1.SeccompProfileTypeLocalhost:
+	case corev1.SeccompProfileTypeUnconfined:
+		agrees = v == corev1.SeccompProfileNameUnconfined
+	case corev1.SeccompProfileTypeRuntimeDefault:
+		agrees = v == corev1.SeccompProfileRuntimeDefault || v == corev1.DeprecatedSeccompProfileDockerDefault
+	case corev1.SeccompProfileTypeLocalhost:
 		if agrees = isLocal; isLocal && (p.LocalhostProfile == nil || *p.LocalhostProfile != local) {
 			return field.ErrorList{field.Forbidden(path.Child("localhostProfile"), "seccomp profile in annotation and field must match")}
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,12 +13,12 @@ import (
 )
 
 // ValidateClaimSpec checks a claim for storage, of its own or in a template.
-func ValidateClaimSpec(s *v1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	add(ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
 	add(checkSelector(s.Selector, path.Child("selector"))...)
-	at := path.Child("resources").Key(string(v1.ResourceStorage))
-	if q, ok := s.Resources.Requests[v1.ResourceStorage]; ok {
+	at := path.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; ok {
 		add(ValidateStorage(q, at)...)
 	} else {
 		add(field.Required(at, ""))
@@ -26,7 +26,7 @@ func ValidateClaimSpec(s *v1.PersistentVolumeClaimSpec, path *field.Path) (errs 
 	if c := s.StorageClassName; c != nil && *c != "" {
 		add(rule.Format(*c, path.Child("storageClassName"), rule.Subdomain)...)
 	}
-	add(rule.AmongPtr(s.VolumeMode, path.Child("volumeMode"), v1.PersistentVolumeBlock, v1.PersistentVolumeFilesystem)...)
+	add(rule.AmongPtr(s.VolumeMode, path.Child("volumeMode"), corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
 	if d := s.DataSource; d != nil {
 		add(checkDataSource(d.APIGroup, d.Kind, d.Name, path.Child("dataSource"))...)
 	}
@@ -45,20 +45,20 @@ func ValidateStorage(q resource.Quantity, path *field.Path) field.ErrorList {
 	return nil
 }
 
-var accessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany, v1.ReadWriteOncePod}
+var accessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod}
 
 // ValidateAccessModes checks in what ways storage is to be used.
-func ValidateAccessModes(modes []v1.PersistentVolumeAccessMode, path *field.Path) (errs field.ErrorList) {
+func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) (errs field.ErrorList) {
 	if len(modes) == 0 {
 		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
 	}
 	for _, m := range modes {
 		errs = append(errs, rule.Among(m, path, accessModes...)...)
 	}
-	other := slices.ContainsFunc(modes, func(m v1.PersistentVolumeAccessMode) bool {
-		return m != v1.ReadWriteOncePod && slices.Contains(accessModes, m)
+	other := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m != corev1.ReadWriteOncePod && slices.Contains(accessModes, m)
 	})
-	if other && slices.Contains(modes, v1.ReadWriteOncePod) {
+	if other && slices.Contains(modes, corev1.ReadWriteOncePod) {
 		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
 	}
 	return errs
@@ -75,7 +75,7 @@ func checkDataSource(group *string, kind, name string, path *field.Path) (errs f
 	return errs
 }
 
-func checkDataSourceRef(s *v1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
+func checkDataSourceRef(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (errs field.ErrorList) {
 	r := s.DataSourceRef
 	if r == nil {
 		return nil

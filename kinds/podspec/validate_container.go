@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,8 +53,8 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, unique(names, k.Name, at.Child("name"))...)
 		}
 		errs = append(errs, checkRestart(k, at)...)
-		errs = append(errs, checkHostPorts([]v1.Container{*k}, path)...)
-		if k.RestartPolicy != nil && *k.RestartPolicy == v1.ContainerRestartPolicyAlways {
+		errs = append(errs, checkHostPorts([]corev1.Container{*k}, path)...)
+		if k.RestartPolicy != nil && *k.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			errs = append(errs, c.checkLife(k, at)...)
 			continue
 		}
@@ -64,7 +64,7 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 }
 
 // refuseLife refuses what makes no sense for a container that is to end before the next one starts.
-func refuseLife(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func refuseLife(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	for _, f := range []struct {
 		name string
 		set  bool
@@ -75,7 +75,7 @@ func refuseLife(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	for i, p := range k.ResizePolicy {
-		if p.RestartPolicy == v1.RestartContainer {
+		if p.RestartPolicy == corev1.RestartContainer {
 			errs = append(errs, field.Invalid(path.Child("resizePolicy").Index(i).Child("restartPolicy"), p.RestartPolicy,
 				"must not be set to 'RestartContainer' for non-sidecar initContainers"))
 		}
@@ -84,27 +84,27 @@ func refuseLife(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 }
 
 // checkRestart checks when a container is to be restarted on its own.
-func checkRestart(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func checkRestart(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("restartPolicy")
 	if k.RestartPolicy == nil && len(k.RestartPolicyRules) > 0 {
 		errs = append(errs, field.Required(at, "must specify restartPolicy when restart rules are used"))
 	}
-	errs = append(errs, rule.AmongPtr(k.RestartPolicy, at, v1.ContainerRestartPolicyAlways,
-		v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure)...)
+	errs = append(errs, rule.AmongPtr(k.RestartPolicy, at, corev1.ContainerRestartPolicyAlways,
+		corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	at = path.Child("restartPolicyRules")
 	if n := len(k.RestartPolicyRules); n > 20 {
 		errs = append(errs, field.TooMany(at, n, 20))
 	}
 	for i, r := range k.RestartPolicyRules {
 		errs = append(errs, rule.Among(r.Action, at.Index(i).Child("action"),
-			v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers)...)
+			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		exit := at.Index(i).Child("exitCodes")
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(exit, "must be specified"))
 			continue
 		}
 		errs = append(errs, rule.Among(r.ExitCodes.Operator, exit.Child("operator"),
-			v1.ContainerRestartRuleOnExitCodesOpIn, v1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(r.ExitCodes.Values); n > 255 {
 			errs = append(errs, field.TooMany(exit.Child("values"), n, 255))
 		}
@@ -113,43 +113,43 @@ func checkRestart(k *v1.Container, path *field.Path) (errs field.ErrorList) {
 }
 
 // checkContainer checks what containers of all sorts have.
-func (c *checker) checkContainer(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkContainer(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	add(rule.NeededFormat(k.Name, path.Child("name"), rule.Label))
 	add(rule.Needed(k.Image, path.Child("image")))
 	add(rule.Chosen(k.TerminationMessagePolicy, path.Child("terminationMessagePolicy"),
-		v1.TerminationMessageReadFile, v1.TerminationMessageFallbackToLogsOnError))
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError))
 	add(checkPorts(k.Ports, path.Child("ports")))
 	add(checkEnv(k.Env, path.Child("env")))
 	add(checkEnvFrom(k.EnvFrom, path.Child("envFrom")))
 	add(c.checkMounts(k, path.Child("volumeMounts")))
 	add(c.checkDevices(k, path.Child("volumeDevices")))
-	add(rule.Chosen(k.ImagePullPolicy, path.Child("imagePullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever))
+	add(rule.Chosen(k.ImagePullPolicy, path.Child("imagePullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever))
 	add(validateRequirements(&k.Resources, c.claims, path.Child("resources"), ValidateContainerResourceName))
 	add(c.checkResizePolicy(k, path.Child("resizePolicy")))
 	add(c.checkSecurityContext(k.SecurityContext, path.Child("securityContext")))
 	return errs
 }
 
-func (c *checker) checkResizePolicy(k *v1.Container, path *field.Path) (errs field.ErrorList) {
-	seen := sets.New[v1.ResourceName]()
+func (c *checker) checkResizePolicy(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[corev1.ResourceName]()
 	for i, p := range k.ResizePolicy {
 		if seen.Has(p.ResourceName) {
 			errs = append(errs, field.Duplicate(path.Index(i), p.ResourceName))
 		}
 		seen.Insert(p.ResourceName)
-		errs = append(errs, rule.Chosen(p.ResourceName, path, v1.ResourceCPU, v1.ResourceMemory)...)
-		errs = append(errs, rule.Chosen(p.RestartPolicy, path, v1.NotRequired, v1.RestartContainer)...)
-		if c.spec.RestartPolicy == v1.RestartPolicyNever && p.RestartPolicy != v1.NotRequired {
+		errs = append(errs, rule.Chosen(p.ResourceName, path, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, rule.Chosen(p.RestartPolicy, path, corev1.NotRequired, corev1.RestartContainer)...)
+		if c.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 	}
 	return errs
 }
 
-var protocols = []v1.Protocol{v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP}
+var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
-func checkPorts(ports []v1.ContainerPort, path *field.Path) (errs field.ErrorList) {
+func checkPorts(ports []corev1.ContainerPort, path *field.Path) (errs field.ErrorList) {
 	names := sets.New[string]()
 	for i, p := range ports {
 		at := path.Index(i)
@@ -174,7 +174,7 @@ func checkPorts(ports []v1.ContainerPort, path *field.Path) (errs field.ErrorLis
 }
 
 // checkHostPorts finds ports of the host that containers would take from each other.
-func checkHostPorts(list []v1.Container, path *field.Path) (errs field.ErrorList) {
+func checkHostPorts(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	taken := sets.New[string]()
 	for i := range list {
 		for j, p := range list[i].Ports {
@@ -201,7 +201,7 @@ func (c *checker) checkHostNetworkPorts(path *field.Path) (errs field.ErrorList)
 }
 
 // validateImages is for pods only: templates in use may have such images.
-func validateImages(list []v1.Container, path *field.Path) (errs field.ErrorList) {
+func validateImages(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	for i := range list {
 		errs = append(errs, ValidateImage(list[i].Image, path.Index(i).Child("image"))...)
 	}
@@ -222,7 +222,7 @@ var ephemeralFields = []string{"Name", "Image", "Command", "Args", "WorkingDir",
 
 func (c *checker) checkEphemeralContainers(path *field.Path) (errs field.ErrorList) {
 	others := sets.New[string]()
-	for _, list := range [][]v1.Container{c.spec.Containers, c.spec.InitContainers} {
+	for _, list := range [][]corev1.Container{c.spec.Containers, c.spec.InitContainers} {
 		for i := range list {
 			others.Insert(list[i].Name)
 		}
@@ -230,7 +230,7 @@ func (c *checker) checkEphemeralContainers(path *field.Path) (errs field.ErrorLi
 	names := others.Clone()
 	for i := range c.spec.EphemeralContainers {
 		e, at := &c.spec.EphemeralContainers[i], path.Index(i)
-		k := (*v1.Container)(&e.EphemeralContainerCommon)
+		k := (*corev1.Container)(&e.EphemeralContainerCommon)
 		errs = append(errs, c.checkContainer(k, at)...)
 		errs = append(errs, ValidateImage(k.Image, at.Child("image"))...)
 		errs = append(errs, unique(names, k.Name, at.Child("name"))...)
@@ -242,7 +242,7 @@ func (c *checker) checkEphemeralContainers(path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-func refuseFields(e *v1.EphemeralContainer, path *field.Path) field.ErrorList {
+func refuseFields(e *corev1.EphemeralContainer, path *field.Path) field.ErrorList {
 	says := "cannot be set for an Ephemeral Container"
 	errs := onlyFields(e.EphemeralContainerCommon, ephemeralFields, path, says)
 	for i, m := range e.VolumeMounts {

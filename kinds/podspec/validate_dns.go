@@ -3,7 +3,7 @@ package podspec
 import (
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,10 +17,10 @@ const (
 	maxSearchChars = 2048
 )
 
-func checkDNS(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkDNS(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	d, servers, searches := s.DNSConfig, path.Child("nameservers"), path.Child("searches")
-	if s.DNSPolicy == v1.DNSNone {
+	if s.DNSPolicy == corev1.DNSNone {
 		switch {
 		case d == nil:
 			return field.ErrorList{field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None")}

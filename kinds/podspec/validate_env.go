@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -29,7 +29,7 @@ var (
 	cpuDivisors  = sets.New("1m", "1")
 )
 
-func checkEnv(vars []v1.EnvVar, path *field.Path) (errs field.ErrorList) {
+func checkEnv(vars []corev1.EnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range vars {
 		at := path.Index(i)
 		errs = append(errs, rule.NeededFormat(vars[i].Name, at.Child("name"), utilvalidation.IsRelaxedEnvVarName)...)
@@ -40,7 +40,7 @@ func checkEnv(vars []v1.EnvVar, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func checkEnvSource(e *v1.EnvVar, path *field.Path) (errs field.ErrorList) {
+func checkEnvSource(e *corev1.EnvVar, path *field.Path) (errs field.ErrorList) {
 	n, from := 0, e.ValueFrom
 	if r := from.FieldRef; r != nil {
 		n++
@@ -79,7 +79,7 @@ func checkKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, rule.NeededFormat(key, path.Child("key"), utilvalidation.IsConfigMapKey)...)
 }
 
-func checkFileRef(r *v1.FileKeySelector, path *field.Path) field.ErrorList {
+func checkFileRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	errs := rule.NeededFormat(r.Key, path.Child("key"), utilvalidation.IsRelaxedEnvVarName)
 	errs = append(errs, rule.NeededFormat(r.VolumeName, path.Child("volumeName"), rule.Label)...)
 	if r.Path == "" {
@@ -89,14 +89,14 @@ func checkFileRef(r *v1.FileKeySelector, path *field.Path) field.ErrorList {
 }
 
 // checkFileVolumes: files with variables lie in empty directories only, which another container has filled.
-func checkFileVolumes(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
-	eachContainer(s, path, func(c *v1.Container, path *field.Path) {
+func checkFileVolumes(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+	eachContainer(s, path, func(c *corev1.Container, path *field.Path) {
 		for i, e := range c.Env {
 			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
 				continue
 			}
 			name, at := e.ValueFrom.FileKeyRef.VolumeName, path.Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
-			switch k := slices.IndexFunc(s.Volumes, func(v v1.Volume) bool { return v.Name == name }); {
+			switch k := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return v.Name == name }); {
 			case k < 0:
 				errs = append(errs, field.NotFound(at, name))
 			case s.Volumes[k].EmptyDir == nil:
@@ -108,7 +108,7 @@ func checkFileVolumes(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 }
 
 // checkFieldRef checks a reference to a field of the pod.
-func checkFieldRef(r *v1.ObjectFieldSelector, allowed sets.Set[string], path *field.Path) field.ErrorList {
+func checkFieldRef(r *corev1.ObjectFieldSelector, allowed sets.Set[string], path *field.Path) field.ErrorList {
 	at := path.Child("fieldPath")
 	switch {
 	case r.APIVersion == "":
@@ -150,7 +150,7 @@ func subscripted(path string) (base, key string, ok bool) {
 }
 
 // checkAmountRef checks a reference to a request or limit of a container; a file must say of which.
-func checkAmountRef(r *v1.ResourceFieldSelector, file bool, path *field.Path) (errs field.ErrorList) {
+func checkAmountRef(r *corev1.ResourceFieldSelector, file bool, path *field.Path) (errs field.ErrorList) {
 	pages := strings.HasPrefix(r.Resource, "limits.hugepages-") || strings.HasPrefix(r.Resource, "requests.hugepages-")
 	switch {
 	case file && r.ContainerName == "":
@@ -177,7 +177,7 @@ func checkAmountRef(r *v1.ResourceFieldSelector, file bool, path *field.Path) (e
 // anyPrefix is the format of what may begin the name of an object.
 func anyPrefix(v string) []string { return validation.NameIsDNSSubdomain(v, true) }
 
-func checkEnvFrom(list []v1.EnvFromSource, path *field.Path) (errs field.ErrorList) {
+func checkEnvFrom(list []corev1.EnvFromSource, path *field.Path) (errs field.ErrorList) {
 	for i, e := range list {
 		at := path.Index(i)
 		if e.Prefix != "" {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,7 +13,7 @@ import (
 )
 
 // checkMounts checks the mounts of a container. Some errors lack the index of the mount: clients know them so.
-func (c *checker) checkMounts(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkMounts(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	places := sets.New[string]()
 	for i := range k.VolumeMounts {
@@ -27,10 +27,10 @@ func (c *checker) checkMounts(k *v1.Container, path *field.Path) (errs field.Err
 			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		places.Insert(m.MountPath)
-		if slices.ContainsFunc(k.VolumeDevices, func(d v1.VolumeDevice) bool { return d.Name == m.Name }) {
+		if slices.ContainsFunc(k.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == m.Name }) {
 			add(field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if slices.ContainsFunc(k.VolumeDevices, func(d v1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
+		if slices.ContainsFunc(k.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
 			add(field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 		}
 		if m.SubPath != "" {
@@ -47,32 +47,32 @@ func (c *checker) checkMounts(k *v1.Container, path *field.Path) (errs field.Err
 	return errs
 }
 
-func checkPropagation(m *v1.VolumeMount, k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func checkPropagation(m *corev1.VolumeMount, k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	if p := m.MountPropagation; p != nil {
 		at := path.Child("mountPropagation")
-		errs = append(errs, rule.Among(*p, at, v1.MountPropagationBidirectional, v1.MountPropagationHostToContainer, v1.MountPropagationNone)...)
+		errs = append(errs, rule.Among(*p, at, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)...)
 		privileged := k.SecurityContext != nil && k.SecurityContext.Privileged != nil && *k.SecurityContext.Privileged
-		if *p == v1.MountPropagationBidirectional && !privileged {
+		if *p == corev1.MountPropagationBidirectional && !privileged {
 			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 		}
 	}
 	r, at := m.RecursiveReadOnly, path.Child("recursiveReadOnly")
-	if r == nil || *r == v1.RecursiveReadOnlyDisabled {
+	if r == nil || *r == corev1.RecursiveReadOnlyDisabled {
 		return errs
 	}
-	if bad := rule.Among(*r, at, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
+	if bad := rule.Among(*r, at, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible); len(bad) > 0 {
 		return append(errs, bad...)
 	}
 	if !m.ReadOnly {
 		errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
 	}
-	if m.MountPropagation != nil && *m.MountPropagation != v1.MountPropagationNone {
+	if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
 		errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
 	}
 	return errs
 }
 
-func (c *checker) checkDevices(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkDevices(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	names, places := sets.New[string](), sets.New[string]()
 	for i, d := range k.VolumeDevices {
@@ -94,10 +94,10 @@ func (c *checker) checkDevices(k *v1.Container, path *field.Path) (errs field.Er
 		case hasBackstep(d.DevicePath):
 			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
 		}
-		if slices.ContainsFunc(k.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == d.Name }) {
+		if slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
 			add(field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-		if slices.ContainsFunc(k.VolumeMounts, func(m v1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
+		if slices.ContainsFunc(k.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
 			add(field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}
 		names.Insert(d.Name)

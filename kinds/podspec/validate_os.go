@@ -5,37 +5,37 @@ import (
 	"regexp"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // checkOS refuses what the named operating system does not have.
-func checkOS(s *v1.PodSpec, path *field.Path) field.ErrorList {
+func checkOS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := checkHostProcess(s, path)
 	if s.OS == nil {
 		return errs
 	}
 	switch s.OS.Name {
-	case v1.Linux:
-		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod", func(p *v1.PodSecurityContext) bool { return p.WindowsOptions != nil },
-			func(c *v1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
-	case v1.Windows:
+	case corev1.Linux:
+		return append(errs, refuse(path, "windowsOptions", "windows options cannot be set for a linux pod", func(p *corev1.PodSecurityContext) bool { return p.WindowsOptions != nil },
+			func(c *corev1.SecurityContext) bool { return c.WindowsOptions != nil }, s)...)
+	case corev1.Windows:
 		return append(errs, checkOnWindows(s, path)...)
 	case "":
 		return append(errs, field.Required(path.Child("os", "name"), ""))
 	}
-	return append(errs, field.NotSupported(path.Child("os"), s.OS.Name, []v1.OSName{v1.Linux, v1.Windows}))
+	return append(errs, field.NotSupported(path.Child("os"), s.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows}))
 }
 
 // refuse forbids a field of the security contexts of the pod and of its containers.
-func refuse(path *field.Path, name, says string, inPod func(*v1.PodSecurityContext) bool, inContainer func(*v1.SecurityContext) bool,
-	s *v1.PodSpec) (errs field.ErrorList) {
+func refuse(path *field.Path, name, says string, inPod func(*corev1.PodSecurityContext) bool, inContainer func(*corev1.SecurityContext) bool,
+	s *corev1.PodSpec) (errs field.ErrorList) {
 	if inPod != nil && s.SecurityContext != nil && inPod(s.SecurityContext) {
 		errs = append(errs, field.Forbidden(path.Child("securityContext", name), says))
 	}
-	eachContainer(s, path, func(c *v1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
 		if inContainer != nil && c.SecurityContext != nil && inContainer(c.SecurityContext) {
 			errs = append(errs, field.Forbidden(at.Child("securityContext", name), says))
 		}
@@ -44,7 +44,7 @@ func refuse(path *field.Path, name, says string, inPod func(*v1.PodSecurityConte
 }
 
 // everyContainer visits the containers of a pod, of all three sorts.
-func everyContainer(s *v1.PodSpec, do func(*v1.Container)) {
+func everyContainer(s *corev1.PodSpec, do func(*corev1.Container)) {
 	for i := range s.InitContainers {
 		do(&s.InitContainers[i])
 	}
@@ -52,12 +52,12 @@ func everyContainer(s *v1.PodSpec, do func(*v1.Container)) {
 		do(&s.Containers[i])
 	}
 	for i := range s.EphemeralContainers {
-		do((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+		do((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
 	}
 }
 
 // eachContainer is everyContainer with the paths.
-func eachContainer(s *v1.PodSpec, path *field.Path, f func(*v1.Container, *field.Path)) {
+func eachContainer(s *corev1.PodSpec, path *field.Path, f func(*corev1.Container, *field.Path)) {
 	for i := range s.InitContainers {
 		f(&s.InitContainers[i], path.Child("initContainers").Index(i))
 	}
@@ -65,35 +65,35 @@ func eachContainer(s *v1.PodSpec, path *field.Path, f func(*v1.Container, *field
 		f(&s.Containers[i], path.Child("containers").Index(i))
 	}
 	for i := range s.EphemeralContainers {
-		f((*v1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
+		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
 	}
 }
 
 // notOnWindows lists the fields of security contexts that mean nothing to Windows.
 var notOnWindows = []struct {
 	name      string
-	pod       func(*v1.PodSecurityContext) bool
-	container func(*v1.SecurityContext) bool
+	pod       func(*corev1.PodSecurityContext) bool
+	container func(*corev1.SecurityContext) bool
 }{
-	{"appArmorProfile", func(p *v1.PodSecurityContext) bool { return p.AppArmorProfile != nil }, func(c *v1.SecurityContext) bool { return c.AppArmorProfile != nil }},
-	{"seLinuxOptions", func(p *v1.PodSecurityContext) bool { return p.SELinuxOptions != nil }, func(c *v1.SecurityContext) bool { return c.SELinuxOptions != nil }},
-	{"seccompProfile", func(p *v1.PodSecurityContext) bool { return p.SeccompProfile != nil }, func(c *v1.SecurityContext) bool { return c.SeccompProfile != nil }},
-	{"runAsUser", func(p *v1.PodSecurityContext) bool { return p.RunAsUser != nil }, func(c *v1.SecurityContext) bool { return c.RunAsUser != nil }},
-	{"runAsGroup", func(p *v1.PodSecurityContext) bool { return p.RunAsGroup != nil }, func(c *v1.SecurityContext) bool { return c.RunAsGroup != nil }},
-	{"fsGroup", func(p *v1.PodSecurityContext) bool { return p.FSGroup != nil }, nil},
-	{"fsGroupChangePolicy", func(p *v1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }, nil},
-	{"sysctls", func(p *v1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }, nil},
-	{"supplementalGroups", func(p *v1.PodSecurityContext) bool { return p.SupplementalGroups != nil }, nil},
-	{"supplementalGroupsPolicy", func(p *v1.PodSecurityContext) bool { return p.SupplementalGroupsPolicy != nil }, nil},
-	{"seLinuxChangePolicy", func(p *v1.PodSecurityContext) bool { return p.SELinuxChangePolicy != nil }, nil},
-	{"capabilities", nil, func(c *v1.SecurityContext) bool { return c.Capabilities != nil }},
-	{"readOnlyRootFilesystem", nil, func(c *v1.SecurityContext) bool { return c.ReadOnlyRootFilesystem != nil }},
-	{"privileged", nil, func(c *v1.SecurityContext) bool { return c.Privileged != nil }},
-	{"allowPrivilegeEscalation", nil, func(c *v1.SecurityContext) bool { return c.AllowPrivilegeEscalation != nil }},
-	{"procMount", nil, func(c *v1.SecurityContext) bool { return c.ProcMount != nil }},
+	{"appArmorProfile", func(p *corev1.PodSecurityContext) bool { return p.AppArmorProfile != nil }, func(c *corev1.SecurityContext) bool { return c.AppArmorProfile != nil }},
+	{"seLinuxOptions", func(p *corev1.PodSecurityContext) bool { return p.SELinuxOptions != nil }, func(c *corev1.SecurityContext) bool { return c.SELinuxOptions != nil }},
+	{"seccompProfile", func(p *corev1.PodSecurityContext) bool { return p.SeccompProfile != nil }, func(c *corev1.SecurityContext) bool { return c.SeccompProfile != nil }},
+	{"runAsUser", func(p *corev1.PodSecurityContext) bool { return p.RunAsUser != nil }, func(c *corev1.SecurityContext) bool { return c.RunAsUser != nil }},
+	{"runAsGroup", func(p *corev1.PodSecurityContext) bool { return p.RunAsGroup != nil }, func(c *corev1.SecurityContext) bool { return c.RunAsGroup != nil }},
+	{"fsGroup", func(p *corev1.PodSecurityContext) bool { return p.FSGroup != nil }, nil},
+	{"fsGroupChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.FSGroupChangePolicy != nil }, nil},
+	{"sysctls", func(p *corev1.PodSecurityContext) bool { return len(p.Sysctls) > 0 }, nil},
+	{"supplementalGroups", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroups != nil }, nil},
+	{"supplementalGroupsPolicy", func(p *corev1.PodSecurityContext) bool { return p.SupplementalGroupsPolicy != nil }, nil},
+	{"seLinuxChangePolicy", func(p *corev1.PodSecurityContext) bool { return p.SELinuxChangePolicy != nil }, nil},
+	{"capabilities", nil, func(c *corev1.SecurityContext) bool { return c.Capabilities != nil }},
+	{"readOnlyRootFilesystem", nil, func(c *corev1.SecurityContext) bool { return c.ReadOnlyRootFilesystem != nil }},
+	{"privileged", nil, func(c *corev1.SecurityContext) bool { return c.Privileged != nil }},
+	{"allowPrivilegeEscalation", nil, func(c *corev1.SecurityContext) bool { return c.AllowPrivilegeEscalation != nil }},
+	{"procMount", nil, func(c *corev1.SecurityContext) bool { return c.ProcMount != nil }},
 }
 
-func checkOnWindows(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkOnWindows(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	says := "cannot be set for a windows pod"
 	for _, f := range []struct {
 		name string
@@ -110,11 +110,11 @@ func checkOnWindows(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 }
 
 // checkHostProcess: if one container is a process of the Windows host, all are, on the host's network.
-func checkHostProcess(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
+func checkHostProcess(s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	said := s.SecurityContext != nil && s.SecurityContext.WindowsOptions != nil && s.SecurityContext.WindowsOptions.HostProcess != nil
 	pod := said && *s.SecurityContext.WindowsOptions.HostProcess
 	with, without := false, false
-	eachContainer(s, path, func(c *v1.Container, at *field.Path) {
+	eachContainer(s, path, func(c *corev1.Container, at *field.Path) {
 		host := pod
 		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
 			host = *c.SecurityContext.WindowsOptions.HostProcess
@@ -137,7 +137,7 @@ func checkHostProcess(s *v1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-func checkWindows(w *v1.WindowsSecurityContextOptions, path *field.Path) (errs field.ErrorList) {
+func checkWindows(w *corev1.WindowsSecurityContextOptions, path *field.Path) (errs field.ErrorList) {
 	if w == nil {
 		return nil
 	}

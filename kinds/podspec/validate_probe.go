@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,15 +14,15 @@ import (
 
 // A handler is what probes and hooks do.
 type handler struct {
-	exec  *v1.ExecAction
-	http  *v1.HTTPGetAction
-	tcp   *v1.TCPSocketAction
-	grpc  *v1.GRPCAction
-	sleep *v1.SleepAction
+	exec  *corev1.ExecAction
+	http  *corev1.HTTPGetAction
+	tcp   *corev1.TCPSocketAction
+	grpc  *corev1.GRPCAction
+	sleep *corev1.SleepAction
 }
 
 // checkLife checks what containers have that run as long as the pod.
-func (c *checker) checkLife(k *v1.Container, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkLife(k *corev1.Container, path *field.Path) (errs field.ErrorList) {
 	if l := k.Lifecycle; l != nil {
 		errs = append(errs, c.checkHook(l.PostStart, path.Child("lifecycle", "postStart"))...)
 		errs = append(errs, c.checkHook(l.PreStop, path.Child("lifecycle", "preStop"))...)
@@ -51,7 +51,7 @@ func (c *checker) checkLife(k *v1.Container, path *field.Path) (errs field.Error
 	return errs
 }
 
-func (c *checker) checkHook(h *v1.LifecycleHandler, path *field.Path) field.ErrorList {
+func (c *checker) checkHook(h *corev1.LifecycleHandler, path *field.Path) field.ErrorList {
 	if h == nil {
 		return nil
 	}
@@ -61,21 +61,21 @@ func (c *checker) checkHook(h *v1.LifecycleHandler, path *field.Path) field.Erro
 var signal = regexp.MustCompile(`^SIG(ABRT|ALRM|BUS|CHLD|CLD|CONT|FPE|HUP|ILL|INT|IO|IOT|KILL|PIPE|POLL|PROF|PWR|QUIT|SEGV|STKFLT|STOP|SYS|` +
 	`TERM|TRAP|TSTP|TTIN|TTOU|URG|USR[12]|VTALRM|WINCH|XCPU|XFSZ|RTMIN(\+([1-9]|1[0-5]))?|RTMAX(-([1-9]|1[0-4]))?)$`)
 
-func (c *checker) checkStopSignal(s *v1.Signal, path *field.Path) field.ErrorList {
+func (c *checker) checkStopSignal(s *corev1.Signal, path *field.Path) field.ErrorList {
 	switch {
 	case s == nil:
 		return nil
 	case c.spec.OS == nil:
 		return field.ErrorList{field.Forbidden(path, "may not be set for containers with empty `spec.os.name`")}
-	case c.spec.OS.Name == v1.Windows:
-		return rule.Among(*s, path, v1.SIGTERM, v1.SIGKILL)
+	case c.spec.OS.Name == corev1.Windows:
+		return rule.Among(*s, path, corev1.SIGTERM, corev1.SIGKILL)
 	case !signal.MatchString(string(*s)):
-		return field.ErrorList{field.NotSupported(path, *s, []v1.Signal{v1.SIGTERM, v1.SIGKILL})}
+		return field.ErrorList{field.NotSupported(path, *s, []corev1.Signal{corev1.SIGTERM, corev1.SIGKILL})}
 	}
 	return nil
 }
 
-func (c *checker) checkProbe(p *v1.Probe, path *field.Path) field.ErrorList {
+func (c *checker) checkProbe(p *corev1.Probe, path *field.Path) field.ErrorList {
 	errs := c.checkHandler(handler{exec: p.Exec, http: p.HTTPGet, tcp: p.TCPSocket, grpc: p.GRPC}, path)
 	for _, f := range []struct {
 		name string
@@ -121,10 +121,10 @@ func (c *checker) checkHandler(h handler, path *field.Path) (errs field.ErrorLis
 	return errs
 }
 
-func checkHTTP(g *v1.HTTPGetAction, path *field.Path) field.ErrorList {
+func checkHTTP(g *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
 	errs := rule.Needed(g.Path, path.Child("path"))
 	errs = append(errs, ValidatePort(g.Port, path.Child("port"))...)
-	errs = append(errs, rule.Among(g.Scheme, path.Child("scheme"), v1.URISchemeHTTP, v1.URISchemeHTTPS)...)
+	errs = append(errs, rule.Among(g.Scheme, path.Child("scheme"), corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, h := range g.HTTPHeaders {
 		errs = append(errs, rule.Format(h.Name, path.Child("httpHeaders"), utilvalidation.IsHTTPHeaderName)...)
 	}

@@ -3,7 +3,7 @@ package podspec
 import (
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,7 +30,7 @@ func (p *projection) place(file, name string) {
 	p.files.Insert(file)
 }
 
-func checkProjected(sources []v1.VolumeProjection, path *field.Path) field.ErrorList {
+func checkProjected(sources []corev1.VolumeProjection, path *field.Path) field.ErrorList {
 	p := &projection{path: path, files: sets.New[string]()}
 	for i := range sources {
 		at := path.Child("sources").Index(i)
@@ -42,7 +42,7 @@ func checkProjected(sources []v1.VolumeProjection, path *field.Path) field.Error
 }
 
 // source checks what a source names, and returns how much that is. One that names nothing is only warned of.
-func (p *projection) source(s *v1.VolumeProjection, at *field.Path) (n int) {
+func (p *projection) source(s *corev1.VolumeProjection, at *field.Path) (n int) {
 	if s.Secret != nil {
 		n++
 		p.keys(s.Secret.Name, s.Secret.Items, at.Child("secret"))
@@ -73,7 +73,7 @@ func (p *projection) source(s *v1.VolumeProjection, at *field.Path) (n int) {
 	return n
 }
 
-func (p *projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
+func (p *projection) keys(name string, items []corev1.KeyToPath, path *field.Path) {
 	p.add(rule.Needed(name, path.Child("name"))...)
 	p.add(checkItems(items, path.Child("items"))...)
 	for _, it := range items {
@@ -81,7 +81,7 @@ func (p *projection) keys(name string, items []v1.KeyToPath, path *field.Path) {
 	}
 }
 
-func (p *projection) token(t *v1.ServiceAccountTokenProjection, path *field.Path) {
+func (p *projection) token(t *corev1.ServiceAccountTokenProjection, path *field.Path) {
 	at := path.Child("expirationSeconds")
 	switch e := t.ExpirationSeconds; {
 	case e == nil:
@@ -97,7 +97,7 @@ func (p *projection) token(t *v1.ServiceAccountTokenProjection, path *field.Path
 	p.add(checkVisiblePath(t.Path, p.path.Child("path"))...)
 }
 
-func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path) {
+func (p *projection) bundle(b *corev1.ClusterTrustBundleProjection, path *field.Path) {
 	switch {
 	case b.Name != nil && b.SignerName != nil:
 		p.add(field.Invalid(path, b, "only one of name and signerName may be used"))
@@ -127,7 +127,7 @@ func (p *projection) bundle(b *v1.ClusterTrustBundleProjection, path *field.Path
 	p.place(b.Path, b.Path)
 }
 
-func (p *projection) certificate(c *v1.PodCertificateProjection, path *field.Path) {
+func (p *projection) certificate(c *corev1.PodCertificateProjection, path *field.Path) {
 	p.add(rule.Needed(c.SignerName, path.Child("signerName"))...)
 	if c.SignerName != "" {
 		p.add(utilvalidation.IsDomainPrefixedPath(path.Child("signerName"), c.SignerName)...)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -32,45 +32,45 @@ func needList(list []string, path *field.Path) field.ErrorList {
 // those of pods are given as the latter.
 func ValidateRemote(s any, path *field.Path) field.ErrorList {
 	switch s := s.(type) {
-	case *v1.HostPathVolumeSource:
+	case *corev1.HostPathVolumeSource:
 		return checkHostPath(s, path)
-	case *v1.NFSVolumeSource:
+	case *corev1.NFSVolumeSource:
 		return checkNFS(s, path)
-	case *v1.ISCSIVolumeSource:
+	case *corev1.ISCSIVolumeSource:
 		return checkISCSI(s, path)
-	case *v1.FCVolumeSource:
+	case *corev1.FCVolumeSource:
 		return checkFC(s, path)
-	case *v1.AzureDiskVolumeSource:
+	case *corev1.AzureDiskVolumeSource:
 		return checkAzureDisk(s, path)
-	case *v1.GCEPersistentDiskVolumeSource:
+	case *corev1.GCEPersistentDiskVolumeSource:
 		return append(needs(path, "pdName", s.PDName), checkPartition(s.Partition, path)...)
-	case *v1.AWSElasticBlockStoreVolumeSource:
+	case *corev1.AWSElasticBlockStoreVolumeSource:
 		return append(needs(path, "volumeID", s.VolumeID), checkPartition(s.Partition, path)...)
-	case *v1.GlusterfsVolumeSource:
+	case *corev1.GlusterfsVolumeSource:
 		return needs(path, "endpoints", s.EndpointsName, "path", s.Path)
-	case *v1.RBDVolumeSource:
+	case *corev1.RBDVolumeSource:
 		return append(needList(s.CephMonitors, path.Child("monitors")), needs(path, "image", s.RBDImage)...)
-	case *v1.CephFSVolumeSource:
+	case *corev1.CephFSVolumeSource:
 		return needList(s.Monitors, path.Child("monitors"))
-	case *v1.CinderVolumeSource:
+	case *corev1.CinderVolumeSource:
 		return append(needs(path, "volumeID", s.VolumeID), checkRefName(s.SecretRef, path.Child("secretRef"))...)
-	case *v1.FlockerVolumeSource:
+	case *corev1.FlockerVolumeSource:
 		return checkFlocker(s, path)
-	case *v1.FlexVolumeSource:
+	case *corev1.FlexVolumeSource:
 		return append(needs(path, "driver", s.Driver), checkFlexOptions(s.Options, path.Child("options"))...)
-	case *v1.AzureFileVolumeSource:
+	case *corev1.AzureFileVolumeSource:
 		return needs(path, "secretName", s.SecretName, "shareName", s.ShareName)
-	case *v1.VsphereVirtualDiskVolumeSource:
+	case *corev1.VsphereVirtualDiskVolumeSource:
 		return needs(path, "volumePath", s.VolumePath)
-	case *v1.PhotonPersistentDiskVolumeSource:
+	case *corev1.PhotonPersistentDiskVolumeSource:
 		return needs(path, "pdID", s.PdID)
-	case *v1.PortworxVolumeSource:
+	case *corev1.PortworxVolumeSource:
 		return needs(path, "volumeID", s.VolumeID)
-	case *v1.QuobyteVolumeSource:
+	case *corev1.QuobyteVolumeSource:
 		return append(checkQuobyte(s, path), needs(path, "volume", s.Volume)...)
-	case *v1.ScaleIOVolumeSource:
+	case *corev1.ScaleIOVolumeSource:
 		return needs(path, "gateway", s.Gateway, "system", s.System, "volumeName", s.VolumeName)
-	case *v1.StorageOSVolumeSource:
+	case *corev1.StorageOSVolumeSource:
 		errs := rule.NeededFormat(s.VolumeName, path.Child("volumeName"), rule.Label)
 		if s.VolumeNamespace != "" {
 			errs = append(errs, rule.Format(s.VolumeNamespace, path.Child("volumeNamespace"), rule.Label)...)
@@ -90,7 +90,7 @@ var (
 	naaName = regexp.MustCompile(`^naa.[[:alnum:]]{32}$`)
 )
 
-func checkISCSI(s *v1.ISCSIVolumeSource, path *field.Path) field.ErrorList {
+func checkISCSI(s *corev1.ISCSIVolumeSource, path *field.Path) field.ErrorList {
 	errs := needs(path, "targetPortal", s.TargetPortal, "iqn", s.IQN)
 	if s.IQN != "" {
 		errs = append(errs, iscsiName(s.IQN, path.Child("iqn"))...)
@@ -115,7 +115,7 @@ func iscsiName(name string, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, name, "must be valid format starting with iqn, eui, or naa")}
 }
 
-func checkFC(s *v1.FCVolumeSource, path *field.Path) (errs field.ErrorList) {
+func checkFC(s *corev1.FCVolumeSource, path *field.Path) (errs field.ErrorList) {
 	names, ids := len(s.TargetWWNs), len(s.WWIDs)
 	switch {
 	case names == 0 && ids == 0:
@@ -144,7 +144,7 @@ func checkFlexOptions(options map[string]string, path *field.Path) (errs field.E
 	return errs
 }
 
-func checkQuobyte(s *v1.QuobyteVolumeSource, path *field.Path) (errs field.ErrorList) {
+func checkQuobyte(s *corev1.QuobyteVolumeSource, path *field.Path) (errs field.ErrorList) {
 	at, says := path.Child("registry"), "must be a host:port pair or multiple pairs separated by commas"
 	switch {
 	case s.Registry == "":
@@ -160,7 +160,7 @@ func checkQuobyte(s *v1.QuobyteVolumeSource, path *field.Path) (errs field.Error
 	return errs
 }
 
-func checkFlocker(s *v1.FlockerVolumeSource, path *field.Path) (errs field.ErrorList) {
+func checkFlocker(s *corev1.FlockerVolumeSource, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case s.DatasetName == "" && s.DatasetUUID == "":
 		errs = append(errs, field.Required(path, "one of datasetName and datasetUUID is required"))
@@ -173,16 +173,16 @@ func checkFlocker(s *v1.FlockerVolumeSource, path *field.Path) (errs field.Error
 	return errs
 }
 
-func checkAzureDisk(s *v1.AzureDiskVolumeSource, path *field.Path) field.ErrorList {
+func checkAzureDisk(s *corev1.AzureDiskVolumeSource, path *field.Path) field.ErrorList {
 	errs := needs(path, "diskName", s.DiskName, "diskURI", s.DataDiskURI)
-	errs = append(errs, rule.AmongPtr(s.CachingMode, path.Child("cachingMode"), v1.AzureDataDiskCachingNone,
-		v1.AzureDataDiskCachingReadOnly, v1.AzureDataDiskCachingReadWrite)...)
-	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), v1.AzureSharedBlobDisk, v1.AzureDedicatedBlobDisk, v1.AzureManagedDisk)...)
+	errs = append(errs, rule.AmongPtr(s.CachingMode, path.Child("cachingMode"), corev1.AzureDataDiskCachingNone,
+		corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs, rule.AmongPtr(s.Kind, path.Child("kind"), corev1.AzureSharedBlobDisk, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk)...)
 	if s.Kind == nil {
 		return errs
 	}
 	start := "https://"
-	if *s.Kind == v1.AzureManagedDisk {
+	if *s.Kind == corev1.AzureManagedDisk {
 		start = "/subscriptions/"
 	}
 	if !strings.HasPrefix(s.DataDiskURI, start) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -18,42 +18,42 @@ import (
 
 var (
 	// counted are the resources that come in whole pieces.
-	counted = sets.New[v1.ResourceName]("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+	counted = sets.New[corev1.ResourceName]("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
 		"persistentvolumeclaims", "services.nodeports", "services.loadbalancers")
 	// standard are the names that are known without a domain in front.
-	standard = counted.Union(sets.New[v1.ResourceName]("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory",
+	standard = counted.Union(sets.New[corev1.ResourceName]("cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory",
 		"requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "storage", "requests.storage"))
-	computing = sets.New[v1.ResourceName]("cpu", "memory", "ephemeral-storage")
+	computing = sets.New[corev1.ResourceName]("cpu", "memory", "ephemeral-storage")
 )
 
 // IsStandardResource says whether a name means something without a domain in front.
-func IsStandardResource(name v1.ResourceName) bool {
-	return standard.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), v1.ResourceRequestsHugePagesPrefix)
+func IsStandardResource(name corev1.ResourceName) bool {
+	return standard.Has(name) || isHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 // IsNativeResource says whether a name is one of Kubernetes' own.
-func IsNativeResource(name v1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+func IsNativeResource(name corev1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // IsExtendedResource says whether a name is one of a device's.
-func IsExtendedResource(name v1.ResourceName) bool {
-	return !IsNativeResource(name) && !strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) &&
-		len(utilvalidation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
+func IsExtendedResource(name corev1.ResourceName) bool {
+	return !IsNativeResource(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
+		len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
 // IsOvercommitAllowed says whether a limit may be higher than what is requested.
-func IsOvercommitAllowed(name v1.ResourceName) bool {
+func IsOvercommitAllowed(name corev1.ResourceName) bool {
 	return IsNativeResource(name) && !isHugePages(name)
 }
 
 // IsCountedResource says whether a resource comes in whole pieces.
-func IsCountedResource(name v1.ResourceName) bool {
+func IsCountedResource(name corev1.ResourceName) bool {
 	return counted.Has(name) || IsExtendedResource(name)
 }
 
 // ValidateResourceName checks the name of a resource.
-func ValidateResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := rule.Says(utilvalidation.IsQualifiedName(string(name)), name, path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
@@ -62,7 +62,7 @@ func ValidateResourceName(name v1.ResourceName, path *field.Path) field.ErrorLis
 }
 
 // ValidateContainerResourceName checks the name of a resource that a container asks for.
-func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
 	switch {
 	case !strings.Contains(string(name), "/"):
@@ -76,7 +76,7 @@ func ValidateContainerResourceName(name v1.ResourceName, path *field.Path) field
 }
 
 // ValidateQuantity checks an amount of a resource.
-func ValidateQuantity(name v1.ResourceName, q resource.Quantity, path *field.Path) (errs field.ErrorList) {
+func ValidateQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) (errs field.ErrorList) {
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be greater than or equal to 0"))
 	}
@@ -95,13 +95,13 @@ func ValidateAmount(q resource.Quantity, path *field.Path) field.ErrorList {
 }
 
 // ValidateOverhead checks what a pod needs beside its containers.
-func ValidateOverhead(list v1.ResourceList, path *field.Path) field.ErrorList {
-	return validateRequirements(&v1.ResourceRequirements{Limits: list}, nil, path, ValidateContainerResourceName)
+func ValidateOverhead(list corev1.ResourceList, path *field.Path) field.ErrorList {
+	return validateRequirements(&corev1.ResourceRequirements{Limits: list}, nil, path, ValidateContainerResourceName)
 }
 
-type nameCheck func(v1.ResourceName, *field.Path) field.ErrorList
+type nameCheck func(corev1.ResourceName, *field.Path) field.ErrorList
 
-func validateRequirements(r *v1.ResourceRequirements, claims sets.Set[string], path *field.Path, named nameCheck) field.ErrorList {
+func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path, named nameCheck) field.ErrorList {
 	if len(r.Limits)+len(r.Requests)+len(r.Claims) == 0 {
 		return nil
 	}
@@ -120,13 +120,13 @@ func validateRequirements(r *v1.ResourceRequirements, claims sets.Set[string], p
 			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
-	if hasAny(r, isHugePages) && !hasAny(r, func(n v1.ResourceName) bool { return n == v1.ResourceCPU || n == v1.ResourceMemory }) {
+	if hasAny(r, isHugePages) && !hasAny(r, func(n corev1.ResourceName) bool { return n == corev1.ResourceCPU || n == corev1.ResourceMemory }) {
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}
 	return append(errs, checkClaimNames(r.Claims, claims, path.Child("claims"))...)
 }
 
-func checkAmounts(list v1.ResourceList, path *field.Path, named nameCheck) (errs field.ErrorList) {
+func checkAmounts(list corev1.ResourceList, path *field.Path, named nameCheck) (errs field.ErrorList) {
 	for _, name := range sortedNames(list) {
 		at, q := path.Key(string(name)), list[name]
 		errs = append(errs, named(name, at)...)
@@ -139,18 +139,20 @@ func checkAmounts(list v1.ResourceList, path *field.Path, named nameCheck) (errs
 }
 
 // checkPages asks for a whole number of huge pages.
-func checkPages(name v1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
-	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), v1.ResourceHugePagesPrefix))
+func checkPages(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))}
 	}
 	return nil
 }
 
-func sortedNames(list v1.ResourceList) []v1.ResourceName { return slices.Sorted(maps.Keys(list)) }
+func sortedNames(list corev1.ResourceList) []corev1.ResourceName {
+	return slices.Sorted(maps.Keys(list))
+}
 
-func hasAny(r *v1.ResourceRequirements, is func(v1.ResourceName) bool) bool {
-	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
+func hasAny(r *corev1.ResourceRequirements, is func(corev1.ResourceName) bool) bool {
+	for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
 		for name := range list {
 			if is(name) {
 				return true
@@ -160,8 +162,8 @@ func hasAny(r *v1.ResourceRequirements, is func(v1.ResourceName) bool) bool {
 	return false
 }
 
-func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
-	seen := sets.New[v1.ResourceClaim]()
+func checkClaimNames(list []corev1.ResourceClaim, known sets.Set[string], path *field.Path) (errs field.ErrorList) {
+	seen := sets.New[corev1.ResourceClaim]()
 	for i, c := range list {
 		at := path.Index(i)
 		if c.Name == "" {
@@ -183,8 +185,8 @@ func checkClaimNames(list []v1.ResourceClaim, known sets.Set[string], path *fiel
 
 // checkClaimRepeat refuses a claim of which all, or this request, is there already; the whole of one clashes with each
 // of its requests. It notes what it lets pass.
-func checkClaimRepeat(c v1.ResourceClaim, seen sets.Set[v1.ResourceClaim], path *field.Path) (errs field.ErrorList) {
-	if seen.Has(v1.ResourceClaim{Name: c.Name}) {
+func checkClaimRepeat(c corev1.ResourceClaim, seen sets.Set[corev1.ResourceClaim], path *field.Path) (errs field.ErrorList) {
+	if seen.Has(corev1.ResourceClaim{Name: c.Name}) {
 		return field.ErrorList{field.Duplicate(path, c.Name)}
 	}
 	if c.Request != "" {
@@ -202,7 +204,7 @@ func checkClaimRepeat(c v1.ResourceClaim, seen sets.Set[v1.ResourceClaim], path 
 	return errs
 }
 
-func validatePodResourceName(name v1.ResourceName, path *field.Path) field.ErrorList {
+func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
 	if len(errs) == 0 && !componentresource.IsSupportedPodLevelResource(name) {
 		errs = append(errs, field.NotSupported(path, name, sets.List(componentresource.SupportedPodLevelResources())))
@@ -216,14 +218,14 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 	switch {
 	case r == nil:
 		return nil
-	case c.spec.OS != nil && c.spec.OS.Name == v1.Windows:
+	case c.spec.OS != nil && c.spec.OS.Name == corev1.Windows:
 		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}
 	errs := validateRequirements(r, c.claims, path, validatePodResourceName)
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
-	sum := componentresource.AggregateContainerRequests(&v1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
+	sum := componentresource.AggregateContainerRequests(&corev1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Requests) {
 		q, need := r.Requests[name], sum[name]
 		if need.Cmp(q) > 0 {
@@ -231,7 +233,7 @@ func (c *checker) checkPodResources(spec *field.Path) field.ErrorList {
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", need.String())))
 		}
 	}
-	limits := componentresource.AggregateContainerLimits(&v1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
+	limits := componentresource.AggregateContainerLimits(&corev1.Pod{Spec: *c.spec}, componentresource.PodResourcesOptions{})
 	for _, name := range sortedNames(r.Limits) {
 		q := r.Limits[name]
 		if l, ok := limits[name]; ok && isHugePages(name) && l.Cmp(q) > 0 {

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -44,7 +44,7 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 				add(field.Forbidden(path.Child(f.name), "when `hostUsers` is false"))
 			}
 		}
-		eachContainer(s, path, func(k *v1.Container, at *field.Path) {
+		eachContainer(s, path, func(k *corev1.Container, at *field.Path) {
 			if len(k.VolumeDevices) > 0 {
 				add(field.Forbidden(at.Child("volumeDevices"), "when `hostUsers` is false"))
 			}
@@ -64,26 +64,26 @@ func (c *checker) checkSecurity(path *field.Path) (errs field.ErrorList) {
 		add(checkGroup(&p.SupplementalGroups[i], at.Child("supplementalGroups").Index(i))...)
 	}
 	add(c.checkSysctls(p.Sysctls, at.Child("sysctls"))...)
-	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), v1.FSGroupChangeOnRootMismatch, v1.FSGroupChangeAlways)...)
+	add(rule.AmongPtr(p.FSGroupChangePolicy, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
 	add(checkSeccomp(p.SeccompProfile, at.Child("seccompProfile"))...)
 	add(checkWindows(p.WindowsOptions, at.Child("windowsOptions"))...)
 	add(checkAppArmor(p.AppArmorProfile, at.Child("appArmorProfile"))...)
 	add(rule.AmongPtr(p.SupplementalGroupsPolicy, at.Child("supplementalGroupsPolicy"),
-		v1.SupplementalGroupsPolicyMerge, v1.SupplementalGroupsPolicyStrict)...)
+		corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	add(rule.AmongPtr(p.SELinuxChangePolicy, at.Child("seLinuxChangePolicy"),
-		v1.SELinuxChangePolicyRecursive, v1.SELinuxChangePolicyMountOption)...)
+		corev1.SELinuxChangePolicyRecursive, corev1.SELinuxChangePolicyMountOption)...)
 	return errs
 }
 
-func (c *checker) checkSecurityContext(s *v1.SecurityContext, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkSecurityContext(s *corev1.SecurityContext, path *field.Path) (errs field.ErrorList) {
 	if s == nil {
 		return nil
 	}
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	add(checkUser(s.RunAsUser, path.Child("runAsUser"))...)
 	add(checkGroup(s.RunAsGroup, path.Child("runAsGroup"))...)
-	add(rule.AmongPtr(s.ProcMount, path.Child("procMount"), v1.DefaultProcMount, v1.UnmaskedProcMount)...)
-	if s.ProcMount != nil && *s.ProcMount == v1.UnmaskedProcMount && !isFalse(c.spec.HostUsers) {
+	add(rule.AmongPtr(s.ProcMount, path.Child("procMount"), corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+	if s.ProcMount != nil && *s.ProcMount == corev1.UnmaskedProcMount && !isFalse(c.spec.HostUsers) {
 		add(field.Invalid(path.Child("procMount"), *s.ProcMount, "`hostUsers` must be false to use `Unmasked`"))
 	}
 	add(checkSeccomp(s.SeccompProfile, path.Child("seccompProfile"))...)
@@ -112,16 +112,16 @@ func checkType[T ~string](t T, path *field.Path, name string, allowed ...T) fiel
 	return rule.Among(t, path.Child("type"), allowed...)
 }
 
-func checkSeccomp(p *v1.SeccompProfile, path *field.Path) field.ErrorList {
+func checkSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := checkType(p.Type, path, "seccompProfile", v1.SeccompProfileTypeLocalhost, v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "seccompProfile", corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch {
-	case p.Type == v1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
+	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(at, "must be set when seccomp type is Localhost"))
-	case p.Type == v1.SeccompProfileTypeLocalhost:
+	case p.Type == corev1.SeccompProfileTypeLocalhost:
 		errs = append(errs, checkInnerPath(*p.LocalhostProfile, at)...)
 	case p.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "can only be set when seccomp type is Localhost"))
@@ -129,15 +129,15 @@ func checkSeccomp(p *v1.SeccompProfile, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
+func checkAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
-	errs := checkType(p.Type, path, "appArmorProfile", v1.AppArmorProfileTypeLocalhost, v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
+	errs := checkType(p.Type, path, "appArmorProfile", corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch name := p.LocalhostProfile; {
 	case len(errs) > 0:
-	case p.Type != v1.AppArmorProfileTypeLocalhost:
+	case p.Type != corev1.AppArmorProfileTypeLocalhost:
 		if name != nil {
 			errs = append(errs, field.Invalid(at, *name, "can only be set when AppArmor type is Localhost"))
 		}
@@ -146,7 +146,7 @@ func checkAppArmor(p *v1.AppArmorProfile, path *field.Path) field.ErrorList {
 	case strings.TrimSpace(*name) != *name:
 		errs = append(errs, field.Invalid(at, *name, "must not be padded with whitespace"))
 	}
-	if name := p.LocalhostProfile; p.Type == v1.AppArmorProfileTypeLocalhost && name != nil && len(*name) > 4095 {
+	if name := p.LocalhostProfile; p.Type == corev1.AppArmorProfileTypeLocalhost && name != nil && len(*name) > 4095 {
 		errs = append(errs, field.TooLong(at, *name, 4095))
 	}
 	return errs
@@ -157,7 +157,7 @@ var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0
 // IsSysctlName says whether a name can be that of a kernel parameter.
 func IsSysctlName(name string) bool { return len(name) <= 253 && sysctlName.MatchString(name) }
 
-func (c *checker) checkSysctls(list []v1.Sysctl, path *field.Path) (errs field.ErrorList) {
+func (c *checker) checkSysctls(list []corev1.Sysctl, path *field.Path) (errs field.ErrorList) {
 	seen := sets.New[string]()
 	for i, s := range list {
 		at := path.Index(i).Child("name")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -14,15 +14,15 @@ import (
 )
 
 // pod returns a defaulted pod whose spec has the given YAML; the first container is completed if it lacks a name.
-func pod(t *testing.T, spec string) *v1.Pod {
+func pod(t *testing.T, spec string) *corev1.Pod {
 	t.Helper()
-	p := &v1.Pod{}
+	p := &corev1.Pod{}
 	p.Name, p.Spec.ServiceAccountName = "p", "default"
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		t.Fatalf("%s: %v", spec, err)
 	}
 	if len(p.Spec.Containers) == 0 && !strings.Contains(spec, "containers: []") {
-		p.Spec.Containers = []v1.Container{{Name: "c", Image: "i"}}
+		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
 	}
 	podspec.DefaultPod(&p.Spec)
 	return p
@@ -210,7 +210,7 @@ func TestValidate(t *testing.T) {
 func TestPodOnly(t *testing.T) {
 	p := pod(t, `volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]`)
 	p.Spec.ServiceAccountName = ""
-	p.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x", "controller.kubernetes.io/pod-deletion-cost": "+1"}
+	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x", "controller.kubernetes.io/pod-deletion-cost": "+1"}
 	want := []string{"metadata.annotations[controller.kubernetes.io/pod-deletion-cost] Invalid", "metadata.annotations[kubernetes.io/config.mirror] Invalid",
 		"spec.volumes[0].projected.sources[0].serviceAccountToken Forbidden"}
 	if got := causes(podspec.ValidatePod(p)); !slices.Equal(got, want) {
@@ -223,7 +223,7 @@ func TestConfinement(t *testing.T) {
 	p := pod(t, `containers: [{name: a, image: i}, {name: b, image: i}, {name: c, image: i, securityContext: {appArmorProfile: {type: Unconfined}}}]`)
 	p.Annotations = map[string]string{key + "a": "localhost/x", key + "c": "unconfined"}
 	podspec.ConfineByAnnotation(p.Annotations, &p.Spec)
-	if got := p.Spec.Containers[0].SecurityContext.AppArmorProfile; got.Type != v1.AppArmorProfileTypeLocalhost || *got.LocalhostProfile != "x" {
+	if got := p.Spec.Containers[0].SecurityContext.AppArmorProfile; got.Type != corev1.AppArmorProfileTypeLocalhost || *got.LocalhostProfile != "x" {
 		t.Errorf("got %v", got)
 	}
 	if p.Spec.Containers[1].SecurityContext != nil || len(podspec.ValidatePod(p)) > 0 {
@@ -260,27 +260,27 @@ func TestAnnotationsAgree(t *testing.T) {
 // TestAnnotationChange: some annotations stay as they were when the pod was made.
 func TestAnnotationChange(t *testing.T) {
 	const armor = "container.apparmor.security.beta.kubernetes.io/c"
-	old := map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x", "other": "y"}
-	want := []string{"metadata.annotations[" + armor + "] Forbidden", "metadata.annotations[" + v1.MirrorPodAnnotationKey + "] Forbidden"}
-	s := &v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c"}}}
-	for _, change := range [][2]map[string]string{{nil, old}, {old, nil}, {{armor: "runtime/default", v1.MirrorPodAnnotationKey: "z"}, old}} {
+	old := map[string]string{armor: "unconfined", corev1.MirrorPodAnnotationKey: "x", "other": "y"}
+	want := []string{"metadata.annotations[" + armor + "] Forbidden", "metadata.annotations[" + corev1.MirrorPodAnnotationKey + "] Forbidden"}
+	s := &corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}}
+	for _, change := range [][2]map[string]string{{nil, old}, {old, nil}, {{armor: "runtime/default", corev1.MirrorPodAnnotationKey: "z"}, old}} {
 		if got := causes(podspec.ValidateAnnotationChange(change[0], change[1], s, field.NewPath("metadata", "annotations"))); !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
 	}
-	if got := podspec.ValidateAnnotationChange(map[string]string{armor: "unconfined", v1.MirrorPodAnnotationKey: "x"}, old, s, nil); len(got) > 0 {
+	if got := podspec.ValidateAnnotationChange(map[string]string{armor: "unconfined", corev1.MirrorPodAnnotationKey: "x"}, old, s, nil); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 	// What stands there is judged again, though nothing has changed.
 	s.NodeName = ""
-	if got := causes(podspec.ValidateAnnotationChange(old, old, s, field.NewPath("metadata", "annotations"))); !slices.Equal(got, []string{"metadata.annotations[" + v1.MirrorPodAnnotationKey + "] Invalid"}) {
+	if got := causes(podspec.ValidateAnnotationChange(old, old, s, field.NewPath("metadata", "annotations"))); !slices.Equal(got, []string{"metadata.annotations[" + corev1.MirrorPodAnnotationKey + "] Invalid"}) {
 		t.Errorf("got %q", got)
 	}
 }
 
 // TestTemplate: a template leaves host ports and the service account to the pods made of it.
 func TestTemplate(t *testing.T) {
-	tmpl := &v1.PodTemplateSpec{}
+	tmpl := &corev1.PodTemplateSpec{}
 	if err := yaml.UnmarshalStrict([]byte(`
 metadata: {labels: {a b: c}}
 spec:
@@ -325,7 +325,7 @@ func FuzzValidate(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, js []byte) {
-		p := &v1.Pod{}
+		p := &corev1.Pod{}
 		if json.Unmarshal(js, &p.Spec) != nil {
 			return
 		}

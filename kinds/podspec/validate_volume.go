@@ -5,7 +5,7 @@ import (
 	"path"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,7 +15,7 @@ import (
 
 // checkVolumes checks the volumes and remembers those that are good: others can't be mounted.
 func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
-	c.volumes = make(map[string]*v1.VolumeSource, len(c.spec.Volumes))
+	c.volumes = make(map[string]*corev1.VolumeSource, len(c.spec.Volumes))
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
 		bad := OneSource(v.VolumeSource, podSources, at, checkVolumeSource)
@@ -39,7 +39,7 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 const longestInitiator = 64
 
 // checkVolumeName checks the name for itself and for what is made of it.
-func (c *checker) checkVolumeName(v *v1.Volume, path *field.Path) field.ErrorList {
+func (c *checker) checkVolumeName(v *corev1.Volume, path *field.Path) field.ErrorList {
 	errs := rule.NeededFormat(v.Name, path, rule.Label)
 	if s := v.ISCSI; s != nil && s.InitiatorName != nil && len(v.Name+":"+s.TargetPortal) > longestInitiator {
 		errs = append(errs, field.Invalid(path, v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
@@ -55,57 +55,57 @@ func (c *checker) checkVolumeName(v *v1.Volume, path *field.Path) field.ErrorLis
 
 // makesClaim says whether a claim of that name is made for an ephemeral volume of the pod.
 func (c *checker) makesClaim(name string) bool {
-	return c.meta != nil && c.meta.Name != "" && slices.ContainsFunc(c.spec.Volumes, func(v v1.Volume) bool {
+	return c.meta != nil && c.meta.Name != "" && slices.ContainsFunc(c.spec.Volumes, func(v corev1.Volume) bool {
 		return v.Ephemeral != nil && name == c.meta.Name+"-"+v.Name
 	})
 }
 
 func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
 	switch s := s.(type) {
-	case *v1.EmptyDirVolumeSource:
+	case *corev1.EmptyDirVolumeSource:
 		if s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
 			errs = append(errs, field.Forbidden(path.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity"))
 		}
 		return errs
-	case *v1.SecretVolumeSource:
+	case *corev1.SecretVolumeSource:
 		errs = rule.Needed(s.SecretName, path.Child("secretName"))
 		errs = append(errs, checkMode(s.DefaultMode, path.Child("defaultMode"))...)
 		return append(errs, checkItems(s.Items, path.Child("items"))...)
-	case *v1.ConfigMapVolumeSource:
+	case *corev1.ConfigMapVolumeSource:
 		errs = rule.Needed(s.Name, path.Child("name"))
 		errs = append(errs, checkMode(s.DefaultMode, path.Child("defaultMode"))...)
 		return append(errs, checkItems(s.Items, path.Child("items"))...)
-	case *v1.DownwardAPIVolumeSource:
+	case *corev1.DownwardAPIVolumeSource:
 		errs = checkMode(s.DefaultMode, path.Child("defaultMode"))
 		return append(errs, checkFiles(s.Items, path)...)
-	case *v1.ProjectedVolumeSource:
+	case *corev1.ProjectedVolumeSource:
 		errs = checkMode(s.DefaultMode, path.Child("defaultMode"))
 		return append(errs, checkProjected(s.Sources, path)...)
-	case *v1.EphemeralVolumeSource:
+	case *corev1.EphemeralVolumeSource:
 		if s.VolumeClaimTemplate == nil {
 			return field.ErrorList{field.Required(path.Child("volumeClaimTemplate"), "")}
 		}
 		return checkClaimTemplate(s.VolumeClaimTemplate, path.Child("volumeClaimTemplate"))
-	case *v1.ImageVolumeSource:
+	case *corev1.ImageVolumeSource:
 		errs = rule.Needed(s.Reference, path.Child("reference"))
-		return append(errs, rule.Chosen(s.PullPolicy, path.Child("pullPolicy"), v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)...)
-	case *v1.CSIVolumeSource:
+		return append(errs, rule.Chosen(s.PullPolicy, path.Child("pullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	case *corev1.CSIVolumeSource:
 		errs = ValidateDriverName(s.Driver, path.Child("driver"))
 		if r := s.NodePublishSecretRef; r != nil && r.Name != "" {
 			return append(errs, rule.Format(r.Name, path.Child("name"), rule.Subdomain)...)
 		}
 		return append(errs, checkRefName(s.NodePublishSecretRef, path.Child("nodePublishSecretRef"))...)
-	case *v1.GitRepoVolumeSource:
+	case *corev1.GitRepoVolumeSource:
 		errs = rule.Needed(s.Repository, path.Child("repository"))
 		return append(errs, checkInnerPath(s.Directory, path.Child("directory"))...)
-	case *v1.PersistentVolumeClaimVolumeSource:
+	case *corev1.PersistentVolumeClaimVolumeSource:
 		return rule.Needed(s.ClaimName, path.Child("claimName"))
 	}
 	return ValidateRemote(s, path)
 }
 
 // checkClaimTemplate checks what a claim is made of for each pod. Of its metadata only this much is taken over.
-func checkClaimTemplate(t *v1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+func checkClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	meta := path.Child("metadata")
 	errs := validation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
 	errs = append(errs, metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))...)
@@ -113,7 +113,7 @@ func checkClaimTemplate(t *v1.PersistentVolumeClaimTemplate, path *field.Path) f
 	return append(errs, ValidateClaimSpec(&t.Spec, path.Child("spec"))...)
 }
 
-func checkRefName(r *v1.LocalObjectReference, path *field.Path) field.ErrorList {
+func checkRefName(r *corev1.LocalObjectReference, path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func checkMode(mode *int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func checkItems(items []v1.KeyToPath, path *field.Path) (errs field.ErrorList) {
+func checkItems(items []corev1.KeyToPath, path *field.Path) (errs field.ErrorList) {
 	for i, it := range items {
 		at := path.Index(i)
 		errs = append(errs, rule.Needed(it.Key, at.Child("key"))...)
@@ -139,7 +139,7 @@ func checkItems(items []v1.KeyToPath, path *field.Path) (errs field.ErrorList) {
 }
 
 // checkFiles checks files about the pod; their errors lack the index, clients know them so.
-func checkFiles(items []v1.DownwardAPIVolumeFile, path *field.Path) (errs field.ErrorList) {
+func checkFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path) (errs field.ErrorList) {
 	for i := range items {
 		it := &items[i]
 		errs = append(errs, rule.Needed(it.Path, path.Child("path"))...)
@@ -160,16 +160,16 @@ func checkFiles(items []v1.DownwardAPIVolumeFile, path *field.Path) (errs field.
 	return errs
 }
 
-func checkHostPath(s *v1.HostPathVolumeSource, path *field.Path) field.ErrorList {
+func checkHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
 	if s.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
 	errs := checkBacksteps(s.Path, path.Child("path"))
-	return append(errs, rule.AmongPtr(s.Type, path.Child("type"), v1.HostPathUnset, v1.HostPathDirectoryOrCreate, v1.HostPathDirectory,
-		v1.HostPathFileOrCreate, v1.HostPathFile, v1.HostPathSocket, v1.HostPathCharDev, v1.HostPathBlockDev)...)
+	return append(errs, rule.AmongPtr(s.Type, path.Child("type"), corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory,
+		corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)...)
 }
 
-func checkNFS(s *v1.NFSVolumeSource, at *field.Path) field.ErrorList {
+func checkNFS(s *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
 	errs := rule.Needed(s.Server, at.Child("server"))
 	errs = append(errs, rule.Needed(s.Path, at.Child("path"))...)
 	if !path.IsAbs(s.Path) {

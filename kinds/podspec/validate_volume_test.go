@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -73,9 +73,9 @@ func TestVolumeSources(t *testing.T) {
 
 func TestClaimSpec(t *testing.T) {
 	group, space, class := "", "A_b", "A_b"
-	s := &v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-		DataSource:                &v1.TypedLocalObjectReference{APIGroup: &group, Kind: "Pod"},
-		DataSourceRef:             &v1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x"},
+	s := &corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		DataSource:                &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "Pod"},
+		DataSourceRef:             &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x"},
 		VolumeAttributesClassName: &class}
 	want := []string{"spec Invalid", "spec.dataSource Invalid", "spec.dataSource.name Required", "spec.resources[storage] Required", "spec.volumeAttributesClassName Invalid"}
 	if got := causes(podspec.ValidateClaimSpec(s, field.NewPath("spec"))); !slices.Equal(got, want) {
@@ -89,16 +89,16 @@ func TestClaimSpec(t *testing.T) {
 }
 
 func TestNodeFields(t *testing.T) {
-	s := &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
-		{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"A_b"}},
-		{Key: "metadata.name", Operator: v1.NodeSelectorOpExists},
-		{Key: "metadata.name", Operator: v1.NodeSelectorOpNotIn, Values: []string{"a", "b"}},
-		{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"a"}}}}}}
+	s := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"A_b"}},
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpExists},
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"a", "b"}},
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}
 	want := []string{"x.nodeSelectorTerms[0].matchFields[0].values[0] Invalid", "x.nodeSelectorTerms[0].matchFields[1].operator Invalid", "x.nodeSelectorTerms[0].matchFields[2].values Required"}
 	if got := causes(podspec.ValidateNodeSelector(s, field.NewPath("x"))); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	if got := causes(podspec.ValidateNodeSelector(&v1.NodeSelector{}, field.NewPath("x"))); !slices.Equal(got, []string{"x.nodeSelectorTerms Required"}) {
+	if got := causes(podspec.ValidateNodeSelector(&corev1.NodeSelector{}, field.NewPath("x"))); !slices.Equal(got, []string{"x.nodeSelectorTerms Required"}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestNodeFields(t *testing.T) {
 func TestWindowsUser(t *testing.T) {
 	for user, ok := range map[string]bool{"Administrator": true, `dom\user`: true, "": false, `a\b\c`: false, `\b`: false, `a\`: false, "..": false, "a:b": false, "a\x01": false} {
 		p := pod(t, "")
-		p.Spec.SecurityContext.WindowsOptions = &v1.WindowsSecurityContextOptions{RunAsUserName: &user}
+		p.Spec.SecurityContext.WindowsOptions = &corev1.WindowsSecurityContextOptions{RunAsUserName: &user}
 		if got := len(podspec.ValidatePod(p)) == 0; got != ok {
 			t.Errorf("%q: %v", user, got)
 		}
@@ -115,14 +115,14 @@ func TestWindowsUser(t *testing.T) {
 
 func TestStopSignal(t *testing.T) {
 	for _, c := range []struct {
-		os     v1.OSName
-		signal v1.Signal
+		os     corev1.OSName
+		signal corev1.Signal
 		ok     bool
-	}{{v1.Linux, "SIGUSR1", true}, {v1.Linux, "SIGRTMIN+15", true}, {v1.Linux, "SIGRTMIN+16", false}, {v1.Linux, "TERM", false},
-		{v1.Windows, "SIGTERM", true}, {v1.Windows, "SIGUSR1", false}} {
+	}{{corev1.Linux, "SIGUSR1", true}, {corev1.Linux, "SIGRTMIN+15", true}, {corev1.Linux, "SIGRTMIN+16", false}, {corev1.Linux, "TERM", false},
+		{corev1.Windows, "SIGTERM", true}, {corev1.Windows, "SIGUSR1", false}} {
 		p := pod(t, "")
-		p.Spec.OS, p.Spec.SecurityContext = &v1.PodOS{Name: c.os}, nil
-		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{StopSignal: &c.signal}
+		p.Spec.OS, p.Spec.SecurityContext = &corev1.PodOS{Name: c.os}, nil
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &c.signal}
 		if got := len(podspec.ValidatePod(p)) == 0; got != c.ok {
 			t.Errorf("%s on %s: %v", c.signal, c.os, podspec.ValidatePod(p))
 		}
@@ -140,11 +140,11 @@ func TestFileKey(t *testing.T) {
 }
 
 func TestTemplateWarnings(t *testing.T) {
-	old := &v1.PodTemplateSpec{Spec: *spec(t, "imagePullSecrets: [{}]")}
+	old := &corev1.PodTemplateSpec{Spec: *spec(t, "imagePullSecrets: [{}]")}
 	for _, c := range []struct {
-		t, old *v1.PodTemplateSpec
+		t, old *corev1.PodTemplateSpec
 		want   int
-	}{{nil, nil, 0}, {old, nil, 1}, {old, old.DeepCopy(), 0}, {old, &v1.PodTemplateSpec{}, 1}} {
+	}{{nil, nil, 0}, {old, nil, 1}, {old, old.DeepCopy(), 0}, {old, &corev1.PodTemplateSpec{}, 1}} {
 		if got := podspec.TemplateWarnings(c.t, c.old, field.NewPath("template")); len(got) != c.want {
 			t.Errorf("got %q, want %d", got, c.want)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -39,7 +39,7 @@ const (
 
 // Warnings returns what is not wrong with a pod or template, but will not do what its writer expects. The path of a pod
 // is nil.
-func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string {
+func Warnings(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) []string {
 	w := &warner{}
 	spec := path.Child("spec")
 	w.annotations(meta, s, path)
@@ -68,7 +68,7 @@ func Warnings(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) []string
 }
 
 // addresses warns of those that other programs may read in another way.
-func (w *warner) addresses(s *v1.PodSpec, spec *field.Path) {
+func (w *warner) addresses(s *corev1.PodSpec, spec *field.Path) {
 	add := func(at *field.Path, ip string) { w.list = append(w.list, validation.GetWarningsForIP(at, ip)...) }
 	for i, a := range s.HostAliases {
 		add(spec.Child("hostAliases").Index(i).Child("ip"), a.IP)
@@ -81,7 +81,7 @@ func (w *warner) addresses(s *v1.PodSpec, spec *field.Path) {
 }
 
 // annotations warns of those that have become fields.
-func (w *warner) annotations(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field.Path) {
+func (w *warner) annotations(meta *metav1.ObjectMeta, s *corev1.PodSpec, path *field.Path) {
 	if len(meta.Annotations) == 0 {
 		return
 	}
@@ -98,7 +98,7 @@ func (w *warner) annotations(meta *metav1.ObjectMeta, s *v1.PodSpec, path *field
 	if pod == nil || pod.SeccompProfile == nil {
 		says(seccompPod, nonFunction)
 	}
-	everyContainer(s, func(c *v1.Container) {
+	everyContainer(s, func(c *corev1.Container) {
 		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
 			says(seccompOne+c.Name, nonFunction)
 		}
@@ -133,7 +133,7 @@ func (w *warner) selector(sel *metav1.LabelSelector, path *field.Path) {
 	}
 }
 
-func (w *warner) affinity(a *v1.Affinity, path *field.Path) {
+func (w *warner) affinity(a *corev1.Affinity, path *field.Path) {
 	if a == nil {
 		return
 	}
@@ -156,7 +156,7 @@ func (w *warner) affinity(a *v1.Affinity, path *field.Path) {
 	}
 }
 
-func (w *warner) near(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTerm, path *field.Path) {
+func (w *warner) near(must []corev1.PodAffinityTerm, may []corev1.WeightedPodAffinityTerm, path *field.Path) {
 	for i, t := range must {
 		w.selector(t.LabelSelector, path.Child(required).Index(i))
 	}
@@ -166,7 +166,7 @@ func (w *warner) near(must []v1.PodAffinityTerm, may []v1.WeightedPodAffinityTer
 }
 
 // term warns of old labels, and of values that no label has unless validation refuses them anyway.
-func (w *warner) term(t v1.NodeSelectorTerm, values bool, path *field.Path) {
+func (w *warner) term(t corev1.NodeSelectorTerm, values bool, path *field.Path) {
 	for i, e := range t.MatchExpressions {
 		at := path.Child("matchExpressions").Index(i)
 		w.key(e.Key, at.Child("key"))
@@ -179,7 +179,7 @@ func (w *warner) term(t v1.NodeSelectorTerm, values bool, path *field.Path) {
 }
 
 // NodeTermWarnings warns of old labels in the terms of a volume's node affinity.
-func NodeTermWarnings(terms []v1.NodeSelectorTerm, path *field.Path) []string {
+func NodeTermWarnings(terms []corev1.NodeSelectorTerm, path *field.Path) []string {
 	w := &warner{}
 	for i, t := range terms {
 		w.term(t, false, path.Index(i))
@@ -195,7 +195,7 @@ func LabelWarnings(key string, path *field.Path) []string {
 }
 
 // names warns of what is there twice, or has none.
-func (w *warner) names(s *v1.PodSpec, spec *field.Path) {
+func (w *warner) names(s *corev1.PodSpec, spec *field.Path) {
 	if len(s.HostAliases)+len(s.ImagePullSecrets) == 0 {
 		return
 	}
@@ -218,7 +218,7 @@ func (w *warner) names(s *v1.PodSpec, spec *field.Path) {
 	}
 }
 
-func (w *warner) container(c *v1.Container, path *field.Path) {
+func (w *warner) container(c *corev1.Container, path *field.Path) {
 	seen := sets.New[string]()
 	for i, e := range c.Env {
 		self := "$(" + e.Name + ")" // a value may build on the one before
@@ -232,8 +232,8 @@ func (w *warner) container(c *v1.Container, path *field.Path) {
 }
 
 // amounts warns of parts of bytes.
-func (w *warner) amounts(list v1.ResourceList, path *field.Path) {
-	for _, n := range []v1.ResourceName{v1.ResourceEphemeralStorage, v1.ResourceMemory, v1.ResourceStorage} {
+func (w *warner) amounts(list corev1.ResourceList, path *field.Path) {
+	for _, n := range []corev1.ResourceName{corev1.ResourceEphemeralStorage, corev1.ResourceMemory, corev1.ResourceStorage} {
 		if q, ok := list[n]; ok && q.MilliValue()%1000 != 0 {
 			w.warn(path.Key(string(n)), "fractional byte value %q is invalid, must be an integer", q.String())
 		}
@@ -241,7 +241,7 @@ func (w *warner) amounts(list v1.ResourceList, path *field.Path) {
 }
 
 // ClaimWarnings returns what will not work as expected in a claim for storage.
-func ClaimWarnings(s *v1.PersistentVolumeClaimSpec, path *field.Path) []string {
+func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) []string {
 	w := &warner{}
 	w.amounts(s.Resources.Limits, path.Child("resources", "limits"))
 	w.amounts(s.Resources.Requests, path.Child("resources", "requests"))
@@ -249,7 +249,7 @@ func ClaimWarnings(s *v1.PersistentVolumeClaimSpec, path *field.Path) []string {
 }
 
 // TemplateWarnings returns the warnings about a pod template, if it changed; old may be nil.
-func TemplateWarnings(t, old *v1.PodTemplateSpec, path *field.Path) []string {
+func TemplateWarnings(t, old *corev1.PodTemplateSpec, path *field.Path) []string {
 	if t == nil || old != nil && rule.Same(t, old) {
 		return nil
 	}

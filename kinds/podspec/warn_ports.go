@@ -4,21 +4,21 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // ports warns of ports of a pod that are told of twice or may clash, and of names that stand for two.
-func (w *warner) ports(s *v1.PodSpec, spec *field.Path) {
+func (w *warner) ports(s *corev1.PodSpec, spec *field.Path) {
 	type place struct {
 		at   *field.Path
-		port v1.ContainerPort
+		port corev1.ContainerPort
 	}
 	if !anyPorts(s) {
 		return // most pods have none, and paths cost something
 	}
 	before, names := map[string][]place{}, map[string]*field.Path{}
-	eachContainer(s, spec, func(c *v1.Container, path *field.Path) {
+	eachContainer(s, spec, func(c *corev1.Container, path *field.Path) {
 		starts := isInit(s, c) && c.RestartPolicy == nil // and is gone when services look
 		for i, p := range c.Ports {
 			at := path.Child("ports").Index(i)
@@ -49,14 +49,14 @@ func (w *warner) ports(s *v1.PodSpec, spec *field.Path) {
 	})
 }
 
-func anyPorts(s *v1.PodSpec) bool {
-	has := func(c v1.Container) bool { return len(c.Ports) > 0 }
+func anyPorts(s *corev1.PodSpec) bool {
+	has := func(c corev1.Container) bool { return len(c.Ports) > 0 }
 	return slices.ContainsFunc(s.InitContainers, has) || slices.ContainsFunc(s.Containers, has) ||
-		slices.ContainsFunc(s.EphemeralContainers, func(c v1.EphemeralContainer) bool { return len(c.Ports) > 0 })
+		slices.ContainsFunc(s.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return len(c.Ports) > 0 })
 }
 
 // isInit says whether the container is one of the init containers.
-func isInit(s *v1.PodSpec, c *v1.Container) bool {
+func isInit(s *corev1.PodSpec, c *corev1.Container) bool {
 	for i := range s.InitContainers {
 		if &s.InitContainers[i] == c {
 			return true

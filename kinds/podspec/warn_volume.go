@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func (w *warner) volume(s *v1.VolumeSource, path *field.Path) {
+func (w *warner) volume(s *corev1.VolumeSource, path *field.Path) {
 	for _, f := range []struct {
 		name, says string
 		set        bool
@@ -40,7 +40,7 @@ const (
 )
 
 // SourceWarnings warns of types of persistent volumes that are gone.
-func SourceWarnings(s *v1.PersistentVolumeSource, path *field.Path) []string {
+func SourceWarnings(s *corev1.PersistentVolumeSource, path *field.Path) []string {
 	w := &warner{}
 	for _, f := range []struct {
 		name, says string
@@ -56,7 +56,7 @@ func SourceWarnings(s *v1.PersistentVolumeSource, path *field.Path) []string {
 }
 
 // overlaps warns of files of one volume that get in each other's way.
-func (w *warner) overlaps(v *v1.Volume) {
+func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
 		w.collide(fmt.Sprintf("volume %q (ConfigMap %q)", v.Name, v.ConfigMap.Name), nil, keyPaths(v.ConfigMap.Items))
@@ -77,7 +77,7 @@ func (w *warner) overlaps(v *v1.Volume) {
 }
 
 // projected names a source and the files that it makes, as far as the pod tells.
-func projected(s *v1.VolumeProjection) (what string, paths []string) {
+func projected(s *corev1.VolumeProjection) (what string, paths []string) {
 	switch {
 	case s.ConfigMap != nil:
 		return fmt.Sprintf("ConfigMap %q", s.ConfigMap.Name), keyPaths(s.ConfigMap.Items)
@@ -95,14 +95,14 @@ func projected(s *v1.VolumeProjection) (what string, paths []string) {
 	return "", nil
 }
 
-func keyPaths(items []v1.KeyToPath) (paths []string) {
+func keyPaths(items []corev1.KeyToPath) (paths []string) {
 	for _, i := range items {
 		paths = append(paths, i.Path)
 	}
 	return paths
 }
 
-func filePaths(items []v1.DownwardAPIVolumeFile) (paths []string) {
+func filePaths(items []corev1.DownwardAPIVolumeFile) (paths []string) {
 	for _, i := range items {
 		paths = append(paths, i.Path)
 	}

@@ -2,7 +2,7 @@
 package policy
 
 import (
-	v1 "k8s.io/api/policy/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -11,11 +11,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-type pdb = *v1.PodDisruptionBudget
+type pdb = *policyv1.PodDisruptionBudget
 
 // PodDisruptionBudgets declares the kind.
 var PodDisruptionBudgets = &resource.Def[pdb]{
-	GVK: v1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
+	GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
 	Ways:       resource.Ways{NeedsRevision: true, MetaOnce: true, MetaLast: true, AnyFinalizer: true},
 	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
 	ValidateStatus: validateBudgetStatus,
@@ -47,7 +47,7 @@ func validateBudget(p, old pdb) (errs field.ErrorList) {
 		errs = append(errs, rule.Selector(s.Selector, spec.Child("selector"))...)
 	}
 	return append(errs, rule.AmongPtr(s.UnhealthyPodEvictionPolicy, spec.Child("unhealthyPodEvictionPolicy"),
-		v1.IfHealthyBudget, v1.AlwaysAllow)...)
+		policyv1.IfHealthyBudget, policyv1.AlwaysAllow)...)
 }
 
 func limit(v *intstr.IntOrString, path *field.Path) field.ErrorList {

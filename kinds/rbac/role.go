@@ -2,7 +2,7 @@
 package rbac
 
 import (
-	v1 "k8s.io/api/rbac/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -11,23 +11,23 @@ import (
 )
 
 // Roles declares the kind.
-var Roles = &resource.Def[*v1.Role]{
-	GVK: v1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
+var Roles = &resource.Def[*rbacv1.Role]{
+	GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
 	CreateOnUpdate: true,
-	Prepare:        func(r, _ *v1.Role) { r.Rules = rule.NoneIfEmpty(r.Rules) },
-	Validate: func(r, _ *v1.Role) field.ErrorList {
+	Prepare:        func(r, _ *rbacv1.Role) { r.Rules = rule.NoneIfEmpty(r.Rules) },
+	Validate: func(r, _ *rbacv1.Role) field.ErrorList {
 		return rules(r.Rules, true)
 	},
 }
 
 // ClusterRoles declares the kind.
-var ClusterRoles = &resource.Def[*v1.ClusterRole]{
-	GVK: v1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
+var ClusterRoles = &resource.Def[*rbacv1.ClusterRole]{
+	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
 	CreateOnUpdate: true, Validate: validateClusterRole,
-	Prepare: func(r, _ *v1.ClusterRole) { r.Rules = rule.NoneIfEmpty(r.Rules) },
+	Prepare: func(r, _ *rbacv1.ClusterRole) { r.Rules = rule.NoneIfEmpty(r.Rules) },
 }
 
-func validateClusterRole(r, old *v1.ClusterRole) field.ErrorList {
+func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	errs := rules(r.Rules, false)
 	if r.AggregationRule == nil {
 		return errs
@@ -45,7 +45,7 @@ func validateClusterRole(r, old *v1.ClusterRole) field.ErrorList {
 	return errs
 }
 
-func rules(list []v1.PolicyRule, namespaced bool) (errs field.ErrorList) {
+func rules(list []rbacv1.PolicyRule, namespaced bool) (errs field.ErrorList) {
 	for i, r := range list {
 		errs = append(errs, policyRule(r, namespaced, field.NewPath("rules").Index(i))...)
 	}
@@ -53,7 +53,7 @@ func rules(list []v1.PolicyRule, namespaced bool) (errs field.ErrorList) {
 }
 
 // policyRule checks that a rule grants something: verbs on resources, or, in cluster roles, on URLs.
-func policyRule(r v1.PolicyRule, namespaced bool, path *field.Path) (errs field.ErrorList) {
+func policyRule(r rbacv1.PolicyRule, namespaced bool, path *field.Path) (errs field.ErrorList) {
 	if len(r.Verbs) == 0 {
 		errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value"))
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/scheduling/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -19,22 +19,22 @@ const highestForUsers = 1_000_000_000
 var system = map[string]int32{"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 // PriorityClasses declares the kind.
-var PriorityClasses = &resource.Def[*v1.PriorityClass]{
-	GVK: v1.SchemeGroupVersion.WithKind("PriorityClass"), Plural: "priorityclasses", Short: []string{"pc"},
-	Default: func(c *v1.PriorityClass) {
+var PriorityClasses = &resource.Def[*schedulingv1.PriorityClass]{
+	GVK: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), Plural: "priorityclasses", Short: []string{"pc"},
+	Default: func(c *schedulingv1.PriorityClass) {
 		rule.Fill(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
 	},
-	Prepare: func(c, old *v1.PriorityClass) {
+	Prepare: func(c, old *schedulingv1.PriorityClass) {
 		if old == nil {
 			c.Generation = 1 // and stays: all that matters is immutable
 		}
 	},
 	Validate: validateClass,
-	Columns: []resource.Column[*v1.PriorityClass]{
-		resource.Col("Value", "integer", func(c *v1.PriorityClass) any { return int64(c.Value) }),
-		resource.Col("Global-Default", "boolean", func(c *v1.PriorityClass) any { return c.GlobalDefault }),
-		resource.Age[*v1.PriorityClass](),
-		resource.Col("PreemptionPolicy", "string", func(c *v1.PriorityClass) any {
+	Columns: []resource.Column[*schedulingv1.PriorityClass]{
+		resource.Col("Value", "integer", func(c *schedulingv1.PriorityClass) any { return int64(c.Value) }),
+		resource.Col("Global-Default", "boolean", func(c *schedulingv1.PriorityClass) any { return c.GlobalDefault }),
+		resource.Age[*schedulingv1.PriorityClass](),
+		resource.Col("PreemptionPolicy", "string", func(c *schedulingv1.PriorityClass) any {
 			if c.PreemptionPolicy == nil {
 				return string(corev1.PreemptLowerPriority)
 			}
@@ -43,7 +43,7 @@ var PriorityClasses = &resource.Def[*v1.PriorityClass]{
 	},
 }
 
-func validateClass(c, old *v1.PriorityClass) (errs field.ErrorList) {
+func validateClass(c, old *schedulingv1.PriorityClass) (errs field.ErrorList) {
 	policy := field.NewPath("preemptionPolicy")
 	if old != nil {
 		if c.Value != old.Value {

@@ -4,7 +4,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -13,20 +13,20 @@ import (
 )
 
 // VolumeAttachments declares the kind.
-var VolumeAttachments = &resource.Def[*v1.VolumeAttachment]{
+var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
 	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true, StatusResets: []string{"metadata"}},
 	Validate: validateAttachment, ValidateStatus: validateAttachmentStatus,
-	Columns: []resource.Column[*v1.VolumeAttachment]{
-		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *v1.VolumeAttachment) any { return a.Spec.Attacher }},
-		resource.Col("PV", "string", func(a *v1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),
-		resource.Col("Node", "string", func(a *v1.VolumeAttachment) any { return a.Spec.NodeName }),
-		resource.Col("Attached", "boolean", func(a *v1.VolumeAttachment) any { return a.Status.Attached }),
-		resource.Age[*v1.VolumeAttachment](),
+	Columns: []resource.Column[*storagev1.VolumeAttachment]{
+		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
+		resource.Col("PV", "string", func(a *storagev1.VolumeAttachment) any { return orDefault(a.Spec.Source.PersistentVolumeName, "") }),
+		resource.Col("Node", "string", func(a *storagev1.VolumeAttachment) any { return a.Spec.NodeName }),
+		resource.Col("Attached", "boolean", func(a *storagev1.VolumeAttachment) any { return a.Status.Attached }),
+		resource.Age[*storagev1.VolumeAttachment](),
 	},
 }
 
-func validateAttachment(a, old *v1.VolumeAttachment) (errs field.ErrorList) {
+func validateAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
 	s, spec := &a.Spec, field.NewPath("spec")
 	errs = append(errs, rule.Needed(s.Attacher, spec.Child("attacher"))...)
 	errs = append(errs, source(&s.Source, spec.Child("source"))...)
@@ -43,7 +43,7 @@ func validateAttachment(a, old *v1.VolumeAttachment) (errs field.ErrorList) {
 	return errs
 }
 
-func source(s *v1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
+func source(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
 	const one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 	switch pv, inline := s.PersistentVolumeName, s.InlineVolumeSpec; {
 	case pv == nil && inline == nil:
@@ -86,7 +86,7 @@ func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.
 	return append(errs, rule.Needed(v.CSI.VolumeHandle, csi.Child("volumeHandle"))...)
 }
 
-func validateAttachmentStatus(a, _ *v1.VolumeAttachment) (errs field.ErrorList) {
+func validateAttachmentStatus(a, _ *storagev1.VolumeAttachment) (errs field.ErrorList) {
 	path, size := field.NewPath("status"), 0
 	for k, v := range a.Status.AttachmentMetadata {
 		size += len(k) + len(v)
@@ -94,7 +94,7 @@ func validateAttachmentStatus(a, _ *v1.VolumeAttachment) (errs field.ErrorList) 
 	if size > maxParametersSize {
 		errs = append(errs, field.TooLong(path.Child("attachmentMetadata"), "", maxParametersSize))
 	}
-	for name, e := range map[string]*v1.VolumeError{"attachError": a.Status.AttachError, "detachError": a.Status.DetachError} {
+	for name, e := range map[string]*storagev1.VolumeError{"attachError": a.Status.AttachError, "detachError": a.Status.DetachError} {
 		if e != nil && len(e.Message) > maxErrorMessage {
 			errs = append(errs, field.TooLong(path.Child(name, "message"), "", maxErrorMessage))
 		}

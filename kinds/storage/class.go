@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	v1 "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -23,33 +23,33 @@ const (
 )
 
 // StorageClasses declares the kind.
-var StorageClasses = &resource.Def[*v1.StorageClass]{
+var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
 	Ways: resource.Ways{ShowsDeleted: true},
-	Default: func(c *v1.StorageClass) {
+	Default: func(c *storagev1.StorageClass) {
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
-		rule.Fill(&c.VolumeBindingMode, v1.VolumeBindingImmediate)
+		rule.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 	},
 	Validate: validateClass, Warn: warnClass,
-	Columns: []resource.Column[*v1.StorageClass]{
-		resource.Name(func(c *v1.StorageClass) any {
+	Columns: []resource.Column[*storagev1.StorageClass]{
+		resource.Name(func(c *storagev1.StorageClass) any {
 			if c.Annotations[defaultClass] == "true" || c.Annotations[defaultClassBeta] == "true" {
 				return c.Name + " (default)"
 			}
 			return c.Name
 		}),
-		resource.Col("Provisioner", "string", func(c *v1.StorageClass) any { return c.Provisioner }),
-		resource.Col("ReclaimPolicy", "string", func(c *v1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),
-		resource.Col("VolumeBindingMode", "string", func(c *v1.StorageClass) any { return orDefault(c.VolumeBindingMode, cell.Unset) }),
-		resource.Col("AllowVolumeExpansion", "string", func(c *v1.StorageClass) any {
+		resource.Col("Provisioner", "string", func(c *storagev1.StorageClass) any { return c.Provisioner }),
+		resource.Col("ReclaimPolicy", "string", func(c *storagev1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),
+		resource.Col("VolumeBindingMode", "string", func(c *storagev1.StorageClass) any { return orDefault(c.VolumeBindingMode, cell.Unset) }),
+		resource.Col("AllowVolumeExpansion", "string", func(c *storagev1.StorageClass) any {
 			return c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
 		}),
-		resource.Age[*v1.StorageClass](),
+		resource.Age[*storagev1.StorageClass](),
 	},
 }
 
 // warnClass warns of labels of nodes that have newer names.
-func warnClass(c, _ *v1.StorageClass) (list []string) {
+func warnClass(c, _ *storagev1.StorageClass) (list []string) {
 	for i, t := range c.AllowedTopologies {
 		for k, e := range t.MatchLabelExpressions {
 			at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(k)
@@ -66,7 +66,7 @@ func orDefault[T ~string](p *T, or string) string {
 	return string(*p)
 }
 
-func validateClass(c, old *v1.StorageClass) (errs field.ErrorList) {
+func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 	errs = append(errs, provisioner(c.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, parameters(c.Parameters, false, field.NewPath("parameters"))...)
 	errs = append(errs, rule.AmongPtr(c.ReclaimPolicy, field.NewPath("reclaimPolicy"), "", corev1.PersistentVolumeReclaimDelete,
@@ -75,7 +75,7 @@ func validateClass(c, old *v1.StorageClass) (errs field.ErrorList) {
 		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), ""))
 	}
 	errs = append(errs, rule.AmongPtr(c.VolumeBindingMode, field.NewPath("volumeBindingMode"),
-		v1.VolumeBindingImmediate, v1.VolumeBindingWaitForFirstConsumer)...)
+		storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
 	errs = append(errs, topologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 	if old == nil {
 		return errs
@@ -111,10 +111,10 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 }
 
 // VolumeAttributesClasses declares the kind.
-var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
+var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
 	Ways: resource.Ways{ShowsDeleted: true},
-	Validate: func(c, old *v1.VolumeAttributesClass) field.ErrorList {
+	Validate: func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 		errs := provisioner(c.DriverName, field.NewPath("driverName"))
 		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)
 		if old != nil && c.DriverName != old.DriverName {
@@ -125,14 +125,14 @@ var VolumeAttributesClasses = &resource.Def[*v1.VolumeAttributesClass]{
 		}
 		return errs
 	},
-	Columns: []resource.Column[*v1.VolumeAttributesClass]{
-		resource.Name(func(c *v1.VolumeAttributesClass) any {
+	Columns: []resource.Column[*storagev1.VolumeAttributesClass]{
+		resource.Name(func(c *storagev1.VolumeAttributesClass) any {
 			if c.Annotations[defaultAttributes] == "true" {
 				return c.Name + " (default)"
 			}
 			return c.Name
 		}),
-		resource.Col("DriverName", "string", func(c *v1.VolumeAttributesClass) any { return c.DriverName }),
-		resource.Age[*v1.VolumeAttributesClass](),
+		resource.Col("DriverName", "string", func(c *storagev1.VolumeAttributesClass) any { return c.DriverName }),
+		resource.Age[*storagev1.VolumeAttributesClass](),
 	},
 }

@@ -3,7 +3,7 @@ package storage
 import (
 	"strings"
 
-	v1 "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
@@ -20,15 +20,15 @@ const (
 )
 
 // CSIDrivers declares the kind.
-var CSIDrivers = &resource.Def[*v1.CSIDriver]{
+var CSIDrivers = &resource.Def[*storagev1.CSIDriver]{
 	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
 	Ways:  resource.Ways{NeedsRevision: true, ShowsDeleted: true},
-	Gated: resource.Gated[*v1.CSIDriver]{Default: defaultMissing, Drop: dropMissing},
-	Columns: []resource.Column[*v1.CSIDriver]{
-		resource.Col("AttachRequired", "boolean", func(d *v1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
-		resource.Col("PodInfoOnMount", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
-		resource.Col("StorageCapacity", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.StorageCapacity) }),
-		resource.Col("TokenRequests", "string", func(d *v1.CSIDriver) any {
+	Gated: resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing},
+	Columns: []resource.Column[*storagev1.CSIDriver]{
+		resource.Col("AttachRequired", "boolean", func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
+		resource.Col("PodInfoOnMount", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
+		resource.Col("StorageCapacity", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.StorageCapacity) }),
+		resource.Col("TokenRequests", "string", func(d *storagev1.CSIDriver) any {
 			var list []string
 			for _, t := range d.Spec.TokenRequests {
 				list = append(list, t.Audience)
@@ -38,48 +38,48 @@ var CSIDrivers = &resource.Def[*v1.CSIDriver]{
 			}
 			return strings.Join(list, ",")
 		}),
-		resource.Col("RequiresRepublish", "boolean", func(d *v1.CSIDriver) any { return is(d.Spec.RequiresRepublish) }),
-		resource.Col("Modes", "string", func(d *v1.CSIDriver) any {
+		resource.Col("RequiresRepublish", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.RequiresRepublish) }),
+		resource.Col("Modes", "string", func(d *storagev1.CSIDriver) any {
 			var list []string
 			for _, m := range d.Spec.VolumeLifecycleModes {
 				list = append(list, string(m))
 			}
 			return cell.Or(strings.Join(list, ","), cell.None)
 		}),
-		resource.Age[*v1.CSIDriver](),
+		resource.Age[*storagev1.CSIDriver](),
 	},
 }
 
 func is(b *bool) bool { return b != nil && *b }
 
-func defaultDriver(d *v1.CSIDriver) {
+func defaultDriver(d *storagev1.CSIDriver) {
 	s := &d.Spec
 	rule.Fill(&s.AttachRequired, true)
 	rule.Fill(&s.PodInfoOnMount, false)
 	rule.Fill(&s.StorageCapacity, false)
-	rule.Fill(&s.FSGroupPolicy, v1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	rule.Fill(&s.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	if len(s.VolumeLifecycleModes) == 0 {
-		s.VolumeLifecycleModes = []v1.VolumeLifecycleMode{v1.VolumeLifecyclePersistent}
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
 	rule.Fill(&s.RequiresRepublish, false)
 	rule.Fill(&s.SELinuxMount, false)
 }
 
 // defaultMissing and dropMissing are about pods that need the driver where it isn't.
-func defaultMissing(on *features.Set, d *v1.CSIDriver) {
+func defaultMissing(on *features.Set, d *storagev1.CSIDriver) {
 	if on.On("VolumeLimitScaling") {
 		rule.Fill(&d.Spec.PreventPodSchedulingIfMissing, false)
 	}
 }
 
-func dropMissing(on *features.Set, d, old *v1.CSIDriver) {
+func dropMissing(on *features.Set, d, old *storagev1.CSIDriver) {
 	if !on.On("VolumeLimitScaling") && (old == nil || old.Spec.PreventPodSchedulingIfMissing == nil) {
 		d.Spec.PreventPodSchedulingIfMissing = nil
 	}
 }
 
 // prepareDriver counts the changes that node agents act on.
-func prepareDriver(d, old *v1.CSIDriver) {
+func prepareDriver(d, old *storagev1.CSIDriver) {
 	if old == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func prepareDriver(d, old *v1.CSIDriver) {
 	}
 }
 
-func validateDriver(d, old *v1.CSIDriver) (errs field.ErrorList) {
+func validateDriver(d, old *storagev1.CSIDriver) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	if old != nil {
 		errs = append(errs, rule.Frozen(s.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
@@ -106,9 +106,9 @@ func validateDriver(d, old *v1.CSIDriver) (errs field.ErrorList) {
 		}
 	}
 	errs = append(errs, rule.AmongPtr(s.FSGroupPolicy, spec.Child("fsGroupPolicy"),
-		v1.ReadWriteOnceWithFSTypeFSGroupPolicy, v1.FileFSGroupPolicy, v1.NoneFSGroupPolicy)...)
+		storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)...)
 	for _, m := range s.VolumeLifecycleModes {
-		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), v1.VolumeLifecyclePersistent, v1.VolumeLifecycleEphemeral)...)
+		errs = append(errs, rule.Among(m, spec.Child("volumeLifecycleModes"), storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)...)
 	}
 	errs = append(errs, tokens(s.TokenRequests, spec.Child("tokenRequests"))...)
 	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
@@ -118,7 +118,7 @@ func validateDriver(d, old *v1.CSIDriver) (errs field.ErrorList) {
 	return append(errs, rule.AtLeastPtr(s.NodeAllocatableUpdatePeriodSeconds, minUpdatePeriod, spec.Child("nodeAllocatableUpdatePeriodSeconds"))...)
 }
 
-func tokens(list []v1.TokenRequest, path *field.Path) (errs field.ErrorList) {
+func tokens(list []storagev1.TokenRequest, path *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for i, t := range list {
 		if seen[t.Audience] {

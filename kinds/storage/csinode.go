@@ -3,7 +3,7 @@ package storage
 import (
 	"fmt"
 
-	v1 "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,21 +13,21 @@ import (
 )
 
 // CSINodes declares the kind.
-var CSINodes = &resource.Def[*v1.CSINode]{
+var CSINodes = &resource.Def[*storagev1.CSINode]{
 	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: prepareNode, Validate: validateNode,
 	Ways: resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true},
-	Columns: []resource.Column[*v1.CSINode]{
-		resource.Col("Drivers", "integer", func(n *v1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
-		resource.Age[*v1.CSINode](),
+	Columns: []resource.Column[*storagev1.CSINode]{
+		resource.Col("Drivers", "integer", func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
+		resource.Age[*storagev1.CSINode](),
 	},
 }
 
 // prepareNode drops the status, whose feature is off by default upstream too.
-func prepareNode(n, _ *v1.CSINode) {
-	n.Status, n.Spec.Drivers = v1.CSINodeStatus{}, rule.NoneIfEmpty(n.Spec.Drivers)
+func prepareNode(n, _ *storagev1.CSINode) {
+	n.Status, n.Spec.Drivers = storagev1.CSINodeStatus{}, rule.NoneIfEmpty(n.Spec.Drivers)
 }
 
-func validateNode(n, old *v1.CSINode) (errs field.ErrorList) {
+func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {
 	path, seen := field.NewPath("spec", "drivers"), map[string]bool{}
 	for i, d := range n.Spec.Drivers {
 		at := path.Index(i)
@@ -44,7 +44,7 @@ func validateNode(n, old *v1.CSINode) (errs field.ErrorList) {
 	return errs
 }
 
-func driverOnNode(d v1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
+func driverOnNode(d storagev1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
 	switch {
 	case d.NodeID == "":
 		errs = append(errs, field.Required(at.Child("nodeID"), ""))
@@ -63,7 +63,7 @@ func driverOnNode(d v1.CSINodeDriver, at *field.Path) (errs field.ErrorList) {
 }
 
 // driversKept lets drivers come and go but not change; what is allocatable may.
-func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
+func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 	for _, o := range old {
 		for _, n := range list {
 			if n.Name != o.Name {
@@ -80,13 +80,13 @@ func driversKept(list, old []v1.CSINodeDriver) (errs field.ErrorList) {
 }
 
 // CSIStorageCapacities declares the kind.
-var CSIStorageCapacities = &resource.Def[*v1.CSIStorageCapacity]{
+var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity, Warn: warnCapacity,
 	Ways: resource.Ways{NeedsRevision: true},
 }
 
 // warnCapacity warns of labels of nodes that have newer names.
-func warnCapacity(c, _ *v1.CSIStorageCapacity) (list []string) {
+func warnCapacity(c, _ *storagev1.CSIStorageCapacity) (list []string) {
 	if c.NodeTopology == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func warnCapacity(c, _ *v1.CSIStorageCapacity) (list []string) {
 	return list
 }
 
-func validateCapacity(c, old *v1.CSIStorageCapacity) (errs field.ErrorList) {
+func validateCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
 	class, topology := field.NewPath("storageClassName"), field.NewPath("nodeTopology")
 	errs = append(errs, rule.Format(c.StorageClassName, class, rule.Subdomain)...)
 	errs = append(errs, rule.Selector(c.NodeTopology, topology)...)

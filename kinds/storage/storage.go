@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,7 +24,7 @@ const (
 	maxErrorMessage   = 1024
 )
 
-func gvk(kind string) schema.GroupVersionKind { return v1.SchemeGroupVersion.WithKind(kind) }
+func gvk(kind string) schema.GroupVersionKind { return storagev1.SchemeGroupVersion.WithKind(kind) }
 
 // parameters checks what is handed to a driver.
 func parameters(p map[string]string, needed bool, path *field.Path) (errs field.ErrorList) {

@@ -2,7 +2,7 @@
 package storagemigration
 
 import (
-	v1 "k8s.io/api/storagemigration/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,19 +12,19 @@ import (
 )
 
 // StorageVersionMigrations declares the kind.
-var StorageVersionMigrations = &resource.Def[*v1.StorageVersionMigration]{
-	GVK: v1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
-	Ways:     resource.Ways{NeedsRevision: true, StatusResets: []string{"metadata"}},
+var StorageVersionMigrations = &resource.Def[*storagemigrationv1.StorageVersionMigration]{
+	GVK: storagemigrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
+	Ways:     resource.Ways{NeedsRevision: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
 	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
-	Columns: []resource.Column[*v1.StorageVersionMigration]{
-		resource.Col("Name", "string", func(m *v1.StorageVersionMigration) any { return m.Name }),
-		resource.Col("Resource", "string", func(m *v1.StorageVersionMigration) any {
+	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
+		resource.Col("Name", "string", func(m *storagemigrationv1.StorageVersionMigration) any { return m.Name }),
+		resource.Col("Resource", "string", func(m *storagemigrationv1.StorageVersionMigration) any {
 			return m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
 		}),
 	},
 }
 
-func validateMigration(m, old *v1.StorageVersionMigration) (errs field.ErrorList) {
+func validateMigration(m, old *storagemigrationv1.StorageVersionMigration) (errs field.ErrorList) {
 	path, r := field.NewPath("spec", "resource"), m.Spec.Resource
 	if old != nil {
 		errs = append(errs, rule.Frozen(r, old.Spec.Resource, path)...)
@@ -35,7 +35,7 @@ func validateMigration(m, old *v1.StorageVersionMigration) (errs field.ErrorList
 	return append(errs, rule.NeededFormat(r.Resource, path.Child("resource"), validation.IsDNS1035Label)...)
 }
 
-func validateMigrationStatus(m, old *v1.StorageVersionMigration) field.ErrorList {
+func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
 	path := field.NewPath("status")
 	errs := metavalidation.ValidateConditions(m.Status.Conditions, path.Child("conditions"))
 	if was := old.Status.ResourceVersion; was != "" && was != m.Status.ResourceVersion {

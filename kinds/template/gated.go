@@ -1,7 +1,7 @@
 package template
 
 import (
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -10,14 +10,14 @@ import (
 
 // Gated are the rules of a kind with a pod template that depend on what is on in the cluster: fields that are off are
 // dropped.
-func Gated[T resource.Object](of func(T) *v1.PodTemplateSpec) resource.Gated[T] {
+func Gated[T resource.Object](of func(T) *corev1.PodTemplateSpec) resource.Gated[T] {
 	return resource.Gated[T]{Drop: func(on *features.Set, obj, old T) { Drop(on, obj, old, of) }}
 }
 
 // Drop is what Gated does, for kinds that drop more; old may be nil, and either may be without a template.
-func Drop[T resource.Object](on *features.Set, obj, old T, of func(T) *v1.PodTemplateSpec) {
+func Drop[T resource.Object](on *features.Set, obj, old T, of func(T) *corev1.PodTemplateSpec) {
 	var none T
-	var before *v1.PodSpec
+	var before *corev1.PodSpec
 	if any(old) != any(none) {
 		if t := of(old); t != nil {
 			before = &t.Spec

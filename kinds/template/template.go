@@ -5,7 +5,7 @@ package template
 import (
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,7 +17,7 @@ import (
 //
 // Unlike Kubernetes, a template that did not change is not checked again: scaling a workload costs nothing for
 // its pods, and rules that became stricter since do not get in the way.
-func Validate(t, old *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func Validate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	if old != nil && equality.Semantic.DeepEqual(t, old) {
 		return nil
 	}
@@ -25,11 +25,11 @@ func Validate(t, old *v1.PodTemplateSpec, path *field.Path) field.ErrorList {
 }
 
 // AlwaysRestart refuses templates of pods that may end: their controllers would replace them for ever.
-func AlwaysRestart(t *v1.PodTemplateSpec, path *field.Path) (errs field.ErrorList) {
+func AlwaysRestart(t *corev1.PodTemplateSpec, path *field.Path) (errs field.ErrorList) {
 	spec := path.Child("spec")
-	if t.Spec.RestartPolicy != v1.RestartPolicyAlways {
+	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), t.Spec.RestartPolicy,
-			[]v1.RestartPolicy{v1.RestartPolicyAlways}))
+			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if t.Spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "may not be set here"))
@@ -39,7 +39,7 @@ func AlwaysRestart(t *v1.PodTemplateSpec, path *field.Path) (errs field.ErrorLis
 
 // Warnings says what is allowed but will surprise: in the template, and, unless it is empty, in the name that the
 // pods of a new workload will have as part of theirs.
-func Warnings(name string, t *v1.PodTemplateSpec, path *field.Path) (list []string) {
+func Warnings(name string, t *corev1.PodTemplateSpec, path *field.Path) (list []string) {
 	if name != "" {
 		if says := validation.IsDNS1123Label(name); len(says) > 0 {
 			list = append(list, "metadata.name: this is used in Pod names and hostnames, which can result in surprising "+

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
@@ -23,7 +23,7 @@ import (
 // Config says what a certificate is for, and how to get it.
 type Config struct {
 	Signer string                   // certv1.KubeAPIServerClientKubeletSignerName or KubeletServingSignerName
-	Usage  certv1.KeyUsage          // certv1.UsageClientAuth or UsageServerAuth
+	Usage  certificatesv1.KeyUsage  // certv1.UsageClientAuth or UsageServerAuth
 	Want   *x509.CertificateRequest // names in the certificate; one that lacks some of them is not used
 	File   string                   // where the certificate and its key are kept, PEM; "": nowhere
 	Roots  *x509.CertPool           // who must have signed it
@@ -101,7 +101,7 @@ func (c *Credential) Adopt(pair *tls.Certificate) error {
 // check says why a certificate is not good for what this one is for.
 func (c *Credential) check(leaf *x509.Certificate) error {
 	usage := x509.ExtKeyUsageClientAuth
-	if c.cfg.Usage == certv1.UsageServerAuth {
+	if c.cfg.Usage == certificatesv1.UsageServerAuth {
 		usage = x509.ExtKeyUsageServerAuth
 	}
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.cfg.Roots, CurrentTime: c.cfg.Now(), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/auth/authn"
@@ -82,11 +82,11 @@ type desk struct {
 	ca    *pki.Authority
 	clock *clock
 	deny  bool
-	last  *certv1.CertificateSigningRequest
+	last  *certificatesv1.CertificateSigningRequest
 }
 
 func (d *desk) Create(_ context.Context, _ resource.Kind, obj resource.Object) (resource.Object, error) {
-	r := obj.(*certv1.CertificateSigningRequest).DeepCopy()
+	r := obj.(*certificatesv1.CertificateSigningRequest).DeepCopy()
 	r.Name = r.GenerateName + "1"
 	d.last = r
 	return r, nil
@@ -95,7 +95,7 @@ func (d *desk) Create(_ context.Context, _ resource.Kind, obj resource.Object) (
 func (d *desk) Get(context.Context, resource.Kind, string, string) (resource.Object, error) {
 	r := d.last.DeepCopy()
 	if d.deny {
-		r.Status.Conditions = []certv1.CertificateSigningRequestCondition{{Type: certv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "No", Message: "not you"}}
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "No", Message: "not you"}}
 		return r, nil
 	}
 	block, _ := pem.Decode(r.Spec.Request)
@@ -103,7 +103,7 @@ func (d *desk) Get(context.Context, resource.Kind, string, string) (resource.Obj
 	if err != nil {
 		return nil, err
 	}
-	r.Status.Conditions = []certv1.CertificateSigningRequestCondition{{Type: certv1.CertificateApproved, Status: corev1.ConditionTrue}}
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}}
 	r.Status.Certificate, err = d.ca.SignRequest(req, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, 10*time.Minute, d.clock.Now())
 	return r, err
 }
@@ -115,7 +115,7 @@ func setup(t *testing.T) (*desk, *clock, Config) {
 		t.Fatal(err)
 	}
 	c := newClock()
-	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certv1.KubeAPIServerClientKubeletSignerName, Usage: certv1.UsageClientAuth, Roots: keys.CA.Pool(),
+	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName, Usage: certificatesv1.UsageClientAuth, Roots: keys.CA.Pool(),
 		Want: &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}},
 		File: filepath.Join(t.TempDir(), "client.pem"), Now: c.Now, Sleep: c.sleep}
 }

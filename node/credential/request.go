@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,8 +19,8 @@ const patience = 15 * time.Minute
 
 // ask has a request signed, PEM in and out.
 func (c *Credential) ask(ctx context.Context, asker client.Client, request []byte) ([]byte, error) {
-	r := &certv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certv1.CertificateSigningRequestSpec{
-		SignerName: c.cfg.Signer, Request: request, Usages: []certv1.KeyUsage{certv1.UsageDigitalSignature, c.cfg.Usage}}}
+	r := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: c.cfg.Signer, Request: request, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, c.cfg.Usage}}}
 	if c.cfg.Life > 0 {
 		seconds := int32(c.cfg.Life / time.Second)
 		r.Spec.ExpirationSeconds = &seconds
@@ -48,7 +48,7 @@ func (c *Credential) ask(ctx context.Context, asker client.Client, request []byt
 
 // answer is the certificate, or why there will be none; neither as long as nobody has answered.
 func answer(obj resource.Object) ([]byte, error) {
-	r, ok := obj.(*certv1.CertificateSigningRequest)
+	r, ok := obj.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return nil, fmt.Errorf("the server answered with a %T", obj)
 	}
@@ -56,9 +56,9 @@ func answer(obj resource.Object) ([]byte, error) {
 	for _, cond := range r.Status.Conditions {
 		switch {
 		case cond.Status == corev1.ConditionFalse:
-		case cond.Type == certv1.CertificateDenied, cond.Type == certv1.CertificateFailed:
+		case cond.Type == certificatesv1.CertificateDenied, cond.Type == certificatesv1.CertificateFailed:
 			return nil, fmt.Errorf("the request %s: %s: %s: %s", r.Name, cond.Type, cond.Reason, cond.Message)
-		case cond.Type == certv1.CertificateApproved:
+		case cond.Type == certificatesv1.CertificateApproved:
 			approved = true
 		}
 	}

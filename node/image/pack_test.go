@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"debug/elf"
 	"encoding/json"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 func TestPackIsReproducible(t *testing.T) {
@@ -94,9 +97,7 @@ func waitBlocked(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
-		if err != nil {
-			t.Skip("can't see system calls of a child here:", err)
-		}
+		need.Have(t, need.Proc, err)
 		if strings.HasPrefix(string(call), "128 ") {
 			return
 		}
@@ -118,5 +119,55 @@ func unpack(t *testing.T, data []byte) map[string][]byte {
 		if files[h.Name], err = io.ReadAll(in); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The pause program is there for every processor that nodes are built for, and says what to do for others.
+func TestPausePrograms(t *testing.T) {
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		program, err := pause(arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := elf.NewFile(bytes.NewReader(program))
+		if err != nil || f.Machine != machine || f.Entry < f.Progs[0].Vaddr || f.Entry >= f.Progs[0].Vaddr+f.Progs[0].Filesz {
+			t.Errorf("%s: %+v, %v", arch, f, err)
+		}
+		if arch == "arm64" {
+			emulate(t, "qemu-aarch64-static", program)
+		}
+	}
+	if _, err := pause("riscv64"); err == nil || !strings.Contains(err.Error(), "--runtime") {
+		t.Errorf("riscv64: %v", err)
+	}
+}
+
+// emulate runs the program, where the emulator is: it blocks all signals, waits for a SIGTERM, and ends well.
+func emulate(t *testing.T, emulator string, program []byte) {
+	path := filepath.Join(t.TempDir(), "pause")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(emulator, "-strace", path)
+	calls, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) {
+		t.Skip("no emulator: the program is only looked at")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewScanner(calls)
+	if !in.Scan() || !strings.Contains(in.Text(), "rt_sigprocmask(SIG_SETMASK") {
+		t.Errorf("its first call is %s", in.Text())
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for in.Scan() {
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -31,16 +31,36 @@ var pauseAMD64 = []byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
 
-// Pause writes the pause image.
+// pauseARM64 is the same program in 64-bit ARM's instructions. The last two words are the set of all signals.
+var pauseARM64 = []uint32{
+	0xd2800040, 0x100003a1, 0xd2800002, 0xd2800103, 0xd28010e8, 0xd4000001, 0x10000300, 0xd2800001, 0xd2800002,
+	0xd2800103, 0xd2801128, 0xd4000001, 0x71003c1f, 0x540001c0, 0x7100081f, 0x54000180, 0x7100441f, 0x54fffea1,
+	0x92800000, 0xd2800001, 0xd2800022, 0xd2800003, 0xd2802088, 0xd4000001, 0xf100001f, 0x54ffff2c, 0x17ffffec,
+	0xd2800000, 0xd2800ba8, 0xd4000001, 0xffffffff, 0xffffffff,
+}
+
+// Pause writes the pause image for this machine.
 func Pause(w io.Writer) error {
-	if runtime.GOARCH != "amd64" {
-		return fmt.Errorf("the pause image is not available for %s yet; configure one with --pause-image", runtime.GOARCH)
-	}
-	program, err := executable(elf.EM_X86_64, pauseAMD64)
+	program, err := pause(runtime.GOARCH)
 	if err != nil {
 		return err
 	}
 	return Pack(w, Spec{Ref: PauseRef, Files: []File{{"/pause", 0o755, program}}, Entrypoint: []string{"/pause"}})
+}
+
+// pause is the program for a processor.
+func pause(arch string) ([]byte, error) {
+	switch arch {
+	case "amd64":
+		return executable(elf.EM_X86_64, pauseAMD64)
+	case "arm64":
+		code, err := binary.Append(nil, binary.LittleEndian, pauseARM64)
+		if err != nil {
+			return nil, err
+		}
+		return executable(elf.EM_AARCH64, code)
+	}
+	return nil, fmt.Errorf("kloop has no pause image for %s: start a container runtime of your own, with its own, and give its socket to kloop node --runtime", arch)
 }
 
 // executable wraps machine code into the smallest ELF file that Linux runs: one header, one segment.
@@ -51,7 +71,8 @@ func executable(machine elf.Machine, code []byte) ([]byte, error) {
 		Entry: base + headers, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1, Shentsize: 64}
 	copy(h.Ident[:], elf.ELFMAG)
 	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
-	p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: base, Paddr: base, Filesz: size, Memsz: size, Align: 0x1000}
+	p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Vaddr: base, Paddr: base, Filesz: size, Memsz: size,
+		Align: 0x10000}
 	var b bytes.Buffer
 	for _, part := range []any{h, p, code} {
 		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {

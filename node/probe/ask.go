@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 type answer int
@@ -24,7 +26,7 @@ const (
 )
 
 // userAgent is what the asked see; servers tell probes from people by it.
-const userAgent = "kube-probe/1.37"
+var userAgent = "kube-probe/" + (*features.Set)(nil).String()
 
 // tries is how often a question is put anew when it could not be asked at all.
 const tries = 3

@@ -93,7 +93,7 @@ func containerdConfig(dir, plugins string, modern, limitedOOM bool) ([]byte, err
 // iptables, whichever the plugin finds.
 func cniConfig(dir string, pods netip.Prefix) ([]byte, error) {
 	return json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": "kloop", "plugins": []any{
-		map[string]any{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+		map[string]any{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, // podnetwork masquerades
 			"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(dir, "cni/ipam"),
 				"ranges": []any{[]any{map[string]any{"subnet": pods.String()}}}, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}},
 		map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +32,7 @@ func New(cfg Config) *Containerd {
 		cfg.Log = slog.Default()
 	}
 	if !cfg.PodCIDR.IsValid() {
-		cfg.PodCIDR = netip.MustParsePrefix("10.88.0.0/16")
+		cfg.PodCIDR = DefaultPodCIDR()
 	}
 	return &Containerd{cfg: cfg, log: cfg.Log}
 }

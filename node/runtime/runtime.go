@@ -26,7 +26,7 @@ import (
 type Config struct {
 	Socket  string       // of a running CRI runtime to use as it is; "": start containerd
 	Dir     string       // everything that the own containerd keeps: images, state, sockets, networks
-	PodCIDR netip.Prefix // addresses of pods; the zero value: 10.88.0.0/16
+	PodCIDR netip.Prefix // addresses of pods; the zero value: DefaultPodCIDR
 	Log     *slog.Logger
 }
 
@@ -123,3 +123,6 @@ func Load(ctx context.Context, socket, archive string) error {
 	}
 	return nil
 }
+
+// DefaultPodCIDR is the range of a node's pods when nobody gives it one.
+func DefaultPodCIDR() netip.Prefix { return netip.MustParsePrefix("10.88.0.0/16") }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 func TestConfigs(t *testing.T) {
@@ -50,9 +52,7 @@ func TestContainerd(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	cfg := Config{Dir: dir}
-	if err := Available(cfg); err != nil {
-		t.Skip(err)
-	}
+	need.Have(t, need.Containerd, Available(cfg))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c := New(cfg)

@@ -31,8 +31,11 @@ func (v *reviewer) Create(_ context.Context, _ resource.Kind, obj resource.Objec
 	case *authenticationv1.TokenReview:
 		v.asked = append(v.asked, "who is "+o.Spec.Token)
 		out := o.DeepCopy()
-		if o.Spec.Token == "good" {
+		switch o.Spec.Token {
+		case "good":
 			out.Status.Authenticated, out.Status.User.Username = true, "metrics"
+		case "namesake": // issuers choose names as they like
+			out.Status.Authenticated, out.Status.User.Username = true, serverUser
 		}
 		return out, nil
 	case *authorizationv1.SubjectAccessReview:
@@ -64,6 +67,8 @@ func TestTokens(t *testing.T) {
 		{"Bearer good", "GET /stats/none", false, 403, []string{"may metrics get nodes/n1/stats"}},
 		{"Bearer good", "GET /healthz", false, 200, []string{"may metrics get nodes/n1/healthz", "may metrics get nodes/n1/proxy"}},
 		{"Bearer other", "GET /healthz", true, 500, nil},
+		{"Bearer namesake", "POST /run/a/b/c", false, 403, []string{"who is namesake",
+			"may kube-apiserver-kubelet-client create nodes/n1/proxy"}},
 	} {
 		v.asked, v.down = nil, tt.down
 		var method, path string

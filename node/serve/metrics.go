@@ -6,6 +6,10 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,6 +22,51 @@ func (a *api) resourceMetrics(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(metrics(s, err)) // the caller may have gone
 	return nil
+}
+
+// ownMetrics answers with the metrics of the agent itself, under the kubelet's names.
+func (a *api) ownMetrics(w http.ResponseWriter, r *http.Request) error {
+	pods, containers := a.cfg.Pods(), map[string]int{}
+	for _, p := range pods {
+		for i := range p.Status.ContainerStatuses {
+			containers[containerState(&p.Status.ContainerStatuses[i].State)]++
+		}
+	}
+	name := newFamily("kubelet_node_name", "gauge", "The node's name. The count is always 1.")
+	name.sample(fmt.Sprintf("{node=%q}", a.cfg.Node), 1, metav1.Time{})
+	running := newFamily("kubelet_running_pods", "gauge", "Number of pods that have a running pod sandbox")
+	running.sample("", float64(len(pods)), metav1.Time{})
+	each := newFamily("kubelet_running_containers", "gauge", "Number of currently running containers")
+	for _, state := range []string{"exited", "running", "waiting"} {
+		each.sample(fmt.Sprintf("{container_state=%q}", state), float64(containers[state]), metav1.Time{})
+	}
+	a.own.ServeHTTP(w, r)
+	for _, f := range []*family{name, running, each} {
+		_, _ = w.Write(f.Bytes()) // the caller may have gone
+	}
+	return nil
+}
+
+func containerState(s *corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return "exited"
+	}
+	return "waiting"
+}
+
+// processMetrics tells of the process that the agent runs in, as plain text: its caller appends to it.
+func processMetrics() http.Handler {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		plain := r.Clone(r.Context())
+		plain.Header = http.Header{} // of all formats the one that can be appended to
+		h.ServeHTTP(w, plain)
+	})
 }
 
 // A family is the samples of one metric.

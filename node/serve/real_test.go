@@ -26,6 +26,7 @@ import (
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // real is a container of testdata/app in an own containerd, in the host's network.
@@ -45,9 +46,7 @@ func startReal(t *testing.T) *real {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := runtime.Available(runtime.Config{Dir: dir}); err != nil {
-		t.Skip(err)
-	}
+	need.Have(t, need.Containerd, runtime.Available(runtime.Config{Dir: dir}))
 	r := &real{}
 	c := runtime.New(runtime.Config{Dir: dir})
 	ready, done := make(chan struct{}), make(chan error, 1)

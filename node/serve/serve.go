@@ -52,6 +52,7 @@ type api struct {
 	cfg    Config
 	log    *slog.Logger
 	access *access // nil: nobody is asked
+	own    http.Handler
 }
 
 // New returns the API. It starts nothing.
@@ -59,7 +60,7 @@ func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	a := &api{cfg: cfg, log: cfg.Log}
+	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics()}
 	if cfg.Client != nil {
 		a.access = &access{client: cfg.Client, node: cfg.Node, known: map[[sha256.Size]byte]verdict{}}
 	}
@@ -80,6 +81,7 @@ func New(cfg Config) http.Handler {
 		"GET /healthz/{check}":  a.healthz,
 		"GET /stats/summary":    a.summary,
 		"GET /metrics/resource": a.resourceMetrics,
+		"GET /metrics":          a.ownMetrics,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := h(w, r); err != nil {
@@ -102,14 +104,14 @@ func (a *api) guard(next http.Handler) http.Handler {
 }
 
 func (a *api) admit(r *http.Request) error {
-	user, err := a.caller(r)
+	user, own, err := a.caller(r)
 	if errors.Is(err, errNobody) {
 		return refusal{http.StatusUnauthorized, "Unauthorized"}
 	}
 	if err != nil {
 		return err
 	}
-	if user.Username == serverUser || slices.Contains(user.Groups, masterGroup) {
+	if own || slices.Contains(user.Groups, masterGroup) {
 		return nil
 	}
 	if a.access != nil {
@@ -122,21 +124,22 @@ func (a *api) admit(r *http.Request) error {
 		user.Username, verb(r.Method), subresources(r.URL.Path))}
 }
 
-// caller is who calls, by certificate or by token; errNobody: there is neither, or it is not good.
-func (a *api) caller(r *http.Request) (*authenticationv1.UserInfo, error) {
+// caller is who calls, by certificate or by token; errNobody: there is neither, or it is not good. own: it is the API server,
+// which shows a certificate; an issuer of tokens may call anybody so.
+func (a *api) caller(r *http.Request) (user *authenticationv1.UserInfo, own bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && a.verify(r.TLS.PeerCertificates) {
 		s := r.TLS.PeerCertificates[0].Subject
-		return &authenticationv1.UserInfo{Username: s.CommonName, Groups: append(slices.Clone(s.Organization), "system:authenticated")}, nil
+		return &authenticationv1.UserInfo{Username: s.CommonName, Groups: append(slices.Clone(s.Organization), "system:authenticated")}, s.CommonName == serverUser, nil
 	}
 	token := bearer(r)
 	if token == "" || a.access == nil {
-		return nil, errNobody
+		return nil, false, errNobody
 	}
-	user, err := a.access.user(r.Context(), token)
+	user, err = a.access.user(r.Context(), token)
 	if err == nil && user == nil {
 		err = errNobody
 	}
-	return user, err
+	return user, false, err
 }
 
 func (a *api) verify(chain []*x509.Certificate) bool {

@@ -129,6 +129,17 @@ func call(t *testing.T, tr http.RoundTripper, method, url string) (code int, bod
 	return res.StatusCode, string(text)
 }
 
+// What the agent tells of itself, under the kubelet's names.
+func TestOwnMetrics(t *testing.T) {
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
+	code, body := call(t, n.server(t), "GET", n.url+"/metrics")
+	for _, want := range []string{"go_goroutines ", "process_start_time_seconds ", "kubelet_running_pods ", `kubelet_running_containers{container_state="running"} `} {
+		if code != http.StatusOK || !strings.Contains(body, "\n"+want) {
+			t.Errorf("%d: no %s", code, want)
+		}
+	}
+}
+
 func TestCallers(t *testing.T) {
 	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
 	stranger, err := pki.Open(pki.Config{})

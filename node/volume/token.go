@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"time"
 
-	authv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -76,8 +76,8 @@ func (m *Mounter) token(ctx context.Context, pod *corev1.Pod, audience string, l
 }
 
 func (m *Mounter) requestToken(ctx context.Context, pod *corev1.Pod, account, audience string, life int64) (*token, error) {
-	tr := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{ExpirationSeconds: &life,
-		BoundObjectRef: &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}
+	tr := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}
 	if audience != "" {
 		tr.Spec.Audiences = []string{audience}
 	}
@@ -86,7 +86,7 @@ func (m *Mounter) requestToken(ctx context.Context, pod *corev1.Pod, account, au
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch token: %w", err)
 	}
-	got, ok := out.(*authv1.TokenRequest)
+	got, ok := out.(*authenticationv1.TokenRequest)
 	if !ok || got.Status.Token == "" {
 		return nil, fmt.Errorf("failed to fetch token: the answer is a %T without a token", out)
 	}

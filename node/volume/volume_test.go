@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	authv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -23,6 +23,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // fake is a cluster of a few objects: some only the server knows, the rest are in the snapshot too.
@@ -31,7 +32,7 @@ type fake struct {
 	resource.Reader
 	seen, server map[string]resource.Object
 	tokens       int
-	asked        *authv1.TokenRequest
+	asked        *authenticationv1.TokenRequest
 	life         time.Duration
 	refuse       error
 }
@@ -56,7 +57,7 @@ func (f *fake) Call(_ context.Context, k resource.Kind, ns, name, sub string, in
 		return nil, f.refuse
 	}
 	f.tokens++
-	tr := in.(*authv1.TokenRequest)
+	tr := in.(*authenticationv1.TokenRequest)
 	f.asked = tr
 	out := tr.DeepCopy()
 	out.Status.Token = fmt.Sprintf("%s/%s/%s %d", ns, name, sub, f.tokens)
@@ -103,9 +104,7 @@ func mounter(t *testing.T, c client.Client) *Mounter {
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounts and owners need root")
-	}
+	need.BeRoot(t)
 }
 
 // tree lists the files of a volume as a container sees them: mode and content by path.
@@ -317,6 +316,7 @@ func TestRefresh(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
+	t.Attr("retry", "never") // data that is lost once is lost
 	needRoot(t)
 	m := mounter(t, cluster())
 	p := pod(t, `{volumes: [{name: v, configMap: {name: conf, items: [{key: a, path: a}]}}]}`)

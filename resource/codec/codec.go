@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"strings"
 
-	storage "k8s.io/api/storage/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -70,7 +70,7 @@ func MarshalJSON(obj any) ([]byte, error) {
 		return nil, fmt.Errorf("encode %T as JSON: %w", obj, err)
 	}
 	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	if _, ok := obj.(*storage.CSINode); ok {
+	if _, ok := obj.(*storagev1.CSINode); ok {
 		doc = withoutStatus(doc)
 	}
 	return doc, nil

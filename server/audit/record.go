@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	authnv1 "k8s.io/api/authentication/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,11 +63,11 @@ func (r *Record) Received(q Request) {
 	r.stage(auditv1.StageRequestReceived, q.Received)
 }
 
-func info(u *auth.User) authnv1.UserInfo {
-	out := authnv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+func info(u *auth.User) authenticationv1.UserInfo {
+	out := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
 	for k, v := range u.Extra {
 		if out.Extra == nil {
-			out.Extra = map[string]authnv1.ExtraValue{}
+			out.Extra = map[string]authenticationv1.ExtraValue{}
 		}
 		out.Extra[k] = v
 	}

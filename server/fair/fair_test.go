@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
@@ -32,19 +32,19 @@ type spec struct {
 func objects(specs ...spec) *authtest.Cluster {
 	c := &authtest.Cluster{}
 	for _, s := range specs {
-		l := &flowv1.PriorityLevelConfiguration{}
+		l := &flowcontrolv1.PriorityLevelConfiguration{}
 		l.Name, l.UID = s.name, "level-of-"+"x"
-		l.Spec.Type = flowv1.PriorityLevelEnablementLimited
-		l.Spec.Limited = &flowv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &s.shares, LendablePercent: &s.lend,
-			BorrowingLimitPercent: s.borrow, LimitResponse: flowv1.LimitResponse{Type: flowv1.LimitResponseTypeReject}}
+		l.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
+		l.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &s.shares, LendablePercent: &s.lend,
+			BorrowingLimitPercent: s.borrow, LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject}}
 		if s.queues > 0 {
-			l.Spec.Limited.LimitResponse = flowv1.LimitResponse{Type: flowv1.LimitResponseTypeQueue,
-				Queuing: &flowv1.QueuingConfiguration{Queues: s.queues, HandSize: s.hand, QueueLengthLimit: s.queue}}
+			l.Spec.Limited.LimitResponse = flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue,
+				Queuing: &flowcontrolv1.QueuingConfiguration{Queues: s.queues, HandSize: s.hand, QueueLengthLimit: s.queue}}
 		}
 		authtest.Put(c, kinds.PriorityLevelConfigurations, l)
 		f := mandatory(s.name, 500, s.name)
 		f.UID = "schema"
-		f.Spec.DistinguisherMethod = &flowv1.FlowDistinguisherMethod{Type: flowv1.FlowDistinguisherMethodByUserType}
+		f.Spec.DistinguisherMethod = &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType}
 		authtest.Put(c, kinds.FlowSchemas, f)
 	}
 	return c

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
 // firstGuess is how long the first requests of a level are thought to take, in seconds.
@@ -51,8 +51,8 @@ type level struct {
 }
 
 // rebuildLevels makes the levels be those of the objects. It needs Fair.mu.
-func (f *Fair) rebuildLevels(list []*flowv1.PriorityLevelConfiguration) {
-	specs := map[string]*flowv1.PriorityLevelConfiguration{exempt: level0(exempt, 0), catchAll: level0(catchAll, 5)}
+func (f *Fair) rebuildLevels(list []*flowcontrolv1.PriorityLevelConfiguration) {
+	specs := map[string]*flowcontrolv1.PriorityLevelConfiguration{exempt: level0(exempt, 0), catchAll: level0(catchAll, 5)}
 	for _, c := range list {
 		specs[c.Name] = c
 	}
@@ -81,20 +81,20 @@ func (f *Fair) rebuildLevels(list []*flowv1.PriorityLevelConfiguration) {
 }
 
 // level0 is a mandatory level.
-func level0(name string, shares int32) *flowv1.PriorityLevelConfiguration {
-	c := &flowv1.PriorityLevelConfiguration{}
+func level0(name string, shares int32) *flowcontrolv1.PriorityLevelConfiguration {
+	c := &flowcontrolv1.PriorityLevelConfiguration{}
 	c.Name = name
 	if name == exempt {
-		c.Spec.Type = flowv1.PriorityLevelEnablementExempt
+		c.Spec.Type = flowcontrolv1.PriorityLevelEnablementExempt
 		return c
 	}
-	c.Spec.Type = flowv1.PriorityLevelEnablementLimited
-	c.Spec.Limited = &flowv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares,
-		LimitResponse: flowv1.LimitResponse{Type: flowv1.LimitResponseTypeReject}}
+	c.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
+	c.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: &shares,
+		LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject}}
 	return c
 }
 
-func shares(c *flowv1.PriorityLevelConfiguration) int32 {
+func shares(c *flowcontrolv1.PriorityLevelConfiguration) int32 {
 	switch {
 	case c.Spec.Limited != nil:
 		return or(c.Spec.Limited.NominalConcurrencyShares, 30)
@@ -112,13 +112,13 @@ func or(p *int32, v int32) int32 {
 }
 
 // configure gives the level its limits and queues. It needs Fair.mu.
-func (l *level) configure(c *flowv1.PriorityLevelConfiguration, total int) {
+func (l *level) configure(c *flowcontrolv1.PriorityLevelConfiguration, total int) {
 	lend, borrow := int32(0), (*int32)(nil)
 	queues, hand, length := 0, 0, 0
 	switch {
 	case c.Spec.Limited != nil:
 		lend, borrow = or(c.Spec.Limited.LendablePercent, 0), c.Spec.Limited.BorrowingLimitPercent
-		if q := c.Spec.Limited.LimitResponse.Queuing; q != nil && c.Spec.Limited.LimitResponse.Type == flowv1.LimitResponseTypeQueue {
+		if q := c.Spec.Limited.LimitResponse.Queuing; q != nil && c.Spec.Limited.LimitResponse.Type == flowcontrolv1.LimitResponseTypeQueue {
 			queues, hand, length = int(q.Queues), int(q.HandSize), int(q.QueueLengthLimit)
 		}
 	case c.Spec.Exempt != nil:
@@ -136,7 +136,7 @@ func (l *level) configure(c *flowv1.PriorityLevelConfiguration, total int) {
 	l.most.Store(int64(most))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.exempt = c.Spec.Type == flowv1.PriorityLevelEnablementExempt; l.current < 0 {
+	if l.exempt = c.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt; l.current < 0 {
 		l.current, l.limit = l.nominal, l.nominal
 	}
 	l.dealt, l.hand, l.length = queues, min(hand, queues), length

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	flowv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -21,8 +21,8 @@ const (
 
 // A plan is what all schemas and levels of one state come to. It does not change.
 type plan struct {
-	schemas []*flowv1.FlowSchema
-	levels  []*flowv1.PriorityLevelConfiguration
+	schemas []*flowcontrolv1.FlowSchema
+	levels  []*flowcontrolv1.PriorityLevelConfiguration
 	flows   []*flow // in the order in which they are tried
 	rest    *flow   // of what nothing matches
 }
@@ -31,8 +31,8 @@ type plan struct {
 type flow struct {
 	names  Flow
 	schema string
-	rules  []flowv1.PolicyRulesWithSubjects
-	by     flowv1.FlowDistinguisherMethodType
+	rules  []flowcontrolv1.PolicyRulesWithSubjects
+	by     flowcontrolv1.FlowDistinguisherMethodType
 	level  *level
 	counts
 }
@@ -58,7 +58,7 @@ func all[T resource.Object](r resource.Reader, k *resource.Def[T]) (list []T) {
 }
 
 // rebuild makes the plan of the objects. Levels that were there before go on with their requests.
-func (f *Fair) rebuild(schemas []*flowv1.FlowSchema, levels []*flowv1.PriorityLevelConfiguration) {
+func (f *Fair) rebuild(schemas []*flowcontrolv1.FlowSchema, levels []*flowcontrolv1.PriorityLevelConfiguration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rebuildLevels(levels)
@@ -69,7 +69,7 @@ func (f *Fair) rebuild(schemas []*flowv1.FlowSchema, levels []*flowv1.PriorityLe
 			old[x.schema+"\x00"+x.level.name] = x
 		}
 	}
-	ordered := slices.SortedFunc(slices.Values(withMandatory(schemas)), func(a, b *flowv1.FlowSchema) int {
+	ordered := slices.SortedFunc(slices.Values(withMandatory(schemas)), func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), strings.Compare(a.Name, b.Name))
 	})
 	for _, s := range ordered {
@@ -101,9 +101,9 @@ func header(uid string) []string {
 }
 
 // withMandatory adds the schemas without which some request would belong nowhere.
-func withMandatory(list []*flowv1.FlowSchema) []*flowv1.FlowSchema {
+func withMandatory(list []*flowcontrolv1.FlowSchema) []*flowcontrolv1.FlowSchema {
 	has := func(name, level string) bool {
-		return slices.ContainsFunc(list, func(s *flowv1.FlowSchema) bool {
+		return slices.ContainsFunc(list, func(s *flowcontrolv1.FlowSchema) bool {
 			return s.Name == name && s.Spec.PriorityLevelConfiguration.Name == level
 		})
 	}
@@ -117,15 +117,15 @@ func withMandatory(list []*flowv1.FlowSchema) []*flowv1.FlowSchema {
 	return list
 }
 
-func mandatory(name string, precedence int32, group string) *flowv1.FlowSchema {
-	s := &flowv1.FlowSchema{}
+func mandatory(name string, precedence int32, group string) *flowcontrolv1.FlowSchema {
+	s := &flowcontrolv1.FlowSchema{}
 	s.Name, s.Spec.MatchingPrecedence = name, precedence
 	s.Spec.PriorityLevelConfiguration.Name = name
-	s.Spec.Rules = []flowv1.PolicyRulesWithSubjects{{
-		Subjects: []flowv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowv1.GroupSubject{Name: group}}},
-		ResourceRules: []flowv1.ResourcePolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"},
+	s.Spec.Rules = []flowcontrolv1.PolicyRulesWithSubjects{{
+		Subjects: []flowcontrolv1.Subject{{Kind: rbacv1.GroupKind, Group: &flowcontrolv1.GroupSubject{Name: group}}},
+		ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"},
 			Namespaces: []string{"*"}, ClusterScope: true}},
-		NonResourceRules: []flowv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}}}
+		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}}}}}
 	return s
 }
 
@@ -141,8 +141,8 @@ func (p *plan) find(a *auth.Attributes) *flow {
 	return p.rest
 }
 
-func matches(r *flowv1.PolicyRulesWithSubjects, a *auth.Attributes) bool {
-	if !slices.ContainsFunc(r.Subjects, func(s flowv1.Subject) bool { return isSubject(&s, a.User) }) {
+func matches(r *flowcontrolv1.PolicyRulesWithSubjects, a *auth.Attributes) bool {
+	if !slices.ContainsFunc(r.Subjects, func(s flowcontrolv1.Subject) bool { return isSubject(&s, a.User) }) {
 		return false
 	}
 	if a.Resource == "" {
@@ -161,20 +161,20 @@ func matches(r *flowv1.PolicyRulesWithSubjects, a *auth.Attributes) bool {
 	return false
 }
 
-func isSubject(s *flowv1.Subject, u *auth.User) bool {
+func isSubject(s *flowcontrolv1.Subject, u *auth.User) bool {
 	switch {
-	case s.Kind == flowv1.SubjectKindUser && s.User != nil:
+	case s.Kind == flowcontrolv1.SubjectKindUser && s.User != nil:
 		return s.User.Name == "*" || s.User.Name == u.Name
-	case s.Kind == flowv1.SubjectKindGroup && s.Group != nil:
+	case s.Kind == flowcontrolv1.SubjectKindGroup && s.Group != nil:
 		return s.Group.Name == "*" || u.In(s.Group.Name)
-	case s.Kind == flowv1.SubjectKindServiceAccount && s.ServiceAccount != nil:
+	case s.Kind == flowcontrolv1.SubjectKindServiceAccount && s.ServiceAccount != nil:
 		ns, name, ok := auth.SplitServiceAccount(u.Name)
 		return ok && ns == s.ServiceAccount.Namespace && (s.ServiceAccount.Name == "*" || s.ServiceAccount.Name == name)
 	}
 	return false
 }
 
-func matchesResource(r *flowv1.ResourcePolicyRule, a *auth.Attributes) bool {
+func matchesResource(r *flowcontrolv1.ResourcePolicyRule, a *auth.Attributes) bool {
 	if !has(r.Verbs, a.Verb) || !has(r.APIGroups, a.Group) || !hasResource(r.Resources, a) {
 		return false
 	}
@@ -220,9 +220,9 @@ func hasPath(list []string, path string) bool {
 // distinguisher tells the flows of one schema apart.
 func (s Sorted) distinguisher() string {
 	switch s.flow.by {
-	case flowv1.FlowDistinguisherMethodByUserType:
+	case flowcontrolv1.FlowDistinguisherMethodByUserType:
 		return s.by.User.Name
-	case flowv1.FlowDistinguisherMethodByNamespaceType:
+	case flowcontrolv1.FlowDistinguisherMethodByNamespaceType:
 		return s.by.Namespace
 	}
 	return ""

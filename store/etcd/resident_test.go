@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/store"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 func TestMapped(t *testing.T) {
@@ -73,9 +74,7 @@ func TestUseDoesNotWait(t *testing.T) {
 func resident(t *testing.T, dir string) (sum int) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Skip(err)
-	}
+	need.Have(t, need.Proc, err)
 	path, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,5 @@
 //go:build e2e
 
-// Package e2e runs real clusters: real containers on one or two nodes, each node in a network namespace of its own,
-// and unmodified kubectl and client-go against them. It needs root, bin/kloop, bin/kubectl and the images of
-// scripts/image-nginx; make test prepares all that.
 package e2e
 
 import (
@@ -21,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // The two nodes: their namespaces, addresses and the ranges of their pods.
@@ -54,7 +53,7 @@ func TestMain(m *testing.M) { os.Exit(runAll(m)) }
 func runAll(m *testing.M) int {
 	if os.Getuid() != 0 {
 		fmt.Println("end-to-end tests need root; skipped")
-		return 0
+		return need.Exit(need.Root)
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "kloop-e2e")
 	if err != nil {

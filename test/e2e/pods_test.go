@@ -89,7 +89,8 @@ func TestPodEnds(t *testing.T) {
 		onePod("bad", "echo out of; echo luck; exit 3", "restartPolicy: Never", "terminationMessagePolicy: FallbackToLogsOnError")+
 		onePod("oom", "x=x; while :; do x=$x$x$x; done", "restartPolicy: Never", limit)+
 		onePod("late", "sleep 100", "restartPolicy: Never\nactiveDeadlineSeconds: 2", "")+
-		onePod("retry", "[ -e /v/f ] && exit 0; touch /v/f; exit 1", "restartPolicy: OnFailure\nvolumes: [{name: v, emptyDir: {}}]", "volumeMounts: [{name: v, mountPath: /v}]")+
+		onePod("retry", "[ -e /v/f ] && exit 0; touch /v/f; exit 1", "restartPolicy: OnFailure\nvolumes: [{name: v, emptyDir: {}}]",
+			"volumeMounts: [{name: v, mountPath: /v}]")+
 		onePod("init", "echo main", "restartPolicy: Never\ninitContainers: [{name: i, image: 'nginx:1', command: [sh, -c, 'exit 4']}]", "")+
 		onePod("big", "sleep 100", "nodeName: one", "resources: {requests: {cpu: 500}}"))
 	p := reaches(t, ns, "good", corev1.PodSucceeded)
@@ -99,7 +100,8 @@ func TestPodEnds(t *testing.T) {
 	if out := kubectl(t, "logs", "-n", ns, "good"); out != "all is well" {
 		t.Errorf("the log of an ended pod: %q", out)
 	}
-	if term := ends(t, reaches(t, ns, "bad", corev1.PodFailed)); term.ExitCode != 3 || term.Reason != "Error" || term.Message != "out of\nluck\n" {
+	if term := ends(t, reaches(t, ns, "bad",
+		corev1.PodFailed)); term.ExitCode != 3 || term.Reason != "Error" || term.Message != "out of\nluck\n" {
 		t.Errorf("bad: %+v", term)
 	}
 	if term := ends(t, reaches(t, ns, "oom", corev1.PodFailed)); term.ExitCode != 137 || term.Reason != "OOMKilled" {
@@ -111,7 +113,8 @@ func TestPodEnds(t *testing.T) {
 	if p := reaches(t, ns, "retry", corev1.PodSucceeded); p.Status.ContainerStatuses[0].RestartCount != 1 {
 		t.Errorf("retry: %+v", p.Status.ContainerStatuses[0])
 	}
-	if p := reaches(t, ns, "init", corev1.PodFailed); p.Status.InitContainerStatuses[0].State.Terminated == nil || p.Status.ContainerStatuses[0].State.Waiting == nil {
+	if p := reaches(t, ns, "init",
+		corev1.PodFailed); p.Status.InitContainerStatuses[0].State.Terminated == nil || p.Status.ContainerStatuses[0].State.Waiting == nil {
 		t.Errorf("init: %+v", p.Status)
 	}
 	if p := reaches(t, ns, "big", corev1.PodFailed); p.Status.Reason != "OutOfcpu" {
@@ -131,7 +134,8 @@ func TestCrashLoop(t *testing.T) {
 		return s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff" && s.RestartCount > 0, fmt.Sprintf("%+v", s)
 	})
 	pause := 10 * time.Second << (s.RestartCount - 1) // a busy machine may show a later one than the first
-	if !strings.HasPrefix(s.State.Waiting.Message, fmt.Sprintf("back-off %s restarting failed container=c pod=crash_%s", pause, ns)) || s.LastTerminationState.Terminated == nil {
+	if !strings.HasPrefix(s.State.Waiting.Message, fmt.Sprintf("back-off %s restarting failed container=c pod=crash_%s", pause,
+		ns)) || s.LastTerminationState.Terminated == nil {
 		t.Errorf("%+v", s)
 	}
 	if out := kubectl(t, "logs", "-n", ns, "crash", "-p"); out != "run" {
@@ -177,12 +181,20 @@ initContainers:
 }
 
 // TestEnvironmentAndVolumes: variables from everywhere, and every kind of plain volume, with what changes live.
+// What holds on the server's own node holds on one that has joined.
 func TestEnvironmentAndVolumes(t *testing.T) {
+	join(t)
+	for _, n := range nodes {
+		t.Run(n.name, func(t *testing.T) { environmentAndVolumes(t, n.name) })
+	}
+}
+
+func environmentAndVolumes(t *testing.T, node string) {
 	ns := space(t)
 	kubectl(t, "create", "configmap", "-n", ns, "conf", "--from-literal=key=one", "--from-literal=other=two")
 	kubectl(t, "create", "secret", "generic", "-n", ns, "hidden", "--from-literal=pass=word")
 	kubectl(t, "create", "service", "clusterip", "-n", ns, "my-svc", "--tcp=80:80")
-	apply(t, ns, onePod("p", "env; echo $(GREETING); sleep 3600", `
+	apply(t, ns, onePod("p", "env; echo $(GREETING); sleep 3600", "nodeName: "+node+`
 hostname: me
 subdomain: sub
 hostAliases: [{ip: 10.9.9.9, hostnames: [alias.test]}]
@@ -225,8 +237,9 @@ volumeMounts:
 	kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
 	p := getPod(t, ns, "p")
 	out := logged(t, ns, "p", "\nhello") // the last line
-	for _, want := range []string{"KEY=one", "PASS=word", "NODE=one", "IP=" + p.Status.PodIP, "LABEL=blue", "CPU=500", "MEM=32", "C_other=two", "pass=word",
-		"GREETING=hello one from one $(KEY)", "MY_SVC_SERVICE_PORT=80", "MY_SVC_SERVICE_HOST=", "KUBERNETES_SERVICE_HOST=", "\nhello one from one"} {
+	for _, want := range []string{"KEY=one", "PASS=word", "NODE=" + node, "IP=" + p.Status.PodIP, "LABEL=blue", "CPU=500", "MEM=32",
+		"C_other=two", "pass=word",
+		"GREETING=hello one from " + node + " $(KEY)", "MY_SVC_SERVICE_PORT=80", "MY_SVC_SERVICE_HOST=", "KUBERNETES_SERVICE_HOST=", "\nhello one from " + node} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the environment lacks %s:\n%s", want, out)
 		}
@@ -239,7 +252,7 @@ volumeMounts:
 		"cat /conf/sub/file /alone /secret/pass": "oneoneword", "cat /down/cpu": "500", "cat /all/key /all/pass /all/name": "onewordp",
 		"cut -d. -f2 /all/token | wc -l": "1", "hostname": "me", "test -d /host/apt && echo yes": "yes",
 		"touch /empty/x && ls /empty": "x", "touch /secret/x 2>/dev/null || echo ro": "ro", "touch /host/x 2>/dev/null || echo ro": "ro",
-		"grep -c alias.test /etc/hosts": "1", "grep -c me.sub." + ns + ".svc /etc/hosts": "1",
+		"grep -c alias.test /etc/hosts": "1", "head -1 /etc/hosts": "# Kubernetes-managed hosts file.", "grep -c me.sub." + ns + ".svc /etc/hosts": "1",
 		"cat /etc/resolv.conf | tr '\\n' ' '": "search a.test nameserver 9.9.9.9 options ndots:3", "stat -Lc %a /conf/sub/file": "400",
 		"test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo yes": "yes",
 		"grep -c color /down/labels": "1"} {
@@ -299,9 +312,11 @@ func TestGracefulEnd(t *testing.T) {
 	volume := "volumes: [{name: h, hostPath: {path: " + out + "}}]\n"
 	mount := "volumeMounts: [{name: h, mountPath: /h}]\n"
 	hooks := "lifecycle: {postStart: {exec: {command: [sh, -c, 'until [ -e /h/armed ]; do sleep 0.1; done; echo hooked > /h/post']}}, preStop: {exec: {command: [sh, -c, 'echo pre >> /h/polite']}}}\n"
-	polite := onePod("polite", "trap 'echo term >> /h/polite; exit 0' TERM; touch /h/armed; while :; do sleep 0.1; done", volume, mount+hooks)
+	polite := onePod("polite", "trap 'echo term >> /h/polite; exit 0' TERM; touch /h/armed; while :; do sleep 0.1; done", volume,
+		mount+hooks)
 	stubborn := onePod("stubborn", "trap '' TERM; while :; do sleep 0.1; done", volume, mount)
-	apply(t, ns, strings.ReplaceAll(polite, "PeriodSeconds: 1", "PeriodSeconds: 3600")+strings.ReplaceAll(stubborn, "PeriodSeconds: 1", "PeriodSeconds: 4"))
+	apply(t, ns, strings.ReplaceAll(polite, "PeriodSeconds: 1", "PeriodSeconds: 3600")+strings.ReplaceAll(stubborn, "PeriodSeconds: 1",
+		"PeriodSeconds: 4"))
 	kubectl(t, "wait", "-n", ns, "pod/polite", "pod/stubborn", "--for=condition=Ready", "--timeout=240s")
 	if text, err := os.ReadFile(out + "/post"); err != nil || string(text) != "hooked\n" {
 		t.Errorf("the post-start hook left %q, %v", text, err)
@@ -314,5 +329,41 @@ func TestGracefulEnd(t *testing.T) {
 	kubectl(t, "delete", "pod", "-n", ns, "stubborn")
 	if took := time.Since(began); took < 3500*time.Millisecond {
 		t.Errorf("a stubborn pod with a grace of 4 s took %v to end", took)
+	}
+}
+
+// TestResize gives a running container more and less, on both nodes: it sees it in its own cgroup, and is not started anew.
+func TestResize(t *testing.T) {
+	join(t)
+	for _, n := range nodes {
+		t.Run(n.name, func(t *testing.T) {
+			ns := space(t)
+			apply(t, ns, onePod("p", "sleep 3600", "nodeName: "+n.name,
+				"resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 200m, memory: 128Mi}}"))
+			kubectl(t, "wait", "-n", ns, "pod/p", "--for=condition=Ready", "--timeout=240s")
+			for _, want := range []struct{ cpu, memory, quota, bytes string }{{"400m", "256Mi", "40000", "268435456"}, {"300m", "96Mi", "30000",
+				"100663296"}} {
+				kubectl(t, "patch", "pod", "-n", ns, "p", "--subresource=resize", "-p", fmt.Sprintf(
+					`{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":%q,"memory":%q}}}]}}`, want.cpu, want.memory))
+				eventually(t, "it has "+want.cpu, func() (bool, string) {
+					out, err := it.try("exec", "-n", ns, "p", "--", "sh", "-c", "cd /sys/fs/cgroup; if [ -e cpu.max ]; "+
+						"then cut -d' ' -f1 cpu.max; cat memory.max; else cat cpu/cpu.cfs_quota_us memory/memory.limit_in_bytes; fi")
+					return err == nil && out == want.quota+"\n"+want.bytes, fmt.Sprint(out, err)
+				})
+				eventually(t, "its status says so", func() (bool, string) {
+					p := getPod(t, ns, "p")
+					s := p.Status.ContainerStatuses[0]
+					for _, c := range p.Status.Conditions {
+						if c.Type == corev1.PodResizeInProgress || c.Type == corev1.PodResizePending {
+							return false, fmt.Sprintf("%+v", c)
+						}
+					}
+					return s.Resources != nil && s.Resources.Limits.Cpu().String() == want.cpu, fmt.Sprintf("%+v", s)
+				})
+			}
+			if s := getPod(t, ns, "p").Status.ContainerStatuses[0]; s.RestartCount != 0 {
+				t.Errorf("it was restarted: %+v", s)
+			}
+		})
 	}
 }

@@ -140,12 +140,13 @@ func TestWaysIn(t *testing.T) {
 	ns := space(t)
 	startClient(t, ns)
 	heard, at := answerUDP(t, "10.200.0.1:0")
-	apply(t, ns, fmt.Sprintf(nginxPod, "web", "", indent(4, `
+	here := "nodeName: " + nodes[0].name // its ports are asked for
+	apply(t, ns, fmt.Sprintf(nginxPod, "web", indent(2, here), indent(4, `
 ports: [{containerPort: 80, hostPort: 8088}]
 startupProbe: {tcpSocket: {port: 80}, periodSeconds: 1, timeoutSeconds: 60, failureThreshold: 300}
 livenessProbe: {exec: {command: [test, -e, /etc/passwd]}, periodSeconds: 1, timeoutSeconds: 60}
 readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1, timeoutSeconds: 60}`))+
-		onePod("hostnet", "hostname; ip addr | grep -c 10.200.0.2; sleep 3600", "hostNetwork: true", "")+fmt.Sprintf(`
+		onePod("hostnet", "hostname; ip addr | grep -c 10.200.0.2; sleep 3600", "hostNetwork: true\n"+here, "")+fmt.Sprintf(`
 ---
 apiVersion: v1
 kind: Service

@@ -14,8 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTwoNodes adds a second node, spreads pods over both, reaches one from the other, and loses it.
-func TestTwoNodes(t *testing.T) {
+// join makes the second node part of the cluster, unless it is.
+func join(t *testing.T) {
+	t.Helper()
+	if it.agent != nil {
+		return
+	}
 	if err := it.startAgent(); err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +29,11 @@ func TestTwoNodes(t *testing.T) {
 		}
 	}
 	eventually(t, "node two is ready", func() (bool, string) { return nodeReady(nodes[1].name), "not ready" })
+}
+
+// TestTwoNodes adds a second node, spreads pods over both, reaches one from the other, and loses it.
+func TestTwoNodes(t *testing.T) {
+	join(t)
 	ns := space(t)
 	startClient(t, ns)
 	spread := "      topologySpreadConstraints:\n      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}\n"

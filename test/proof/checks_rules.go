@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -80,7 +80,7 @@ func (c *checks) ruled(m moment, x view.Change) {
 
 func failsClosed(m moment) bool {
 	cfg := resource.Get(m.snap, kinds.MutatingWebhookConfigurations, "", "mark")
-	return cfg != nil && *cfg.Webhooks[0].FailurePolicy == admissionv1.Fail
+	return cfg != nil && *cfg.Webhooks[0].FailurePolicy == admissionregistrationv1.Fail
 }
 
 // overdue says that a pod should have been gone twice over: quotas charge nothing for it any more.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +33,8 @@ func (p *program) hooks(d *rand.Rand) {
 		return fmt.Sprintf(`{metadata: {name: %s}, webhooks: [{name: %s.proof.dev, %s, rules: [{apiGroups: [""], apiVersions: [v1], operations: [%s], resources: [%s]}]}]}`,
 			what, what, fmt.Sprintf(from, what, hookBundle, 1+d.IntN(10), policy), operation, on)
 	}
-	mutating := decode(&admissionv1.MutatingWebhookConfiguration{}, "%s", of("mark", "pods", "CREATE", policy))
-	validating := decode(&admissionv1.ValidatingWebhookConfiguration{}, "%s", of("check", "configmaps", `CREATE, UPDATE`, "Fail"))
+	mutating := decode(&admissionregistrationv1.MutatingWebhookConfiguration{}, "%s", of("mark", "pods", "CREATE", policy))
+	validating := decode(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "%s", of("check", "configmaps", `CREATE, UPDATE`, "Fail"))
 	p.add(d, "webhooks, "+policy, func(u *user) error {
 		return u.makeAll([]made{{kinds.MutatingWebhookConfigurations, mutating}, {kinds.ValidatingWebhookConfigurations, validating}})
 	})
@@ -68,10 +68,10 @@ func (p *program) policies(d *rand.Rand) {
 	}
 	p.model.policed = true
 	most := decode(&corev1.ConfigMap{}, `{metadata: {name: limits, namespace: default}, data: {%s: "%d"}}`, mostKey, mostReplicas)
-	policy := decode(&admissionv1.ValidatingAdmissionPolicy{}, `{metadata: {name: size}, spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, failurePolicy: Fail,
+	policy := decode(&admissionregistrationv1.ValidatingAdmissionPolicy{}, `{metadata: {name: size}, spec: {paramKind: {apiVersion: v1, kind: ConfigMap}, failurePolicy: Fail,
 		matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]},
 		validations: [{expression: "object.spec.replicas <= int(params.data.%s)", messageExpression: "'more than ' + params.data.%s"}]}}`, mostKey, mostKey)
-	binding := decode(&admissionv1.ValidatingAdmissionPolicyBinding{}, `{metadata: {name: size}, spec: {policyName: size, validationActions: [Deny],
+	binding := decode(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, `{metadata: {name: size}, spec: {policyName: size, validationActions: [Deny],
 		matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}},
 		paramRef: {name: limits, namespace: default, parameterNotFoundAction: Deny}}}`)
 	p.add(d, "policy", func(u *user) error {

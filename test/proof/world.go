@@ -33,6 +33,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -116,17 +117,17 @@ func (w *world) boot() {
 	fields := apply.NewTracker()
 	caller := w.hooks.caller()
 	rules, asked := policy.New(policy.Config{Kinds: w.set, Authorize: anybody{}}), admissionhooks.New(admissionhooks.Config{Mutating: caller, Validating: caller})
-	srv := server.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance, Fields: fields,
-		Admission: plugins(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())})
+	srv, alloc := extensions.New(server.Config{Kinds: w.set, Store: slowStore{w.mem, w}, View: v, Sole: true, Now: w.now, Random: w.chance, Fields: fields,
+		Admission: plugins(w.now, w.charge).Before(asked.Mutating(), rules.Validating(), asked.Validating())}, extensions.Config{})
 	w.custom = &crd.Registry{Kinds: w.set, View: v, Fields: fields, Docs: openapi.New(w.set)}
 	if err := definition.Adopt(w.custom, v.Snapshot()); err != nil {
 		w.fail("adopt: %v", err)
 	}
-	if err := srv.Repair(ctx); err != nil {
+	if err := alloc.Repair(ctx); err != nil {
 		w.fail("repair: %v", err)
 	}
 	w.srv = srv
-	w.all.Go(func() { srv.Mend(ctx) })
+	w.all.Go(func() { alloc.RepairLoop(ctx) })
 	snap := v.Snapshot()
 	w.cursor = v.CursorAt(snap)
 	w.hist.add(moment{snap: snap})

@@ -20,12 +20,14 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/sim"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/memory"
@@ -51,7 +53,7 @@ func (h *house) open(ctx context.Context) error {
 		}
 	})
 	<-ready
-	srv := server.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true, Admission: admission.Plugins(admission.Config{})})
+	srv, _ := extensions.New(server.Config{Kinds: h.set, Store: h.st, View: v, Sole: true, Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
 	h.Local = &client.Local{Ops: srv, View: v, Set: h.set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "scale"}
 	for _, ns := range []string{"default", "kube-system", corev1.NamespaceNodeLease} {
 		if _, err := h.Create(ctx, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
@@ -168,7 +170,7 @@ func nodeOf(i int, now metav1.Time) *corev1.Node {
 			"beta.kubernetes.io/arch": "amd64", corev1.LabelTopologyZone: fmt.Sprint("z", i%10)}},
 		Status: corev1.NodeStatus{Capacity: has, Allocatable: has, Phase: corev1.NodeRunning,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.10"}, {Type: corev1.NodeHostName, Address: name}},
-			NodeInfo:  corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v1.37.2", OSImage: "kloop simulation"},
+			NodeInfo:  corev1.NodeSystemInfo{Architecture: "amd64", OperatingSystem: "linux", KubeletVersion: "v" + features.Release, OSImage: "kloop simulation"},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated",
 				LastHeartbeatTime: now, LastTransitionTime: now}}}}
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,13 +16,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // TestKubectl runs every transcript. It needs a kubectl: the one beside kloop (make build) or one on the path.
 func TestKubectl(t *testing.T) {
 	kubectl := findKubectl()
 	if kubectl == "" {
-		t.Skip("there is no bin/kubectl and none on the path: make bin/kubectl builds one")
+		need.Have(t, need.Kubectl, errors.New("make bin/kubectl builds one"))
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:             "testdata",

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	certv1 "k8s.io/api/certificates/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +20,7 @@ import (
 )
 
 // Parse reads the request that the object carries.
-func Parse(r *certv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
+func Parse(r *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
@@ -29,7 +29,7 @@ func Parse(r *certv1.CertificateSigningRequest) (*x509.CertificateRequest, error
 }
 
 // Condition says whether the request has the condition.
-func Condition(r *certv1.CertificateSigningRequest, t certv1.RequestConditionType) *certv1.CertificateSigningRequestCondition {
+func Condition(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {
 	for i := range r.Status.Conditions {
 		if c := &r.Status.Conditions[i]; c.Type == t && c.Status != corev1.ConditionFalse {
 			return c
@@ -39,45 +39,45 @@ func Condition(r *certv1.CertificateSigningRequest, t certv1.RequestConditionTyp
 }
 
 // Decided says that somebody has approved or denied the request, or that it is beyond that.
-func Decided(r *certv1.CertificateSigningRequest) bool {
-	return len(r.Status.Certificate) > 0 || Condition(r, certv1.CertificateApproved) != nil || Condition(r, certv1.CertificateDenied) != nil
+func Decided(r *certificatesv1.CertificateSigningRequest) bool {
+	return len(r.Status.Certificate) > 0 || Condition(r, certificatesv1.CertificateApproved) != nil || Condition(r, certificatesv1.CertificateDenied) != nil
 }
 
 // Approve approves the request; message says why.
-func Approve(ctx context.Context, c *loop.Ctx, r *certv1.CertificateSigningRequest, message string) error {
+func Approve(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest, message string) error {
 	next := resource.Clone(r)
 	now := metav1.NewTime(c.Now())
-	next.Status.Conditions = append(next.Status.Conditions, certv1.CertificateSigningRequestCondition{Type: certv1.CertificateApproved,
+	next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved,
 		Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: message, LastUpdateTime: now, LastTransitionTime: now})
 	_, err := c.Client().Update(ctx, kinds.CertificateSigningRequests, next, "approval")
 	return err
 }
 
 // CheckClient says what is wrong with the request of a kubelet for its client certificate.
-func CheckClient(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
+func CheckClient(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	if err := checkNode(req); err != nil {
 		return err
 	}
 	if len(req.DNSNames)+len(req.IPAddresses) > 0 {
 		return errors.New("DNS and IP subjectAltNames are not allowed")
 	}
-	return checkNodeUsages(usages, certv1.UsageClientAuth)
+	return checkNodeUsages(usages, certificatesv1.UsageClientAuth)
 }
 
 // CheckServing says what is wrong with the request of a kubelet for its serving certificate.
-func CheckServing(req *x509.CertificateRequest, usages []certv1.KeyUsage) error {
+func CheckServing(req *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	if err := checkNode(req); err != nil {
 		return err
 	}
 	if len(req.DNSNames)+len(req.IPAddresses) == 0 {
 		return errors.New("DNS or IP subjectAltName is required")
 	}
-	return checkNodeUsages(usages, certv1.UsageServerAuth)
+	return checkNodeUsages(usages, certificatesv1.UsageServerAuth)
 }
 
-func checkNodeUsages(usages []certv1.KeyUsage, want certv1.KeyUsage) error {
-	if !slices.Contains(usages, certv1.UsageDigitalSignature) {
-		return fmt.Errorf("usage %q is required", certv1.UsageDigitalSignature)
+func checkNodeUsages(usages []certificatesv1.KeyUsage, want certificatesv1.KeyUsage) error {
+	if !slices.Contains(usages, certificatesv1.UsageDigitalSignature) {
+		return fmt.Errorf("usage %q is required", certificatesv1.UsageDigitalSignature)
 	}
 	return CheckUsages(usages, want)
 }
@@ -95,9 +95,9 @@ func checkNode(req *x509.CertificateRequest) error {
 }
 
 // CheckUsages says that the usages are not the wanted one, with what signing and encipherment need.
-func CheckUsages(usages []certv1.KeyUsage, want certv1.KeyUsage) error {
+func CheckUsages(usages []certificatesv1.KeyUsage, want certificatesv1.KeyUsage) error {
 	for _, u := range usages {
-		if u != want && u != certv1.UsageDigitalSignature && u != certv1.UsageKeyEncipherment {
+		if u != want && u != certificatesv1.UsageDigitalSignature && u != certificatesv1.UsageKeyEncipherment {
 			return fmt.Errorf("usage %q is not allowed", u)
 		}
 	}

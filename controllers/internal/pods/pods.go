@@ -30,6 +30,10 @@ type Owner struct {
 	Kind     resource.Kind
 	Selector labels.Selector
 	Member   func(*corev1.Pod) bool // nil: every pod that matches may be adopted
+
+	// Finalizer, if set, is on every pod of the owner: it is added with adoption, and goes with the release, as nobody else
+	// would ever take it off.
+	Finalizer string
 }
 
 // Claim returns the pods that owner controls, after adopting those that match and have no controller, and
@@ -41,7 +45,7 @@ func Claim(ctx context.Context, c *loop.Ctx, o Owner) (mine []*corev1.Pod, err e
 			mine = append(mine, p)
 			continue
 		}
-		err = errors.Join(err, release(ctx, c, p, uid))
+		err = errors.Join(err, release(ctx, c, p, uid, o.Finalizer))
 	}
 	if o.Object.GetDeletionTimestamp() != nil || o.Selector.Empty() {
 		return mine, err
@@ -88,12 +92,20 @@ func adopt(ctx context.Context, c *loop.Ctx, o Owner, p *corev1.Pod) error {
 		return fmt.Errorf("adopt pod/%s: the owner is gone", p.Name)
 	}
 	ref := metav1.NewControllerRef(o.Object, o.Kind.Info().GVK)
-	return c.Patch(ctx, kinds.Pods, p, mergeMeta(p, map[string]any{"ownerReferences": append(slices.Clone(p.OwnerReferences), *ref)}))
+	meta := map[string]any{"ownerReferences": append(slices.Clone(p.OwnerReferences), *ref)}
+	if o.Finalizer != "" && !slices.Contains(p.Finalizers, o.Finalizer) {
+		meta["finalizers"] = append(slices.Clone(p.Finalizers), o.Finalizer)
+	}
+	return c.Patch(ctx, kinds.Pods, p, mergeMeta(p, meta))
 }
 
-func release(ctx context.Context, c *loop.Ctx, p *corev1.Pod, owner types.UID) error {
-	rest := slices.DeleteFunc(slices.Clone(p.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner })
-	err := c.Patch(ctx, kinds.Pods, p, mergeMeta(p, map[string]any{"ownerReferences": rest}))
+func release(ctx context.Context, c *loop.Ctx, p *corev1.Pod, owner types.UID, finalizer string) error {
+	meta := map[string]any{
+		"ownerReferences": slices.DeleteFunc(slices.Clone(p.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner })}
+	if slices.Contains(p.Finalizers, finalizer) {
+		meta["finalizers"] = slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == finalizer })
+	}
+	err := c.Patch(ctx, kinds.Pods, p, mergeMeta(p, meta))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

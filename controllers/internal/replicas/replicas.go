@@ -40,7 +40,7 @@ func Plan(s Set, owned []*corev1.Pod, now time.Time) (t Todo) {
 	switch surplus := len(alive) - int(s.Replicas); {
 	case s.Object.GetDeletionTimestamp() != nil: // its pods go with it, by garbage collection
 	case surplus < 0:
-		t.Create = min(-surplus, Burst)
+		t.Create, t.Again = afterRefusals(owned, min(-surplus, Burst), now)
 	case surplus > 0:
 		pods.CheapestFirst(alive, slices.Concat(alive, s.Company), now)
 		t.Remove = alive[:min(surplus, Burst)]
@@ -52,6 +52,46 @@ func Plan(s Set, owned []*corev1.Pod, now time.Time) (t Todo) {
 		t.Again = wait
 	}
 	return t
+}
+
+// Pauses before more pods are made in the place of those that nodes refused, and how many are then made at once.
+const (
+	firstPause  = time.Second
+	longestStop = 5 * time.Minute
+	fewPods     = 10
+)
+
+// afterRefusals is how many of the missing pods to make now, or how long to wait with all. A node that refuses a pod leaves
+// it failed with no container begun; the scheduler may choose that node again and again. Every round that was refused since
+// the last pod that a node took doubles the pause.
+//
+// Unlike Kubernetes, where only the rate of requests limits how many pods are made in vain.
+func afterRefusals(owned []*corev1.Pod, missing int, now time.Time) (create int, wait time.Duration) {
+	var taken, last time.Time
+	for _, p := range owned {
+		if p.Status.Phase != corev1.PodFailed && p.Status.StartTime != nil && p.CreationTimestamp.After(taken) {
+			taken = p.CreationTimestamp.Time
+		}
+	}
+	refused := 0
+	for _, p := range owned {
+		made := p.CreationTimestamp.Time
+		if p.Status.Phase == corev1.PodFailed && len(p.Status.ContainerStatuses) == 0 && !made.Before(taken) && now.Sub(made) < 2*longestStop {
+			refused++
+			if made.After(last) {
+				last = made
+			}
+		}
+	}
+	if refused == 0 {
+		return missing, 0
+	}
+	few := min(missing, fewPods)
+	pause := min(firstPause<<min(refused/few, 10), longestStop)
+	if left := last.Add(pause).Sub(now); left > 0 {
+		return 0, left
+	}
+	return few, 0
 }
 
 // soonestAvailable is how long until the next ready pod has been ready for minReadySeconds: nothing else

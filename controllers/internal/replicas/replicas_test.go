@@ -33,8 +33,19 @@ func ready(ago time.Duration) edit {
 	}
 }
 func phase(ph corev1.PodPhase) edit { return func(p *corev1.Pod) { p.Status.Phase = ph } }
-func node(n string) edit            { return func(p *corev1.Pod) { p.Spec.NodeName = n } }
-func deleted(p *corev1.Pod)         { p.DeletionTimestamp = &metav1.Time{Time: now} }
+func refused(ago time.Duration) edit {
+	return func(p *corev1.Pod) {
+		p.Status.Phase, p.CreationTimestamp = corev1.PodFailed, metav1.NewTime(now.Add(-ago))
+	}
+}
+func taken(ago time.Duration) edit {
+	return func(p *corev1.Pod) {
+		p.CreationTimestamp = metav1.NewTime(now.Add(-ago))
+		p.Status.StartTime = &p.CreationTimestamp
+	}
+}
+func node(n string) edit    { return func(p *corev1.Pod) { p.Spec.NodeName = n } }
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 func cost(n int) edit {
 	return func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.PodDeletionCost: fmt.Sprint(n)} }
 }
@@ -53,6 +64,14 @@ func TestPlan(t *testing.T) {
 		{"none yet", set(3, 0), nil, 3, "", 0},
 		{"enough", set(2, 0), []*corev1.Pod{pod("a"), pod("b")}, 0, "", 0},
 		{"ended and going ones do not count", set(2, 0), []*corev1.Pod{pod("a", phase(corev1.PodFailed)), pod("b", deleted), pod("c")}, 1, "", 0},
+		{"refused just now", set(2, 0), []*corev1.Pod{pod("a", refused(0)), pod("b", refused(0))}, 0, "", 2 * time.Second},
+		{"refused for the third time", set(1, 0), []*corev1.Pod{pod("a", refused(9*time.Second)), pod("b", refused(6*time.Second)), pod("c", refused(time.Second))},
+			0, "", 7 * time.Second},
+		{"refused a while ago", set(2, 0), []*corev1.Pod{pod("a", refused(3*time.Second)), pod("b", refused(3*time.Second))}, 2, "", 0},
+		{"refused long ago", set(2, 0), []*corev1.Pod{pod("a", refused(time.Hour)), pod("b", refused(time.Hour))}, 2, "", 0},
+		{"of many that were refused few are tried", set(300, 0), []*corev1.Pod{pod("a", refused(time.Minute))}, fewPods, "", 0},
+		{"one was taken since", set(3, 0), []*corev1.Pod{pod("a", refused(2*time.Second)), pod("b", taken(time.Second))}, 2, "", 0},
+		{"failed, not refused", set(1, 0), []*corev1.Pod{pod("a", refused(0), func(p *corev1.Pod) { p.Status.ContainerStatuses = make([]corev1.ContainerStatus, 1) })}, 1, "", 0},
 		{"deleted set", gone, nil, 0, "", 0},
 		{"unassigned goes first", set(1, 0), []*corev1.Pod{pod("a"), pod("b", node(""))}, 0, "b", 0},
 		{"pending before running", set(1, 0), []*corev1.Pod{pod("a"), pod("b", phase(corev1.PodPending))}, 0, "b", 0},

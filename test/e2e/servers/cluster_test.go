@@ -1,7 +1,5 @@
 //go:build e2e
 
-// Package servers tests three servers that share a store, each in a network namespace of its own, while they are killed and
-// cut off from each other. It needs root and bin/kloop, or another kloop that KLOOP names.
 package servers
 
 import (
@@ -22,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 const bridge = "kloop-srv"
@@ -56,9 +56,7 @@ func must(t *testing.T, err error) {
 // wire joins n namespaces by a bridge.
 func wire(t *testing.T, n int) (list []*machine) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
+	need.BeRoot(t)
 	for i := range n {
 		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i), addr: fmt.Sprintf("10.201.0.%d", i+2),
 			name: fmt.Sprint("s", i), dir: filepath.Join(t.TempDir(), fmt.Sprint(i))})

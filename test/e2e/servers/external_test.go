@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kloop-dev/kloop/test/need"
 )
 
 // An etcd is a member of upstream's etcd, beside a server.
@@ -42,9 +44,8 @@ func (e *etcd) kill() {
 // Three servers use an etcd cluster of upstream's: the servers and the members of the cluster are killed, and machines with one
 // of each are cut off. What TestKillAndCutOff says of clients holds here too.
 func TestEtcdElsewhere(t *testing.T) {
-	if _, err := exec.LookPath("etcd"); err != nil {
-		t.Skip("there is no etcd: scripts/runtime etcd=etcd-server installs the distribution's")
-	}
+	_, err := exec.LookPath("etcd") // scripts/runtime etcd=etcd-server installs the distribution's
+	need.Have(t, need.Etcd, err)
 	m := wire(t, 3)
 	var cluster, clients []string
 	for _, x := range m {

@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/csrserving"
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+// hosts are all names and addresses under which clients may look for this server: nodes must get no certificate for any.
+func (c *Cluster) hosts() []string {
+	list := c.keys.Hosts()
+	if leaf := c.cred.leaf(); leaf != nil {
+		list = append(list, leaf.DNSNames...)
+		for _, ip := range leaf.IPAddresses {
+			list = append(list, ip.String())
+		}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		own = nil // the certificate's are known
+	}
+	for _, a := range own {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
+			list = append(list, ip.IP.String())
+		}
+	}
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// tellHosts adds the names and addresses of this server to those that servers of this cluster ever had, for the loop
+// that approves the certificates of nodes.
+func (d *frontDoor) tellHosts(ctx context.Context, ready func()) error {
+	own := d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
+	again := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	if err := retry.OnError(retry.DefaultBackoff, again, func() error { return addHosts(ctx, own, d.c.hosts()) }); err != nil {
+		return fmt.Errorf("write the names of this server into the ConfigMap %s: %w", csrserving.ServersName, err)
+	}
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+func addHosts(ctx context.Context, c client.Client, hosts []string) error {
+	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespaceSystem, csrserving.ServersName)
+	if apierrors.IsNotFound(err) {
+		_, err = c.Create(ctx, kinds.ConfigMaps, &corev1.ConfigMap{Data: map[string]string{csrserving.ServersKey: strings.Join(hosts, "\n")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: csrserving.ServersName, Annotations: map[string]string{
+				"kubernetes.io/description": "Names and addresses that API servers of this cluster have or had. No node gets a serving certificate for them."}}})
+		return err
+	}
+	m, ok := obj.(*corev1.ConfigMap)
+	if err != nil || !ok {
+		return err
+	}
+	known := strings.Fields(m.Data[csrserving.ServersKey])
+	all := slices.Concat(known, hosts)
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == len(known) {
+		return nil
+	}
+	next := m.DeepCopy()
+	if next.Data == nil {
+		next.Data = map[string]string{}
+	}
+	next.Data[csrserving.ServersKey] = strings.Join(all, "\n")
+	_, err = c.Update(ctx, kinds.ConfigMaps, next, "")
+	return err
+}

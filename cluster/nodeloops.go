@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/dns"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/podnetwork"
+	"github.com/kloop-dev/kloop/proxy"
+)
+
+// A nodeLoop is a loop of the node beside the agent: its desired state is a pure function of what it reads of the cluster, what it
+// observes lies in the node's kernel. It runs in `kloop up` and in `kloop node` alike.
+type nodeLoop struct {
+	name  string
+	on    bool
+	reads []client.Source // beside Services and the node's own pods, which the agent reads
+	run   func(ctx context.Context, ready func()) error
+}
+
+// nodeLoops is the table of them, in the order in which they start.
+func nodeLoops(n NodeConfig) []nodeLoop {
+	return []nodeLoop{
+		{"proxy", n.Proxy, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}, n.serveServices},
+		{"pod network", n.ownNetwork(), []client.Source{{Kind: kinds.Nodes}}, func(ctx context.Context, ready func()) error {
+			return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Own: n.Runtime.PodCIDR, Log: n.Log}, ready)
+		}},
+		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
+			return n.policies.Run(ctx, ready)
+		}},
+		{"dns", !n.DNS.Off, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.Namespaces}, {Kind: kinds.Nodes}},
+			func(ctx context.Context, ready func()) error {
+				return dns.Run(ctx, n.dns(), ready)
+			}},
+		{"dns annotation", n.DNS.Off, nil, func(ctx context.Context, ready func()) error {
+			ready()
+			return dns.Annotate(ctx, n.Client, n.Name, "", func(err error) {
+				n.log().Warn("take back that the node serves the cluster DNS",
+					"err", err)
+			})
+		}},
+	}
+}
+
+// ownNetwork says that pods' networks are of our making: a runtime that somebody else runs brings its own.
+func (n NodeConfig) ownNetwork() bool { return n.Runtime.Socket == "" }
+
+// serveServices programs the cluster's services, or takes away what was programmed when another program does so now.
+func (n NodeConfig) serveServices(ctx context.Context, ready func()) error {
+	if n.ProxyMode == ProxyNone {
+		if err := proxy.Cleanup(); err != nil {
+			n.log().Warn("another program serves the services; rules of ours may be left", "err", err)
+		}
+		ready()
+		<-ctx.Done()
+		return nil
+	}
+	return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.Runtime.PodCIDR, Log: n.Log,
+		Events: n.Events, Services: n.Services, NodePortAddresses: n.NodePortAddresses}, ready)
+}
+
+// nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it watches one by one: client.Pinned.
+func nodeSources(n NodeConfig) []client.Source {
+	own := client.Source{Kind: kinds.Nodes, Fields: "metadata.name=" + n.Name}
+	list := []client.Source{{Kind: kinds.Pods, Fields: "spec.nodeName=" + n.Name}, {Kind: kinds.Services}, own}
+	for _, l := range nodeLoops(n) {
+		for _, s := range l.reads {
+			if l.on {
+				list = withSource(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// withSource adds a source, once. Of the node's own objects and all of a kind, all it is.
+func withSource(list []client.Source, s client.Source) []client.Source {
+	for i := range list {
+		if list[i].Kind == s.Kind {
+			if s.Fields == "" {
+				list[i] = s
+			}
+			return list
+		}
+	}
+	return append(list, s)
+}

@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// unseen is told in the place of what the reader may not get.
+const unseen = "something that you may not see"
+
+// A sight is what one reader may know of the gaps and fights of a cluster: those of objects that it may get. It is for one
+// request; nil sees everything.
+type sight struct {
+	authorize auth.Authorizer
+	user      *auth.User
+	known     map[convergence.Object]bool
+}
+
+func (o *lookout) sight(r *server.Request) *sight {
+	ofOthers := r.Kind == resource.Kind(convergence.Gaps) || r.Kind == resource.Kind(convergence.Fights)
+	if r.User == nil || r.User.In(auth.GroupMasters) || !ofOthers {
+		return nil
+	}
+	return &sight{authorize: o.authorize, user: r.User, known: map[convergence.Object]bool{}}
+}
+
+// sees says that the reader may get the object: all objects of its kind in the namespace, or this one by name.
+func (s *sight) sees(ctx context.Context, o convergence.Object) bool {
+	for _, name := range []string{"", o.Name} {
+		key := convergence.Object{Resource: o.Resource, Namespace: o.Namespace, Name: name}
+		may, ok := s.known[key]
+		if !ok {
+			gr := schema.ParseGroupResource(o.Resource)
+			d, _, err := s.authorize.Authorize(ctx, &auth.Attributes{User: s.user, Verb: "get", Group: gr.Group, Version: "*",
+				Resource: gr.Resource, Namespace: o.Namespace, Name: name})
+			may = err == nil && d == auth.Allow
+			s.known[key] = may
+		}
+		if may {
+			return true
+		}
+	}
+	return false
+}
+
+// shown is an entry as the reader may see it; nil: not at all.
+func (s *sight) shown(ctx context.Context, k resource.Kind, e *view.Entry) *view.Entry {
+	if s == nil || e == nil {
+		return e
+	}
+	switch x := e.Object.(type) {
+	case *convergence.Fight:
+		if !s.sees(ctx, x.Object) {
+			return nil
+		}
+	case *convergence.Gap:
+		if !s.sees(ctx, x.Object) {
+			return nil
+		}
+		if g := s.masked(ctx, x); g != nil {
+			return view.NewEntry(k, e.Rev, g)
+		}
+	}
+	return e
+}
+
+// masked is the gap without what lies in other namespaces that the reader may not look into; nil: there is no such thing. What
+// is in its own namespace, or in none, is named by the object itself, which the reader sees.
+func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+	var secret []string
+	hide := func(o convergence.Object) bool {
+		if o.Namespace == "" || o.Namespace == g.Object.Namespace || s.sees(ctx, o) {
+			return false
+		}
+		secret = append(secret, o.Namespace, o.Name)
+		return true
+	}
+	next := resource.Clone(g)
+	for i := range next.Chain {
+		if l := &next.Chain[i]; hide(l.Object) {
+			*l = convergence.Link{Depth: l.Depth, Object: convergence.Object{Name: unseen}, Cause: l.Cause, State: l.State, Others: l.Others}
+		}
+	}
+	if w := next.Waits; w != nil && w.On != nil && hide(*w.On) {
+		next.Waits = &convergence.Wait{Type: w.Type, Name: unseen}
+	}
+	if len(secret) == 0 {
+		return nil
+	}
+	texts := []*string{&next.Verdict, &next.Says, &next.Detail, &next.Want, &next.Have, &next.Because, &next.Owner,
+		&next.Next.Who, &next.Next.What}
+	for i := range next.Advice {
+		texts = append(texts, &next.Advice[i])
+	}
+	for i := range next.Chain {
+		texts = append(texts, &next.Chain[i].Says, &next.Chain[i].Owner)
+		if f := next.Chain[i].Error; f != nil {
+			texts = append(texts, &f.Message)
+		}
+	}
+	if next.Error != nil {
+		texts = append(texts, &next.Error.Message)
+	}
+	for _, t := range texts {
+		if slices.ContainsFunc(secret, func(name string) bool { return mentions(*t, name) }) {
+			*t = unseen
+		}
+	}
+	return next
+}
+
+// mentions says that a name stands in a text as a word.
+func mentions(text, name string) bool {
+	inside := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' }
+	for rest := text; ; {
+		before, after, ok := strings.Cut(rest, name)
+		if !ok || name == "" {
+			return false
+		}
+		last, first := []rune(before), []rune(after)
+		if (len(last) == 0 || !inside(last[len(last)-1])) && (len(first) == 0 || !inside(first[0])) {
+			return true
+		}
+		rest = after
+	}
+}
+
+// List implements server.Operations: what the reader may not know is left out.
+func (o *lookout) List(ctx context.Context, r *server.Request, opts *metav1.ListOptions) (*server.List, error) {
+	l, err := o.Shelf.List(ctx, r, opts)
+	s := o.sight(r)
+	if err != nil || s == nil {
+		return l, err
+	}
+	out := &server.List{Revision: l.Revision, Continue: l.Continue} // how many remain would count what is left out
+	for _, e := range l.Entries {
+		if e = s.shown(ctx, r.Kind, e); e != nil {
+			out.Entries = append(out.Entries, e)
+		}
+	}
+	return out, nil
+}
+
+// Watch implements server.Operations: what the reader may not know does not happen.
+func (o *lookout) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
+	if o.sight(r) == nil {
+		return o.Shelf.Watch(ctx, r, opts, f)
+	}
+	return o.Shelf.Watch(ctx, r, opts, func(batch []server.Event) error {
+		s := o.sight(r) // anew: rights change
+		var out []server.Event
+		for _, e := range batch {
+			if e.Entry != nil {
+				if e.Entry = s.shown(ctx, r.Kind, e.Entry); e.Entry == nil {
+					continue
+				}
+			}
+			out = append(out, e)
+		}
+		return f(out)
+	})
+}

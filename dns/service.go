@@ -1,0 +1,146 @@
+package dns
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A service holds the records of one Service. It never changes once made.
+type service struct {
+	ns, name string
+	headless bool
+	external string       // target of an ExternalName Service, without a dot at its end
+	addrs    []netip.Addr // cluster IPs
+	ports    []port       // of a Service with cluster IPs: the Service's ports
+	ends     []endpoint
+}
+
+// A port is a port of a Service or of an endpoint; one without a name is in SRV records of the whole Service alone.
+type port struct {
+	name, protocol string // protocol in small letters
+	number         uint16
+}
+
+// An endpoint is one address behind a Service, with the label that it has below the Service's name.
+type endpoint struct {
+	label string // the pod's hostname, or the address with dashes, as CoreDNS has it
+	addr  netip.Addr
+	ports []port
+}
+
+// newService is pure; nil when the Service has no records (yet).
+func newService(s *corev1.Service, slicesOf iter.Seq[resource.Object]) *service {
+	d := &service{ns: s.Namespace, name: s.Name}
+	switch {
+	case s.Spec.Type == corev1.ServiceTypeExternalName:
+		d.external = strings.ToLower(strings.TrimSuffix(s.Spec.ExternalName, "."))
+		return d
+	case s.Spec.ClusterIP == "":
+		return nil
+	case s.Spec.ClusterIP == corev1.ClusterIPNone:
+		d.headless = true
+	default:
+		d.addrs = clusterIPs(s)
+		for _, p := range s.Spec.Ports {
+			d.ports = append(d.ports, port{strings.ToLower(p.Name), protocol(p.Protocol), uint16(p.Port)})
+		}
+	}
+	for obj := range slicesOf {
+		d.add(obj.(*discoveryv1.EndpointSlice))
+	}
+	slices.SortFunc(d.ends, func(a, b endpoint) int {
+		if c := a.addr.Compare(b.addr); c != 0 {
+			return c
+		}
+		return strings.Compare(a.label, b.label)
+	})
+	d.merge()
+	return d
+}
+
+func clusterIPs(s *corev1.Service) (list []netip.Addr) {
+	ips := s.Spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{s.Spec.ClusterIP}
+	}
+	for _, text := range ips {
+		if a, err := netip.ParseAddr(text); err == nil {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// add takes the ready endpoints of a slice. Those that publishNotReadyAddresses wants are ready in their slices already.
+func (d *service) add(s *discoveryv1.EndpointSlice) {
+	if s.AddressType != discoveryv1.AddressTypeIPv4 && s.AddressType != discoveryv1.AddressTypeIPv6 {
+		return
+	}
+	var ports []port
+	for _, p := range s.Ports {
+		if p.Port != nil {
+			ports = append(ports, port{strings.ToLower(deref(p.Name)), protocol(deref(p.Protocol)), uint16(*p.Port)})
+		}
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue
+		}
+		for _, text := range e.Addresses {
+			if a, err := netip.ParseAddr(text); err == nil {
+				d.ends = append(d.ends, endpoint{labelOf(e, a), a.Unmap(), ports})
+			}
+		}
+	}
+}
+
+// merge joins what several slices say of one endpoint: it may be in two while it moves, or have its ports in different ones.
+func (d *service) merge() {
+	out := d.ends[:0]
+	for _, e := range d.ends {
+		if n := len(out); n > 0 && out[n-1].addr == e.addr && out[n-1].label == e.label {
+			for _, p := range e.ports {
+				if !slices.Contains(out[n-1].ports, p) {
+					out[n-1].ports = append(slices.Clip(out[n-1].ports), p)
+				}
+			}
+			continue
+		}
+		out = append(out, e)
+	}
+	d.ends = slices.Clip(out)
+}
+
+func labelOf(e *discoveryv1.Endpoint, a netip.Addr) string {
+	if h := deref(e.Hostname); h != "" {
+		return strings.ToLower(h)
+	}
+	return dashed(a)
+}
+
+// dashed is an address as a label: 10-0-0-1, fd00--1.
+func dashed(a netip.Addr) string {
+	return strings.NewReplacer(".", "-", ":", "-").Replace(a.Unmap().String())
+}
+
+func protocol(p corev1.Protocol) string {
+	if p == "" {
+		return "tcp"
+	}
+	return strings.ToLower(string(p))
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+)
+
+// Limits stand at what the code keeps. They turn only down.
+const (
+	maxFile  = 480 // lines of a file that is not a test
+	maxFunc  = 60  // lines of a function
+	maxWidth = 140 // characters of a line; how many lines are wider is counted in ratchets
+)
+
+// tall are the functions that may be longer than maxFunc.
+var tall = map[string]string{
+	"test/oracle/client.go newClient": "as it recorded upstream; not worth a risk to the recordings",
+	"test/oracle/client.go open":      "as it recorded upstream",
+	"test/oracle/normalize.go reduce": "as it recorded upstream",
+	"test/oracle/record.go finish":    "as it recorded upstream",
+	"test/oracle/record.go keep":      "as it recorded upstream",
+	"test/oracle/run.go play":         "as it recorded upstream",
+	"test/oracle/stream.go kubectl":   "as it recorded upstream",
+
+	"cluster/cluster.go parts": "the list of what a cluster starts, in order",
+}
+
+// A ratchet counts something that should not be there, in all files. New code adds nothing to it; who removes some lowers it.
+type ratchet struct {
+	name  string
+	most  int
+	tests bool // counts in tests, else in what is not a test
+	bad   func(line string) bool
+	hint  string
+}
+
+var ratchets = []ratchet{
+	{"lines wider than 140", 990, false, wide, "wrap them"},
+	{"lines of tests wider than 140", 1350, true, wide, "wrap them"},
+	{"comments of the form \"X is who\" or \"is told of\"", 590, false, dialect.MatchString, "say it in plain words"},
+}
+
+func wide(line string) bool { return utf8.RuneCountInString(line) > maxWidth }
+
+var dialect = regexp.MustCompile(`//.*(\b(is|are) (who|what|when|where|how)\b|\b(is|are) told\b|\bfor who\b)`)
+
+// A source is a Go file of this repository that is written by hand, nested modules included.
+type source struct {
+	path string
+	text string
+	file *ast.File
+	fset *token.FileSet
+}
+
+func (s source) line(p token.Pos) int { return s.fset.Position(p).Line }
+func (s source) test() bool           { return strings.HasSuffix(s.path, "_test.go") }
+
+// sources reads the repository, once for all tests.
+var sources = sync.OnceValues(func() (list []source, err error) {
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || name == "bin" || strings.HasPrefix(name, ".") && name != "."):
+			return filepath.SkipDir
+		case !d.IsDir() && strings.HasSuffix(name, ".go"):
+			s, err := parse(path)
+			if err != nil || ast.IsGenerated(s.file) || strings.HasPrefix(s.text, "//go:build ignore") {
+				return err
+			}
+			list = append(list, s)
+		}
+		return nil
+	})
+	return list, err
+})
+
+func parse(path string) (source, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return source{}, err
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, text, parser.ParseComments)
+	return source{path, string(text), f, fset}, err
+}
+
+func mustSources(t *testing.T) []source {
+	t.Helper()
+	list, err := sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestLimits keeps files and functions small enough to be seen at once.
+func TestLimits(t *testing.T) {
+	for _, s := range mustSources(t) {
+		if n := s.line(s.file.FileEnd); n > maxFile && !s.test() {
+			t.Errorf("%s: %d lines, more than %d; split it", s.path, n, maxFile)
+		}
+		for _, d := range s.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			switch {
+			case !ok:
+			case fn.Name.Name == "init" && fn.Recv == nil:
+				t.Errorf("%s: init runs before anyone asked", s.fset.Position(fn.Pos()))
+			case s.line(fn.End())-s.line(fn.Pos()) > maxFunc && !s.test() && tall[s.path+" "+fn.Name.Name] == "":
+				t.Errorf("%s: %s has more than %d lines; split it", s.fset.Position(fn.Pos()), fn.Name, maxFunc)
+			}
+		}
+	}
+}
+
+// TestRatchets counts what should become less and never more.
+func TestRatchets(t *testing.T) {
+	all := mustSources(t)
+	for _, r := range ratchets {
+		var found []string
+		for _, s := range all {
+			if s.test() != r.tests {
+				continue
+			}
+			for i, line := range strings.Split(s.text, "\n") {
+				if r.bad(line) {
+					found = append(found, s.path+":"+strconv.Itoa(i+1))
+				}
+			}
+		}
+		if n := len(found); n > r.most {
+			t.Errorf("%d %s, more than the %d there were: %s (git diff shows which are yours)", n, r.name, r.most, r.hint)
+		} else {
+			t.Logf("%d %s, at most %d", n, r.name, r.most)
+		}
+	}
+}
+
+var apiPackage = regexp.MustCompile(
+	`^k8s\.io/(?:api|apiextensions-apiserver/pkg/apis|kube-aggregator/pkg/apis|metrics/pkg/apis|apimachinery/pkg/apis)/([a-z]+)/(v[0-9a-z]+)$`)
+
+// TestAliases gives a package of the API one name in every file: its group and version, such as corev1.
+func TestAliases(t *testing.T) {
+	for _, s := range mustSources(t) {
+		for _, imp := range s.file.Imports {
+			path, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := apiPackage.FindStringSubmatch(path)
+			if m != nil && (imp.Name == nil || imp.Name.Name != m[1]+m[2]) {
+				t.Errorf("%s: import %s as %s", s.fset.Position(imp.Pos()), path, m[1]+m[2])
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package netpolicy
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+)
+
+// judged is a small cluster: web and db in shop, ops/prom, a pod on the host's network, one that has ended.
+func judged() snapshot {
+	s := snapshot{}
+	s.node("n1", "10.9.0.1")
+	s.node("n2", "10.9.0.2")
+	s.space("ops", map[string]string{"team": "ops"})
+	s.space("shop", nil)
+	s.pod("ops", "prom", "n2", map[string]string{"app": "prom"}, "10.1.0.3")
+	s.pod("shop", "db", "n2", map[string]string{"app": "db"}, "10.1.0.2", "fd01::2")
+	s.pod("shop", "done", "n2", map[string]string{"app": "web"}, "10.1.0.7").Status.Phase = corev1.PodSucceeded
+	s.pod("shop", "host", "n2", map[string]string{"app": "web"}, "10.9.0.2").Spec.HostNetwork = true
+	s.pod("shop", "web", "n1", map[string]string{"app": "web"}, "10.1.0.1", "fd01::1")
+	return s
+}
+
+// TestJudge has one row for each sentence of the API's documentation that says who may connect.
+func TestJudge(t *testing.T) {
+	const web, db, prom, outside, node1, node2, ended = "10.1.0.1", "10.1.0.2", "10.1.0.3", "192.0.2.1", "10.9.0.1", "10.9.0.2", "10.1.0.7"
+	for _, c := range []struct {
+		name, policy string // the spec, in the namespace shop
+		from, to     string
+		protocol     corev1.Protocol
+		port         uint16
+		want         bool
+	}{
+		{"no policy", "", outside, db, "TCP", 80, true},
+		{"selected without rules", "podSelector: {}", web, db, "TCP", 80, false},
+		{"selected for ingress only", "podSelector: {}", db, outside, "TCP", 80, true},
+		{"another namespace's pods are not selected", "podSelector: {}", db, prom, "TCP", 80, true},
+		{"own namespace by podSelector",
+			"{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}", web, db, "TCP", 80, true},
+		{"podSelector is of the own namespace", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}", prom, db, "TCP", 80, false},
+		{"namespaceSelector",
+			"{podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {team: ops}}}]}]}", prom, db, "TCP", 80, true},
+		{"both selectors must match",
+			"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: web}}}]}]}", prom, db, "TCP", 80, false},
+		{"an empty rule allows all", "{podSelector: {}, ingress: [{}]}", outside, db, "SCTP", 9, true},
+		{"a block", "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}]}]}", outside, db, "TCP", 80, true},
+		{"a block but for",
+			"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.1/32]}}]}]}", outside, db, "TCP", 80, false},
+		{"another rule lets the excepted in",
+			"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24, except: [192.0.2.1/32]}}, " +
+				"{ipBlock: {cidr: 192.0.2.1/32}}]}]}", outside, db, "TCP", 80, true},
+		{"a block matches pods too", "{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.1.0.0/16}}]}]}", web, db, "TCP", 80, true},
+		{"a port", "{podSelector: {}, ingress: [{ports: [{port: 80}]}]}", web, db, "TCP", 80, true},
+		{"the protocol is TCP if none is said", "{podSelector: {}, ingress: [{ports: [{port: 80}]}]}", web, db, "UDP", 80, false},
+		{"SCTP is not TCP", "{podSelector: {}, ingress: [{ports: [{port: 80, protocol: SCTP}]}]}", web, db, "TCP", 80, false},
+		{"a whole protocol", "{podSelector: {}, ingress: [{ports: [{protocol: UDP}]}]}", web, db, "UDP", 5, true},
+		{"a range", "{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}", web, db, "TCP", 90, true},
+		{"behind a range", "{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}", web, db, "TCP", 91, false},
+		{"a named port of the destination", "{podSelector: {}, ingress: [{ports: [{port: http}]}]}", web, db, "TCP", 80, true},
+		{"a named port has a protocol", "{podSelector: {}, ingress: [{ports: [{port: dns}]}]}", web, db, "TCP", 81, false},
+		{"a named port of a peer", "{podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}", web, prom, "TCP", 80, true},
+		{"nobody outside has named ports",
+			"{podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}", web, outside, "TCP", 80, false},
+		{"egress rules isolate for egress",
+			"{podSelector: {}, egress: [{to: [{ipBlock: {cidr: 10.1.0.3/32}}]}]}", web, outside, "TCP", 80, false},
+		{"policyTypes Egress alone leaves ingress", "{podSelector: {}, policyTypes: [Egress]}", prom, db, "TCP", 80, true},
+		{"both ends are asked",
+			"{podSelector: {matchLabels: {app: web}}, policyTypes: [Egress], " +
+				"egress: [{to: [{podSelector: {matchLabels: {app: db}}}]}]}", web, db, "TCP", 80, true},
+		{"a pod reaches itself", "{podSelector: {}, policyTypes: [Ingress, Egress]}", web, web, "TCP", 80, true},
+		{"a node reaches its own pods", "podSelector: {}", node1, web, "TCP", 80, true},
+		{"another node does not", "podSelector: {}", node2, web, "TCP", 80, false},
+		{"a pod reaches its own node", "{podSelector: {}, policyTypes: [Egress]}", web, node1, "UDP", 53, true},
+		{"a pod on the host's network is no subject", "podSelector: {}", web, node2, "TCP", 80, true},
+		{"nor a peer of a selector", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}", node2, web, "TCP", 80, false},
+		{"a pod that has ended is nobody", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}", ended, db, "TCP", 80, false},
+		{"IPv6", "{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}", "fd01::1", "fd01::2", "TCP", 80, true},
+		{"IPv6 from elsewhere",
+			"{podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: web}}}]}]}", "fd01::9", "fd01::2", "TCP", 80, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := judged()
+			if c.policy != "" {
+				var spec networkingv1.NetworkPolicySpec
+				if err := yaml.UnmarshalStrict([]byte(c.policy), &spec); err != nil {
+					t.Fatal(err)
+				}
+				s.policy("shop", "p", spec)
+			}
+			con := Connection{addr(c.from), addr(c.to), c.protocol, c.port}
+			if v := NewModel(s, nil).Judge(con); v.Allowed != c.want {
+				t.Errorf("%v: allowed is %v, want %v: %s", con, v.Allowed, c.want, v.Explain())
+			}
+		})
+	}
+}
+
+// TestPoliciesAddUp: what one policy allows no other takes away, and both are named.
+func TestPoliciesAddUp(t *testing.T) {
+	s := judged()
+	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	port := intstr.FromInt32(80)
+	s.policy("shop", "web", networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}}})
+	m := NewModel(s, nil)
+	v := m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.2"), corev1.ProtocolTCP, 80})
+	if !v.Allowed || v.Ingress.By != "shop/web" {
+		t.Errorf("port 80: %+v", v)
+	}
+	v = m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.2"), corev1.ProtocolTCP, 81})
+	if v.Allowed || !strings.Contains(v.Explain(), "shop/deny, shop/web") {
+		t.Errorf("port 81: %s", v.Explain())
+	}
+}
+
+// TestUpcoming: a pod whose status shows no address yet is judged by the address of its sandbox.
+func TestUpcoming(t *testing.T) {
+	s := judged()
+	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	p := s.pod("shop", "zz", "n1", nil)
+	known := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "unseen", UID: "new"}}
+	m := NewModel(s, Upcoming{p.UID: {p, []netip.Addr{addr("10.1.0.8")}}, "new": {known, []netip.Addr{addr("10.1.0.9")}}})
+	for _, to := range []string{"10.1.0.8", "10.1.0.9"} {
+		if v := m.Judge(Connection{addr("10.1.0.1"), addr(to), corev1.ProtocolTCP, 80}); v.Allowed {
+			t.Errorf("%s is reached before its policies are in force: %s", to, v.Explain())
+		}
+	}
+}

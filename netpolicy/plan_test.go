@@ -1,0 +1,166 @@
+package netpolicy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+)
+
+// passes runs a connection through a plan as the kernel does.
+func (p *Plan) passes(c Connection) bool {
+	if _, self := p.Sets[selfSet].Elements[bytesOf(c.From)+bytesOf(c.To)]; self {
+		return true
+	}
+	for _, way := range []struct {
+		set       string
+		own, peer netip.Addr
+	}{{egressMap, c.From, c.To}, {ingressMap, c.To, c.From}} {
+		if chain, isolated := p.Sets[way.set].Elements[bytesOf(way.own)]; isolated && !p.matches(chain, c, way.peer) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Plan) matches(chain string, c Connection, peer netip.Addr) bool {
+	for _, m := range p.Chains[chain] {
+		if m.Protocol != 0 && (m.Protocol != protocolNumber(c.Protocol) || m.To != 0 && (c.Port < m.From || c.Port > m.To)) {
+			continue
+		}
+		if m.Set == "" || p.Sets[m.Set].holds(peer, c.Port) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Set) holds(a netip.Addr, port uint16) bool {
+	switch s.Kind {
+	case Ends:
+		_, in := s.Elements[endBytes(a, port)]
+		return in
+	case Ranges:
+		for first, last := range s.Elements {
+			if first <= bytesOf(a) && bytesOf(a) <= last {
+				return true
+			}
+		}
+		return false
+	}
+	_, in := s.Elements[bytesOf(a)]
+	return in
+}
+
+// connections are all that can differ: between pods and an address outside, on ports around those of the policies.
+func connections(m *Model, v6 bool) (list []Connection) {
+	ends := []netip.Addr{addr("192.0.2.1")}
+	if v6 {
+		ends[0] = addr("2001:db8::1")
+	}
+	for _, p := range m.pods {
+		for _, a := range p.addrs {
+			if a.Is6() == v6 {
+				ends = append(ends, a)
+			}
+		}
+	}
+	for _, from := range ends {
+		for _, to := range ends {
+			for _, protocol := range protocols {
+				for port := uint16(79); port <= 83; port++ {
+					list = append(list, Connection{from, to, protocol, port})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// TestPlanIsJudge: the rules of both ends' nodes let through the connections that the simulator allows, for random policies.
+func TestPlanIsJudge(t *testing.T) {
+	checked, denied := 0, 0
+	for seed := range uint64(100) {
+		s := random{rand.New(rand.NewPCG(seed, 1))}.cluster(3)
+		m := NewModel(s, nil)
+		for _, v6 := range []bool{false, true} {
+			var plans []*Plan
+			for n := range 3 {
+				plans = append(plans, NewPlan(m, fmt.Sprint("n", n), v6))
+			}
+			for _, c := range connections(m, v6) {
+				got := plans[0].passes(c) && plans[1].passes(c) && plans[2].passes(c)
+				v := m.Judge(c)
+				if got != v.Allowed {
+					t.Fatalf("seed %d: %v: the rules pass it: %v; the simulator: %s", seed, c, got, v.Explain())
+				}
+				checked++
+				if !got {
+					denied++
+				}
+			}
+		}
+	}
+	if denied < checked/20 || denied > checked*19/20 {
+		t.Errorf("%d of %d connections are denied: the policies hardly differ", denied, checked)
+	}
+}
+
+// TestDifference: applied to what is observed, the difference makes what is wanted, and nothing is left to do.
+func TestDifference(t *testing.T) {
+	for seed := range uint64(100) {
+		before := NewPlan(NewModel(random{rand.New(rand.NewPCG(seed, 2))}.cluster(1), nil), "n0", false)
+		after := NewPlan(NewModel(random{rand.New(rand.NewPCG(seed, 3))}.cluster(1), nil), "n0", false)
+		if c := Difference(after, after.observed()); !c.Empty() {
+			t.Fatalf("seed %d: a plan differs from itself: %+v", seed, c)
+		}
+		have := before.observed()
+		apply(&have, after, Difference(after, have))
+		if c := Difference(after, have); !c.Empty() {
+			t.Fatalf("seed %d: after the change there is still %+v", seed, c)
+		}
+	}
+}
+
+// apply does to an observation what program does to the kernel.
+func apply(o *Observed, p *Plan, c Change) {
+	next := Observed{Hooked: true, Sets: map[string]Set{}, Chains: map[string]int{}}
+	for name, s := range o.Sets {
+		if _, wanted := p.Sets[name]; wanted {
+			next.Sets[name] = Set{s.Kind, map[string]string{}}
+			for k, v := range s.Elements {
+				next.Sets[name].Elements[k] = v
+			}
+		}
+	}
+	for _, name := range c.NewSets {
+		next.Sets[name] = Set{p.Sets[name].Kind, map[string]string{}}
+	}
+	for set, list := range c.Del {
+		for k := range list {
+			delete(next.Sets[set].Elements, k)
+		}
+	}
+	for set, list := range c.Add {
+		for k, v := range list {
+			next.Sets[set].Elements[k] = v
+		}
+	}
+	for name := range p.Chains {
+		next.Chains[name] = len(p.Chains[name]) + 1
+	}
+	*o = next
+}
+
+// TestBrokenTable: a chain that lost a rule, or no chain that packets pass, is no ground to build on.
+func TestBrokenTable(t *testing.T) {
+	p := NewPlan(NewModel(random{rand.New(rand.NewPCG(5, 2))}.cluster(1), nil), "n0", false)
+	have := p.observed()
+	for name := range have.Chains {
+		have.Chains[name]--
+		break
+	}
+	if c := Difference(p, have); len(p.Chains) == 0 || !c.Whole || len(c.NewSets) != len(p.Sets) {
+		t.Errorf("a chain with a rule less: %+v", c)
+	}
+}

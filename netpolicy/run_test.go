@@ -1,0 +1,159 @@
+package netpolicy
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// reading is a client that only reads: each snapshot sent to it is a change of the cluster.
+type reading struct {
+	client.Client
+	states chan resource.Reader
+}
+
+func (r reading) Feed(...resource.Kind) client.Feed { return r }
+
+func (r reading) Next(ctx context.Context) (client.Batch, error) {
+	select {
+	case s := <-r.states:
+		return client.Batch{Read: s, Reset: true}, nil
+	case <-ctx.Done():
+		return client.Batch{}, ctx.Err()
+	}
+}
+
+// enforcing runs an enforcer for the node n1 in a network namespace of its own until the test ends.
+func enforcing(t *testing.T, s resource.Reader) (e *Enforcer, in space, change func(resource.Reader)) {
+	in = newSpace(t)
+	r := reading{states: make(chan resource.Reader)}
+	e = New(Config{Client: r, Node: "n1"})
+	ctx, stop := context.WithCancel(t.Context())
+	ready := make(chan struct{})
+	t.Cleanup(func() { stop(); <-e.ended })
+	go func() {
+		if err := in.run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.states <- s
+	<-ready
+	return e, in, func(s resource.Reader) { r.states <- s }
+}
+
+// isolated says whether the kernel isolates an address for ingress.
+func isolated(t *testing.T, in space, a netip.Addr) (yes bool) {
+	in.do(t, func() error {
+		o, err := observe(a.Is6())
+		_, yes = o.Sets[ingressMap].Elements[bytesOf(a)]
+		return err
+	})
+	return yes
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not so: ", what)
+		}
+	}
+}
+
+// TestAdmit: when Admit returns, the pod's policies are in force, before its status shows an address; Forget takes them back.
+func TestAdmit(t *testing.T) {
+	s := judged()
+	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	e, in, _ := enforcing(t, s)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new", UID: "new"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	v4, v6 := addr("10.1.0.9"), addr("fd01::9")
+	if err := e.Admit(t.Context(), pod, []netip.Addr{v4, v6}); err != nil {
+		t.Fatal(err)
+	}
+	if !isolated(t, in, v4) || !isolated(t, in, v6) {
+		t.Error("the pod was admitted and is not isolated")
+	}
+	if err := e.Forget(t.Context(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	if isolated(t, in, v4) {
+		t.Error("the pod has gone and its address is still isolated")
+	}
+}
+
+// TestFollow: policies come and go with the cluster's; a cluster without any has no table.
+func TestFollow(t *testing.T) {
+	_, in, change := enforcing(t, judged())
+	web := addr("10.1.0.1")
+	in.do(t, func() error {
+		o, err := observe(false)
+		if o.Hooked {
+			t.Error("there is a table without a policy")
+		}
+		return err
+	})
+	s := judged()
+	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	change(s)
+	until(t, "the policy is in force", func() bool { return isolated(t, in, web) })
+	change(judged())
+	until(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
+}
+
+// TestLazy: what all nodes run is only asked for once there is a policy, and a pod that starts meanwhile waits for the answer.
+func TestLazy(t *testing.T) {
+	in := newSpace(t)
+	policies, cluster := reading{states: make(chan resource.Reader)}, reading{states: make(chan resource.Reader)}
+	asked := make(chan struct{})
+	e := New(Config{Client: policies, Node: "n1", Cluster: func(context.Context) (client.Client, error) {
+		close(asked)
+		return cluster, nil
+	}})
+	ctx, stop := context.WithCancel(t.Context())
+	ready := make(chan struct{})
+	t.Cleanup(func() { stop(); <-e.ended })
+	go func() {
+		if err := in.run(func() error { return e.Run(ctx, func() { close(ready) }) }); err != nil {
+			t.Error(err)
+		}
+	}()
+	policies.states <- judged()
+	<-ready
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new", UID: "new"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	if err := e.Admit(ctx, pod, []netip.Addr{addr("10.1.0.8")}); err != nil {
+		t.Fatal("without a policy nothing holds a pod back:", err)
+	}
+	select {
+	case <-asked:
+		t.Fatal("the cluster is asked for without a policy")
+	default:
+	}
+	s := judged()
+	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	policies.states <- s
+	<-asked
+	admitted := make(chan error)
+	pod.UID = "second"
+	go func() { admitted <- e.Admit(ctx, pod, []netip.Addr{addr("10.1.0.9")}) }()
+	cluster.states <- s
+	if err := <-admitted; err != nil || !isolated(t, in, addr("10.1.0.9")) {
+		t.Errorf("admitted with %v, and not isolated", err)
+	}
+}
+
+// TestAdmitAfterTheEnd: nobody waits for an enforcer that has ended.
+func TestAdmitAfterTheEnd(t *testing.T) {
+	e := New(Config{Client: reading{}})
+	close(e.ended)
+	if err := e.Admit(t.Context(), &corev1.Pod{}, nil); err == nil {
+		t.Error("a pod is admitted by nobody")
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A ban says that packages below who import nothing below what. The ladder orders floors; a ban draws a border across them.
+type ban struct {
+	who, what []string
+	why       string
+	except    map[string]string // "importer imported" to the reason; a folder stands for all below it
+}
+
+// loops are the packages that close a gap. They see the cluster through client and loop, and know API types.
+var loops = []string{"controllers", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web", "sim"}
+
+// never lists the borders. Paths of this module are written without its name.
+var never = []ban{{
+	who:  loops,
+	what: []string{"server", "store", "view", "apply", "crd", "auth", "openapi", "admission", "webhook", "trail", "cluster", "cli"},
+	why:  "a loop knows client, loop and API types, so that it runs in the server's process and over HTTP alike",
+	except: map[string]string{
+		"controllers/apiservice crd":                "what discovery says of a custom kind follows from its definition",
+		"controllers/apiservice webhook":            "dials a Service as everything that calls extension servers does",
+		"controllers/bootstrapsigner auth/token":    "the signature that joining nodes check",
+		"controllers/definition crd":                "whether a schema is structural and which names are free",
+		"controllers/policystatus admission/policy": "type-checks the CEL of policies with the compiler that admission uses",
+		"controllers/policystatus crd":              "the schemas of custom kinds that policies are checked against",
+		"controllers/policystatus openapi":          "the schemas of built-in kinds that policies are checked against",
+		"node/credential auth/pki":                  "makes the agent's keys and certificate requests",
+		"node/credential auth/token":                "checks the signature of the cluster's CA with a join token",
+		"scheduler trail":                           "what follows from a pod's binding",
+	},
+}, {
+	who:    []string{"loop"},
+	what:   []string{"server", "store", "view", "apply", "crd", "auth", "openapi", "admission", "webhook", "kinds"},
+	why:    "the engine runs loops over any kind and any client",
+	except: map[string]string{},
+}, {
+	who:  []string{"store"},
+	what: []string{"resource", "kinds", "k8s.io/api"},
+	why:  "the store knows keys and bytes, not kinds",
+}, {
+	who:  []string{"view"},
+	what: []string{"kinds"},
+	why:  "the watch cache holds every kind alike",
+}, {
+	who:    []string{""},
+	what:   []string{"go.etcd.io/etcd/server", "go.etcd.io/etcd/client", "go.etcd.io/raft", "go.etcd.io/bbolt", "go.uber.org/zap"},
+	why:    "etcd is behind the contract of package store",
+	except: map[string]string{"store/etcd go.etcd.io": "implements it", "store/etcd go.uber.org/zap": "etcd's log"},
+}, {
+	who:    []string{""},
+	what:   []string{"k8s.io/cri-api"},
+	why:    "the container runtime is the agent's",
+	except: map[string]string{"node k8s.io/cri-api": "the agent"},
+}, {
+	who:  []string{""},
+	what: []string{"k8s.io/kubernetes", "k8s.io/apiserver/pkg/server", "k8s.io/apiserver/pkg/registry", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "plugin"},
+	why:  "kloop is an implementation of its own; generated clients and the generic server would double the binary",
+}, {
+	who:  []string{""},
+	what: []string{"testing"},
+	why:  "what the binary links must not pull in the test framework",
+	except: map[string]string{
+		"store/storetest testing": "the conformance suite of stores",
+		"test testing":            "support of tests",
+		"internal testing":        "support of tests",
+		"simtest testing":         "tests of operators",
+	},
+}}
+
+// below says whether a path is dir or lies in it. The empty dir holds everything.
+func below(path, dir string) bool {
+	return dir == "" || path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+func anyBelow(path string, dirs []string) bool {
+	for _, d := range dirs {
+		if below(path, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// excused returns the exceptions that cover an import.
+func (b ban) excused(who, what string) (keys []string) {
+	for key := range b.except {
+		importer, imported, _ := strings.Cut(key, " ")
+		if below(who, importer) && below(what, imported) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// TestNever checks the borders, and that every exception is still needed.
+func TestNever(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		self := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		for _, b := range never {
+			if !anyBelow(self, b.who) {
+				continue
+			}
+			for _, imp := range p.Imports {
+				dep := strings.TrimPrefix(imp, module+"/")
+				excused := b.excused(self, dep)
+				for _, key := range excused {
+					used[key] = true
+				}
+				if anyBelow(dep, b.what) && !anyBelow(dep, []string{self}) && len(excused) == 0 {
+					t.Errorf("%s imports %s: %s", self, dep, b.why)
+				}
+			}
+		}
+	}
+	for _, b := range never {
+		for key := range b.except {
+			if !used[key] && !strings.HasPrefix(key, "internal ") && !strings.HasPrefix(key, "simtest ") {
+				t.Errorf("the exception %q is not needed any more: delete it", key)
+			}
+		}
+	}
+}

@@ -1,0 +1,269 @@
+// Package cgroup keeps the agent's tree of control groups: kubepods, its classes of service, and one group for each pod.
+// The runtime makes the containers' groups below a pod's and never looks above them.
+//
+//	/kubepods[/burstable|/besteffort]/pod<UID>[/<container>]
+//
+// The names are those of the kubelet's cgroupfs driver. Version 1 (a hierarchy for each controller) and version 2 (one for all) are
+// both written; which one a machine has is seen by its files.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Root is the usual mount point of cgroups.
+const Root = "/sys/fs/cgroup"
+
+// A Tree is the part of the machine's cgroups that holds pods. It is safe for concurrent use on different pods.
+type Tree struct {
+	name    string            // of the topmost group: kubepods
+	unified string            // version 2: where the one hierarchy is mounted; "": version 1
+	of      map[string]string // version 1: controller → where its hierarchy is mounted
+}
+
+// Open looks at what is mounted at root. It changes nothing; where there are no cgroups, the Tree does nothing.
+func Open(root, name string) *Tree {
+	t := &Tree{name: name, of: map[string]string{}}
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		t.unified = root
+		return t
+	}
+	mounts, _ := filepath.Glob(filepath.Join(root, "*/cgroup.procs")) // fails on bad patterns only
+	for _, m := range mounts {
+		dir := filepath.Dir(m)
+		if real, err := filepath.EvalSymlinks(dir); err == nil { // cpu -> cpu,cpuacct
+			dir = real
+		}
+		for controller := range strings.SplitSeq(filepath.Base(dir), ",") {
+			t.of[controller] = dir
+		}
+	}
+	return t
+}
+
+// Unified says that the machine has cgroup version 2.
+func (t *Tree) Unified() bool { return t.unified != "" }
+
+// Pods is the group of all pods.
+func (t *Tree) Pods() string { return "/" + t.name }
+
+// Class is the group of all pods of a class of service. Guaranteed ones have none of their own.
+func (t *Tree) Class(c corev1.PodQOSClass) string {
+	switch c {
+	case corev1.PodQOSBurstable:
+		return t.Pods() + "/burstable"
+	case corev1.PodQOSBestEffort:
+		return t.Pods() + "/besteffort"
+	}
+	return t.Pods()
+}
+
+// Pod is the pod's group, the parent of its containers'.
+func (t *Tree) Pod(c corev1.PodQOSClass, uid types.UID) string {
+	return t.Class(c) + "/pod" + string(uid)
+}
+
+// Values are the limits of a group. What is nil stays as it is.
+type Values struct {
+	Shares *uint64 // weight of the CPU, as version 1 counts it: 1024 for each CPU asked for
+	Quota  *int64  // microseconds of CPU in each 100 ms; -1: no limit
+	Memory *int64  // bytes; -1: no limit
+	Pids   *int64  // processes; -1: no limit
+}
+
+// Period is the time that a quota of CPU is for, in microseconds.
+const Period = 100000
+
+// Set makes the group where it is not there, and gives it the values. Controllers that the machine lacks are left out.
+func (t *Tree) Set(group string, v Values) error {
+	if t.Unified() {
+		return t.setUnified(group, v)
+	}
+	for _, s := range []struct {
+		controller, file string
+		value            string
+	}{
+		{"cpu", "cpu.shares", unsigned(v.Shares)}, {"cpu", "cpu.cfs_period_us", onlyWith(v.Quota, Period)}, {"cpu", "cpu.cfs_quota_us",
+			signed(v.Quota, "-1")},
+		{"memory", "memory.limit_in_bytes", signed(v.Memory, "-1")}, {"pids", "pids.max", signed(v.Pids, "max")},
+	} {
+		root, ok := t.of[s.controller]
+		if !ok || s.value == "" {
+			continue
+		}
+		if err := put(filepath.Join(root, group), s.file, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tree) setUnified(group string, v Values) error {
+	dir := t.unified
+	for part := range strings.SplitSeq(strings.Trim(group, "/"), "/") {
+		if err := delegate(dir); err != nil {
+			return err
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make cgroup %s: %w", dir, err)
+		}
+	}
+	cpu, weight := "", ""
+	if v.Quota != nil {
+		cpu = signed(v.Quota, "max") + " " + strconv.Itoa(Period)
+	}
+	if v.Shares != nil {
+		weight = strconv.FormatUint(Weight(*v.Shares), 10)
+	}
+	for _, s := range []struct{ file, value string }{{"cpu.weight", weight}, {"cpu.max", cpu}, {"memory.max", signed(v.Memory, "max")},
+		{"pids.max", signed(v.Pids, "max")}} {
+		if _, err := os.Stat(filepath.Join(dir, s.file)); err != nil || s.value == "" {
+			continue // the machine does not delegate this controller
+		}
+		if err := put(dir, s.file, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delegate lets the groups below have the controllers that the group has.
+func delegate(dir string) error {
+	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return fmt.Errorf("read the controllers of cgroup %s: %w", dir, err)
+	}
+	on, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return fmt.Errorf("read the controllers below cgroup %s: %w", dir, err)
+	}
+	for _, c := range strings.Fields(string(have)) {
+		if slices.Contains([]string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}, c) && !slices.Contains(strings.Fields(string(on)), c) {
+			if err := put(dir, "cgroup.subtree_control", "+"+c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Weight is version 2's weight of the CPU for version 1's shares: 2 to 262144 become 1 to 10000, in a straight line (KEP-2254).
+func Weight(shares uint64) uint64 {
+	shares = min(max(shares, 2), 262144)
+	return 1 + (shares-2)*9999/262142
+}
+
+func put(dir, file, value string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make cgroup %s: %w", dir, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set %s to %s: %w", file, value, err)
+	}
+	return nil
+}
+
+func unsigned(p *uint64) string {
+	if p == nil {
+		return ""
+	}
+	return strconv.FormatUint(*p, 10)
+}
+
+func signed(p *int64, none string) string {
+	switch {
+	case p == nil:
+		return ""
+	case *p < 0:
+		return none
+	}
+	return strconv.FormatInt(*p, 10)
+}
+
+func onlyWith(p *int64, n int) string {
+	if p == nil {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// Remove removes the pod's group, whatever its class, with all groups below it: programs that make groups of their own (systemd,
+// another runtime) leave them behind. What still runs there is killed; then the error asks for another try.
+func (t *Tree) Remove(uid types.UID) error {
+	var errs []error
+	for _, root := range t.roots() {
+		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+			errs = append(errs, removeGroup(filepath.Join(root, t.Pod(class, uid))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t *Tree) roots() (list []string) {
+	if t.Unified() {
+		return []string{t.unified}
+	}
+	for _, dir := range t.of {
+		if !slices.Contains(list, dir) {
+			list = append(list, dir)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// removeGroup removes a group and those below it, the deepest first.
+func removeGroup(top string) error {
+	var dirs []string
+	err := filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir():
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look through cgroup %s: %w", top, err)
+	}
+	slices.Reverse(dirs)
+	for _, d := range dirs {
+		err := unix.Rmdir(d)
+		if errors.Is(err, unix.EBUSY) {
+			killAll(d)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove cgroup %s: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// killAll ends the processes of a group.
+func killAll(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return // the next try sees whether it is gone
+	}
+	for _, f := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		}
+	}
+}

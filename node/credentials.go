@@ -1,0 +1,120 @@
+package node
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// A keyring holds the credentials of pull secrets. They are matched with an image by its registry's host and port exactly, and by the
+// beginning of its path; a host may have wildcards within its parts (*.example.com), as the API documents imagePullSecrets.
+type keyring struct{ keys []key }
+
+// A key is one entry of a secret: who opens which part of a registry.
+type key struct {
+	host, port, path string
+	user, password   string
+}
+
+// entry is one registry's entry in a file of Docker's.
+type entry struct{ Username, Password, Auth string }
+
+// add takes up what a pull secret holds. One that can't be read holds nothing.
+func (r *keyring) add(s *corev1.Secret) {
+	var conf struct {
+		Auths map[string]entry `json:"auths"`
+	}
+	switch s.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		if json.Unmarshal(s.Data[corev1.DockerConfigJsonKey], &conf) != nil {
+			return
+		}
+	case corev1.SecretTypeDockercfg:
+		if json.Unmarshal(s.Data[corev1.DockerConfigKey], &conf.Auths) != nil {
+			return
+		}
+	}
+	for server, e := range conf.Auths {
+		k := keyOf(server)
+		if k.user, k.password = e.Username, e.Password; e.Username == "" {
+			both, err := base64.StdEncoding.DecodeString(e.Auth)
+			if err != nil {
+				continue
+			}
+			k.user, k.password, _ = strings.Cut(string(both), ":")
+		}
+		r.keys = append(r.keys, k)
+	}
+	// The most particular first; a map has no order of its own, and attempts must have one.
+	slices.SortStableFunc(r.keys, func(a, b key) int {
+		return cmp.Or(strings.Compare(b.host+":"+b.port+b.path, a.host+":"+a.port+a.path), strings.Compare(a.user, b.user))
+	})
+}
+
+// keyOf reads which registry an entry is for: with or without a scheme, and with the version of the registry's API as clients of old
+// wrote it.
+func keyOf(server string) (k key) {
+	for _, scheme := range []string{"https://", "http://"} {
+		server = strings.TrimPrefix(server, scheme)
+	}
+	server, k.path, _ = strings.Cut(server, "/")
+	k.path = strings.TrimSuffix(k.path, "/")
+	if k.path == "v1" || k.path == "v2" || strings.HasPrefix(k.path, "v1/") || strings.HasPrefix(k.path, "v2/") {
+		k.path = ""
+	}
+	k.host, k.port = hostAndPort(server)
+	return k
+}
+
+// hostAndPort cuts a registry's address. All names of Docker's own are one.
+func hostAndPort(server string) (host, port string) {
+	host = server
+	if i := strings.LastIndexByte(server, ':'); i > strings.LastIndexByte(server, ']') {
+		host, port = server[:i], server[i+1:]
+	}
+	if host == "index.docker.io" || host == "registry-1.docker.io" {
+		host = "docker.io"
+	}
+	return strings.ToLower(host), port
+}
+
+// lookup returns the credentials that are good for the image, in the order in which to try them. They name no server: runtimes would
+// compare it with a URL.
+func (r *keyring) lookup(image string) (list []*cri.AuthConfig) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return nil
+	}
+	host, port := hostAndPort(reference.Domain(named))
+	for i := range r.keys {
+		k := &r.keys[i]
+		if k.port == port && matchHost(k.host, host) && strings.HasPrefix(reference.Path(named), k.path) {
+			list = append(list, &cri.AuthConfig{Username: k.user, Password: k.password})
+		}
+	}
+	return list
+}
+
+// matchHost compares hosts part by part: a wildcard stands for no dot.
+func matchHost(pattern, host string) bool {
+	if pattern == host {
+		return true
+	}
+	want, have := strings.Split(pattern, "."), strings.Split(host, ".")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}

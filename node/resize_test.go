@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+func (f *fakeRuntime) ContainerStats(_ context.Context, r *cri.ContainerStatsRequest,
+	_ ...grpc.CallOption) (*cri.ContainerStatsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cri.ContainerStatsResponse{Stats: &cri.ContainerStats{Memory: &cri.MemoryUsage{WorkingSetBytes: &cri.UInt64Value{Value: f.used}}}}, nil
+}
+
+// asks sets the requests of a pod's first container, and twice as much as its limits.
+func asks(p *corev1.Pod, cpu, memory int64) {
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+		Requests: quantities("cpu", fmt.Sprint(cpu, "m"), "memory", fmt.Sprint(memory, "Mi")),
+		Limits:   quantities("cpu", fmt.Sprint(2*cpu, "m"), "memory", fmt.Sprint(2*memory, "Mi"))}
+}
+
+func (r *rig) resize(name string, cpu, memory int64) {
+	r.t.Helper()
+	next := resource.Clone(r.get(name))
+	asks(next, cpu, memory)
+	if _, err := r.Update(r.t.Context(), kinds.Pods, next, "resize"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func condition(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == typ {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// resized says that the pod has what it asks for, and that nothing is under way.
+func resized(p *corev1.Pod, cpu string) bool {
+	s := p.Status.ContainerStatuses[0]
+	return s.Resources != nil && s.Resources.Requests.Cpu().String() == cpu && s.AllocatedResources.Cpu().String() == cpu &&
+		condition(p, corev1.PodResizePending) == nil && condition(p, corev1.PodResizeInProgress) == nil
+}
+
+func TestResizeInPlace(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) { asks(p, 100, 64) }, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.resize("p", 200, 128)
+		r.until("it is resized", func() bool { return resized(r.get("p"), "200m") })
+		if n := len(r.rt.updates); n != 1 {
+			t.Fatalf("%d updates, want 1", n)
+		}
+		u := r.rt.updates[0].Linux
+		if u.CpuShares != 204 || u.CpuQuota != 40000 || u.MemoryLimitInBytes != 256<<20 {
+			t.Errorf("the runtime was given %v", u)
+		}
+		if p := r.get("p"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("it was restarted: %+v", p.Status)
+		}
+		if got := r.events("p"); got != "Created Pulled ResizeCompleted ResizeStarted Started" {
+			t.Errorf("events: %s", got)
+		}
+		// An agent that starts anew touches nothing.
+		rev := r.get("p").ResourceVersion
+		r.stop()
+		r.start()
+		r.rests(time.Minute)
+		if now := r.get("p").ResourceVersion; now != rev || len(r.rt.updates) != 1 {
+			t.Errorf("after a restart of the agent: written %v, %d updates", now != rev, len(r.rt.updates))
+		}
+	})
+}
+
+func TestResizeByRestart(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) {
+			asks(p, 100, 64)
+			p.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU,
+				RestartPolicy: corev1.RestartContainer}}
+		}, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.resize("p", 200, 64)
+		r.until("it is resized", func() bool { return resized(r.get("p"), "200m") })
+		p := r.get("p")
+		if s := p.Status.ContainerStatuses[0]; s.RestartCount != 1 || s.State.Running == nil || len(r.rt.updates) != 0 {
+			t.Errorf("%d updates: %+v", len(r.rt.updates), s)
+		}
+		if u := r.rt.newest("a").Linux.Resources; u.CpuShares != 204 {
+			t.Errorf("the new container has %v", u)
+		}
+	})
+}
+
+// A resize that finds no room waits for it, and until then the pod has what it had.
+func TestResizeDeferred(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.until("the node is there", func() bool { return resource.Get(r.Read(), kinds.Nodes, "", "n") != nil })
+		all := r.agent.allocatable()[corev1.ResourceCPU]
+		r.pod("p", func(p *corev1.Pod) { asks(p, 100, 64) }, "a")
+		r.pod("other", func(p *corev1.Pod) { asks(p, all.MilliValue()-200, 64) }, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.reaches("other", corev1.PodRunning)
+		r.resize("p", 300, 64)
+		r.until("it waits", func() bool { return condition(r.get("p"), corev1.PodResizePending) != nil })
+		p := r.get("p")
+		if c := condition(p, corev1.PodResizePending); c.Reason != corev1.PodReasonDeferred || c.ObservedGeneration != p.Generation {
+			t.Errorf("%+v", c)
+		}
+		if got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().String(); got != "100m" {
+			t.Errorf("it was granted %s", got)
+		}
+		if err := r.Delete(r.t.Context(), kinds.Pods, "d", "other", nil); err != nil {
+			t.Fatal(err)
+		}
+		r.until("it is resized", func() bool { return resized(r.get("p"), "300m") })
+	})
+}
+
+// Memory that is in use is not taken away.
+func TestResizeBelowUse(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", func(p *corev1.Pod) { asks(p, 100, 64) }, "a")
+		r.reaches("p", corev1.PodRunning)
+		r.rt.mu.Lock()
+		r.rt.used = 100 << 20
+		r.rt.mu.Unlock()
+		r.resize("p", 100, 32)
+		r.until("it fails", func() bool {
+			c := condition(r.get("p"), corev1.PodResizeInProgress)
+			return c != nil && c.Reason == corev1.PodReasonError
+		})
+		if len(r.rt.updates) != 0 {
+			t.Errorf("the runtime was given %v", r.rt.updates)
+		}
+		r.rt.mu.Lock()
+		r.rt.used = 10 << 20
+		r.rt.mu.Unlock()
+		r.until("it is resized", func() bool { return resized(r.get("p"), "100m") && len(r.rt.updates) == 1 })
+	})
+}
+
+// A pod's own cgroup holds what its containers may have together; resources of the pod as a whole bound containers that have none.
+func TestPodValues(t *testing.T) {
+	p := testPod(corev1.RestartPolicyAlways, "", "a", "b")
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("cpu", "1"), Limits: quantities("cpu", "2", "memory",
+		"1Gi")}
+	if v := podValues(p); *v.Shares != 1024 || *v.Quota != -1 || *v.Memory != -1 {
+		t.Errorf("one is not limited: %d %d %d", *v.Shares, *v.Quota, *v.Memory)
+	}
+	p.Spec.Containers[1].Resources.Limits = quantities("cpu", "500m", "memory", "1Gi")
+	if v := podValues(p); *v.Quota != 250000 || *v.Memory != 2<<30 {
+		t.Errorf("both are limited: %d %d", *v.Quota, *v.Memory)
+	}
+	p.Spec.Containers[1].Resources.Limits = nil
+	p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "3"), Limits: quantities("cpu", "4", "memory", "3Gi")}
+	if v := podValues(p); *v.Shares != 3072 || *v.Quota != 400000 || *v.Memory != 3<<30 {
+		t.Errorf("the pod as a whole: %d %d %d", *v.Shares, *v.Quota, *v.Memory)
+	}
+	if r := resources(p, &p.Spec.Containers[1]); r.MemoryLimitInBytes != 3<<30 || r.CpuQuota != 400000 || r.CpuShares != 2 {
+		t.Errorf("a container of it: %v", r)
+	}
+	if r := resources(p, &p.Spec.Containers[0]); r.MemoryLimitInBytes != 1<<30 {
+		t.Errorf("a container with a limit of its own: %v", r)
+	}
+}

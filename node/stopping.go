@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/node/probe"
+)
+
+// A stopper stops containers: with their pre-stop hooks, within their grace, sidecars last.
+type stopper struct {
+	*common
+	probes *probe.Set
+
+	mu       sync.Mutex
+	stopping map[types.UID]*ending // pods whose containers are being stopped
+}
+
+// An ending is a pod whose containers are being stopped in the background: stopping takes as long as the pod's
+// grace, and the loop must stay able to answer meanwhile.
+type ending struct {
+	grace  int64
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// graceOf is how many seconds the pod's containers have to stop by themselves.
+func graceOf(pod *corev1.Pod, asked *int64) int64 {
+	switch {
+	case asked != nil:
+		return max(*asked, 1)
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		return max(*pod.Spec.TerminationGracePeriodSeconds, 1)
+	}
+	return 30
+}
+
+// stopAll begins to stop the pod's containers, or begins anew when there is less time than before.
+func (sp *stopper) stopAll(pod *corev1.Pod, seen sight, grace int64) error {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	if e := sp.stopping[pod.UID]; e != nil {
+		select {
+		case <-e.done:
+		default:
+			if grace >= e.grace {
+				return nil
+			}
+			e.cancel()
+		}
+	}
+	const beyond = 60 // seconds that the runtime has to say that it is done
+	stop, cancel := context.WithCancel(context.Background())
+	e := &ending{grace: grace, cancel: cancel, done: make(chan struct{})}
+	if !sp.tasks.begin(func(ctx context.Context) {
+		ctx, over := context.WithTimeout(ctx, time.Duration(grace+beyond)*time.Second)
+		defer over()
+		defer context.AfterFunc(stop, over)()
+		defer cancel()
+		err := sp.stopContainers(ctx, pod, seen, grace)
+		close(e.done)
+		if err != nil && ctx.Err() == nil {
+			sp.log.Warn("stop the containers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
+		}
+		sp.poke(pod.Namespace, pod.Name, "containers stopped")
+	}) {
+		cancel()
+		return errOver
+	}
+	sp.stopping[pod.UID] = e
+	return nil
+}
+
+// errOver says that the agent is ending: the next one goes on.
+var errOver = errors.New("the agent ends")
+
+// busy says that the pod's containers are still being stopped.
+func (sp *stopper) busy(uid types.UID) bool {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	e := sp.stopping[uid]
+	if e == nil {
+		return false
+	}
+	select {
+	case <-e.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (sp *stopper) forget(uid types.UID) {
+	sp.mu.Lock()
+	defer sp.mu.Unlock()
+	delete(sp.stopping, uid)
+}

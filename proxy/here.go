@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// here holds the facts that rules depend on beside services and endpoints: this node and the cluster's ranges.
+type here struct {
+	node, zone string
+	pods       []netip.Prefix // addresses of this node's pods; upstream's local detector of mode NodeCIDR
+	services   []netip.Prefix // ranges of cluster IPs
+	nodePorts  []netip.Addr   // addresses at which node ports are served
+	own        []netip.Addr   // addresses of the node
+}
+
+// newHere reads it from a snapshot. Node ports are served at the node's internal addresses, as kube-proxy's "primary" has it.
+func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
+	h := here{node: cfg.Node}
+	if n := resource.Get(read, kinds.Nodes, "", cfg.Node); n != nil {
+		h.zone = n.Labels[corev1.LabelTopologyZone]
+		h.pods = prefixes(podRanges(n))
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				h.own = append(h.own, addrs(a.Address)...)
+			}
+		}
+	}
+	if len(h.pods) == 0 && cfg.Pods.IsValid() {
+		h.pods = []netip.Prefix{cfg.Pods.Masked()}
+	}
+	if len(h.own) == 0 && cfg.Address.IsValid() {
+		h.own = []netip.Addr{cfg.Address}
+	}
+	for obj := range read.Each(kinds.ServiceCIDRs, "") {
+		h.services = append(h.services, prefixes(obj.(*networkingv1.ServiceCIDR).Spec.CIDRs)...)
+	}
+	if len(h.services) == 0 {
+		h.services = slices.Clone(cfg.Services)
+	}
+	if len(h.services) == 0 {
+		h.services = prefixes([]string{"10.96.0.0/16"})
+	}
+	h.nodePorts = nodePortAddresses(cfg.NodePortAddresses, h.own, interfaces)
+	for _, list := range [][]netip.Prefix{h.pods, h.services} {
+		slices.SortFunc(list, netip.Prefix.Compare)
+	}
+	slices.SortFunc(h.own, netip.Addr.Compare)
+	return h
+}
+
+func podRanges(n *corev1.Node) []string {
+	if len(n.Spec.PodCIDRs) == 0 && n.Spec.PodCIDR != "" {
+		return []string{n.Spec.PodCIDR}
+	}
+	return n.Spec.PodCIDRs
+}
+
+// Primary stands for the node's internal addresses in Config.NodePortAddresses.
+const Primary = "primary"
+
+// nodePortAddresses picks those of the machine's addresses that the words ask for. The loopback is never among them: a packet
+// from there can't be led to another address, it would be lost instead of refused.
+func nodePortAddresses(words []string, own, interfaces []netip.Addr) (list []netip.Addr) {
+	if len(words) == 0 {
+		words = []string{Primary}
+	}
+	for _, w := range words {
+		if w == Primary {
+			list = append(list, own...)
+			continue
+		}
+		for _, p := range prefixes([]string{w}) {
+			for _, a := range interfaces {
+				if p.Contains(a) {
+					list = append(list, a)
+				}
+			}
+		}
+	}
+	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.IsLoopback() || a.IsLinkLocalUnicast() })
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+func (h here) equal(o here) bool {
+	return h.node == o.node && h.zone == o.zone && slices.Equal(h.pods, o.pods) && slices.Equal(h.services, o.services) &&
+		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own)
+}
+
+// addrs and prefixes keep what can be read. Validation has seen to it that all can.
+func addrs(texts ...string) (list []netip.Addr) {
+	for _, s := range texts {
+		if a, err := netip.ParseAddr(s); err == nil {
+			list = append(list, a.Unmap())
+		}
+	}
+	return list
+}
+
+func prefixes(texts []string) (list []netip.Prefix) {
+	for _, s := range texts {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}

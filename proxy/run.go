@@ -1,0 +1,329 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/nft"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// loop is the running proxy. One goroutine owns it.
+type loop struct {
+	cfg     Config
+	conn    *nft.Conn
+	touched <-chan struct{} // somebody's transaction, ours too
+	book    *book
+	kernels [2]*kernel
+
+	generation uint32    // of the filter after our last transaction
+	unsure     bool      // the kernel may hold something else than we think
+	rest       time.Time // not before is it listed again
+	changed    change    // what is not in the kernel yet
+	health     *healthPorts
+	prepared   string // ranges for which the machine is prepared
+}
+
+func newLoop(ctx context.Context, cfg Config) (*loop, error) {
+	conn, err := nft.Open()
+	if err != nil {
+		return nil, err
+	}
+	touched, err := nft.Watch(ctx)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &loop{cfg: cfg, conn: conn, touched: touched, unsure: true, changed: change{}, health: newHealthPorts(cfg.Events),
+		kernels: [2]*kernel{newKernel(false), newKernel(true)}}, nil
+}
+
+func (l *loop) close() {
+	l.health.close()
+	l.conn.Close()
+}
+
+// run waits for changes of the cluster and of the kernel, and acts on all there are.
+func (l *loop) run(ctx context.Context, ready func()) error {
+	batches := make(chan client.Batch)
+	go follow(ctx, l.cfg.Client.Feed(kinds.Services, kinds.EndpointSlices, kinds.ServiceCIDRs, kinds.Nodes), batches)
+	var again <-chan time.Time
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case b := <-batches:
+			if !l.learn(b) {
+				continue
+			}
+			l.gather(ctx, batches)
+		case <-l.touched:
+			if l.book == nil || !l.disturbed() {
+				continue
+			}
+		case <-again:
+		}
+		again = nil
+		wait, err := l.act()
+		l.health.rules.Store(err == nil)
+		if problem := l.health.follow(l.book); problem != nil {
+			l.cfg.Log.Error("serve health checks", "again", retry, "err", problem)
+			again = time.After(retry)
+		}
+		switch {
+		case err != nil && first:
+			return fmt.Errorf("program the services: %w", err)
+		case err != nil:
+			l.cfg.Log.Error("program the services", "again", retry, "err", err)
+			l.unsure = true
+			again = time.After(retry)
+		case wait > 0:
+			again = time.After(wait)
+		case first:
+			first = false
+			ready()
+		}
+	}
+}
+
+// follow hands the feed's batches over until ctx ends.
+func follow(ctx context.Context, feed client.Feed, to chan<- client.Batch) {
+	for {
+		b, err := feed.Next(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case to <- b:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gather takes in what else changes within a moment.
+func (l *loop) gather(ctx context.Context, batches <-chan client.Batch) {
+	late := time.NewTimer(settle)
+	defer late.Stop()
+	for {
+		select {
+		case b := <-batches:
+			l.learn(b)
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// learn plans what a batch changes, and says whether that is anything.
+func (l *loop) learn(b client.Batch) bool {
+	if b.Reset || l.book == nil {
+		l.replan(b.Read)
+		return true
+	}
+	dirty, elsewhere := map[key]bool{}, false
+	for _, c := range b.Changes {
+		for _, obj := range []resource.Object{c.Old, c.New} {
+			if obj == nil {
+				continue
+			}
+			switch o := obj.(type) {
+			case *corev1.Service:
+				dirty[key{Namespace: o.Namespace, Name: o.Name}] = true
+			case *discoveryv1.EndpointSlice:
+				if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+					dirty[key{Namespace: o.Namespace, Name: name}] = true
+				}
+			case *corev1.Node:
+				elsewhere = elsewhere || o.Name == l.cfg.Node
+			default:
+				elsewhere = true
+			}
+		}
+	}
+	if elsewhere && !newHere(&l.cfg, b.Read, interfaces(l.cfg)).equal(l.book.here) {
+		l.replan(b.Read)
+		return true
+	}
+	names := make([]key, 0, len(dirty))
+	for n := range dirty {
+		names = append(names, n)
+	}
+	d := l.book.update(b.Read, names...)
+	l.changed.merge(d)
+	return len(d) > 0 || len(names) > 0 && len(l.book.checked) > 0
+}
+
+// replan computes everything from one snapshot.
+func (l *loop) replan(read resource.Reader) {
+	l.book = newBook(newHere(&l.cfg, read, interfaces(l.cfg)))
+	l.book.fill(read)
+	l.unsure, l.rest, l.changed = true, time.Time{}, change{}
+}
+
+// merge adds a later change: what was before stays what was before.
+func (c change) merge(later change) {
+	for e, d := range later {
+		if was := c[e]; was != nil {
+			d = &[2]*string{was[0], d[1]}
+		}
+		c[e] = d
+	}
+}
+
+// disturbed says whether somebody else changed the packet filter since our last transaction.
+func (l *loop) disturbed() bool {
+	gen, err := l.conn.Generation()
+	if err == nil && gen == l.generation {
+		return false
+	}
+	l.unsure = true
+	return true
+}
+
+// share bounds what others cost us who change the packet filter all the time: one part in so many of a processor goes into listing
+// our table again.
+const share = 20
+
+// act brings the kernel to what the book wants. wait > 0: there is more to do, after that time.
+func (l *loop) act() (wait time.Duration, err error) {
+	if err := l.prepare(); err != nil {
+		return 0, err
+	}
+	mend, err := l.mustMend()
+	if err != nil {
+		return 0, err
+	}
+	later := l.unsure && !mend // somebody keeps changing the filter: what is new goes in on top, the list comes later
+	began := time.Now()
+	if err = l.program(mend); err != nil && !mend {
+		l.cfg.Log.Info("the kernel's rules are not what they were: mending them", "err", err)
+		mend, later = true, false
+		err = l.program(mend)
+	}
+	if err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	l.cfg.Log.Debug("services programmed", "services", len(l.book.services), "elements", len(l.changed), "mended", mend, "took", took)
+	l.changed = change{}
+	if l.book.udp {
+		// A courtesy, on top of right rules: flows also end by themselves.
+		if err := (flows{l.book}).clear(); err != nil {
+			l.cfg.Log.Warn("forget UDP flows to endpoints that are gone", "err", err)
+		}
+		l.book.udp = false
+	}
+	if mend {
+		l.rest = time.Now().Add(share * took)
+	}
+	if l.unsure = l.unsure || later; l.unsure {
+		wait = max(time.Until(l.rest), time.Millisecond)
+	}
+	return wait, nil
+}
+
+// mustMend says whether the tables are to be listed now: somebody else changed the filter, and we did not list them a moment ago, or
+// one is gone, as after a flush of everything.
+func (l *loop) mustMend() (bool, error) {
+	if !l.unsure && !l.disturbed() {
+		return false, nil
+	}
+	if !time.Now().Before(l.rest) {
+		return true, nil
+	}
+	for _, k := range l.kernels {
+		if k.exists {
+			if there, err := l.conn.Exists(k.layout.table()); err != nil || !there {
+				return true, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// program makes the transactions of both families. If somebody else's came between them it stays unsure.
+func (l *loop) program(mend bool) error {
+	before, err := l.conn.Generation()
+	if err != nil {
+		return err
+	}
+	transactions := uint32(0)
+	for i, k := range l.kernels {
+		next, n, err := l.bring(k, mend)
+		if err != nil {
+			return err
+		}
+		l.kernels[i], transactions = next, transactions+n
+	}
+	if l.generation, err = l.conn.Generation(); err != nil {
+		return err
+	}
+	l.unsure = l.generation != before+transactions
+	return nil
+}
+
+// bring makes one family's transaction and returns what the kernel then holds, and how many transactions it took.
+func (l *loop) bring(k *kernel, mend bool) (next *kernel, transactions uint32, err error) {
+	if !mend && !k.exists {
+		if !k.wanted(l.book) {
+			return k, 0, nil
+		}
+		mend = true
+	}
+	var batch *nft.Batch
+	if mend {
+		batch, next, err = k.repair(l.conn, l.book)
+	} else {
+		batch, next = k.follow(l.book, l.changed)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if !batch.Empty() {
+		if err := l.conn.Commit(batch); err != nil {
+			return nil, 0, err
+		}
+		transactions++
+	}
+	if next.exists && (mend || next.dropped(k)) {
+		// They do no harm; the next mending tries again.
+		swept, err := next.sweep(l.conn)
+		if err != nil {
+			l.cfg.Log.Debug("stale chains stay for now", "err", err)
+		} else if swept {
+			transactions++
+		}
+	}
+	return next, transactions, nil
+}
+
+// interfaces lists the machine's addresses if the configuration asks for more than the node's own.
+func interfaces(cfg Config) (list []netip.Addr) {
+	for _, w := range cfg.NodePortAddresses {
+		if w == Primary {
+			continue
+		}
+		found, err := net.InterfaceAddrs()
+		if err != nil {
+			return nil
+		}
+		for _, a := range found {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				list = append(list, p.Addr().Unmap())
+			}
+		}
+		return list
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/nft"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// fed is a client that says what a test makes it say.
+type fed struct {
+	client.Client
+	batches chan client.Batch
+}
+
+func (f *fed) Feed(...resource.Kind) client.Feed { return f }
+
+func (f *fed) Next(ctx context.Context) (client.Batch, error) {
+	select {
+	case b := <-f.batches:
+		return b, nil
+	case <-ctx.Done():
+		return client.Batch{}, ctx.Err()
+	}
+}
+
+// beside runs f in the network of the test's thread, on a thread of its own.
+func beside(t testing.TB, wait *sync.WaitGroup, f func()) {
+	t.Helper()
+	ns, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	wait.Go(func() {
+		runtime.LockOSThread()
+		defer unix.Close(ns)
+		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+			return
+		}
+		f()
+	})
+}
+
+// until polls for a state.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// TestRunMends runs the proxy as a node does, takes its table away behind its back, as restarting another firewall does, and
+// waits for it to come back without any change in the cluster. Then it rests.
+func TestRunMends(t *testing.T) {
+	ownNetwork(t, "10.1.0.1", "192.0.2.1")
+	answer(t, "10.1.0.1:8080")
+	w := newWorld()
+	w.service("web", "10.96.0.10", func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30080 })
+	w.ends("web", at("10.1.0.1"))
+	f := &fed{batches: make(chan client.Batch, 10)}
+	f.batches <- client.Batch{Read: w, Reset: true}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func() { cancel(); all.Wait() }()
+	ready := make(chan struct{})
+	beside(t, &all, func() {
+		if err := Run(ctx, Config{Client: f, Node: "n1", Address: netip.MustParseAddr("192.0.2.1")}, func() { close(ready) }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-ready
+	answers := func() bool {
+		_, _, err := askWithin(10*time.Second, "192.0.2.1:30080")
+		return err == nil
+	}
+	if !answers() {
+		t.Fatal("ready, and the service does not answer")
+	}
+	c, err := nft.Open()
+	must(t, err)
+	defer c.Close()
+	for range 3 {
+		b := nft.NewBatch(newLayout(false).table())
+		b.DeleteTable()
+		must(t, c.Commit(b))
+		until(t, "the table does not come back", answers)
+	}
+	// A change goes in on top; then nobody wakes it.
+	old := w.services[key{Namespace: "d", Name: "web"}]
+	next := *old
+	next.Spec.Ports = []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30081}}
+	changed := newWorld()
+	changed.services[key{Namespace: "d", Name: "web"}] = &next
+	changed.ends("web", at("10.1.0.1"))
+	f.batches <- client.Batch{Read: changed, Changes: []client.Change{{Kind: kinds.Services, Old: old, New: &next}}}
+	until(t, "the new node port does not come", func() bool { _, _, err := askWithin(10*time.Second, "192.0.2.1:30081"); return err == nil })
+	if _, _, err := askWithin(10*time.Second, "192.0.2.1:30080"); err == nil {
+		t.Error("the old node port answers")
+	}
+}
+
+// traffic asks for TestNothingIsLost.
+var traffic = flag.Bool("traffic", false, "connect while services change, and count what is lost")
+
+// TestNothingIsLost has clients connect while the endpoints of their service, its sort of affinity and other services change all the time.
+// Whatever the kernel drops is sent again by the client's TCP, which counts that.
+//
+// It runs when asked for (-traffic): on a machine of few and busy processors about one connection in 15,000 still meets a map between two
+// of its generations, or a socket that waits for a minute, and which of kernel and layout is to blame is not known yet.
+func TestNothingIsLost(t *testing.T) {
+	if !*traffic {
+		t.Skip("measured by hand: go test ./proxy -run TestNothingIsLost -traffic")
+	}
+	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4")
+	answer(t, "10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080", "10.1.0.4:8080")
+	w := newWorld()
+	w.many(0, 500)
+	web := w.service("web", "10.96.0.10")
+	w.ends("web", at("10.1.0.1"))
+	l := newProxy(t, w, Config{})
+	l.sync(t, w)
+	before := retransmitted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	met := make([]int, 2)
+	for i := range met {
+		beside(t, &clients, func() {
+			for ctx.Err() == nil {
+				if _, _, err := askWithin(time.Minute, "10.96.0.10:80"); err != nil {
+					t.Error(err)
+					return
+				}
+				met[i]++
+			}
+		})
+	}
+	changes := 1000
+	if testing.Short() {
+		changes = 100
+	}
+	var took time.Duration
+	for i := range changes {
+		affinity := func(*corev1.Service) {}
+		if i%50 >= 40 {
+			affinity = sticky(int32(100 + i%3))
+		}
+		w.service("web", "10.96.0.10", affinity)
+		w.ends("web", at("10.1.0.1"), at("10.1.0.2"), at("10.1.0.3"), at("10.1.0.4"))
+		s := w.slices[web][0]
+		s.Endpoints = s.Endpoints[i%4 : i%4+1+i*7%(4-i%4)]
+		names := append(w.many(i%500, i%500+1), web)
+		began := time.Now()
+		l.sync(t, w, names...)
+		took += time.Since(began)
+	}
+	cancel()
+	clients.Wait()
+	t.Logf("%d connections during %d changes of %v each", met[0]+met[1], changes, took/time.Duration(changes))
+	if n := retransmitted(t) - before; n != 0 {
+		t.Errorf("%d segments were lost", n)
+	}
+	l.holds(t)
+}
+
+// retransmitted counts the segments that TCP sent again, in the network of this thread.
+func retransmitted(t testing.TB) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/net/snmp")
+	must(t, err)
+	var names, values []string
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); words[0] == "Tcp:" {
+			names, values = values, words
+		}
+	}
+	for i, name := range names {
+		if name == "RetransSegs" {
+			_, err := fmt.Sscan(values[i], &n)
+			must(t, err)
+			return n
+		}
+	}
+	t.Fatal("the kernel does not count what TCP sends again")
+	return 0
+}

@@ -1,0 +1,245 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kloop-dev/kloop/openapi"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+)
+
+// readBody reads the whole body, up to the limit.
+func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // a body must not trickle in for ever
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	limit := s.cfg.MaxBody
+	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	if r.ContentLength > limit {
+		return nil, tooLarge
+	}
+	var b bytes.Buffer
+	if r.ContentLength > 0 {
+		b.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request body: %v", err))
+	}
+	if int64(b.Len()) > limit {
+		return nil, tooLarge
+	}
+	return b.Bytes(), nil
+}
+
+// decode turns a body into obj, which comes with the expected apiVersion and kind. What is unknown or
+// duplicate in it is treated as the validation says; a field of a later version is unknown.
+func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server.FieldValidation) error {
+	want := obj.GetObjectKind().GroupVersionKind()
+	if f == reply.Proto {
+		if err := decodeProto(data, obj, want); err != nil {
+			return err
+		}
+		openapi.Trim(c.cfg.Kinds.Features(), obj) // unknown fields are passed over there
+		return nil
+	}
+	doc, strict, err := data, []error(nil), error(nil)
+	if f == reply.YAML {
+		if doc, strict, err = codec.FromYAML(data); err != nil {
+			return unrecognized(want, bare(err), data)
+		}
+	}
+	more, err := codec.UnmarshalJSON(doc, obj)
+	if err != nil {
+		return undecodable(data, doc, want, err)
+	}
+	if got := obj.GetObjectKind().GroupVersionKind(); got != want {
+		if c.facts.Custom {
+			return customKind(doc, got, want, obj.GetName())
+		}
+		if _, err := saysKind(doc); err != nil {
+			return unrecognized(want, err, data)
+		}
+		if err := settleKind(obj, got, want); err != nil {
+			return err
+		}
+	}
+	for _, path := range openapi.Trim(c.cfg.Kinds.Features(), obj) {
+		more = append(more, fmt.Errorf("unknown field %q", path))
+	}
+	return judge(append(strict, more...), v, c.warn.add)
+}
+
+// judge refuses, reports or ignores strict decoding errors.
+func judge(strict []error, v server.FieldValidation, warn func(string)) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	switch v {
+	case server.FieldsIgnore:
+	case server.FieldsStrict:
+		return apierrors.NewBadRequest(runtime.NewStrictDecodingError(strict).Error())
+	default:
+		for _, text := range codec.Warnings(strict) {
+			warn(text)
+		}
+	}
+	return nil
+}
+
+// settleKind accepts an empty apiVersion or kind and refuses a wrong one.
+func settleKind(obj resource.Object, got, want schema.GroupVersionKind) error {
+	if got.Kind == "" {
+		got.Kind = want.Kind
+	}
+	if got.GroupVersion().Empty() {
+		got.Group, got.Version = want.Group, want.Version
+	}
+	if got != want {
+		return wrongKind(got, want)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(want)
+	return nil
+}
+
+func wrongKind(got, want schema.GroupVersionKind) error {
+	if got.Kind != want.Kind {
+		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: no kind %q is registered for version %q as a %s",
+			got.Kind, got.Version, want.Kind, got.Kind, got.GroupVersion(), want.Kind))
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+		got.GroupVersion(), want.GroupVersion()))
+}
+
+func decodeProto(data []byte, obj resource.Object, want schema.GroupVersionKind) error {
+	gvk, _, err := codec.OpenEnvelope(data)
+	if err != nil {
+		return unrecognized(want, unopened(data, err), data)
+	}
+	if gvk != want && !gvk.Empty() {
+		if err := settleKind(obj, gvk, want); err != nil {
+			return err
+		}
+	}
+	if err := codec.UnmarshalProto(data, obj); err != nil {
+		return handledAs(want, want, bare(err))
+	}
+	obj.GetObjectKind().SetGroupVersionKind(want)
+	return nil
+}
+
+// customKind says what is wrong with the type that a custom resource claims to be of. Other than with built-in
+// kinds it must be told, and a wrong kind is a matter of validation.
+func customKind(doc []byte, got, want schema.GroupVersionKind, name string) error {
+	switch {
+	case got.Kind == "":
+		return unrecognized(want, runtime.NewMissingKindErr(string(doc)), doc)
+	case got.Version == "":
+		return unrecognized(want, runtime.NewMissingVersionErr(string(doc)), doc)
+	case got.GroupVersion() != want.GroupVersion():
+		return wrongKind(got, want)
+	}
+	return apierrors.NewInvalid(got.GroupKind(), name,
+		field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+want.Kind)})
+}
+
+// saysKind reads what a JSON document claims to be.
+func saysKind(doc []byte) (schema.GroupVersionKind, error) {
+	var t struct { // without a name, which the messages would tell
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(doc, &t); err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	gv, err := schema.ParseGroupVersion(t.APIVersion)
+	return gv.WithKind(t.Kind), err
+}
+
+// bare is what a library said, without what this program was doing.
+func bare(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}
+
+// unopened says why a body is no message in protobuf.
+func unopened(data []byte, err error) error {
+	const magic = "k8s\x00"
+	switch {
+	case len(data) == 0:
+		return errors.New("empty data")
+	case !bytes.HasPrefix(data, []byte(magic)):
+		return fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(magic))
+	case len(data) == len(magic):
+		return errors.New("empty body")
+	}
+	return bare(err)
+}
+
+// undecodable explains JSON that does not fit, by the type that it claims to be. doc is data, unless that is YAML.
+func undecodable(data, doc []byte, want schema.GroupVersionKind, err error) error {
+	got, bad := saysKind(doc)
+	switch {
+	case bad != nil:
+		return unrecognized(want, bad, data)
+	case got.Kind == "":
+		return unrecognized(want, err, data)
+	}
+	if got != want && !got.GroupVersion().Empty() {
+		return wrongKind(got, want)
+	}
+	return handledAs(got, want, err)
+}
+
+func handledAs(got, want schema.GroupVersionKind, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", got.Kind, want.Version, want.Kind, err))
+}
+
+func unrecognized(want schema.GroupVersionKind, err error, data []byte) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		want.Kind, err, summary(data)))
+}
+
+// summary shows the beginning of a body in hexadecimal.
+func summary(data []byte) string {
+	const shown = 30
+	if len(data) == 0 {
+		return "<empty>"
+	}
+	if len(data) > shown {
+		return hex.EncodeToString(data[:shown]) + " ..."
+	}
+	return hex.EncodeToString(data)
+}
+
+// sameName holds a body to the name and namespace of the URL.
+func sameName(obj resource.Object, ns, name string) error {
+	switch {
+	case obj.GetName() == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: %v",
+			name, errors.New("name must be provided")))
+	case obj.GetName() != name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), name))
+	case ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns:
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", obj.GetNamespace(), ns))
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+)
+
+// bodies make the objects that subresources exchange where it is not the kind's own.
+var bodies = map[schema.GroupVersionKind]func() resource.Object{
+	autoscalingv1.SchemeGroupVersion.WithKind("Scale"):           func() resource.Object { return &autoscalingv1.Scale{} },
+	policyv1.SchemeGroupVersion.WithKind("Eviction"):             func() resource.Object { return &policyv1.Eviction{} },
+	policyv1beta1.SchemeGroupVersion.WithKind("Eviction"):        func() resource.Object { return &policyv1beta1.Eviction{} },
+	corev1.SchemeGroupVersion.WithKind("Binding"):                func() resource.Object { return &corev1.Binding{} },
+	authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"): func() resource.Object { return &authenticationv1.TokenRequest{} },
+}
+
+// called says that the answer is code, not data: reviews, binding, eviction, token.
+func (c *call) called() bool {
+	return c.info.Verb == "create" && (c.info.Sub != "" || c.facts.Virtual)
+}
+
+// code decodes what the subresource takes, calls the front door and answers with what it returns.
+func (c *call) code() error {
+	req := c.request()
+	opts, err := createOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	in, err := c.input()
+	if err != nil {
+		return err
+	}
+	if err := c.body(req, in, false); err != nil {
+		return err
+	}
+	out, err := c.ops().Call(c.r.Context(), req, c.info.Verb, in)
+	if err != nil {
+		return err
+	}
+	return c.answer(out)
+}
+
+// input is an empty body of the type that the path takes.
+func (c *call) input() (resource.Object, error) {
+	if c.out == c.gvk {
+		return c.kind.New(c.gvk), nil
+	}
+	empty, ok := bodies[c.out]
+	if !ok {
+		return nil, reply.Generic(http.StatusNotFound)
+	}
+	in := empty()
+	in.GetObjectKind().SetGroupVersionKind(c.out)
+	return in, nil
+}
+
+// answer sends what the call returned; nothing is success.
+func (c *call) answer(out resource.Object) error {
+	if out == nil {
+		st := &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusCreated}
+		reply.FillStatus(st)
+		c.w.audit.Answer(st)
+		c.send.Object(c.w, c.r, c.acc.Plain(), http.StatusCreated, st)
+		return nil
+	}
+	c.w.audit.Answer(out)
+	if c.acc.As != "" {
+		return c.shaped(http.StatusCreated, c.kind, out)
+	}
+	c.send.Object(c.w, c.r, c.acc, http.StatusCreated, out)
+	return nil
+}

@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
+	"github.com/kloop-dev/kloop/trail"
+)
+
+// call is one request for a resource on its way through a verb.
+type call struct {
+	*surface
+	w     *recorder
+	r     *http.Request
+	info  *info
+	user  *auth.User
+	kind  resource.Kind
+	facts *resource.Info
+	gvk   schema.GroupVersionKind
+	out   schema.GroupVersionKind // of the bodies: gvk, unless a subresource has its own
+	sub   resource.SubInfo
+	acc   reply.Accepted
+	warn  warnings
+}
+
+// dispatch finds the code for an authorized request.
+func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.User) {
+	if !i.Resource {
+		s.page(w, r, i)
+		return
+	}
+	kind, gvk, ok := s.cfg.Kinds.Resource(i.gvr())
+	if !ok || s.yields(kind, i) {
+		s.unknown(w, r, i)
+		return
+	}
+	c := &call{surface: s, w: w, r: r, info: i, user: user, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
+	c.warn.h = w.Header()
+	if i.Verb == "watch" {
+		defer c.watched()()
+	}
+	c.because()
+	if err := c.route(); err != nil {
+		s.send.Fail(w, r, err)
+	}
+}
+
+// because takes over what the write was made for, from those whose word counts.
+func (c *call) because() {
+	text := c.r.Header.Get(trail.Header)
+	if text == "" || c.cfg.Trusts == nil || c.r.Method == http.MethodGet {
+		return
+	}
+	if cause := trail.Decode(text); cause != nil && c.cfg.Trusts(c.r.Context(), c.user, cause) {
+		c.r = c.r.WithContext(trail.With(c.r.Context(), cause))
+	}
+}
+
+// yields says whether somebody else has been installed to answer for a kind that this process would define or compute: a
+// metrics-server, say.
+func (s *surface) yields(k resource.Kind, i *info) bool {
+	return k.Info().Custom && s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv())
+}
+
+// unknown answers for resources that no kind serves: another server's, or nobody's.
+func (s *surface) unknown(w http.ResponseWriter, r *http.Request, i *info) {
+	switch {
+	case s.cfg.Groups != nil && s.cfg.Groups.Claims(i.gv()):
+		s.delegate(w, aggregator.WithUser(r, i.User))
+	case i.Group == "" || s.discovery.Builtin(i.Group):
+		s.send.Fail(w, r, reply.Generic(http.StatusNotFound))
+	default:
+		reply.NotFoundPage(w)
+	}
+}
+
+// delegate hands a request, which says who makes it, to whoever answers for other servers' groups.
+func (s *surface) delegate(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Delegate == nil {
+		s.send.Fail(w, r, apierrors.NewServiceUnavailable("the API group is served by another server, which is not connected"))
+		return
+	}
+	s.cfg.Delegate.ServeHTTP(w, r)
+}
+
+// route finds the verb's code. A path that exists for other methods only is 405, one that exists for none 404.
+func (c *call) route() error {
+	methods := c.methods()
+	if len(methods) == 0 {
+		return c.nowhere()
+	}
+	c.info.Known = true
+	if !slices.Contains(methods, c.r.Method) {
+		if c.facts.Custom && c.info.Verb == "create" && c.info.Name == "" {
+			return c.leaving()
+		}
+		return reply.Generic(http.StatusMethodNotAllowed)
+	}
+	c.deprecation()
+	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
+		return apierrors.NewMethodNotSupported(c.gr(), "watch")
+	}
+	if c.info.Sub != "" && stream.Serves(c.facts, c.info.Sub) {
+		return c.connect()
+	}
+	if !c.sub.GVK.Empty() {
+		c.out = c.sub.GVK
+	}
+	if !c.facts.Custom && !reply.Routable(c.r.Header.Get("Accept"), true) {
+		return reply.Generic(http.StatusNotAcceptable)
+	}
+	var ok bool
+	c.acc, ok = reply.Negotiate(c.r.Header.Get("Accept"), !c.facts.Custom, c.allows)
+	if !ok {
+		return reply.NotAcceptable(!c.facts.Custom)
+	}
+	c.acc.Pretty = c.acc.Pretty || reply.WantsPretty(c.r)
+	if err := c.storable(); err != nil {
+		return err
+	}
+	return c.perform()
+}
+
+// storable refuses a name in the path that can't be part of a key.
+func (c *call) storable() error {
+	switch c.info.Verb {
+	case "get", "create", "update", "patch", "delete":
+		if msgs := path.IsValidPathSegmentName(c.info.Name); len(msgs) > 0 {
+			return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", c.info.Name, strings.Join(msgs, ";")))
+		}
+	}
+	return nil
+}
+
+// nowhere answers for a path that the kind does not have.
+func (c *call) nowhere() error {
+	switch within := c.info.Namespace != ""; {
+	case !c.facts.Custom:
+		return reply.Generic(http.StatusNotFound)
+	case c.facts.Namespaced != within:
+		reply.NotFoundPage(c.w)
+		return nil
+	}
+	return apierrors.NewNotFound(c.gr(), c.info.Name)
+}
+
+// leaving refuses to create what is being undefined.
+func (c *call) leaving() error {
+	req, obj := c.request(), c.kind.New(c.gvk)
+	if err := c.body(req, obj, false); err != nil {
+		return err
+	}
+	return apierrors.NewForbidden(c.gr(), obj.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
+}
+
+// connect hands the connection on to what the subresource stands for.
+func (c *call) connect() error {
+	open := c.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
+	open.Inc()
+	defer open.Dec()
+	if err := c.mayConnect(); err != nil {
+		return err
+	}
+	req := c.request()
+	err := c.connections.Serve(c.w, c.r, req)
+	c.info.Name = req.Name
+	return err
+}
+
+// mayConnect asks for the right to create as well when a connection into a pod was asked for by GET, as WebSockets are:
+// who may only read must not run commands (upstream's gate AuthorizePodWebsocketUpgradeCreatePermission, on since 1.35).
+func (c *call) mayConnect() error {
+	switch c.info.Sub {
+	case "exec", "attach", "portforward":
+	default:
+		return nil
+	}
+	if c.info.Verb == "create" || !c.cfg.Kinds.Features().On("AuthorizePodWebsocketUpgradeCreatePermission") {
+		return nil
+	}
+	a := attributes(c.info, c.user)
+	a.Verb = "create"
+	if d, reason, _ := c.cfg.Authz.Authorize(c.r.Context(), a); d != auth.Allow { // what went wrong is in the reason, if anywhere
+		return auth.Forbidden(a, reason)
+	}
+	return nil
+}
+
+// deprecation warns of the use of what will go away.
+func (c *call) deprecation() {
+	c.warn.add(c.facts.Deprecated)
+	if old, ok := c.kind.(interface {
+		Deprecation(schema.GroupVersionKind) string
+	}); ok {
+		c.warn.add(old.Deprecation(c.gvk))
+	}
+}
+
+// gr is the resource in the group that the caller named.
+func (c *call) gr() schema.GroupResource { return c.info.gr() }
+
+// methods are those that the path is served for.
+func (c *call) methods() []string {
+	i := c.info
+	across := c.facts.Namespaced && i.Namespace == ""
+	if across && i.Name != "" || !c.facts.Namespaced && i.Within {
+		return nil // an object without its namespace, or one with a namespace too many
+	}
+	verbs := c.facts.Verbs
+	if i.LegacyWatch && !c.facts.Custom { // what is built in has these paths for reading only
+		return methodsOf(verbs, []method{{"watch", http.MethodGet}})
+	}
+	if i.Sub != "" {
+		var ok bool
+		if c.sub, ok = c.facts.Sub(i.Sub); !ok || (len(i.Rest) > 0 && i.Sub != "proxy") {
+			return nil
+		}
+		if i.Sub == "proxy" {
+			return anyMethod
+		}
+		return methodsOf(c.sub.Verbs, subMethods)
+	}
+	if i.Name != "" {
+		return methodsOf(verbs, objectMethods)
+	}
+	if across {
+		return methodsOf(verbs, acrossMethods)
+	}
+	return methodsOf(verbs, collectionMethods)
+}
+
+var (
+	objectMethods = []method{{"delete", http.MethodDelete}, {"get", http.MethodGet}, {"patch", http.MethodPatch},
+		{"update", http.MethodPut}}
+	subMethods        = append([]method{{"create", http.MethodPost}}, objectMethods...)
+	collectionMethods = []method{{"deletecollection", http.MethodDelete}, {"list", http.MethodGet}, {"create", http.MethodPost}}
+	acrossMethods     = []method{{"list", http.MethodGet}}
+	anyMethod         = []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch,
+		http.MethodPost, http.MethodPut}
+)
+
+type method struct{ verb, name string }
+
+func methodsOf(verbs []string, table []method) (list []string) {
+	for _, m := range table {
+		if slices.Contains(verbs, m.verb) {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// request is the call as the front door wants it.
+func (c *call) request() *server.Request {
+	req := &server.Request{User: c.user, Kind: c.kind, GVK: c.gvk, Namespace: c.namespace(), Name: c.info.Name,
+		Sub: c.info.Sub, Agent: c.r.UserAgent(), Strict: server.FieldsWarn, Warn: c.warn.add}
+	if c.w.audit != nil {
+		req.Annotate = c.w.audit.Annotate
+	}
+	return req
+}
+
+// ops returns the operations of the kind.
+func (c *call) ops() server.Operations {
+	if c.cfg.Virtual != nil && c.facts.Virtual {
+		if ops := c.cfg.Virtual(c.kind); ops != nil {
+			return ops
+		}
+	}
+	return c.cfg.Ops
+}
+
+// namespace is that of the object: the URL of a Namespace names none.
+func (c *call) namespace() string {
+	if !c.facts.Namespaced {
+		return ""
+	}
+	return c.info.Namespace
+}

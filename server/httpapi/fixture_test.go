@@ -1,0 +1,209 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/apiregistration"
+	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/discovery"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/extensions"
+	"github.com/kloop-dev/kloop/server/httpapi"
+	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/store/memory"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// A few kinds beside those of the core group, for what the core group does not have.
+var (
+	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
+		Short: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true, Status: true, Generation: true,
+		Scale: &resource.Scaled[*appsv1.Deployment]{
+			Get: func(d *appsv1.Deployment) resource.Scale { return resource.Scale{Replicas: *d.Spec.Replicas} },
+			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
+	scalers = &resource.Def[*autoscalingv2.HorizontalPodAutoscaler]{
+		GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
+		Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
+		Also: []resource.Version[*autoscalingv2.HorizontalPodAutoscaler]{{
+			GVK: autoscalingv1.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"),
+			New: func() resource.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
+			From: func(h *autoscalingv2.HorizontalPodAutoscaler) resource.Object {
+				return &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: h.ObjectMeta,
+					Spec: autoscalingv1.HorizontalPodAutoscalerSpec{MaxReplicas: h.Spec.MaxReplicas}}
+			},
+			To: func(o resource.Object) *autoscalingv2.HorizontalPodAutoscaler {
+				h := o.(*autoscalingv1.HorizontalPodAutoscaler)
+				return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: h.ObjectMeta,
+					Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: h.Spec.MaxReplicas}}
+			}}}}
+)
+
+// everyone is authenticated by the header Test-User and may do what allow says; system:admin may do all.
+type everyone struct {
+	allow func(*auth.Attributes) bool
+}
+
+func (everyone) Authenticate(r *http.Request) (*auth.User, bool, error) {
+	switch name := r.Header.Get("Test-User"); name {
+	case "":
+		return &auth.User{Name: "system:admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, true, nil
+	case "nobody":
+		return nil, false, nil
+	case "liar":
+		return nil, false, errors.New("bad signature")
+	default:
+		return &auth.User{Name: name, Groups: []string{auth.GroupAuthenticated}}, true, nil
+	}
+}
+
+func (z everyone) Authorize(_ context.Context, a *auth.Attributes) (auth.Decision, string, error) {
+	if a.User.In(auth.GroupMasters) || z.allow != nil && z.allow(a) {
+		return auth.Allow, "", nil
+	}
+	return auth.NoOpinion, "", nil
+}
+
+// world is a server over a store in memory with its HTTP surface.
+type world struct {
+	t       testing.TB
+	ops     *server.Server
+	view    *view.View
+	kinds   *resource.Set
+	handler *httpapi.Handler
+}
+
+func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
+	t.Helper()
+	return newWorldOf(t, view.Config{}, change...)
+}
+
+// newWorldOf is newWorld with other bounds of what the view keeps.
+func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config)) *world {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices)...)
+	st := memory.New()
+	v := view.NewWith(set, bounds)
+	ready := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = v.Follow(ctx, st, func() { close(ready) })
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	<-ready
+	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Authorize: everyone{}, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
+	cfg := httpapi.Config{Ops: ops, Kinds: set, Authn: everyone{}, Authz: everyone{}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	if a, ok := cfg.Delegate.(*aggregator.Aggregator); ok {
+		a.Kinds, a.Read = set, func() resource.Reader { return v.Snapshot() }
+	}
+	w := &world{t: t, ops: ops, view: v, kinds: set, handler: httpapi.New(cfg)}
+	w.must("POST", "/api/v1/namespaces", `{"metadata":{"name":"ns"}}`, 201)
+	return w
+}
+
+// reply is an answer with its body read.
+type reply struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+func (w *world) do(method, path, body string, headers ...string) reply {
+	w.t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return w.send(r, body)
+}
+
+func (w *world) send(r *http.Request, body string) reply {
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, r)
+	return reply{rec.Code, rec.Header(), rec.Body.Bytes()}
+}
+
+func (w *world) must(method, path, body string, code int, headers ...string) reply {
+	w.t.Helper()
+	got := w.do(method, path, body, headers...)
+	if got.code != code {
+		w.t.Fatalf("%s %s: %d, want %d: %s", method, path, got.code, code, got.body)
+	}
+	return got
+}
+
+func (r reply) status(t testing.TB) metav1.Status {
+	t.Helper()
+	var st metav1.Status
+	if err := json.Unmarshal(r.body, &st); err != nil {
+		t.Fatalf("not a Status: %v: %s", err, r.body)
+	}
+	return st
+}
+
+// tree is the body as plain JSON values.
+func (r reply) tree(t testing.TB) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(r.body, &m); err != nil {
+		t.Fatalf("not JSON: %v: %.300s", err, r.body)
+	}
+	return m
+}
+
+func (w *world) configMap(name, data string) {
+	w.t.Helper()
+	w.must("POST", "/api/v1/namespaces/ns/configmaps", `{"metadata":{"name":"`+name+`"},"data":{"k":"`+data+`"}}`, 201)
+}
+
+func at(v any, path ...any) any {
+	for _, p := range path {
+		switch key := p.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[key]
+		case int:
+			l, _ := v.([]any)
+			if key >= len(l) {
+				return nil
+			}
+			v = l[key]
+		}
+	}
+	return v
+}
+
+// serve runs the handler on a loopback address.
+func (w *world) serve() *httptest.Server {
+	srv := httptest.NewServer(w.handler)
+	w.t.Cleanup(func() {
+		w.handler.Close()
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv
+}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// largeList is the size in bytes, as stored, from which a list is encoded while it is sent, so that no more of it is in
+// memory at a time than what the view keeps anyway.
+const largeList = 4 << 20
+
+// large tells whether the whole of a list is too much to hold for every client that asks for it.
+func large(l *server.List) bool {
+	n := 0
+	for _, e := range l.Entries {
+		if n += e.Stored(); n > largeList {
+			return true
+		}
+	}
+	return false
+}
+
+// gather returns the parts that produce emits.
+func gather(room int, produce func(reply.Emit) error) ([][]byte, error) {
+	parts := make([][]byte, 0, room)
+	err := produce(func(p ...[]byte) error {
+		parts = append(parts, p...)
+		return nil
+	})
+	return parts, err
+}
+
+// flows says that sendJSON sends a list while it is made.
+func (c *call) flows(l *server.List) bool {
+	return !c.acc.Pretty && c.acc.Format != reply.YAML && large(l)
+}
+
+// room is where items of a list that is streamed may be made one after the other; nil when all are needed at once.
+func (c *call) room(l *server.List) *[]byte {
+	if c.flows(l) {
+		return new([]byte)
+	}
+	return nil
+}
+
+// sendJSON answers with the JSON document that produce makes of a list.
+func (c *call) sendJSON(l *server.List, produce func(reply.Emit) error) error {
+	if c.flows(l) {
+		c.send.Stream(c.w, c.r, codec.JSON, -1, func(e reply.Emit) error {
+			if err := produce(e); err != nil {
+				return err
+			}
+			return e(reply.Newline)
+		})
+		return nil
+	}
+	parts, err := gather(2*len(l.Entries)+2, produce)
+	if err != nil {
+		return err
+	}
+	c.joined(parts)
+	return nil
+}
+
+// sizeOf is the length of an entry's bare message.
+func (c *call) sizeOf(ctx context.Context, e *view.Entry) (int, error) {
+	if raw, ok := e.KeptProto(c.gvk); ok {
+		return len(raw), nil
+	}
+	obj, err := e.Kind.ConvertTo(ctx, e.Object, c.gvk)
+	if err != nil {
+		return 0, err
+	}
+	if p, ok := obj.(codec.Proto); ok {
+		return p.Size(), nil
+	}
+	raw, err := e.RawProto(ctx, c.gvk)
+	return len(raw), err
+}
+
+// streamProto sends a large list message. Its lengths stand before what they are of, so items are measured first and
+// encoded when their turn comes.
+func (c *call) streamProto(l *server.List, head []byte) error {
+	ctx := c.r.Context()
+	sizes := make([]int, len(l.Entries))
+	size := len(head)
+	for i, e := range l.Entries {
+		n, err := c.sizeOf(ctx, e)
+		if err != nil {
+			return err
+		}
+		sizes[i] = n
+		size += 1 + reply.VarintLen(n) + n
+	}
+	before, after := reply.Envelope(c.listGVK(), size)
+	c.send.Stream(c.w, c.r, codec.Protobuf, len(before)+size+len(after), func(out reply.Emit) error {
+		if err := out(before, head); err != nil {
+			return err
+		}
+		lead := make([]byte, 0, 16)
+		for i, e := range l.Entries {
+			item, err := e.RawProto(ctx, c.gvk)
+			if err != nil {
+				return err
+			}
+			if len(item) != sizes[i] { // can't be: objects do not change
+				return io.ErrShortWrite
+			}
+			if err := out(reply.AppendVarint(append(lead[:0], 0x12), len(item)), item); err != nil {
+				return err
+			}
+		}
+		return out(after)
+	})
+	return nil
+}

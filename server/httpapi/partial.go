@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// Bare metadata is cut out of the encodings that entries keep, as watchers of metadata alone read whole clusters.
+
+// protoMetadata returns the beginning of a bare message up to the end of field 1, the metadata. That is a
+// PartialObjectMetadata as it stands.
+func protoMetadata(raw []byte) ([]byte, bool) {
+	if len(raw) == 0 || raw[0] != 0x0a {
+		return nil, false
+	}
+	size, n := binary.Uvarint(raw[1:])
+	if n <= 0 || size > uint64(len(raw)-1-n) {
+		return nil, false
+	}
+	return raw[:1+n+int(size)], true
+}
+
+// jsonMetadata returns the value of metadata in a document that begins with kind, apiVersion and metadata.
+func jsonMetadata(doc []byte, gvk schema.GroupVersionKind) ([]byte, bool) {
+	rest, ok := bytes.CutPrefix(doc, []byte(`{"kind":"`+gvk.Kind+`","apiVersion":"`+gvk.GroupVersion().String()+`","metadata":`))
+	if !ok {
+		return nil, false
+	}
+	end := objectEnd(rest)
+	return rest[:end], end > 0
+}
+
+// objectEnd is where the JSON object at the beginning of b ends, or 0.
+func objectEnd(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i += stringEnd(b[i+1:])
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// stringEnd is how far the quote is that ends the string whose content b begins with, counted from 1.
+func stringEnd(b []byte) int {
+	for i := 0; ; i++ {
+		next := bytes.IndexByte(b[i:], '"')
+		if next < 0 {
+			return len(b)
+		}
+		i += next
+		slashes := 0
+		for slashes < i && b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i + 1
+		}
+	}
+}
+
+// partialHead is a PartialObjectMetadata up to the value of its metadata.
+func (c *call) partialHead() []byte {
+	return []byte(`{"kind":"` + shapePartial + `","apiVersion":"` + c.acc.APIVersion() + `","metadata":`)
+}
+
+// metadataOf is the encoded metadata of an entry: a JSON object, or a bare PartialObjectMetadata message.
+func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
+	if name := c.facts.Hides; name != "" && e.Object.GetAnnotations()[name] != "" {
+		return c.metadataAnew(e)
+	}
+	if c.acc.Format == reply.Proto {
+		if !c.facts.Custom {
+			raw, err := e.RawProto(ctx, c.gvk)
+			if err != nil {
+				return nil, err
+			}
+			if cut, ok := protoMetadata(raw); ok {
+				return cut, nil
+			}
+		}
+		return c.metadataAnew(e)
+	}
+	doc, err := e.JSON(ctx, c.gvk)
+	if err != nil {
+		return nil, err
+	}
+	if cut, ok := jsonMetadata(doc, c.gvk); ok {
+		return cut, nil
+	}
+	return c.metadataAnew(e)
+}
+
+// metadataAnew is metadataOf where nothing can be cut out.
+func (c *call) metadataAnew(e *view.Entry) ([]byte, error) {
+	if c.acc.Format == reply.Proto {
+		return codec.RawProto(c.partial(e.Object))
+	}
+	return codec.MarshalJSON(&c.partial(e.Object).ObjectMeta)
+}
+
+// partialList answers with the metadata of a list.
+func (c *call) partialList(l *server.List) error {
+	if c.acc.Format == reply.Proto {
+		return c.protoItems(l, c.partialGVK(shapePartials), c.metadataOf)
+	}
+	meta, err := codec.MarshalJSON(listOf{l}.meta())
+	if err != nil {
+		return err
+	}
+	head := `{"kind":"` + shapePartials + `","apiVersion":"` + c.acc.APIVersion() + `","metadata":` + string(meta) + `,"items":`
+	if len(l.Entries) == 0 { // no items are null, as upstream has it
+		c.send.Document(c.w, c.r, c.acc, http.StatusOK, []byte(head+"null}"))
+		return nil
+	}
+	first := append([]byte("["), c.partialHead()...)
+	next := append([]byte("},"), c.partialHead()...)
+	return c.sendJSON(l, func(out reply.Emit) error {
+		if err := out([]byte(head)); err != nil {
+			return err
+		}
+		for i, e := range l.Entries {
+			item, err := c.metadataOf(c.r.Context(), e)
+			if err != nil {
+				return err
+			}
+			between := next
+			if i == 0 {
+				between = first
+			}
+			if err := out(between, item); err != nil {
+				return err
+			}
+		}
+		return out([]byte("}]}"))
+	})
+}
+
+// joined answers with a JSON document in parts.
+func (c *call) joined(parts [][]byte) {
+	if c.acc.Pretty || c.acc.Format == reply.YAML {
+		c.send.Document(c.w, c.r, c.acc, http.StatusOK, bytes.Join(parts, nil))
+		return
+	}
+	c.send.Write(c.w, c.r, http.StatusOK, codec.JSON, append(parts, reply.Newline)...)
+}
+
+func (c *call) partialGVK(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: metav1.GroupName, Version: c.acc.Version, Kind: kind}
+}

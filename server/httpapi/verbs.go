@@ -1,0 +1,284 @@
+package httpapi
+
+import (
+	"mime"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+)
+
+// perform carries out the verb and answers. An error is answered by the caller.
+func (c *call) perform() error {
+	if c.called() {
+		return c.code()
+	}
+	switch c.info.Verb {
+	case "get":
+		return c.get()
+	case "list":
+		return c.list()
+	case "watch":
+		return c.watch()
+	case "create":
+		return c.create()
+	case "update":
+		return c.update()
+	case "patch":
+		return c.patch()
+	case "delete":
+		return c.delete()
+	case "deletecollection":
+		return c.deleteCollection()
+	}
+	return reply.Generic(http.StatusMethodNotAllowed)
+}
+
+func (c *call) get() error {
+	var opts metav1.GetOptions
+	if c.r.URL.RawQuery != "" {
+		if err := decodeQuery(c.r.URL.Query(), &opts); err != nil {
+			return err
+		}
+	}
+	e, err := c.ops().Get(c.r.Context(), c.request(), &opts)
+	if err != nil {
+		return err
+	}
+	return c.entry(http.StatusOK, e)
+}
+
+func (c *call) list() error {
+	l, err := c.ops().List(c.r.Context(), c.request(), &c.info.List)
+	if err != nil {
+		return err
+	}
+	return c.entries(l)
+}
+
+func (c *call) create() error {
+	req := c.request()
+	opts, err := createOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	obj := c.kind.New(c.gvk)
+	if err := c.body(req, obj, false); err != nil {
+		return err
+	}
+	e, err := c.ops().Create(c.r.Context(), req, obj)
+	if err != nil {
+		return err
+	}
+	return c.entry(http.StatusCreated, e)
+}
+
+func (c *call) update() error {
+	req := c.request()
+	opts, err := updateOptions(c.r)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	obj, err := c.input()
+	if err != nil {
+		return err
+	}
+	if err := c.body(req, obj, true); err != nil {
+		return err
+	}
+	e, created, err := c.ops().Update(c.r.Context(), req, obj)
+	if err != nil {
+		return err
+	}
+	return c.entry(okOrCreated(created), e)
+}
+
+func okOrCreated(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// The media types of patches. Custom resources have no strategic merge.
+var patchTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType,
+	types.ApplyYAMLPatchType}
+
+func (c *call) patch() error {
+	pt, err := c.patchType()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	opts, err := patchOptions(c.r, pt)
+	if err != nil {
+		return err
+	}
+	opts.apply(req)
+	data, err := c.readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	c.w.audit.Patch(data)
+	e, created, err := c.ops().Patch(c.r.Context(), req, pt, data, opts.Force)
+	if err != nil {
+		return err
+	}
+	return c.entry(okOrCreated(created), e)
+}
+
+func (c *call) patchType() (types.PatchType, error) {
+	typ, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err == nil {
+		for _, pt := range patchTypes {
+			if typ == string(pt) && (pt != types.StrategicMergePatchType || !c.facts.Custom) {
+				return pt, nil
+			}
+		}
+	}
+	if !c.facts.Custom {
+		return "", reply.Generic(http.StatusUnsupportedMediaType)
+	}
+	return "", reply.Error(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, "+
+			"application/merge-patch+json, application/apply-patch+yaml")
+}
+
+func (c *call) delete() error {
+	opts, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	req.DryRun = len(opts.DryRun) > 0
+	e, gone, err := c.ops().Delete(c.r.Context(), req, opts)
+	if err != nil {
+		return err
+	}
+	if gone && (e == nil || !c.facts.ShowsDeleted) {
+		st := &metav1.Status{Status: metav1.StatusSuccess,
+			Details: &metav1.StatusDetails{Name: c.info.Name, Group: c.gvk.Group, Kind: c.facts.Plural}}
+		if e != nil {
+			st.Details.UID = e.Object.GetUID()
+		}
+		reply.FillStatus(st)
+		st.Code = 0 // upstream leaves it out
+		c.w.audit.Answer(st)
+		c.send.Object(c.w, c.r, c.acc.Plain(), http.StatusOK, st)
+		return nil
+	}
+	return c.entry(deleteCode(gone, opts), e)
+}
+
+// deleteCode tells a deletion that waits for dependents from one that is done.
+func deleteCode(gone bool, o *metav1.DeleteOptions) int {
+	if !gone && o.OrphanDependents != nil && !*o.OrphanDependents {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+func (c *call) deleteCollection() error {
+	if err := decodeQuery(c.r.URL.Query(), &c.info.List); err != nil {
+		return err
+	}
+	opts, err := c.deleteOptions()
+	if err != nil {
+		return err
+	}
+	req := c.request()
+	req.DryRun = len(opts.DryRun) > 0
+	l, err := c.ops().DeleteCollection(c.r.Context(), req, opts, &c.info.List)
+	if err != nil {
+		return err
+	}
+	return c.entries(l)
+}
+
+// deleteOptions come in the body or, when there is none, as parameters.
+func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
+	opts := &metav1.DeleteOptions{}
+	data, err := c.readBody(c.w, c.r)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		err = decodeQuery(c.r.URL.Query(), opts)
+	} else {
+		err = decodeDeleteOptions(c.r, data, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if opts.PropagationPolicy == nil && opts.OrphanDependents == nil {
+		c.warn.add(c.facts.Orphaned)
+	}
+	return opts, invalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
+}
+
+// decodeDeleteOptions takes DeleteOptions of any group version, as clients send that of the object.
+func decodeDeleteOptions(r *http.Request, data []byte, opts *metav1.DeleteOptions) error {
+	f, err := reply.BodyFormat(r, true)
+	if err != nil {
+		return err
+	}
+	want := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
+	doc := data
+	switch f {
+	case reply.Proto:
+		if err := codec.UnmarshalProto(data, opts); err != nil {
+			return unrecognized(want, unopened(data, err), data)
+		}
+		return kindIs(opts.Kind, want)
+	case reply.YAML:
+		if doc, _, err = codec.FromYAML(data); err != nil {
+			return unrecognized(want, bare(err), data)
+		}
+	}
+	if _, err := codec.UnmarshalJSON(doc, opts); err != nil {
+		return undecodable(data, doc, want, err)
+	}
+	return kindIs(opts.Kind, want)
+}
+
+func kindIs(kind string, want schema.GroupVersionKind) error {
+	if kind != "" && kind != want.Kind {
+		return apierrors.NewBadRequest("decoded object cannot be converted to DeleteOptions")
+	}
+	return nil
+}
+
+// body reads and decodes the request body into obj, and for updates holds it to the URL.
+func (c *call) body(req *server.Request, obj resource.Object, named bool) error {
+	f, err := reply.BodyFormat(c.r, !c.facts.Custom)
+	if err != nil {
+		return err
+	}
+	data, err := c.readBody(c.w, c.r)
+	if err != nil {
+		return err
+	}
+	if err := c.decode(f, data, obj, req.Strict); err != nil {
+		return err
+	}
+	c.w.audit.Object(obj)
+	if named {
+		if err := sameName(obj, req.Namespace, req.Name); err != nil {
+			return err
+		}
+	}
+	if req.Namespace != "" && obj.GetNamespace() == "" {
+		obj.SetNamespace(req.Namespace)
+	}
+	return nil
+}

@@ -1,0 +1,342 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/server"
+	"github.com/kloop-dev/kloop/server/httpapi/reply"
+	"github.com/kloop-dev/kloop/server/httpapi/stream"
+)
+
+// headersAfter is when the client of a watch that has neither begun nor failed gets its headers. The watch may be
+// waiting for a revision that is still to come.
+const headersAfter = 500 * time.Millisecond
+
+// watch streams events. Until the first byte an error is an answer of its own, later it is an ERROR event. A
+// revision that is too old is one in any case.
+func (c *call) watch() error {
+	opts := c.info.List
+	req := c.request()
+	if c.info.Name != "" { // the old path that watches one object
+		if err := selectOne(&opts, c.info.Name); err != nil {
+			return err
+		}
+		req.Name = ""
+	}
+	c.acc.Pretty = false
+	if c.acc.Format == reply.YAML {
+		c.acc.Format = reply.JSON
+	}
+	f, err := c.framer()
+	if err != nil {
+		return err
+	}
+	if stream.IsWebSocket(c.r) {
+		return c.watchSocket(req, &opts, f)
+	}
+	c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
+	defer c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
+	st := newWatchStream(c.w, c.cfg.WriteStall, f.mediaType())
+	kick := time.AfterFunc(headersAfter, st.start)
+	defer kick.Stop()
+	err = c.ops().Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
+		events, err := c.eventsInVersion(c.r.Context(), events)
+		if err == nil {
+			err = st.send(c.r.Context(), f, events)
+		}
+		c.begun(&opts, events)
+		return err
+	})
+	return st.end(c.r.Context(), f, err)
+}
+
+// selectOne confines options to one object. A field selector must name it too.
+func selectOne(opts *metav1.ListOptions, name string) error {
+	sel, err := fields.ParseSelector(opts.FieldSelector)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if sel.Empty() {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		return nil
+	}
+	if is, ok := sel.RequiresExactMatch("metadata.name"); !ok || is != name {
+		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	return nil
+}
+
+// watchStream is the body of a watch. Its lock is held while bytes are written; the timer that starts it and the
+// events share it.
+type watchStream struct {
+	mu        sync.Mutex
+	w         http.ResponseWriter
+	rc        *http.ResponseController
+	stall     time.Duration
+	guard     *time.Timer // breaks a write that takes longer than stall
+	mediaType string
+	started   bool
+	broken    bool
+}
+
+func newWatchStream(w http.ResponseWriter, stall time.Duration, mediaType string) *watchStream {
+	st := &watchStream{w: w, rc: http.NewResponseController(w), stall: stall, mediaType: mediaType}
+	// A deadline set ahead would end an idle HTTP/2 stream too, so it is set when a write is seen to hang.
+	st.guard = time.AfterFunc(time.Hour, func() { _ = st.rc.SetWriteDeadline(time.Unix(1, 0)) })
+	st.guard.Stop()
+	return st
+}
+
+func (st *watchStream) start() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.begin()
+}
+
+// begin sends the headers once; the lock is held.
+func (st *watchStream) begin() {
+	if st.started {
+		return
+	}
+	st.started = true
+	st.w.Header().Set("Content-Type", st.mediaType)
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	st.w.WriteHeader(http.StatusOK)
+	_ = st.rc.Flush()
+}
+
+// send writes a batch of events and flushes once. A client that takes nothing for too long fails it.
+func (st *watchStream) send(ctx context.Context, f framer, events []server.Event) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.begin()
+	if len(events) == 0 {
+		return nil
+	}
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	bp := reply.Borrow() // so that an idle watch holds none
+	b := (*bp)[:0]
+	defer func() { reply.Return(bp, b) }()
+	for i := range events {
+		var err error
+		if b, err = f.frame(ctx, b, &events[i]); err != nil {
+			return err
+		}
+		if len(b) >= 32<<10 || i == len(events)-1 {
+			if _, err := st.w.Write(b); err != nil {
+				st.broken = true
+				return err
+			}
+			b = b[:0]
+		}
+	}
+	return st.rc.Flush()
+}
+
+// end turns the outcome of a watch into an answer, an ERROR event, or nothing when the client is not there.
+func (st *watchStream) end(ctx context.Context, f framer, err error) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if err != nil && !st.started && !apierrors.IsResourceExpired(err) { // which upstream tells in the stream, always
+		st.started = true // the timer must not answer beside the caller
+		return err
+	}
+	st.begin()
+	st.guard.Reset(st.stall)
+	defer st.guard.Stop()
+	if err != nil && !st.broken && ctx.Err() == nil {
+		if frame, ferr := f.failure(reply.StatusOf(err)); ferr == nil {
+			_, _ = st.w.Write(frame)
+			_ = st.rc.Flush()
+		}
+	}
+	return nil
+}
+
+// framer turns events into bytes on the wire.
+type framer interface {
+	// frame appends the event to b.
+	frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error)
+	// failure is an ERROR event.
+	failure(st *metav1.Status) ([]byte, error)
+	mediaType() string
+}
+
+func (c *call) framer() (framer, error) {
+	shaped := &shaper{c: c}
+	if c.acc.As == shapeTable {
+		o, err := c.tableOptions()
+		if err != nil {
+			return nil, err
+		}
+		shaped.table = o
+	}
+	if c.acc.Format == reply.Proto {
+		return &protoFramer{shaped}, nil
+	}
+	return &jsonFramer{shaped}, nil
+}
+
+// shaper makes the objects of events that are not simply the entry's own encoding.
+type shaper struct {
+	c     *call
+	table *metav1.TableOptions
+}
+
+// own says that the entry's shared encoding is what the event carries.
+func (s *shaper) own(e *server.Event) bool {
+	return s.c.acc.As == "" && e.Entry != nil && e.Entry.Rev == e.Rev
+}
+
+// bare says that the event carries the metadata of the entry as it is.
+func (s *shaper) bare(e *server.Event) bool {
+	return s.c.acc.As == shapePartial && e.Entry != nil && e.Entry.Rev == e.Rev
+}
+
+// object is the event's object in the version and shape that the client asked for.
+func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, error) {
+	obj, err := s.plain(ctx, e)
+	if err != nil || s.c.acc.As == "" {
+		return obj, err
+	}
+	if s.table != nil && e.Entry == nil {
+		return s.mark(obj, e), nil
+	}
+	out, err := s.c.shape(s.c.kind, obj, s.table)
+	if s.table != nil && !s.table.NoHeaders {
+		later := *s.table
+		later.NoHeaders = true // the columns are told once
+		s.table = &later
+	}
+	return out, err
+}
+
+// mark is a bookmark as a table: no row, as there is no object to make cells of; the one that ends the initial
+// events says so in a row without cells.
+func (s *shaper) mark(obj resource.Object, e *server.Event) *metav1.Table {
+	t := s.c.table(s.c.kind, &metav1.TableOptions{NoHeaders: true}, 1)
+	t.ResourceVersion = obj.GetResourceVersion()
+	if e.Initial {
+		row := metav1.TableRow{Cells: []any{}}
+		row.Object.Object = s.c.partial(obj)
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, error) {
+	if e.Entry != nil {
+		obj, err := s.c.kind.ConvertTo(ctx, e.Entry.Object, s.c.gvk)
+		if err == nil && e.Entry.Rev != e.Rev {
+			obj = resource.Clone(obj)
+			obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
+		}
+		return obj, err
+	}
+	obj := s.c.kind.New(s.c.gvk)
+	obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
+	if e.Initial {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return obj, nil
+}
+
+type jsonFramer struct{ *shaper }
+
+func (f *jsonFramer) mediaType() string { return codec.JSON }
+
+func (f *jsonFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
+	var doc []byte
+	var err error
+	switch {
+	case f.own(e):
+		doc, err = e.Entry.JSON(ctx, f.c.gvk)
+	case f.bare(e):
+		if doc, err = f.c.metadataOf(ctx, e.Entry); err == nil {
+			doc = append(append(f.c.partialHead(), doc...), '}')
+		}
+	default:
+		var obj runtime.Object
+		if obj, err = f.object(ctx, e); err == nil {
+			doc, err = codec.MarshalJSON(obj)
+		}
+	}
+	if err != nil {
+		return b, err
+	}
+	return appendJSONEvent(b, e.Type, doc), nil
+}
+
+func appendJSONEvent(b []byte, t server.EventType, doc []byte) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, t...)
+	b = append(b, `","object":`...)
+	b = append(b, doc...)
+	return append(b, "}\n"...)
+}
+
+func (f *jsonFramer) failure(st *metav1.Status) ([]byte, error) {
+	doc, err := codec.MarshalJSON(st)
+	return appendJSONEvent(nil, server.Failed, doc), err
+}
+
+type protoFramer struct{ *shaper }
+
+func (f *protoFramer) mediaType() string { return codec.Protobuf + ";stream=watch" }
+
+func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
+	if f.bare(e) {
+		raw, err := f.c.metadataOf(ctx, e.Entry)
+		head, tail := reply.Envelope(f.c.partialGVK(shapePartial), len(raw))
+		return appendProtoEvent(b, e.Type, head, raw, tail), err
+	}
+	if !f.own(e) {
+		obj, err := f.object(ctx, e)
+		if err != nil {
+			return b, err
+		}
+		whole, err := codec.MarshalProto(obj)
+		return appendProtoEvent(b, e.Type, whole, nil, nil), err
+	}
+	raw, err := e.Entry.RawProto(ctx, f.c.gvk)
+	if err != nil {
+		return b, err
+	}
+	head, tail := reply.Envelope(f.c.gvk, len(raw))
+	return appendProtoEvent(b, e.Type, head, raw, tail), nil
+}
+
+func (f *protoFramer) failure(st *metav1.Status) ([]byte, error) {
+	whole, err := codec.MarshalProto(st)
+	return appendProtoEvent(nil, server.Failed, whole, nil, nil), err
+}
+
+// appendProtoEvent writes a length-delimited WatchEvent: type in field 1, object in field 2, which is a
+// RawExtension with the enveloped bytes, given in three parts, in its field 1.
+func appendProtoEvent(b []byte, t server.EventType, x, y, z []byte) []byte {
+	size := len(x) + len(y) + len(z)
+	ext := 1 + reply.VarintLen(size) + size
+	event := 1 + reply.VarintLen(len(t)) + len(t) + 1 + reply.VarintLen(ext) + ext
+	b = binary.BigEndian.AppendUint32(b, uint32(event))
+	b = reply.AppendVarint(append(b, 0x0a), len(t))
+	b = append(b, t...)
+	b = reply.AppendVarint(append(b, 0x12), ext)
+	b = reply.AppendVarint(append(b, 0x0a), size)
+	b = append(b, x...)
+	b = append(b, y...)
+	return append(b, z...)
+}

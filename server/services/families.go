@@ -1,0 +1,135 @@
+package services
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var specPath = field.NewPath("spec")
+
+// families decides on the address families of a service, from what was asked and what the cluster has.
+func (t *taking) families(before *corev1.Service) field.ErrorList {
+	spec := &t.svc.Spec
+	if spec.Type == corev1.ServiceTypeExternalName || t.unchangedDual(before) {
+		return nil
+	}
+	for i, ip := range spec.ClusterIPs {
+		if addr, err := netip.ParseAddr(ip); err == nil && i >= len(spec.IPFamilies) {
+			spec.IPFamilies = append(spec.IPFamilies, familyOf(addr))
+		}
+	}
+	if headless(t.svc) && len(spec.Selector) == 0 {
+		t.anyFamilies()
+		return nil
+	}
+	if errs := t.supported(); len(errs) > 0 {
+		return errs
+	}
+	if spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicySingleStack
+		if len(spec.IPFamilies) == 2 {
+			policy = corev1.IPFamilyPolicyRequireDualStack
+		}
+		spec.IPFamilyPolicy = &policy
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{t.s.ranges[0].family()}
+	}
+	if len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack && len(t.s.ranges) == 2 {
+		spec.IPFamilies = append(spec.IPFamilies, other(spec.IPFamilies[0]))
+	}
+	return nil
+}
+
+// unchangedDual says that a service that would like two families keeps what it got, though the cluster may
+// have become able to give it more.
+func (t *taking) unchangedDual(before *corev1.Service) bool {
+	if before == nil {
+		return false
+	}
+	is, was := &t.svc.Spec, &before.Spec
+	prefers := func(s *corev1.ServiceSpec) bool {
+		return s.IPFamilyPolicy != nil && *s.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
+	}
+	return is.Type != corev1.ServiceTypeExternalName && was.Type != corev1.ServiceTypeExternalName && prefers(is) && prefers(was) &&
+		len(is.ClusterIPs) > 0 && slices.Equal(is.ClusterIPs, was.ClusterIPs) && slices.Equal(is.IPFamilies, was.IPFamilies)
+}
+
+// anyFamilies fills in the families of a headless service without selector: its addresses are written by
+// hand, so it may have any, whatever the cluster has.
+func (t *taking) anyFamilies() {
+	spec := &t.svc.Spec
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{t.s.ranges[0].family()}
+	}
+	if len(spec.IPFamilies) == 1 && (spec.IPFamilyPolicy == nil || *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack) {
+		spec.IPFamilies = append(spec.IPFamilies, other(spec.IPFamilies[0]))
+	}
+	if spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicyRequireDualStack
+		spec.IPFamilyPolicy = &policy
+	}
+}
+
+func (t *taking) supported() (errs field.ErrorList) {
+	spec := &t.svc.Spec
+	if p := spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack && len(t.s.ranges) < 2 {
+		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services"))
+	}
+	if p := spec.IPFamilyPolicy; (p == nil || *p == corev1.IPFamilyPolicySingleStack) && (len(spec.IPFamilies) > 1 || len(spec.ClusterIPs) > 1) {
+		errs = append(errs, field.Invalid(specPath.Child("ipFamilyPolicy"), p,
+			"must be RequireDualStack or PreferDualStack when multiple families are specified"))
+	}
+	for i, f := range spec.IPFamilies {
+		if len(t.s.rangesOf(f)) == 0 {
+			errs = append(errs, field.Invalid(specPath.Child("ipFamilies").Index(i), f, "not configured on this cluster"))
+		}
+	}
+	return errs
+}
+
+func familyOf(a netip.Addr) corev1.IPFamily {
+	if a.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+func other(f corev1.IPFamily) corev1.IPFamily {
+	if f == corev1.IPv4Protocol {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+// rangesOf returns where addresses of the family come from: the server's own range, then those of ServiceCIDRs.
+func (s *Allocator) rangesOf(f corev1.IPFamily) (list []ipRange) {
+	for _, g := range s.ranges {
+		if g.family() == f {
+			list = append(list, g)
+		}
+	}
+	k, ok := s.core.Kinds.GR(schema.GroupResource{Group: networkingv1.GroupName, Resource: "servicecidrs"})
+	if !ok {
+		return list
+	}
+	for obj := range s.core.View.Snapshot().Each(k, "") {
+		c, ok := obj.(*networkingv1.ServiceCIDR)
+		if !ok || c.DeletionTimestamp != nil {
+			continue
+		}
+		for _, text := range c.Spec.CIDRs {
+			p, err := netip.ParsePrefix(text)
+			if err != nil || familyOf(p.Addr()) != f || slices.Contains(list, ipRange{p.Masked()}) {
+				continue
+			}
+			list = append(list, ipRange{p.Masked()})
+		}
+	}
+	return list
+}

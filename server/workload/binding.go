@@ -1,0 +1,118 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// bind puts a pod on a node. It is the scheduler's write, so it does only what it must: no validation of the
+// whole pod, no generation.
+func (s extension) bind(ctx context.Context, r *server.Request, in resource.Object) (resource.Object, error) {
+	b, ok := in.(*corev1.Binding)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", in))
+	}
+	pods, ok := s.Kinds.GR(schema.GroupResource{Resource: "pods"})
+	if !ok {
+		return nil, server.NotFound(r)
+	}
+	one := *r
+	if one.Name == "" {
+		one.Name = b.Name
+	}
+	if b.Name != "" && b.Name != one.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if err := s.AdmitCall(ctx, &one, b); err != nil {
+		return nil, err
+	}
+	if err := s.bindable(b); err != nil {
+		return nil, err
+	}
+	one.Kind, one.Sub, one.GVK = pods, "", pods.Info().GVK
+	if _, err := s.Edit(ctx, &one, func(obj resource.Object) error { return s.assign(obj.(*corev1.Pod), b) }); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// bindable validates a binding; the error has no reason, as upstream's has none.
+func (s extension) bindable(b *corev1.Binding) error {
+	if k := b.Target.Kind; k != "" && k != "Node" {
+		return server.PlainError(fmt.Sprintf("target.kind: Unsupported value: %q: supported values: \"Node\", \"<empty>\"", k))
+	}
+	if b.Target.Name == "" {
+		return server.PlainError("target.name: Required value")
+	}
+	if says := validation.NameIsDNSSubdomain(b.Target.Name, false); len(says) > 0 && s.Kinds.Features().AtLeast(37) {
+		return server.PlainError(fmt.Sprintf("target.name: Invalid value: %q: %s", b.Target.Name, says[0]))
+	}
+	return nil
+}
+
+// assign writes the node into the pod.
+func (s extension) assign(pod *corev1.Pod, b *corev1.Binding) error {
+	refuse := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, fmt.Errorf(format, args...))
+	}
+	if b.UID != "" && b.UID != pod.UID {
+		return refuse("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, pod.UID)
+	}
+	if b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
+		return refuse("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			b.ResourceVersion, pod.ResourceVersion)
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return refuse("pod %s is being deleted, cannot be assigned to a host", pod.Name)
+	case pod.Spec.NodeName != "":
+		return refuse("pod %v is already assigned to node %q", pod.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return refuse("pod %v has non-empty .spec.schedulingGates", pod.Name)
+	}
+	pod.Spec.NodeName = b.Target.Name
+	pod.Status.NominatedNodeName = "" // the wait that it stood for is over
+	if len(b.Annotations) > 0 && pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	maps.Copy(pod.Annotations, b.Annotations)
+	for key, value := range b.Labels { // what the user set stays
+		if _, has := pod.Labels[key]; !has {
+			if pod.Labels == nil {
+				pod.Labels = map[string]string{}
+			}
+			pod.Labels[key] = value
+		}
+	}
+	s.setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return nil
+}
+
+// setPodCondition sets a condition of a pod; the time of its transition moves only with its status.
+func (s extension) setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
+	c.LastTransitionTime = s.Stamp()
+	if pod.Status.ObservedGeneration != 0 { // the node agent tells generations, so others may
+		c.ObservedGeneration = pod.Generation
+	}
+	for i, old := range pod.Status.Conditions {
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		c.LastProbeTime = old.LastProbeTime
+		pod.Status.Conditions[i] = c
+		return
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, c)
+}

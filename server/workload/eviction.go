@@ -1,0 +1,207 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	policyv1beta1 "k8s.io/api/policy/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server"
+)
+
+// maxDisrupted bounds the pods whose eviction the disruption loop has not seen yet.
+const maxDisrupted = 2000
+
+// evict deletes a pod unless a disruption budget forbids it.
+func (s extension) evict(ctx context.Context, r *server.Request, in resource.Object) (resource.Object, error) {
+	opts, err := evictionOptions(r, in)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.AdmitCall(ctx, r, in); err != nil {
+		return nil, err
+	}
+	one := *r
+	one.Sub, one.GVK = "", r.Kind.Info().GVK
+	for try := 0; ; try++ {
+		err := s.evictOnce(ctx, &one, opts.DeepCopy())
+		given := opts.Preconditions != nil && opts.Preconditions.ResourceVersion != nil
+		if err == nil || given || !apierrors.IsConflict(err) || try == server.Retries {
+			return nil, err
+		}
+	}
+}
+
+func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptions, error) {
+	var opts *metav1.DeleteOptions
+	switch e := in.(type) {
+	case *policyv1.Eviction:
+		opts = e.DeleteOptions
+	case *policyv1beta1.Eviction:
+		opts = e.DeleteOptions
+	default:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Eviction object: %T", in))
+	}
+	if in.GetName() != "" && in.GetName() != r.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	asked := server.DryRun(r)
+	if len(opts.DryRun) > 0 && len(asked) > 0 && !equality.Semantic.DeepEqual(opts.DryRun, asked) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("Non-matching dry-run options in request and content: %v and %v", asked, opts.DryRun))
+	}
+	if len(opts.DryRun) == 0 {
+		opts.DryRun = asked
+	}
+	r.DryRun = slices.Contains(opts.DryRun, metav1.DryRunAll)
+	return opts, server.CheckDeleteOptions(opts)
+}
+
+func (s extension) evictOnce(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions) error {
+	snap, err := s.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	pod, ok := snap.Lookup(r.Kind, r.Namespace, r.Name).(*corev1.Pod)
+	if !ok {
+		return server.NotFound(r)
+	}
+	same := false // the decision holds only for the pod as it was read
+	if ended(pod) || pod.Status.Phase == corev1.PodPending {
+		same = !ended(pod)
+	} else if same, err = s.charge(ctx, r, snap, pod); err != nil {
+		return err
+	}
+	if same && (opts.Preconditions == nil || opts.Preconditions.ResourceVersion == nil) {
+		if opts.Preconditions == nil {
+			opts.Preconditions = &metav1.Preconditions{}
+		}
+		opts.Preconditions.ResourceVersion = &pod.ResourceVersion
+	}
+	return s.disrupt(ctx, r, opts)
+}
+
+// ended says that the pod is past disruption.
+func ended(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// charge charges the eviction to the pod's budget, if it has one. unready says that it was not charged
+// because the pod is not ready anyway.
+func (s extension) charge(ctx context.Context, r *server.Request, read resource.Reader, pod *corev1.Pod) (unready bool, err error) {
+	k, ok := s.Kinds.GR(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"})
+	if !ok {
+		return false, nil
+	}
+	var budget *policyv1.PodDisruptionBudget
+	for obj := range read.Each(k, pod.Namespace) {
+		b, ok := obj.(*policyv1.PodDisruptionBudget)
+		if !ok || !guards(b, pod) {
+			continue
+		}
+		if budget != nil {
+			return false, server.PlainError("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+		}
+		budget = b
+	}
+	if budget == nil {
+		return false, nil
+	}
+	if !ready(pod) && spares(budget) {
+		return true, nil
+	}
+	b := &server.Request{Kind: k, GVK: k.Info().GVK, Namespace: budget.Namespace, Name: budget.Name, DryRun: r.DryRun}
+	_, err = s.Edit(ctx, b, func(obj resource.Object) error { return s.decrement(obj.(*policyv1.PodDisruptionBudget), pod.Name) })
+	return false, err
+}
+
+func guards(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && sel.Matches(labels.Set(pod.Labels))
+}
+
+// spares says that the budget lets pods go that are not ready.
+func spares(b *policyv1.PodDisruptionBudget) bool {
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// decrement takes one disruption from the budget, or says why there is none.
+func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error {
+	gr := schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}
+	refuse := func(retry int, format string, args ...any) error {
+		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf(format, args...)})
+		return err
+	}
+	forbid := func(text string) error {
+		err := apierrors.NewForbidden(gr, b.Name, errors.New(text))
+		if s.Kinds.Features().AtLeast(37) {
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: text})
+		}
+		return err
+	}
+	st := &b.Status
+	switch {
+	case st.ObservedGeneration < b.Generation:
+		return refuse(10, "The disruption budget %s is still being processed by the server.", b.Name)
+	case st.DisruptionsAllowed < 0:
+		return forbid("pdb disruptions allowed is negative")
+	case len(st.DisruptedPods) > maxDisrupted:
+		return forbid("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+	case st.DisruptionsAllowed == 0:
+		return refuse(0, "The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy)
+	}
+	if st.DisruptionsAllowed--; st.DisruptionsAllowed == 0 {
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation})
+	}
+	if st.DisruptedPods == nil {
+		st.DisruptedPods = map[string]metav1.Time{}
+	}
+	st.DisruptedPods[pod] = s.Stamp()
+	return nil
+}
+
+// disrupt marks the pod as disrupted, so that its owner can tell eviction from failure, and deletes it.
+func (s extension) disrupt(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions) error {
+	e, err := s.Edit(ctx, r, func(obj resource.Object) error {
+		if err := server.CheckPreconditions(r, opts.Preconditions, obj); err != nil {
+			return err
+		}
+		s.setPodCondition(obj.(*corev1.Pod), corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting"})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if opts.Preconditions != nil && opts.Preconditions.ResourceVersion != nil {
+		rev := e.Object.GetResourceVersion()
+		opts.Preconditions.ResourceVersion = &rev
+	}
+	_, _, err = s.Delete(ctx, r.Admitted(), opts) // admission has judged the eviction
+	return err
+}

@@ -1,0 +1,19 @@
+// Package workload has what pods need of the front door: binding to a node, and eviction, which PodDisruptionBudgets may forbid.
+package workload
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/server"
+)
+
+// Extensions are for pods, and for the virtual kind Binding.
+func Extensions(s *server.Server) []server.Extension {
+	x := extension{s}
+	return []server.Extension{
+		{Resource: corev1.Resource("pods"), Graceful: true, Calls: map[string]server.Call{"binding": x.bind, "eviction": x.evict}},
+		{Resource: corev1.Resource("bindings"), Calls: map[string]server.Call{"": x.bind}},
+	}
+}
+
+type extension struct{ *server.Server }

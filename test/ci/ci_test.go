@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const pkg = module + "/proxy"
+
+// lines makes the output of go test -json.
+func lines(t *testing.T, events ...event) string {
+	t.Helper()
+	var b strings.Builder
+	for _, e := range events {
+		if e.Package == "" {
+			e.Package = pkg
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+	}
+	return b.String()
+}
+
+func TestVerdicts(t *testing.T) {
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	known := []flicker{
+		{"proxy.TestKnown", day.AddDate(0, 0, -3), day.AddDate(0, 0, 27), "slow disk"},
+		{"proxy.TestExpired", day.AddDate(0, 0, -40), day.AddDate(0, 0, -10), "slow disk"},
+	}
+	failed := event{Action: "fail"}
+	for _, tt := range []struct {
+		name   string
+		events []event
+		want   string
+	}{
+		{"an accident", []event{{Action: "fail", Test: "TestIt"}, failed}, ""},
+		{"a part of a test", []event{{Action: "fail", Test: "TestIt/part"}, {Action: "fail", Test: "TestIt"}, failed}, ""},
+		{"says that it judges", []event{{Action: "attr", Test: "TestIt/a", Key: "retry", Value: "never"}, {Action: "fail", Test: "TestIt"}, failed},
+			"judges what must hold every time"},
+		{"its name says that it judges", []event{{Action: "fail", Test: "TestLinearizable"}, failed}, "judges what must hold every time"},
+		{"its folder says so", []event{{Action: "fail", Test: "TestIt", Package: module + "/store/etcd"}, {Action: "fail", Package: module + "/store/etcd"}},
+			"judges what must hold every time"},
+		{"a data race", []event{{Action: "output", Test: "TestOther", Output: "WARNING: DATA RACE\n"}, {Action: "fail", Test: "TestIt"}, failed}, "WARNING: DATA RACE"},
+		{"a panic", []event{{Action: "output", Test: "TestIt", Output: "panic: index out of range\n"}, {Action: "fail", Test: "TestIt"}, failed}, "panic"},
+		{"no test failed", []event{failed}, "does not build, or fails outside its tests"},
+		{"known", []event{{Action: "fail", Test: "TestKnown"}, failed}, "it failed before: mend it"},
+		{"known long ago", []event{{Action: "fail", Test: "TestExpired"}, failed}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newReport(io.Discard)
+			if err := r.read(strings.NewReader(lines(t, tt.events...))); err != nil {
+				t.Fatal(err)
+			}
+			if len(r.failures) != 1 {
+				t.Fatalf("failures %v, want one", r.failures)
+			}
+			if got := r.failures[0].verdict(known, day, 1); got != tt.want {
+				t.Errorf("verdict %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestManyFailuresAreNoAccident(t *testing.T) {
+	if got := (failure{pkg: pkg, test: "TestIt"}).verdict(nil, time.Now(), most+1); got == "" {
+		t.Error("a test is tried again although many failed")
+	}
+}
+
+func TestOnlyFailuresAreShown(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	err := r.read(strings.NewReader(lines(t,
+		event{Action: "output", Test: "TestGood", Output: "fine\n"}, event{Action: "pass", Test: "TestGood"},
+		event{Action: "output", Test: "TestBad", Output: "wrong\n"}, event{Action: "fail", Test: "TestBad"},
+		event{Action: "skip", Test: "TestRoot"}, event{Action: "fail"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Contains(got, "fine") || !strings.Contains(got, "wrong\n") {
+		t.Errorf("printed %q", got)
+	}
+	if !slices.Equal(r.skipped, []string{"proxy.TestRoot"}) {
+		t.Errorf("skipped %v", r.skipped)
+	}
+}
+
+func TestFlickersAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flickers.tsv")
+	if err := os.WriteFile(path, []byte("proxy.TestOld\t2026-01-01\t2026-01-31\tslow disk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if err := addFlicker(path, flicker{"proxy.TestNew", now, now.Add(memory), "not looked into yet"}, now); err != nil {
+		t.Fatal(err)
+	}
+	list, err := readFlickers(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].test != "proxy.TestNew" || list[0].expires.Format(time.DateOnly) != "2026-03-31" {
+		t.Errorf("kept %v, want TestNew alone, until the end of March", list)
+	}
+}
+
+func TestFlickersOfThisRepository(t *testing.T) {
+	if _, err := readFlickers("flickers.tsv"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "build kubectl runtime images lint unit race oracle e2e"},
+		{[]string{"check"}, "build lint-fast unit-fast"},
+		{[]string{"race", "build"}, "build race"},
+	} {
+		chosen, err := choose(tt.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, s := range chosen {
+			names = append(names, s.name)
+		}
+		if got := strings.Join(names, " "); got != tt.want {
+			t.Errorf("%v chooses %s, want %s", tt.args, got, tt.want)
+		}
+	}
+	if _, err := choose([]string{"rase"}); err == nil {
+		t.Error("a step that is not there is chosen")
+	}
+}

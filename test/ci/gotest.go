@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An event is a line of go test -json, see go doc test2json.
+type event struct {
+	Action, Package, Test, Output, Key, Value, ImportPath, FailedBuild string
+	Elapsed                                                            float64
+}
+
+// A failure is a test that failed, or a package outside its tests if test is empty.
+type failure struct {
+	pkg, test string
+	final     string // why it is not run again; empty if it may be
+}
+
+// A report collects what go test says.
+type report struct {
+	out      io.Writer
+	pending  map[string][]string // output of a test that has not ended
+	attrs    map[string]bool     // tests that asked not to be run again
+	final    map[string]string   // packages in which something happened that makes every failure final
+	failures []failure
+	skipped  []string
+}
+
+func newReport(out io.Writer) *report {
+	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}}
+}
+
+// goTest runs go test and returns what it reports; err is a run that could not be read.
+func goTest(flags []string, packages []string) (*report, error) {
+	args := slices.Concat([]string{"test", "-json", "-timeout", "40m"}, flags, packages) // a busy machine is slow
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	if slices.Contains(flags, "-race") {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r := newReport(os.Stdout)
+	if err := r.read(stdout); err != nil {
+		return nil, fmt.Errorf("reading go %s: %w", strings.Join(args, " "), err)
+	}
+	if err := cmd.Wait(); err != nil && len(r.failures) == 0 {
+		return nil, fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return r, nil
+}
+
+func (r *report) read(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(r.out, lines.Text()) // go itself speaks
+			continue
+		}
+		r.take(e)
+	}
+	return lines.Err()
+}
+
+func (r *report) take(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case "output":
+		r.pending[key] = append(r.pending[key], e.Output)
+		if why := fatal(e.Output); why != "" {
+			r.final[e.Package] = why
+		}
+	case "attr":
+		if e.Key == "retry" && e.Value == "never" {
+			r.attrs[e.Package+" "+top(e.Test)] = true
+		}
+	case "pass":
+		r.ended(e, key)
+	case "skip":
+		if e.Test != "" {
+			r.skipped = append(r.skipped, short(e.Package)+"."+e.Test)
+		}
+		r.ended(e, key)
+	case "fail":
+		r.failed(e, key)
+	}
+}
+
+// ended forgets the output of a test, and prints a package's last line.
+func (r *report) ended(e event, key string) {
+	if e.Test == "" && e.Action == "pass" {
+		fmt.Fprintf(r.out, "ok    %-40s %7.1f s\n", short(e.Package), e.Elapsed)
+	}
+	delete(r.pending, key)
+}
+
+func (r *report) failed(e event, key string) {
+	for _, line := range r.pending[key] {
+		if !strings.HasPrefix(line, "=== ") {
+			fmt.Fprint(r.out, line)
+		}
+	}
+	delete(r.pending, key)
+	if e.Test != "" {
+		if f := (failure{pkg: e.Package, test: top(e.Test)}); !slices.Contains(r.failures, f) {
+			r.failures = append(r.failures, f)
+		}
+		return
+	}
+	fmt.Fprintf(r.out, "FAIL  %-40s %7.1f s\n", short(e.Package), e.Elapsed)
+	r.settle(e)
+}
+
+// settle says, when a package has ended, which of its failures are final.
+func (r *report) settle(e event) {
+	mine := 0
+	for i := range r.failures {
+		f := &r.failures[i]
+		if f.pkg != e.Package {
+			continue
+		}
+		mine++
+		switch {
+		case r.final[f.pkg] != "":
+			f.final = r.final[f.pkg]
+		case r.attrs[f.pkg+" "+f.test] || judges(f.pkg, f.test):
+			f.final = "judges what must hold every time"
+		}
+	}
+	if mine == 0 {
+		r.failures = append(r.failures, failure{pkg: e.Package, final: "does not build, or fails outside its tests"})
+	}
+}
+
+var fatalLine = regexp.MustCompile(`^(WARNING: DATA RACE|panic: |fatal error: |--- FAIL: Fuzz)`)
+
+// fatal names what a line of output says that must not happen even once.
+func fatal(line string) string { return strings.TrimSuffix(fatalLine.FindString(line), ": ") }
+
+func top(test string) string {
+	name, _, _ := strings.Cut(test, "/")
+	return name
+}
+
+func short(pkg string) string { return strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/") }
+
+const module = "github.com/kloop-dev/kloop"

@@ -1,0 +1,77 @@
+// Command ci runs the checks of this repository, step by step, and prints how long each took. A test that fails is run once more
+// by its name alone, and written down if it passes then; what judges an invariant, a history, data or a race is never run again.
+// See retry.go for the rule.
+//
+//	ci           everything
+//	ci check     what one runs all day: the build, the linters' fast half, the tests that take seconds
+//	ci STEP...   these steps
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes.
+func run(names []string) error {
+	chosen, err := choose(names)
+	if err != nil {
+		return err
+	}
+	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now}
+	var failed []string
+	for _, step := range chosen {
+		fmt.Printf("\n== %s\n", step.name)
+		start := time.Now()
+		err := step.run(s)
+		s.times = append(s.times, took{step.name, time.Since(start), err})
+		if err != nil {
+			fmt.Printf("%s: %v\n", step.name, err)
+			failed = append(failed, step.name)
+		}
+		if err != nil && step.first {
+			break
+		}
+	}
+	fmt.Print(s.summary())
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// choose returns the steps with the names or in the lanes that are given, in the order of the table.
+func choose(names []string) (chosen []step, err error) {
+	if len(names) == 0 {
+		names = []string{"all"}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name || slices.Contains(s.lanes, name) }) {
+			return nil, fmt.Errorf("there is no step %q; there are %s", name, stepNames())
+		}
+	}
+	for _, s := range steps {
+		if slices.ContainsFunc(names, func(name string) bool { return s.name == name || slices.Contains(s.lanes, name) }) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+func stepNames() string {
+	var names []string
+	for _, s := range steps {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// A step is one line of the table that is printed at the end.
+type step struct {
+	name  string
+	lanes []string
+	first bool // nothing goes on without it
+	run   func(*session) error
+}
+
+// A session is one run of the checks.
+type session struct {
+	flickers  string // the file of tests that failed once and passed alone
+	now       func() time.Time
+	times     []took
+	flickered []string
+	skipped   []string
+}
+
+type took struct {
+	name string
+	time time.Duration
+	err  error
+}
+
+const budget = 60 << 20 // bytes of bin/kloop
+
+var (
+	both = []string{"all", "check"}
+	all  = []string{"all"}
+)
+
+var steps = []step{
+	{"build", both, true, func(*session) error { return errors.Join(script("make", "-s", "bin/kloop"), small("bin/kloop")) }},
+	{"lint-fast", []string{"check"}, false, func(*session) error { return script("scripts/lint", "fast") }},
+	{"unit-fast", []string{"check"}, false, (*session).unitFast},
+	{"kubectl", all, true, func(*session) error { return script("make", "-s", "bin/kubectl") }},
+	{"runtime", all, true, func(*session) error {
+		return asRoot(func() error { return script("scripts/runtime", "etcd=etcd-server") })
+	}},
+	{"images", all, false, func(*session) error { return asRoot(func() error { return script("scripts/image-nginx") }) }},
+	{"lint", all, false, func(*session) error { return script("scripts/lint") }},
+	{"unit", all, false, func(s *session) error { return s.tests(nil, "./...") }},
+	{"race", all, false, (*session).race},
+	{"oracle", all, false, func(*session) error { return script("scripts/oracle") }},
+	{"e2e", all, false, func(s *session) error {
+		return asRoot(func() error { return s.tests([]string{"-count=1", "-tags=e2e"}, "./test/e2e/...") })
+	}},
+}
+
+func script(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return nil
+}
+
+// asRoot runs what needs root, or says that it does not.
+func asRoot(run func() error) error {
+	if os.Getuid() == 0 {
+		return run()
+	}
+	fmt.Println("skipped: real containers need root")
+	for need := range strings.SplitSeq(os.Getenv("KLOOP_MUST"), ",") {
+		if need == "root" {
+			return errors.New("KLOOP_MUST names root")
+		}
+	}
+	return nil
+}
+
+func small(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > budget {
+		err = fmt.Errorf("%s has %d bytes, more than its budget of %d: look for what is new with go tool nm -size -sort size, "+
+			"and for <ReflectMethod> in what -ldflags=-dumpdep prints", path, info.Size(), budget)
+	}
+	return err
+}
+
+// summary is the end of the output: the skipped tests, the times, and in the last line the tests that failed once.
+func (s *session) summary() string {
+	var b strings.Builder
+	b.WriteString("\n")
+	if len(s.skipped) > 0 {
+		fmt.Fprintf(&b, "skipped: %s\n\n", strings.Join(s.skipped, " "))
+	}
+	var sum time.Duration
+	for _, t := range s.times {
+		mark := ""
+		if t.err != nil {
+			mark = "  FAILED"
+		}
+		fmt.Fprintf(&b, "%-12s %6.0f s%s\n", t.name, t.time.Seconds(), mark)
+		sum += t.time
+	}
+	fmt.Fprintf(&b, "%-12s %6.0f s\n", "together", sum.Seconds())
+	if len(s.flickered) > 0 {
+		fmt.Fprintf(&b, "failed once and passed alone, written to %s: %s\n", s.flickers, strings.Join(s.flickered, " "))
+	}
+	return b.String()
+}
