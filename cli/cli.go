@@ -17,37 +17,6 @@ import (
 	"github.com/kloop-dev/kloop/strict"
 )
 
-// A command is one word after kloop.
-type command struct {
-	name, args, about string
-	run               func(ctx context.Context, std stdio, args []string) error
-}
-
-// commands in the order in which help lists them.
-func commands() []command {
-	return []command{
-		{"up", "[flags]", "run a whole cluster: server, loops, scheduler and a node", up},
-		{"server", "[flags]", "run the API server alone", serve},
-		{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd},
-		{"node", "--kubeconfig FILE", "run a node agent", nodeCmd},
-		{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig},
-		{"trace", "KIND/NAME", "tell who changed an object, because of what, and what followed", trace},
-		{"why", "[KIND/NAME]", "explain why an object, or anything, is not what it should be", why},
-		{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps},
-		{"loops", "", "show how the control loops are doing", loops},
-		{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow},
-		{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl},
-		{"envtest", "DIR", "make a directory for KUBEBUILDER_ASSETS", envtest},
-		{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image},
-		{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd},
-		{"token", "[--data-dir DIR]", "print what lets another server join", token},
-		{"member", "list | remove NAME", "show or change who keeps the store", member},
-		{"backup", "FILE", "save the store of a server", backup},
-		{"restore", "FILE", "make a data directory from a backup", restore},
-		{"version", "", "print the version", printVersion},
-	}
-}
-
 // stdio is where a command reads and writes.
 type stdio struct {
 	in       io.Reader
@@ -78,22 +47,27 @@ func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args []string) 
 		usage(std.err)
 		return 2
 	}
-	switch args[1] {
-	case "help", "-h", "--help":
-		usage(std.out)
-		return 0
+	word := args[1]
+	switch word {
+	case "-h", "-help", "--help":
+		word = "help"
+	case "-v", "-version", "--version":
+		word = "version"
 	}
-	for _, c := range commands() {
-		if c.name == args[1] {
-			return code(std, c, c.run(ctx, std, args[2:]))
-		}
+	if c, ok := find(word); ok {
+		return code(std, c, c.run(ctx, std, args[2:]))
 	}
+	return code(std, command{}, unknown(std, word))
+}
+
+// unknown answers a word that is no command, with the command that was probably meant.
+func unknown(std stdio, word string) error {
 	var known []string
 	for _, c := range commands() {
 		known = append(known, c.name)
 	}
-	fmt.Fprintf(std.err, "kloop: there is no command %q%s\nkloop help lists them\n", args[1], strict.Meant(args[1], known))
-	return 2
+	fmt.Fprintf(std.err, "kloop: there is no command %q%s\nkloop help lists them\n", word, strict.Meant(word, known))
+	return errUsage
 }
 
 // personality is the program that kloop stands in for when it is called by its name.

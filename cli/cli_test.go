@@ -82,7 +82,7 @@ func TestHelp(t *testing.T) {
 	if code := Run(t.Context(), nil, &out, &out, []string{"kloop", "trace", "-h"}); code != 0 {
 		t.Errorf("help ends with %d", code)
 	}
-	for _, want := range []string{"usage: kloop trace [flags] KIND/NAME\n", "  --follow\n", "  -A\t"} {
+	for _, want := range []string{"usage: kloop trace [flags] KIND/NAME\n", "  --follow ", "  -A "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %q: %s", want, &out)
 		}

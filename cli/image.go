@@ -22,8 +22,7 @@ func image(ctx context.Context, std stdio, args []string) error {
 			return imagePack(std, args[1:])
 		}
 	}
-	fmt.Fprintln(std.err, "usage: kloop image load FILE, or kloop image pack --ref NAME --root DIR --out FILE")
-	return errUsage
+	return needSub(std, "image", args)
 }
 
 func imageLoad(ctx context.Context, std stdio, args []string) error {

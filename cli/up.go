@@ -50,8 +50,7 @@ func sheet(std stdio, name string, command settings.Commands, o *settings.Option
 // configCmd shows what is set, and by whom.
 func configCmd(_ context.Context, std stdio, args []string) error {
 	if len(args) == 0 || args[0] != "show" {
-		fmt.Fprintln(std.err, "usage: kloop config show [flags of kloop up]")
-		return errUsage
+		return needSub(std, "config", args)
 	}
 	o := settings.Defaults()
 	s, err := sheet(std, "config show", settings.Up, &o, args[1:])

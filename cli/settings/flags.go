@@ -64,6 +64,15 @@ func (f flagValue) Set(text string) error {
 	return f.t.set(strings.Join(texts, ","))
 }
 
+// Section is the heading of the setting in help: the first part of its key.
+func (f flagValue) Section() string {
+	above, _, nested := strings.Cut(f.t.Key, ".")
+	if !nested {
+		return ""
+	}
+	return above
+}
+
 // IsBoolFlag lets a flag stand without a value.
 func (f flagValue) IsBoolFlag() bool { return f.t != nil && f.t.shape() == truth }
 

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"strings"
+)
+
+// A command is one word after kloop. Help, completion and manual pages follow from the table of them.
+type command struct {
+	name, args, about string
+	run               func(ctx context.Context, std stdio, args []string) error
+	example           string // one line that can be typed as it is; a # starts what it does
+}
+
+// A group is a section of the help.
+type group struct {
+	title string
+	list  []command
+}
+
+// groups is the table of commands, in the order in which help lists them.
+func groups() []group {
+	return []group{
+		{"A cluster", []command{
+			{"up", "[flags]", "run a whole cluster: server, loops, scheduler and a node", up,
+				"kloop up --store memory --sim-nodes 3 --listen 127.0.0.1:7443 --kubeconfig /tmp/k"},
+			{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl, "kloop kubectl get pods -A"},
+			{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig,
+				"kloop kubeconfig --user jane --group developers"},
+			{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image, "kloop image load app.tar"},
+			{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd, "kloop config show --config kloop.yaml"},
+		}},
+		{"Understanding it", []command{
+			{"why", "[KIND/NAME]", "explain why an object, or anything, is not what it should be", why, "kloop why deployment/web"},
+			{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps, "kloop gaps -A"},
+			{"trace", "KIND/NAME", "tell who changed an object, because of what, and what followed", trace, "kloop trace deployment/web --follow"},
+			{"loops", "", "show how the control loops are doing", loops, "kloop loops"},
+			{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow, "kloop follow web -n shop"},
+		}},
+		{"Parts of a cluster, and several machines", []command{
+			{"server", "[flags]", "run the API server alone", serve, "kloop server --listen :6443"},
+			{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd,
+				"kloop controllers --kubeconfig /var/lib/kloop/admin.kubeconfig"},
+			{"node", "--kubeconfig FILE", "run a node agent", nodeCmd,
+				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H --pod-cidr 10.89.0.0/16"},
+			{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},
+			{"member", "list | remove NAME", "show or change who keeps the store", member, "kloop member list"},
+			{"backup", "FILE", "save the store of a server", backup, "kloop backup --keys kloop.tar"},
+			{"restore", "FILE", "make a data directory from a backup", restore, "kloop restore --data-dir /var/lib/kloop kloop.tar"},
+		}},
+		{"Development, and kloop itself", []command{
+			{"envtest", "DIR", "make a directory for KUBEBUILDER_ASSETS", envtest, "kloop envtest bin/assets"},
+			{"completion", "bash | zsh | fish | powershell", "print the completion of a shell", completion, "source <(kloop completion bash)"},
+			{"man", "DIR", "write the manual pages to a directory", man, "kloop man /usr/local/share/man/man1"},
+			{"version", "[-o json]", "print the version", printVersion, "kloop version -o json"},
+			{"help", "[COMMAND]", "list the commands, or tell all about one", help, "kloop help up"},
+		}},
+	}
+}
+
+// commands are those of all groups.
+func commands() (list []command) {
+	for _, g := range groups() {
+		list = append(list, g.list...)
+	}
+	return list
+}
+
+// find is the command of a name.
+func find(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}
+
+// subs are the words that follow a command's name, if it has such: load and pack of "load FILE | pack".
+func (c command) subs() (list []string) {
+	for alternative := range strings.SplitSeq(c.args, "|") {
+		word, _, _ := strings.Cut(strings.TrimSpace(alternative), " ")
+		if word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" {
+			list = append(list, word)
+		}
+	}
+	return list
+}
