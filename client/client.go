@@ -7,6 +7,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -45,6 +46,8 @@ type Patch struct {
 	Data  []byte
 	Sub   string
 	Force bool // of an apply patch: take fields that others own
+
+	As schema.GroupVersionKind // of the served versions, the one that Data is in; none: the stored one
 }
 
 // A Change is what one write did to one object.

@@ -63,7 +63,11 @@ func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object
 
 // Patch implements Client.
 func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
-	e, _, err := l.Ops.Patch(ctx, l.request(k, ns, name, p.Sub), p.Type, p.Data, p.Force)
+	r := l.request(k, ns, name, p.Sub)
+	if !p.As.Empty() {
+		r.GVK = p.As
+	}
+	e, _, err := l.Ops.Patch(ctx, r, p.Type, p.Data, p.Force)
 	return object(e, err)
 }
 

@@ -107,7 +107,15 @@ func (r *Remote) Patch(ctx context.Context, k resource.Kind, ns, name string, p 
 	if p.Force {
 		query.Set("force", "true")
 	}
-	return r.send(ctx, k, http.MethodPatch, r.path(k, ns, name, p.Sub), query, string(p.Type), p.Data)
+	path := r.path(k, ns, name, p.Sub)
+	if p.As.Empty() || p.As == k.Info().GVK {
+		return r.send(ctx, k, http.MethodPatch, path, query, string(p.Type), p.Data)
+	}
+	other := groupPath(p.As) + strings.TrimPrefix(path, groupPath(k.Info().GVK))
+	if _, _, err := r.round(ctx, http.MethodPatch, other, query, codec.JSON, string(p.Type), p.Data); err != nil {
+		return nil, err
+	}
+	return r.Get(ctx, k, ns, name) // in the version that loops work with
 }
 
 // Delete implements Client.
@@ -142,10 +150,7 @@ func (r *Remote) Call(ctx context.Context, k resource.Kind, ns, name, sub string
 
 func (r *Remote) path(k resource.Kind, ns, name, sub string) string {
 	i := k.Info()
-	p := "/apis/" + i.GVK.Group + "/" + i.GVK.Version
-	if i.GVK.Group == "" {
-		p = "/api/" + i.GVK.Version
-	}
+	p := groupPath(i.GVK)
 	if i.Namespaced && ns != "" {
 		p += "/namespaces/" + ns
 	}
@@ -157,6 +162,13 @@ func (r *Remote) path(k resource.Kind, ns, name, sub string) string {
 		p += "/" + sub
 	}
 	return p
+}
+
+func groupPath(gvk schema.GroupVersionKind) string {
+	if gvk.Group == "" {
+		return "/api/" + gvk.Version
+	}
+	return "/apis/" + gvk.Group + "/" + gvk.Version
 }
 
 // do sends an object, in protobuf where the kind has it, and decodes the object that comes back.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth/token"
@@ -83,6 +84,8 @@ type Config struct {
 	NodeDir     string // runtime and volumes of the own node; "": DataDir
 	SimNodes    int    // how many simulated nodes to make
 
+	ManifestsDir string // whose manifests the cluster applies and prunes; "": DataDir/manifests, and none without a DataDir
+
 	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
 
 	NoTrail     bool   // do not remember who changed what and because of what
@@ -146,6 +149,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.ManifestsDir == "" && c.DataDir != "" {
+		c.ManifestsDir = filepath.Join(c.DataDir, "manifests")
 	}
 	switch {
 	case c.Store != StoreEtcd && c.Store != StoreMemory:

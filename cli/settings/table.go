@@ -140,6 +140,8 @@ func working(c *cluster.Config) []Setting {
 		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server, Doc: "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail", value: no{&c.NoConvergence}},
 		{Key: "trail.off", Flag: "no-trail", For: Up | Server, Doc: "do not remember who changed what and because of what (`kloop trace`)", value: yes{&c.NoTrail}},
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
+		{Key: "manifests.dir", Flag: "manifests-dir", For: Up,
+			Doc: "directory whose manifests the cluster applies, and prunes what they lose; default: DATA-DIR/manifests", value: text{&c.ManifestsDir}},
 		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
 
 		{Key: "proxy.mode", Flag: "proxy-mode", For: Up | Node, Doc: "how services become rules of the kernel: `nftables`; or `none`, where another program serves them", value: text{&c.ProxyMode}},
