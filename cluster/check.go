@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/proxy"
 )
 
@@ -37,6 +38,11 @@ func (c Config) check() error {
 	}
 	for _, p := range c.nodeRanges() {
 		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
+	}
+	switch c.LoadBalancer {
+	case "", loadbalancer.Nodes, loadbalancer.None:
+	default:
+		refuse(true, "load balancer mode %q: use nodes, or none where another program gives the addresses", c.LoadBalancer)
 	}
 	_, err := inOrder(c.Authorization, nil)
 	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/auth/token"
+	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
@@ -112,6 +113,8 @@ type Config struct {
 	// NodePortAddresses are the machine's addresses at which node ports are served: ranges, or proxy.Primary, the node's internal
 	// addresses; none: those.
 	NodePortAddresses []string
+
+	LoadBalancer loadbalancer.Mode // where Services of type LoadBalancer get their addresses; "": from nodes
 
 	Log *slog.Logger // nil: the default logger
 }

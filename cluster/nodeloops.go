@@ -6,6 +6,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/dns"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loadbalancer"
 	"github.com/kloop-dev/kloop/podnetwork"
 	"github.com/kloop-dev/kloop/proxy"
 )
@@ -28,6 +29,10 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 		}},
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
+		}},
+		{"taken ports", n.Proxy && n.ProxyMode != ProxyNone, []client.Source{{Kind: kinds.Services}}, func(ctx context.Context, ready func()) error {
+			ready()
+			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Log: n.log()}.Tell(ctx)
 		}},
 		{"dns", !n.DNS.Off, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.Namespaces}, {Kind: kinds.Nodes}},
 			func(ctx context.Context, ready func()) error {

@@ -27,6 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/legacytokencleaner"
+	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
@@ -65,6 +66,7 @@ type Config struct {
 	Metrics          horizontalpodautoscaler.Source // what autoscalers go by; nil: there are none
 	AutoscalerPeriod time.Duration                  // how often autoscalers look; 0: 15 s
 	DNS              []netip.Addr                   // cluster IPs of the cluster DNS; none: agents serve none
+	LoadBalancer     loadbalancer.Mode              // where Services of type LoadBalancer get their addresses; "": from nodes
 	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
@@ -108,6 +110,7 @@ func All(c Config) []Entry {
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},
 		{clusterdns.Controller(c.DNS), "cluster-dns", "cluster-dns"},
+		{loadbalancer.Controller(c.LoadBalancer), "service-controller", "load-balancer"},
 		{servicecidr.Controller, "service-cidrs-controller", "service-cidrs-controller"},
 		{tokencleaner.Controller, "token-cleaner", "token-cleaner"},
 		{bootstrapsigner.Controller, "bootstrap-signer", "bootstrap-signer"},

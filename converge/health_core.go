@@ -92,6 +92,9 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
 		return Health{Says: "has no address outside the cluster", Want: "spec.type=LoadBalancer", Have: "status.loadBalancer.ingress empty"}
 	}
+	if why := unannounced(s); why != "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return Health{Says: "has an address that no node answers for", Want: "a node that announces it", Have: why}
+	}
 	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
 		return Health{}
 	}

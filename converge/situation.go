@@ -73,7 +73,7 @@ func situations() []Situation {
 	var all []Situation
 	for _, group := range [][]Situation{
 		deletions(), refusals(), nodes(), scheduling(), images(), containers(), volumes(), probes(), pods(), budgets(),
-		claims(), rollouts(), jobs(), crons(), services(), ingresses(), autoscalers(), certificates(), leases(), extensions(), operators(), anything(),
+		claims(), rollouts(), jobs(), crons(), balancers(), services(), ingresses(), autoscalers(), certificates(), leases(), extensions(), operators(), anything(),
 	} {
 		all = append(all, group...)
 	}

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +20,8 @@ type here struct {
 	services   []netip.Prefix // ranges of cluster IPs
 	nodePorts  []netip.Addr   // addresses at which node ports are served
 	own        []netip.Addr   // addresses of the node
+	external   []netip.Addr   // by which the node is reached from outside, where something in front of it translates them
+	taken      string         // ports that programs of the node have at them, as its annotation lists them
 }
 
 // newHere reads it from a snapshot. Node ports are served at the node's internal addresses, as kube-proxy's "primary" has it.
@@ -27,10 +31,14 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 		h.zone = n.Labels[corev1.LabelTopologyZone]
 		h.pods = prefixes(podRanges(n))
 		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
+			switch a.Type {
+			case corev1.NodeInternalIP:
 				h.own = append(h.own, addrs(a.Address)...)
+			case corev1.NodeExternalIP:
+				h.external = append(h.external, addrs(a.Address)...)
 			}
 		}
+		h.taken = "," + n.Annotations[kinds.TakenPortsAnnotation] + ","
 	}
 	if len(h.pods) == 0 && cfg.Pods.IsValid() {
 		h.pods = []netip.Prefix{cfg.Pods.Masked()}
@@ -91,7 +99,14 @@ func nodePortAddresses(words []string, own, interfaces []netip.Addr) (list []net
 
 func (h here) equal(o here) bool {
 	return h.node == o.node && h.zone == o.zone && slices.Equal(h.pods, o.pods) && slices.Equal(h.services, o.services) &&
-		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own)
+		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own) && slices.Equal(h.external, o.external) && h.taken == o.taken
+}
+
+// lends says whether a service may have a port of an address from outside: where the address is the node's own, unless a program of
+// the node has it.
+func (h *here) lends(a netip.Addr, p *corev1.ServicePort) bool {
+	mine := slices.Contains(h.own, a) || slices.Contains(h.external, a)
+	return !mine || !strings.Contains(h.taken, fmt.Sprintf(",%d/%s,", p.Port, proto(p.Protocol)))
 }
 
 // addrs and prefixes keep what can be read. Validation has seen to it that all can.

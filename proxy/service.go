@@ -139,6 +139,9 @@ func inFamily(s *corev1.Service, h *here, v6 bool) family {
 			f.ingress = append(f.ingress, only(addrs(in.IP))...)
 		}
 	}
+	if slices.ContainsFunc(f.ingress, func(a netip.Addr) bool { return slices.Contains(h.external, a) }) {
+		f.ingress = append(f.ingress, only(h.own)...) // where the packet goes once its address is translated
+	}
 	f.from = sources(s, f.ingress, h, v6)
 	return f
 }
@@ -210,6 +213,9 @@ func (out *service) port(s *corev1.Service, p *corev1.ServicePort, in family, al
 		}
 		number := g.way.id()
 		for _, a := range g.addrs {
+			if g.kind == loadBalancerIP && !h.lends(a, p) {
+				continue
+			}
 			out.claims = append(out.claims, claim{address{a, protocolNumber(p.Protocol), uint16(g.port)}, g.kind, id, g.way, number})
 		}
 	}

@@ -148,6 +148,9 @@ func working(c *cluster.Config) []Setting {
 		{Key: "proxy.scheduler", Flag: "ipvs-scheduler", For: Up | Node, Doc: "how ipvs chooses among endpoints", value: text{&c.ProxyScheduler}},
 		{Key: "proxy.nodePortAddresses", Flag: "nodeport-addresses", For: Up | Node,
 			Doc: "at which of the machine's addresses node ports are served: ranges, or `primary`, the default, the addresses of its Node", value: words{&c.NodePortAddresses}},
+		{Key: "loadBalancer.mode", Flag: "load-balancer", For: Up | Controllers,
+			Doc:   "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; or `none`, where another program gives them",
+			value: text{(*string)(&c.LoadBalancer)}},
 	}
 }
 
@@ -159,5 +162,5 @@ func Defaults() Options {
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},
 		Issuer:    cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
-		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables}}
+		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables, LoadBalancer: "nodes"}}
 }

@@ -1,0 +1,72 @@
+package controllers_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// reached are the addresses from outside of a service, and the reason of its condition.
+func reached(r resource.Reader, name string) string {
+	s := resource.Get(r, kinds.Services, "default", name)
+	var words []string
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		words = append(words, in.IP)
+	}
+	for _, c := range s.Status.Conditions {
+		if c.Type == kinds.AddressCondition {
+			words = append(words, c.Reason)
+			if n, _, ok := strings.Cut(strings.TrimPrefix(c.Message, "has the addresses of "), " of"); ok && c.Status == "True" {
+				words = append(words, n)
+			}
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestLoadBalancerByNodes(t *testing.T) {
+	simulate(t, 2, func(c *cluster) {
+		balancer := func(name string, port int32) *corev1.Service {
+			return make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+				Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: port}}}})
+		}
+		is := func(name, want string) {
+			t.Helper()
+			c.until(name+" has "+want, func(r resource.Reader) bool { return reached(r, name) == want })
+		}
+		balancer("web", 80)
+		is("web", kinds.LBNoNode)
+		const addr = "203.0.113.10 " // of all simulated nodes
+		for i, taken := range []string{"22/TCP,443/TCP", ""} {
+			name := fmt.Sprintf("sim-%d", i)
+			edit(c, kinds.Nodes, "", name, "", func(n *corev1.Node) {
+				n.Annotations = map[string]string{kinds.TakenPortsAnnotation: taken}
+			})
+		}
+		both := addr + kinds.LBNodeAddresses + " 2"
+		is("web", both)
+		balancer("tls", 443)
+		is("tls", addr+kinds.LBNodeAddresses+" 1")
+		balancer("second", 80)
+		is("second", kinds.LBPortsTaken)
+		edit(c, kinds.Services, "default", "web", "", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
+		is("web", "")
+		is("second", both)
+		class := "example.com/other"
+		make1(c, kinds.Services, &corev1.Service{ObjectMeta: meta("theirs"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer,
+			LoadBalancerClass: &class, Ports: []corev1.ServicePort{{Port: 81}}}})
+		edit(c, kinds.Services, "default", "theirs", "status", func(s *corev1.Service) {
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.9"}}
+		})
+		if err := c.Delete(c.t.Context(), kinds.Nodes, "", "sim-0", nil); err != nil {
+			c.t.Fatal(err)
+		}
+		is("second", addr+kinds.LBNodeAddresses+" 1")
+		is("theirs", "192.0.2.9")
+	})
+}
