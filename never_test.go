@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -121,6 +123,31 @@ func TestNever(t *testing.T) {
 		for key := range b.except {
 			if !used[key] && !strings.HasPrefix(key, "internal ") && !strings.HasPrefix(key, "simtest ") {
 				t.Errorf("the exception %q is not needed any more: delete it", key)
+			}
+		}
+	}
+}
+
+// onlyThere are calls that one file makes for all: what goes around it is not bounded.
+var onlyThere = map[string]string{
+	"apiresource.ParseQuantity(":                     "resource/quantity.go",
+	"environment.MustBaseEnvSet":                     "kinds/expression/expression.go",
+	"DefaultUnstructuredConverter.FromUnstructured(": "resource/codec/codec.go",
+}
+
+// TestOnlyThere checks that what others write is read where reading has its bounds.
+func TestOnlyThere(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, file := range p.GoFiles {
+			path := filepath.Join(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), file)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for call, there := range onlyThere {
+				if path != there && strings.Contains(string(text), call) && !strings.HasPrefix(path, "test/") {
+					t.Errorf("%s calls %s: only %s may", path, call, there)
+				}
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func (a adapter) proper(in runtime.Object, gvk schema.GroupVersionKind) (resourc
 		return out, nil
 	}
 	if !a.kind.Info().Custom {
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
+		err := codec.FromTree(u.Object, out)
 		return out, err
 	}
 	doc, err := codec.MarshalJSON(u.Object)

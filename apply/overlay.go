@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 )
 
 // Overlay merges fields into a copy of live as server-side apply would, but records no owner for them: that is how
@@ -57,7 +58,7 @@ func (a adapter) like(live resource.Object, u runtime.Object) (resource.Object, 
 		return a.proper(u, live.GetObjectKind().GroupVersionKind())
 	}
 	out := reflect.New(reflect.TypeOf(live).Elem()).Interface().(resource.Object)
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(u.(runtime.Unstructured).UnstructuredContent(), out)
+	return out, codec.FromTree(u.(runtime.Unstructured).UnstructuredContent(), out)
 }
 
 // atomics names the parts of a value that its schema says belong together.

@@ -10,7 +10,6 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -155,7 +154,7 @@ func UnfitStrategic(patch, doc []byte, obj resource.Object, err error) error {
 		return Unfit(patch, err)
 	}
 	if kjson.UnmarshalCaseSensitivePreserveInts(doc, &d) == nil {
-		if other := runtime.DefaultUnstructuredConverter.FromUnstructured(d, obj); other != nil {
+		if other := codec.FromTree(d, obj); other != nil {
 			err = other
 		}
 	}

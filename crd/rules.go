@@ -13,7 +13,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
-	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // ruleTree holds the compiled rules of a schema, as far as there are any. Like a shape it answers one question: do
@@ -85,7 +86,7 @@ func (t *ruleTree) compile(s *structural.Structural, root bool, decl *apiserverc
 	if len(s.XValidations) == 0 {
 		return
 	}
-	list, err := cel.Compile(s, decl, celconfig.PerCallLimit, environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), cel.StoredExpressionsEnvLoader())
+	list, err := cel.Compile(s, decl, celconfig.PerCallLimit, expression.Language(), cel.StoredExpressionsEnvLoader())
 	if err != nil || len(list) != len(s.XValidations) || decl == nil {
 		t.hard = true
 		return

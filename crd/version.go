@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // A version is one version of a kind and what was compiled of it so far.
@@ -139,6 +141,7 @@ func (v *version) compileStock() (*stock, error) {
 			}
 		}
 	}
+	expression.Bound()
 	r.cel = cel.NewValidator(s, true, celconfig.PerCallLimit)
 	return r, nil
 }

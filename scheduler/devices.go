@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/dra"
+	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -52,6 +53,7 @@ type deviceStock struct {
 }
 
 func newDeviceStock() *deviceStock {
+	expression.Bound()
 	return &deviceStock{promised: map[types.UID]*resourcev1.AllocationResult{}, at: -1,
 		cel: cel.NewCache(selectors, cel.Features{EnableConsumableCapacity: deviceFeatures.ConsumableCapacity})}
 }

@@ -39,7 +39,7 @@ func Use(read resource.Reader, node string, now time.Time) *metrics.Summary {
 
 // amount is a quantity in units of a scale; 0: none that makes sense.
 func amount(text string, scale apiresource.Scale) uint64 {
-	q, err := apiresource.ParseQuantity(text)
+	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0
 	}

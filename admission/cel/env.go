@@ -7,9 +7,10 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
-	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // Declared says which names there are besides object, oldObject, request and namespaceObject.
@@ -26,7 +27,7 @@ type Types struct {
 
 // base is the language as expressions know it that are stored already. Building it takes milliseconds.
 var base = sync.OnceValue(func() *celgo.Env {
-	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv()
+	return expression.Language().StoredExpressionsEnv()
 })
 
 // plain holds the environments of scopes without variables and types, which all such scopes share.

@@ -15,6 +15,8 @@ import (
 	config "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	authcel "k8s.io/apiserver/pkg/authentication/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // A Config is what an AuthenticationConfiguration comes to.
@@ -72,6 +74,7 @@ func New(c *config.AuthenticationConfiguration, o Options) (*Config, error) {
 	if len(c.JWT) == 0 {
 		return out, nil
 	}
+	expression.Bound()
 	compiler := authcel.NewDefaultCompiler()
 	all := map[string]*issuer{}
 	for n := range c.JWT {

@@ -24,6 +24,7 @@ import (
 	authzcel "k8s.io/apiserver/pkg/authorization/cel"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/webhook"
 )
 
@@ -82,6 +83,7 @@ func NewAuthorizer(c Config) (*Authorizer, error) {
 }
 
 func compile(conditions []string) (*authzcel.CELMatcher, error) {
+	expression.Bound()
 	compiler := authzcel.NewDefaultCompiler()
 	m := &authzcel.CELMatcher{}
 	for i, text := range conditions {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A Source reads metrics, from whoever serves the three metrics APIs. It is safe for concurrent use.
@@ -84,6 +86,11 @@ func (w wire) get(ctx context.Context, into any, path string, query map[string]s
 	data, err := r.DoRaw(ctx)
 	if err != nil {
 		return err
+	}
+	if spoiled := resource.SpoilQuantities(data); spoiled != nil {
+		if err := json.Unmarshal(spoiled, into); err != nil {
+			return err
+		}
 	}
 	return json.Unmarshal(data, into)
 }

@@ -2,13 +2,14 @@ package admissionregistration
 
 import (
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // What an expression may evaluate to.
@@ -21,10 +22,6 @@ var (
 	wantAnything     = []*cel.Type{cel.AnyType, cel.DynType}
 )
 
-var baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
-	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-})
-
 // A compiler checks the expressions of one policy. Building the environment of CEL takes milliseconds, so it
 // waits until there is an expression. It is not safe for concurrent use.
 type compiler struct {
@@ -34,21 +31,21 @@ type compiler struct {
 
 func newCompiler(params bool) *compiler { return &compiler{params: params} }
 
-// An expression is what the library compiles: a text, the types it may have, and a name if it is a variable.
-type expression struct {
+// A phrase is what the library compiles: a text, the types it may have, and a name if it is a variable.
+type phrase struct {
 	name, text string
 	types      []*cel.Type
 }
 
-func (e expression) GetName() string          { return e.name }
-func (e expression) GetExpression() string    { return e.text }
-func (e expression) ReturnTypes() []*cel.Type { return e.types }
+func (e phrase) GetName() string          { return e.name }
+func (e phrase) GetExpression() string    { return e.text }
+func (e phrase) ReturnTypes() []*cel.Type { return e.types }
 
 func (c *compiler) start() error {
 	if c.cel != nil {
 		return nil
 	}
-	made, err := plugincel.NewCompositedCompiler(baseEnvironment())
+	made, err := plugincel.NewCompositedCompiler(expression.Language())
 	c.cel = made
 	return err
 }
@@ -69,7 +66,7 @@ func (c *compiler) expression(text string, path *field.Path, types []*cel.Type) 
 	if err := c.start(); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	r := c.cel.CompileCELExpression(expression{text: strings.TrimSpace(text), types: types}, c.declared(types), environment.NewExpressions)
+	r := c.cel.CompileCELExpression(phrase{text: strings.TrimSpace(text), types: types}, c.declared(types), environment.NewExpressions)
 	return complaint(r.Error, text, path)
 }
 
@@ -81,7 +78,7 @@ func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList
 	if err := c.start(); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
-	r := c.cel.CompileAndStoreVariable(expression{name: name, text: strings.TrimSpace(text), types: wantAnything},
+	r := c.cel.CompileAndStoreVariable(phrase{name: name, text: strings.TrimSpace(text), types: wantAnything},
 		c.declared(nil), environment.NewExpressions)
 	return complaint(r.Error, text, path)
 }

@@ -6,13 +6,11 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync"
 
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -23,10 +21,6 @@ const (
 	maxTotalCost = 100_000_000
 	maxBlamed    = 4 // how many rules are named when all together cost too much
 )
-
-var baseEnvironment = sync.OnceValue(func() *environment.EnvSet {
-	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-})
 
 const rulesName = "x-kubernetes-validations"
 

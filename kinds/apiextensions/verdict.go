@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
 // A verdict is what compiling a rule tells of it, without the program, which nobody runs here.
@@ -48,7 +50,7 @@ func (c *court) of(s *structural.Structural, object bool, l leeway) ([]verdict, 
 	if typ == nil {
 		return nil, nil
 	}
-	results, err := cel.Compile(s, typ, celconfig.PerCallLimit, baseEnvironment(), l)
+	results, err := cel.Compile(s, typ, celconfig.PerCallLimit, expression.Language(), l)
 	if err != nil {
 		return nil, err
 	}

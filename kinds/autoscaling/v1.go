@@ -8,6 +8,8 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // The annotations in which v1 keeps what it has no fields for.
@@ -120,6 +122,9 @@ func read[T any](from map[string]string, key string) (v T) {
 		return v
 	}
 	var parsed T
+	if spoiled := resource.SpoilQuantities([]byte(text)); spoiled != nil && json.Unmarshal(spoiled, &parsed) != nil {
+		return v
+	}
 	if json.Unmarshal([]byte(text), &parsed) != nil {
 		return v
 	}

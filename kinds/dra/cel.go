@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/dynamic-resource-allocation/cel"
 
+	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -19,14 +20,15 @@ func selectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorLi
 		if s.CEL == nil {
 			return field.ErrorList{field.Required(at.Child("cel"), "")}
 		}
-		return expression(s.CEL.Expression, at.Child("cel", "expression"))
+		return compiles(s.CEL.Expression, at.Child("cel", "expression"))
 	})
 }
 
-func expression(text string, path *field.Path) field.ErrorList {
+func compiles(text string, path *field.Path) field.ErrorList {
 	if len(text) > resourcev1.CELSelectorExpressionMaxLength {
 		return field.ErrorList{field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)}
 	}
+	expression.Bound()
 	envType := environment.NewExpressions
 	r := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(text, cel.Options{EnvType: &envType})
 	switch {

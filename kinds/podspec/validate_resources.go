@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	componentresource "k8s.io/component-helpers/resource"
 
 	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 var (
@@ -52,7 +53,7 @@ func IsCountedResource(name corev1.ResourceName) bool {
 	return counted.Has(name) || IsExtendedResource(name)
 }
 
-// ValidateResourceName checks the name of a resource.
+// ValidateResourceName checks the name of a apiresource.
 func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := rule.Says(utilvalidation.IsQualifiedName(string(name)), name, path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
@@ -75,8 +76,8 @@ func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) f
 	return errs
 }
 
-// ValidateQuantity checks an amount of a resource.
-func ValidateQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) (errs field.ErrorList) {
+// ValidateQuantity checks an amount of a apiresource.
+func ValidateQuantity(name corev1.ResourceName, q apiresource.Quantity, path *field.Path) (errs field.ErrorList) {
 	if q.Sign() < 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be greater than or equal to 0"))
 	}
@@ -87,7 +88,7 @@ func ValidateQuantity(name corev1.ResourceName, q resource.Quantity, path *field
 }
 
 // ValidateAmount refuses less than nothing.
-func ValidateAmount(q resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateAmount(q apiresource.Quantity, path *field.Path) field.ErrorList {
 	if q.Value() < 0 {
 		return field.ErrorList{field.Invalid(path, q.Value(), "must be a valid resource quantity")}
 	}
@@ -139,9 +140,9 @@ func checkAmounts(list corev1.ResourceList, path *field.Path, named nameCheck) (
 }
 
 // checkPages asks for a whole number of huge pages.
-func checkPages(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+func checkPages(name corev1.ResourceName, q apiresource.Quantity, path *field.Path) field.ErrorList {
 	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
-	if err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
+	if err != nil || size.Value() <= 0 || q.Value()%size.Value() != 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name))}
 	}
 	return nil

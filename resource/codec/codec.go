@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -143,12 +144,33 @@ func UnmarshalProto(data []byte, obj runtime.Object) error {
 	if !ok {
 		return fmt.Errorf("decode %T: %w", obj, ErrNoProtobuf)
 	}
-	if err := p.Unmarshal(raw); err != nil {
+	if err := fromProto(raw, p); err != nil {
 		return fmt.Errorf("decode %T from protobuf: %w", obj, err)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
 }
+
+// fromProto decodes a bare message.
+func fromProto(raw []byte, p Proto) error {
+	if err := resource.CheckQuantities(raw, p); err != nil {
+		return err
+	}
+	return p.Unmarshal(raw)
+}
+
+// FromTree decodes a tree of maps and lists into obj, which is a pointer to a struct.
+func FromTree(tree map[string]any, obj any) error {
+	if spoiled := resource.SpoilTree(tree); spoiled != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spoiled, another(obj)); err != nil {
+			return err
+		}
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(tree, obj)
+}
+
+// another is an empty object of the type of obj, to try what would be dear to decode.
+func another(obj any) any { return reflect.New(reflect.TypeOf(obj).Elem()).Interface() }
 
 // Strict is implemented by objects that know themselves which fields they have.
 type Strict interface {
@@ -167,6 +189,11 @@ type Decoder interface {
 func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
 	if s, ok := obj.(Strict); ok {
 		return s.UnmarshalStrict(data)
+	}
+	if spoiled := resource.SpoilQuantities(data); spoiled != nil {
+		if _, err := kjson.UnmarshalStrict(spoiled, another(obj)); err != nil {
+			return nil, err
+		}
 	}
 	return kjson.UnmarshalStrict(data, obj)
 }
@@ -238,7 +265,7 @@ func FromStored(k resource.Kind, data []byte) (resource.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("decode stored %s: %w", gvk, ErrNoProtobuf)
 	}
-	if err := p.Unmarshal(raw); err != nil {
+	if err := fromProto(raw, p); err != nil {
 		return nil, fmt.Errorf("decode stored %s: %w", gvk, err)
 	}
 	return toHub(k, obj)
@@ -256,7 +283,7 @@ func fromStoredJSON(k resource.Kind, data []byte) (resource.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, obj); err != nil {
+	if _, err := UnmarshalJSON(data, obj); err != nil {
 		return nil, fmt.Errorf("decode stored %s: %w", k.Info().GR(), err)
 	}
 	return toHub(k, obj)

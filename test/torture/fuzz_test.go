@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -67,6 +69,39 @@ func (x *target) ask(method, path, typ string, body []byte) string {
 		return string(text)
 	}
 	return ""
+}
+
+// say makes a request and returns its answer.
+func (x *target) say(t *testing.T, method, path, typ, body string) (code int, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, x.host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", typ)
+	res, err := x.door.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s (%s): %v", method, path, typ, err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s %s (%s): %v", method, path, typ, err)
+	}
+	return res.StatusCode, string(answer)
+}
+
+// served waits until a kind is there.
+func (x *target) served(t *testing.T, path string) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if code, _ := x.say(t, http.MethodGet, path, "", ""); code == http.StatusOK {
+			return
+		}
+	}
+	t.Fatalf("%s is not served", path)
 }
 
 func (x *target) check(t *testing.T, method, path, typ string, body []byte) {

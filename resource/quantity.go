@@ -1,0 +1,227 @@
+package resource
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+)
+
+// maxDigits bounds the digits of a quantity, maxExponent those of its exponent: what is longer takes the parser of the
+// library minutes of work and gigabytes, from a text of a dozen characters.
+const (
+	maxDigits   = 100
+	maxExponent = 3
+)
+
+// ParseQuantity reads a quantity that others wrote. One that is too dear to read is refused like one that is malformed.
+//
+// Unlike Kubernetes, quantities of more than 100 digits, or with an exponent of more than three, are refused.
+func ParseQuantity(text string) (apiresource.Quantity, error) {
+	if DearQuantity(text) {
+		return apiresource.Quantity{}, apiresource.ErrFormatWrong
+	}
+	return apiresource.ParseQuantity(text)
+}
+
+// DearQuantity says that a text holds what would be dear to read as a quantity.
+func DearQuantity[T string | []byte](text T) bool {
+	_, _, found := nextDear(text, 0)
+	return found
+}
+
+// nextDear finds the next number in text whose digits or exponent are too many. It returns where it starts, without its sign,
+// and where it ends.
+func nextDear[T string | []byte](text T, from int) (start, end int, found bool) {
+	for i := from; i < len(text); i++ {
+		if !numeric(text[i]) {
+			continue
+		}
+		start := i
+		for i < len(text) && numeric(text[i]) {
+			i++
+		}
+		dear := i-start > maxDigits
+		if i < len(text) && text[i]|0x20 == 'e' {
+			at := i + 1
+			if at < len(text) && (text[at] == '-' || text[at] == '+') {
+				at++
+			}
+			i = at
+			for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+				i++
+			}
+			dear = dear || i-at > maxExponent
+		}
+		if dear {
+			return start, i, true
+		}
+		i--
+	}
+	return 0, 0, false
+}
+
+func numeric(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
+
+// spoiled is what takes the place of a dear number where a quantity may be: no quantity, and any other string or value.
+const spoiled = "!"
+
+// SpoilQuantities returns a JSON document in whose place doc can be tried: what is too dear to be read as a quantity is
+// malformed in it. It returns nil when there is nothing of the kind, which is the rule.
+func SpoilQuantities(doc []byte) []byte {
+	at, end, found := nextDear(doc, 0)
+	if !found {
+		return nil
+	}
+	out := bytes.Clone(doc)
+	inside, seen := false, 0 // of a string, up to where it was looked
+	for ; found; at, end, found = nextDear(doc, end) {
+		for ; seen < at; seen++ {
+			switch doc[seen] {
+			case '"':
+				inside = !inside
+			case '\\':
+				if inside {
+					seen++
+				}
+			}
+		}
+		if inside {
+			out[at] = spoiled[0]
+			continue
+		}
+		if at > 0 && doc[at-1] == '-' {
+			at--
+		}
+		n := copy(out[at:end], `"`+spoiled+`"`)
+		for i := at + n; i < end; i++ {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+// SpoilTree is SpoilQuantities for a document that is decoded already. The tree itself is not changed; nil is for one without
+// anything dear.
+func SpoilTree(tree map[string]any) map[string]any {
+	if !dearTree(tree) {
+		return nil
+	}
+	return spoilTree(tree).(map[string]any)
+}
+
+func dearTree(v any) bool {
+	switch x := v.(type) {
+	case string:
+		return DearQuantity(x)
+	case json.Number:
+		return DearQuantity(string(x))
+	case map[string]any:
+		for _, of := range x {
+			if dearTree(of) {
+				return true
+			}
+		}
+	case []any:
+		for _, of := range x {
+			if dearTree(of) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func spoilTree(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, of := range x {
+			out[k] = spoilTree(of)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, of := range x {
+			out[i] = spoilTree(of)
+		}
+		return out
+	}
+	if dearTree(v) {
+		return spoiled
+	}
+	return v
+}
+
+var quantityType = reflect.TypeFor[apiresource.Quantity]()
+
+// CheckQuantities refuses a protobuf message of the type that obj points to when a quantity in it is too dear to be read.
+// What is no such message is left to its decoder to refuse.
+func CheckQuantities(message []byte, obj any) error {
+	if !DearQuantity(message) {
+		return nil
+	}
+	return checkMessage(message, reflect.TypeOf(obj))
+}
+
+func checkMessage(data []byte, t reflect.Type) error {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	fields := func(n protowire.Number) reflect.Type { return fieldNumber(t, n) }
+	switch {
+	case t == quantityType:
+		fields = func(protowire.Number) reflect.Type { return t }
+	case t.Kind() == reflect.Map:
+		key, value := t.Key(), t.Elem()
+		fields = func(n protowire.Number) reflect.Type { return map[protowire.Number]reflect.Type{1: key, 2: value}[n] }
+	case t.Kind() != reflect.Struct:
+		return nil
+	}
+	for len(data) > 0 {
+		n, typ, size := protowire.ConsumeTag(data)
+		if size < 0 {
+			return nil
+		}
+		data = data[size:]
+		if size = protowire.ConsumeFieldValue(n, typ, data); size < 0 {
+			return nil
+		}
+		of := fields(n)
+		if typ == protowire.BytesType && of != nil {
+			content, _ := protowire.ConsumeBytes(data)
+			if err := checkField(content, t, of); err != nil {
+				return err
+			}
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
+// checkField checks the content of a field of type of in a message of type t.
+func checkField(content []byte, t, of reflect.Type) error {
+	if !DearQuantity(content) {
+		return nil
+	}
+	if t == quantityType {
+		return apiresource.ErrFormatWrong
+	}
+	return checkMessage(content, of)
+}
+
+// fieldNumber is the type of the field that has a number in its message; nil for none.
+func fieldNumber(t reflect.Type, n protowire.Number) reflect.Type {
+	want := strconv.Itoa(int(n))
+	for i := range t.NumField() {
+		_, rest, _ := strings.Cut(t.Field(i).Tag.Get("protobuf"), ",")
+		if number, _, _ := strings.Cut(rest, ","); number == want {
+			return t.Field(i).Type
+		}
+	}
+	return nil
+}
