@@ -191,6 +191,9 @@ func decodePatch(patch []byte) (map[string]any, error) {
 			return nil, unreadable(patch, err)
 		}
 	}
+	if err := codec.CheckDepth(doc); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
 	var m map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &m); err != nil {
 		return nil, unreadable(patch, err)

@@ -201,6 +201,9 @@ func (p *shape) fitsList(l []any) bool {
 		if p.items != nil && !p.items.fits(v) {
 			return false
 		}
+		if !p.unique && p.keys == nil {
+			continue
+		}
 		for _, before := range l[:i] {
 			if p.unique && !differ(v, before) || p.keys != nil && !p.keyed(v, before) {
 				return false

@@ -187,6 +187,9 @@ type Decoder interface {
 // UnmarshalJSON decodes JSON into obj, case-sensitively and keeping integers. The strict errors name unknown
 // and duplicate fields; the object is decoded all the same.
 func UnmarshalJSON(data []byte, obj any) (strict []error, err error) {
+	if err := CheckDepth(data); err != nil {
+		return nil, err
+	}
 	if s, ok := obj.(Strict); ok {
 		return s.UnmarshalStrict(data)
 	}

@@ -23,9 +23,11 @@ const (
 	dryRun     = "?dryRun=All&fieldManager=t"
 	crds       = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	victimPod  = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"victim"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
-	meterOfAll = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"meters.torture.example.com"},"spec":{"group":"torture.example.com",
-"names":{"plural":"meters","kind":"Meter"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
-"properties":{"q":{"type":"string","x-kubernetes-validations":[{"rule":"quantity(self).isLessThan(quantity('5'))"}]}}}}}]}}`
+	meterOfAll = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"meters.torture.example.com"},
+"spec":{"group":"torture.example.com","names":{"plural":"meters","kind":"Meter"},"scope":"Namespaced","versions":
+[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
+"properties":{"q":{"type":"string","x-kubernetes-validations":
+[{"rule":"quantity(self).isLessThan(quantity('5'))"}]}}}}}]}}`
 )
 
 // dearWays are requests that hold a quantity that is dear to read, each with the code that it must get.
@@ -40,24 +42,32 @@ func dearWays(t *testing.T, q string) map[string]struct {
 		method, path, typ, body string
 		code                    int
 	}
-	ways := map[string]way{
-		"json":      {"POST", podsPath + dryRun, codec.JSON, whole, 400},
-		"yaml":      {"POST", podsPath + dryRun, codec.YAML, whole, 400},
-		"protobuf":  {"POST", podsPath + dryRun, codec.Protobuf, protoPod(t, q), 400},
-		"json6902":  {"PATCH", podsPath + "/victim" + dryRun, "application/json-patch+json", `[{"op":"add","path":"/spec/containers/0/resources","value":` + limits + `}]`, 422},
-		"merge":     {"PATCH", podsPath + "/victim" + dryRun, "application/merge-patch+json", `{"spec":{"containers":[{"name":"c","image":"i","resources":` + limits + `}]}}`, 422},
-		"strategic": {"PATCH", podsPath + "/victim" + dryRun, "application/strategic-merge-patch+json", `{"spec":{"containers":[{"name":"c","resources":` + limits + `}]}}`, 422},
-		"apply":     {"PATCH", podsPath + "/other" + dryRun, "application/apply-patch+yaml", strings.Replace(whole, "victim", "other", 1), 500},
-		"applied":   {"PATCH", podsPath + "/victim" + dryRun, "application/apply-patch+yaml", whole, 500},
-		"name":      {"POST", podsPath + dryRun, codec.JSON, strings.Replace(whole, `{"memory":`+fmt.Sprintf("%q", q)+`}`, fmt.Sprintf(`{"hugepages-%s":"2","memory":"1"}`, q), 1), 422},
-		"number":    {"POST", podsPath + dryRun, codec.JSON, strings.Replace(whole, fmt.Sprintf("%q", q), q, 1), 400},
-		"rule":      {"POST", meters + dryRun, codec.JSON, fmt.Sprintf(`{"apiVersion":"torture.example.com/v1","kind":"Meter","metadata":{"name":"m"},"q":%q}`, q), 422},
-		"annotation": {"POST", "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers" + dryRun, codec.JSON, fmt.Sprintf(`{"apiVersion":"autoscaling/v1",
-"kind":"HorizontalPodAutoscaler","metadata":{"name":"h","annotations":{"autoscaling.alpha.kubernetes.io/metrics":%q}},"spec":{"maxReplicas":2,"scaleTargetRef":
-{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, `[{"type":"Resource","resource":{"name":"cpu","targetAverageValue":"`+q+`"}}]`), 201},
-		"label": {"POST", podsPath + dryRun, codec.JSON, strings.Replace(victimPod, `"name":"victim"`, fmt.Sprintf(`"name":"other","annotations":{"a":%q}`, q), 1), 201},
+	quoted, jsonPatch := fmt.Sprintf("%q", q), "application/json-patch+json"
+	merge, strategic := "application/merge-patch+json", "application/strategic-merge-patch+json"
+	victim, other := podsPath+"/victim"+dryRun, podsPath+"/other"+dryRun
+	hpa := fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"h","annotations":
+{"autoscaling.alpha.kubernetes.io/metrics":%q}},"spec":{"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`,
+		`[{"type":"Resource","resource":{"name":"cpu","targetAverageValue":"`+q+`"}}]`)
+	meter := fmt.Sprintf(`{"apiVersion":"torture.example.com/v1","kind":"Meter","metadata":{"name":"m"},"q":%q}`, q)
+	added := `[{"op":"add","path":"/spec/containers/0/resources","value":` + limits + `}]`
+	changed := `{"spec":{"containers":[{"name":"c","image":"i","resources":` + limits + `}]}}`
+	pages := strings.Replace(whole, `{"memory":`+quoted, `{"hugepages-`+q+`":"2","memory":"1"`, 1)
+	annotated := strings.Replace(victimPod, `"name":"victim"`, `"name":"other","annotations":{"a":`+quoted+`}`, 1)
+	return map[string]way{
+		"json":       {"POST", podsPath + dryRun, codec.JSON, whole, 400},
+		"yaml":       {"POST", podsPath + dryRun, codec.YAML, whole, 400},
+		"protobuf":   {"POST", podsPath + dryRun, codec.Protobuf, protoPod(t, q), 400},
+		"json6902":   {"PATCH", victim, jsonPatch, added, 422},
+		"merge":      {"PATCH", victim, merge, changed, 422},
+		"strategic":  {"PATCH", victim, strategic, changed, 422},
+		"apply":      {"PATCH", other, "application/apply-patch+yaml", strings.Replace(whole, "victim", "other", 1), 500},
+		"applied":    {"PATCH", victim, "application/apply-patch+yaml", whole, 500},
+		"name":       {"POST", podsPath + dryRun, codec.JSON, pages, 422},
+		"number":     {"POST", podsPath + dryRun, codec.JSON, strings.Replace(whole, quoted, q, 1), 400},
+		"rule":       {"POST", meters + dryRun, codec.JSON, meter, 422},
+		"annotation": {"POST", "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers" + dryRun, codec.JSON, hpa, 201},
+		"label":      {"POST", podsPath + dryRun, codec.JSON, annotated, 201},
 	}
-	return ways
 }
 
 // protoPod is a pod in protobuf with a limit that no quantity can be made of here: it takes the place of one as long.

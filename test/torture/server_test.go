@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/test/port"
 )
@@ -35,6 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
+	apply.BoundCopies() // as the program does
 	os.Exit(m.Run())
 }
 
