@@ -46,7 +46,8 @@ func dearWays(t *testing.T, q string) map[string]struct {
 	merge, strategic := "application/merge-patch+json", "application/strategic-merge-patch+json"
 	victim, other := podsPath+"/victim"+dryRun, podsPath+"/other"+dryRun
 	hpa := fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"h","annotations":
-{"autoscaling.alpha.kubernetes.io/metrics":%q}},"spec":{"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`,
+{"autoscaling.alpha.kubernetes.io/metrics":%q}},"spec":{"maxReplicas":2,"scaleTargetRef":
+{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`,
 		`[{"type":"Resource","resource":{"name":"cpu","targetAverageValue":"`+q+`"}}]`)
 	meter := fmt.Sprintf(`{"apiVersion":"torture.example.com/v1","kind":"Meter","metadata":{"name":"m"},"q":%q}`, q)
 	added := `[{"op":"add","path":"/spec/containers/0/resources","value":` + limits + `}]`
