@@ -209,7 +209,7 @@ func (a *asker) treeOf(b *strings.Builder, g *convergence.Gap) {
 }
 
 // wordy are the causes at which a container's last words say more than anything else.
-var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "EndsAtOnce", "InitRuns", "StartupProbeFails", "ReadinessProbeFails"}
+var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "EndsAtOnce", "InitRuns", "StartupProbeFails", "LivenessProbeFails", "ReadinessProbeFails"}
 
 // tail is how many of the last lines of a log are shown.
 const tail = "5"

@@ -127,7 +127,7 @@ func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOp
 	return e, nil
 }
 
-// explained is the gap that the request names, made for it; nil: there is none.
+// explained is the gap that the request names, or what keeps the object at rest, made for it; nil: there is neither.
 func (o *lookout) explained(r *server.Request) *view.Entry {
 	gr, name, err := convergence.ParseName(r.Name)
 	if err != nil {
@@ -146,11 +146,14 @@ func (o *lookout) explained(r *server.Request) *view.Entry {
 	if obj == nil {
 		return nil
 	}
-	step := w.Explain(k, obj)
-	if step == nil {
+	g := w.Rest(k, obj)
+	if step := w.Explain(k, obj); step != nil {
+		g = step.Gap()
+	}
+	if g == nil {
 		return nil
 	}
-	return view.NewEntry(r.Kind, 0, step.Gap())
+	return view.NewEntry(r.Kind, 0, g)
 }
 
 // Call implements server.Operations: a report is taken in.

@@ -39,6 +39,9 @@ func guarded(w *World, b *policyv1.PodDisruptionBudget) (list []*corev1.Pod) {
 
 // wantedAway is a pod of the budget whose eviction somebody asks for and does not get.
 func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal) {
+	if w.Callers == nil {
+		return nil, Refusal{}
+	}
 	for _, p := range guarded(w, b) {
 		if r, ok := w.Callers.evicting(p.Namespace, p.Name); ok && w.Now.Sub(r.Last) < drainFor {
 			return p, r
@@ -47,16 +50,14 @@ func wantedAway(w *World, b *policyv1.PodDisruptionBudget) (*corev1.Pod, Refusal
 	return nil, Refusal{}
 }
 
-// budgetHealth finds no gap in a budget that allows no disruption, unless somebody wants one.
+// budgetHealth finds no gap in a budget that allows no disruption now, unless somebody wants one; but in one that never will.
 func budgetHealth(w *World, b *policyv1.PodDisruptionBudget) Health {
-	if w.Callers == nil {
-		return Health{}
-	}
 	p, r := wantedAway(w, b)
 	if p == nil || b.Status.DisruptionsAllowed > 0 && !SeveralBudgets(r.Message) {
-		return Health{}
+		return neverAllows(b)
 	}
-	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted", Have: fmt.Sprintf("status.disruptionsAllowed=%d", b.Status.DisruptionsAllowed), Since: r.First}
+	return Health{Says: "keeps pod/" + p.Name + " from being evicted", Want: "pod/" + p.Name + " evicted",
+		Have: fmt.Sprintf("status.disruptionsAllowed=%d", b.Status.DisruptionsAllowed), Since: r.First}
 }
 
 // SeveralBudgets says that an eviction was refused with the message because the pod has more than one budget.
@@ -71,10 +72,13 @@ func budgetsCollide(l *look) *Finding {
 	if p == nil || !SeveralBudgets(r.Message) {
 		return nil
 	}
-	f := &Finding{Says: "is not the only budget of pod/" + p.Name + ", and a pod with several can't be evicted", Owner: person, State: Blocked, Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "spec.selector"),
-		Next: does(person, "leaves the pod to one budget"), Advice: []string{"delete one of them, or let them select different pods: kubectl get pdb -n " + b.Namespace + " -o wide"}}
+	f := &Finding{Says: "is not the only budget of pod/" + p.Name + ", and a pod with several can't be evicted", Owner: person, State: Blocked,
+		Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "spec.selector"),
+		Next:   does(person, "leaves the pod to one budget"),
+		Advice: []string{"delete one of them, or let them select different pods: kubectl get pdb -n " + b.Namespace + " -o wide"}}
 	for _, other := range resource.List(l.Read, kinds.PodDisruptionBudgets, b.Namespace) {
-		if sel, err := metav1.LabelSelectorAsSelector(other.Spec.Selector); err == nil && other.Name != b.Name && sel.Matches(labels.Set(p.Labels)) {
+		if sel, err := metav1.LabelSelectorAsSelector(other.Spec.Selector); err == nil && other.Name != b.Name &&
+			sel.Matches(labels.Set(p.Labels)) {
 			f.Says = "is not its only budget: poddisruptionbudget/" + other.Name + " selects it too, and a pod with several can't be evicted"
 		}
 	}
@@ -87,9 +91,11 @@ func evictionBlocked(l *look) *Finding {
 	if p == nil {
 		return nil
 	}
-	f := &Finding{Says: "lets none of its pods go: " + r.Message, Owner: person, State: Blocked, Error: r.failure(), Waits: on("Field", refTo(l.kind, b), "status.disruptionsAllowed"),
-		Next:   does(person, "makes more pods, or has the budget allow one less"),
-		Advice: []string{"scale the workload up, so that one pod may go", "or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + b.Name + " -n " + b.Namespace}}
+	f := &Finding{Says: "lets none of its pods go: " + r.Message, Owner: person, State: Blocked, Error: r.failure(),
+		Waits: on("Field", refTo(l.kind, b), "status.disruptionsAllowed"),
+		Next:  does(person, "makes more pods, or has the budget allow one less"),
+		Advice: []string{"scale the workload up, so that one pod may go",
+			"or lower minAvailable, or raise maxUnavailable: kubectl edit pdb " + b.Name + " -n " + b.Namespace}}
 	for _, p := range guarded(l.World, b) {
 		if !l.Health(kinds.Pods, p).Converged() {
 			f.Below = append(f.Below, refTo(kinds.Pods, p))

@@ -67,7 +67,7 @@ func signerMissing(l *look) *Finding {
 	r := l.obj.(*certificatesv1.CertificateSigningRequest)
 	who := "the signer " + r.Spec.SignerName
 	domain, _, _ := strings.Cut(r.Spec.SignerName, "/")
-	if domain == "kubernetes.io" || l.Callers.watchers(l.kind.Info().GR()) > 0 {
+	if domain == "kubernetes.io" || !l.unwatched(l.kind.Info().GR()) {
 		return nil
 	}
 	return &Finding{Says: "is approved, and " + who + " is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", r.Spec.SignerName),

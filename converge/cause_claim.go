@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // claims are the ways in which a claim gets no volume.
@@ -30,6 +31,7 @@ func claims() []Situation {
 		{"VolumeTaken", of, claim(volumeTaken)},
 		{"VolumeMissing", of, claim(volumeMissing)},
 		{"VolumeReleased", of, claim(volumeReleased)},
+		{"VolumeReserved", of, claim(volumeReserved)},
 		{"VolumeUnfit", of, claim(volumeUnfit)},
 		{"StorageClassMissing", of, claim(classMissing)},
 		{"WaitForPod", of, claim(waitForPod)},
@@ -44,8 +46,9 @@ func claimLost(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	if c.Status.Phase != corev1.ClaimLost {
 		return nil
 	}
-	return &Finding{Says: "has lost its volume " + c.Spec.VolumeName + ", and what was on it", State: Failed, Owner: "volume-binder", Waits: on("Object", Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}, ""),
-		Next: does(person, "restores the volume, or deletes the claim and makes it anew")}
+	return &Finding{Says: "has lost its volume " + c.Spec.VolumeName + ", and what was on it", State: Failed, Owner: "volume-binder",
+		Waits: on("Object", Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}, ""),
+		Next:  does(person, "restores the volume, or deletes the claim and makes it anew")}
 }
 
 func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
@@ -67,7 +70,8 @@ func claimGrows(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		why := between(e.Message+"\x00", "failed: ", "\x00")
 		f.Says, f.State, f.Error = "can't grow to "+size+": "+orElse(why, e.Message), BackingOff, eventFailure(e)
 		f.Next = does(f.Owner, "tries again")
-		f.Advice = []string{"give the storage behind it more room", "or ask for less: the request may be lowered to what the volume has or more, until it has grown"}
+		f.Advice = []string{"give the storage behind it more room",
+			"or ask for less: the request may be lowered to what the volume has or more, until it has grown"}
 	}
 	return f
 }
@@ -81,8 +85,9 @@ func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	other := v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
-	return &Finding{Says: "wants the volume " + v.Name + ", which belongs to the claim " + other, State: Blocked, Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"),
-		Next: does("volume-binder", "binds it when the volume is free"), Advice: []string{"name another volume, or free this one from " + other}}
+	return &Finding{Says: "wants the volume " + v.Name + ", which belongs to the claim " + other, State: Blocked,
+		Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"),
+		Next:  does("volume-binder", "binds it when the volume is free"), Advice: []string{"name another volume, or free this one from " + other}}
 }
 
 func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
@@ -118,10 +123,12 @@ func unfitting(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) stri
 			return "does not offer " + string(m)
 		}
 	}
-	if a, b := deref(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem), deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
+	if a, b := deref(v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem),
+		deref(c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem); a != b {
 		return "is of mode " + string(a) + ", not " + string(b)
 	}
-	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); c.Spec.Selector != nil && err == nil && !sel.Matches(labels.Set(v.Labels)) {
+	if sel, err := metav1.LabelSelectorAsSelector(c.Spec.Selector); c.Spec.Selector != nil && err == nil &&
+		!sel.Matches(labels.Set(v.Labels)) {
 		return "does not have the labels that spec.selector asks for"
 	}
 	return ""
@@ -133,9 +140,30 @@ func volumeReleased(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		if v.Status.Phase != corev1.VolumeReleased || v.Spec.ClaimRef == nil || unfitting(v, c) != "" {
 			continue
 		}
-		return &Finding{Says: "finds no free volume: " + v.Name + " would do, and is kept for the claim " + v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name + ", which was deleted", State: Blocked,
+		return &Finding{Says: "finds no free volume: " + v.Name + " would do, and is kept for the claim " + v.Spec.ClaimRef.Namespace + "/" +
+			v.Spec.ClaimRef.Name + ", which was deleted", State: Blocked,
 			Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"), Next: does("volume-binder", "binds it when the volume is free"),
-			Advice: []string{"if what is on it may be used, or is gone: kubectl patch pv " + v.Name + " -p '{\"spec\":{\"claimRef\":null}}'", "or create another volume"}}
+			Advice: []string{"if what is on it may be used, or is gone: kubectl patch pv " + v.Name + " -p '{\"spec\":{\"claimRef\":null}}'",
+				"or create another volume"}}
+	}
+	return nil
+}
+
+// volumeReserved: a volume would do, and names another claim, which does not exist: a name that was mistyped, most often.
+func volumeReserved(l *look, c *corev1.PersistentVolumeClaim) *Finding {
+	for _, v := range l.byHandOnly(c) {
+		r := v.Spec.ClaimRef
+		if r == nil || r.UID != "" || v.Status.Phase == corev1.VolumeReleased || unfitting(v,
+			c) != "" || r.Name == c.Name || r.Namespace != c.Namespace || strict.Meant(r.Name, []string{c.Name}) == "" ||
+			resource.Get(l.Read, kinds.PersistentVolumeClaims, r.Namespace, r.Name) != nil {
+			continue
+		}
+		return &Finding{Says: "finds no free volume: " + v.Name + " would do, and is reserved for the claim " + r.Namespace + "/" + r.Name +
+			", which does not exist", State: Blocked,
+			Waits: on("Object", refTo(kinds.PersistentVolumes, v), "spec.claimRef"),
+			Next:  does("volume-binder", "binds it when the volume is free, or reserved for this claim"),
+			Advice: []string{"if this claim is meant: kubectl patch pv " + v.Name + ` -p '{"spec":{"claimRef":{"namespace":"` + c.Namespace +
+				`","name":"` + c.Name + `"}}}'`}}
 	}
 	return nil
 }
@@ -155,8 +183,10 @@ func volumeUnfit(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	slices.Sort(why)
-	return &Finding{Says: "finds no volume that does: " + strings.Join(why[:min(len(why), 3)], "; "), State: Blocked, Waits: forName("Object", "a persistent volume that does"),
-		Next: does("volume-binder", "binds it when a volume fits"), Advice: []string{"make the claim anew so that it asks for what a volume offers", "or create a persistent volume that does"}}
+	return &Finding{Says: "finds no volume that does: " + strings.Join(why[:min(len(why), 3)], "; "), State: Blocked,
+		Waits:  forName("Object", "a persistent volume that does"),
+		Next:   does("volume-binder", "binds it when a volume fits"),
+		Advice: []string{"make the claim anew so that it asks for what a volume offers", "or create a persistent volume that does"}}
 }
 
 func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
@@ -165,21 +195,26 @@ func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	r := Ref{kinds.StorageClasses, "", name}
-	return &Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it", State: Blocked, Waits: on("Object", r, ""),
-		Next: does("volume-binder", "looks again when the class or a volume of it exists"), Advice: []string{"kubectl get storageclass lists those that exist; create " + name + ", or make the claim anew with another one"}}
+	return &Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it", State: Blocked,
+		Waits:  on("Object", r, ""),
+		Next:   does("volume-binder", "looks again when the class or a volume of it exists"),
+		Advice: []string{"kubectl get storageclass lists those that exist; create " + name + ", or make the claim anew with another one"}}
 }
 
 func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || deref(class.VolumeBindingMode, "") != storagev1.VolumeBindingWaitForFirstConsumer || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
+	if class == nil || deref(class.VolumeBindingMode,
+		"") != storagev1.VolumeBindingWaitForFirstConsumer || c.Annotations["volume.kubernetes.io/selected-node"] != "" {
 		return nil
 	}
 	if class.Provisioner != "kubernetes.io/no-provisioner" && len(users(l.World, c)) == 0 {
 		return nil
 	}
 	if class.Provisioner == "kubernetes.io/no-provisioner" {
-		return &Finding{Says: "waits for a volume of class " + class.Name + " on a node where its pod can run; nobody provisions such volumes", State: Blocked,
-			Waits: on("Object", refTo(kinds.StorageClasses, class), ""), Next: does("scheduler", "binds it when a volume fits"), Advice: []string{"create a persistent volume of class " + class.Name + " that is large enough, on a node that suits the pod"}}
+		return &Finding{Says: "waits for a volume of class " + class.Name + " on a node where its pod can run; nobody provisions such volumes",
+			State: Blocked,
+			Waits: on("Object", refTo(kinds.StorageClasses, class), ""), Next: does("scheduler", "binds it when a volume fits"),
+			Advice: []string{"create a persistent volume of class " + class.Name + " that is large enough, on a node that suits the pod"}}
 	}
 	return &Finding{Says: "waits for its pod to be scheduled: its class " + class.Name + " binds then", Owner: "scheduler", State: Waiting,
 		Next: does("scheduler", "chooses a node for the pod and with it a volume"), Below: refs(kinds.Pods, users(l.World, c))}
@@ -187,11 +222,12 @@ func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || l.Callers.watchers(kinds.PersistentVolumeClaims.Info().GR()) > 0 {
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || !l.unwatched(kinds.PersistentVolumeClaims.Info().GR()) {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner
-	return &Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", class.Provisioner),
+	return &Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: Missing,
+		Waits:  forName("Controller", class.Provisioner),
 		Next:   does(who, "makes a volume when it runs"),
 		Advice: []string{"install or start " + class.Provisioner, "or create a persistent volume of class " + class.Name + " by hand"}}
 }
@@ -202,8 +238,10 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner
-	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting, Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
-	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil && e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
+	f := &Finding{Says: "waits for " + who + " to make its volume", Owner: who, State: Waiting,
+		Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
+	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil &&
+		e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
 		f.State, f.Error, f.Says = BackingOff, eventFailure(e), "can't get a volume: "+e.Message
 	}
 	return f
@@ -211,8 +249,11 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func noVolume(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	q := c.Spec.Resources.Requests[corev1.ResourceStorage]
-	f := &Finding{Says: "has no storage class, and no free volume fits it", State: Blocked, Waits: forName("Object", "a persistent volume of at least "+q.String()),
-		Next: does("volume-binder", "binds it when a volume fits"), Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes", "or make the claim anew with a storage class"}}
+	f := &Finding{Says: "has no storage class, and no free volume fits it", State: Blocked,
+		Waits: forName("Object", "a persistent volume of at least "+q.String()),
+		Next:  does("volume-binder", "binds it when a volume fits"),
+		Advice: []string{"create a persistent volume of at least " + q.String() + " with the claim's access modes",
+			"or make the claim anew with a storage class"}}
 	if name := deref(c.Spec.StorageClassName, ""); name != "" {
 		f.Says = "finds no free volume of class " + name + " that fits, and the class makes none"
 	}
@@ -224,5 +265,6 @@ func reclaimFailed(l *look) *Finding {
 	if v.Status.Phase != corev1.VolumeFailed {
 		return nil
 	}
-	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Owner: person, Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
+	return &Finding{Says: "could not be reclaimed: " + orElse(v.Status.Message, v.Status.Reason), State: Failed, Owner: person,
+		Error: textOnly(v.Status.Message), Next: does(person, "cleans the volume up and deletes it")}
 }

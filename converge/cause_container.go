@@ -43,8 +43,10 @@ func runsAsRoot(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if reason != "CreateContainerConfigError" || !strings.Contains(text, "runAsNonRoot") {
 		return nil
 	}
-	return &Finding{Says: "can't start container " + c.Name + ": it must not run as root, and the image does not say that it runs as somebody else", State: Blocked, Error: textOnly(text),
-		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"), Next: does(person, "gives it a user that is not root"),
+	return &Finding{Says: "can't start container " + c.Name +
+		": it must not run as root, and the image does not say that it runs as somebody else", State: Blocked, Error: textOnly(text),
+		Waits:  on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].securityContext"),
+		Next:   does(person, "gives it a user that is not root"),
 		Advice: []string{"set securityContext.runAsUser to a number above 0 in the pod template", "or build the image with a numeric USER"}}
 }
 
@@ -57,8 +59,10 @@ func subPathFails(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if reason != "CreateContainerConfigError" || m == nil {
 		return nil
 	}
-	return &Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] + " is not there or can't be made", State: BackingOff, Error: textOnly(text),
-		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"), Next: does(agentOf(p), "tries again"),
+	return &Finding{Says: "can't start container " + c.Name + ": the subPath that it mounts of volume " + m[1] +
+		" is not there or can't be made", State: BackingOff, Error: textOnly(text),
+		Waits:  on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].volumeMounts["+m[1]+"].subPath"),
+		Next:   does(agentOf(p), "tries again"),
 		Advice: []string{"look whether the volume may be written and the path leads out of it by a link; of a ConfigMap or Secret it must be a key"}}
 }
 
@@ -68,8 +72,10 @@ func configMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if reason != "CreateContainerConfigError" {
 		return nil
 	}
-	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: Blocked, Error: textOnly(text), Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
-		Next: does(agentOf(p), "starts the container when what it needs is there"), Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
+	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: Blocked, Error: textOnly(text),
+		Waits:  on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].env"),
+		Next:   does(agentOf(p), "starts the container when what it needs is there"),
+		Advice: []string{"correct what container " + c.Name + " takes its environment from"}}
 	kindOf := func(word string) resource.Kind {
 		if word == "secret" {
 			return kinds.Secrets
@@ -79,7 +85,9 @@ func configMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if m := keyIsOff.FindStringSubmatch(text); m != nil {
 		what := strings.ToLower(m[2])
 		f.Says = fmt.Sprintf("can't start container %s: the %s %s has no key %s", c.Name, what, m[3], m[1])
-		f.Waits, f.Advice = on("Field", l.namespaced(kindOf(what), m[3]), "data."+m[1]), []string{"add the key " + m[1] + ": kubectl edit " + what + " " + m[3] + " -n " + p.Namespace, "or correct the key that container " + c.Name + " asks for"}
+		f.Waits, f.Advice = on("Field", l.namespaced(kindOf(what), m[3]), "data."+m[1]),
+			[]string{"add the key " + m[1] + ": kubectl edit " + what + " " + m[3] + " -n " + p.Namespace,
+				"or correct the key that container " + c.Name + " asks for"}
 	}
 	if m := missing.FindStringSubmatch(text); m != nil {
 		k := kindOf(m[1])
@@ -94,11 +102,13 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 	if reason != "CreateContainerError" && reason != "RunContainerError" && reason != "PostStartHookError" {
 		return nil
 	}
-	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text), Next: does(agentOf(p), "tries again"),
+	f := &Finding{Says: "can't start container " + c.Name + ": " + text, State: BackingOff, Error: textOnly(text),
+		Next:   does(agentOf(p), "tries again"),
 		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
 	if reason == "PostStartHookError" {
 		f.Says = "runs container " + c.Name + " again and again: its postStart hook fails: " + text
-		f.Advice = []string{"correct spec.containers[" + c.Name + "].lifecycle.postStart: the container is killed when it fails", "read its log: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
+		f.Advice = []string{"correct spec.containers[" + c.Name + "].lifecycle.postStart: the container is killed when it fails",
+			"read its log: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
 	}
 	for _, r := range unstartable {
 		if strings.Contains(text, r.mark) {
@@ -111,10 +121,14 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 
 // unstartable words what runtimes say of commands that can't be run.
 var unstartable = []struct{ mark, words, advice string }{
-	{"exec format error", "its program is not made for the node's platform", "build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
-	{"executable file not found", "the image has no such command", "correct the container's command; what the image has is what it was built with"},
-	{"no such file or directory", "the image has no such command", "correct the container's command; what the image has is what it was built with"},
-	{"permission denied", "its command may not be executed", "let the file be executable in the image, or run the container as a user who may execute it"},
+	{"exec format error", "its program is not made for the node's platform",
+		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
+	{"executable file not found", "the image has no such command",
+		"correct the container's command; what the image has is what it was built with"},
+	{"no such file or directory", "the image has no such command",
+		"correct the container's command; what the image has is what it was built with"},
+	{"permission denied", "its command may not be executed",
+		"let the file be executable in the image, or run the container as a user who may execute it"},
 }
 
 // again is when a container that crashed is started anew: the pause doubles from 10 s to 5 minutes.
@@ -136,7 +150,7 @@ func died(c *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if t == nil && reason == "" {
 		t = c.State.Terminated
 	}
-	if t != nil && t.ExitCode == 0 && reason != "CrashLoopBackOff" {
+	if t != nil && t.ExitCode == 0 && reason != crashLoopBackOff {
 		return nil
 	}
 	return t
@@ -155,8 +169,10 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 			}
 		}
 	}
-	return &Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit, times(c.RestartCount)), State: BackingOff,
-		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"), Next: at(again(c), agentOf(p), "starts container %s again", c.Name),
+	return &Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit,
+		times(c.RestartCount)), State: BackingOff,
+		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"),
+		Next:  at(again(c), agentOf(p), "starts container %s again", c.Name),
 		Error: textOnly("OOMKilled"), Advice: []string{"raise the memory limit of container " + c.Name + ", or find out why it needs so much"}}
 }
 
@@ -202,8 +218,9 @@ func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if !isInit || t == nil || c.Ready || c.State.Running != nil {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("does not start: its init container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
-		Next: at(again(c), agentOf(p), "starts init container %s again", c.Name), Error: textOnly(exit(t)),
+	return &Finding{Says: fmt.Sprintf("does not start: its init container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))),
+		State: BackingOff,
+		Next:  at(again(c), agentOf(p), "starts init container %s again", c.Name), Error: textOnly(exit(t)),
 		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
 }
 
@@ -211,10 +228,11 @@ func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 func endsAtOnce(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, _ := waitsFor(c)
 	t := died(c)
-	if t == nil || t.ExitCode != 0 || reason != "CrashLoopBackOff" {
+	if t == nil || t.ExitCode != 0 || reason != crashLoopBackOff {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("does not keep running: container %s ends with success (%s), and is to run for ever", c.Name, times(max(c.RestartCount, 1))), State: BackingOff,
+	return &Finding{Says: fmt.Sprintf("does not keep running: container %s ends with success (%s), and is to run for ever", c.Name,
+		times(max(c.RestartCount, 1))), State: BackingOff,
 		Waits: on("Field", refTo(kinds.Pods, p), "spec.restartPolicy"), Next: at(again(c), agentOf(p), "starts container %s again", c.Name),
 		Advice: []string{"give it a command that does not end; a shell without a terminal ends at once", "or make it a Job, if it is to end"}}
 }
@@ -222,17 +240,13 @@ func endsAtOnce(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 func crashLoop(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, _ := waitsFor(c)
 	t := died(c)
-	if t == nil || reason != "CrashLoopBackOff" && (c.State.Running != nil || c.RestartCount == 0 || p.Spec.RestartPolicy == corev1.RestartPolicyNever) {
+	if t == nil || reason != crashLoopBackOff &&
+		(c.State.Running != nil || c.RestartCount == 0 || p.Spec.RestartPolicy == corev1.RestartPolicyNever) {
 		return nil
 	}
-	f := &Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
+	return &Finding{Says: fmt.Sprintf("crashes: container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))), State: BackingOff,
 		Next: at(again(c), agentOf(p), "starts container %s again", c.Name), Error: textOnly(exit(t)),
 		Advice: []string{"read its last words: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
-	if e := l.warning(p.UID, "Unhealthy"); e != nil && strings.HasPrefix(e.Message, "Liveness probe failed") && t.ExitCode > 128 {
-		f.Says = fmt.Sprintf("crashes: container %s is killed because its liveness probe fails (%s)", c.Name, times(max(c.RestartCount, 1)))
-		f.Error, f.Advice = eventFailure(e), []string{"find out why the probe fails: " + e.Message, "or give the container more time: a startupProbe, or a longer timeoutSeconds and failureThreshold"}
-	}
-	return f
 }
 
 // helperRuns: what a job's pod was made for is done, and a container beside it does not end.
@@ -254,9 +268,11 @@ func helperRuns(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if done == "" {
 		return nil
 	}
-	return &Finding{Says: "has done its work in container " + done + ", and container " + c.Name + " does not end", State: Waiting, Waits: on("Field", refTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].state"),
-		Next:   does(agentOf(p), "ends the pod when container %s ends", c.Name),
-		Advice: []string{"make " + c.Name + " a sidecar: an init container with restartPolicy: Always is stopped when the others are done", "to let this pod go: have " + c.Name + " end, by its own means"}}
+	return &Finding{Says: "has done its work in container " + done + ", and container " + c.Name + " does not end", State: Waiting,
+		Waits: on("Field", refTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].state"),
+		Next:  does(agentOf(p), "ends the pod when container %s ends", c.Name),
+		Advice: []string{"make " + c.Name + " a sidecar: an init container with restartPolicy: Always is stopped when the others are done",
+			"to let this pod go: have " + c.Name + " end, by its own means"}}
 }
 
 // containerEnded: a container has ended and will not be started again, so that the pod never becomes ready.
@@ -287,8 +303,10 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 	if p.Status.Reason == "" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message)), Owner: person, State: Failed,
-		Next: does(person, "deletes the pod, or makes it anew"), Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message)), Owner: person,
+		State:  Failed,
+		Next:   does(person, "deletes the pod, or makes it anew"),
+		Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
 }
 
 func podFailed(l *look, p *corev1.Pod) *Finding {
@@ -299,5 +317,6 @@ func podFailed(l *look, p *corev1.Pod) *Finding {
 		}
 	}
 	return &Finding{Says: says, Owner: person, State: Failed, Next: does(person, "deletes the pod, or makes it anew"),
-		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace, "nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
+		Advice: []string{"read its log: kubectl logs " + p.Name + " -n " + p.Namespace,
+			"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
 }

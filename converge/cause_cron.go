@@ -15,11 +15,18 @@ func crons() []Situation {
 // cronJobHealth finds a gap where the loop says that it does not start a job that is due. One that is suspended is what its
 // spec says.
 func cronJobHealth(w *World, c *batchv1.CronJob) Health {
-	r, ok := w.record(ownerOf(kinds.CronJobs), kinds.CronJobs, c)
-	if !ok || r.Note == "" || deref(c.Spec.Suspend, false) {
+	if deref(c.Spec.Suspend, false) {
 		return Health{}
 	}
-	return Health{Says: "did not start a job that was due", Want: "spec.schedule=" + c.Spec.Schedule, Have: "status.lastScheduleTime=" + timeText(c), Since: r.LastGood}
+	if never(c, w.Now) {
+		return Health{Says: "never starts a job", Want: "spec.schedule=" + c.Spec.Schedule, Have: "no day that is one of it"}
+	}
+	r, ok := w.record(ownerOf(kinds.CronJobs), kinds.CronJobs, c)
+	if !ok || r.Note == "" {
+		return Health{}
+	}
+	return Health{Says: "did not start a job that was due", Want: "spec.schedule=" + c.Spec.Schedule,
+		Have: "status.lastScheduleTime=" + timeText(c), Since: r.LastGood}
 }
 
 func timeText(c *batchv1.CronJob) string {
@@ -35,7 +42,8 @@ func runMissed(l *look) *Finding {
 	if !ok || r.Note == "" {
 		return nil
 	}
-	f := &Finding{Says: "missed it: " + r.Note, State: Waiting, Waits: forName("Time", "spec.schedule"), Next: at(r.Next, l.owner, "starts the next one when it is due"),
+	f := &Finding{Says: "missed it: " + r.Note, State: Waiting, Waits: forName("Time", "spec.schedule"),
+		Next:   at(r.Next, l.owner, "starts the next one when it is due"),
 		Advice: []string{"to run it now: kubectl create job --from=cronjob/" + c.Name + " " + c.Name + "-now -n " + c.Namespace}}
 	if c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0 {
 		f.Says, f.Waits = "waits: "+r.Note, on("Object", Ref{kinds.Jobs, c.Namespace, c.Status.Active[0].Name}, "status.conditions[Complete]")

@@ -21,6 +21,7 @@ func deletions() []Situation {
 		{"NamespaceHeld", []resource.Kind{kinds.Namespaces}, leaving(namespaceHeld)},
 		{"NamespaceAPIServiceDown", []resource.Kind{kinds.Namespaces}, leaving(namespaceBlind)},
 		{"NamespaceNotEmpty", []resource.Kind{kinds.Namespaces}, leaving(namespaceNotEmpty)},
+		{"FinalizerStuck", []resource.Kind{kinds.Namespaces}, leaving(namespaceFinalizer)},
 		{"InstancesRemain", []resource.Kind{kinds.CustomResourceDefinitions}, leaving(instancesRemain)},
 		{"NodeGone", []resource.Kind{kinds.Pods}, leaving(podOnLostNode)},
 		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
@@ -47,7 +48,8 @@ func namespaceBlind(l *look) *Finding {
 	own, _ := l.runs(l.owner)
 	text := ""
 	for _, c := range l.obj.(*corev1.Namespace).Status.Conditions {
-		if c.Status == corev1.ConditionTrue && (c.Type == corev1.NamespaceDeletionDiscoveryFailure && !own || c.Type == corev1.NamespaceDeletionContentFailure) {
+		if c.Status == corev1.ConditionTrue &&
+			(c.Type == corev1.NamespaceDeletionDiscoveryFailure && !own || c.Type == corev1.NamespaceDeletionContentFailure) {
 			text += c.Message + "\n"
 		}
 	}
@@ -59,7 +61,8 @@ func namespaceBlind(l *look) *Finding {
 			continue
 		}
 		r := refTo(kinds.APIServices, a)
-		return &Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer", State: Blocked, Waits: on("APIService", r, "status.conditions[Available]"),
+		return &Finding{Says: "waits for the API group " + a.Spec.Group + ", whose server does not answer", State: Blocked,
+			Waits:  on("APIService", r, "status.conditions[Available]"),
 			Next:   does(l.owner, "goes on when apiservice/%s is available or gone", a.Name),
 			Advice: []string{"bring the server behind the APIService back, or delete the APIService if it is no longer used"}, Below: []Ref{r}}
 	}
@@ -108,6 +111,25 @@ func namespaceNotEmpty(l *look) *Finding {
 		Next: does(l.owner, "finishes when the namespace is empty"), Below: left}
 }
 
+// namespaceFinalizer: a namespace has finalizers in its spec too, which are removed by the subresource finalize alone.
+func namespaceFinalizer(l *look) *Finding {
+	n := l.obj.(*corev1.Namespace)
+	for _, name := range n.Spec.Finalizers {
+		if name == corev1.FinalizerKubernetes || len(n.Finalizers) > 0 {
+			continue
+		}
+		domain, _, _ := strings.Cut(string(name), "/")
+		who := orElse(foreign[domain], "the controller behind "+domain)
+		return &Finding{Says: "is empty and held by the finalizer " + string(name) + " of its spec", Owner: who, State: Blocked,
+			Waits: on("Field", refTo(l.kind, n), "spec.finalizers"), Next: does(who, "removes the finalizer when its work is done"),
+			Advice: []string{"look whether " + who + " runs, and at its log",
+				"if it will never come back, remove the finalizer by hand: what it was to clean up stays behind (" +
+					`kubectl get namespace ` + n.Name + ` -o json | sed 's|"` + string(name) +
+					`"|"kubernetes"|' | kubectl replace --raw /api/v1/namespaces/` + n.Name + `/finalize -f -)`}}
+	}
+	return nil
+}
+
 func andMore(n int) string {
 	if n <= 0 {
 		return ""
@@ -146,14 +168,16 @@ func podOnLostNode(l *look) *Finding {
 		return nil
 	}
 	r := Ref{kinds.Nodes, "", p.Spec.NodeName}
-	return &Finding{Says: "can't be stopped: its node " + p.Spec.NodeName + " does not answer", Owner: agentOf(p), State: Blocked, Waits: on("Node", r, "status.conditions[Ready]"),
+	return &Finding{Says: "can't be stopped: its node " + p.Spec.NodeName + " does not answer", Owner: agentOf(p), State: Blocked,
+		Waits:  on("Node", r, "status.conditions[Ready]"),
 		Next:   does(agentOf(p), "stops the containers when it is back"),
 		Advice: []string{"bring the node back; or, if it will never come back, delete the node: the pod then goes too"}, Below: []Ref{r}}
 }
 
 func podStopping(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
-	f := &Finding{Says: "has not stopped though its time is over", Owner: agentOf(p), State: Waiting, Next: does(agentOf(p), "kills the containers and removes the pod"),
+	f := &Finding{Says: "has not stopped though its time is over", Owner: agentOf(p), State: Waiting,
+		Next:   does(agentOf(p), "kills the containers and removes the pod"),
 		Advice: []string{"look at the node agent's log; kubectl delete pod --grace-period=0 --force forgets the pod without waiting for its containers"}}
 	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
 		f.Error = eventFailure(e)
@@ -168,8 +192,10 @@ func claimInUse(l *look) *Finding {
 		return nil
 	}
 	r := refTo(kinds.Pods, pods[0])
-	return &Finding{Says: "is used by pod/" + pods[0].Name + andMore(len(pods)-1), Owner: "pvc-protection", State: Blocked, Waits: on("Object", r, ""),
-		Next: does("pvc-protection", "lets it go when no pod uses it"), Advice: []string{"delete the pods that use it, or scale their workload down"}}
+	return &Finding{Says: "is used by pod/" + pods[0].Name + andMore(len(pods)-1), Owner: "pvc-protection", State: Blocked,
+		Waits:  on("Object", r, ""),
+		Next:   does("pvc-protection", "lets it go when no pod uses it"),
+		Advice: []string{"delete the pods that use it, or scale their workload down"}}
 }
 
 func volumeInUse(l *look) *Finding {
@@ -200,7 +226,8 @@ func dependentsRemain(l *look) *Finding {
 			}
 		}
 	}
-	f := &Finding{Owner: "garbage-collector", Says: "waits for what depends on it", Next: does("garbage-collector", "removes the finalizer foregroundDeletion when they are gone"),
+	f := &Finding{Owner: "garbage-collector", Says: "waits for what depends on it",
+		Next:  does("garbage-collector", "removes the finalizer foregroundDeletion when they are gone"),
 		Waits: forName("Finalizer", metav1.FinalizerDeleteDependents), State: Waiting, Below: left}
 	if len(left) == 0 {
 		return f
@@ -211,12 +238,16 @@ func dependentsRemain(l *look) *Finding {
 
 // known are the finalizers of our own loops.
 var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", "kubernetes.io/pv-protection": "pv-protection",
-	metav1.FinalizerOrphanDependents: "garbage-collector", metav1.FinalizerDeleteDependents: "garbage-collector", "batch.kubernetes.io/job-tracking": "job",
-	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition", "kubernetes": "namespace"}
+	metav1.FinalizerOrphanDependents: "garbage-collector", metav1.FinalizerDeleteDependents: "garbage-collector",
+	"batch.kubernetes.io/job-tracking":         "job",
+	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition",
+	"kubernetes": "namespace"}
 
 // foreign are who sets finalizers that many clusters have, by name or by what stands before the slash.
-var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller", "external-provisioner.volume.kubernetes.io": "the CSI provisioner",
-	"external-attacher": "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter", "resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
+var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller",
+	"external-provisioner.volume.kubernetes.io": "the CSI provisioner",
+	"external-attacher":                         "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter",
+	"resources-finalizer.argocd.argoproj.io": "Argo CD", "finalizers.fluxcd.io": "Flux"}
 
 func finalizerStuck(l *look) *Finding {
 	if len(l.obj.GetFinalizers()) == 0 {
@@ -254,11 +285,12 @@ func (l *look) finalizes(name string) (who string, here bool) {
 	domain, _, _ := strings.Cut(name, "/")
 	who = orElse(foreign[name], orElse(foreign[domain], "the controller behind "+domain))
 	for _, m := range l.obj.GetManagedFields() {
-		if m.FieldsV1 != nil && !byHand(m.Manager) && m.Manager != "kube-controller-manager" && strings.Contains(string(m.FieldsV1.Raw), `"v:\"`+name+`\""`) {
+		if m.FieldsV1 != nil && !byHand(m.Manager) && m.Manager != "kube-controller-manager" && strings.Contains(string(m.FieldsV1.Raw),
+			`"v:\"`+name+`\""`) {
 			who = m.Manager
 		}
 	}
-	return who, l.Callers.watchers(l.kind.Info().GR()) > 0
+	return who, !l.unwatched(l.kind.Info().GR())
 }
 
 // apiServiceOf finds the APIService of a group that another server answers.

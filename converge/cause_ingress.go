@@ -28,17 +28,17 @@ const oldClass = "kubernetes.io/ingress.class"
 
 // ingressHealth finds no gap in an ingress that somebody could serve: controllers need not tell that they do.
 func ingressHealth(w *World, i *networkingv1.Ingress) Health {
-	if w.Callers == nil {
-		return Health{}
-	}
 	if len(i.Status.LoadBalancer.Ingress) > 0 {
 		return partsHealth(w, i)
 	}
-	h := Health{Says: "is served by nobody", Want: "spec.ingressClassName", Have: "status.loadBalancer.ingress empty", Since: i.CreationTimestamp.Time}
-	if w.Callers.watchers(kinds.Ingresses.Info().GR()) == 0 {
+	h := Health{Says: "is served by nobody", Want: "spec.ingressClassName", Have: "status.loadBalancer.ingress empty",
+		Since: i.CreationTimestamp.Time}
+	if w.unwatched(kinds.Ingresses.Info().GR()) {
 		return h
 	}
-	if name := deref(i.Spec.IngressClassName, ""); name != "" && resource.Get(w.Read, kinds.IngressClasses, "", name) == nil || name == "" && i.Annotations[oldClass] == "" {
+	name := deref(i.Spec.IngressClassName, "")
+	if name != "" && w.Sees(kinds.IngressClasses) && resource.Get(w.Read, kinds.IngressClasses, "",
+		name) == nil || w.Callers != nil && name == "" && i.Annotations[oldClass] == "" {
 		return h
 	}
 	return partsHealth(w, i)
@@ -46,14 +46,16 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 
 // partsHealth finds a gap in an ingress that names what does not exist.
 func partsHealth(w *World, i *networkingv1.Ingress) Health {
-	if b, why := lostBackend(w, i); b != nil {
+	if b, why := lostBackend(w, i); b != nil && w.Sees(kinds.Services) {
 		return Health{Says: "leads to a backend that is not there", Want: "service " + b.Name + " with its port", Have: why, Since: changed(i)}
 	}
-	if name := lostSecret(w, i); name != "" {
-		return Health{Says: "has no certificate for some of its hosts", Want: "spec.tls[].secretName=" + name, Have: "no such secret", Since: changed(i)}
+	if name := lostSecret(w, i); name != "" && w.Sees(kinds.Secrets) {
+		return Health{Says: "has no certificate for some of its hosts", Want: "spec.tls[].secretName=" + name, Have: "no such secret",
+			Since: changed(i)}
 	}
 	if down := downBackends(w, i); len(down) > 0 {
-		return Health{Says: "leads to a backend that takes no connections", Want: "endpoints of service " + down[0].Name, Have: "no ready endpoint", Since: serviceHealth(w, down[0]).Since}
+		return Health{Says: "leads to a backend that takes no connections", Want: "endpoints of service " + down[0].Name,
+			Have: "no ready endpoint", Since: serviceHealth(w, down[0]).Since}
 	}
 	return Health{}
 }
@@ -95,7 +97,8 @@ func lostBackend(w *World, i *networkingv1.Ingress) (b *networkingv1.IngressServ
 // downBackends are the services that an ingress leads to and that have no ready endpoint.
 func downBackends(w *World, i *networkingv1.Ingress) (down []*corev1.Service) {
 	for _, b := range backends(i) {
-		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !serviceHealth(w, s).Converged() && !slices.Contains(down, s) {
+		if s := resource.Get(w.Read, kinds.Services, i.Namespace, b.Name); s != nil && !serviceHealth(w, s).Converged() && !slices.Contains(down,
+			s) {
 			down = append(down, s)
 		}
 	}
@@ -107,8 +110,10 @@ func ingressBackendDown(l *look) *Finding {
 	if len(down) == 0 {
 		return nil
 	}
-	return &Finding{Says: "leads to service/" + down[0].Name + ", which has no endpoint that takes connections", Owner: "the ingress controller", State: Waiting,
-		Waits: on("Object", refTo(kinds.Services, down[0]), ""), Next: does("the ingress controller", "sends requests there when it has"), Below: refs(kinds.Services, down)}
+	return &Finding{Says: "leads to service/" + down[0].Name + ", which has no endpoint that takes connections",
+		Owner: "the ingress controller", State: Waiting,
+		Waits: on("Object", refTo(kinds.Services, down[0]), ""), Next: does("the ingress controller", "sends requests there when it has"),
+		Below: refs(kinds.Services, down)}
 }
 
 // lostSecret is the first secret with a certificate that does not exist.
@@ -130,11 +135,14 @@ func ingressBackendMissing(l *look) *Finding {
 	r := l.namespaced(kinds.Services, b.Name)
 	if why == "no such service" {
 		return &Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", r, ""),
-			Next: does(person, "creates service/%s, or names another one", b.Name), Advice: []string{"kubectl get services -n " + i.Namespace + " lists those that exist"}}
+			Next:   does(person, "creates service/%s, or names another one", b.Name),
+			Advice: []string{"kubectl get services -n " + i.Namespace + " lists those that exist"}}
 	}
 	port := orElse(b.Port.Name, fmt.Sprint(b.Port.Number))
-	return &Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: person, State: Blocked, Waits: on("Field", r, "spec.ports"),
-		Next: does(person, "corrects the port here or there"), Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
+	return &Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: person, State: Blocked,
+		Waits:  on("Field", r, "spec.ports"),
+		Next:   does(person, "corrects the port here or there"),
+		Advice: []string{"an ingress names the service's port, not that of its pods: kubectl get service " + b.Name + " -n " + i.Namespace}}
 }
 
 func ingressSecretMissing(l *look) *Finding {
@@ -143,8 +151,11 @@ func ingressSecretMissing(l *look) *Finding {
 	if name == "" {
 		return nil
 	}
-	return &Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: person, State: Blocked, Waits: on("Object", l.namespaced(kinds.Secrets, name), ""),
-		Next: does(person, "creates secret/%s, or has it made", name), Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=FILE --key=FILE", "if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
+	return &Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: person, State: Blocked,
+		Waits: on("Object", l.namespaced(kinds.Secrets, name), ""),
+		Next:  does(person, "creates secret/%s, or has it made", name),
+		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=FILE --key=FILE",
+			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
 
 func ingressClassMissing(l *look) *Finding {
@@ -152,12 +163,17 @@ func ingressClassMissing(l *look) *Finding {
 	name := deref(i.Spec.IngressClassName, "")
 	switch {
 	case name == "" && i.Annotations[oldClass] == "":
-		return &Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, i), "spec.ingressClassName"),
-			Next: does(person, "names a class"), Advice: []string{"set spec.ingressClassName: kubectl get ingressclass lists the classes", "if there is none, install an ingress controller"}}
+		return &Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: person, State: Blocked,
+			Waits: on("Field", refTo(l.kind, i), "spec.ingressClassName"),
+			Next:  does(person, "names a class"),
+			Advice: []string{"set spec.ingressClassName: kubectl get ingressclass lists the classes",
+				"if there is none, install an ingress controller"}}
 	case name != "" && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
 		r := Ref{kinds.IngressClasses, "", name}
-		return &Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", r, ""),
-			Next: does(person, "creates ingressclass/%s, or names another one", name), Advice: []string{"kubectl get ingressclass lists those that exist", "install the controller that brings the class " + name}}
+		return &Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: person, State: Blocked,
+			Waits:  on("Object", r, ""),
+			Next:   does(person, "creates ingressclass/%s, or names another one", name),
+			Advice: []string{"kubectl get ingressclass lists those that exist", "install the controller that brings the class " + name}}
 	}
 	return nil
 }
@@ -168,9 +184,11 @@ func ingressControllerMissing(l *look) *Finding {
 	if c := resource.Get(l.Read, kinds.IngressClasses, "", deref(i.Spec.IngressClassName, i.Annotations[oldClass])); c != nil {
 		who = "the ingress controller " + c.Spec.Controller
 	}
-	if l.Callers.watchers(l.kind.Info().GR()) > 0 {
+	if !l.unwatched(l.kind.Info().GR()) {
 		return nil
 	}
-	return &Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: Missing, Waits: forName("Controller", who),
-		Next: does(who, "takes it up when it runs"), Advice: []string{"install or start the ingress controller", "or look why it does not reach the API server: kubectl get pods -A"}}
+	return &Finding{Says: "waits for " + who + ", which is not connected to this cluster", Owner: who, State: Missing,
+		Waits:  forName("Controller", who),
+		Next:   does(who, "takes it up when it runs"),
+		Advice: []string{"install or start the ingress controller", "or look why it does not reach the API server: kubectl get pods -A"}}
 }

@@ -58,7 +58,7 @@ func jobManagedElsewhere(l *look) *Finding {
 		return nil
 	}
 	f := &Finding{Says: "is left to " + who, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, j), "spec.managedBy"), Next: does(who, "makes its pods"), Advice: []string{"look at the log of " + who}}
-	if l.Callers.watchers(l.kind.Info().GR()) == 0 {
+	if l.unwatched(l.kind.Info().GR()) {
 		f.Says, f.State = "is left to "+who+", and no controller outside watches jobs", Missing
 		f.Next, f.Advice = does(who, "makes its pods when it runs"), []string{"install or start " + who, "or make the job anew without spec.managedBy: then kloop's own loop runs it"}
 	}

@@ -38,32 +38,76 @@ func custom(see func(l *look, status map[string]any) *Finding) func(l *look) *Fi
 // operatorMissing: nobody watches the kind, so nobody will see what is to be done.
 func operatorMissing(l *look, _ map[string]any) *Finding {
 	gr := l.kind.Info().GR()
-	if l.Callers == nil || l.Callers.watchers(gr) > 0 {
+	if l.Callers == nil {
+		return l.operatorDown()
+	}
+	if !l.unwatched(gr) {
 		return nil
 	}
 	who := l.keeper()
-	f := &Finding{Says: "waits for a controller, and no controller watches " + gr.String(), Owner: who, State: Missing, Waits: forName("Controller", who),
-		Next:   does(who, "takes it up when it runs and watches %s", gr),
-		Advice: []string{"start the controller of " + gr.String() + ", or look why it does not reach the API server: kubectl get pods -A, and its log"}}
+	f := &Finding{Says: "waits for a controller, and no controller watches " + gr.String(), Owner: who, State: Missing,
+		Waits: forName("Controller", who),
+		Next:  does(who, "takes it up when it runs and watches %s", gr),
+		Advice: []string{"start the controller of " + gr.String() +
+			", or look why it does not reach the API server: kubectl get pods -A, and its log"}}
 	if at := l.lastWrite(who); !at.IsZero() {
 		f.Says += fmt.Sprintf("; %s wrote it last %s ago", who, ago(l.Now.Sub(at)))
 	}
+	defer l.lastWord(f)
 	lease := l.leaseOf(who)
-	if k, obj, off := l.programOf(who, lease); obj != nil {
-		f.Waits = on("Object", refTo(k, obj), "")
-		f.Says = "waits for its controller, and " + ptr(objectOf(k, obj)).Short() + " in namespace " + obj.GetNamespace() + " does not run"
-		if off {
-			f.Says, f.Owner = "waits for its controller, and "+ptr(objectOf(k, obj)).Short()+" in namespace "+obj.GetNamespace()+" is scaled to 0", person
-			f.Next, f.Advice = does(person, "scales it up"), []string{"kubectl scale " + ptr(objectOf(k, obj)).Short() + " -n " + obj.GetNamespace() + " --replicas=1"}
-			return f
-		}
-		f.Below = []Ref{refTo(k, obj)}
+	if l.idle(f, who, lease) {
 		return f
 	}
 	if lease != nil && lease.Spec.RenewTime != nil {
 		f.Says += fmt.Sprintf("; its lease %s/%s was renewed last %s ago", lease.Namespace, lease.Name, ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
 	}
 	return f
+}
+
+// idle tells of the workload that the controller seems to run in, if it does not run.
+func (l *look) idle(f *Finding, who string, lease *coordinationv1.Lease) bool {
+	k, obj, off := l.programOf(who, lease)
+	if obj == nil {
+		return false
+	}
+	name := ptr(objectOf(k, obj)).Short()
+	f.Waits = on("Object", refTo(k, obj), "")
+	if !off {
+		f.Says = "waits for its controller, and " + name + " in namespace " + obj.GetNamespace() + " does not run"
+		f.Below = []Ref{refTo(k, obj)}
+		return true
+	}
+	f.Says, f.Owner = "waits for its controller, and "+name+" in namespace "+obj.GetNamespace()+" is scaled to 0", person
+	f.Next, f.Advice = does(person, "scales it up"), []string{"kubectl scale " + name + " -n " + obj.GetNamespace() + " --replicas=1"}
+	return true
+}
+
+// operatorDown tells, where nobody knows who watches what, of a controller that is seen not to run: its workload has no pods, or
+// its lease is old. Of one that is not found it says nothing.
+func (l *look) operatorDown() *Finding {
+	who := l.keeper()
+	lease := l.leaseOf(who)
+	f := &Finding{Owner: who, State: Missing, Waits: forName("Controller", who), Next: does(who, "takes it up when it runs"),
+		Advice: []string{"look at the controller of " + l.kind.Info().GR().String() + ": kubectl get pods -A, and its log"}}
+	defer l.lastWord(f)
+	if l.idle(f, who, lease) {
+		return f
+	}
+	if lease == nil || l.Now.Sub(lease.Spec.RenewTime.Time) < max(leaseLife(lease), time.Minute) {
+		return nil
+	}
+	f.Says = fmt.Sprintf("waits for its controller, which seems not to run: its lease %s/%s was renewed last %s ago", lease.Namespace,
+		lease.Name, ago(l.Now.Sub(lease.Spec.RenewTime.Time)))
+	return f
+}
+
+// lastWord adds what the controller said of the object before it went: it may well be the cause.
+func (l *look) lastWord(f *Finding) {
+	tree, _ := content(l.obj)
+	if c := complaintIn(tree); c.message != "" {
+		f.Says += "; what it last said: " + c.message
+		f.Error = textOnly(c.message)
+	}
 }
 
 // programOf is the workload that a controller seems to run in, if it does not run: it has the controller's name, or that of the pod
@@ -137,13 +181,16 @@ func operatorRefused(l *look, _ map[string]any) *Finding {
 	if !ok || l.Now.Sub(r.Last) > refusedFor {
 		return nil
 	}
-	f := &Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message, Owner: r.Agent, State: Blocked, Error: r.failure(),
-		Waits: forName("Policy", "RBAC"), Next: does(r.Agent, "tries again"), Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
+	f := &Finding{Says: "waits for " + r.Agent + ", and " + r.User + " is refused to " + r.Verb + " " + r.Resource + ": " + r.Message,
+		Owner: r.Agent, State: Blocked, Error: r.failure(),
+		Waits: forName("Policy", "RBAC"), Next: does(r.Agent, "tries again"),
+		Advice: []string{"give " + r.User + " the right to " + r.Verb + " " + r.Resource}}
 	if !r.Forbidden {
 		f.Waits, f.Advice = forName("Policy", "admission"), []string{"change what stands in the way of the controller's write"}
 	}
 	if name := between(r.Message, "exceeded quota: ", ","); name != "" {
-		f.Waits, f.Advice = on("Quota", l.namespaced(kinds.ResourceQuotas, name), "spec.hard"), []string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.obj.GetNamespace()}
+		f.Waits, f.Advice = on("Quota", l.namespaced(kinds.ResourceQuotas, name), "spec.hard"),
+			[]string{"raise the quota: kubectl edit resourcequota " + name + " -n " + l.obj.GetNamespace()}
 	}
 	return f
 }
@@ -165,7 +212,8 @@ func partsNotReady(l *look, _ map[string]any) *Finding {
 		return nil
 	}
 	who := l.keeper()
-	return &Finding{Says: "waits for what was made for it", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""), Next: does(who, "goes on when it is"), Below: bad}
+	return &Finding{Says: "waits for what was made for it", Owner: who, State: Waiting, Waits: on("Object", bad[0], ""),
+		Next: does(who, "goes on when it is"), Below: bad}
 }
 
 func operatorBehind(l *look, status map[string]any) *Finding {
@@ -174,26 +222,28 @@ func operatorBehind(l *look, status map[string]any) *Finding {
 		return nil
 	}
 	who := l.keeper()
-	f := &Finding{Says: fmt.Sprintf("was changed, and %s, which watches it, has not taken note of that", who), Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
-		Next: does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
+	f := &Finding{Says: fmt.Sprintf("was changed, and %s, which watches it, has not taken note of that", who), Owner: who, State: Waiting,
+		Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
+		Next:  does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
 	return f
 }
 
 // operatorReports: the controller itself says that it is not done, and why.
-func operatorReports(l *look, status map[string]any) *Finding {
-	who := l.keeper()
-	typ := between(l.health.Want, "[", "]")
-	c, ok := conditionsIn(status)[typ]
-	if !ok {
+func operatorReports(l *look, _ map[string]any) *Finding {
+	who, tree := l.keeper(), map[string]any(nil)
+	if tree, _ = content(l.obj); complaintIn(tree).have != l.health.Have {
 		return nil
 	}
-	f := &Finding{Says: l.health.Says, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), "status.conditions["+typ+"]"), Next: does(who, "goes on with it"),
+	c := complaintIn(tree)
+	field, _, _ := strings.Cut(c.have, "=")
+	f := &Finding{Says: l.health.Says, Owner: who, State: Waiting, Waits: on("Field", refTo(l.kind, l.obj), field),
+		Next:   does(who, "goes on with it"),
 		Advice: []string{"read the log of " + who}}
-	if text := orElse(c.Message, c.Reason); text != "" {
-		f.Says += ": " + text
-		f.Error = textOnly(text)
+	if c.message != "" {
+		f.Says += ": " + c.message
+		f.Error = textOnly(c.message)
 	}
-	if typ == "Stalled" || typ == "Failed" {
+	if c.final {
 		f.State, f.Next = Failed, does(person, "removes what makes it fail; %s does not go on by itself", who)
 	}
 	return f

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,11 +21,14 @@ func rollouts() []Situation {
 		{"Paused", []resource.Kind{kinds.Deployments}, paused},
 		{"RolloutStuck", []resource.Kind{kinds.Deployments}, rolloutStuck},
 		{"OldPodsRemain", []resource.Kind{kinds.Deployments}, oldPodsRemain},
+		{"PodsRejected", []resource.Kind{kinds.ReplicaSets, kinds.ReplicationControllers, kinds.DaemonSets, kinds.StatefulSets}, podsRejected},
 		{"PodsNotReady", []resource.Kind{kinds.ReplicaSets, kinds.ReplicationControllers, kinds.DaemonSets}, podsNotReady},
 		{"OldPodInTheWay", []resource.Kind{kinds.StatefulSets}, oldPodInTheWay},
 		{"OrderedPodWaits", []resource.Kind{kinds.StatefulSets}, orderedPod},
-		{"NotOldEnough", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers}, notOldEnough},
-		{"Working", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers}, working},
+		{"NotOldEnough", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets,
+			kinds.ReplicationControllers}, notOldEnough},
+		{"Working", []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicationControllers},
+			working},
 	}
 }
 
@@ -36,11 +40,13 @@ func loopNotRunning(l *look) *Finding {
 	if runs, sure := l.runs(l.owner); runs || !sure {
 		return nil
 	}
-	if gr := l.kind.Info().GR().String(); gr == "nodes" || gr == "apiservices.apiregistration.k8s.io" || gr == "certificatesigningrequests.certificates.k8s.io" {
+	if gr := l.kind.Info().GR().String(); gr == "nodes" || gr == "apiservices.apiregistration.k8s.io" ||
+		gr == "certificatesigningrequests.certificates.k8s.io" {
 		return nil // not its move
 	}
-	return &Finding{Says: "waits for the loop " + l.owner + ", which does not run", Owner: l.owner, State: Missing, Waits: forName("Controller", l.owner),
-		Next: does(l.owner, "closes the gap when it runs"), Advice: []string{"start the loops: kloop up, or kloop controllers"}}
+	return &Finding{Says: "waits for the loop " + l.owner + ", which does not run", Owner: l.owner, State: Missing,
+		Waits: forName("Controller", l.owner),
+		Next:  does(l.owner, "closes the gap when it runs"), Advice: []string{"start the loops: kloop up, or kloop controllers"}}
 }
 
 func paused(l *look) *Finding {
@@ -48,7 +54,8 @@ func paused(l *look) *Finding {
 	if !d.Spec.Paused {
 		return nil
 	}
-	return &Finding{Says: "is paused", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, d), "spec.paused"), Next: does(person, "resumes it"),
+	return &Finding{Says: "is paused", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, d), "spec.paused"),
+		Next:   does(person, "resumes it"),
 		Advice: []string{"kubectl rollout resume deployment " + d.Name + " -n " + d.Namespace}}
 }
 
@@ -74,8 +81,10 @@ func rolloutStuck(l *look) *Finding {
 	if rs == nil || l.Health(kinds.ReplicaSets, rs).Converged() {
 		return nil
 	}
-	f := &Finding{Says: fmt.Sprintf("waits for replicaset/%s: %d of %d pods are available", rs.Name, rs.Status.AvailableReplicas, deref(d.Spec.Replicas, 1)), State: Waiting,
-		Waits: on("Object", refTo(kinds.ReplicaSets, rs), "status.availableReplicas"), Next: does(l.owner, "goes on when more of its pods are available"), Below: []Ref{refTo(kinds.ReplicaSets, rs)}}
+	f := &Finding{Says: fmt.Sprintf("waits for replicaset/%s: %d of %d pods are available", rs.Name, rs.Status.AvailableReplicas,
+		deref(d.Spec.Replicas, 1)), State: Waiting,
+		Waits: on("Object", refTo(kinds.ReplicaSets, rs), "status.availableReplicas"),
+		Next:  does(l.owner, "goes on when more of its pods are available"), Below: []Ref{refTo(kinds.ReplicaSets, rs)}}
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" {
 			f.Says += fmt.Sprintf("; it has made no progress for longer than its deadline of %d s", deref(d.Spec.ProgressDeadlineSeconds, 600))
@@ -97,7 +106,8 @@ func oldPodsRemain(l *look) *Finding {
 	if len(left) == 0 {
 		return nil
 	}
-	return &Finding{Says: "waits for pods of older templates to go", State: Waiting, Waits: on("Object", left[0], "status.replicas"), Next: does(l.owner, "is done when they are gone"), Below: left}
+	return &Finding{Says: "waits for pods of older templates to go", State: Waiting, Waits: on("Object", left[0], "status.replicas"),
+		Next: does(l.owner, "is done when they are gone"), Below: left}
 }
 
 // unwell are the pods of a workload that are not ready, or that stay though they were deleted.
@@ -110,32 +120,67 @@ func (l *look) unwell() (list []*corev1.Pod) {
 	return list
 }
 
+// podsRejected: pod after pod is made and refused by the node that it is for, since its template names a node that it does not fit.
+func podsRejected(l *look) *Finding {
+	var last *corev1.Pod
+	n := 0
+	for _, p := range resource.Owned(l.Read, kinds.Pods, l.obj) {
+		if p.Status.Phase != corev1.PodFailed || p.Status.Reason == "" || len(p.Status.ContainerStatuses) > 0 || p.Spec.NodeName == "" {
+			continue
+		}
+		if n++; last == nil || last.CreationTimestamp.Before(&p.CreationTimestamp) {
+			last = p
+		}
+	}
+	if last == nil || len(l.unwell()) > 0 {
+		return nil
+	}
+	why := strings.TrimPrefix(strings.TrimSpace(last.Status.Message), "Pod was rejected: ")
+	return &Finding{Says: fmt.Sprintf("makes pod after pod, and node %s refuses each (%d so far): %s: %s", last.Spec.NodeName, n,
+		last.Status.Reason, why), Owner: person, State: Blocked, Error: textOnly(last.Status.Message),
+		Waits: on("Field", refTo(l.kind, l.obj), "spec.template.spec.nodeName"), Next: does(person, "corrects the pod template"),
+		Advice: []string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits",
+			"or lower what the template asks for; kubectl describe node " + last.Spec.NodeName + " tells what the node has"}}
+}
+
 func podsNotReady(l *look) *Finding {
 	bad := l.unwell()
 	if len(bad) == 0 {
 		return nil
 	}
-	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to be ready", State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
-		Next: does(l.owner, "is done when its pods are ready"), Below: refs(kinds.Pods, bad)}
+	return &Finding{Says: "waits for " + count(len(bad), "pod") + " to be ready", State: Waiting,
+		Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
+		Next:  does(l.owner, "is done when its pods are ready"), Below: refs(kinds.Pods, bad)}
 }
 
 // oldPodInTheWay: a pod of an older template does not get ready, and the set replaces it only when it is: the newer template, which
 // may well be the correction, never comes to bear.
 func oldPodInTheWay(l *look) *Finding {
 	s := l.obj.(*appsv1.StatefulSet)
-	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || s.Status.UpdateRevision == "" {
+	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement || s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType ||
+		s.Status.UpdateRevision == "" {
 		return nil
 	}
 	for _, p := range l.unwell() {
 		rev := p.Labels[appsv1.ControllerRevisionHashLabelKey]
-		if p.DeletionTimestamp != nil || rev == "" || rev == s.Status.UpdateRevision || rev == s.Status.CurrentRevision {
+		if p.DeletionTimestamp != nil || rev == "" || rev == s.Status.UpdateRevision || ordinal(p.Name) < kept(s) {
 			continue
 		}
-		return &Finding{Says: "waits for pod/" + p.Name + ", which has an older template and is not ready: the newer template is held back by it", Owner: person, State: Blocked,
-			Waits: on("Object", refTo(kinds.Pods, p), "status.conditions[Ready]"), Next: does(person, "deletes the pod, so that it is made from the newer template"),
+		return &Finding{Says: "waits for pod/" + p.Name + ", which has an older template and is not ready: the newer template is held back by it",
+			Owner: person, State: Blocked,
+			Waits:  on("Object", refTo(kinds.Pods, p), "status.conditions[Ready]"),
+			Next:   does(person, "deletes the pod, so that it is made from the newer template"),
 			Advice: []string{"kubectl delete pod " + p.Name + " -n " + p.Namespace, "podManagementPolicy: Parallel does not wait so"}}
 	}
 	return nil
+}
+
+// kept is the ordinal below which pods keep the older template.
+func kept(s *appsv1.StatefulSet) int {
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		return int(deref(r.Partition, 0))
+	}
+	return 0
 }
 
 // orderedPod: a stateful set goes on only when the pod before is ready.
@@ -146,8 +191,9 @@ func orderedPod(l *look) *Finding {
 		return nil
 	}
 	slices.SortFunc(bad, func(a, b *corev1.Pod) int { return ordinal(a.Name) - ordinal(b.Name) })
-	f := &Finding{Says: "waits for pod/" + bad[0].Name, State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
-		Next: does(l.owner, "goes on with the next pod when this one is ready"), Below: refs(kinds.Pods, bad)}
+	f := &Finding{Says: "waits for pod/" + bad[0].Name, State: Waiting,
+		Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
+		Next:  does(l.owner, "goes on with the next pod when this one is ready"), Below: refs(kinds.Pods, bad)}
 	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		f.Next = does(l.owner, "is done when its pods are ready")
 	}
@@ -180,7 +226,8 @@ func notOldEnough(l *look) *Finding {
 	if least == 0 {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("waits until its pods have been ready for %d s", least), State: Progressing, Waits: forName("Time", "spec.minReadySeconds"), Next: does(l.owner, "counts them as available then")}
+	return &Finding{Says: fmt.Sprintf("waits until its pods have been ready for %d s", least), State: Progressing,
+		Waits: forName("Time", "spec.minReadySeconds"), Next: does(l.owner, "counts them as available then")}
 }
 
 // working: nothing is in the way; the loop has more to do, or its last writes have to be seen.

@@ -44,16 +44,25 @@ func scheduling() []Situation {
 		{"ClaimMissing", of, pod(claimMissing)},
 		{"ClaimTaken", of, pod(claimTaken)},
 		{"ClaimPending", of, pod(claimPending)},
-		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many", "remove pods with such volumes from the node, or add a node; kubectl describe csinode tells how many one takes", "exceed max volume count"))},
-		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv", "PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "enough free storage"))},
+		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many",
+			"remove pods with such volumes from the node, or add a node; kubectl describe csinode tells how many one takes",
+			"exceed max volume count"))},
+		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv",
+			"PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "enough free storage"))},
 		{"DeviceTemplateMissing", of, pod(deviceTemplateMissing)},
 		{"DeviceClassMissing", of, pod(deviceClassMissing)},
-		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim", "resourceclaim", "resource claim", "cannot allocate all claims"))},
+		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim",
+			"resourceclaim", "resource claim", "cannot allocate all claims"))},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},
-		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "correct it, or label nodes: kubectl get nodes --show-labels", "node affinity/selector", "[NodeAffinity]"))},
-		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity", "add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution", "pod affinity rules", "anti-affinity rules"))},
-		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints", "add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway", "topology spread constraints"))},
+		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "correct it, or label nodes: kubectl get nodes --show-labels",
+			"node affinity/selector", "[NodeAffinity]"))},
+		{"PodAffinityMismatch", of, pod(unsuitable("pod affinity",
+			"add a node, or prefer in place of require: preferredDuringSchedulingIgnoredDuringExecution", "pod affinity rules",
+			"anti-affinity rules"))},
+		{"SpreadMismatch", of, pod(unsuitable("topology spread constraints",
+			"add a node where there are fewest of its pods, raise maxSkew, or let the constraint be soft: whenUnsatisfiable: ScheduleAnyway",
+			"topology spread constraints"))},
 		{"PortTaken", of, pod(unsuitable("host port", "leave hostPort out, or have as many nodes as pods", "free ports"))},
 		{"Unschedulable", of, pod(unschedulable)},
 		{"NotScheduled", of, pod(notScheduled)},
@@ -93,8 +102,9 @@ func schedulerMissing(l *look, p *corev1.Pod, text string) *Finding {
 		return nil
 	}
 	who := "the scheduler " + name
-	f := &Finding{Says: "wants to be scheduled by " + name + ", and no such scheduler has looked at it", Owner: who, State: Missing, Waits: forName("Controller", name),
-		Next: does(who, "takes the pod when it runs"), Advice: []string{"start the scheduler " + name + ", or correct spec.schedulerName"}}
+	f := &Finding{Says: "wants to be scheduled by " + name + ", and no such scheduler has looked at it", Owner: who, State: Missing,
+		Waits: forName("Controller", name),
+		Next:  does(who, "takes the pod when it runs"), Advice: []string{"start the scheduler " + name + ", or correct spec.schedulerName"}}
 	return f
 }
 
@@ -103,7 +113,8 @@ func noNodes(l *look, p *corev1.Pod, text string) *Finding {
 		return nil
 	}
 	return &Finding{Says: "can't be scheduled: the cluster has no node", State: Blocked, Waits: forName("Node", "any"),
-		Next: does("scheduler", "tries again when a node joins"), Advice: []string{"add a node: kloop node, or kloop up --node=real on this machine"}}
+		Next:   does("scheduler", "tries again when a node joins"),
+		Advice: []string{"add a node: kloop node, or kloop up --node=real on this machine"}}
 }
 
 func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
@@ -111,7 +122,8 @@ func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
 		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil {
 			r := l.namespaced(kinds.PersistentVolumeClaims, name)
 			return &Finding{Says: "uses the claim " + name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
-				Next: does("scheduler", "tries again when the claim exists"), Advice: []string{"create persistentvolumeclaim/" + name + ", or correct the volume's claimName"}}
+				Next:   does("scheduler", "tries again when the claim exists"),
+				Advice: []string{"create persistentvolumeclaim/" + name + ", or correct the volume's claimName"}}
 		}
 	}
 	return nil
@@ -129,8 +141,10 @@ func claimTaken(l *look, p *corev1.Pod, text string) *Finding {
 		}
 		for _, other := range users(l.World, c) {
 			if other.Name != p.Name && other.Spec.NodeName != "" {
-				return &Finding{Says: "waits for the claim " + name + ", which only one pod at a time may use, and pod/" + other.Name + " does", State: Blocked, Waits: on("Object", refTo(kinds.Pods, other), ""),
-					Next: does("scheduler", "tries again when that pod is gone"), Advice: []string{"delete pod/" + other.Name + ", or make the claim anew with ReadWriteOnce: then pods of one node may share it"}}
+				return &Finding{Says: "waits for the claim " + name + ", which only one pod at a time may use, and pod/" + other.Name + " does",
+					State: Blocked, Waits: on("Object", refTo(kinds.Pods, other), ""),
+					Next:   does("scheduler", "tries again when that pod is gone"),
+					Advice: []string{"delete pod/" + other.Name + ", or make the claim anew with ReadWriteOnce: then pods of one node may share it"}}
 			}
 		}
 	}
@@ -148,8 +162,9 @@ func claimPending(l *look, p *corev1.Pod, text string) *Finding {
 	if len(open) == 0 || strings.HasPrefix(l.mainReason(p, text), "Insufficient ") || text != "" && !aboutVolumes(text) && l.allWait(p, open) {
 		return nil
 	}
-	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting, Waits: on("Object", open[0], "status.phase"),
-		Next: does("scheduler", "tries again when the claim has a volume"), Below: open}
+	return &Finding{Says: "waits for the volume of claim " + open[0].Name + andMore(len(open)-1), State: Waiting,
+		Waits: on("Object", open[0], "status.phase"),
+		Next:  does("scheduler", "tries again when the claim has a volume"), Below: open}
 }
 
 // allWait says that claims wait for nothing but the pod that uses them: they bind when it is scheduled.
@@ -171,12 +186,14 @@ func aboutVolumes(text string) bool {
 // some, it tells nothing that others are not they.
 func (l *look) mainReason(p *corev1.Pod, text string) string {
 	head, reasons, ok := strings.Cut(text, " nodes are available: ")
-	if want := nodeaffinity.GetRequiredNodeAffinity(p); ok && asksForNodes(p) && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""), func(n *corev1.Node) bool {
-		fits, err := want.Match(n)
-		return err == nil && fits
-	}) {
+	if want := nodeaffinity.GetRequiredNodeAffinity(p); ok && asksForNodes(p) && slices.ContainsFunc(resource.List(l.Read, kinds.Nodes, ""),
+		func(n *corev1.Node) bool {
+			fits, err := want.Match(n)
+			return err == nil && fits
+		}) {
 		rest := slices.DeleteFunc(strings.Split(reasons, ", "), func(r string) bool {
-			return strings.Contains(r, "affinity/selector") || strings.Contains(r, "[NodeAffinity]") || strings.Contains(r, "untolerated taint") || strings.Contains(r, "were unschedulable")
+			return strings.Contains(r, "affinity/selector") || strings.Contains(r, "[NodeAffinity]") || strings.Contains(r,
+				"untolerated taint") || strings.Contains(r, "were unschedulable")
 		})
 		if len(rest) > 0 {
 			text = head + " nodes are available: " + strings.Join(rest, ", ")
@@ -187,7 +204,8 @@ func (l *look) mainReason(p *corev1.Pod, text string) string {
 
 func asksForNodes(p *corev1.Pod) bool {
 	a := p.Spec.Affinity
-	return len(p.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+	return len(p.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
 // mainReason is why most of the nodes will not do: the reason with the greatest count in the scheduler's sentence; the
@@ -249,7 +267,8 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 			continue
 		}
 		i := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations, func(o corev1.Toleration) bool { return tolerates(&o, &t) })
+			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
+				func(o corev1.Toleration) bool { return tolerates(&o, &t) })
 		})
 		switch {
 		case i >= 0:
@@ -272,14 +291,18 @@ func tainted(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	if taint == "cordoned" {
 		return &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") are cordoned: " + text, State: Blocked,
-			Waits: on("Node", Ref{kinds.Nodes, "", names[0]}, "spec.unschedulable"), Next: does("scheduler", "tries again when a node is uncordoned or another one joins"),
+			Waits:  on("Node", Ref{kinds.Nodes, "", names[0]}, "spec.unschedulable"),
+			Next:   does("scheduler", "tries again when a node is uncordoned or another one joins"),
 			Advice: []string{"kubectl uncordon " + names[0]}}
 	}
-	f := &Finding{Says: "fits on no node because those that it asks for (" + list(names, 3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
-		Waits: forName("Node", "without the taint "+taint), Next: does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
+	f := &Finding{Says: "fits on no node because those that it asks for (" + list(names,
+		3) + ") have taints that it does not tolerate, such as " + taint + ": " + text, State: Blocked,
+		Waits: forName("Node", "without the taint "+taint),
+		Next:  does("scheduler", "tries again when a node loses its taint or another one joins"), Below: ill,
 		Advice: []string{"give the pod a toleration, or take the taint away: kubectl taint nodes " + names[0] + " " + taint + "-"}}
 	if strings.HasPrefix(taint, uninitialized) {
-		f.Advice = []string{"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node", "without one, do not start node agents with --cloud-provider=external"}
+		f.Advice = []string{"look whether the cloud's controller manager runs: it takes the taint away when it has looked at the node",
+			"without one, do not start node agents with --cloud-provider=external"}
 	}
 	return f
 }
@@ -299,8 +322,9 @@ func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Po
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
 			if strings.Contains(l.mainReason(p, text), m) {
-				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked, Waits: forName("Node", "that suits its "+what),
-					Next: does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
+				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
+					Waits: forName("Node", "that suits its "+what),
+					Next:  does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}
 			}
 		}
 		return nil
@@ -311,7 +335,8 @@ func unschedulable(l *look, p *corev1.Pod, text string) *Finding {
 	if text == "" {
 		return nil
 	}
-	return &Finding{Says: "can't be scheduled: " + text, State: Blocked, Next: does("scheduler", "tries again when something changes that could help")}
+	return &Finding{Says: "can't be scheduled: " + text, State: Blocked,
+		Next: does("scheduler", "tries again when something changes that could help")}
 }
 
 func notScheduled(l *look, p *corev1.Pod, _ string) *Finding {

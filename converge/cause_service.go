@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -20,6 +21,7 @@ func services() []Situation {
 	of := []resource.Kind{kinds.Services}
 	return []Situation{
 		{"LoadBalancerMissing", of, service(loadBalancerMissing)},
+		{"NoEndpoints", of, service(noEndpoints)},
 		{"NothingSelected", of, service(nothingSelected)},
 		{"BackendsNotReady", of, service(backendsNotReady)},
 		{"PortMissing", of, service(portMissing)},
@@ -31,17 +33,34 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 		return nil
 	}
 	who := orElse(deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
-	return &Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who, State: Missing, Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
-		Next: does(who, "gives it an address when it runs"), Advice: []string{"install a load balancer controller and give it addresses", "or use type NodePort: the service is reachable inside the cluster meanwhile"}}
+	return &Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who, State: Missing,
+		Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
+		Next:  does(who, "gives it an address when it runs"),
+		Advice: []string{"install a load balancer controller and give it addresses",
+			"or use type NodePort: the service is reachable inside the cluster meanwhile"}}
+}
+
+// noEndpoints: the service has no selector, so that somebody has to say what it leads to, and nobody did.
+func noEndpoints(l *look, s *corev1.Service) *Finding {
+	if len(s.Spec.Selector) > 0 {
+		return nil
+	}
+	return &Finding{Says: "has no selector, and nobody made endpoints for it", Owner: person, State: Blocked,
+		Waits: on("Field", refTo(l.kind, s), "spec.selector"),
+		Next:  does(person, "gives it a selector, or an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, s.Name),
+		Advice: []string{"kubectl set selector service " + s.Name + " app=NAME -n " + s.Namespace +
+			", with the labels of the pods that are meant"}}
 }
 
 func nothingSelected(l *look, s *corev1.Service) *Finding {
-	if len(selected(l.World, s)) > 0 {
+	if len(selected(l.World, s)) > 0 || !l.Sees(kinds.Pods) {
 		return nil
 	}
 	sel := labels.Set(s.Spec.Selector).String()
-	f := &Finding{Says: "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.selector"),
-		Next: does(l.owner, "adds pods with these labels when there are some"), Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
+	f := &Finding{Says: "selects no pod: none in namespace " + s.Namespace + " has the labels " + sel, State: Blocked,
+		Waits:  on("Field", refTo(l.kind, s), "spec.selector"),
+		Next:   does(l.owner, "adds pods with these labels when there are some"),
+		Advice: []string{"compare the selector with the pods' labels: kubectl get pods --show-labels -n " + s.Namespace}}
 	if near := l.nearly(s); near != "" {
 		f.Says, f.Advice = f.Says+"; "+near, append([]string{"correct spec.selector, if these are the pods that are meant"}, f.Advice...)
 	}
@@ -112,36 +131,41 @@ func backendsNotReady(l *look, s *corev1.Service) *Finding {
 	if len(bad) == 0 {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("selects %s, of which none is ready", count(len(bad), "pod")), State: Waiting, Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
-		Next: does(l.owner, "adds them when they are ready"), Below: refs(kinds.Pods, bad)}
+	return &Finding{Says: fmt.Sprintf("selects %s, of which none is ready", count(len(bad), "pod")), State: Waiting,
+		Waits: on("Object", refTo(kinds.Pods, bad[0]), "status.conditions[Ready]"),
+		Next:  does(l.owner, "adds them when they are ready"), Below: refs(kinds.Pods, bad)}
 }
 
 // portMissing: the pods are ready, and none has a port of the name that the service leads to.
 func portMissing(l *look, s *corev1.Service) *Finding {
+	open, _ := openPorts(l.World, s)
 	for _, port := range s.Spec.Ports {
 		name := port.TargetPort.StrVal
-		if name == "" {
+		named := l.portsNamed(s)
+		if name == "" || open[port.Name] || slices.Contains(named, name) {
 			continue
-		}
-		var named []string
-		for _, p := range selected(l.World, s) {
-			for _, c := range p.Spec.Containers {
-				for _, has := range c.Ports {
-					if has.Name == name {
-						return nil
-					}
-					if has.Name != "" && !slices.Contains(named, has.Name) {
-						named = append(named, has.Name)
-					}
-				}
-			}
 		}
 		says := "leads to the port " + name + ", which none of its pods names"
 		if len(named) > 0 {
 			says += "; they name " + list(named, 3)
 		}
 		return &Finding{Says: says, State: Blocked, Waits: on("Field", refTo(l.kind, s), "spec.ports[].targetPort"),
-			Next: does(l.owner, "adds the pods when they have such a port"), Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
+			Next:   does(l.owner, "adds the pods when they have such a port"),
+			Advice: []string{"name the container's port " + name + ", or correct targetPort"}}
 	}
 	return nil
+}
+
+// portsNamed are the names that the pods of a service give to ports.
+func (l *look) portsNamed(s *corev1.Service) (names []string) {
+	for _, p := range selected(l.World, s) {
+		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+			for _, has := range c.Ports {
+				if has.Name != "" && !slices.Contains(names, has.Name) {
+					names = append(names, has.Name)
+				}
+			}
+		}
+	}
+	return names
 }

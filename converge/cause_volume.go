@@ -92,7 +92,7 @@ func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 		switch {
 		case failed:
 			f.Says, f.State, f.Next = "waits for its volume "+v+", which can't be attached to "+p.Spec.NodeName+": "+why, BackingOff, does(who, "tries again")
-		case l.Callers != nil && l.Callers.watchers(kinds.VolumeAttachments.Info().GR()) == 0:
+		case l.unwatched(kinds.VolumeAttachments.Info().GR()):
 			f.Says, f.State, f.Next = f.Says+", and it is not connected to this cluster", Missing, does(who, "attaches it when it runs")
 			f.Advice = []string{"install or start the driver " + a.Spec.Attacher + ", its controller with the csi-attacher"}
 		}

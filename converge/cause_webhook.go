@@ -21,11 +21,14 @@ func webhookDown(l *look, text string) *Finding {
 		return nil
 	}
 	hook := findWebhook(l.Read, name)
-	f := &Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.owner, Waits: forName("Webhook", name),
-		Next: does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
+	f := &Finding{Says: refusedWrite(l) + ": the webhook " + name + " does not answer and must be asked", Owner: l.owner,
+		Waits: forName("Webhook", name),
+		Next:  does(l.owner, "tries again; it succeeds once the webhook answers"), Advice: hook.advice(name)}
 	if strings.Contains(text, "x509: ") {
-		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" + between(text+"\x00", "x509: ", "\x00") + ")"
-		f.Advice = append([]string{"set caBundle in " + hook.config + " to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
+		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
+			between(text+"\x00", "x509: ", "\x00") + ")"
+		f.Advice = append([]string{"set caBundle in " + hook.config +
+			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
 		return f
 	}
 	svc := hook.service(l.Read)
@@ -80,8 +83,9 @@ func webhookDenies(l *look, text string) *Finding {
 	}
 	why := between(text+"\x00", "denied the request: ", "\x00")
 	return &Finding{Says: "is refused by the webhook " + name + ": " + orElse(why, "it gave no reason"), Waits: forName("Webhook", name),
-		Next:   does(l.owner, "tries again; it succeeds once the webhook agrees"),
-		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it (" + findWebhook(l.Read, name).config + ")"}}
+		Next: does(l.owner, "tries again; it succeeds once the webhook agrees"),
+		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it (" + findWebhook(l.Read,
+			name).config + ")"}}
 }
 
 // A webhook is one of a configuration.
@@ -109,7 +113,8 @@ func (h webhook) advice(name string) []string {
 	case h.url != "":
 		at = h.url
 	}
-	return []string{"bring " + at + " back", "or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
+	return []string{"bring " + at + " back",
+		"or delete " + h.config + " if it is no longer used; failurePolicy: Ignore lets requests pass while it is down"}
 }
 
 // findWebhook finds a webhook by name; the zero value when there is none.
@@ -117,7 +122,8 @@ func findWebhook(read resource.Reader, name string) webhook {
 	for _, c := range resource.List(read, kinds.ValidatingWebhookConfigurations, "") {
 		for i := range c.Webhooks {
 			if c.Webhooks[i].Name == name {
-				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service, deref(c.Webhooks[i].ClientConfig.URL, "")}
+				return webhook{"validatingwebhookconfiguration/" + c.Name, c.Webhooks[i].ClientConfig.Service,
+					deref(c.Webhooks[i].ClientConfig.URL, "")}
 			}
 		}
 	}

@@ -31,6 +31,7 @@ type World struct {
 	Loops   *Processes // nil: nothing is known
 	Callers *Callers   // nil: nothing is known
 	Now     time.Time
+	Unseen  map[schema.GroupResource]bool // kinds that could not be read: of their objects nothing is known
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
 	running  map[string]bool               // loops; made when first asked for
@@ -57,6 +58,14 @@ func (w *World) situations(k resource.Kind) []Situation {
 	}
 	w.rules[gr] = list
 	return list
+}
+
+// Sees says that the objects of a kind are known: one that is not among them does not exist.
+func (w *World) Sees(k resource.Kind) bool { return !w.Unseen[k.Info().GR()] }
+
+// unwatched says that no controller outside watches a resource, where that is known.
+func (w *World) unwatched(gr schema.GroupResource) bool {
+	return w.Callers != nil && w.Callers.watchers(gr) == 0
 }
 
 // runs says whether the named loop runs, and whether that is known at all.

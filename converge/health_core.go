@@ -33,7 +33,7 @@ func podCondition(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodConditi
 }
 
 // podHealth finds no gap in a pod that failed under a controller: the controller has its say about that.
-func podHealth(_ *World, p *corev1.Pod) Health {
+func podHealth(w *World, p *corev1.Pod) Health {
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
 		return Health{}
@@ -46,6 +46,9 @@ func podHealth(_ *World, p *corev1.Pod) Health {
 	ready := podCondition(p, corev1.PodReady)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
+		if h := flaps(w, p); !h.Converged() {
+			return h
+		}
 		return debugHealth(p)
 	case p.Spec.NodeName == "":
 		h := Health{Says: "has no node", Want: "spec.nodeName set", Have: "spec.nodeName empty", Since: p.CreationTimestamp.Time}
@@ -57,7 +60,8 @@ func podHealth(_ *World, p *corev1.Pod) Health {
 		}
 		return h
 	}
-	h := Health{Says: "has a node and does not run", Want: "status.phase=Running", Have: "status.phase=" + string(p.Status.Phase), Since: p.CreationTimestamp.Time}
+	h := Health{Says: "has a node and does not run", Want: "status.phase=Running", Have: "status.phase=" + string(p.Status.Phase),
+		Since: p.CreationTimestamp.Time}
 	if c := podCondition(p, corev1.PodScheduled); c != nil {
 		h.Since = c.LastTransitionTime.Time
 	}
@@ -69,7 +73,8 @@ func debugHealth(p *corev1.Pod) Health {
 	for i := range p.Status.EphemeralContainerStatuses {
 		c := &p.Status.EphemeralContainerStatuses[i]
 		if reason, _ := waitsFor(c); reason != "" && reason != "ContainerCreating" && reason != "PodInitializing" {
-			return Health{Says: "has a container for debugging, " + c.Name + ", that does not start", Want: fmt.Sprintf("status.ephemeralContainerStatuses[%s].state=running", c.Name),
+			return Health{Says: "has a container for debugging, " + c.Name + ", that does not start",
+				Want: fmt.Sprintf("status.ephemeralContainerStatuses[%s].state=running", c.Name),
 				Have: "waiting: " + reason}
 		}
 	}
@@ -95,25 +100,25 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	if why := unannounced(s); why != "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return Health{Says: "has an address that no node answers for", Want: "a node that announces it", Have: why}
 	}
-	if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || !w.Sees(kinds.EndpointSlices) {
 		return Health{}
 	}
-	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
-		slice := obj.(*discoveryv1.EndpointSlice)
-		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 {
-			continue // its pods have none of the service's ports
+	ports, any := openPorts(w, s)
+	if any {
+		return portsHealth(s, ports)
+	}
+	if len(s.Spec.Selector) == 0 {
+		if !w.Now.After(s.CreationTimestamp.Add(grace)) || hasEndpoints(w, s) {
+			return Health{}
 		}
-		for _, ep := range slice.Endpoints {
-			if deref(ep.Conditions.Ready, true) {
-				return Health{}
-			}
-		}
+		return Health{Says: "leads nowhere", Want: "spec.ports[" + fmt.Sprint(len(s.Spec.Ports)) + "]", Have: "no selector and no endpoints"}
 	}
 	picked := selected(w, s)
 	if len(picked) == 0 && (asleep(w, s) || !w.Now.After(s.CreationTimestamp.Add(grace))) {
 		return Health{}
 	}
-	h := Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(), Have: "no ready endpoint"}
+	h := Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(),
+		Have: "no ready endpoint"}
 	for _, p := range picked {
 		if c := podCondition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(h.Since) {
 			h.Since = c.LastTransitionTime.Time
@@ -121,6 +126,52 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	}
 	return h
 }
+
+// openPorts are the names of the ports that lead to an endpoint that takes connections, and whether there is such an endpoint.
+func openPorts(w *World, s *corev1.Service) (names map[string]bool, any bool) {
+	names = map[string]bool{}
+	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		slice := obj.(*discoveryv1.EndpointSlice)
+		if len(slice.Ports) == 0 && len(s.Spec.Ports) > 0 {
+			continue // its pods have none of the service's ports
+		}
+		for _, ep := range slice.Endpoints {
+			if !deref(ep.Conditions.Ready, true) {
+				continue
+			}
+			any = true
+			for _, p := range slice.Ports {
+				names[deref(p.Name, "")] = true
+			}
+			break
+		}
+	}
+	return names, any
+}
+
+// hasEndpoints says that somebody made endpoints for a service, ready or not.
+func hasEndpoints(w *World, s *corev1.Service) bool {
+	for obj := range w.Read.ByLabel(kinds.EndpointSlices, s.Namespace, discoveryv1.LabelServiceName, s.Name) {
+		if len(obj.(*discoveryv1.EndpointSlice).Endpoints) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// portsHealth finds a gap in a service of which one port leads nowhere though others lead somewhere.
+func portsHealth(s *corev1.Service, open map[string]bool) Health {
+	for _, p := range s.Spec.Ports {
+		if !open[p.Name] {
+			return Health{Says: fmt.Sprintf("has a port, %s, that leads nowhere", portName(p)),
+				Want: fmt.Sprintf("spec.ports[%s].targetPort=%s", portName(p), p.TargetPort.String()), Have: "no ready endpoint has it"}
+		}
+	}
+	return Health{}
+}
+
+// portName is what a port of a service is known by.
+func portName(p corev1.ServicePort) string { return orElse(p.Name, fmt.Sprint(p.Port)) }
 
 // selected are the pods that a service selects and that are not through.
 func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
@@ -141,15 +192,18 @@ func selected(w *World, s *corev1.Service) (picked []*corev1.Pod) {
 func asleep(w *World, s *corev1.Service) bool {
 	sel := labels.SelectorFromSet(s.Spec.Selector)
 	of := func(t *corev1.PodTemplateSpec) bool { return sel.Matches(labels.Set(t.Labels)) }
-	return slices.ContainsFunc(resource.List(w.Read, kinds.Deployments, s.Namespace), func(d *appsv1.Deployment) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.StatefulSets, s.Namespace), func(d *appsv1.StatefulSet) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
+	return slices.ContainsFunc(resource.List(w.Read, kinds.Deployments, s.Namespace),
+		func(d *appsv1.Deployment) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
+		slices.ContainsFunc(resource.List(w.Read, kinds.StatefulSets, s.Namespace),
+			func(d *appsv1.StatefulSet) bool { return deref(d.Spec.Replicas, 1) == 0 && of(&d.Spec.Template) }) ||
 		slices.ContainsFunc(resource.List(w.Read, kinds.DaemonSets, s.Namespace), func(d *appsv1.DaemonSet) bool {
 			return d.Status.ObservedGeneration == d.Generation && d.Status.DesiredNumberScheduled == 0 && of(&d.Spec.Template)
 		}) ||
 		slices.ContainsFunc(resource.List(w.Read, kinds.Jobs, s.Namespace), func(j *batchv1.Job) bool {
 			return jobHealth(w, j).Converged() && j.Status.Active == 0 && of(&j.Spec.Template)
 		}) ||
-		slices.ContainsFunc(resource.List(w.Read, kinds.CronJobs, s.Namespace), func(c *batchv1.CronJob) bool { return of(&c.Spec.JobTemplate.Spec.Template) })
+		slices.ContainsFunc(resource.List(w.Read, kinds.CronJobs, s.Namespace),
+			func(c *batchv1.CronJob) bool { return of(&c.Spec.JobTemplate.Spec.Template) })
 }
 
 // claimHealth finds no gap in a claim that waits for its first pod and has none.
@@ -159,13 +213,16 @@ func claimHealth(w *World, c *corev1.PersistentVolumeClaim) Health {
 	case c.Status.Phase == corev1.ClaimLost:
 		return Health{Says: "has lost its volume", Want: "spec.volumeName=" + c.Spec.VolumeName, Have: "status.phase=Lost"}
 	case c.Status.Phase != corev1.ClaimBound:
-		if class := classOf(w, c); class != nil && deref(class.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
+		if class := classOf(w, c); class != nil && deref(class.VolumeBindingMode,
+			"") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
 			return Health{}
 		}
-		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + orElse(string(c.Status.Phase), "Pending"), Since: c.CreationTimestamp.Time}
+		return Health{Says: "has no volume", Want: "status.phase=Bound", Have: "status.phase=" + orElse(string(c.Status.Phase), "Pending"),
+			Since: c.CreationTimestamp.Time}
 	}
 	if have, ok := c.Status.Capacity[corev1.ResourceStorage]; ok && have.Cmp(want) < 0 {
-		return Health{Says: "is smaller than asked for", Want: "spec.resources.requests.storage=" + want.String(), Have: "status.capacity.storage=" + have.String()}
+		return Health{Says: "is smaller than asked for", Want: "spec.resources.requests.storage=" + want.String(),
+			Have: "status.capacity.storage=" + have.String()}
 	}
 	return Health{}
 }
@@ -217,7 +274,8 @@ func nodeHealth(_ *World, n *corev1.Node) Health {
 		return h
 	}
 	if len(n.Status.Conditions) == 0 {
-		return Health{Says: "has never reported", Want: "status.conditions[Ready]=True", Have: "status.conditions empty", Since: n.CreationTimestamp.Time}
+		return Health{Says: "has never reported", Want: "status.conditions[Ready]=True", Have: "status.conditions empty",
+			Since: n.CreationTimestamp.Time}
 	}
 	return Health{}
 }
@@ -225,7 +283,8 @@ func nodeHealth(_ *World, n *corev1.Node) Health {
 func quotaHealth(w *World, q *corev1.ResourceQuota) Health {
 	for name, want := range q.Spec.Hard {
 		if have, ok := q.Status.Hard[name]; !ok || have.Cmp(want) != 0 {
-			return Health{Says: "is not in force as its spec has it", Want: fmt.Sprintf("spec.hard.%s=%s", name, want.String()), Have: "status.hard differs"}
+			return Health{Says: "is not in force as its spec has it", Want: fmt.Sprintf("spec.hard.%s=%s", name, want.String()),
+				Have: "status.hard differs"}
 		}
 	}
 	return Health{}
@@ -244,10 +303,12 @@ func autoscalerHealth(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) Health
 			Have: fmt.Sprintf("status.conditions[%s]=False", c.Type), Since: c.LastTransitionTime.Time}
 	}
 	if c := wantsMore(h); c != nil {
-		return Health{Says: "wants more replicas than it may have", Want: "status.conditions[ScalingLimited]=False", Have: "status.conditions[ScalingLimited]=True", Since: c.LastTransitionTime.Time}
+		return Health{Says: "wants more replicas than it may have", Want: "status.conditions[ScalingLimited]=False",
+			Have: "status.conditions[ScalingLimited]=True", Since: c.LastTransitionTime.Time}
 	}
 	if len(h.Status.Conditions) == 0 {
-		return Health{Says: "was never looked at", Want: "status.conditions[AbleToScale]=True", Have: "status.conditions empty", Since: h.CreationTimestamp.Time}
+		return Health{Says: "was never looked at", Want: "status.conditions[AbleToScale]=True", Have: "status.conditions empty",
+			Since: h.CreationTimestamp.Time}
 	}
 	return Health{}
 }
@@ -259,7 +320,8 @@ func csrHealth(_ *World, r *certificatesv1.CertificateSigningRequest) Health {
 		case certificatesv1.CertificateDenied:
 			return Health{Says: "was denied", Want: "status.certificate", Have: "status.conditions[Denied]=True", Since: c.LastTransitionTime.Time}
 		case certificatesv1.CertificateFailed:
-			return Health{Says: "could not be signed", Want: "status.certificate", Have: "status.conditions[Failed]=True", Since: c.LastTransitionTime.Time}
+			return Health{Says: "could not be signed", Want: "status.certificate", Have: "status.conditions[Failed]=True",
+				Since: c.LastTransitionTime.Time}
 		case certificatesv1.CertificateApproved:
 			approved = true
 		}
@@ -282,11 +344,13 @@ func apiServiceHealth(_ *World, a *apiregistrationv1.APIService) Health {
 			if c.Status == apiregistrationv1.ConditionTrue {
 				return Health{}
 			}
-			return Health{Says: "is not available", Want: "status.conditions[Available]=True", Have: "status.conditions[Available]=" + string(c.Status),
+			return Health{Says: "is not available", Want: "status.conditions[Available]=True",
+				Have:  "status.conditions[Available]=" + string(c.Status),
 				Since: c.LastTransitionTime.Time}
 		}
 	}
-	return Health{Says: "is not known to be available", Want: "status.conditions[Available]=True", Have: "no such condition", Since: a.CreationTimestamp.Time}
+	return Health{Says: "is not known to be available", Want: "status.conditions[Available]=True", Have: "no such condition",
+		Since: a.CreationTimestamp.Time}
 }
 
 func definitionHealth(w *World, d *apiextensionsv1.CustomResourceDefinition) Health {
@@ -299,10 +363,12 @@ func definitionHealth(w *World, d *apiextensionsv1.CustomResourceDefinition) Hea
 			Have: "status.conditions[NamesAccepted]=False", Since: c.LastTransitionTime.Time}
 	}
 	if c := state[apiextensionsv1.Established]; c.Status != apiextensionsv1.ConditionTrue {
-		return Health{Says: "is not served", Want: "status.conditions[Established]=True", Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
+		return Health{Says: "is not served", Want: "status.conditions[Established]=True",
+			Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
 	}
 	if ref := converter(d); unconverted(w, d) {
-		return Health{Says: "can't be served in all its versions", Want: "spec.conversion.webhook.clientConfig.service=" + ref.Namespace + "/" + ref.Name, Have: "no endpoint that takes connections"}
+		return Health{Says: "can't be served in all its versions",
+			Want: "spec.conversion.webhook.clientConfig.service=" + ref.Namespace + "/" + ref.Name, Have: "no endpoint that takes connections"}
 	}
 	return Health{}
 }

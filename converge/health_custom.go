@@ -20,8 +20,7 @@ func content(obj resource.Object) (map[string]any, bool) {
 	return u.UnstructuredContent(), true
 }
 
-// customHealth judges any object by what operators agree on: observedGeneration, the conditions Reconciling and Stalled,
-// and Ready, Available and the like where the kind has them.
+// customHealth judges any object by what operators agree on: observedGeneration, and what its status complains of.
 func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[string]any) Health {
 	status, has := tree["status"].(map[string]any)
 	if observed, ok := status["observedGeneration"].(int64); ok {
@@ -29,28 +28,13 @@ func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[stri
 			return h
 		}
 	}
-	conds := conditionsIn(status)
-	for _, bad := range []struct{ typ, value, says string }{
-		{"Stalled", "True", "is stalled"}, {"Failed", "True", "failed"}, {"Reconciling", "True", "is being worked on"}, {"Ready", "False", "is not ready"},
-		{"Ready", "Unknown", "is not known to be ready"}, {"Available", "False", "is not available"}, {"Degraded", "True", "is degraded"},
-		{"Synced", "False", "is not in step with what it stands for"}, {"Accepted", "False", "is not accepted"}, {"Programmed", "False", "is not in force"},
-	} {
-		if c, ok := conds[bad.typ]; ok && c.Status == bad.value {
-			return Health{Says: bad.says, Want: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, opposite(bad.value)),
-				Have: fmt.Sprintf("status.conditions[%s]=%s", bad.typ, bad.value), Since: c.Since}
-		}
+	if c := complaintIn(tree); c.says != "" {
+		return Health{Says: c.says, Want: c.want, Have: c.have, Since: c.since}
 	}
-	if !has && w.expectsStatus(k) && (w.Callers.watchers(k.Info().GR()) == 0 || w.hindered(k, obj)) {
+	if !has && w.expectsStatus(k) && (w.unwatched(k.Info().GR()) || w.hindered(k, obj)) {
 		return Health{Says: "has no status", Want: "metadata.generation=" + fmt.Sprint(obj.GetGeneration()), Have: "status missing"}
 	}
 	return Health{}
-}
-
-func opposite(value string) string {
-	if value == "True" {
-		return "False"
-	}
-	return "True"
 }
 
 // hindered says that the controller of the object was refused something lately.

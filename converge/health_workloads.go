@@ -169,7 +169,7 @@ func jobHealth(w *World, j *batchv1.Job) Health {
 				Have: fmt.Sprintf("status.succeeded=%d", j.Status.Succeeded), Since: c.LastTransitionTime.Time}
 		}
 	}
-	if deref(j.Spec.Suspend, false) {
+	if deref(j.Spec.Suspend, false) || deref(j.Spec.Parallelism, 1) == 0 && j.Status.Active == 0 {
 		return Health{}
 	}
 	want := deref(j.Spec.Completions, deref(j.Spec.Parallelism, 1))

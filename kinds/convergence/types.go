@@ -22,7 +22,7 @@ type Gap struct {
 	Cause   string   `json:"cause" doc:"The situation at the bottom of it, in one word: ImagePull, QuotaExceeded."`
 	Because string   `json:"because,omitempty" doc:"The cause in words, with the object that it was found at."`
 	Owner   string   `json:"owner" doc:"Whose move it is: a loop, a node agent, a controller outside, or a person."`
-	State   string   `json:"state" doc:"Queued, Running, BackingOff, Waiting, Blocked, Missing, Failed or Progressing."`
+	State   string   `json:"state" doc:"Queued, Running, BackingOff, Waiting, Blocked, Missing, Failed, Progressing, Latent (stuck only once somebody asks for it) or Resting (on purpose; told by name alone)."`
 	Waits   *Wait    `json:"waits,omitempty" doc:"What the owner waits for."`
 	Next    Next     `json:"next" doc:"Who does what next, and when."`
 	Error   *Failure `json:"error,omitempty" doc:"The owner's last error, word for word."`

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
@@ -48,6 +49,8 @@ func (w *world) silent(s situation, obj *unstructured.Unstructured) {
 			return nil
 		case err != nil:
 			return err
+		case g.Object["state"] == converge.Resting:
+			return nil
 		}
 		return fmt.Errorf("%v", g.Object["verdict"])
 	})

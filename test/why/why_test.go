@@ -98,7 +98,7 @@ var worlds = map[string]cluster.Config{
 // TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
 func TestSituations(t *testing.T) {
 	list := read(t, "situations.yaml")
-	if len(list) < 215 {
+	if len(list) < 222 {
 		t.Errorf("only %d situations", len(list))
 	}
 	in := map[string]*world{}

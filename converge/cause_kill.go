@@ -1,0 +1,87 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// kills are the ways in which a container is ended by its own probe. They come before the crashes: by its exit code alone a
+// container that was killed looks like one that crashed, or like one that ended with success.
+func kills() []Situation {
+	of := []resource.Kind{kinds.Pods}
+	return []Situation{
+		{"StartupProbeFails", of, container(killedBy("Startup", func(c *corev1.Container) *corev1.Probe { return c.StartupProbe }))},
+		{"LivenessProbeFails", of, container(killedBy("Liveness", func(c *corev1.Container) *corev1.Probe { return c.LivenessProbe }))},
+	}
+}
+
+// killedBy finds a container that the agent ended because a probe failed: the probe's warning is of the run that ended, or later.
+func killedBy(name string, of func(*corev1.Container) *corev1.Probe) func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	word := strings.ToLower(name)
+	return func(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+		ended := c.LastTerminationState.Terminated
+		if ended == nil {
+			ended = c.State.Terminated
+		}
+		if probe := probeOf(p, c.Name, of); probe == nil || c.Ready || ended == nil || ended.Reason == "OOMKilled" || c.RestartCount == 0 {
+			return nil
+		}
+		e := l.probeWarning(p, c.Name, name)
+		if e == nil || told(e).Before(ended.StartedAt.Add(-late)) || ended.StartedAt.IsZero() && ended.FinishedAt.Sub(told(e)) > maxGrace(p) {
+			return nil
+		}
+		probe := probeOf(p, c.Name, of)
+		f := &Finding{Says: fmt.Sprintf("restarts: container %s is killed because its %s probe fails (%s): %s", c.Name, word,
+			times(c.RestartCount), lastLine(e.Message[strings.Index(e.Message, ":")+1:])),
+			State: BackingOff, Error: eventFailure(e),
+			Waits: on("Field", refTo(kinds.Pods, p), fmt.Sprintf("status.containerStatuses[%s].ready", c.Name)),
+			Next: does(agentOf(p), "asks again every %d s, and kills the container after %s", max(probe.PeriodSeconds, 1),
+				count(int(max(probe.FailureThreshold, 1)), "failure"))}
+		if reason, _ := waitsFor(c); reason == crashLoopBackOff {
+			f.Next = at(again(c), agentOf(p), "starts container %s again", c.Name)
+		}
+		f.Advice = []string{fmt.Sprintf("find out why %s is not answered: kubectl logs --previous %s -c %s -n %s", target(probe), p.Name, c.Name,
+			p.Namespace)}
+		if name == "Startup" {
+			f.Advice = append(f.Advice, fmt.Sprintf("if it merely takes longer to start than the %d s that it has, raise startupProbe.failureThreshold", allowed(probe)))
+		} else {
+			f.Advice = append(f.Advice, "if it is slow to start, give it a startupProbe; if it is slow to answer, raise livenessProbe.timeoutSeconds or failureThreshold")
+		}
+		return f
+	}
+}
+
+const crashLoopBackOff = "CrashLoopBackOff"
+
+// late is by how much an event may lag behind what it tells of: those that come again and again are written now and then.
+const late = 10 * time.Minute
+
+// probeWarning is the newest warning about a probe of a container.
+func (l *look) probeWarning(p *corev1.Pod, container, name string) (best *corev1.Event) {
+	for _, e := range l.events(p.UID) {
+		if field := e.InvolvedObject.FieldPath; field != "" && !strings.HasSuffix(field,
+			"{"+container+"}") || e.Reason != "Unhealthy" || !strings.HasPrefix(e.Message, name+" probe") {
+			continue
+		}
+		if best == nil || told(best).Before(told(e)) {
+			best = e
+		}
+	}
+	return best
+}
+
+// allowed is for how many seconds a startup probe may fail.
+func allowed(p *corev1.Probe) int32 {
+	return p.InitialDelaySeconds + max(p.FailureThreshold, 1)*max(p.PeriodSeconds, 1)
+}
+
+// maxGrace is how long after its probe's last warning a container that is being killed may end.
+func maxGrace(p *corev1.Pod) time.Duration {
+	return time.Duration(deref(p.Spec.TerminationGracePeriodSeconds, 30))*time.Second + time.Minute
+}

@@ -1,0 +1,163 @@
+package converge
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A complaint is what the status of a custom resource says is wrong with it. The zero value is none.
+type complaint struct {
+	says, want, have string
+	message          string // the controller's own words
+	since            time.Time
+	final            bool // the controller does not go on by itself
+}
+
+// A badCondition is a condition that says that something is wrong when it has the value.
+type badCondition struct{ typ, value, says string }
+
+// badConditions are those that operators agree on, the most telling first. Ready and the like have their meaning from the
+// conventions of the API; Stalled and Reconciling are kstatus'; Succeeded is Tekton's and Knative's; Accepted, Programmed,
+// ResolvedRefs and Conflicted are the Gateway API's; Synced is Crossplane's.
+var badConditions = []badCondition{
+	{"Stalled", "True", "is stalled"}, {"Failed", "True", "failed"}, {"Succeeded", "False", "failed"},
+	{"Reconciling", "True", "is being worked on"},
+	{"Accepted", "False", "is not accepted"}, {"Conflicted", "True", "is in conflict with another one"},
+	{"ResolvedRefs", "False", "names what is not there, or may not be named"},
+	{"Synced", "False", "is not in step with what it stands for"}, {"ReconcileError", "True", "can't be brought about"},
+	{"ReconcileSuccess", "False", "can't be brought about"},
+	{"ReconcileSucceeded", "False", "can't be brought about"}, {"Error", "True", "has an error"}, {"Ready", "False", "is not ready"},
+	{"Available", "False", "is not available"},
+	{"Healthy", "False", "is not healthy"}, {"Degraded", "True", "is degraded"}, {"Programmed", "False", "is not in force"},
+	{"Valid", "False", "is not valid"},
+	{"Launched", "False", "was not started"}, {"Ready", "Unknown", "is not known to be ready"},
+	{"Accepted", "Unknown", "waits to be accepted"},
+	{"Programmed", "Unknown", "waits to be put in force"},
+}
+
+// badPhases are the words by which a phase or a state says that something is wrong; final ones do not change by themselves.
+var badPhases = map[string]struct {
+	says  string
+	final bool
+}{
+	"failed": {"failed", true}, "failure": {"failed", true}, "error": {"has an error", true}, "errored": {"has an error", true},
+	"partiallyfailed":  {"failed in part", true},
+	"failedvalidation": {"is not valid", true}, "finalizingpartiallyfailed": {"failed in part", true}, "degraded": {"is degraded", false},
+	"unhealthy": {"is not healthy", false}, "missing": {"is not there", false},
+	"health_err": {"is not healthy", false}, "red": {"is not healthy", false}, "stalled": {"is stalled", true},
+	"crashloopbackoff":   {"crashes again and again", false},
+	"errorunschedulable": {"fits on no node", false}, "errimagepull": {"can't pull its image", false},
+	"imagepullbackoff": {"can't pull its image", false},
+	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
+}
+
+// phaseFields are where operators say in one word how they are: most, then Argo CD, Elastic, Rook, KubeVirt.
+var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
+	{"ceph", "health"}, {"printableStatus"}}
+
+// messageFields are where the words to a phase stand.
+var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError"}
+
+// complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
+func complaintIn(tree map[string]any) complaint {
+	status, _ := tree["status"].(map[string]any)
+	if c := ofConditions(status, "status"); c.says != "" {
+		return c
+	}
+	if c := ofPhases(status); c.says != "" {
+		return c
+	}
+	if c := ofParts(status); c.says != "" {
+		return c
+	}
+	if e, ok := status["error"].(map[string]any); ok { // as a VolumeSnapshot has it
+		if text, _ := e["message"].(string); text != "" {
+			return complaint{says: "has an error", want: "status.error empty", have: "status.error set", message: text}
+		}
+	}
+	return complaint{}
+}
+
+func ofConditions(status map[string]any, path string) complaint {
+	conds := conditionsIn(status)
+	if len(conds) == 0 {
+		return complaint{}
+	}
+	for _, bad := range badConditions {
+		c, ok := conds[bad.typ]
+		if !ok || c.Status != bad.value {
+			continue
+		}
+		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
+			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
+			message: orElse(c.Message, c.Reason), since: c.Since}
+		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded"
+		return out
+	}
+	return complaint{}
+}
+
+func opposite(value string) string {
+	if value == "True" {
+		return "False"
+	}
+	return "True"
+}
+
+func ofPhases(status map[string]any) complaint {
+	for _, field := range phaseFields {
+		at := status
+		for _, step := range field[:len(field)-1] {
+			at, _ = at[step].(map[string]any)
+		}
+		word, _ := at[field[len(field)-1]].(string)
+		bad, ok := badPhases[strings.ToLower(word)]
+		if !ok {
+			continue
+		}
+		path := "status." + strings.Join(field, ".")
+		c := complaint{says: bad.says, want: path + " another word", have: path + "=" + word, final: bad.final}
+		for _, from := range []map[string]any{at, status} {
+			for _, name := range messageFields {
+				if text, _ := from[name].(string); text != "" && c.message == "" {
+					c.message = text
+				}
+			}
+		}
+		return c
+	}
+	return complaint{}
+}
+
+// ofParts looks for conditions in the lists of a status, as of parents of a route and listeners of a gateway.
+func ofParts(status map[string]any) complaint {
+	for _, field := range slices.Sorted(maps.Keys(status)) {
+		list, _ := status[field].([]any)
+		for i, item := range list {
+			part, _ := item.(map[string]any)
+			name := nameOfPart(part, i)
+			if c := ofConditions(part, fmt.Sprintf("status.%s[%s]", field, name)); c.says != "" {
+				c.says += " by its " + strings.TrimSuffix(field, "s") + " " + name
+				if field == "listeners" {
+					c.says = "has a listener, " + name + ", that " + strings.TrimSuffix(c.says, " by its listener "+name)
+				}
+				return c
+			}
+		}
+	}
+	return complaint{}
+}
+
+// nameOfPart is what a part of a status is known by.
+func nameOfPart(part map[string]any, i int) string {
+	ref, _ := part["parentRef"].(map[string]any)
+	for _, name := range []any{part["name"], ref["name"], part["controllerName"]} {
+		if text, _ := name.(string); text != "" {
+			return text
+		}
+	}
+	return fmt.Sprint(i)
+}

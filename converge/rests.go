@@ -1,0 +1,267 @@
+package converge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Resting is the state of an object that is what its spec says and does nothing, on purpose. It is told only when asked for by name.
+const Resting = "Resting"
+
+// A rest says what keeps an object of one kind from doing what such objects do, and what would end that; "" when nothing does.
+type rest func(w *World, obj resource.Object) (says, advice string)
+
+func restOf[T resource.Object](f func(w *World, obj T) (says, advice string)) rest {
+	return func(w *World, obj resource.Object) (string, string) {
+		t, ok := obj.(T)
+		if !ok {
+			return "", ""
+		}
+		return f(w, t)
+	}
+}
+
+// rests is the table of kinds that can rest on purpose.
+var rests = map[schema.GroupResource]rest{
+	{Group: "apps", Resource: "deployments"}:                     restOf(restOfDeployment),
+	{Group: "apps", Resource: "replicasets"}:                     restOf(restOfReplicaSet),
+	{Group: "apps", Resource: "statefulsets"}:                    restOf(restOfStatefulSet),
+	{Group: "apps", Resource: "daemonsets"}:                      restOf(restOfDaemonSet),
+	{Group: "batch", Resource: "jobs"}:                           restOf(restOfJob),
+	{Group: "batch", Resource: "cronjobs"}:                       restOf(restOfCronJob),
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: restOf(restOfAutoscaler),
+	{Group: "policy", Resource: "poddisruptionbudgets"}:          restOf(restOfBudget),
+	{Resource: "nodes"}:                                          restOf(restOfNode),
+	{Resource: "pods"}:                                           restOf(restOfPod),
+	{Resource: "services"}:                                       restOf(restOfService),
+	{Resource: "persistentvolumeclaims"}:                         restOf(restOfClaim),
+	{Resource: "persistentvolumes"}:                              restOf(restOfVolume),
+}
+
+// Rests says, of an object that is what it should be, what it does not do on purpose; "" when there is nothing to say.
+func (w *World) Rests(k resource.Kind, obj resource.Object) string {
+	says, _ := w.rest(k, obj)
+	return says
+}
+
+func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string) {
+	f := rests[k.Info().GR()]
+	if f == nil || obj.GetDeletionTimestamp() != nil {
+		return "", ""
+	}
+	return f(w, obj)
+}
+
+// Rest explains an object that is what its spec says and rests; nil when it does not.
+func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
+	says, advice := w.rest(k, obj)
+	if says == "" {
+		return nil
+	}
+	s := &Step{Object: objectOf(k, obj), Cause: "AtRest", Health: Health{Says: "is what it should be", Since: changed(obj)},
+		Finding: Finding{Says: says, Owner: person, State: Resting, Next: does(person, "changes it, if that is not what is meant")}}
+	if advice != "" {
+		s.Advice = []string{advice}
+	}
+	g := s.Gap()
+	g.Because, g.Verdict = says, s.Object.Short()+" is what it should be: it "+says
+	return g
+}
+
+func restOfDeployment(_ *World, d *appsv1.Deployment) (string, string) {
+	switch {
+	case d.Spec.Paused:
+		return "is paused: a change of its template makes no new pods", "kubectl rollout resume deployment " + d.Name + " -n " + d.Namespace
+	case deref(d.Spec.Replicas, 1) == 0:
+		return "is scaled to 0", "kubectl scale deployment " + d.Name + " -n " + d.Namespace + " --replicas=1"
+	}
+	return "", ""
+}
+
+func restOfReplicaSet(w *World, r *appsv1.ReplicaSet) (string, string) {
+	if deref(r.Spec.Replicas, 1) != 0 {
+		return "", ""
+	}
+	for _, o := range r.OwnerReferences {
+		if o.Kind == "Deployment" {
+			return "is scaled to 0: it is an older revision of deployment/" + o.Name + ", kept for a rollout undo", ""
+		}
+	}
+	return "is scaled to 0", "kubectl scale replicaset " + r.Name + " -n " + r.Namespace + " --replicas=1"
+}
+
+func restOfStatefulSet(w *World, s *appsv1.StatefulSet) (string, string) {
+	if deref(s.Spec.Replicas, 1) == 0 {
+		return "is scaled to 0", "kubectl scale statefulset " + s.Name + " -n " + s.Namespace + " --replicas=1"
+	}
+	var old []string
+	for _, p := range resource.Owned(w.Read, kinds.Pods, s) {
+		if rev := p.Labels[appsv1.ControllerRevisionHashLabelKey]; s.Status.UpdateRevision != "" && rev != "" && rev != s.Status.UpdateRevision {
+			old = append(old, p.Name)
+		}
+	}
+	if len(old) == 0 {
+		return "", ""
+	}
+	slices.Sort(old)
+	if s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return "has " + count(len(old), "pod") + " of an older template (" + list(old,
+				3) + "): its updateStrategy is OnDelete, so each gets the newer one when somebody deletes it",
+			"kubectl delete pod " + old[len(old)-1] + " -n " + s.Namespace
+	}
+	return fmt.Sprintf("keeps %s of an older template (%s): its partition is %d", count(len(old), "pod"), list(old, 3), kept(s)),
+		"kubectl patch statefulset " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'`
+}
+
+func restOfDaemonSet(w *World, d *appsv1.DaemonSet) (string, string) {
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType &&
+		d.Status.UpdatedNumberScheduled < d.Status.DesiredNumberScheduled {
+		return fmt.Sprintf("has %s of an older template: its updateStrategy is OnDelete, so each gets the newer one when somebody deletes it",
+			count(int(d.Status.DesiredNumberScheduled-d.Status.UpdatedNumberScheduled), "pod")), ""
+	}
+	tpl := &corev1.Pod{Spec: d.Spec.Template.Spec}
+	want := nodeaffinity.GetRequiredNodeAffinity(tpl)
+	nodes := resource.List(w.Read, kinds.Nodes, "")
+	var off []string
+	taint, fit := "", 0
+	for _, n := range nodes {
+		if ok, err := want.Match(n); err != nil || !ok {
+			continue
+		}
+		fit++
+		for i := range n.Spec.Taints {
+			t := &n.Spec.Taints[i]
+			if t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key,
+				"node.kubernetes.io/") && !slices.ContainsFunc(tpl.Spec.Tolerations, func(o corev1.Toleration) bool { return tolerates(&o, t) }) {
+				off, taint = append(off, n.Name), t.ToString()
+				break
+			}
+		}
+	}
+	switch {
+	case len(off) > 0:
+		return "is kept off " + list(off, 3) + " by the taint " + taint, "if it is to run there, give its pod template a toleration of " + taint
+	case len(nodes) > 0 && fit == 0 && d.Status.DesiredNumberScheduled == 0:
+		return "runs nowhere: no node has the labels that its pod template asks for (" + asked(tpl) + ")", "kubectl get nodes --show-labels"
+	}
+	return "", ""
+}
+
+// asked words which nodes a pod asks for.
+func asked(p *corev1.Pod) string {
+	if len(p.Spec.NodeSelector) > 0 {
+		return labels.Set(p.Spec.NodeSelector).String()
+	}
+	return "its node affinity"
+}
+
+func restOfJob(_ *World, j *batchv1.Job) (string, string) {
+	switch {
+	case deref(j.Spec.Suspend, false):
+		return "is suspended", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"suspend":false}}'`
+	case j.Status.CompletionTime == nil && deref(j.Spec.Parallelism, 1) == 0:
+		return "starts no pod: its parallelism is 0", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"parallelism":1}}'`
+	}
+	return "", ""
+}
+
+func restOfCronJob(_ *World, c *batchv1.CronJob) (string, string) {
+	if deref(c.Spec.Suspend, false) {
+		return "is suspended: it starts no job", "kubectl patch cronjob " + c.Name + " -n " + c.Namespace + ` -p '{"spec":{"suspend":false}}'`
+	}
+	return "", ""
+}
+
+func restOfAutoscaler(_ *World, h *autoscalingv2.HorizontalPodAutoscaler) (string, string) {
+	t := h.Spec.ScaleTargetRef
+	for _, c := range h.Status.Conditions {
+		if c.Type == autoscalingv2.ScalingActive && c.Reason == "ScalingDisabled" {
+			return "is disabled: " + strings.ToLower(t.Kind) + "/" + t.Name + " is scaled to 0",
+				"kubectl scale " + strings.ToLower(t.Kind) + " " + t.Name + " -n " + h.Namespace + " --replicas=1"
+		}
+	}
+	return "", ""
+}
+
+// restOfBudget says of a budget that lets no pod go why it does not. One that can never do so has a gap.
+func restOfBudget(w *World, b *policyv1.PodDisruptionBudget) (string, string) {
+	if b.Status.DisruptionsAllowed > 0 || b.Status.ObservedGeneration < b.Generation {
+		return "", ""
+	}
+	pods := guarded(w, b)
+	if len(pods) == 0 {
+		return "guards nothing: no pod in namespace " + b.Namespace + " has the labels that its selector asks for",
+			"kubectl get pods --show-labels -n " + b.Namespace
+	}
+	for _, p := range pods {
+		if s := w.Explain(kinds.Pods, p); s != nil {
+			return fmt.Sprintf("lets no pod go: %d of its pods are healthy and %d must be; pod/%s %s", b.Status.CurrentHealthy,
+					b.Status.DesiredHealthy, p.Name, s.Says),
+				"kubectl describe pod " + p.Name + " -n " + p.Namespace
+		}
+	}
+	return fmt.Sprintf("lets no pod go: %d of its pods are healthy and %d must be", b.Status.CurrentHealthy, b.Status.DesiredHealthy), ""
+}
+
+func restOfNode(_ *World, n *corev1.Node) (string, string) {
+	if n.Spec.Unschedulable {
+		return "is cordoned: it gets no new pods", "kubectl uncordon " + n.Name
+	}
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			return "gets only pods that tolerate its taint " + t.ToString(), "kubectl taint nodes " + n.Name + " " + t.ToString() + "-"
+		}
+	}
+	return "", ""
+}
+
+func restOfPod(_ *World, p *corev1.Pod) (string, string) {
+	if p.Status.Phase == corev1.PodSucceeded {
+		return "has ended with success", ""
+	}
+	return "", ""
+}
+
+func restOfService(w *World, s *corev1.Service) (string, string) {
+	switch {
+	case s.Spec.Type == corev1.ServiceTypeExternalName:
+		return "is but a name for " + s.Spec.ExternalName, ""
+	case len(s.Spec.Selector) > 0 && len(selected(w, s)) == 0 && asleep(w, s):
+		return "leads nowhere as long as the workload behind it runs no pod", ""
+	}
+	return "", ""
+}
+
+func restOfClaim(w *World, c *corev1.PersistentVolumeClaim) (string, string) {
+	class := classOf(w, c)
+	if c.Status.Phase != corev1.ClaimBound && class != nil && deref(class.VolumeBindingMode,
+		"") == storagev1.VolumeBindingWaitForFirstConsumer && len(users(w, c)) == 0 {
+		return "gets its volume when a pod uses it: the class " + class.Name + " is of volumeBindingMode WaitForFirstConsumer, and no pod does",
+			""
+	}
+	return "", ""
+}
+
+func restOfVolume(_ *World, v *corev1.PersistentVolume) (string, string) {
+	if v.Status.Phase == corev1.VolumeReleased && v.Spec.ClaimRef != nil {
+		return "is kept with what is on it for the claim " + v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name +
+				", which was deleted: its reclaim policy is " + string(v.Spec.PersistentVolumeReclaimPolicy),
+			"if what is on it may be used by another claim: kubectl patch pv " + v.Name + ` -p '{"spec":{"claimRef":null}}'`
+	}
+	return "", ""
+}
