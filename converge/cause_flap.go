@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// flapping is what is wrong with a pod that is ready when one looks, and was not a while ago.
+// flapping has the situations of a pod that is ready when one looks, and was not a while ago.
 func flapping() []Situation {
 	return []Situation{{"KeepsRestarting", []resource.Kind{kinds.Pods}, container(keepsRestarting)}}
 }

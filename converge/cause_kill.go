@@ -81,7 +81,7 @@ func allowed(p *corev1.Probe) int32 {
 	return p.InitialDelaySeconds + max(p.FailureThreshold, 1)*max(p.PeriodSeconds, 1)
 }
 
-// maxGrace is how long after its probe's last warning a container that is being killed may end.
+// maxGrace is the longest time after its probe's last warning a container that is being killed may end.
 func maxGrace(p *corev1.Pod) time.Duration {
 	return time.Duration(deref(p.Spec.TerminationGracePeriodSeconds, 30))*time.Second + time.Minute
 }

@@ -20,7 +20,7 @@ import (
 // Latent is the state of what is stuck only when somebody asks for it: nothing is wrong yet.
 const Latent = "Latent"
 
-// latents are what will stand in the way, and nobody notices until it does.
+// latents have what will stand in the way, and nobody notices until it does.
 func latents() []Situation {
 	hooks := []resource.Kind{kinds.ValidatingWebhookConfigurations, kinds.MutatingWebhookConfigurations}
 	return []Situation{
@@ -101,7 +101,7 @@ func budgetNeverAllows(l *look) *Finding {
 	return f
 }
 
-// A hook is what matters here of a webhook of either kind.
+// A hook has what matters here of a webhook of either kind.
 type hook struct {
 	name   string
 	closed bool // refuses what it can't be asked about

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A complaint is what the status of a custom resource says is wrong with it. The zero value is none.
+// A complaint has what the status of a custom resource says is wrong with it. The zero value is none.
 type complaint struct {
 	says, want, have string
 	message          string // the controller's own words
@@ -151,7 +151,7 @@ func ofParts(status map[string]any) complaint {
 	return complaint{}
 }
 
-// nameOfPart is what a part of a status is known by.
+// nameOfPart names a part of a status.
 func nameOfPart(part map[string]any, i int) string {
 	ref, _ := part["parentRef"].(map[string]any)
 	for _, name := range []any{part["name"], ref["name"], part["controllerName"]} {

@@ -57,21 +57,32 @@ func TestHealth(t *testing.T) {
 		obj  resource.Object
 		want string
 	}{
-		"deployment not looked at":  {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 1}), "has a spec that its controller has not looked at yet"},
-		"deployment lacks new pods": {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 3}), "has 1 of 3 replicas of the newest template"},
-		"deployment not available":  {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2}), "has 2 of 3 replicas available"},
-		"deployment has old pods":   {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 3, AvailableReplicas: 3}), "still has 1 replica of older templates"},
-		"deployment complete":       {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}), ""},
-		"pod ready":                 {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionTrue), ""},
-		"pod not ready":             {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionFalse), "runs and is not ready"},
-		"pod through":               {kinds.Pods, pod(corev1.PodSucceeded, ""), ""},
-		"pod failed alone":          {kinds.Pods, pod(corev1.PodFailed, ""), "failed"},
-		"pod failed under a job":    {kinds.Pods, owned, ""},
-		"pod stops in its time":     {kinds.Pods, stopping, ""},
-		"pod does not stop":         {kinds.Pods, deleted, "was deleted and is still there"},
-		"job at work":               {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}}, ""},
-		"job suspended":             {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Suspend: ptr(true)}}, ""},
-		"job fails":                 {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}, "failed"},
+		"deployment not looked at": {kinds.Deployments, deployment(appsv1.DeploymentStatus{ObservedGeneration: 1}),
+			"has a spec that its controller has not looked at yet"},
+		"deployment lacks new pods": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 3}),
+			"has 1 of 3 replicas of the newest template"},
+		"deployment not available": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2}),
+			"has 2 of 3 replicas available"},
+		"deployment has old pods": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 4, UpdatedReplicas: 3, AvailableReplicas: 3}),
+			"still has 1 replica of older templates"},
+		"deployment complete": {kinds.Deployments,
+			deployment(appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}), ""},
+		"pod ready":              {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionTrue), ""},
+		"pod not ready":          {kinds.Pods, pod(corev1.PodRunning, corev1.ConditionFalse), "runs and is not ready"},
+		"pod through":            {kinds.Pods, pod(corev1.PodSucceeded, ""), ""},
+		"pod failed alone":       {kinds.Pods, pod(corev1.PodFailed, ""), "failed"},
+		"pod failed under a job": {kinds.Pods, owned, ""},
+		"pod stops in its time":  {kinds.Pods, stopping, ""},
+		"pod does not stop":      {kinds.Pods, deleted, "was deleted and is still there"},
+		"job at work": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Status: batchv1.JobStatus{Active: 1, Ready: ptr(int32(1))}},
+			""},
+		"job suspended": {kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Suspend: ptr(true)}}, ""},
+		"job fails": {kinds.Jobs,
+			&batchv1.Job{ObjectMeta: meta("j"),
+				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}}, "failed"},
 	} {
 		if got := empty().Health(tt.kind, tt.obj).Says; got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -81,7 +92,8 @@ func TestHealth(t *testing.T) {
 
 // Any resource is judged by generation and conditions, as kstatus does.
 func TestCustomHealth(t *testing.T) {
-	widgets := &resource.Def[*corev1.ConfigMap]{GVK: schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Widget"}, Plural: "widgets", Namespaced: true}
+	widgets := &resource.Def[*corev1.ConfigMap]{GVK: schema.GroupVersionKind{Group: "x.io", Version: "v1", Kind: "Widget"}, Plural: "widgets",
+		Namespaced: true}
 	for name, tt := range map[string]struct {
 		status map[string]any
 		want   string
@@ -176,8 +188,9 @@ func TestFights(t *testing.T) {
 	var f fights
 	now := noon
 	cm := func(value, by string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c", UID: "1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: by, Time: &metav1.Time{Time: now},
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}}}, Data: map[string]string{"k": value}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+			Name: "c", UID: "1", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: by, Time: &metav1.Time{Time: now},
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}}}, Data: map[string]string{"k": value}}
 	}
 	old := cm("x", "red")
 	for i := range 20 {
@@ -202,9 +215,12 @@ func TestNoFights(t *testing.T) {
 	now := noon
 	deploy := func(replicas, ready int32) *appsv1.Deployment {
 		own := func(by, sub string) metav1.ManagedFieldsEntry {
-			return metav1.ManagedFieldsEntry{Manager: by, Subresource: sub, Time: &metav1.Time{Time: now}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}
+			return metav1.ManagedFieldsEntry{Manager: by, Subresource: sub, Time: &metav1.Time{Time: now},
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}
 		}
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "d", UID: "1", Generation: int64(replicas), ManagedFields: []metav1.ManagedFieldsEntry{own("scaler", "scale"), own("kube-controller-manager", "status")}},
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+			Name: "d", UID: "1", Generation: int64(replicas),
+			ManagedFields: []metav1.ManagedFieldsEntry{own("scaler", "scale"), own("kube-controller-manager", "status")}},
 			Spec: appsv1.DeploymentSpec{Replicas: &replicas}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready}}
 	}
 	old := deploy(3, 0)
@@ -231,8 +247,10 @@ func TestEndpointsFollow(t *testing.T) {
 		var f fights
 		now := noon
 		slice := func(i int) *discoveryv1.EndpointSlice {
-			return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "s", UID: "1", Generation: int64(i), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m" + strconv.Itoa(i%tt.managers), Time: &metav1.Time{Time: now},
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:endpoints":{}}`)}}}}, Endpoints: make([]discoveryv1.Endpoint, i%2)}
+			return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+				Name: "s", UID: "1", Generation: int64(i),
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m" + strconv.Itoa(i%tt.managers), Time: &metav1.Time{Time: now},
+					FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:endpoints":{}}`)}}}}, Endpoints: make([]discoveryv1.Endpoint, i%2)}
 		}
 		for i := range 20 {
 			now = now.Add(time.Second)
@@ -249,7 +267,8 @@ func TestStorm(t *testing.T) {
 	var f fights
 	for i := range 4 * 5000 {
 		cm := func(value int) *corev1.ConfigMap {
-			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: types.UID(strconv.Itoa(i % 5000))}, Data: map[string]string{"k": strconv.Itoa(value)}}
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: types.UID(strconv.Itoa(i % 5000))},
+				Data: map[string]string{"k": strconv.Itoa(value)}}
 		}
 		f.see(&client.Change{Kind: kinds.ConfigMaps, Old: cm(i), New: cm(i + 1)}, noon)
 	}
@@ -264,8 +283,9 @@ func TestSlowFights(t *testing.T) {
 	var f fights
 	now := noon
 	cm := func(name, value, by string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: by, Time: &metav1.Time{Time: now},
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}}}, Data: map[string]string{"k": value, "at": now.String()}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+			Name: name, UID: types.UID(name), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: by, Time: &metav1.Time{Time: now},
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:k":{}}}`)}}}}, Data: map[string]string{"k": value, "at": now.String()}}
 	}
 	was := map[string]*corev1.ConfigMap{}
 	change := func(name, value, by string) {
@@ -284,7 +304,8 @@ func TestSlowFights(t *testing.T) {
 		}
 	}
 	list := f.list(now)
-	if len(list) != 1 || list[0].Object.Name != "fought" || list[0].Field != "data.k" || !slices.Equal(list[0].Managers, []string{"blue", "red"}) || list[0].Rate != "41/h" && list[0].Rate != "42/h" {
+	if len(list) != 1 || list[0].Object.Name != "fought" || list[0].Field != "data.k" || !slices.Equal(list[0].Managers,
+		[]string{"blue", "red"}) || list[0].Rate != "41/h" && list[0].Rate != "42/h" {
 		t.Fatalf("fights: %+v", list)
 	}
 	if list := f.list(now.Add(2 * fightFor)); len(list) != 0 {

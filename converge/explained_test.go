@@ -89,7 +89,8 @@ func (r *toldRow) check(t *testing.T) {
 			t.Errorf("%s is %q, want %q", p[0], p[1], p[2])
 		}
 	}
-	if next := g.Next.Who + " " + g.Next.What; !strings.Contains(g.Verdict, r.Says) || !strings.Contains(next, r.Next) || r.Silent != "" && strings.Contains(g.Verdict+next, r.Silent) {
+	if next := g.Next.Who + " " + g.Next.What; !strings.Contains(g.Verdict, r.Says) || !strings.Contains(next,
+		r.Next) || r.Silent != "" && strings.Contains(g.Verdict+next, r.Silent) {
 		t.Errorf("says %q, next %q", g.Verdict, next)
 	}
 	for _, a := range r.Advice {

@@ -170,7 +170,7 @@ func portsHealth(s *corev1.Service, open map[string]bool) Health {
 	return Health{}
 }
 
-// portName is what a port of a service is known by.
+// portName names a port of a service.
 func portName(p corev1.ServicePort) string { return orElse(p.Name, fmt.Sprint(p.Port)) }
 
 // selected are the pods that a service selects and that are not through.

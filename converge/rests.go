@@ -20,7 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Resting is the state of an object that is what its spec says and does nothing, on purpose. It is told only when asked for by name.
+// Resting is the state of an object that does nothing, on purpose: it agrees with its spec. Only who asks for it by name hears of it.
 const Resting = "Resting"
 
 // A rest says what keeps an object of one kind from doing what such objects do, and what would end that; "" when nothing does.
@@ -53,7 +53,7 @@ var rests = map[schema.GroupResource]rest{
 	{Resource: "persistentvolumes"}:                              restOf(restOfVolume),
 }
 
-// Rests says, of an object that is what it should be, what it does not do on purpose; "" when there is nothing to say.
+// Rests says what an object does not do, on purpose; "" when there is nothing to say.
 func (w *World) Rests(k resource.Kind, obj resource.Object) string {
 	says, _ := w.rest(k, obj)
 	return says
@@ -67,7 +67,7 @@ func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string)
 	return f(w, obj)
 }
 
-// Rest explains an object that is what its spec says and rests; nil when it does not.
+// Rest explains an object that agrees with its spec and rests; nil when it does not.
 func (w *World) Rest(k resource.Kind, obj resource.Object) *convergence.Gap {
 	says, advice := w.rest(k, obj)
 	if says == "" {

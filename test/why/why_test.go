@@ -252,12 +252,14 @@ func (w *world) make(s situation) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	namespaces := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": s.Name}}}
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": s.Name}}}
 	if _, err := namespaces.Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		w.fatal("%v", err)
 	}
 	w.until("its service account is there", func() error {
-		_, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(s.Name).Get(ctx, "default", metav1.GetOptions{})
+		_, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1",
+			Resource: "serviceaccounts"}).Namespace(s.Name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	docs := yamlutil.NewYAMLOrJSONDecoder(strings.NewReader(s.Given), 4096)
@@ -299,7 +301,8 @@ func (w *world) create(s situation, obj *unstructured.Unstructured) {
 		if err != nil {
 			return err
 		}
-		_, err = r.Patch(w.t.Context(), obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "widget-operator"}, "status")
+		_, err = r.Patch(w.t.Context(), obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "widget-operator"},
+			"status")
 		return err
 	})
 }
@@ -390,7 +393,8 @@ func (w *world) try(s situation, text string) error {
 // drain asks for the eviction of a pod, again and again.
 func (w *world) drain(s situation, pod string) {
 	pods := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(s.Name)
-	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]any{"name": pod, "namespace": s.Name}}}
+	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata": map[string]any{"name": pod, "namespace": s.Name}}}
 	for w.all.Err() == nil {
 		_, _ = pods.Create(w.all, eviction, metav1.CreateOptions{}, "eviction")
 		select {
@@ -408,10 +412,13 @@ func (w *world) event(s situation, st step) error {
 		return err
 	}
 	now := time.Now().UTC().Format(time.RFC3339)
-	_, err = w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(s.Name).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name + ".1"}, "type": "Warning", "reason": st.Reason, "message": st.Message,
-		"count": int64(3), "firstTimestamp": now, "lastTimestamp": now, "source": map[string]any{"component": "kubelet"},
-		"involvedObject": map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "namespace": s.Name, "name": name, "uid": string(obj.GetUID())}}},
+	_, err = w.dyn.Resource(schema.GroupVersionResource{Version: "v1",
+		Resource: "events"}).Namespace(s.Name).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name + ".1"}, "type": "Warning", "reason": st.Reason,
+		"message": st.Message,
+		"count":   int64(3), "firstTimestamp": now, "lastTimestamp": now, "source": map[string]any{"component": "kubelet"},
+		"involvedObject": map[string]any{"apiVersion": obj.GetAPIVersion(), "kind": obj.GetKind(), "namespace": s.Name, "name": name,
+			"uid": string(obj.GetUID())}}},
 		metav1.CreateOptions{})
 	return err
 }
