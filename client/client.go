@@ -46,6 +46,8 @@ type Patch struct {
 	Data  []byte
 	Sub   string
 	Force bool // of an apply patch: take fields that others own
+	// DryRun has all checks made and nothing stored.
+	DryRun bool
 
 	As schema.GroupVersionKind // of the served versions, the one that Data is in; none: the stored one
 }

@@ -64,6 +64,7 @@ func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object
 // Patch implements Client.
 func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
 	r := l.request(k, ns, name, p.Sub)
+	r.DryRun = p.DryRun
 	if !p.As.Empty() {
 		r.GVK = p.As
 	}

@@ -107,6 +107,9 @@ func (r *Remote) Patch(ctx context.Context, k resource.Kind, ns, name string, p 
 	if p.Force {
 		query.Set("force", "true")
 	}
+	if p.DryRun {
+		query.Set("dryRun", metav1.DryRunAll)
+	}
 	path := r.path(k, ns, name, p.Sub)
 	if p.As.Empty() || p.As == k.Info().GVK {
 		return r.send(ctx, k, http.MethodPatch, path, query, string(p.Type), p.Data)

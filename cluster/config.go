@@ -86,6 +86,8 @@ type Config struct {
 	SimNodes    int    // how many simulated nodes to make
 
 	ManifestsDir string // whose manifests the cluster applies and prunes; "": DataDir/manifests, and none without a DataDir
+	GitSources   bool   // there are GitSources: repositories whose manifests the cluster applies
+	GitDir       string // of their copies; "": DataDir/git
 
 	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
 
@@ -156,6 +158,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ManifestsDir == "" && c.DataDir != "" {
 		c.ManifestsDir = filepath.Join(c.DataDir, "manifests")
 	}
+	if c.GitDir == "" && c.DataDir != "" {
+		c.GitDir = filepath.Join(c.DataDir, "git")
+	}
 	switch {
 	case c.Store != StoreEtcd && c.Store != StoreMemory:
 		return c, fmt.Errorf("store %q: use etcd or memory", c.Store)
@@ -167,6 +172,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("node %q: use auto, real or none", c.Node)
 	case c.Node != NodeNone && c.NodeDir == "":
 		return c, errors.New("a node of its own needs a directory: NodeDir or DataDir")
+	case c.GitSources && c.GitDir == "":
+		return c, errors.New("copies of Git repositories need a directory: GitDir or DataDir")
 	case c.SimNodes < 0:
 		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
 	}

@@ -2,13 +2,11 @@ package cluster
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
-	"github.com/kloop-dev/kloop/controllers/manifests"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/scheduler"
 	"github.com/kloop-dev/kloop/sim"
@@ -40,9 +38,7 @@ func (c *Cluster) loops() (list []part, err error) {
 	for _, e := range table {
 		list = append(list, c.loopPart(e))
 	}
-	if c.cfg.ManifestsDir != "" {
-		list = append(list, c.manifestsPart())
-	}
+	list = append(list, c.sources()...)
 	for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {
 		list = append(list, c.simPart(l))
 	}
@@ -60,22 +56,6 @@ func (c *Cluster) loopPart(e controllers.Entry) part {
 		return e.Run(ctx, loop.Env{Client: c.door.local(accountOf(e), manager), Log: c.cfg.Log,
 			Events: c.door.events.For(e.Component, ""), Now: time.Now, Watch: c.Loops, Trail: c.door.trail != nil,
 			Resync: c.cfg.resync(e.LoopName())})
-	}}
-}
-
-// manifestsPart keeps what the files of this machine describe. Who may write them is root here, as who may read the administrator's
-// kubeconfig beside them.
-func (c *Cluster) manifestsPart() part {
-	server, err := os.Hostname()
-	if c.cfg.Together.Name != "" || err != nil {
-		server = c.cfg.Together.Name
-	}
-	l := manifests.Controller(c.cfg.ManifestsDir, server)
-	return part{l.LoopName(), func(ctx context.Context, ready func()) error {
-		ready()
-		user := &auth.User{Name: "system:kloop:manifests", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
-		return l.Run(ctx, loop.Env{Client: c.door.local(user, "manifests"), Log: c.cfg.Log, Events: c.door.events.For("manifests", ""),
-			Now: time.Now, Watch: c.Loops, Trail: c.door.trail != nil, Resync: c.cfg.resync(l.LoopName())})
 	}}
 }
 

@@ -10,9 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kloop-dev/kloop/cluster"
 )
+
+// holder returns a function that waits until the ConfigMaps of a set, with their data, are these.
+func holder(t *testing.T, maps typedcorev1.ConfigMapInterface) func(what, names string) {
+	return func(what, names string) {
+		t.Helper()
+		eventually(t, what, func(ctx context.Context) (bool, error) {
+			list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "applyset.kubernetes.io/part-of"})
+			if err != nil {
+				return false, nil
+			}
+			var have []string
+			for _, m := range list.Items {
+				have = append(have, m.Name+"="+m.Data["a"])
+			}
+			return strings.Join(have, " ") == names, nil
+		})
+	}
+}
 
 // TestManifests edits the files of a server's manifests, and its objects, and looks at what the cluster makes of it.
 func TestManifests(t *testing.T) {
@@ -55,20 +74,7 @@ spec:
 	c := start(t, cluster.Config{ManifestsDir: dir})
 	cs := kubernetes.NewForConfigOrDie(config(t, c))
 	maps := cs.CoreV1().ConfigMaps("site")
-	holds := func(what, names string) { // of the ConfigMaps of the set, with their data
-		t.Helper()
-		eventually(t, what, func(ctx context.Context) (bool, error) {
-			list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "applyset.kubernetes.io/part-of"})
-			if err != nil {
-				return false, nil
-			}
-			var have []string
-			for _, m := range list.Items {
-				have = append(have, m.Name+"="+m.Data["a"])
-			}
-			return strings.Join(have, " ") == names, nil
-		})
-	}
+	holds := holder(t, maps)
 	holds("the files are applied", "one=1 two=1")
 	eventually(t, "the object of a kind that a file defines", func(ctx context.Context) (bool, error) {
 		_, err := cs.RESTClient().Get().AbsPath("/apis/example.com/v1/namespaces/site/toys/bear").DoRaw(ctx)

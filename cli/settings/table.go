@@ -142,6 +142,9 @@ func working(c *cluster.Config) []Setting {
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
 		{Key: "manifests.dir", Flag: "manifests-dir", For: Up,
 			Doc: "directory whose manifests the cluster applies, and prunes what they lose; default: DATA-DIR/manifests", value: text{&c.ManifestsDir}},
+		{Key: "git.sources", Flag: "git-sources", For: Up,
+			Doc: "serve GitSources: repositories whose manifests the cluster applies; who may make one may do all", value: yes{&c.GitSources}},
+		{Key: "git.dir", Flag: "git-dir", For: Up, Doc: "where copies of repositories lie; default: DATA-DIR/git", value: text{&c.GitDir}},
 		{Key: "simulation.nodes", Flag: "sim-nodes", For: Up, Doc: "how many simulated nodes to make", value: number{&c.SimNodes}},
 
 		{Key: "proxy.mode", Flag: "proxy-mode", For: Up | Node, Doc: "how services become rules of the kernel: `nftables`; or `none`, where another program serves them", value: text{&c.ProxyMode}},

@@ -62,25 +62,25 @@ func Controller(dir, server string) *loop.Controller[*corev1.ConfigMap] {
 type directory struct {
 	path, server string
 	sync         applyset.Syncer
-	print        string  // of the listing that was read last
-	files        reading // what it said
-	told         string  // the last problems that were told as an event
+	print        string         // of the listing that was read last
+	files        applyset.Files // what it said
+	told         string         // the last problems that were told as an event
 }
 
 // observe reads the files, if they may have changed.
-func (d *directory) observe() (reading, error) {
+func (d *directory) observe() (applyset.Files, error) {
 	root, err := os.OpenRoot(d.path)
 	if err != nil {
-		return reading{}, err
+		return applyset.Files{}, err
 	}
 	defer root.Close()
-	l, err := list(root.FS())
-	if err != nil || l.print == d.print {
+	l, err := applyset.List(root.FS())
+	if err != nil || l.Print == d.print {
 		return d.files, err
 	}
-	r, err := read(root.FS(), l, d.server)
+	r, err := applyset.Read(root.FS(), l, d.server)
 	if err == nil {
-		d.files, d.print = r, l.print
+		d.files, d.print = r, l.Print
 	}
 	return r, err
 }
@@ -93,12 +93,12 @@ func (d *directory) reconcile(ctx context.Context, c *loop.Ctx) (time.Duration, 
 	if err != nil {
 		return 0, fmt.Errorf("read the manifests: %w", err)
 	}
-	report, err := d.sync.Sync(ctx, c, applyset.Source{Want: files.want, Lost: files.lost(d.server)}) // decide, act
+	report, err := d.sync.Sync(ctx, c, applyset.Source{Want: files.Want, Lost: files.Lost(d.server)}) // decide, act
 	if err != nil {
 		return 0, err
 	}
-	for _, file := range slices.Sorted(maps.Keys(files.bad)) {
-		report.Problems = append(report.Problems, files.bad[file])
+	for _, file := range slices.Sorted(maps.Keys(files.Bad)) {
+		report.Problems = append(report.Problems, files.Bad[file])
 	}
 	d.tell(c, report)
 	switch {

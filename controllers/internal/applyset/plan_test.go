@@ -64,24 +64,36 @@ func TestPlan(t *testing.T) {
 	}{
 		{name: "what others need comes first", want: []named{wish("Deployment/web", "f", "1"), wish("ValidatingWebhookConfiguration/v", "f", "2"),
 			wish("ConfigMap/c", "f", "3"), wish("CustomResourceDefinition/d", "f", "4"), wish("Namespace/x", "f", "5")},
-			plan: "apply Namespace/x; apply CustomResourceDefinition/d; apply ConfigMap/c; apply Deployment/web; apply ValidatingWebhookConfiguration/v"},
-		{name: "what is as it was rests", want: []named{wish("ConfigMap/c", "f", "1")}, have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "7", set: mine}},
+			plan: "apply Namespace/x; apply CustomResourceDefinition/d; apply ConfigMap/c; " +
+				"apply Deployment/web; apply ValidatingWebhookConfiguration/v"},
+		{name: "what is as it was rests", want: []named{wish("ConfigMap/c", "f", "1")},
+			have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "7", set: mine}},
 			seen: map[ID]settled{idOf("ConfigMap/c"): {"1", "7"}}},
-		{name: "changed in the cluster", want: []named{wish("ConfigMap/c", "f", "1")}, have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "8", set: mine}},
+		{name: "changed in the cluster", want: []named{wish("ConfigMap/c", "f", "1")},
+			have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "8", set: mine}},
 			seen: map[ID]settled{idOf("ConfigMap/c"): {"1", "7"}}, plan: "apply ConfigMap/c"},
-		{name: "changed in the source", want: []named{wish("ConfigMap/c", "f", "2")}, have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "7", set: mine}},
+		{name: "changed in the source", want: []named{wish("ConfigMap/c", "f", "2")},
+			have: []member{{id: idOf("ConfigMap/c"), origin: "f", mark: "7", set: mine}},
 			seen: map[ID]settled{idOf("ConfigMap/c"): {"1", "7"}}, plan: "apply ConfigMap/c"},
-		{name: "moved to another file", want: []named{wish("ConfigMap/c", "g", "1")}, have: []member{{id: idOf("ConfigMap/c"), origin: "gone", mark: "7", set: mine}},
+		{name: "moved to another file", want: []named{wish("ConfigMap/c", "g", "1")},
+			have: []member{{id: idOf("ConfigMap/c"), origin: "gone", mark: "7", set: mine}},
 			seen: map[ID]settled{idOf("ConfigMap/c"): {"1", "7"}}, plan: "apply ConfigMap/c"},
-		{name: "lost, the last made goes first", have: []member{{id: idOf("ConfigMap/c"), origin: "gone", set: mine}, {id: idOf("Deployment/d"), origin: "gone", set: mine}},
+		{name: "lost, the last made goes first",
+			have: []member{{id: idOf("ConfigMap/c"), origin: "gone", set: mine}, {id: idOf("Deployment/d"), origin: "gone", set: mine}},
 			plan: "prune Deployment/d; prune ConfigMap/c"},
-		{name: "an origin that can't be judged loses nothing", have: []member{{id: idOf("ConfigMap/c"), origin: "broken", set: mine}}},
-		{name: "what goes already", have: []member{{id: idOf("ConfigMap/c"), origin: "gone", set: mine, going: true}}},
-		{name: "kept", have: []member{{id: idOf("Namespace/c"), origin: "gone", set: mine, keep: true}}, plan: "keep Namespace/c"},
-		{name: "nobody's object is adopted", want: []named{wish("ConfigMap/c", "f", "1")}, have: []member{{id: idOf("ConfigMap/c")}}, plan: "apply ConfigMap/c"},
-		{name: "another set's is not", want: []named{wish("ConfigMap/c", "f", "1")}, have: []member{{id: idOf("ConfigMap/c"), set: "other", origin: "gone"}},
+		{name: "an origin that can't be judged loses nothing",
+			have: []member{{id: idOf("ConfigMap/c"), origin: "broken", set: mine}}},
+		{name: "what goes already",
+			have: []member{{id: idOf("ConfigMap/c"), origin: "gone", set: mine, going: true}}},
+		{name: "kept",
+			have: []member{{id: idOf("Namespace/c"), origin: "gone", set: mine, keep: true}}, plan: "keep Namespace/c"},
+		{name: "nobody's object is adopted", want: []named{wish("ConfigMap/c", "f", "1")},
+			have: []member{{id: idOf("ConfigMap/c")}}, plan: "apply ConfigMap/c"},
+		{name: "another set's is not", want: []named{wish("ConfigMap/c", "f", "1")},
+			have: []member{{id: idOf("ConfigMap/c"), set: "other", origin: "gone"}},
 			plan: "ConfigMap/c is of other"},
-		{name: "described twice", want: []named{wish("ConfigMap/c", "f", "1"), wish("ConfigMap/c", "g", "2")}, plan: "apply ConfigMap/c; ConfigMap/c in f and g"},
+		{name: "described twice", want: []named{wish("ConfigMap/c", "f", "1"), wish("ConfigMap/c", "g", "2")},
+			plan: "apply ConfigMap/c; ConfigMap/c in f and g"},
 		{name: "more than half of many", have: many(10), plan: "stopped at 10"},
 		{name: "confirmed", have: many(10)[:1], surely: true, plan: "prune ConfigMap/00"},
 		{name: "all of few", have: many(9)[8:], plan: "prune ConfigMap/08"},
@@ -101,7 +113,8 @@ func TestPlan(t *testing.T) {
 
 // TestID sees the form that KEP-3659 gives an id: 43 characters of a hash between two words.
 func TestID(t *testing.T) {
-	if got := (Set{Namespace: "kube-system", Name: "manifests"}).ID(); !strings.HasPrefix(got, "applyset-") || !strings.HasSuffix(got, "-v1") || len(got) != 55 {
+	got := (Set{Namespace: "kube-system", Name: "manifests"}).ID()
+	if !strings.HasPrefix(got, "applyset-") || !strings.HasSuffix(got, "-v1") || len(got) != 55 {
 		t.Error(got)
 	}
 }

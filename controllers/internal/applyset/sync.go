@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -28,6 +29,8 @@ type Source struct {
 	Want []Wish
 	// Lost says whether the source is sure not to describe anything at an origin of before any more.
 	Lost func(origin string) bool
+	// Whole has nothing done unless the server would take all of it.
+	Whole bool
 }
 
 // A Syncer keeps one set. What it remembers only saves applying again what is as it was; it starts empty. Not safe for concurrent use.
@@ -47,7 +50,7 @@ type Report struct {
 // after which nothing more was done.
 func (s *Syncer) Sync(ctx context.Context, c *loop.Ctx, src Source) (r Report, err error) {
 	want, unknown := s.resolve(c, src.Want)
-	r.Problems = unknown
+	r.Problems = slices.Clone(unknown)
 	parent, _ := c.Lookup(kinds.ConfigMaps, s.Set.Namespace, s.Set.Name).(*corev1.ConfigMap)
 	gks := kindsOf(parent)
 	for _, w := range want {
@@ -56,6 +59,12 @@ func (s *Syncer) Sync(ctx context.Context, c *loop.Ctx, src Source) (r Report, e
 	have := s.observe(c, want, gks)
 	surely := parent != nil && parent.Annotations[ConfirmNote] == "true"
 	d, stopped := plan(s.Set.ID(), want, have, src.Lost, s.seen, surely)
+	if src.Whole {
+		if r.Problems = s.refused(ctx, c, d.apply, src.Want, unknown); len(r.Problems) > 0 {
+			return r, nil
+		}
+		r.Problems = unknown // but for kinds that the source defines, which come with the next pass
+	}
 	if len(d.apply)+len(d.prune) > 0 || len(want) > 0 && parent == nil { // first: where members will have to be looked for
 		if parent, err = s.keepParent(ctx, c, parent, gks, false); err != nil {
 			return r, err
@@ -86,7 +95,7 @@ func (s *Syncer) resolve(c *loop.Ctx, list []Wish) (want []named, problems []err
 		gvk := w.Object.GroupVersionKind()
 		k, ok := c.Client().Kinds().GroupKind(gvk.GroupKind())
 		if !ok || !slices.Contains(c.Client().Kinds().Served(k), gvk) {
-			problems = append(problems, fmt.Errorf("%s: the cluster serves no %s", w.Origin, gvk))
+			problems = append(problems, unserved{w.Origin, gvk})
 			continue
 		}
 		id := ID{gvk.GroupKind(), w.Object.GetNamespace(), w.Object.GetName()}
@@ -145,24 +154,35 @@ func kept(gk schema.GroupKind, obj resource.Object) bool {
 	return obj.GetAnnotations()[KeepNote] == "true"
 }
 
+// send applies one object as the source describes it, marked as a member.
+func (s *Syncer) send(ctx context.Context, c *loop.Ctx, w Wish, dry bool) (resource.Kind, *unstructured.Unstructured, error) {
+	obj := w.Object.DeepCopy()
+	gvk := obj.GroupVersionKind()
+	k, _ := c.Client().Kinds().GroupKind(gvk.GroupKind())
+	if k.Info().Namespaced && obj.GetNamespace() == "" {
+		obj.SetNamespace(metav1.NamespaceDefault)
+	}
+	obj.SetLabels(with(obj.GetLabels(), PartOf, s.Set.ID()))
+	obj.SetAnnotations(with(obj.GetAnnotations(), OriginNote, w.Origin))
+	data, err := codec.MarshalJSON(obj)
+	if err != nil {
+		return k, obj, err
+	}
+	p := client.Patch{Type: types.ApplyPatchType, Data: data, Force: true, As: gvk, DryRun: dry}
+	if dry { // no write, so not one of the loop's
+		_, err = c.Client().Patch(ctx, k, obj.GetNamespace(), obj.GetName(), p)
+		return k, obj, err
+	}
+	return k, obj, c.Patch(ctx, k, obj, p)
+}
+
 func (s *Syncer) apply(ctx context.Context, c *loop.Ctx, list []Wish, have map[ID]member, r *Report) {
 	if s.seen == nil {
 		s.seen = map[ID]settled{}
 	}
 	for _, w := range list {
-		obj := w.Object.DeepCopy()
-		gvk := obj.GroupVersionKind()
-		k, _ := c.Client().Kinds().GroupKind(gvk.GroupKind())
-		if k.Info().Namespaced && obj.GetNamespace() == "" {
-			obj.SetNamespace(metav1.NamespaceDefault)
-		}
-		obj.SetLabels(with(obj.GetLabels(), PartOf, s.Set.ID()))
-		obj.SetAnnotations(with(obj.GetAnnotations(), OriginNote, w.Origin))
-		data, err := codec.MarshalJSON(obj)
-		if err == nil {
-			err = c.Patch(ctx, k, obj, client.Patch{Type: types.ApplyPatchType, Data: data, Force: true, As: gvk})
-		}
-		id := ID{gvk.GroupKind(), obj.GetNamespace(), obj.GetName()}
+		_, obj, err := s.send(ctx, c, w, false)
+		id := ID{obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName()}
 		if err != nil {
 			delete(s.seen, id)
 			r.Problems = append(r.Problems, fmt.Errorf("%s: apply %s: %w", w.Origin, id, err))

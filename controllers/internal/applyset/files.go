@@ -1,4 +1,4 @@
-package manifests
+package applyset
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/kloop-dev/kloop/controllers/internal/applyset"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
@@ -27,33 +26,34 @@ const (
 	maxObjects = 10000
 )
 
-// A reading is what the files say.
-type reading struct {
-	want []applyset.Wish
-	bad  map[string]error // by file: what can't be read describes nothing, and loses nothing
+// Files holds the objects that the manifests of a directory describe.
+type Files struct {
+	Want []Wish
+	Bad  map[string]error // by file: what can't be read describes nothing, and loses nothing
 	held map[string]bool  // files that are not read on purpose: their objects stay as they are
 }
 
-// lost says that a file that is read, or is gone, does not describe the objects any more that it once did. server is the machine
-// whose files these are: what another's describe is not ours to lose.
-func (r reading) lost(server string) func(origin string) bool {
+// Lost says that a file that is read, or is gone, does not describe the objects any more that it once did. of names where the files
+// are: what files elsewhere describe is not for these to lose.
+func (r Files) Lost(of string) func(origin string) bool {
 	return func(origin string) bool {
-		of, file, ok := strings.Cut(origin, ":")
-		return ok && of == server && r.bad[file] == nil && !r.held[file]
+		place, file, ok := strings.Cut(origin, ":")
+		return ok && place == of && r.Bad[file] == nil && !r.held[file]
 	}
 }
 
-// A listing is the directory without the contents of its files.
-type listing struct {
+// A Listing is a directory without the contents of its files.
+type Listing struct {
+	Print string // changes when a file does
 	files []string
 	held  map[string]bool
-	print string // changes when a file does
 }
 
-// list walks over what is below the root, in the order of names.
-func list(root fs.FS) (l listing, err error) {
+// List walks over what is below the root, in the order of names.
+func List(root fs.FS) (l Listing, err error) {
 	l.held = map[string]bool{}
 	var print strings.Builder
+	size := int64(0)
 	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -70,6 +70,9 @@ func list(root fs.FS) (l listing, err error) {
 			if err != nil {
 				return err
 			}
+			if size += info.Size(); size > maxBytes { // before any of it is read
+				return fmt.Errorf("more than %d MiB of manifests", maxBytes>>20)
+			}
 			l.files = append(l.files, path)
 			fmt.Fprintln(&print, path, info.Size(), info.ModTime().UnixNano())
 		}
@@ -78,13 +81,13 @@ func list(root fs.FS) (l listing, err error) {
 		}
 		return nil
 	})
-	l.print = print.String()
+	l.Print = print.String()
 	return l, err
 }
 
-// read reads the listed manifests, but for those that are held. An error is one of the whole directory.
-func read(root fs.FS, l listing, server string) (r reading, err error) {
-	r = reading{bad: map[string]error{}, held: l.held}
+// Read reads the listed manifests, but for those that are held; of names the place. An error is one of the whole directory.
+func Read(root fs.FS, l Listing, of string) (r Files, err error) {
+	r = Files{Bad: map[string]error{}, held: l.held}
 	left := maxBytes
 	for _, file := range l.files {
 		if r.held[file] {
@@ -97,15 +100,15 @@ func read(root fs.FS, l listing, server string) (r reading, err error) {
 		if left -= len(data); left < 0 {
 			return r, fmt.Errorf("more than %d MiB of manifests", maxBytes>>20)
 		}
-		var list []applyset.Wish
+		var list []Wish
 		if err == nil {
-			list, err = parse(data, server+":"+file)
+			list, err = parse(data, of+":"+file)
 		}
 		if err != nil {
-			r.bad[file] = fmt.Errorf("%s: %w", file, err)
+			r.Bad[file] = fmt.Errorf("%s: %w", file, err)
 			continue
 		}
-		if r.want = append(r.want, list...); len(r.want) > maxObjects {
+		if r.Want = append(r.Want, list...); len(r.Want) > maxObjects {
 			return r, fmt.Errorf("more than %d objects", maxObjects)
 		}
 	}
@@ -113,7 +116,7 @@ func read(root fs.FS, l listing, server string) (r reading, err error) {
 }
 
 // parse reads the documents of one file: all or none.
-func parse(data []byte, origin string) (list []applyset.Wish, err error) {
+func parse(data []byte, origin string) (list []Wish, err error) {
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for {
 		doc, err := docs.Read()
@@ -145,7 +148,7 @@ func parse(data []byte, origin string) (list []applyset.Wish, err error) {
 	}
 }
 
-func appendWish(list []applyset.Wish, obj *unstructured.Unstructured, origin string) ([]applyset.Wish, error) {
+func appendWish(list []Wish, obj *unstructured.Unstructured, origin string) ([]Wish, error) {
 	switch {
 	case obj.GetAPIVersion() == "" || obj.GetKind() == "":
 		return nil, errors.New("an object without apiVersion or kind")
@@ -157,7 +160,7 @@ func appendWish(list []applyset.Wish, obj *unstructured.Unstructured, origin str
 		return nil, err
 	}
 	sum := sha256.Sum256(data)
-	return append(list, applyset.Wish{Object: obj, Origin: origin, Hash: hex.EncodeToString(sum[:8])}), nil
+	return append(list, Wish{Object: obj, Origin: origin, Hash: hex.EncodeToString(sum[:8])}), nil
 }
 
 // objects decodes an object, or the items of a List.
