@@ -14,13 +14,16 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// bound stands on a claim that has its volume: its phase follows. The scheduler goes by it.
+const bound = "pv.kubernetes.io/bind-completed"
+
 // claim finds the directory behind a claim. Only volumes that are a path of this host can be had.
 func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, src *corev1.PersistentVolumeClaimVolumeSource) (string, error) {
 	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, src.ClaimName)
 	if err != nil {
 		return "", err
 	}
-	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound {
+	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bound] == "" {
 		return "", fmt.Errorf("persistentvolumeclaim %q is not bound", src.ClaimName)
 	}
 	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)

@@ -56,6 +56,21 @@ func mountPoints() (list []string, err error) {
 	return list, nil
 }
 
+// Mounted says whether something is mounted on the path, and where anything is mounted below it.
+func Mounted(path string) (here bool, below []string, err error) {
+	path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return false, nil, err
+	}
+	points, err := mountPoints()
+	for _, p := range points {
+		if strings.HasPrefix(p, path+"/") {
+			below = append(below, p)
+		}
+	}
+	return slices.Contains(points, path), below, err
+}
+
 // unescape undoes the octal escapes of mountinfo.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
