@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/job"
 	"github.com/kloop-dev/kloop/controllers/legacytokencleaner"
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
+	"github.com/kloop-dev/kloop/controllers/localstorage"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
@@ -53,6 +54,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers/vacprotection"
 	"github.com/kloop-dev/kloop/controllers/volumebinder"
 	"github.com/kloop-dev/kloop/controllers/volumeexpander"
+	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -67,6 +69,7 @@ type Config struct {
 	AutoscalerPeriod time.Duration                  // how often autoscalers look; 0: 15 s
 	DNS              []netip.Addr                   // cluster IPs of the cluster DNS; none: agents serve none
 	LoadBalancer     loadbalancer.Mode              // where Services of type LoadBalancer get their addresses; "": from nodes
+	LocalStorage     bool                           // volumes on nodes' disks, and a default class of them
 	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
@@ -105,6 +108,8 @@ func All(c Config) []Entry {
 		{volumebinder.Claims, "persistent-volume-binder", "persistentvolume-controller"},
 		{volumebinder.Volumes, "persistent-volume-binder", "persistentvolume-controller"},
 		{volumeexpander.Controller, "expand-controller", "volume_expand"},
+		{localstorage.Controller(c.LocalStorage), "local-storage", localvolume.Provisioner},
+		{localstorage.Classes(c.LocalStorage), "local-storage", localvolume.Provisioner},
 		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
+	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -140,6 +141,10 @@ func (st *state) attachments() map[string][]attachment {
 // room says whether the driver of a class has storage for a claim where the node is, if it tells at all (KEP-1472), and
 // how much; nil: it does not tell.
 func (w *waitingClaim) room(read resource.Reader, node *corev1.Node) (bool, *resourceapi.Quantity) {
+	if free, told := localvolume.FreeOn(node); told && w.class.Provisioner == localvolume.Provisioner {
+		left, want := resourceapi.NewQuantity(free, resourceapi.BinarySI), w.wants()
+		return left.Cmp(want) >= 0, left
+	}
 	d := resource.Get(read, kinds.CSIDrivers, "", w.class.Provisioner)
 	if d == nil || d.Spec.StorageCapacity == nil || !*d.Spec.StorageCapacity {
 		return true, nil

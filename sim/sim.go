@@ -54,7 +54,7 @@ func Loops() []loop.Loop { return LoopsIn(netip.Prefix{}) }
 // LoopsIn returns the loops that simulate, with pod addresses of a range; the zero prefix means 10.128.0.0/9.
 func LoopsIn(pods netip.Prefix) []loop.Loop {
 	ips := inRange(pods)
-	return []loop.Loop{nodeLoop(), podLoop(ips), heartbeat{}}
+	return []loop.Loop{nodeLoop(), storageLoop(), podLoop(ips), heartbeat{}}
 }
 
 // alive says whether a node lives in simulation and is heard.
