@@ -69,6 +69,9 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		return explainNode(ctx, n, std)
 	}
 	n.Keys = filepath.Join(*dir, "pki")
+	if !o.NoLocalStorage {
+		n.Storage = filepath.Join(*dir, "storage")
+	}
 	n.Dir, n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "node"), filepath.Join(*dir, "runtime"), n.Log
 	if err := runtime.Available(n.Runtime); err != nil {
 		return err

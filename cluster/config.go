@@ -83,7 +83,9 @@ type Config struct {
 	StaticDir   string // manifests of the own node's static pods; "": none
 	NodeName    string // "": the host's name
 	NodeDir     string // runtime and volumes of the own node; "": DataDir
-	SimNodes    int    // how many simulated nodes to make
+	// NoLocalStorage makes no default storage class of volumes on nodes' disks; the own node offers none.
+	NoLocalStorage bool
+	SimNodes       int // how many simulated nodes to make
 
 	ManifestsDir string // whose manifests the cluster applies and prunes; "": DataDir/manifests, and none without a DataDir
 	GitSources   bool   // there are GitSources: repositories whose manifests the cluster applies

@@ -29,6 +29,7 @@ type NodeConfig struct {
 	Port      int // of the agent's API; 0: 10250
 	Dir       string
 	StaticDir string
+	Storage   string // directory of local storage, beside Dir; "": the node offers none
 	Runtime   runtime.Config
 	Serving   interface { // the certificate of the agent's API
 		Server(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -62,7 +63,7 @@ func (n NodeConfig) log() *slog.Logger {
 
 // settle makes the node's directories absolute: containerd, its shims and the mounts of containers do not know where kloop was started.
 func (n *NodeConfig) settle() error {
-	for _, dir := range []*string{&n.Dir, &n.Runtime.Dir, &n.StaticDir, &n.Runtime.Socket} {
+	for _, dir := range []*string{&n.Dir, &n.Runtime.Dir, &n.StaticDir, &n.Storage, &n.Runtime.Socket} {
 		if *dir == "" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/kloop-dev/kloop/dns"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loadbalancer"
+	"github.com/kloop-dev/kloop/node/localstorage"
 	"github.com/kloop-dev/kloop/podnetwork"
 	"github.com/kloop-dev/kloop/proxy"
 )
@@ -23,6 +24,9 @@ type nodeLoop struct {
 // nodeLoops is the table of them, in the order in which they start.
 func nodeLoops(n NodeConfig) []nodeLoop {
 	return []nodeLoop{
+		{"local storage", true, nil, func(ctx context.Context, ready func()) error {
+			return localstorage.Run(ctx, localstorage.Config{Client: n.Client, Node: n.Name, Dir: n.Storage, Log: n.Log}, ready)
+		}},
 		{"proxy", n.Proxy, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}, n.serveServices},
 		{"pod network", n.ownNetwork(), []client.Source{{Kind: kinds.Nodes}}, func(ctx context.Context, ready func()) error {
 			return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Own: n.Runtime.PodCIDR, Log: n.Log}, ready)

@@ -45,6 +45,9 @@ func (c *Cluster) nodes() (list []part, err error) {
 	return append(list, n...), nil
 }
 
+// storageDir is where a node keeps local storage, below its data directory.
+const storageDir = "storage"
+
 // nodesUser is who the simulation acts as.
 var nodesUser = &auth.User{Name: "system:kloop:simulation", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
 
@@ -83,8 +86,12 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	storage := ""
+	if !c.cfg.NoLocalStorage {
+		storage = filepath.Join(c.cfg.NodeDir, storageDir)
+	}
 	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
-	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Runtime: rt, Serving: serving,
+	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Storage: storage, Runtime: rt, Serving: serving,
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
 		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler,

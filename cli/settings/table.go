@@ -75,6 +75,9 @@ func networking(c *cluster.Config) []Setting {
 		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
 			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: no{&c.NoPolicies}},
 
+		{Key: "storage.local", Flag: "local-storage", For: Up | Controllers | Node,
+			Doc: "volumes on nodes' disks, below DATA-DIR/storage, and a default StorageClass of them, `local-path`; without it bring another", value: no{&c.NoLocalStorage}},
+
 		{Key: "dns.enabled", Flag: "dns", For: Up | Controllers | Node,
 			Doc: "nodes' agents serve the cluster DNS; without it bring another, as CoreDNS", value: no{&c.DNS.Off}},
 		{Key: "dns.addresses", Flag: "cluster-dns", For: Up | Controllers | Node,
