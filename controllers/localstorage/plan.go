@@ -14,7 +14,7 @@ import (
 // maxOrders bounds what stands on one Node at a time: its annotations are. The rest follows when some are done.
 const maxOrders = 100
 
-// A world is what one node's share of local storage is judged by.
+// A world holds all that a plan for one node goes by.
 type world struct {
 	name    string
 	node    *corev1.Node // nil: it is gone

@@ -36,7 +36,7 @@ const Provisioner = "rancher.io/local-path"
 // Finalizer keeps a PersistentVolume until what it stands for is gone. It is that of upstream's external provisioners (KEP-2644).
 const Finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
 
-// SimulatedPath is where simulated nodes keep volumes: nowhere.
+// SimulatedPath stands in volumes of simulated nodes. Nothing lies there.
 const SimulatedPath = "/var/lib/kloop/storage"
 
 // The forms of a volume.
@@ -97,7 +97,7 @@ func Orders(n *corev1.Node) map[string]Order {
 	return list
 }
 
-// FreeOn is how many bytes are free for volumes on the node; ok is false if it does not say.
+// FreeOn returns the bytes that are free for volumes on the node; ok is false if it does not say.
 func FreeOn(n *corev1.Node) (bytes int64, ok bool) {
 	text, there := n.Annotations[Free]
 	if !there {

@@ -37,7 +37,7 @@ func openDisk(dir string) (*disk, error) {
 	return &disk{dir}, nil
 }
 
-// free is how many bytes there is room for.
+// free returns the bytes that there is room for.
 func (d *disk) free() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.dir, &st); err != nil {

@@ -89,7 +89,7 @@ var worlds = map[string]cluster.Config{
 	"lost":     {SimNodes: 1, NodeMonitorGrace: 4 * time.Second},
 	"no-loop":  {SimNodes: 1, Controllers: []string{"*", "-deployment"}},
 	"upstream": {SimNodes: 1, Controllers: []string{"*", "-namespace"}},
-	"storage":  {SimNodes: 1},
+	"storage":  {SimNodes: 1, NoLocalStorage: true},
 	"ingress":  {SimNodes: 1},
 	"edge":     {SimNodes: 1},
 	"healthy":  {SimNodes: 3},
