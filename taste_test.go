@@ -16,7 +16,7 @@ const module = "github.com/kloop-dev/kloop"
 // lives inside its own folder, nothing else. Peers on one rung never import each other.
 var ladder = [][]string{
 	{"internal/"},
-	{"features", "strict", "nft"},
+	{"features", "strict", "nft", "notify"},
 	{"resource"},
 	{"kinds/rule", "kinds/cell", "kinds/expression"},
 	{"kinds/podspec"},
@@ -39,7 +39,7 @@ var ladder = [][]string{
 	{"sim"},
 	{"internal/testcluster"},
 	{"cluster"},
-	{"plan", "engine", "simtest"},
+	{"plan", "engine", "simtest", "clusters"},
 	{"cli"},
 	{"cmd", "test"},
 }

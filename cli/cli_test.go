@@ -30,7 +30,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	tests := []struct{ line, wants string }{
 		{"controllers", "--kubeconfig FILE"},
 		{"node", "--kubeconfig FILE"},
-		{"follow x", "--kubeconfig FILE"},
+		{"follow x --kubeconfig " + none, "find the server"},
+		{"member list --kubeconfig " + none, "read the kubeconfig"},
 		{"controllers --kubeconfig " + none, "read the kubeconfig"},
 		{"kubeconfig", "--user NAME or --node NAME"},
 		{"kubeconfig --user u --data-dir " + none, "kloop up"},

@@ -21,13 +21,22 @@ type group struct {
 // groups is the table of commands, in the order in which help lists them.
 func groups() []group {
 	return []group{
-		{"A cluster", []command{
+		{"Clusters by name", []command{
+			{"create", "[NAME]", "make a cluster of one or more nodes on this machine", create, "kloop create dev --nodes 3 --ports 8080:30080"},
+			{"list", "", "list the clusters of this machine", list, "kloop list"},
+			{"status", "[NAME]", "say which cluster commands speak to, why that one, and how it is", status, "kloop status"},
+			{"stop", "[NAME]", "end a cluster's processes and containers; its data stays", stopCmd, "kloop stop dev"},
+			{"start", "[NAME]", "start a cluster that was stopped", start, "kloop start dev"},
+			{"delete", "NAME… | --all", "remove a cluster with all that belongs to it", deleteCmd, "kloop delete dev"},
+		}},
+		{"The cluster of this machine", []command{
 			{"up", "[flags]", "run a whole cluster: server, loops, scheduler and a node", up,
 				"kloop up --store memory --sim-nodes 3 --listen 127.0.0.1:7443 --kubeconfig /tmp/k"},
 			{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl, "kloop kubectl get pods -A"},
 			{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig,
 				"kloop kubeconfig --user jane --group developers"},
-			{"image", "load FILE | pack", "load an image into the node's runtime, or make one", image, "kloop image load app.tar"},
+			{"image", "load FILE | list | rm IMAGE | pack", "load images into the nodes, list, remove and make them", image,
+				"kloop image load app.tar.gz   # or a name that docker or podman knows, or - for the standard input"},
 			{"config", "show [--config FILE]", "show what is set, and where each came from", configCmd, "kloop config show --config kloop.yaml"},
 		}},
 		{"Understanding it", []command{

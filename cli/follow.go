@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/kloop-dev/kloop/client"
@@ -22,14 +21,14 @@ import (
 // were put behind their services. It ends when all is ready.
 func follow(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "follow", "DEPLOYMENT")
-	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the server")
-	ns := fs.String("namespace", "default", "namespace of the deployment")
+	var where askFlags
+	where.bind(fs)
 	limit := fs.Duration("timeout", 2*time.Minute, "how long to wait at most")
 	words, err := wordsOf(fs, args, 1, 1)
 	if err != nil {
 		return err
 	}
-	rest, err := connection(*config)
+	a, err := where.connect()
 	if err != nil {
 		return err
 	}
@@ -38,9 +37,9 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	watched := []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.Pods, kinds.Services, kinds.EndpointSlices}
 	var sources []client.Source
 	for _, k := range watched {
-		sources = append(sources, client.Source{Kind: k, Namespace: *ns})
+		sources = append(sources, client.Source{Kind: k, Namespace: a.ns})
 	}
-	c, err := client.NewRemote(rest, kinds.NewSet(), "kloop-follow", sources...)
+	c, err := client.NewRemote(a.rest, kinds.NewSet(), "kloop-follow", sources...)
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, ns: *ns, name: words[0], told: map[string]bool{}}
+	s := &story{out: std.out, ns: a.ns, name: words[0], told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 

@@ -48,17 +48,13 @@ func (f *askFlags) bind(fs *flag.FlagSet) {
 }
 
 func (f *askFlags) connect() (*asker, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	if written := "/var/lib/kloop/admin.kubeconfig"; f.kubeconfig == "" && os.Getenv("KUBECONFIG") == "" && !exists(clientcmd.RecommendedHomeFile) && exists(written) {
-		rules.ExplicitPath = written
-	}
+	rules, _ := which(f.kubeconfig)
 	over := &clientcmd.ConfigOverrides{CurrentContext: f.context}
 	over.Context.Namespace = f.ns
 	cc := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over)
 	cfg, err := cc.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no server is known: say how to reach it with --kubeconfig FILE or KUBECONFIG; kloop up writes one to its data directory")
+		return nil, errNowhere
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the server: %w; say how to reach it with --kubeconfig FILE or KUBECONFIG", err)

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// kubectl runs the kubectl beside kloop, or the one on the path. Without a KUBECONFIG it uses the one that
-// `kloop up` wrote to the default data directory.
+// kubectl runs the kubectl beside kloop, or the one on the path. It speaks to the cluster that the other
+// commands speak to.
 func kubectl(ctx context.Context, std stdio, args []string) error {
 	path, err := findKubectl()
 	if err != nil {
@@ -20,9 +20,8 @@ func kubectl(ctx context.Context, std stdio, args []string) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Env = os.Environ()
-	const written = "/var/lib/kloop/admin.kubeconfig"
-	if _, err := os.Stat(written); err == nil && os.Getenv("KUBECONFIG") == "" {
-		cmd.Env = append(cmd.Env, "KUBECONFIG="+written)
+	if rules, _ := which(""); rules.ExplicitPath != "" {
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+rules.ExplicitPath)
 	}
 	err = cmd.Run()
 	var exit *exec.ExitError

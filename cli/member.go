@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -20,7 +19,7 @@ import (
 // member lists the members of the store, or removes one.
 func member(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "member", "list | remove NAME")
-	config := fs.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach a server, as an administrator")
+	config := fs.String("kubeconfig", "", "how to reach a server, as an administrator (default: as other commands do)")
 	words, err := wordsOf(fs, args, 1, 2)
 	if err != nil {
 		return err
@@ -29,7 +28,7 @@ func member(ctx context.Context, std stdio, args []string) error {
 	if !ok {
 		return misused(fs)
 	}
-	cfg, err := connection(*config)
+	_, cfg, err := chosen(*config, "")
 	if err != nil {
 		return err
 	}

@@ -73,10 +73,18 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		n.Storage = filepath.Join(*dir, "storage")
 	}
 	n.Dir, n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "node"), filepath.Join(*dir, "runtime"), n.Log
+	return runNode(ctx, std, n)
+}
+
+// runNode runs the node until ctx ends.
+func runNode(ctx context.Context, std stdio, n cluster.RemoteNode) error {
 	if err := runtime.Available(n.Runtime); err != nil {
 		return err
 	}
-	return advise(cluster.RunNode(ctx, n, func() { fmt.Fprintf(std.out, "node %s is ready\n", n.Name) }))
+	return advise(cluster.RunNode(ctx, n, func() {
+		fmt.Fprintf(std.out, "node %s is ready\n", n.Name)
+		tellManager(n.Log)
+	}))
 }
 
 // explainNode prints what the node would do.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/notify"
 )
 
 // up runs a whole cluster.
@@ -74,7 +75,15 @@ func run(ctx context.Context, std stdio, o *settings.Options) error {
 	if err := c.Nodeless(); err != nil {
 		fmt.Fprintf(std.out, "this machine is not a node: %v\n", err)
 	}
+	tellManager(slog.Default())
 	return advise(c.Wait())
+}
+
+// tellManager tells systemd, or who else started this process, that it is ready.
+func tellManager(log *slog.Logger) {
+	if err := notify.Send(notify.Ready); err != nil {
+		log.Warn("the service manager was not told", "err", err)
+	}
 }
 
 // begin starts the cluster that the options ask for.

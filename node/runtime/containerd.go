@@ -210,7 +210,8 @@ func (c *Containerd) loadPause(ctx context.Context, done <-chan error) error {
 	if err := os.WriteFile(path, archive.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("write the pause image: %w", err)
 	}
-	return Load(ctx, c.Socket(), path)
+	_, err = Load(ctx, c.Socket(), path)
+	return err
 }
 
 func tail(text []byte, n int) []byte {

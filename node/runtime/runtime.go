@@ -115,14 +115,5 @@ func (r *Runtime) awake(ctx context.Context) error {
 // Close closes the connection; containers run on.
 func (r *Runtime) Close() error { return r.conn.Close() }
 
-// Load imports an image archive, so that pods can use it without a registry.
-func Load(ctx context.Context, socket, archive string) error {
-	out, err := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("import %s: %w: %s", archive, err, out)
-	}
-	return nil
-}
-
 // DefaultPodCIDR is the range of a node's pods when nobody gives it one.
 func DefaultPodCIDR() netip.Prefix { return netip.MustParsePrefix("10.88.0.0/16") }

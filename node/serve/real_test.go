@@ -72,7 +72,7 @@ func startReal(t *testing.T) *real {
 	archive := pack(t, dir)
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := runtime.Load(short, c.Socket(), archive); err != nil {
+	if _, err := runtime.Load(short, c.Socket(), archive); err != nil {
 		t.Fatal(err)
 	}
 	if r.rt, err = runtime.Connect(short, c.Socket()); err != nil {

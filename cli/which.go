@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/clusters"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+// written is the administrator's kubeconfig of the cluster that kloop up runs in its default directory.
+const written = "/var/lib/kloop/admin.kubeconfig"
+
+// which is the one rule for which cluster a command speaks to, and says why. The first of these that is there counts: --kubeconfig,
+// $KUBECONFIG, ~/.kube/config with a current context, and the kubeconfig that kloop up wrote to its default directory.
+func which(kubeconfig string) (rules *clientcmd.ClientConfigLoadingRules, because string) {
+	rules = clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	switch {
+	case kubeconfig != "":
+		return rules, "--kubeconfig " + kubeconfig
+	case os.Getenv("KUBECONFIG") != "":
+		return rules, "KUBECONFIG=" + os.Getenv("KUBECONFIG")
+	}
+	cfg, err := rules.Load()
+	switch {
+	case err == nil && cfg.CurrentContext != "":
+		return rules, "the current context of " + clientcmd.RecommendedHomeFile
+	case exists(written):
+		rules.ExplicitPath = written
+		return rules, written + ", since no kubeconfig names another"
+	}
+	return rules, clientcmd.RecommendedHomeFile
+}
+
+// errNowhere says that no cluster is known.
+var errNowhere = errors.New("no cluster is known: name one with --kubeconfig FILE or KUBECONFIG, or make one (kloop create, kloop up)")
+
+// chosen reads the connection to the cluster that a command speaks to.
+func chosen(kubeconfig, kubecontext string) (clientcmd.ClientConfig, *rest.Config, error) {
+	rules, because := which(kubeconfig)
+	cc := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubecontext})
+	cfg, err := cc.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, nil, errNowhere
+	case err != nil:
+		return nil, nil, fmt.Errorf("read the kubeconfig (%s): %w", because, err)
+	}
+	return cc, cfg, nil
+}
+
+// status says which cluster commands speak to, by which rule, and how it is.
+func status(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "status", "[NAME]")
+	config := fs.String("kubeconfig", "", "how to reach the server (default: as other commands do)")
+	kubecontext := fs.String("context", "", "context of the kubeconfig")
+	words, err := wordsOf(fs, args, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		return nameStatus(ctx, std, words)
+	}
+	cc, cfg, err := chosen(*config, *kubecontext)
+	if err != nil {
+		return err
+	}
+	raw, err := cc.RawConfig()
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(*kubecontext, raw.CurrentContext)
+	_, because := which(*config)
+	fmt.Fprintf(std.out, "cluster   %s at %s\nbecause   %s\n", name, cfg.Host, because)
+	if local := clusters.OfContext(name); local != "" {
+		if root, err := clusters.Default(); err == nil {
+			if c, err := root.Get(local); err == nil && !c.Running() {
+				fmt.Fprintf(std.out, "state     stopped: kloop start %s\n", local)
+				return exitError(1)
+			}
+		}
+	}
+	return askStatus(ctx, std, cfg)
+}
+
+// nameStatus tells how a named cluster is.
+func nameStatus(ctx context.Context, std stdio, words []string) error {
+	c, err := pick(words)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "cluster   %s at %s\nbecause   it was named\n", c.Name, c.Server())
+	if !c.Running() {
+		fmt.Fprintf(std.out, "state     stopped: kloop start %s\n", c.Name)
+		return exitError(1)
+	}
+	raw, err := c.Kubeconfig()
+	if err != nil {
+		return err
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
+	if err != nil {
+		return err
+	}
+	return askStatus(ctx, std, cfg)
+}
+
+func askStatus(ctx context.Context, std stdio, cfg *rest.Config) error {
+	a, err := newAsker(cfg, "")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return a.tellStatus(ctx, std)
+}
+
+// tellStatus asks the server how it is. What it may not be asked is left out.
+func (a *asker) tellStatus(ctx context.Context, std stdio) error {
+	var v version.Info
+	if err := a.get(ctx, "/version", &v); err != nil {
+		fmt.Fprintf(std.out, "state     does not answer: %v\n", err)
+		return exitError(1)
+	}
+	fmt.Fprintf(std.out, "version   %s\n", v.GitVersion)
+	var nodes corev1.NodeList
+	if err := a.get(ctx, "/api/v1/nodes", &nodes); err == nil {
+		ready := 0
+		for i := range nodes.Items {
+			for _, c := range nodes.Items[i].Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		fmt.Fprintf(std.out, "nodes     %d of %d ready\n", ready, len(nodes.Items))
+	}
+	var gaps struct {
+		Items []convergence.Gap `json:"items"`
+	}
+	if err := a.get(ctx, within("", "gaps"), &gaps); err == nil {
+		fmt.Fprintf(std.out, "gaps      %d%s\n", len(gaps.Items), map[bool]string{true: "", false: ": kloop gaps -A"}[len(gaps.Items) == 0])
+	}
+	fmt.Fprintf(std.out, "state     running\n")
+	return nil
+}

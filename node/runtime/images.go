@@ -1,0 +1,121 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Load imports an image archive of docker or OCI, so that pods can use it without a registry, and returns the names by which pods find its
+// images. Short names get what the container runtime reads them as: app:1 is docker.io/library/app:1.
+func Load(ctx context.Context, socket, archive string) (names []string, err error) {
+	out, err := ctr(ctx, socket, "images", "import", archive)
+	for range 3 { // two that import the same image at once hinder each other
+		if err == nil || !strings.Contains(err.Error(), "already exists") {
+			break
+		}
+		out, err = ctr(ctx, socket, "images", "import", archive)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range imported(out) {
+		full, err := FullName(name)
+		if err != nil {
+			return nil, err
+		}
+		if full != name {
+			if _, err := ctr(ctx, socket, "images", "tag", "--force", name, full); err != nil {
+				return nil, fmt.Errorf("give image %s its full name: %w", name, err)
+			}
+			if _, err := ctr(ctx, socket, "images", "rm", name); err != nil {
+				return nil, fmt.Errorf("take image %s its short name: %w", name, err)
+			}
+		}
+		names = append(names, full)
+	}
+	return names, nil
+}
+
+func ctr(ctx context.Context, socket string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", socket, "--namespace", "k8s.io"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+	}
+	return out, nil
+}
+
+// imported are the names in what ctr says of an import: "unpacking docker.io/library/app:1 (sha256:…)...done", or a name at the line's
+// beginning in version 2.
+func imported(out []byte) (names []string) {
+	for in := bufio.NewScanner(bytes.NewReader(out)); in.Scan(); {
+		f := strings.Fields(strings.TrimPrefix(in.Text(), "unpacking "))
+		if len(f) == 0 || !strings.HasPrefix(in.Text(), "unpacking ") && (len(f) < 2 || f[1] != "saved") {
+			continue
+		}
+		if !slices.Contains(names, f[0]) {
+			names = append(names, f[0])
+		}
+	}
+	return names
+}
+
+// FullName is an image's name with registry and tag, as pods' short names are read.
+func FullName(name string) (string, error) {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return "", fmt.Errorf("%q is no name of an image: %w", name, err)
+	}
+	return reference.TagNameOnly(named).String(), nil
+}
+
+// An Image is one that a node has.
+type Image struct {
+	ID    string
+	Names []string // with tags; those with digests if there are none
+	Size  uint64   // bytes
+}
+
+// ListImages returns the images of a node by their first name.
+func (r *Runtime) ListImages(ctx context.Context) ([]Image, error) {
+	res, err := r.Images.ListImages(ctx, &cri.ListImagesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list the images: %w", err)
+	}
+	var list []Image
+	for _, i := range res.Images {
+		names := i.RepoTags
+		if len(names) == 0 {
+			names = i.RepoDigests
+		}
+		list = append(list, Image{ID: i.Id, Names: slices.Sorted(slices.Values(names)), Size: i.Size})
+	}
+	first := func(i Image) string { return cmp.Or(strings.Join(i.Names, " "), i.ID) }
+	slices.SortFunc(list, func(a, b Image) int { return cmp.Compare(first(a), first(b)) })
+	return list, nil
+}
+
+// RemoveImage removes an image by a name or ID. False says that there is none.
+func (r *Runtime) RemoveImage(ctx context.Context, name string) (bool, error) {
+	spec := &cri.ImageSpec{Image: name}
+	res, err := r.Images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: spec})
+	if err != nil {
+		return false, fmt.Errorf("find image %s: %w", name, err)
+	}
+	if res.Image == nil {
+		return false, nil
+	}
+	if _, err := r.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: spec}); err != nil {
+		return false, fmt.Errorf("remove image %s: %w", name, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,104 @@
+// Package notify speaks systemd's protocol of readiness (sd_notify): a service says that it is ready, or what it is doing, to the socket
+// that NOTIFY_SOCKET names. systemd listens for a unit of Type=notify; Listener stands in its place for processes that kloop starts itself.
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// The states that kloop speaks of, as sd_notify(3) names them.
+const (
+	Ready    = "READY=1"
+	Stopping = "STOPPING=1"
+)
+
+// variable names the socket.
+const variable = "NOTIFY_SOCKET"
+
+// Send tells who listens a state. It does nothing when nobody does, and blocks for a second at most.
+func Send(state string) error {
+	path := os.Getenv(variable)
+	if path == "" {
+		return nil
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("say to %s that %s: %w", path, state, err)
+	}
+	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	_, err = c.Write([]byte(state))
+	return err
+}
+
+// Status tells in words what the process is doing.
+func Status(format string, args ...any) error { return Send("STATUS=" + fmt.Sprintf(format, args...)) }
+
+// A Listener receives the states of one process.
+type Listener struct {
+	dir  string
+	conn *net.UnixConn
+}
+
+// Listen makes a socket in a directory of its own that only this user can reach.
+func Listen() (*Listener, error) {
+	dir, err := os.MkdirTemp("", "kloop-notify")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "s")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for the state of a process: %w", err), os.RemoveAll(dir))
+	}
+	return &Listener{dir, conn}, nil
+}
+
+// Env is the environment of the process that is listened to: the caller's, with the socket.
+func (l *Listener) Env() []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, variable+"=") {
+			env = append(env, v)
+		}
+	}
+	return append(env, variable+"="+filepath.Join(l.dir, "s"))
+}
+
+// Await returns nil when the process says that it is ready. status is called with what it says before; nil: nobody wants to know.
+// It returns the cause of ctx when that ends first.
+func (l *Listener) Await(ctx context.Context, status func(string)) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf := make([]byte, 4096)
+	for {
+		n, err := l.conn.Read(buf)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return fmt.Errorf("listen for the state of a process: %w", err)
+		}
+		for line := range strings.SplitSeq(string(buf[:n]), "\n") {
+			text, ok := strings.CutPrefix(line, "STATUS=")
+			if ok && status != nil {
+				status(text)
+			}
+			if line == Ready {
+				return nil
+			}
+		}
+	}
+}
+
+// Close removes the socket.
+func (l *Listener) Close() error { return errors.Join(l.conn.Close(), os.RemoveAll(l.dir)) }

@@ -1,0 +1,52 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAwait(t *testing.T) {
+	l, err := Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range l.Env() {
+		if path, ok := strings.CutPrefix(v, variable+"="); ok {
+			t.Setenv(variable, path)
+		}
+	}
+	if err := errors.Join(Status("making %d nodes", 3), Send("MAINPID=1\nSTATUS=starting"), Send(Ready)); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	if err := l.Await(t.Context(), func(s string) { said = append(said, s) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"making 3 nodes", "starting"}; !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("it ended"))
+	defer cancel()
+	if err := l.Await(ctx, nil); err == nil || err.Error() != "it ended" {
+		t.Errorf("got %v, want the cause", err)
+	}
+	path := os.Getenv(variable)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Error("the socket is left")
+	}
+	if err := Send(Ready); err == nil {
+		t.Error("nobody listens, and no error")
+	}
+	t.Setenv(variable, "")
+	if err := Send(Ready); err != nil {
+		t.Errorf("without a socket: %v", err)
+	}
+}
