@@ -29,6 +29,7 @@ const (
 func apiServer(ctx context.Context, std stdio, args []string) error {
 	p := apiserving{std: std, listen: "0.0.0.0", port: "6443", certDir: "/var/run/kubernetes"}
 	p.o = settings.Defaults()
+	p.o.NodeCIDRs = false // Nodes of tests keep what they were made with
 	p.o.DataDir, p.o.Node, p.o.LogLevel = "", cluster.NodeNone, "warn"
 	p.o.Controllers, p.o.SimNodes = nil, 0
 	p.sheet = settings.New(&p.o)

@@ -27,7 +27,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
 	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
 	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
-	pods := fs.String("pod-cidr", "10.88.0.0/16", "addresses of pods")
+	pods := fs.String("pod-cidr", "", "addresses of pods; the Node registers with it (default: the cluster gives the node a range)")
 	address := fs.String("address", "", "address of the node (default: the first of the machine)")
 	o := settings.Defaults()
 	s := settings.New(&o)
@@ -48,7 +48,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
-	n.DNS, n.NoPolicies = o.DNS, o.NoPolicies
+	n.DNS, n.NoPolicies, n.Network = o.DNS, o.NoPolicies, o.Network
 	if n.Log, err = logger(std, o.LogLevel); err != nil {
 		return err
 	}
@@ -104,8 +104,10 @@ func nameNode(n *cluster.RemoteNode, pods, address string) (err error) {
 		}
 		n.Name = strings.ToLower(n.Name)
 	}
-	if n.Runtime.PodCIDR, err = netip.ParsePrefix(pods); err != nil {
-		return fmt.Errorf("read --pod-cidr: %w", err)
+	if pods != "" {
+		if n.PodCIDR, err = netip.ParsePrefix(pods); err != nil {
+			return fmt.Errorf("read --pod-cidr: %w", err)
+		}
 	}
 	if address != "" {
 		if n.Address, err = netip.ParseAddr(address); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
+	"github.com/kloop-dev/kloop/podnetwork"
 	"github.com/kloop-dev/kloop/proxy"
 )
 
@@ -18,6 +19,24 @@ const (
 	ProxyIPVS     = "ipvs"
 	ProxyNone     = "none" // somebody else does it
 )
+
+// How pods reach those of other machines.
+const (
+	NetworkAuto   = podnetwork.ModeAuto
+	NetworkVXLAN  = podnetwork.ModeVXLAN
+	NetworkRoutes = podnetwork.ModeRoutes
+	NetworkNone   = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
+)
+
+func checkNetwork(mode string) error {
+	switch mode {
+	case "", NetworkAuto, NetworkVXLAN, NetworkRoutes, NetworkNone:
+		return nil
+	case "wireguard":
+		return errors.New("network mode wireguard is not there yet: use auto, vxlan or routes, or none and bring Cilium or Calico")
+	}
+	return fmt.Errorf("network mode %q: use auto, vxlan or routes, or none where another program makes the pod network", mode)
+}
 
 // check finds what can't be meant, before anything is opened.
 func (c Config) check() error {
@@ -45,7 +64,7 @@ func (c Config) check() error {
 		refuse(true, "load balancer mode %q: use nodes, or none where another program gives the addresses", c.LoadBalancer)
 	}
 	_, err := inOrder(c.Authorization, nil)
-	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(),
+	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
 		checkPorts(c.NodePortLow, c.NodePortHigh), checkNodePortAddresses(c.NodePortAddresses))...)
 }
 

@@ -58,7 +58,7 @@ type Config struct {
 
 	ServiceCIDRs              []netip.Prefix // ranges of cluster IPs, the default family first, one of each at most; none: 10.96.0.0/16
 	NodePortLow, NodePortHigh int32          // 0: 30000 and 32767
-	PodCIDR                   netip.Prefix   // addresses of pods of this process's nodes; zero: 10.88.0.0/16, in simulation 10.128.0.0/9
+	PodCIDR                   netip.Prefix   // addresses of pods; zero: 10.88.0.0/16, of simulated nodes' pods 10.128.0.0/9
 
 	Issuer    string   // of service account tokens; "": token.Issuer
 	Audiences []string // that the API takes tokens for; none: the issuer
@@ -103,7 +103,7 @@ type Config struct {
 	AutoscalerPeriod  time.Duration // autoscalers are also looked at after this; 0: 15 s
 	BinderPeriod      time.Duration // volumes and claims are also looked at after this; 0: 10 h
 
-	NodeCIDRs    bool // give every node a part of PodCIDR, or of 10.244.0.0/16
+	NodeCIDRs    bool // give every node a part of PodCIDR; without, this process's node takes all of it
 	NodeCIDRBits int  // prefix length of such a part; 0: 24 (IPv4) or 64
 
 	SchedulerConfig string // file with upstream's KubeSchedulerConfiguration; "": the default profile
@@ -111,6 +111,8 @@ type Config struct {
 	DNS ClusterDNS
 
 	NoPolicies bool // nodes enforce no network policies: somebody else does
+
+	Network string // how pods reach other machines: NetworkAuto, NetworkVXLAN, NetworkRoutes, or NetworkNone; "": auto
 
 	ProxyMode      string // ProxyNftables, ProxyIPVS or ProxyNone; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr

@@ -44,7 +44,9 @@ type NodeConfig struct {
 	Proxy       bool           // program the services of the cluster into this network namespace
 	Services    []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
 	DNS         ClusterDNS
-	NoPolicies  bool // as in Config
+	NoPolicies  bool         // as in Config
+	PodCIDR     netip.Prefix // that the Node registers with; zero: the cluster gives it one
+	Network     string       // as in Config
 	policies    *netpolicy.Enforcer
 	// whole returns a client that reads all that network policies are judged by; nil: ProxyClient does.
 	whole func(context.Context) (client.Client, error)
@@ -80,7 +82,7 @@ func (n *NodeConfig) settle() error {
 func nodeParts(n NodeConfig) ([]part, error) {
 	n.Log = n.log()
 	if err := errors.Join(checkProxy(n.ProxyMode, n.ProxyScheduler), checkServices(n.Services),
-		checkNodePortAddresses(n.NodePortAddresses), n.DNS.check()); err != nil {
+		checkNodePortAddresses(n.NodePortAddresses), n.DNS.check(), checkNetwork(n.Network)); err != nil {
 		return nil, err
 	}
 	if n.Port == 0 {
@@ -103,9 +105,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	if !n.NoPolicies {
 		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})
 	}
-	if n.ownNetwork() && !n.Runtime.PodCIDR.IsValid() {
-		n.Runtime.PodCIDR = runtime.DefaultPodCIDR()
-	}
+	n.Runtime.Foreign = n.Network == NetworkNone
 	socket := n.Runtime.Socket
 	var list []part
 	if socket == "" {
@@ -143,8 +143,8 @@ func (n NodeConfig) agent(rt *runtime.Runtime) node.Config {
 	cfg := node.Config{Name: n.Name, Client: n.Client, Pins: n.Pins, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
 		StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat,
 		DNS: n.DNS.addresses(n.Services), Domain: n.DNS.Domain}
-	if n.ownNetwork() {
-		cfg.PodCIDR = n.Runtime.PodCIDR
+	if cfg.OwnNetwork = n.ownNetwork(); cfg.OwnNetwork {
+		cfg.PodCIDR = n.PodCIDR
 	}
 	if n.policies != nil {
 		cfg.Policies = n.policies

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/dns"
@@ -28,9 +29,7 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 			return localstorage.Run(ctx, localstorage.Config{Client: n.Client, Node: n.Name, Dir: n.Storage, Log: n.Log}, ready)
 		}},
 		{"proxy", n.Proxy, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}, n.serveServices},
-		{"pod network", n.ownNetwork(), []client.Source{{Kind: kinds.Nodes}}, func(ctx context.Context, ready func()) error {
-			return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Own: n.Runtime.PodCIDR, Log: n.Log}, ready)
-		}},
+		{"pod network", n.ownNetwork(), []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
 		}},
@@ -53,7 +52,13 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 }
 
 // ownNetwork says that pods' networks are of our making: a runtime that somebody else runs brings its own.
-func (n NodeConfig) ownNetwork() bool { return n.Runtime.Socket == "" }
+func (n NodeConfig) ownNetwork() bool { return n.Runtime.Socket == "" && n.Network != NetworkNone }
+
+// connectPods makes the pod network of the node.
+func (n NodeConfig) connectPods(ctx context.Context, ready func()) error {
+	return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Self: n.Client, Node: n.Name, Mode: n.Network, Log: n.Log,
+		CNI: podnetwork.CNI{File: filepath.Join(n.Runtime.CNIDir(), "10-kloop.conflist"), Dir: n.Runtime.IPAMDir()}}, ready)
+}
 
 // serveServices programs the cluster's services, or takes away what was programmed when another program does so now.
 func (n NodeConfig) serveServices(ctx context.Context, ready func()) error {
@@ -65,7 +70,7 @@ func (n NodeConfig) serveServices(ctx context.Context, ready func()) error {
 		<-ctx.Done()
 		return nil
 	}
-	return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.Runtime.PodCIDR, Log: n.Log,
+	return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.PodCIDR, Log: n.Log,
 		Events: n.Events, Services: n.Services, NodePortAddresses: n.NodePortAddresses}, ready)
 }
 

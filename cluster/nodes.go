@@ -30,7 +30,7 @@ func (c *Cluster) nodes() (list []part, err error) {
 	if c.cfg.Node == NodeNone {
 		return list, nil
 	}
-	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), PodCIDR: c.cfg.PodCIDR, Log: c.cfg.Log}
+	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), Foreign: c.cfg.Network == NetworkNone, Log: c.cfg.Log}
 	if err := runtime.Available(rt); err != nil {
 		if c.cfg.Node == NodeReal {
 			return nil, fmt.Errorf("run a node here: %w", err)
@@ -95,5 +95,5 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
 		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler,
-		NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies})
+		PodCIDR: c.cfg.ownPodCIDR(), Network: c.cfg.Network, NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies})
 }

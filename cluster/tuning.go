@@ -21,8 +21,8 @@ func (c Config) profiles() ([]scheduler.Profile, error) {
 	return scheduler.ReadConfig(data)
 }
 
-// defaultNodeRange is cut into nodes' parts when PodCIDR names no other.
-var defaultNodeRange = netip.MustParsePrefix("10.244.0.0/16")
+// defaultPodCIDR is the range of pods when PodCIDR names no other.
+var defaultPodCIDR = netip.MustParsePrefix("10.88.0.0/16")
 
 // nodeRanges is what nodes get their parts of; none: they get none.
 func (c Config) nodeRanges() []nodeipam.Pool {
@@ -31,7 +31,7 @@ func (c Config) nodeRanges() []nodeipam.Pool {
 	}
 	p := nodeipam.Pool{Range: c.PodCIDR, Bits: c.NodeCIDRBits}
 	if !p.Range.IsValid() {
-		p.Range = defaultNodeRange
+		p.Range = defaultPodCIDR
 	}
 	switch {
 	case p.Bits != 0:
@@ -41,4 +41,15 @@ func (c Config) nodeRanges() []nodeipam.Pool {
 		p.Bits = 64
 	}
 	return []nodeipam.Pool{p}
+}
+
+// ownPodCIDR is the range that this process's node registers with; zero: it waits for its part.
+func (c Config) ownPodCIDR() netip.Prefix {
+	switch {
+	case c.NodeCIDRs:
+		return netip.Prefix{}
+	case c.PodCIDR.IsValid():
+		return c.PodCIDR
+	}
+	return defaultPodCIDR
 }

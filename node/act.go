@@ -61,11 +61,23 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		next, err := a.vols.Refresh(ctx, w.pod)
 		return soonest(t.again, next), err
 	}
+	if t.sandbox {
+		if err := a.networked(ctx, w.pod); err != nil {
+			return 0, err
+		}
+	}
 	mounts, err := a.prepare(ctx, w.pod)
 	if err != nil {
 		return 0, err
 	}
 	if t.sandbox {
+		for _, b := range w.seen.sandboxes {
+			if b.lost && b.uid == w.pod.UID { // its containers have been stopped
+				if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
+					return 0, err
+				}
+			}
+		}
 		if err := a.boxes.runSandbox(ctx, w); err != nil {
 			return 0, err
 		}

@@ -50,8 +50,10 @@ type Config struct {
 	CgroupRoot string
 
 	Address netip.Addr   // of the node
-	PodCIDR netip.Prefix // of the node's pods, if it does not come from the cluster: others learn it from the Node
-	Port    int          // where the agent's own API listens; 0: 10250
+	PodCIDR netip.Prefix // of the node's pods, if it does not come from the cluster: the Node registers with it
+	// OwnNetwork says that the pod network is kloop's: pods have addresses of the Node's spec.podCIDRs, and no others.
+	OwnNetwork bool
+	Port       int // where the agent's own API listens; 0: 10250
 	// Serving is the certificate of the agent's own API, for tls.Config.
 	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	Labels  map[string]string // of the Node, beside the usual ones
@@ -143,9 +145,10 @@ func assemble(c *common) *Agent {
 // Loop is the agent's pod loop.
 func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 	return &loop.Controller[*corev1.Pod]{
-		Name:      "node",
-		For:       kinds.Pods,
-		Wake:      []loop.Wake{loop.Each(kinds.ConfigMaps, a.usersOf), loop.Each(kinds.Secrets, a.usersOf)},
+		Name: "node",
+		For:  kinds.Pods,
+		Wake: []loop.Wake{loop.Each(kinds.ConfigMaps, a.usersOf), loop.Each(kinds.Secrets, a.usersOf),
+			{Kind: kinds.Nodes, Keys: a.moved}},
 		Writes:    []resource.Kind{kinds.Pods},
 		Skip:      func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
 		Workers:   a.cfg.MaxPods,

@@ -38,6 +38,7 @@ type sandbox struct {
 	id    string
 	uid   types.UID
 	ready bool
+	lost  bool // nobody reaches it: its address is of a range that the node no longer has
 	made  time.Time
 	ips   []string
 	try   uint32
@@ -113,6 +114,7 @@ func (a *Agent) sandbox(ctx context.Context, b *cri.PodSandbox) (sandbox, error)
 			box.ips = append(box.ips, more.Ip)
 		}
 	}
+	box.lost = a.misplaced(box.ips)
 	return box, nil
 }
 
@@ -139,7 +141,7 @@ func (a *Agent) container(ctx context.Context, item *cri.Container) (container, 
 // box is the pod's sandbox that serves, or nil.
 func (s sight) box(uid types.UID) *sandbox {
 	for i := range s.sandboxes {
-		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready {
+		if s.sandboxes[i].uid == uid && s.sandboxes[i].ready && !s.sandboxes[i].lost {
 			return &s.sandboxes[i]
 		}
 	}

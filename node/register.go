@@ -228,14 +228,8 @@ func osName() string {
 // setConditions judges the node's health: ready when the runtime and its network are.
 func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) {
 	ready, why, text := corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-	res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
-	if err != nil {
-		ready, why, text = corev1.ConditionFalse, "KubeletNotReady", fmt.Sprintf("container runtime is down: %v", err)
-	}
-	for _, c := range res.GetStatus().GetConditions() {
-		if !c.Status && (c.Type == cri.RuntimeReady || c.Type == cri.NetworkReady) {
-			ready, why, text = corev1.ConditionFalse, "KubeletNotReady", fmt.Sprintf("%s=false: %s", c.Type, c.Message)
-		}
+	if trouble, _ := ns.trouble(ctx); trouble != "" {
+		ready, why, text = corev1.ConditionFalse, "KubeletNotReady", trouble
 	}
 	now := metav1.Now()
 	set := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason, message string) {

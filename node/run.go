@@ -31,6 +31,7 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	defer a.tasks.run(ctx)()
 	defer stop()
 	wg.Go(func() { a.node.heartbeat(ctx) })
+	wg.Go(func() { a.node.watchHealth(ctx) })
 	if a.cfg.Pins != nil {
 		wg.Go(func() { a.keepReferences(ctx) })
 	}

@@ -3,6 +3,7 @@ package podnetwork
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -10,10 +11,15 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
+
+	"github.com/kloop-dev/kloop/nft"
 )
 
 // table is the name of ours. Nobody else's rules are touched.
 const table = "kloop-pods"
+
+// podTable is it for package nft.
+var podTable = nft.Table{Family: nft.IPv4, Name: table}
 
 // buffer is the size of the netlink socket's buffers: a transaction is one datagram, and each message is acknowledged.
 const buffer = 16 << 20
@@ -26,6 +32,33 @@ const (
 	source      = 12
 	destination = 16
 )
+
+// masquerade brings the rules to the census, if they are not there or were made for other ranges.
+func (l *loop) masquerade() error {
+	there, err := l.filter.Exists(podTable)
+	if err != nil {
+		return fmt.Errorf("look for the rules that let pods out: %w", err)
+	}
+	own, pods := only4(l.census.own.ranges), only4(l.census.pods)
+	made := append(slices.Clone(own), pods...)
+	if len(own) == 0 || there && slices.Equal(made, l.masked) {
+		return nil
+	}
+	if err := program(own[0], pods); err != nil {
+		return fmt.Errorf("let pods out of their network: %w", err)
+	}
+	l.masked = made
+	return nil
+}
+
+func only4(list []netip.Prefix) (out []netip.Prefix) {
+	for _, p := range list {
+		if p.Addr().Is4() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
 
 // program replaces the table by the rules for these ranges, at once or not at all.
 func program(own netip.Prefix, pods []netip.Prefix) error {

@@ -1,87 +1,231 @@
-// Package podnetwork lets pods out of their node's network, and keeps their addresses on the way to each other.
+// Package podnetwork is the pod network: every pod reaches every other, on whatever machine, at its own address.
 //
-//	reads   Nodes: the ranges of their pods
-//	writes  the nftables table kloop-pods of the network namespace that it runs in
-//	rule    what a pod of this node sends to an address that is no pod's seems to come from the node (masquerade); what it sends to a pod
-//	        of any node keeps its source, as the Kubernetes network model wants, and so do multicasts
+//	reads   Nodes: the ranges of their pods, their addresses; links, addresses, routes and neighbours of the kernel
+//	writes  routes of the protocol Protocol, the link Tunnel and all that is on it, the nftables table kloop-pods, addresses of the bridge
+//	        cni0; the CNI configuration; Node: the condition NetworkUnavailable of this one
+//	rule    a packet to another node's range goes to that node: by a plain route where both are on one link, in a VXLAN tunnel
+//	        elsewhere; a packet to no pod leaves with the address of the node (masquerade), every other one keeps its source, as the
+//	        Kubernetes network model wants
 //
-// Routes between machines are not made here yet: they are the administrator's.
+// What is wanted follows from the Nodes and from how the kernel would reach their addresses (plan, pure). What is there is read from the
+// kernel at every pass: routes are known to be ours by their protocol, everything else by its link. Nothing is remembered. A node that is
+// not ready keeps its routes, for its pods may live; only a Node that is gone loses them.
 package podnetwork
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/nft"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Config says which node this is.
+// Config says which node this is and what its machine looks like.
 type Config struct {
-	Client client.Client // reads the Nodes
-	Own    netip.Prefix  // of this node's pods, IPv4
+	Client client.Client // reads all Nodes
+	Self   client.Client // writes the condition of the own Node; nil: nobody does
+	Node   string
+	Mode   string // ModeAuto, ModeVXLAN or ModeRoutes; "": auto
+	CNI    CNI
 	Log    *slog.Logger
 }
 
-// retry is the pause after the kernel refused.
-const retry = 5 * time.Second
+// Ways to bring packets to another machine.
+const (
+	ModeAuto   = "auto"   // plain routes between machines on one link, VXLAN elsewhere
+	ModeVXLAN  = "vxlan"  // VXLAN only: for networks that drop packets with addresses of pods, as many clouds' do
+	ModeRoutes = "routes" // plain routes only, and none to machines behind a router
+)
 
-// Run keeps the rules in step until ctx ends, and leaves them. ready is called when the first are in place.
+const (
+	retry   = 5 * time.Second        // after the kernel refused
+	settle  = 20 * time.Millisecond  // for what else changes at the same moment
+	resync  = time.Minute            // and then everything is compared again
+	mending = 100 * time.Millisecond // at least this between two looks at a kernel that others change
+	worry   = 5 * time.Second        // trouble that lasts so long stands in the Node's condition
+)
+
+// A loop is the running pod network. One goroutine owns it.
+type loop struct {
+	cfg    Config
+	log    *slog.Logger
+	kernel *kernel
+	filter *nft.Conn
+
+	census  census
+	masked  []netip.Prefix  // the ranges that the masquerading rules were made for
+	said    map[string]bool // notes that were logged
+	since   time.Time       // when the present trouble began; zero: there is none
+	trouble string
+}
+
+// Run keeps the network in step until ctx ends, and leaves it as it is then. ready is called after the first pass, whether or not the node
+// has a range of addresses by then. The network is that of the thread that calls.
 func Run(ctx context.Context, cfg Config, ready func()) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	feed := cfg.Client.Feed(kinds.Nodes)
-	var last []netip.Prefix
-	for first := true; ; first = false {
-		b, err := feed.Next(ctx)
-		if err != nil {
-			return nil
+	k, err := openKernel(cfg.Log)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	touched, err := watch(ctx, k)
+	if err != nil {
+		return err
+	}
+	filter, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer filter.Close()
+	flushed, err := nft.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	l := &loop{cfg: cfg, log: cfg.Log, kernel: k, filter: filter, said: map[string]bool{}}
+	l.run(ctx, touched, flushed, ready)
+	return nil
+}
+
+// run waits for changes of the Nodes and of the kernel, and makes a pass over all there is.
+func (l *loop) run(ctx context.Context, touched, flushed <-chan struct{}, ready func()) {
+	batches := make(chan client.Batch)
+	go follow(ctx, l.cfg.Client.Feed(kinds.Nodes), batches)
+	tick := time.NewTicker(resync)
+	defer tick.Stop()
+	var read resource.Reader
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-batches:
+			first := read == nil
+			read = b.Read
+			if now := newCensus(read, l.cfg.Node); !first && now.equal(l.census) && l.trouble == "" {
+				continue
+			}
+			rest(ctx, settle)
+		case <-touched:
+			rest(ctx, mending)
+			drain(touched)
+		case <-flushed:
+			if there, err := l.filter.Exists(podTable); err == nil && there {
+				continue
+			}
+		case <-tick.C:
+		case <-again:
 		}
-		now := ranges(b.Read, cfg.Own)
-		if !first && slices.Equal(now, last) {
+		if read == nil {
 			continue
 		}
-		for err := program(cfg.Own, now); err != nil; err = program(cfg.Own, now) {
-			if first {
-				return fmt.Errorf("let pods out of their network: %w", err)
-			}
-			cfg.Log.Error("let pods out of their network", "again", retry, "err", err)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(retry):
-			}
+		again = nil
+		l.census = newCensus(read, l.cfg.Node)
+		if wait := l.pass(ctx, read); wait > 0 {
+			again = time.After(wait)
 		}
-		last = now
-		if first {
+		if ready != nil {
 			ready()
+			ready = nil
 		}
 	}
 }
 
-// ranges are the addresses of all nodes' pods, in order, none inside another. It is pure.
-func ranges(read resource.Reader, own netip.Prefix) (list []netip.Prefix) {
-	all := []netip.Prefix{own.Masked()}
-	for obj := range read.Each(kinds.Nodes, "") {
-		for _, text := range resource.As[*corev1.Node](obj).Spec.PodCIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() {
-				all = append(all, p.Masked())
-			}
+// pass observes, decides, acts and tells. wait > 0: look again then.
+func (l *loop) pass(ctx context.Context, read resource.Reader) (wait time.Duration) {
+	err := l.bring()
+	trouble := l.census.trouble
+	if err != nil {
+		trouble, wait = err.Error(), retry
+	}
+	switch {
+	case trouble == "":
+		l.since = time.Time{}
+	case l.since.IsZero():
+		l.since = time.Now()
+	}
+	if trouble != l.trouble && trouble != "" && l.census.own.ranges != nil { // a node that is new waits for its range: no news
+		l.log.Warn("the pod network is not as it should be", "node", l.cfg.Node, "trouble", trouble)
+	}
+	l.trouble = trouble
+	if left := worry - time.Since(l.since); trouble != "" && left > 0 {
+		return min(max(wait, time.Millisecond), left) + time.Millisecond
+	}
+	if err := l.tell(ctx, read); err != nil && ctx.Err() == nil {
+		l.log.Warn("write the condition NetworkUnavailable", "node", l.cfg.Node, "err", err)
+		wait = retry
+	}
+	return wait
+}
+
+// bring brings the kernel and the CNI configuration to what is wanted.
+func (l *loop) bring() error {
+	if len(l.census.own.ranges) == 0 {
+		return nil // there is no pod network without addresses, and the trouble says so
+	}
+	g, err := l.kernel.survey(l.census)
+	if err != nil {
+		return err
+	}
+	want, notes := plan(l.census, g, l.cfg.Mode)
+	l.note(notes)
+	if err := l.kernel.bring(want); err != nil {
+		return err
+	}
+	if err := l.masquerade(); err != nil {
+		return err
+	}
+	return l.cfg.CNI.write(l.census.own.ranges, want.mtu) // last: with it pods may start
+}
+
+// note logs what is odd but not wrong, once.
+func (l *loop) note(notes []string) {
+	for _, n := range notes {
+		if !l.said[n] {
+			l.log.Warn("the pod network", "note", n)
 		}
 	}
-	slices.SortFunc(all, netip.Prefix.Compare) // wide ranges stand before narrow ones that begin with the same address
-	for _, p := range all {
-		if n := len(list); n == 0 || !list[n-1].Overlaps(p) {
-			list = append(list, p)
+	for n := range l.said {
+		if !slices.Contains(notes, n) {
+			delete(l.said, n)
 		}
 	}
-	return list
+	for _, n := range notes {
+		l.said[n] = true
+	}
+}
+
+// follow hands the feed's batches over until ctx ends.
+func follow(ctx context.Context, feed client.Feed, to chan<- client.Batch) {
+	for {
+		b, err := feed.Next(ctx)
+		if err != nil {
+			return
+		}
+		select {
+		case to <- b:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func drain(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
 }

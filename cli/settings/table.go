@@ -69,8 +69,12 @@ func serving(o *Options) []Setting {
 func networking(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Controllers | Node, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
-		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up, Doc: "addresses of pods on this machine's node and on simulated nodes; default 10.88.0.0/16, in simulation 10.128.0.0/9", value: prefix{&c.PodCIDR}},
+		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up | Controllers,
+			Doc: "addresses of pods, cut into a range for each node; default 10.88.0.0/16, of pods on simulated nodes 10.128.0.0/9", value: prefix{&c.PodCIDR}},
 		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
+		{Key: "network.mode", Flag: "network", For: Up | Node,
+			Doc:   "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; or `none`, where Flannel, Calico or Cilium does it",
+			value: text{&c.Network}},
 
 		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
 			Doc: "nodes enforce NetworkPolicies; without it bring somebody who does, as Calico", value: no{&c.NoPolicies}},
@@ -133,7 +137,7 @@ func working(c *cluster.Config) []Setting {
 		{Key: "controllers.autoscalerPeriod", Flag: "horizontal-pod-autoscaler-sync-period", For: Up | Controllers, Doc: "look at all autoscalers this often too", value: span{&c.AutoscalerPeriod}},
 		{Key: "controllers.volumeBinderPeriod", Flag: "pvclaimbinder-sync-period", For: Up | Controllers, Doc: "look at all volumes and claims this often too; by default whenever something changes", value: span{&c.BinderPeriod}},
 
-		{Key: "controllers.allocateNodeCIDRs", Flag: "allocate-node-cidrs", For: Up | Controllers, Doc: "give every node a part of the pod range, in spec.podCIDR: for network plugins that go by it", value: yes{&c.NodeCIDRs}},
+		{Key: "controllers.allocateNodeCIDRs", Flag: "allocate-node-cidrs", For: Up | Controllers, Doc: "give every node a part of the pod range, in spec.podCIDR", value: yes{&c.NodeCIDRs}},
 		{Key: "controllers.nodeCIDRMaskSize", Flag: "node-cidr-mask-size", For: Up | Controllers, Doc: "prefix length of such a part", value: number{&c.NodeCIDRBits}},
 		{Key: "scheduler.configFile", Flag: "scheduler-config", For: Up | Controllers, Doc: "KubeSchedulerConfiguration: profiles, each with its plugins and weights", value: text{&c.SchedulerConfig}},
 
@@ -168,5 +172,6 @@ func Defaults() Options {
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},
 		Issuer:    cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
-		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables, LoadBalancer: "nodes"}}
+		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables, LoadBalancer: "nodes",
+		NodeCIDRs: true, Network: cluster.NetworkAuto}}
 }

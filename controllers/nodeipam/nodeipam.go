@@ -3,6 +3,8 @@
 //	reads   Node
 //	writes  Node: spec.podCIDR and spec.podCIDRs
 //	rule    every node has one range of each family, and no two nodes share an address
+//
+// Unlike Kubernetes, simulated nodes get none: the addresses of their pods come from the simulation.
 package nodeipam
 
 import (
@@ -15,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -54,7 +57,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, pools []Pool) error {
 		c.Event(kinds.Nodes, n, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", n.Name)
 	}
 	if len(without) > 0 {
-		c.Waiting("the pod ranges are used up: %d nodes have none", len(without))
+		c.Waiting("the pod ranges are used up: %d nodes have none, the first is %s; widen network.podCIDR", len(without), without[0].Name)
 	}
 	_, err := loop.Batch(len(given), func(i int) error {
 		if err := c.Update(ctx, kinds.Nodes, given[i]); err != nil && !apierrors.IsNotFound(err) {
@@ -72,7 +75,7 @@ func plan(nodes []*corev1.Node, pools []Pool) (given, without []*corev1.Node) {
 		free = append(free, &cursor{pool: p, used: used(nodes, p)})
 	}
 	for _, n := range nodes {
-		if len(n.Spec.PodCIDRs) > 0 || n.DeletionTimestamp != nil {
+		if len(n.Spec.PodCIDRs) > 0 || n.DeletionTimestamp != nil || core.Simulated(n) {
 			continue
 		}
 		cidrs, ok := take(free)

@@ -1,8 +1,6 @@
 package runtime
 
 import (
-	"encoding/json"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,7 +26,7 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
   sandbox_image = '{pause}'
   disable_apparmor = {no-apparmor}
   restrict_oom_score_adj = {limited-oom}
-  netns_mounts_under_state_dir = true
+  netns_mounts_under_state_dir = {own-network}
   [plugins.'io.containerd.grpc.v1.cri'.containerd]
     snapshotter = 'overlayfs'
     default_runtime_name = 'runc'
@@ -38,8 +36,8 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
         SystemdCgroup = false
         Root = '{dir}/state/runc'
   [plugins.'io.containerd.grpc.v1.cri'.cni]
-    bin_dir = '{plugins}'
-    conf_dir = '{dir}/cni/conf'
+    bin_dir = {plugin}
+    conf_dir = '{conf}'
 `
 	current = `version = 4
 root = '{dir}/root'
@@ -61,7 +59,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
 [plugins.'io.containerd.cri.v1.runtime']
   disable_apparmor = {no-apparmor}
   restrict_oom_score_adj = {limited-oom}
-  netns_mounts_under_state_dir = true
+  netns_mounts_under_state_dir = {own-network}
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = 'io.containerd.runc.v2'
     sandboxer = 'podsandbox'
@@ -69,33 +67,25 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
       SystemdCgroup = false
       Root = '{dir}/state/runc'
   [plugins.'io.containerd.cri.v1.runtime'.cni]
-    bin_dirs = ['{plugins}']
-    conf_dir = '{dir}/cni/conf'
+    bin_dirs = [{plugins}]
+    conf_dir = '{conf}'
     use_internal_loopback = true
 `
 )
 
-// containerdConfig writes the configuration of a containerd that keeps to dir.
-func containerdConfig(dir, plugins string, modern, limitedOOM bool) ([]byte, error) {
+// containerdConfig writes the configuration of a containerd that keeps to c.Dir. plugins are the directories of network plugins; containerd
+// 1 knows the first only.
+func containerdConfig(c Config, plugins []string, modern, limitedOOM bool) ([]byte, error) {
 	t := classic
 	if modern {
 		t = current
 	}
-	dir, err := filepath.Abs(dir)
+	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.NewReplacer("{dir}", dir, "{plugins}", plugins, "{pause}", image.PauseRef,
+	c.Dir = dir
+	return []byte(strings.NewReplacer("{dir}", dir, "{conf}", c.CNIDir(), "{plugin}", "'"+plugins[0]+"'",
+		"{plugins}", "'"+strings.Join(plugins, "', '")+"'", "{own-network}", strconv.FormatBool(!c.Foreign), "{pause}", image.PauseRef,
 		"{limited-oom}", strconv.FormatBool(limitedOOM), "{no-apparmor}", strconv.FormatBool(!hasAppArmor())).Replace(t)), nil
-}
-
-// cniConfig is the pod network: a bridge on the node, addresses from its own range, host ports by nftables or
-// iptables, whichever the plugin finds.
-func cniConfig(dir string, pods netip.Prefix) ([]byte, error) {
-	return json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": "kloop", "plugins": []any{
-		map[string]any{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, // podnetwork masquerades
-			"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(dir, "cni/ipam"),
-				"ranges": []any{[]any{map[string]any{"subnet": pods.String()}}}, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}},
-		map[string]any{"type": "portmap", "capabilities": map[string]bool{"portMappings": true}},
-	}}, "", "  ")
 }

@@ -31,9 +31,6 @@ func New(cfg Config) *Containerd {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if !cfg.PodCIDR.IsValid() {
-		cfg.PodCIDR = DefaultPodCIDR()
-	}
 	return &Containerd{cfg: cfg, log: cfg.Log}
 }
 
@@ -123,25 +120,46 @@ func (c *Containerd) prepare() error {
 	if err != nil {
 		return fmt.Errorf("ask containerd for its version: %w", err)
 	}
-	plugins, err := cniPlugins()
+	plugins, err := c.plugins(modern(string(version)))
 	if err != nil {
 		return err
 	}
-	conf, err := containerdConfig(c.cfg.Dir, plugins, modern(string(version)), limitedOOM())
+	conf, err := containerdConfig(c.cfg, plugins, modern(string(version)), limitedOOM())
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(c.cfg.Dir, "containerd.toml"), conf, 0o600); err != nil {
 		return fmt.Errorf("write containerd's configuration: %w", err)
 	}
-	net, err := cniConfig(c.cfg.Dir, c.cfg.PodCIDR)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(c.cfg.Dir, "cni/conf/10-kloop.conflist"), net, 0o600); err != nil {
-		return fmt.Errorf("write the network configuration: %w", err)
-	}
 	return nil
+}
+
+// plugins are the directories of network plugins, the most important first. Where others bring the network that is the directory that
+// their installers write to; containerd 1 looks there only, and so finds those there that it needs itself.
+func (c *Containerd) plugins(modern bool) ([]string, error) {
+	own, err := cniPlugins()
+	if err != nil || !c.cfg.Foreign || own == foreignPlugins {
+		return []string{own}, err
+	}
+	for _, dir := range []string{foreignConf, foreignPlugins} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("make the directories of network plugins: %w", err)
+		}
+	}
+	if modern {
+		return []string{foreignPlugins, own}, nil
+	}
+	list, err := os.ReadDir(own)
+	if err != nil {
+		return nil, fmt.Errorf("list the network plugins: %w", err)
+	}
+	for _, e := range list {
+		err := os.Symlink(filepath.Join(own, e.Name()), filepath.Join(foreignPlugins, e.Name()))
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("lend a network plugin: %w", err)
+		}
+	}
+	return []string{foreignPlugins}, nil
 }
 
 // modern tells containerd 2 from 1: "containerd github.com/containerd/containerd 1.6.20~ds1 …".

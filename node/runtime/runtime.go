@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,11 +23,28 @@ import (
 
 // Config says where a node's runtime lives.
 type Config struct {
-	Socket  string       // of a running CRI runtime to use as it is; "": start containerd
-	Dir     string       // everything that the own containerd keeps: images, state, sockets, networks
-	PodCIDR netip.Prefix // addresses of pods; the zero value: DefaultPodCIDR
+	Socket  string // of a running CRI runtime to use as it is; "": start containerd
+	Dir     string // everything that the own containerd keeps: images, state, sockets, networks
+	Foreign bool   // the pod network is somebody else's: CNI configuration and plugins lie in the standard directories
 	Log     *slog.Logger
 }
+
+// Where network plugins that users install look for each other.
+const (
+	foreignConf    = "/etc/cni/net.d"
+	foreignPlugins = "/opt/cni/bin"
+)
+
+// CNIDir is the directory of the CNI configuration of a containerd of one's own.
+func (c Config) CNIDir() string {
+	if c.Foreign {
+		return foreignConf
+	}
+	return filepath.Join(c.Dir, "cni/conf")
+}
+
+// IPAMDir holds what the plugin host-local remembers: which addresses are given out.
+func (c Config) IPAMDir() string { return filepath.Join(c.Dir, "cni/ipam") }
 
 // errNone says that this machine has no runtime, and what to do.
 var errNone = errors.New("no container runtime: install containerd, runc and the CNI plugins (scripts/runtime does on Debian and Ubuntu), " +
@@ -114,6 +130,3 @@ func (r *Runtime) awake(ctx context.Context) error {
 
 // Close closes the connection; containers run on.
 func (r *Runtime) Close() error { return r.conn.Close() }
-
-// DefaultPodCIDR is the range of a node's pods when nobody gives it one.
-func DefaultPodCIDR() netip.Prefix { return netip.MustParsePrefix("10.88.0.0/16") }

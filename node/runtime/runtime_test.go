@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -28,7 +27,7 @@ func TestConfigs(t *testing.T) {
 		if got := modern(tt.version); got != tt.modern {
 			t.Errorf("%s: modern = %v", tt.name, got)
 		}
-		conf, err := containerdConfig("/d", "/usr/lib/cni", tt.modern, true)
+		conf, err := containerdConfig(Config{Dir: "/d"}, []string{"/usr/lib/cni"}, tt.modern, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,9 +37,9 @@ func TestConfigs(t *testing.T) {
 			}
 		}
 	}
-	conf, err := cniConfig("/d", netip.MustParsePrefix("10.99.0.0/24"))
-	if err != nil || !strings.Contains(string(conf), `"subnet": "10.99.0.0/24"`) {
-		t.Errorf("network configuration: %v\n%s", err, conf)
+	foreign, err := containerdConfig(Config{Dir: "/d", Foreign: true}, []string{"/opt/cni/bin", "/usr/lib/cni"}, true, true)
+	if err != nil || !strings.Contains(string(foreign), "bin_dirs = ['/opt/cni/bin', '/usr/lib/cni']\n    conf_dir = '/etc/cni/net.d'") {
+		t.Errorf("another's network: %v\n%s", err, foreign)
 	}
 }
 

@@ -22,10 +22,10 @@ import (
 	"github.com/kloop-dev/kloop/test/need"
 )
 
-// The two nodes: their namespaces, addresses and the ranges of their pods.
-var nodes = []struct{ ns, name, addr, pods string }{
-	{"kloop-e2e-1", "one", "10.200.0.2", "10.88.0.0/16"},
-	{"kloop-e2e-2", "two", "10.200.0.3", "10.89.0.0/16"},
+// The two nodes: their namespaces and addresses. The ranges of their pods, and the routes between them, are the cluster's own.
+var nodes = []struct{ ns, name, addr string }{
+	{"kloop-e2e-1", "one", "10.200.0.2"},
+	{"kloop-e2e-2", "two", "10.200.0.3"},
 }
 
 const (
@@ -96,7 +96,6 @@ func network() error {
 		return err
 	}
 	for i, n := range nodes {
-		other := nodes[1-i]
 		err := sh(`set -e
 			ip netns add %[1]s
 			ip link add kle2e%[2]d type veth peer name eth0 netns %[1]s
@@ -104,8 +103,7 @@ func network() error {
 			ip -n %[1]s addr add %[4]s/24 dev eth0
 			ip -n %[1]s link set lo up
 			ip -n %[1]s link set eth0 up
-			ip -n %[1]s route add default via 10.200.0.1
-			ip -n %[1]s route add %[5]s via %[6]s`, n.ns, i, bridge, n.addr, other.pods, other.addr)
+			ip -n %[1]s route add default via 10.200.0.1`, n.ns, i, bridge, n.addr)
 		if err != nil {
 			return err
 		}
@@ -213,7 +211,7 @@ func (c *testCluster) startAgent() error {
 	}
 	join := strings.Fields(string(out))[1:] // without the name of the program
 	c.agent, err = c.start(1, append(join, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
-		"--pod-cidr", n.pods, "--address", n.addr, "--heartbeat", "1s", "--log", "debug")...)
+		"--address", n.addr, "--heartbeat", "1s", "--log", "debug")...)
 	return err
 }
 

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// How often a node that is not ready asks its runtime again: a new node waits for its network only some tenths of a second.
+const (
+	healthFirst = 100 * time.Millisecond
+	healthLast  = 2 * time.Second
+)
+
+// errNoNetwork is the reason, in upstream's words, for which pods with a network of their own wait.
+var errNoNetwork = errors.New("network is not ready")
+
+// trouble asks the runtime what keeps the node from being ready, in the kubelet's words. network: only pods on the host's network can run.
+func (c *common) trouble(ctx context.Context) (text string, network bool) {
+	res, err := c.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{})
+	if err != nil {
+		return fmt.Sprintf("container runtime is down: %v", err), false
+	}
+	var list []string
+	for _, cond := range res.GetStatus().GetConditions() {
+		what := map[string]string{cri.RuntimeReady: "container runtime not ready", cri.NetworkReady: "container runtime network not ready"}[cond.Type]
+		if cond.Status || what == "" {
+			continue
+		}
+		network = network || cond.Type == cri.NetworkReady
+		list = append(list, fmt.Sprintf("%s: %s=false reason:%s message:%s", what, cond.Type, cond.Reason, cond.Message))
+	}
+	if len(list) > 1 {
+		return "[" + strings.Join(list, ", ") + "]", network
+	}
+	return strings.Join(list, ""), network
+}
+
+// networked fails as long as there is no network for the pod. Pods on the host's network need none: those of CNI plugins are such.
+func (a *Agent) networked(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Spec.HostNetwork {
+		return nil
+	}
+	if text, network := a.trouble(ctx); network {
+		a.event(pod, "", corev1.EventTypeWarning, "NetworkNotReady", "%v: %s", errNoNetwork, text)
+		return fmt.Errorf("%w: %s", errNoNetwork, text)
+	}
+	return nil
+}
+
+// watchHealth writes the node's status as soon as its runtime or network comes or goes, and wakes the pods that waited for it.
+func (ns *nodeStatus) watchHealth(ctx context.Context) {
+	pause, bad := healthFirst, false
+	for {
+		text, _ := ns.trouble(ctx)
+		if ns.statusChanged() != (text != "") {
+			if err := ns.writeStatus(ctx); err != nil && ctx.Err() == nil {
+				ns.log.Warn("write the node's status", "err", err)
+			}
+		}
+		switch {
+		case text != "" && !bad:
+			pause = healthFirst
+		case text != "":
+			pause = min(2*pause, healthLast)
+		default:
+			pause = ns.cfg.Beat
+		}
+		if bad && text == "" {
+			for _, p := range ns.pods() {
+				ns.poke(p.Namespace, p.Name, "the node is ready")
+			}
+		}
+		bad = text != ""
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// misplaced says that a sandbox has an address that is none of its node's, where the pod network is kloop's: the node came back with
+// another range, and no packet finds such a pod.
+func (c *common) misplaced(ips []string) bool {
+	n := resource.Get(c.cfg.Client.Read(), kinds.Nodes, "", c.cfg.Name)
+	if !c.cfg.OwnNetwork || n == nil || len(n.Spec.PodCIDRs) == 0 || len(ips) == 0 {
+		return false
+	}
+	addr, err := netip.ParseAddr(ips[0])
+	return err == nil && !slices.ContainsFunc(n.Spec.PodCIDRs, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Contains(addr.Unmap())
+	})
+}
+
+// moved wakes all pods of the node when the node gets another range.
+func (a *Agent) moved(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+	n, ok := c.New.(*corev1.Node)
+	if !ok || n.Name != a.cfg.Name || !a.cfg.OwnNetwork {
+		return
+	}
+	if old, ok := c.Old.(*corev1.Node); ok && slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
+		return
+	}
+	for _, p := range a.pods() {
+		wake(p.Namespace, p.Name)
+	}
+}

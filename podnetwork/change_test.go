@@ -1,0 +1,153 @@
+package podnetwork
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A stream is a pod that sends numbered packets to another, which counts them.
+type stream struct {
+	sent, got atomic.Int64
+	stop      func()
+}
+
+// flow sends a packet each millisecond until stop.
+func flow(t *testing.T, from, to *box, port int) *stream {
+	t.Helper()
+	var l net.PacketConn
+	var c net.Conn
+	addr := net.JoinHostPort(to.podIP, strconv.Itoa(port))
+	to.pod.do(t, func() (err error) {
+		l, err = net.ListenPacket("udp4", addr)
+		return err
+	})
+	from.pod.do(t, func() (err error) {
+		c, err = net.Dial("udp4", addr)
+		return err
+	})
+	s := &stream{}
+	go func() {
+		for buf := make([]byte, 64); ; s.got.Add(1) {
+			if _, _, err := l.ReadFrom(buf); err != nil {
+				return
+			}
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			if _, err := c.Write([]byte("x")); err == nil {
+				s.sent.Add(1)
+			}
+		}
+	}()
+	s.stop = func() {
+		cancel()
+		<-ended
+		for end := time.Now().Add(time.Second); s.got.Load() < s.sent.Load() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		l.Close()
+		c.Close()
+	}
+	return s
+}
+
+// TestNothingIsLost: packets between pods pass while other nodes join, leave and are not ready, while a route is made, and while the
+// agent is away and starts again.
+func TestNothingIsLost(t *testing.T) {
+	s := newSite(t, 1500)
+	s.begin(ModeAuto)
+	for _, to := range []*box{s.b, s.c} {
+		f := flow(t, s.a, to, 7)
+		until(t, "no packet arrives", func() bool { return f.got.Load() > 0 })
+		for i := range 20 {
+			more := s.all()
+			for n := range i % 7 {
+				more = append(more, node(fmt.Sprint("d", n), fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("10.88.%d.0/24", 100+n)))
+			}
+			for _, n := range more { // a node that is not ready keeps its routes
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			}
+			s.tell(more)
+		}
+		until(t, "the routes to the nodes that joined", func() bool { return len(routes(t, s.a)) == 2+19%7 })
+		s.a.stop()
+		s.a.start(ModeAuto, s.all())
+		until(t, "the routes to the nodes that left", func() bool { return len(routes(t, s.a)) == 2 })
+		f.stop()
+		if lost := f.sent.Load() - f.got.Load(); lost != 0 {
+			t.Errorf("from a to %s: %d of %d packets are lost", to.name, lost, f.sent.Load())
+		}
+		t.Logf("from a to %s: %d packets", to.name, f.sent.Load())
+	}
+}
+
+// TestReturns: a node that is gone loses its routes; when it comes back with another range and another address, it is reached there, and
+// its bridge loses the old address.
+func TestReturns(t *testing.T) {
+	s := newSite(t, 1500)
+	s.begin(ModeAuto)
+	without := s.all()[:2]
+	for _, b := range []*box{s.a, s.b} {
+		b.client.states <- without
+		until(t, "the routes to c go", func() bool { return len(routes(t, b)) == 1 })
+	}
+	s.c.do(t, func() error { return give("eth0", "198.51.100.33/24") })
+	now := append(without, node("c", "198.51.100.33", "10.88.9.0/24"))
+	s.tell(now)
+	until(t, "cni0 loses its old address", func() bool {
+		left := -1
+		s.c.do(t, func() error {
+			l, err := netlink.LinkByName(Bridge)
+			if err != nil {
+				return err
+			}
+			list, err := netlink.AddrList(l, netlink.FAMILY_V4)
+			left = len(list)
+			return err
+		})
+		return left == 0
+	})
+	s.c.do(t, func() error { return give(Bridge, "10.88.9.1/24") }) // as the bridge plugin does for the next pod
+	s.c.attach("10.88.9.1", "10.88.9.5", 1450)
+	serve(t, s.c.pod, ":80")
+	until(t, "the pod of the new range is not reached", func() bool {
+		seen, err := ask(s.a.pod, "10.88.9.5:80")
+		return err == nil && seen == s.a.podIP
+	})
+	text, err := os.ReadFile(s.c.conf)
+	if err != nil || !strings.Contains(string(text), `"subnet": "10.88.9.0/24"`) {
+		t.Errorf("the CNI configuration: %v\n%s", err, text)
+	}
+}
+
+// TestTells: the Node says that the network is up, and after a while what is wrong.
+func TestTells(t *testing.T) {
+	s := newSite(t, 1500)
+	a := s.a
+	a.start(ModeAuto, nodes{node("a", a.addr)})
+	if _, err := os.Stat(a.conf); err == nil {
+		t.Error("there is a CNI configuration without a range")
+	}
+	until(t, "no word of the missing range", func() bool { return strings.Contains(a.client.told(), reasonNoRange) })
+	a.client.states <- nodes{node("a", a.addr, "10.88.0.0/24")}
+	until(t, "no word that the network is up", func() bool { return strings.Contains(a.client.told(), reasonUp) })
+	a.client.states <- nodes{node("0", "192.0.2.9", "10.88.0.0/16"), node("a", a.addr, "10.88.0.0/24")}
+	until(t, "no word of the overlap", func() bool { return strings.Contains(a.client.told(), "overlaps that of node 0") })
+}
