@@ -97,6 +97,7 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 		Args:       expandAll(s.spec.Args, env),
 		WorkingDir: s.spec.WorkingDir,
 		Mounts:     mounts,
+		Devices:    devices(pod, s.spec, volumes),
 		LogPath:    filepath.Join(s.spec.Name, strconv.Itoa(int(s.try))+".log"),
 		Stdin:      s.spec.Stdin, StdinOnce: s.spec.StdinOnce, Tty: s.spec.TTY,
 		Labels:      map[string]string{},
@@ -169,6 +170,18 @@ func (st *starter) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.
 		list = append(list, &cri.Mount{ContainerPath: "/etc/hosts", HostPath: path})
 	}
 	return list, nil
+}
+
+// devices are the volumes that the container uses as block devices.
+func devices(pod *corev1.Pod, spec *corev1.Container, volumes map[string]string) (list []*cri.Device) {
+	for _, d := range spec.VolumeDevices {
+		rights := "mrw"
+		if readOnly(pod, d.Name) {
+			rights = "r"
+		}
+		list = append(list, &cri.Device{HostPath: volumes[d.Name], ContainerPath: d.DevicePath, Permissions: rights})
+	}
+	return list
 }
 
 // readOnly says that the volume is not for containers to write, whatever their mounts say.

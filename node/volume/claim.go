@@ -2,15 +2,18 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -18,31 +21,97 @@ import (
 const bound = "pv.kubernetes.io/bind-completed"
 
 // claim finds the directory behind a claim. Only volumes that are a path of this host can be had.
-func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, src *corev1.PersistentVolumeClaimVolumeSource) (string, error) {
-	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, src.ClaimName)
+func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name string) (string, error) {
+	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, name)
 	if err != nil {
 		return "", err
 	}
+	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
+		return "", fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
+	}
 	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bound] == "" {
-		return "", fmt.Errorf("persistentvolumeclaim %q is not bound", src.ClaimName)
+		return "", fmt.Errorf("persistentvolumeclaim %q is not bound", name)
 	}
 	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
 	if err != nil {
 		return "", err
 	}
 	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != pvc.UID {
-		return "", fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, src.ClaimName)
+		return "", fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, name)
 	}
-	if pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock {
-		return "", errors.New("block volumes are not supported yet")
+	block, err := blockMode(pod, volume, pv)
+	if err != nil {
+		return "", err
 	}
 	switch {
+	case pv.Spec.HostPath != nil && block:
+		return device(pv.Spec.HostPath.Path)
 	case pv.Spec.HostPath != nil:
 		return pv.Spec.HostPath.Path, checkHostPath(pv.Spec.HostPath)
+	case pv.Spec.Local != nil && block:
+		return device(pv.Spec.Local.Path)
 	case pv.Spec.Local != nil:
+		if err := shown(pv); err != nil {
+			return "", err
+		}
 		return pv.Spec.Local.Path, local(pv.Spec.Local.Path, fsGroup(pod))
 	}
 	return "", fmt.Errorf("persistentvolume %q: only hostPath and local volumes are supported yet", pv.Name)
+}
+
+// ephemeral says that the pod's volume is a claim of the pod's own.
+func ephemeral(pod *corev1.Pod, volume string) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume && v.Ephemeral != nil })
+}
+
+// blockMode says whether the volume is a block device. The pod's containers must use it as what it is.
+func blockMode(pod *corev1.Pod, name string, pv *corev1.PersistentVolume) (bool, error) {
+	block := pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for _, m := range list[i].VolumeMounts {
+				if m.Name == name && block {
+					return false, fmt.Errorf("volume %s has volumeMode Block, but is specified in volumeMounts", name)
+				}
+			}
+			for _, d := range list[i].VolumeDevices {
+				if d.Name == name && !block {
+					return false, fmt.Errorf("volume %s has volumeMode Filesystem, but is specified in volumeDevices", name)
+				}
+			}
+		}
+	}
+	return block, nil
+}
+
+// device finds the block device that a path names.
+func device(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("look at the block volume: %w", err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return "", fmt.Errorf("look at the block volume: %w", err)
+	}
+	if !isHostType(corev1.HostPathBlockDev, info.Mode()) {
+		return "", fmt.Errorf("%s is not a block device", path)
+	}
+	return real, nil
+}
+
+// shown refuses a volume whose image is not mounted: what a pod wrote into the directory beneath would be hidden, and have no limit.
+func shown(pv *corev1.PersistentVolume) error {
+	if !localvolume.Image(pv.Annotations[localvolume.Form]) {
+		return nil
+	}
+	switch here, _, err := Mounted(pv.Spec.Local.Path); {
+	case err != nil:
+		return fmt.Errorf("look at the local volume: %w", err)
+	case !here:
+		return fmt.Errorf("the image of the local volume %s is not mounted: the log of the node's agent says why", pv.Name)
+	}
+	return nil
 }
 
 func local(path string, group *int64) error {

@@ -92,7 +92,9 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	case v.HostPath != nil:
 		return v.HostPath.Path, checkHostPath(v.HostPath)
 	case v.PersistentVolumeClaim != nil:
-		return m.claim(ctx, pod, v.PersistentVolumeClaim)
+		return m.claim(ctx, pod, v.Name, v.PersistentVolumeClaim.ClaimName)
+	case v.Ephemeral != nil:
+		return m.claim(ctx, pod, v.Name, pod.Name+"-"+v.Name)
 	}
 	name := plugin(v)
 	if name == "" {
@@ -142,7 +144,7 @@ func unsupported(v *corev1.Volume) error {
 	for _, k := range []struct {
 		name string
 		is   bool
-	}{{"csi", s.CSI != nil}, {"ephemeral", s.Ephemeral != nil}, {"image", s.Image != nil}, {"nfs", s.NFS != nil},
+	}{{"csi", s.CSI != nil}, {"image", s.Image != nil}, {"nfs", s.NFS != nil},
 		{"iscsi", s.ISCSI != nil}, {"fc", s.FC != nil}, {"flexVolume", s.FlexVolume != nil}, {"rbd", s.RBD != nil},
 		{"cephfs", s.CephFS != nil}, {"portworxVolume", s.PortworxVolume != nil}} {
 		if k.is {

@@ -210,7 +210,7 @@ func TestErrors(t *testing.T) {
 		`csi: {driver: d}`:                                                                  "volumes of type csi are not supported yet",
 		`image: {reference: i}`:                                                             "volumes of type image are not supported yet",
 		`nfs: {server: s, path: /p}`:                                                        "volumes of type nfs are not supported yet",
-		`ephemeral: {}`:                                                                     "volumes of type ephemeral are not supported yet",
+		`ephemeral: {}`:                                                                     `persistentvolumeclaim "web-x" not found`,
 		`persistentVolumeClaim: {claimName: yy}`:                                            `persistentvolumeclaim "yy" not found`,
 		`hostPath: {path: /proc/version, type: Directory}`:                                  "hostPath type check failed: /proc/version is not a directory",
 		`hostPath: {path: /proc, type: File}`:                                               "is not a file",

@@ -1,0 +1,63 @@
+package volume
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/kinds/localvolume"
+)
+
+// TestClaimKinds has claims to block devices, to volumes of one pod, and to images of local storage.
+func TestClaimKinds(t *testing.T) {
+	dir, block := t.TempDir(), corev1.PersistentVolumeBlock
+	yes, web := true, types.UID("web-uid")
+	local := func(path string, mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeSpec {
+		return corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c1"}, VolumeMode: mode,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}}
+	}
+	const byClaim, own = `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]`, `{volumes: [{name: v, ephemeral: {}}]`
+	for _, tt := range []struct {
+		name  string
+		spec  string
+		claim corev1.PersistentVolumeClaim
+		pv    corev1.PersistentVolumeSpec
+		form  string
+		err   string
+	}{
+		{name: "bound, and its phase follows", spec: byClaim + `}`, claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bound: "yes"}}},
+			pv: local(dir, nil)},
+		{name: "no device", spec: byClaim + `}`, pv: local(dir, &block), err: "is not a block device"},
+		{name: "no device there", spec: byClaim + `}`, pv: local("/none", &block), err: "look at the block volume"},
+		{name: "a device as a directory", spec: byClaim + `, containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`, pv: local(dir, &block),
+			err: "volume v has volumeMode Block, but is specified in volumeMounts"},
+		{name: "a directory as a device", spec: byClaim + `, initContainers: [{name: a, volumeDevices: [{name: v, devicePath: /x}]}]}`, pv: local(dir, nil),
+			err: "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
+		{name: "an image that is not mounted", spec: byClaim + `}`, pv: local(dir, nil), form: localvolume.Ext4, err: "is not mounted"},
+		{name: "a pod's own", spec: own + `}`, claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: "web", UID: web, Controller: &yes}}}}, pv: local(dir, nil)},
+		{name: "another pod's own", spec: own + `}`, pv: local(dir, nil), err: "was not created for pod"},
+	} {
+		c := cluster()
+		tt.claim.UID, tt.claim.Spec.VolumeName = "c1", "pv"
+		if tt.claim.Annotations[bound] == "" {
+			tt.claim.Status.Phase = corev1.ClaimBound
+		}
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{localvolume.Form: tt.form}}, Spec: tt.pv}
+		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumeclaims/ns/web-v"] = &tt.claim, &tt.claim
+		c.server["persistentvolumes//pv"] = pv
+		p := pod(t, tt.spec)
+		p.UID = web
+		paths, err := mounter(t, c).Prepare(t.Context(), p)
+		switch {
+		case tt.err == "" && (err != nil || paths["v"] != filepath.Clean(dir)):
+			t.Errorf("%s: %v %v", tt.name, paths, err)
+		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+		}
+	}
+}
