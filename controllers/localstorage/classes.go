@@ -41,7 +41,7 @@ func Classes(on bool) *loop.Controller[*storagev1.StorageClass] {
 		Skip:   func(s *storagev1.StorageClass) bool { return on || s.Labels[ours] != us },
 		Writes: []resource.Kind{kinds.StorageClasses},
 		Find: func(_ resource.Reader, wake func(ns, name string)) {
-			for _, name := range []string{classPath, classStandard} {
+			for _, name := range []string{classPath, classStandard, classImage} {
 				wake("", name)
 			}
 		},

@@ -176,11 +176,11 @@ func act(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
 // refuse tells of what can't be had, and lets the scheduler choose another node where that may help.
 func refuse(ctx context.Context, c *loop.Ctx, d todo) error {
 	for _, f := range d.failed {
-		reason := "VolumeFailedDelete"
-		if f.pv.Status.Phase == corev1.VolumeBound {
-			reason = "VolumeResizeFailed"
+		if f.claim != nil {
+			c.Event(kinds.PersistentVolumeClaims, f.claim, corev1.EventTypeWarning, "VolumeResizeFailed", "resize volume %q failed: %s", f.pv.Name, f.why)
+		} else {
+			c.Event(kinds.PersistentVolumes, f.pv, corev1.EventTypeWarning, "VolumeFailedDelete", "%s", f.why)
 		}
-		c.Event(kinds.PersistentVolumes, f.pv, corev1.EventTypeWarning, reason, "%s", f.why)
 		c.Waiting("persistentvolume/%s: %s", f.pv.Name, f.why)
 	}
 	for _, r := range d.refuse {

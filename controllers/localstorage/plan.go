@@ -43,10 +43,11 @@ type refusal struct {
 	move  bool // another node may be better
 }
 
-// A failure is a volume that could not be removed yet.
+// A failure is a volume that could not be removed or enlarged yet.
 type failure struct {
-	pv  *corev1.PersistentVolume
-	why string
+	pv    *corev1.PersistentVolume
+	claim *corev1.PersistentVolumeClaim // that asks for more; nil: the volume is to be removed
+	why   string
 }
 
 // A todo lists the writes that are missing.
@@ -148,13 +149,13 @@ func (d *todo) wipe(w world, pv *corev1.PersistentVolume, have localvolume.Order
 	case w.node == nil:
 		d.remove = append(d.remove, pv)
 	case !localvolume.Belongs(want.Dir, pv.Name):
-		d.failed = append(d.failed, failure{pv, "its path is not one that local storage gives"})
+		d.failed = append(d.failed, failure{pv, nil, "its path is not one that local storage gives"})
 	case !ordered || !have.Same(want):
 		d.set[pv.Name] = want
 	case have.Done:
 		d.remove = append(d.remove, pv)
 	case have.Failed != "":
-		d.failed = append(d.failed, failure{pv, "node " + w.name + ": " + have.Failed})
+		d.failed = append(d.failed, failure{pv, nil, "node " + w.name + ": " + have.Failed})
 	}
 }
 
@@ -180,7 +181,7 @@ func (d *todo) grow(w world, pv *corev1.PersistentVolume, claim *corev1.Persiste
 	case !have.Same(order):
 		d.set[pv.Name] = order
 	case have.Failed != "":
-		d.failed = append(d.failed, failure{pv, "node " + w.name + ": " + have.Failed})
+		d.failed = append(d.failed, failure{pv, claim, "node " + w.name + ": " + have.Failed})
 	}
 	return true
 }

@@ -47,8 +47,11 @@ func (d *disk) free() (int64, error) {
 }
 
 // make makes a volume that any user of its pods' containers may use. One that is there stays as it is.
-func (d *disk) make(_ context.Context, o localvolume.Order) error {
-	if o.Form != localvolume.Directory {
+func (d *disk) make(ctx context.Context, o localvolume.Order) error {
+	switch {
+	case localvolume.Image(o.Form):
+		return d.makeImage(ctx, o)
+	case o.Form != localvolume.Directory:
 		return fmt.Errorf("this agent makes no volumes of the form %q", o.Form)
 	}
 	path := filepath.Join(d.dir, o.Dir)
@@ -86,6 +89,9 @@ func (d *disk) remove(o localvolume.Order) error {
 	path := filepath.Join(d.dir, o.Dir)
 	if err := os.RemoveAll(filepath.Join(d.dir, begun+o.Dir)); err != nil {
 		return fmt.Errorf("remove what was begun of the volume: %w", err)
+	}
+	if localvolume.Image(o.Form) {
+		return d.removeImage(o)
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

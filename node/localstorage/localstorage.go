@@ -75,6 +75,7 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	if a.disk, err = openDisk(cfg.Dir); err != nil {
 		return fmt.Errorf("local storage: %w", err)
 	}
+	a.show() // before any pod may start
 	done := make(chan struct{})
 	go func() { defer close(done); a.empty(ctx) }()
 	defer func() { <-done }()
@@ -94,12 +95,22 @@ func (a *agent) follow(ctx context.Context) {
 			return
 		}
 		wait = lookEvery
+		if err != nil { // nothing changed: look at what is there
+			a.show()
+		}
 		n := resource.Get(a.Client.Read(), kinds.Nodes, "", a.Node)
 		if n == nil || n.DeletionTimestamp != nil {
 			continue
 		}
 		a.announce(ctx, n)
 		wait = min(wait, a.serve(ctx, n))
+	}
+}
+
+// show makes the volumes that are images usable, where they are not.
+func (a *agent) show() {
+	if err := a.disk.showAll(); err != nil {
+		a.Log.Warn("local storage: show the images of volumes", "again", lookEvery, "err", err)
 	}
 }
 
@@ -146,6 +157,11 @@ func (a *agent) do(ctx context.Context, name string, o localvolume.Order) error 
 	switch o.Do {
 	case localvolume.Make:
 		return a.disk.make(ctx, o)
+	case localvolume.Grow:
+		if !localvolume.Image(o.Form) {
+			return nil // a directory has no size
+		}
+		return a.disk.growImage(ctx, o)
 	case localvolume.Remove:
 		if err := a.disk.remove(o); err != nil {
 			return err

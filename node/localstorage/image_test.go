@@ -1,0 +1,205 @@
+package localstorage
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/kinds/localvolume"
+	"github.com/kloop-dev/kloop/node/volume"
+	"github.com/kloop-dev/kloop/test/need"
+)
+
+// imageOf is an order about an image, and one to remove it.
+func imageOf(form string, size int64) (mk, rm localvolume.Order) {
+	return localvolume.Order{Do: localvolume.Make, Dir: dir, Form: form, Size: size}, localvolume.Order{Do: localvolume.Remove, Dir: dir, Form: form}
+}
+
+// withLoops opens a disk on a machine that has loop devices; the test leaves none behind.
+func withLoops(t *testing.T, form string) *agent {
+	t.Helper()
+	need.BeRoot(t)
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skip("no loop devices: ", err)
+	}
+	if form != localvolume.Block {
+		if _, err := exec.LookPath("mkfs." + form); err != nil {
+			t.Skip(err)
+		}
+	}
+	a := open(t)
+	t.Cleanup(func() {
+		_, rm := imageOf(form, 0)
+		if err := a.disk.remove(rm); err != nil {
+			t.Error(err)
+		}
+		if device := attached(a.disk.image(dir, form)); device != "" {
+			t.Errorf("%s is left over", device)
+		}
+	})
+	return a
+}
+
+// TestImage makes a volume with a limit, fills it, and removes it when it is no longer used.
+func TestImage(t *testing.T) {
+	const mib = 1 << 20
+	a := withLoops(t, localvolume.Ext4)
+	mk, rm := imageOf(localvolume.Ext4, 32*mib)
+	do(t, a, mk)
+	do(t, a, mk)
+	path := filepath.Join(a.disk.dir, dir)
+	if list, err := os.ReadDir(path); err != nil || len(list) > 0 {
+		t.Error("a new volume is not empty: ", list, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o777 {
+		t.Error(info.Mode(), err)
+	}
+	file := filepath.Join(path, "rows")
+	if err := os.WriteFile(file, make([]byte, 48*mib), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("more than its size can be written: %v", err)
+	}
+	if err := os.WriteFile(file, make([]byte, 20*mib), 0o600); err != nil {
+		t.Error(err)
+	}
+	held, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := a.do(t.Context(), "pvc-1", rm); err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("a volume in use is removed: %v", err)
+	}
+	held.Close()
+	do(t, a, rm)
+	do(t, a, rm)
+	if _, err := os.Stat(path); err == nil || attached(a.disk.image(dir, localvolume.Ext4)) != "" {
+		t.Error("the volume is still shown")
+	}
+	if err := a.disk.empty(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, a.disk); got != images {
+		t.Errorf("there is %q", got)
+	}
+}
+
+// TestImageGrows enlarges a volume while it is used.
+func TestImageGrows(t *testing.T) {
+	const mib = 1 << 20
+	a := withLoops(t, localvolume.Ext4)
+	mayResize(t)
+	mk, _ := imageOf(localvolume.Ext4, 16*mib)
+	do(t, a, mk)
+	path := filepath.Join(a.disk.dir, dir)
+	held, err := os.Create(filepath.Join(path, "row"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	grow := mk
+	grow.Do, grow.Size = localvolume.Grow, 64*mib
+	for range 2 {
+		do(t, a, grow)
+		var st unix.Statfs_t
+		if err := unix.Statfs(path, &st); err != nil || int64(st.Blocks)*st.Bsize < 48*mib {
+			t.Errorf("it has %d MiB: %v", int64(st.Blocks)*st.Bsize/mib, err)
+		}
+	}
+	if _, err := held.WriteString("x"); err != nil {
+		t.Error(err)
+	}
+	held.Close()
+}
+
+// mayResize skips where root may not enlarge a mounted file system, as in some containers.
+func mayResize(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "CapEff:")
+	caps, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+	if err == nil && caps>>unix.CAP_SYS_RESOURCE&1 == 0 {
+		err = errors.New("no CAP_SYS_RESOURCE")
+	}
+	need.Have(t, need.Root, err)
+}
+
+// TestImageAfterRestart shows images again that are shown no more, as after a start of the machine, and those that an agent was killed
+// over.
+func TestImageAfterRestart(t *testing.T) {
+	a := withLoops(t, localvolume.Ext4)
+	mk, _ := imageOf(localvolume.Ext4, 16<<20)
+	if err := os.WriteFile(filepath.Join(a.disk.dir, begun+dir), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do(t, a, mk)
+	path := filepath.Join(a.disk.dir, dir)
+	if err := os.WriteFile(filepath.Join(path, "row"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil { // its pod's own choice
+		t.Fatal(err)
+	}
+	file := a.disk.image(dir, localvolume.Ext4)
+	if err := a.disk.hide(mk, file, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(path, "row")); err == nil {
+		t.Fatal("it is still shown")
+	}
+	for range 2 {
+		if err := a.disk.showAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
+		t.Error("the mode was changed: ", info.Mode(), err)
+	}
+	if _, err := os.Stat(filepath.Join(path, "row")); err != nil {
+		t.Error(err)
+	}
+	if here, _, err := volume.Mounted(path); err != nil || !here {
+		t.Error(here, err)
+	}
+}
+
+// TestBlock makes a block device, and enlarges it.
+func TestBlock(t *testing.T) {
+	a := withLoops(t, localvolume.Block)
+	mk, rm := imageOf(localvolume.Block, 8<<20)
+	do(t, a, mk)
+	path := filepath.Join(a.disk.dir, dir)
+	size := func() int64 {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		n, err := f.Seek(0, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode()&os.ModeDevice == 0 || size() != 8<<20 {
+		t.Fatal("no device of that size: ", err)
+	}
+	grow := mk
+	grow.Do, grow.Size = localvolume.Grow, 12<<20
+	do(t, a, grow)
+	if size() != 12<<20 {
+		t.Errorf("it has %d bytes", size())
+	}
+	do(t, a, rm)
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the link to the device stays")
+	}
+}
