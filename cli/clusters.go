@@ -117,7 +117,37 @@ func startCluster(ctx context.Context, std stdio, c *clusters.Cluster) error {
 	if err != nil {
 		return err
 	}
-	return c.Start(ctx, program, func(s string) { fmt.Fprintf(std.err, "%s: %s\n", c.Name, s) })
+	if err := c.Start(ctx, program, func(s string) { fmt.Fprintf(std.err, "%s: %s\n", c.Name, s) }); err != nil {
+		return err
+	}
+	return awaitNodes(ctx, std, c)
+}
+
+// nodesPatience bounds the wait for nodes; a cluster whose nodes take longer runs all the same.
+const nodesPatience = 30 * time.Second
+
+// awaitNodes waits until all nodes of a cluster are ready, so that what comes next on a command line finds them.
+func awaitNodes(ctx context.Context, std stdio, c *clusters.Cluster) error {
+	a, err := askerOf(c)
+	if err != nil {
+		return err
+	}
+	ready := 0
+	for end := time.Now().Add(nodesPatience); time.Now().Before(end); {
+		if ready, _, err = a.readyNodes(ctx); err == nil && ready >= c.Nodes {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("ask for the nodes of cluster %s: %w", c.Name, err)
+	}
+	fmt.Fprintf(std.err, "%s: %d of %d nodes are ready; kloop why tells what the others wait for\n", c.Name, ready, c.Nodes)
+	return nil
 }
 
 // pick returns the cluster of a word; without one the only cluster that there is.

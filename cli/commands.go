@@ -32,6 +32,7 @@ func groups() []group {
 		{"The cluster of this machine", []command{
 			{"up", "[flags]", "run a whole cluster: server, loops, scheduler and a node", up,
 				"kloop up --store memory --sim-nodes 3 --listen 127.0.0.1:7443 --kubeconfig /tmp/k"},
+			{"reset", "[--data-dir DIR]", "remove all that kloop has on this machine: containers, networks, data", reset, "kloop reset --yes"},
 			{"kubectl", "ARGS…", "run the kubectl that stands beside kloop", kubectl, "kloop kubectl get pods -A"},
 			{"kubeconfig", "--user U | --node N", "print a kubeconfig with a new client certificate", kubeconfig,
 				"kloop kubeconfig --user jane --group developers"},
@@ -51,7 +52,7 @@ func groups() []group {
 			{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd,
 				"kloop controllers --kubeconfig /var/lib/kloop/admin.kubeconfig"},
 			{"node", "--kubeconfig FILE", "run a node agent", nodeCmd,
-				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H --pod-cidr 10.89.0.0/16"},
+				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H"},
 			{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},
 			{"member", "list | remove NAME", "show or change who keeps the store", member, "kloop member list"},
 			{"backup", "FILE", "save the store of a server", backup, "kloop backup --keys kloop.tar"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
@@ -81,10 +82,18 @@ func runNode(ctx context.Context, std stdio, n cluster.RemoteNode) error {
 	if err := runtime.Available(n.Runtime); err != nil {
 		return err
 	}
-	return advise(cluster.RunNode(ctx, n, func() {
+	dir := filepath.Dir(n.Dir)
+	release, err := clusters.Claim(dir)
+	if err != nil {
+		return advise(err)
+	}
+	defer release()
+	err = advise(cluster.RunNode(ctx, n, func() {
 		fmt.Fprintf(std.out, "node %s is ready\n", n.Name)
 		tellManager(n.Log)
 	}))
+	sayLeft(std, dir)
+	return err
 }
 
 // explainNode prints what the node would do.

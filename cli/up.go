@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/notify"
 )
 
@@ -64,6 +65,13 @@ func configCmd(_ context.Context, std stdio, args []string) error {
 // run starts the cluster, says so, and waits for its end.
 func run(ctx context.Context, std stdio, o *settings.Options) error {
 	began := time.Now()
+	if dir := o.DataDir; dir != "" {
+		release, err := clusters.Claim(dir)
+		if err != nil {
+			return advise(err)
+		}
+		defer release()
+	}
 	c, err := begin(ctx, std, o)
 	if err != nil {
 		return err
@@ -76,7 +84,11 @@ func run(ctx context.Context, std stdio, o *settings.Options) error {
 		fmt.Fprintf(std.out, "this machine is not a node: %v\n", err)
 	}
 	tellManager(slog.Default())
-	return advise(c.Wait())
+	err = c.Wait()
+	if dir := cmp.Or(o.NodeDir, o.DataDir); dir != "" {
+		sayLeft(std, dir)
+	}
+	return advise(err)
 }
 
 // tellManager tells systemd, or who else started this process, that it is ready.

@@ -90,7 +90,11 @@ func status(ctx context.Context, std stdio, args []string) error {
 			}
 		}
 	}
-	return askStatus(ctx, std, cfg)
+	a, err := newAsker(cfg, "")
+	if err != nil {
+		return err
+	}
+	return askStatus(ctx, std, a)
 }
 
 // nameStatus tells how a named cluster is.
@@ -104,22 +108,27 @@ func nameStatus(ctx context.Context, std stdio, words []string) error {
 		fmt.Fprintf(std.out, "state     stopped: kloop start %s\n", c.Name)
 		return exitError(1)
 	}
-	raw, err := c.Kubeconfig()
+	a, err := askerOf(c)
 	if err != nil {
 		return err
+	}
+	return askStatus(ctx, std, a)
+}
+
+// askerOf asks a named cluster, whatever the kubeconfig says.
+func askerOf(c *clusters.Cluster) (*asker, error) {
+	raw, err := c.Kubeconfig()
+	if err != nil {
+		return nil, err
 	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*raw, nil).ClientConfig()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return askStatus(ctx, std, cfg)
+	return newAsker(cfg, "")
 }
 
-func askStatus(ctx context.Context, std stdio, cfg *rest.Config) error {
-	a, err := newAsker(cfg, "")
-	if err != nil {
-		return err
-	}
+func askStatus(ctx context.Context, std stdio, a *asker) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return a.tellStatus(ctx, std)
@@ -133,17 +142,8 @@ func (a *asker) tellStatus(ctx context.Context, std stdio) error {
 		return exitError(1)
 	}
 	fmt.Fprintf(std.out, "version   %s\n", v.GitVersion)
-	var nodes corev1.NodeList
-	if err := a.get(ctx, "/api/v1/nodes", &nodes); err == nil {
-		ready := 0
-		for i := range nodes.Items {
-			for _, c := range nodes.Items[i].Status.Conditions {
-				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-					ready++
-				}
-			}
-		}
-		fmt.Fprintf(std.out, "nodes     %d of %d ready\n", ready, len(nodes.Items))
+	if ready, all, err := a.readyNodes(ctx); err == nil {
+		fmt.Fprintf(std.out, "nodes     %d of %d ready\n", ready, all)
 	}
 	var gaps struct {
 		Items []convergence.Gap `json:"items"`
@@ -153,4 +153,20 @@ func (a *asker) tellStatus(ctx context.Context, std stdio) error {
 	}
 	fmt.Fprintf(std.out, "state     running\n")
 	return nil
+}
+
+// readyNodes counts the nodes of a cluster.
+func (a *asker) readyNodes(ctx context.Context) (ready, all int, err error) {
+	var nodes corev1.NodeList
+	if err := a.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+		return 0, 0, err
+	}
+	for i := range nodes.Items {
+		for _, c := range nodes.Items[i].Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready, len(nodes.Items), nil
 }

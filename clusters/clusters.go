@@ -178,11 +178,6 @@ func (c *Cluster) Gateway() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 201, byte(c.Index), 1}), 24)
 }
 
-// PodCIDR is the range of a node's pods. It is seen inside of the cluster only.
-func (c *Cluster) PodCIDR(n int) netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n), 0}), 24)
-}
-
 // Server is the URL of the API.
 func (c *Cluster) Server() string {
 	return "https://" + netip.AddrPortFrom(c.Address(1), uint16(c.API)).String()

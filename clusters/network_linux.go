@@ -120,21 +120,8 @@ func (c *Cluster) wireNode(br netlink.Link, n int) error {
 		if err := netlink.RouteAdd(&netlink.Route{Gw: c.Gateway().Addr().AsSlice()}); err != nil {
 			return fmt.Errorf("make the default route: %w", err)
 		}
-		return c.routes(n)
+		return nil
 	})
-}
-
-// routes lead from a node to the pods of the others.
-func (c *Cluster) routes(n int) error {
-	for other := 1; other <= c.Nodes; other++ {
-		if other == n {
-			continue
-		}
-		if err := netlink.RouteAdd(&netlink.Route{Dst: ipnet(c.PodCIDR(other)), Gw: c.Address(other).AsSlice()}); err != nil {
-			return fmt.Errorf("make the route to the pods of node %d: %w", other, err)
-		}
-	}
-	return nil
 }
 
 // makeNamespace makes a network namespace that stays while its file is mounted.

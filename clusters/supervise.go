@@ -123,10 +123,10 @@ func (c *Cluster) command(n int) []string {
 			"--listen", netip.AddrPortFrom(c.Address(1), uint16(c.API)).String()}, c.Args...)
 	case n == 1:
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen", ":" + strconv.Itoa(c.API),
-			"--hosts", c.Address(1).String(), "--cluster-cidr", c.PodCIDR(1).String()}, c.Args...)
+			"--hosts", c.Address(1).String()}, c.Args...)
 	}
 	return []string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
-		"--address", c.Address(n).String(), "--pod-cidr", c.PodCIDR(n).String()}
+		"--address", c.Address(n).String()}
 }
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.

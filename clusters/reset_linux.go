@@ -1,0 +1,252 @@
+package clusters
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/podnetwork"
+)
+
+// Reset ends all that kloop runs in a data directory and removes what it made in this network namespace and on this machine: containers,
+// mounts, bridge, links, tables, chains, logs, cgroups. Then it removes the directory, unless keep is set. It returns what could not be
+// removed, in words. Named clusters are not touched: they have directories and networks of their own.
+func Reset(dir string, keep bool) (left []string, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if err := endClaimed(dir); err != nil {
+		return nil, err
+	}
+	ranges := podRanges(dir)
+	left = dropHostPorts(podsBelow(dir))
+	more, err := Sweep(dir)
+	if left = append(left, more...); err != nil {
+		return left, err
+	}
+	if err := errors.Join(dropTables(), dropNetwork(ranges)); err != nil {
+		return left, err
+	}
+	if keep {
+		return left, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return left, fmt.Errorf("remove the data directory: %w", err)
+	}
+	return left, nil
+}
+
+// podRanges are the ranges of pods that the nodes of a directory had, by the configuration of their runtimes.
+func podRanges(dir string) (list []*net.IPNet) {
+	text, err := os.ReadFile(filepath.Join(dir, "runtime/cni/conf/10-kloop.conflist"))
+	if err != nil {
+		return nil
+	}
+	var conf struct {
+		Plugins []struct {
+			IPAM struct{ Ranges [][]struct{ Subnet string } }
+		}
+	}
+	if json.Unmarshal(text, &conf) != nil {
+		return nil
+	}
+	for _, p := range conf.Plugins {
+		for _, set := range p.IPAM.Ranges {
+			for _, r := range set {
+				if _, n, err := net.ParseCIDR(r.Subnet); err == nil {
+					list = append(list, n)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// dropNetwork removes the pods' bridge, if it has an address of the pods' range and nobody else's links, and the links that kloop names.
+func dropNetwork(ranges []*net.IPNet) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list the links: %w", err)
+	}
+	ours := func(l netlink.Link) bool {
+		if strings.HasPrefix(l.Attrs().Name, "kloop-") {
+			return true
+		}
+		if l.Attrs().Name != podnetwork.Bridge {
+			return false
+		}
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			for _, r := range ranges {
+				if err == nil && r.Contains(a.IP) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, l := range links {
+		if ours(l) {
+			if e := dropLink(l.Attrs().Name); e != nil {
+				err = errors.Join(err, e)
+			}
+		}
+	}
+	routes, e := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: podnetwork.Protocol}, netlink.RT_FILTER_PROTOCOL)
+	err = errors.Join(err, e)
+	for i := range routes {
+		if e := netlink.RouteDel(&routes[i]); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("remove the route to %s: %w", routes[i].Dst, e))
+		}
+	}
+	return err
+}
+
+// dropTables removes the nftables tables of nodes. Those of named clusters begin with kloop-cluster.
+func dropTables() error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	tables, err := c.ListTables()
+	if err != nil {
+		return fmt.Errorf("list the tables of the packet filter: %w", err)
+	}
+	for _, t := range tables {
+		if t.Name == "kloop" || strings.HasPrefix(t.Name, "kloop-") && !strings.HasPrefix(t.Name, "kloop-cluster-") {
+			c.DelTable(t)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("remove the tables of the packet filter: %w", err)
+	}
+	return nil
+}
+
+// dropHostPorts has the CNI plugin portmap take its rules back: it knows them by the pod's sandbox, and best itself where they are. What the
+// plugin made for all pods, chains that lead nowhere, goes when no rule is left in them.
+func dropHostPorts(pods map[string]bool) (left []string) {
+	for _, path := range cachedFor(pods) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if err := dropPorts(text); err != nil {
+			left = append(left, fmt.Sprintf("host ports of %s: %v", filepath.Base(path), err))
+		}
+	}
+	for _, name := range []string{"iptables", "ip6tables"} {
+		dropEmptyChains(name)
+	}
+	return left
+}
+
+// dropPorts calls the plugin for one sandbox, with what the CNI library remembers of it.
+func dropPorts(cache []byte) error {
+	var kept struct {
+		ContainerID, IfName, NetworkName, Config string
+		CapabilityArgs                           map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(cache, &kept); err != nil || kept.NetworkName != "kloop" {
+		return err
+	}
+	text, err := base64.StdEncoding.DecodeString(kept.Config)
+	if err != nil {
+		return err
+	}
+	var conf struct {
+		CNIVersion string
+		Plugins    []map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(text, &conf); err != nil {
+		return err
+	}
+	for _, p := range conf.Plugins {
+		if string(p["type"]) != `"portmap"` {
+			continue
+		}
+		in, err := json.Marshal(map[string]any{"cniVersion": conf.CNIVersion, "name": kept.NetworkName, "type": "portmap",
+			"runtimeConfig": map[string]json.RawMessage{"portMappings": kept.CapabilityArgs["portMappings"]}})
+		if err != nil {
+			return err
+		}
+		dir := pluginDir()
+		cmd := exec.Command(filepath.Join(dir, "portmap"))
+		cmd.Stdin = bytes.NewReader(in)
+		cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+kept.ContainerID, "CNI_IFNAME="+kept.IfName, "CNI_PATH="+dir, "CNI_NETNS=")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+		}
+	}
+	return nil
+}
+
+// pluginDir is where the CNI plugins are.
+func pluginDir() string {
+	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
+		if _, err := os.Stat(filepath.Join(dir, "portmap")); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// dropEmptyChains removes the chains of the plugin portmap, and the rules that lead there, when no pod has a host port any more: other
+// users of the plugin may be on the machine.
+func dropEmptyChains(program string) {
+	out, err := exec.Command(program, "-w", "5", "-t", "nat", "-S").Output()
+	if err != nil {
+		return // no such program, no such table
+	}
+	var rules []string
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "-A CNI-HOSTPORT-DNAT "), strings.HasPrefix(line, "-A CNI-DN-"):
+			return // in use
+		case strings.HasPrefix(line, "-A ") && strings.Contains(line, "CNI-HOSTPORT-"):
+			rules = append(rules, "-D"+strings.TrimPrefix(line, "-A"))
+		}
+	}
+	for line := range strings.Lines(string(out)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "-N CNI-HOSTPORT-"); ok {
+			rules = append(rules, "-X CNI-HOSTPORT-"+name)
+		}
+	}
+	for _, r := range rules {
+		_ = exec.Command("sh", "-c", program+" -w 5 -t nat "+r).Run() // quotes in comments are the shell's; what stays is seen by who looks
+	}
+}
+
+// RunningPods counts the pods that go on running below a data directory when kloop has stopped: each has a shim.
+func RunningPods(dir string) (n int) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return 0
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline") // fails on bad patterns only
+	for _, p := range procs {
+		text, err := os.ReadFile(p)
+		if err == nil && bytes.HasPrefix(program(text), []byte("containerd-shim")) && bytes.Contains(text, []byte(dir+"/")) {
+			n++
+		}
+	}
+	return n
+}
+
+// program cuts a command line: it begins with the last part of its program's path.
+func program(line []byte) []byte {
+	path, _, _ := bytes.Cut(line, []byte{0})
+	return line[bytes.LastIndexByte(path, '/')+1:]
+}
