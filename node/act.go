@@ -61,10 +61,8 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 		next, err := a.vols.Refresh(ctx, w.pod)
 		return soonest(t.again, next), err
 	}
-	if t.sandbox {
-		if err := a.networked(ctx, w.pod); err != nil {
-			return 0, err
-		}
+	if t.sandbox && !a.networked(ctx, c, w.pod) {
+		return soonest(t.again, networkWait), nil
 	}
 	mounts, err := a.prepare(ctx, w.pod)
 	if err != nil {

@@ -52,6 +52,9 @@ type fakeRuntime struct {
 	updates []*cri.UpdateContainerResourcesRequest
 	images  map[string]*cri.Image
 	pulls   []*cri.PullImageRequest
+	noCNI   bool                                 // no network plugin is configured
+	ip      string                               // of sandboxes that are made now; "": 10.1.0.9
+	ips     map[string]string                    // sandbox → its address
 	noNet   int                                  // so many sandboxes' networks fail
 	pull    func(*cri.PullImageRequest) error    // nil: every pull is good
 	stop    func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
@@ -62,7 +65,7 @@ func newFakeRuntime() *fakeRuntime {
 	return &fakeRuntime{boxes: map[string]*cri.PodSandbox{}, list: map[string]*cri.ContainerStatus{}, of: map[string]string{},
 		configs: map[string]*cri.ContainerConfig{}, images: map[string]*cri.Image{"img": {Id: "sha256:img", RepoTags: []string{"img"},
 			Uid: &cri.Int64Value{}}},
-		boxReqs: map[string]*cri.RunPodSandboxRequest{}}
+		boxReqs: map[string]*cri.RunPodSandboxRequest{}, ips: map[string]string{}}
 }
 
 func (f *fakeRuntime) next(what string) string {
@@ -75,7 +78,13 @@ func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cr
 }
 
 func (f *fakeRuntime) Status(context.Context, *cri.StatusRequest, ...opt) (*cri.StatusResponse, error) {
-	return &cri.StatusResponse{Status: &cri.RuntimeStatus{}}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	net := &cri.RuntimeCondition{Type: cri.NetworkReady, Status: !f.noCNI}
+	if f.noCNI {
+		net.Reason, net.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
+	}
+	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady, Status: true}, net}}}, nil
 }
 
 func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *cri.RunPodSandboxRequest, _ ...opt) (*cri.RunPodSandboxResponse, error) {
@@ -89,7 +98,7 @@ func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *cri.RunPodSandboxReque
 	}
 	b := &cri.PodSandbox{Id: f.next("box"), Metadata: m, Labels: r.Config.Labels, CreatedAt: time.Now().UnixNano(),
 		State: cri.PodSandboxState_SANDBOX_READY}
-	f.boxes[b.Id], f.boxReqs[b.Id] = b, r
+	f.boxes[b.Id], f.boxReqs[b.Id], f.ips[b.Id] = b, r, cmp.Or(f.ip, "10.1.0.9")
 	if f.noNet > 0 {
 		f.noNet--
 		b.State = cri.PodSandboxState_SANDBOX_NOTREADY
@@ -122,8 +131,10 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxReq
 
 func (f *fakeRuntime) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest, _ ...opt) (*cri.PodSandboxStatusResponse,
 	error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{Id: r.PodSandboxId,
-		Network: &cri.PodSandboxNetworkStatus{Ip: "10.1.0.9"}}}, nil
+		Network: &cri.PodSandboxNetworkStatus{Ip: f.ips[r.PodSandboxId]}}}, nil
 }
 
 func (f *fakeRuntime) StopPodSandbox(_ context.Context, r *cri.StopPodSandboxRequest, _ ...opt) (*cri.StopPodSandboxResponse, error) {

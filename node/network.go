@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,10 +21,8 @@ import (
 const (
 	healthFirst = 100 * time.Millisecond
 	healthLast  = 2 * time.Second
+	networkWait = time.Second // between two looks of a pod that waits for its network
 )
-
-// errNoNetwork is the reason, in upstream's words, for which pods with a network of their own wait.
-var errNoNetwork = errors.New("network is not ready")
 
 // trouble asks the runtime what keeps the node from being ready, in the kubelet's words. network: only pods on the host's network can run.
 func (c *common) trouble(ctx context.Context) (text string, network bool) {
@@ -47,19 +45,20 @@ func (c *common) trouble(ctx context.Context) (text string, network bool) {
 	return strings.Join(list, ""), network
 }
 
-// networked fails as long as there is no network for the pod. Pods on the host's network need none: those of CNI plugins are such.
-func (a *Agent) networked(ctx context.Context, pod *corev1.Pod) error {
+// networked says whether there is a network for the pod. Pods on the host's network need none: those of CNI plugins are such.
+func (a *Agent) networked(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) bool {
 	if pod.Spec.HostNetwork {
-		return nil
+		return true
 	}
-	if text, network := a.trouble(ctx); network {
-		a.event(pod, "", corev1.EventTypeWarning, "NetworkNotReady", "%v: %s", errNoNetwork, text)
-		return fmt.Errorf("%w: %s", errNoNetwork, text)
+	text, network := a.trouble(ctx)
+	if network {
+		a.event(pod, "", corev1.EventTypeWarning, "NetworkNotReady", "network is not ready: %s", text)
+		c.Waiting("network is not ready: %s", text)
 	}
-	return nil
+	return !network
 }
 
-// watchHealth writes the node's status as soon as its runtime or network comes or goes, and wakes the pods that waited for it.
+// watchHealth writes the node's status as soon as its runtime or network comes, and soon after it goes.
 func (ns *nodeStatus) watchHealth(ctx context.Context) {
 	pause, bad := healthFirst, false
 	for {
@@ -76,11 +75,6 @@ func (ns *nodeStatus) watchHealth(ctx context.Context) {
 			pause = min(2*pause, healthLast)
 		default:
 			pause = ns.cfg.Beat
-		}
-		if bad && text == "" {
-			for _, p := range ns.pods() {
-				ns.poke(p.Namespace, p.Name, "the node is ready")
-			}
 		}
 		bad = text != ""
 		select {

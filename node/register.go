@@ -52,7 +52,12 @@ func (ns *nodeStatus) register(ctx context.Context) error {
 		want.Spec.PodCIDRs = []string{want.Spec.PodCIDR}
 	}
 	cur, err := ns.node(ctx)
+	if err == nil && want.Spec.PodCIDR != "" && cur.Spec.PodCIDR != "" && want.Spec.PodCIDR != cur.Spec.PodCIDR {
+		ns.log.Warn("the Node has another pod range, and it can't be changed: delete the Node first", "has", cur.Spec.PodCIDR,
+			"wanted", want.Spec.PodCIDR)
+	}
 	switch {
+	case err != nil && !apierrors.IsNotFound(err):
 	case apierrors.IsNotFound(err):
 		_, err = ns.cfg.Client.Create(ctx, kinds.Nodes, want)
 	case err == nil && (!has(cur.Labels, want.Labels) || cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != ""):
