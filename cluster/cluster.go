@@ -184,7 +184,7 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 	if c.cfg.Advertise.IsValid() {
 		hosts = append(hosts, c.cfg.Advertise.String())
 	}
-	if own, err := hostAddress(); err == nil {
+	if own, err := hostAddress(""); err == nil {
 		hosts = append(hosts, own.String())
 	}
 	if name, err := os.Hostname(); err == nil {
@@ -227,7 +227,7 @@ func (c *Cluster) advertised() []netip.AddrPort {
 		return []netip.AddrPort{netip.AddrPortFrom(c.cfg.Advertise, at.Port())}
 	}
 	if at.Addr().IsLoopback() {
-		host, err := hostAddress()
+		host, err := hostAddress("")
 		if err != nil || host.IsLoopback() {
 			return nil
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/serve"
+	"github.com/kloop-dev/kloop/podnetwork"
 )
 
 // NodeConfig says what a node is: in the cluster's own process or in one of its own.
@@ -152,15 +153,36 @@ func (n NodeConfig) agent(rt *runtime.Runtime) node.Config {
 	return cfg
 }
 
-// hostAddress is the address by which this machine reaches others; of the loopback when it reaches none.
-func hostAddress() (netip.Addr, error) {
-	addrs, err := net.InterfaceAddrs()
+// anywhere is an address that no machine has, behind the default route (RFC 5737).
+const anywhere = "203.0.113.1:9"
+
+// hostAddress is the IPv4 address by which this machine reaches another, host:port; "" or one of this machine's own loopback: by which it
+// reaches most. Links that are made for pods have none of it. It sends nothing. Of the loopback when the machine reaches nobody.
+func hostAddress(other string) (netip.Addr, error) {
+	for _, to := range []string{other, anywhere} {
+		c, err := net.Dial("udp4", to)
+		if err != nil {
+			continue // no route there, or nothing was given
+		}
+		from, err := netip.ParseAddrPort(c.LocalAddr().String())
+		c.Close()
+		if err == nil && from.Addr().IsGlobalUnicast() {
+			return from.Addr(), nil
+		}
+	}
+	links, err := net.Interfaces()
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("read the machine's addresses: %w", err)
 	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
-			return p.Addr(), nil
+	for _, l := range links {
+		addrs, err := l.Addrs()
+		if err != nil || l.Name == podnetwork.Bridge || l.Name == podnetwork.Tunnel {
+			continue // it has just gone, or is our own
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+				return p.Addr(), nil
+			}
 		}
 	}
 	return netip.MustParseAddr("127.0.0.1"), nil

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/dns"
@@ -29,7 +28,7 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 			return localstorage.Run(ctx, localstorage.Config{Client: n.Client, Node: n.Name, Dir: n.Storage, Log: n.Log}, ready)
 		}},
 		{"proxy", n.Proxy, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}, n.serveServices},
-		{"pod network", n.ownNetwork(), []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
+		{"pod network", n.Runtime.Socket == "", []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
 		}},
@@ -54,10 +53,18 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 // ownNetwork says that pods' networks are of our making: a runtime that somebody else runs brings its own.
 func (n NodeConfig) ownNetwork() bool { return n.Runtime.Socket == "" && n.Network != NetworkNone }
 
-// connectPods makes the pod network of the node.
+// connectPods makes the pod network of the node, or takes away what was made when another program makes it now.
 func (n NodeConfig) connectPods(ctx context.Context, ready func()) error {
+	if n.Network == NetworkNone {
+		if err := podnetwork.Cleanup(n.Runtime.OwnConfig(), n.log()); err != nil {
+			n.log().Warn("another program makes the pod network; parts of ours may be left", "err", err)
+		}
+		ready()
+		<-ctx.Done()
+		return nil
+	}
 	return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Self: n.Client, Node: n.Name, Mode: n.Network, Log: n.Log,
-		CNI: podnetwork.CNI{File: filepath.Join(n.Runtime.CNIDir(), "10-kloop.conflist"), Dir: n.Runtime.IPAMDir()}}, ready)
+		CNI: podnetwork.CNI{File: n.Runtime.OwnConfig(), Dir: n.Runtime.IPAMDir()}}, ready)
 }
 
 // serveServices programs the cluster's services, or takes away what was programmed when another program does so now.

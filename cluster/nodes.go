@@ -77,7 +77,7 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 		}
 		name = strings.ToLower(host)
 	}
-	addr, err := hostAddress()
+	addr, err := hostAddress(c.cfg.Listen)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -48,15 +49,14 @@ const (
 
 // RunNode runs a node until ctx ends; ready is called when its agent runs and can be asked.
 func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
-	if !n.Address.IsValid() {
-		var err error
-		if n.Address, err = hostAddress(); err != nil {
-			return err
-		}
-	}
 	own, remote, err := n.enrol(ctx)
 	if err != nil {
 		return err
+	}
+	if !n.Address.IsValid() {
+		if n.Address, err = hostAddress(hostPort(n.Rest.Host)); err != nil {
+			return err
+		}
 	}
 	serving, err := n.serving(remote)
 	if err != nil {
@@ -81,6 +81,20 @@ func RunNode(ctx context.Context, n RemoteNode, ready func()) error {
 		return renewServing(ctx, serving, ready)
 	}})
 	return runParts(ctx, n.log(), ready, list...)
+}
+
+// hostPort is the host:port of a server; "" if it can't be read.
+func hostPort(server string) string {
+	u, err := url.Parse(server)
+	switch {
+	case err != nil:
+		return ""
+	case u.Host == "":
+		return server
+	case u.Port() == "":
+		return net.JoinHostPort(u.Hostname(), "443")
+	}
+	return u.Host
 }
 
 // enrol gets the node's client certificate, and a client that shows it.

@@ -124,7 +124,7 @@ func peerURL(t Together, at *net.TCPAddr) (string, error) {
 	}
 	host := at.IP.String()
 	if at.IP.IsUnspecified() {
-		own, err := hostAddress()
+		own, err := hostAddress("")
 		if err != nil {
 			return "", err
 		}

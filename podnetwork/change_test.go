@@ -3,8 +3,10 @@ package podnetwork
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/nft"
 )
 
 // A stream is a pod that sends numbered packets to another, which counts them.
@@ -150,4 +154,63 @@ func TestTells(t *testing.T) {
 	until(t, "no word that the network is up", func() bool { return strings.Contains(a.client.told(), reasonUp) })
 	a.client.states <- nodes{node("0", "192.0.2.9", "10.88.0.0/16"), node("a", a.addr, "10.88.0.0/24")}
 	until(t, "no word of the overlap", func() bool { return strings.Contains(a.client.told(), "overlaps that of node 0") })
+}
+
+// TestCleanup takes away everything of ours, and nothing of others. Doing it again is no error, and spares the bridge of another.
+func TestCleanup(t *testing.T) {
+	s := newSite(t, 1500)
+	s.begin(ModeAuto)
+	a := s.a
+	a.stop()
+	names := func() (list []string) {
+		a.do(t, func() error {
+			links, err := netlink.LinkList()
+			for _, l := range links {
+				list = append(list, l.Attrs().Name)
+			}
+			return err
+		})
+		return list
+	}
+	clean := func() { a.do(t, func() error { return Cleanup(a.conf, slog.New(slog.DiscardHandler)) }) }
+	clean()
+	if got := routes(t, a); len(got) != 0 {
+		t.Errorf("routes are left: %v", got)
+	}
+	if list := names(); slices.Contains(list, Tunnel) || !slices.Contains(list, Bridge) || !slices.Contains(list, "eth0") {
+		t.Errorf("links: %v; the bridge has a pod, and stays", list)
+	}
+	if _, err := os.Stat(a.conf); err == nil {
+		t.Error("the CNI configuration is left")
+	}
+	a.do(t, func() error {
+		c, err := nft.Open()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if there, err := c.Exists(podTable); there || err != nil {
+			t.Errorf("the table is left: %v", err)
+		}
+		return nil
+	})
+	if err := os.WriteFile(a.conf, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.pod.do(t, func() error {
+		l, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(l)
+	})
+	clean()
+	if list := names(); slices.Contains(list, Bridge) {
+		t.Errorf("the bridge is left without a pod: %v", list)
+	}
+	a.do(t, func() error { return bridge(Bridge) })
+	clean()
+	if list := names(); !slices.Contains(list, Bridge) {
+		t.Error("the bridge of another program is gone")
+	}
 }

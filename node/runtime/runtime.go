@@ -40,8 +40,11 @@ func (c Config) CNIDir() string {
 	if c.Foreign {
 		return foreignConf
 	}
-	return filepath.Join(c.Dir, "cni/conf")
+	return filepath.Dir(c.OwnConfig())
 }
+
+// OwnConfig is the file of the CNI configuration of kloop's own pod network.
+func (c Config) OwnConfig() string { return filepath.Join(c.Dir, "cni/conf/10-kloop.conflist") }
 
 // IPAMDir holds what the plugin host-local remembers: which addresses are given out.
 func (c Config) IPAMDir() string { return filepath.Join(c.Dir, "cni/ipam") }
