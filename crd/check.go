@@ -42,6 +42,20 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 	if c.stock, err = r.stock(); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
+	all := c.obj
+	whole := r.shape == nil
+	if !whole {
+		c.obj, whole = r.shape.cut(all)
+	}
+	if c.judge(r, sub); len(c.errs) == 0 && !whole { // what was cut off may be wrong
+		c.obj = all
+		c.judge(r, sub)
+	}
+	return c.errs
+}
+
+// judge asks the library.
+func (c *checking) judge(r *rules, sub string) {
 	if c.old != nil {
 		c.pair = common.NewCorrelatedObject(c.obj, c.old, &model.Structural{Structural: r.schema})
 	}
@@ -52,7 +66,6 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 	}
 	c.lists()
 	c.evaluate()
-	return c.errs
 }
 
 // sound says that the object is valid for sure. What is so by itself needs no comparison with what it was.

@@ -63,6 +63,9 @@ func (c *compiler) expression(text string, path *field.Path, types []*cel.Type) 
 	if strings.TrimSpace(text) == "" {
 		return field.ErrorList{field.Required(path, "expression is not specified")}
 	}
+	if wrong := expression.TooDeep(text); wrong != "" {
+		return field.ErrorList{field.Invalid(path, text, wrong)}
+	}
 	if err := c.start(); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}
 	}
@@ -74,6 +77,9 @@ func (c *compiler) expression(text string, path *field.Path, types []*cel.Type) 
 func (c *compiler) variable(name, text string, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(text) == "" {
 		return field.ErrorList{field.Required(path, "expression is not specified")}
+	}
+	if wrong := expression.TooDeep(text); wrong != "" {
+		return field.ErrorList{field.Invalid(path, text, wrong)}
 	}
 	if err := c.start(); err != nil {
 		return field.ErrorList{field.InternalError(path, err)}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
@@ -74,6 +75,13 @@ func fieldPath(text string, s *props, at spot, path *field.Path) (errs field.Err
 // compile compiles the rules of a schema.
 func (w *walk) compile(s *props, at spot) (errs field.ErrorList) {
 	path := at.path.Child(rulesName)
+	for i, r := range s.XValidations {
+		for name, text := range map[string]string{"rule": r.Rule, "messageExpression": r.MessageExpression} {
+			if wrong := expression.TooDeep(text); wrong != "" {
+				return append(errs, field.Invalid(path.Index(i).Child(name), r, wrong))
+			}
+		}
+	}
 	results, err := verdicts.of(at.s, at.root || s.XEmbeddedResource, w.l)
 	if err != nil {
 		return field.ErrorList{field.InternalError(path, err)}

@@ -28,6 +28,9 @@ func compiles(text string, path *field.Path) field.ErrorList {
 	if len(text) > resourcev1.CELSelectorExpressionMaxLength {
 		return field.ErrorList{field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)}
 	}
+	if wrong := expression.TooDeep(text); wrong != "" {
+		return field.ErrorList{field.Invalid(path, text, wrong)}
+	}
 	expression.Bound()
 	envType := environment.NewExpressions
 	r := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(text, cel.Options{EnvType: &envType})

@@ -2,5 +2,6 @@
 //
 //	go test ./test/torture -run Kill -kills 200
 //	go test ./test/torture -run Malformed -requests 100000
+//	go test ./test/torture -run Cost -costs 100000 -timeout 2h
 //	go test ./test/torture -run XXX -fuzz FuzzPatch -fuzztime 5m
 package torture
