@@ -228,7 +228,7 @@ func (b *Board) pass(ctx context.Context) error {
 		}
 		b.known[key] = e
 	}
-	return b.Shelf.Change(ctx, convergence.Gaps, put, off)
+	return b.Shelf.Change(context.WithoutCancel(ctx), convergence.Gaps, put, off) // what is known to be shown must be
 }
 
 // judge explains one object. The entry is empty when it is what it should be; the gap is nil when the shelf has it already,
@@ -242,7 +242,11 @@ func (b *Board) judge(w *World, key loop.Key, old entry) (e entry, gap *converge
 	if w.toldByOwner(obj) && !w.Health(key.Kind, obj).Converged() {
 		return e, nil
 	}
+	w.until = time.Time{}
 	s := w.Explain(key.Kind, obj)
+	if s == nil && !w.until.IsZero() {
+		return e, nil // it may have a gap later, though nothing changes
+	}
 	if s == nil {
 		return entry{}, nil
 	}
@@ -330,7 +334,7 @@ func (b *Board) due(w *World) map[loop.Key]bool {
 				continue
 			}
 			for obj := range w.Read.Each(k, "") {
-				if !w.Health(k, obj).Converged() {
+				if w.until = (time.Time{}); !w.Health(k, obj).Converged() || !w.until.IsZero() {
 					keys[loop.KeyOf(k, obj)] = true
 				}
 			}

@@ -39,6 +39,18 @@ type World struct {
 	path     []loop.Key                    // the objects whose explanation is being made
 	rules    map[schema.GroupResource][]Situation
 	owners   map[types.UID]bool // controllers, and whether they have a gap
+	until    time.Time          // the first time at which an object whose health was asked for may have a gap without a change
+}
+
+// early says that it is too early to speak of a gap, and that it will not be after a time.
+func (w *World) early(after time.Time) bool {
+	if w.Now.After(after) {
+		return false
+	}
+	if w.until.IsZero() || after.Before(w.until) {
+		w.until = after
+	}
+	return true
 }
 
 // situations are those that objects of a kind can be in.

@@ -108,13 +108,13 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 		return portsHealth(s, ports)
 	}
 	if len(s.Spec.Selector) == 0 {
-		if !w.Now.After(s.CreationTimestamp.Add(grace)) || hasEndpoints(w, s) {
+		if hasEndpoints(w, s) || w.early(s.CreationTimestamp.Add(grace)) {
 			return Health{}
 		}
 		return Health{Says: "leads nowhere", Want: "spec.ports[" + fmt.Sprint(len(s.Spec.Ports)) + "]", Have: "no selector and no endpoints"}
 	}
 	picked := selected(w, s)
-	if len(picked) == 0 && (asleep(w, s) || !w.Now.After(s.CreationTimestamp.Add(grace))) {
+	if len(picked) == 0 && (asleep(w, s) || w.early(s.CreationTimestamp.Add(grace))) {
 		return Health{}
 	}
 	h := Health{Says: "has no endpoint that takes connections", Want: "spec.selector=" + labels.Set(s.Spec.Selector).String(),
