@@ -49,7 +49,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
-	n.DNS, n.NoPolicies, n.Network = o.DNS, o.NoPolicies, o.Network
+	n.DNS, n.NoPolicies, n.Network, n.Pressure = o.DNS, o.NoPolicies, o.Network, o.Pressure
 	if n.Log, err = logger(std, o.LogLevel); err != nil {
 		return err
 	}

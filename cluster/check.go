@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
+	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/podnetwork"
 	"github.com/kloop-dev/kloop/proxy"
 )
@@ -54,6 +55,9 @@ func (c Config) check() error {
 		"autoscaler period": c.AutoscalerPeriod, "volume binder period": c.BinderPeriod} {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)
 		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
+	}
+	if err := c.Pressure.into(&node.Config{}); err != nil {
+		errs = append(errs, err)
 	}
 	for _, p := range c.nodeRanges() {
 		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)

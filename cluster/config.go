@@ -110,6 +110,8 @@ type Config struct {
 
 	DNS ClusterDNS
 
+	Pressure Pressure // of the own node
+
 	NoPolicies bool // nodes enforce no network policies: somebody else does
 
 	Network string // how pods reach other machines: NetworkAuto, NetworkVXLAN, NetworkRoutes, or NetworkNone; "": auto

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,8 @@ type NodeConfig struct {
 	Proxy       bool           // program the services of the cluster into this network namespace
 	Services    []netip.Prefix // ranges of cluster IPs; none: 10.96.0.0/16
 	DNS         ClusterDNS
-	NoPolicies  bool         // as in Config
+	NoPolicies  bool // as in Config
+	Pressure    Pressure
 	PodCIDR     netip.Prefix // that the Node registers with; zero: the cluster gives it one
 	Network     string       // as in Config
 	policies    *netpolicy.Enforcer
@@ -114,23 +116,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 		socket = own.Socket()
 		list = append(list, part{"containerd", own.Run})
 	}
-	list = append(list, part{"node", func(ctx context.Context, ready func()) error {
-		rt, err := runtime.Connect(ctx, socket)
-		if err != nil {
-			return err
-		}
-		defer rt.Close()
-		agent := node.New(n.agent(rt))
-		served := make(chan error, 1)
-		sctx, stop := context.WithCancel(ctx)
-		go func() {
-			served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: pool(certs...), Log: n.Log})
-		}()
-		ready()
-		err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops, Trail: true})
-		stop()
-		return errors.Join(err, <-served)
-	}})
+	list = append(list, part{"node", func(ctx context.Context, ready func()) error { return n.runAgent(ctx, ready, socket, l, certs) }})
 	for _, l := range nodeLoops(n) {
 		if l.on {
 			list = append(list, part{l.name, l.run})
@@ -139,8 +125,31 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	return list, nil
 }
 
+// runAgent runs the node's agent on a runtime until ctx ends.
+func (n NodeConfig) runAgent(ctx context.Context, ready func(), socket string, l net.Listener, certs []*x509.Certificate) error {
+	rt, err := runtime.Connect(ctx, socket)
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	cfg, err := n.agent(rt)
+	if err != nil {
+		return err
+	}
+	agent := node.New(cfg)
+	served := make(chan error, 1)
+	sctx, stop := context.WithCancel(ctx)
+	go func() {
+		served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: pool(certs...), Log: n.Log})
+	}()
+	ready()
+	err = agent.Run(ctx, loop.Env{Client: n.Client, Log: n.Log, Events: n.Events, Watch: n.Loops, Trail: true})
+	stop()
+	return errors.Join(err, <-served)
+}
+
 // agent configures the node's agent.
-func (n NodeConfig) agent(rt *runtime.Runtime) node.Config {
+func (n NodeConfig) agent(rt *runtime.Runtime) (node.Config, error) {
 	cfg := node.Config{Name: n.Name, Client: n.Client, Pins: n.Pins, Events: n.Events, Runtime: rt, Log: n.Log, Dir: n.Dir,
 		StaticDir: n.StaticDir, Address: n.Address, Port: n.Port, Serving: n.Serving.Server, Beat: n.Beat,
 		DNS: n.DNS.addresses(n.Services), Domain: n.DNS.Domain}
@@ -150,7 +159,7 @@ func (n NodeConfig) agent(rt *runtime.Runtime) node.Config {
 	if n.policies != nil {
 		cfg.Policies = n.policies
 	}
-	return cfg
+	return cfg, n.Pressure.into(&cfg)
 }
 
 // anywhere is an address that no machine has, behind the default route (RFC 5737).

@@ -95,5 +95,5 @@ func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
 		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
 		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler,
-		PodCIDR: c.cfg.ownPodCIDR(), Network: c.cfg.Network, NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies})
+		PodCIDR: c.cfg.ownPodCIDR(), Network: c.cfg.Network, NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies, Pressure: c.cfg.Pressure})
 }

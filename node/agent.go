@@ -27,6 +27,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/probe"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/volume"
@@ -61,6 +62,11 @@ type Config struct {
 	MaxPods int               // 0: 110
 	Beat    time.Duration     // between two renewals of the node's lease; 0: 10 s
 
+	// Eviction are the thresholds at which the node is short of something; none: it never is.
+	Eviction []pressure.Threshold
+	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: none go.
+	ImageGCHigh, ImageGCLow int
+
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones: names, or beginnings with a star.
 	AllowedSysctls []string
 
@@ -68,6 +74,8 @@ type Config struct {
 
 	DNS    []netip.Addr // servers for pods of the policy ClusterFirst; none: the host's
 	Domain string       // cluster domain; "": cluster.local
+
+	left func(nodefs, imagefs string) map[pressure.Signal]pressure.Reading // nil: pressure.Read
 }
 
 // An Agent runs one node. Make it with New.
@@ -85,6 +93,7 @@ type Agent struct {
 	evict   *evictor
 	alloc   *allocations
 	resize  *resizer
+	watch   *watcher
 }
 
 // New returns an agent. It starts nothing.
@@ -109,6 +118,9 @@ func New(cfg Config) *Agent {
 	}
 	if cfg.Domain == "" {
 		cfg.Domain = "cluster.local"
+	}
+	if cfg.left == nil {
+		cfg.left = pressure.Read
 	}
 	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), pokes: loop.NewPokes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
@@ -138,7 +150,8 @@ func assemble(c *common) *Agent {
 	a.starter = &starter{common: c, resolver: &resolver{c}, boxes: a.boxes, images: images, stop: a.stop, vols: a.vols, alloc: a.alloc}
 	a.clean = &cleaner{common: c, boxes: a.boxes, images: images, probes: a.probes, stop: a.stop, vols: a.vols, evict: a.evict,
 		alloc: a.alloc}
-	a.node = &nodeStatus{c, a.clean}
+	a.node = &nodeStatus{c, a.clean, a.evict}
+	a.watch = &watcher{common: c, evict: a.evict, node: a.node}
 	return a
 }
 

@@ -1,10 +1,14 @@
 package node
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/node/pressure"
 )
 
 // An eviction is the node's decision that a pod ends, and how its status tells it.
@@ -19,8 +23,9 @@ type eviction struct {
 type evictor struct {
 	*common
 
-	mu sync.Mutex
-	of map[types.UID]*eviction
+	mu    sync.Mutex
+	of    map[types.UID]*eviction
+	short []corev1.NodeConditionType // what the node lacks now
 }
 
 // get returns the decision about the pod; nil: it may run.
@@ -56,5 +61,27 @@ func (e *evictor) preempt(victim, by *corev1.Pod) {
 	}
 }
 
+// shortage sets what the node lacks, and returns what it lacked before.
+func (e *evictor) shortage(now []corev1.NodeConditionType) (before []corev1.NodeConditionType) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before, e.short = e.short, now
+	return before
+}
+
+// lacks says whether a pressure condition holds.
+func (e *evictor) lacks(c corev1.NodeConditionType) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Contains(e.short, c)
+}
+
 // pressed refuses new pods while the node lacks memory, disk or process numbers.
-func (e *evictor) pressed(pod *corev1.Pod) *Rejection { return nil }
+func (e *evictor) pressed(pod *corev1.Pod) *Rejection {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !pressure.Refuses(pod, critical(pod), e.short) {
+		return nil
+	}
+	return &Rejection{"Evicted", fmt.Sprintf("The node had condition: %v. ", e.short)}
+}

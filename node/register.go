@@ -42,6 +42,7 @@ const version = "v" + features.Release
 type nodeStatus struct {
 	*common
 	clean *cleaner
+	evict *evictor
 }
 
 // register makes sure that the Node exists, with what the agent knows of it.
@@ -250,10 +251,23 @@ func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) 
 		}
 		st.Conditions = append(st.Conditions, c)
 	}
-	set(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
-	set(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
-	set(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+	for _, c := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		if p := pressureTexts[c]; ns.evict.lacks(c) {
+			set(c, corev1.ConditionTrue, p.pressed, p.says)
+		} else {
+			set(c, corev1.ConditionFalse, p.calm, p.fine)
+		}
+	}
 	set(corev1.NodeReady, ready, why, text)
+}
+
+// pressureTexts are the reasons and messages of the pressure conditions, as the kubelet has them.
+var pressureTexts = map[corev1.NodeConditionType]struct{ pressed, says, calm, fine string }{
+	corev1.NodeMemoryPressure: {"KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+		"KubeletHasSufficientMemory", "kubelet has sufficient memory available"},
+	corev1.NodeDiskPressure: {"KubeletHasDiskPressure", "kubelet has disk pressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"},
+	corev1.NodePIDPressure: {"KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+		"KubeletHasSufficientPID", "kubelet has sufficient PID available"},
 }
 
 // The bounds of the images that the status lists, as upstream's.

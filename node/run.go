@@ -32,6 +32,9 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	defer stop()
 	wg.Go(func() { a.node.heartbeat(ctx) })
 	wg.Go(func() { a.node.watchHealth(ctx) })
+	if len(a.cfg.Eviction) > 0 || a.cfg.ImageGCHigh > 0 {
+		wg.Go(func() { a.watch.run(ctx) })
+	}
 	if a.cfg.Pins != nil {
 		wg.Go(func() { a.keepReferences(ctx) })
 	}

@@ -144,6 +144,12 @@ func working(c *cluster.Config) []Setting {
 		{Key: "node.kind", Flag: "node", For: Up, Doc: "`real`: this machine is a node; `auto`: if it has a container runtime; `none`", value: text{&c.Node}},
 		{Key: "node.name", Flag: "node-name", For: Up, Doc: "name of this machine's node; default: the host name", value: text{&c.NodeName}},
 		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},
+		{Key: "node.evictionHard", Flag: "eviction-hard", For: Up | Node,
+			Doc: "when pods are evicted: SIGNAL<QUANTITY or SIGNAL<PERCENT%, with commas; `none`: never", value: text{&c.Pressure.Eviction}},
+		{Key: "node.imageGCHigh", Flag: "image-gc-high-threshold", For: Up | Node,
+			Doc: "percent of the disk in use from which images that nobody uses are removed; 100: never", value: number{&c.Pressure.ImageGCHigh}},
+		{Key: "node.imageGCLow", Flag: "image-gc-low-threshold", For: Up | Node,
+			Doc: "percent of the disk in use until which they are", value: number{&c.Pressure.ImageGCLow}},
 		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server, Doc: "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail", value: no{&c.NoConvergence}},
 		{Key: "trail.off", Flag: "no-trail", For: Up | Server, Doc: "do not remember who changed what and because of what (`kloop trace`)", value: yes{&c.NoTrail}},
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
@@ -173,5 +179,5 @@ func Defaults() Options {
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},
 		Issuer:    cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},
 		Controllers: []string{"*"}, NodeMonitorGrace: cluster.DefaultNodeGrace, ProxyMode: cluster.ProxyNftables, LoadBalancer: "nodes",
-		NodeCIDRs: true, Network: cluster.NetworkAuto}}
+		Pressure: cluster.DefaultPressure(), NodeCIDRs: true, Network: cluster.NetworkAuto}}
 }

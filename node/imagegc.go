@@ -1,0 +1,78 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/node/pressure"
+)
+
+// imageUses remembers when images came and when a container had them last, by their ids. An agent that starts anew counts anew.
+type imageUses map[string]*pressure.Image
+
+// note looks at what there is, and forgets what is gone.
+func (u *imageUses) note(images []*cri.Image, containers []*cri.Container, now time.Time) (list []pressure.Image) {
+	used := map[string]bool{}
+	for _, c := range containers {
+		used[c.ImageId], used[c.ImageRef], used[c.GetImage().GetImage()] = true, true, true
+	}
+	next := imageUses{}
+	for _, i := range images {
+		known := (*u)[i.Id]
+		if known == nil {
+			known = &pressure.Image{ID: i.Id, Seen: now}
+		}
+		known.Bytes = int64(i.Size)
+		inUse := used[i.Id]
+		for _, name := range append(i.RepoTags, i.RepoDigests...) {
+			inUse = inUse || used[name]
+		}
+		if inUse {
+			known.Active = now
+		}
+		known.Kept = inUse || i.Pinned
+		next[i.Id] = known
+		list = append(list, *known)
+	}
+	*u = next
+	return list
+}
+
+// collect removes images that no container has: all that the node may remove when its disk is short, else those that bring the disk
+// of images back under its mark.
+func (w *watcher) collect(ctx context.Context, now time.Time, readings map[pressure.Signal]pressure.Reading, short bool) error {
+	images, err := w.cfg.Runtime.Images.ListImages(ctx, &cri.ListImagesRequest{})
+	if err != nil {
+		return fmt.Errorf("list the images: %w", err)
+	}
+	containers, err := w.cfg.Runtime.Containers.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return fmt.Errorf("list the containers: %w", err)
+	}
+	list := w.images.note(images.Images, containers.Containers, now)
+	disk := readings[pressure.ImagefsAvailable]
+	want := pressure.Excess(disk, w.cfg.ImageGCHigh, w.cfg.ImageGCLow)
+	if short {
+		want = disk.Capacity
+	}
+	if want <= 0 {
+		return nil
+	}
+	freed := int64(0)
+	for _, i := range pressure.Unused(list, want, now) {
+		if _, err := w.cfg.Runtime.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: i.ID}}); err != nil {
+			w.log.Warn("remove an image that nobody uses", "image", i.ID, "err", err)
+			continue
+		}
+		w.log.Info("removed an image that nobody uses", "image", i.ID, "bytes", i.Bytes)
+		freed += i.Bytes
+	}
+	if !short && freed < want {
+		w.nodeEvent(corev1.EventTypeWarning, "FreeDiskSpaceFailed", "Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", want, freed)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package pressure
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// The shares of the disk between which unused images are removed, and how long an image is safe after it came.
+const (
+	ImagesHigh = 85 // percent of the disk in use, from which on images go
+	ImagesLow  = 80 // until so little is in use
+	imageAge   = 2 * time.Minute
+)
+
+// An Image is one on the node's disk.
+type Image struct {
+	ID     string
+	Bytes  int64
+	Kept   bool // a container of any state has it, or it is pinned
+	Seen   time.Time
+	Active time.Time // when a container had it last; zero: not since the agent started
+}
+
+// Unused returns the images that may go, so that at least want bytes become free; the least recently used first. Images that have just
+// come are not among them: a container that wants one may be on its way.
+func Unused(images []Image, want int64, now time.Time) (list []Image) {
+	candidates := slices.Clone(images)
+	slices.SortStableFunc(candidates, func(a, b Image) int {
+		return cmp.Or(a.Active.Compare(b.Active), a.Seen.Compare(b.Seen), cmp.Compare(a.ID, b.ID))
+	})
+	for _, i := range candidates {
+		if want <= 0 {
+			break
+		}
+		if i.Kept || now.Sub(i.Seen) < imageAge {
+			continue
+		}
+		list = append(list, i)
+		want -= i.Bytes
+	}
+	return list
+}
+
+// Excess counts the bytes of images that have to go from a disk.
+func Excess(disk Reading, high, low int) int64 {
+	if disk.Capacity <= 0 || high <= 0 || high >= 100 {
+		return 0
+	}
+	used := disk.Capacity - disk.Available
+	if used*100 < disk.Capacity*int64(high) {
+		return 0
+	}
+	return used - disk.Capacity*int64(low)/100
+}
