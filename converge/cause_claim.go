@@ -222,7 +222,7 @@ func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func provisionerMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	class := classOf(l.World, c)
-	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || !l.unwatched(kinds.PersistentVolumeClaims.Info().GR()) {
+	if class == nil || class.Provisioner == "kubernetes.io/no-provisioner" || servedHere(l, class.Provisioner) || !l.unwatched(kinds.PersistentVolumeClaims.Info().GR()) {
 		return nil
 	}
 	who := "the provisioner " + class.Provisioner

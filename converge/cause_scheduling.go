@@ -44,6 +44,7 @@ func scheduling() []Situation {
 		{"ClaimMissing", of, pod(claimMissing)},
 		{"ClaimTaken", of, pod(claimTaken)},
 		{"ClaimPending", of, pod(claimPending)},
+		{"VolumeAway", of, pod(volumeAway)},
 		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many",
 			"remove pods with such volumes from the node, or add a node; kubectl describe csinode tells how many one takes",
 			"exceed max volume count"))},
