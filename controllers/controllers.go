@@ -125,7 +125,7 @@ func All(c Config) []Entry {
 		{csrcleaner.Controller, "certificate-controller", "certificate-controller"},
 		{podcertificatecleaner.Controller, "podcertificaterequestcleaner", "podcertificaterequestcleaner"},
 		{vacprotection.Controller, "volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},
-		{attachdetach.Controller, "attachdetach-controller", "attachdetach-controller"},
+		{attachdetach.Controller(), "attachdetach-controller", "attachdetach-controller"},
 		{storagemigration.Controller, "storage-version-migrator-controller", "storage-version-migrator-controller"},
 		{ttl.Controller, "ttl-controller", "ttl-controller"},
 		{resourceclaim.Pods, "resource-claim-controller", "resource_claim"},

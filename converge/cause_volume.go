@@ -103,7 +103,7 @@ func notAttached(l *look, p *corev1.Pod, text string) *Finding {
 
 // attachedElsewhere: a volume that one node at a time can have is still attached to another one.
 func attachedElsewhere(l *look, p *corev1.Pod, text string) *Finding {
-	if !strings.Contains(text, "Multi-Attach error") {
+	if !strings.Contains(text, "Multi-Attach error") && !strings.Contains(text, "Waiting for detach for volume") { // the words up to 1.36, and since
 		return nil
 	}
 	f := &Finding{Says: "waits for a volume that is still attached to another node", Owner: "attach-detach", State: Blocked, Waits: forName("Volume", quoted(text, "for volume")),

@@ -4,11 +4,17 @@
 //	writes  VolumeAttachment: create, delete; Node: status.volumesAttached
 //	rule    a volume of a pod on a node has an attachment to that node; one that no pod there needs, and that the node no
 //	        longer uses, has none; a volume for one node is attached to one
+//
+// An agent mounts only what it has put into status.volumesInUse and then reads in status.volumesAttached. So a volume is first taken
+// out of volumesAttached, by a write that fails if the Node changed since it was seen that the volume is not in use; then the attachment
+// goes. The other way round an agent could mount a volume that is being detached.
 package attachdetach
 
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
@@ -26,25 +33,49 @@ import (
 // managed marks nodes whose agent leaves attaching to this loop.
 const managed = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// Controller is the loop: wake on a Node, on its Pods that have claims, on their claims and volumes, and on attachments.
-var Controller = &loop.Controller[*corev1.Node]{
-	Name: "attach-detach",
-	For:  kinds.Nodes,
-	Skip: func(n *corev1.Node) bool { return n.Annotations[managed] != "true" },
-	Wake: []loop.Wake{
-		loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
-		loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
-	},
-	Find:      abandoned,
-	Writes:    []resource.Kind{kinds.VolumeAttachments, kinds.Nodes},
-	Reconcile: reconcile,
-	Gone:      gone,
+// Controller returns the loop: wake on a Node, on its Pods that have claims, on their claims and volumes, and on attachments.
+func Controller() *loop.Controller[*corev1.Node] {
+	r := &requests{of: map[string]map[types.UID]time.Time{}}
+	return &loop.Controller[*corev1.Node]{
+		Name: "attach-detach",
+		For:  kinds.Nodes,
+		Skip: func(n *corev1.Node) bool { return n.Annotations[managed] != "true" },
+		Wake: []loop.Wake{
+			loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
+			loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
+		},
+		Find:      abandoned,
+		Writes:    []resource.Kind{kinds.VolumeAttachments, kinds.Nodes},
+		Reconcile: r.reconcile,
+		Gone:      r.gone,
+	}
+}
+
+// requests remember since when volumes are asked back of nodes. After a restart they are asked anew, and the nodes have all the time again.
+type requests struct {
+	mu sync.Mutex
+	of map[string]map[types.UID]time.Time // by node, by attachment
+}
+
+func (r *requests) get(node string) map[types.UID]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of[node]
+}
+
+func (r *requests) set(node string, asked map[types.UID]time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of[node] = asked; len(asked) == 0 {
+		delete(r.of, node)
+	}
 }
 
 // gone detaches what a node that was removed had, once no pod is left there: nobody else does.
-func gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
+func (r *requests) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
-	todo := plan(n, wanted(c, n), resource.List(c, kinds.VolumeAttachments, ""), c.Now())
+	r.set(key.Name, nil)
+	todo := plan(n, wanted(c, n), resource.List(c, kinds.VolumeAttachments, ""), nil, c.Now())
 	return 0, detach(ctx, c, todo.detach)
 }
 
@@ -64,13 +95,13 @@ func detach(ctx context.Context, c *loop.Ctx, list []*storagev1.VolumeAttachment
 	return nil
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
+func (r *requests) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
 	want := wanted(c, n) // observe
 	have := resource.List(c, kinds.VolumeAttachments, "")
-	todo := plan(n, want, have, c.Now()) // decide
-	for _, u := range todo.taken {       // act
-		c.Event(kinds.Pods, u.pod, corev1.EventTypeWarning, "FailedAttachVolume",
-			"Multi-Attach error for volume %q Volume is already exclusively attached to one node and can't be attached to another", u.pv)
+	todo := plan(n, want, have, r.get(n.Name), c.Now()) // decide
+	r.set(n.Name, todo.asked)
+	for _, u := range todo.taken { // act
+		c.Event(kinds.Pods, u.pod, corev1.EventTypeWarning, "FailedAttachVolume", "Waiting for detach for volume %q %s", u.pv, holders(c, u, n.Name))
 		c.Waiting("volume %s is attached to another node", u.pv)
 	}
 	for _, va := range todo.attach {
@@ -78,24 +109,45 @@ func reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration,
 			return 0, err
 		}
 	}
-	if err := detach(ctx, c, todo.detach); err != nil {
+	if err := tell(ctx, c, n, want, todo.attached); err != nil {
 		return 0, err
 	}
-	if equality.Semantic.DeepEqual(n.Status.VolumesAttached, todo.attached) {
-		return todo.again, nil
+	return todo.again, detach(ctx, c, todo.detach)
+}
+
+// tell writes what is attached. The write fails if the Node changed: what is to be detached may be in use by now.
+func tell(ctx context.Context, c *loop.Ctx, n *corev1.Node, want []use, attached []corev1.AttachedVolume) error {
+	if equality.Semantic.DeepEqual(n.Status.VolumesAttached, attached) {
+		return nil
 	}
 	next := resource.Clone(n)
-	next.Status.VolumesAttached = todo.attached
+	next.Status.VolumesAttached = attached
 	if err := c.UpdateStatus(ctx, kinds.Nodes, next); err != nil {
-		return 0, err
+		return err
 	}
 	for _, u := range want {
 		is := func(a corev1.AttachedVolume) bool { return a.Name == unique(u.driver, u.handle) }
-		if slices.ContainsFunc(todo.attached, is) && !slices.ContainsFunc(n.Status.VolumesAttached, is) {
+		if slices.ContainsFunc(attached, is) && !slices.ContainsFunc(n.Status.VolumesAttached, is) {
 			c.Event(kinds.Pods, u.pod, corev1.EventTypeNormal, "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume %q ", u.pv)
 		}
 	}
-	return todo.again, nil
+	return nil
+}
+
+// holders tells, in upstream's words, why a volume can't be attached yet: by the pods elsewhere that use it.
+func holders(read resource.Reader, u use, node string) string {
+	var names []string
+	if v := resource.Get(read, kinds.PersistentVolumes, "", u.pv); v != nil && v.Spec.ClaimRef != nil {
+		for _, p := range resource.List(read, kinds.Pods, v.Spec.ClaimRef.Namespace) {
+			if p.Spec.NodeName != "" && p.Spec.NodeName != node && slices.Contains(core.ClaimNames(p), v.Spec.ClaimRef.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another node"
+	}
+	return "Volume is already used by pod(s) " + strings.Join(names[:min(len(names), 10)], ", ")
 }
 
 // wanted is what the pods on the node need attached, each volume once.

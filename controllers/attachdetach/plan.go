@@ -10,9 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// patience is how long a node that is not ready may hold on to a volume that it used.
+// patience is how long a node that is not ready may hold on to a volume after that was asked back, as upstream.
 const patience = 6 * time.Minute
 
 // A use is a volume that a pod on the node needs.
@@ -41,12 +42,14 @@ type todo struct {
 	attach, detach []*storagev1.VolumeAttachment
 	taken          []use // attached elsewhere
 	attached       []corev1.AttachedVolume
+	asked          map[types.UID]time.Time // attachments that the node does not let go of, and since when they are asked back
 	again          time.Duration
 }
 
 // plan compares what the node's pods need with the attachments that there are. Attachments that others made, under
-// names of their own, stay.
-func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, now time.Time) (t todo) {
+// names of their own, stay. asked is what the plan before said of the node.
+func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, asked map[types.UID]time.Time, now time.Time) (t todo) {
+	t.asked = map[types.UID]time.Time{}
 	wanted := map[string]use{}
 	for _, u := range want {
 		wanted[u.name(n.Name)] = u
@@ -68,7 +71,7 @@ func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, now ti
 			t.attached = append(t.attached, corev1.AttachedVolume{Name: unique(u.driver, u.handle), DevicePath: ""})
 		case needed || !strings.HasPrefix(va.Name, "csi-") || pv == nil:
 		default:
-			t.letGo(n, va, now)
+			t.letGo(n, va, asked, now)
 		}
 	}
 	for name, u := range wanted {
@@ -86,12 +89,16 @@ func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, now ti
 
 // letGo detaches what no pod needs, once the node has unmounted it. A node that is not ready is waited for only so
 // long, one that is out of service not at all.
-func (t *todo) letGo(n *corev1.Node, va *storagev1.VolumeAttachment, now time.Time) {
+func (t *todo) letGo(n *corev1.Node, va *storagev1.VolumeAttachment, asked map[types.UID]time.Time, now time.Time) {
 	if held(n, va) && !outOfService(n) {
-		silent := unreadySince(n)
-		left := silent.Add(patience).Sub(now)
-		if silent.IsZero() || left > 0 {
-			if !silent.IsZero() && (t.again == 0 || left < t.again) {
+		since, before := asked[va.UID]
+		if !before {
+			since = now
+		}
+		left := since.Add(patience).Sub(now)
+		if ready(n) || left > 0 {
+			t.asked[va.UID] = since
+			if !ready(n) && (t.again == 0 || left < t.again) {
 				t.again = left
 			}
 			t.attached = append(t.attached, inUse(n, va)...)
@@ -119,12 +126,9 @@ func outOfService(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-// unreadySince is when the node stopped being ready; zero: it is ready.
-func unreadySince(n *corev1.Node) time.Time {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
+// ready says that nothing tells that the node's agent is not at work.
+func ready(n *corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -30,6 +31,13 @@ func TestPlan(t *testing.T) {
 	silent := func(since time.Duration) []corev1.NodeCondition {
 		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon.Add(-since))}}
 	}
+	asked := map[types.UID]time.Time{}
+	askedBack := func(ago time.Duration) *storagev1.VolumeAttachment {
+		va := attachedTo("n", a, true)
+		va.UID = types.UID(ago.String())
+		asked[va.UID] = noon.Add(-ago)
+		return va
+	}
 	for _, tt := range []struct {
 		name   string
 		node   corev1.Node
@@ -43,10 +51,14 @@ func TestPlan(t *testing.T) {
 		{"attached", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 0},
 		{"no longer needed", corev1.Node{}, nil, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 1 0 0", 0},
 		{"still mounted", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses}}, nil, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 0},
-		{"mounted where nobody answers", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Minute)}}, nil,
-			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 5 * time.Minute},
-		{"for too long", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(7 * time.Minute)}}, nil,
-			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 1 0 0", 0},
+		{"mounted where nobody answers", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Hour)}}, nil,
+			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 6 * time.Minute},
+		{"mounted where nobody answers, asked back a minute ago", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Hour)}}, nil,
+			[]*storagev1.VolumeAttachment{askedBack(time.Minute)}, "0 0 0 1", 5 * time.Minute},
+		{"for too long", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Second)}}, nil,
+			[]*storagev1.VolumeAttachment{askedBack(6 * time.Minute)}, "0 1 0 0", 0},
+		{"for long by a node that is well", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
+			[]*storagev1.VolumeAttachment{askedBack(time.Hour)}, "0 0 0 1", 0},
 		{"out of service", corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}}, Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
 			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 1 0 0", 0},
 		{"one node's volume elsewhere", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{attachedTo("m", a, true)}, "0 0 1 0", 0},
@@ -55,7 +67,7 @@ func TestPlan(t *testing.T) {
 		{"leaving, wanted again", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{leaving}, "0 0 0 0", 0},
 	} {
 		tt.node.Name = "n"
-		got := plan(&tt.node, tt.want, tt.have, noon)
+		got := plan(&tt.node, tt.want, tt.have, asked, noon)
 		sum := fmt.Sprint(len(got.attach), len(got.detach), len(got.taken), len(got.attached))
 		if sum != tt.expect || got.again != tt.again {
 			t.Errorf("%s: %s again %v, want %s again %v", tt.name, sum, got.again, tt.expect, tt.again)
