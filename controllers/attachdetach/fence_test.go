@@ -88,8 +88,10 @@ func TestDetachRacesMount(t *testing.T) {
 		c := &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "test"}
 		pv := "v"
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
-		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + fmt.Sprintf("%x", sha256.Sum256([]byte("hd.example.comn")))},
-			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}}
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + fmt.Sprintf("%x",
+			sha256.Sum256([]byte("hd.example.comn")))},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n",
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}}
 		for _, o := range []struct {
 			k resource.Kind
 			o resource.Object

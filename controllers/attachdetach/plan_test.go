@@ -29,7 +29,8 @@ func TestPlan(t *testing.T) {
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
 	uses := []corev1.UniqueVolumeName{unique(a.driver, a.handle)}
 	silent := func(since time.Duration) []corev1.NodeCondition {
-		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon.Add(-since))}}
+		return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+			LastTransitionTime: metav1.NewTime(noon.Add(-since))}}
 	}
 	asked := map[types.UID]time.Time{}
 	askedBack := func(ago time.Duration) *storagev1.VolumeAttachment {
@@ -50,16 +51,19 @@ func TestPlan(t *testing.T) {
 		{"under way", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{attachedTo("n", a, false)}, "0 0 0 0", 0},
 		{"attached", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 0},
 		{"no longer needed", corev1.Node{}, nil, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 1 0 0", 0},
-		{"still mounted", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses}}, nil, []*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 0},
+		{"still mounted", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
+			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 0},
 		{"mounted where nobody answers", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Hour)}}, nil,
 			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 0 0 1", 6 * time.Minute},
-		{"mounted where nobody answers, asked back a minute ago", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Hour)}}, nil,
+		{"mounted where nobody answers, asked back a minute ago", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses,
+			Conditions: silent(time.Hour)}}, nil,
 			[]*storagev1.VolumeAttachment{askedBack(time.Minute)}, "0 0 0 1", 5 * time.Minute},
 		{"for too long", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses, Conditions: silent(time.Second)}}, nil,
 			[]*storagev1.VolumeAttachment{askedBack(6 * time.Minute)}, "0 1 0 0", 0},
 		{"for long by a node that is well", corev1.Node{Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
 			[]*storagev1.VolumeAttachment{askedBack(time.Hour)}, "0 0 0 1", 0},
-		{"out of service", corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}}, Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
+		{"out of service", corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}},
+			Status: corev1.NodeStatus{VolumesInUse: uses}}, nil,
 			[]*storagev1.VolumeAttachment{attachedTo("n", a, true)}, "0 1 0 0", 0},
 		{"one node's volume elsewhere", corev1.Node{}, []use{a}, []*storagev1.VolumeAttachment{attachedTo("m", a, true)}, "0 0 1 0", 0},
 		{"everybody's volume elsewhere", corev1.Node{}, []use{b}, []*storagev1.VolumeAttachment{attachedTo("m", b, true)}, "1 0 0 0", 0},

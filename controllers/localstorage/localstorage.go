@@ -132,7 +132,8 @@ func served(read resource.Reader) bool {
 func isProvisioner(obj resource.Object) bool {
 	d := resource.As[*appsv1.Deployment](obj)
 	labels := d.Spec.Template.Labels
-	return d.DeletionTimestamp == nil && (labels["app"] == "local-path-provisioner" || labels["app.kubernetes.io/name"] == "local-path-provisioner")
+	return d.DeletionTimestamp == nil && (labels["app"] == "local-path-provisioner" ||
+		labels["app.kubernetes.io/name"] == "local-path-provisioner")
 }
 
 func act(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
@@ -154,7 +155,8 @@ func act(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
 			return err
 		}
 		size := p.Status.Capacity[corev1.ResourceStorage]
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "VolumeResizeSuccessful", "Resize volume succeeded: it has %s", size.String())
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "VolumeResizeSuccessful",
+			"Resize volume succeeded: it has %s", size.String())
 	}
 	for _, v := range d.remove {
 		if v.DeletionTimestamp == nil {
@@ -177,14 +179,16 @@ func act(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
 func refuse(ctx context.Context, c *loop.Ctx, d todo) error {
 	for _, f := range d.failed {
 		if f.claim != nil {
-			c.Event(kinds.PersistentVolumeClaims, f.claim, corev1.EventTypeWarning, "VolumeResizeFailed", "resize volume %q failed: %s", f.pv.Name, f.why)
+			c.Event(kinds.PersistentVolumeClaims, f.claim, corev1.EventTypeWarning, "VolumeResizeFailed",
+				"resize volume %q failed: %s", f.pv.Name, f.why)
 		} else {
 			c.Event(kinds.PersistentVolumes, f.pv, corev1.EventTypeWarning, "VolumeFailedDelete", "%s", f.why)
 		}
 		c.Waiting("persistentvolume/%s: %s", f.pv.Name, f.why)
 	}
 	for _, r := range d.refuse {
-		c.Event(kinds.PersistentVolumeClaims, r.claim, corev1.EventTypeWarning, "ProvisioningFailed", "failed to provision volume with StorageClass %q: %s",
+		c.Event(kinds.PersistentVolumeClaims, r.claim, corev1.EventTypeWarning, "ProvisioningFailed",
+			"failed to provision volume with StorageClass %q: %s",
 			className(r.claim), r.why)
 		if !r.move {
 			continue
@@ -222,7 +226,8 @@ func create(ctx context.Context, c *loop.Ctx, x wish, n *corev1.Node) error {
 		c.Event(kinds.PersistentVolumeClaims, x.claim, corev1.EventTypeWarning, "ProvisioningFailed", "%v", err)
 		return err
 	}
-	c.Event(kinds.PersistentVolumeClaims, x.claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "Successfully provisioned volume %s", v.Name)
+	c.Event(kinds.PersistentVolumeClaims, x.claim, corev1.EventTypeNormal, "ProvisioningSucceeded",
+		"Successfully provisioned volume %s", v.Name)
 	return nil
 }
 
@@ -266,10 +271,12 @@ func order(ctx context.Context, c *loop.Ctx, n *corev1.Node, d todo) error {
 		return nil
 	}
 	for _, p := range d.begun {
-		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "Provisioning", "External provisioner is provisioning volume for claim \"%s/%s\"",
+		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeNormal, "Provisioning",
+			"External provisioner is provisioning volume for claim \"%s/%s\"",
 			p.Namespace, p.Name)
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion, "annotations": notes}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion,
+		"annotations": notes}})
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,8 @@ func (d *todo) bound(have int) {
 func (d *todo) wish(w world, x wish) {
 	name, form := nameOf(x.claim), formOf(x.class, x.claim)
 	size := x.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	want := localvolume.Order{Do: localvolume.Make, Dir: localvolume.DirOf(name, x.claim.Namespace, x.claim.Name), Form: form, Size: size.Value()}
+	want := localvolume.Order{Do: localvolume.Make, Dir: localvolume.DirOf(name, x.claim.Namespace, x.claim.Name), Form: form,
+		Size: size.Value()}
 	if why := unfit(x.claim, x.class); why != "" {
 		d.refuse = append(d.refuse, refusal{claim: x.claim, why: why})
 		return
@@ -161,7 +162,8 @@ func (d *todo) wipe(w world, pv *corev1.PersistentVolume, have localvolume.Order
 
 // grow gives a claim what it asks for now. True: an order for that stands, or has to.
 func (d *todo) grow(w world, pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, have localvolume.Order) bool {
-	want, size, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], pv.Spec.Capacity[corev1.ResourceStorage], claim.Status.Capacity[corev1.ResourceStorage]
+	want, size, has := claim.Spec.Resources.Requests[corev1.ResourceStorage], pv.Spec.Capacity[corev1.ResourceStorage],
+		claim.Status.Capacity[corev1.ResourceStorage]
 	if want.Cmp(size) <= 0 {
 		if want.Cmp(has) > 0 {
 			next := resource.Clone(claim)

@@ -19,9 +19,10 @@ import (
 
 func claim(edit ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	name := classPath
-	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "u"}, Spec: corev1.PersistentVolumeClaimSpec{
-		StorageClassName: &name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}}}}
+	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "u"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": apiresource.MustParse("1Gi")}}}}
 	for _, e := range edit {
 		e(p)
 	}
@@ -124,36 +125,43 @@ func TestPlan(t *testing.T) {
 		{name: "a claim for many nodes", wishes: wishes(claim(func(p *corev1.PersistentVolumeClaim) {
 			p.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 		})), want: "refuse data move=false"},
-		{name: "a claim whose volume is there", wishes: wishes(claim()), volume: &volume{made(), claim()}, order: new(done(mk)), want: "drop pvc-u"},
+		{name: "a claim whose volume is there", wishes: wishes(claim()), volume: &volume{made(), claim()}, order: new(done(mk)),
+			want: "drop pvc-u"},
 		{name: "a bound volume", volume: &volume{made(), claim(bound)}},
 		{name: "a bound volume with an order to remove it", volume: &volume{made(), claim(bound)}, order: &rm, want: "drop pvc-u"},
 		{name: "a bound volume that a person deletes", volume: &volume{made(going), claim(bound)}},
 		{name: "released", volume: &volume{made(phase(corev1.VolumeReleased)), nil}, want: "remove " + dir},
 		{name: "its claim is gone, and the binder has not seen it", volume: &volume{made(), nil}},
 		{name: "released, on its way", volume: &volume{made(phase(corev1.VolumeReleased)), nil}, order: &rm},
-		{name: "released, and it can't be removed", volume: &volume{made(phase(corev1.VolumeReleased)), nil}, order: new(failed(rm)), want: "failed pvc-u: node n: no room"},
+		{name: "released, and it can't be removed", volume: &volume{made(phase(corev1.VolumeReleased)), nil},
+			order: new(failed(rm)), want: "failed pvc-u: node n: no room"},
 		{name: "released and removed", volume: &volume{made(phase(corev1.VolumeReleased)), nil}, order: new(done(rm)), want: "remove pvc-u"},
 		{name: "released, on a node that is gone", volume: &volume{made(phase(corev1.VolumeReleased)), nil}, gone: true, want: "remove pvc-u"},
 		{name: "released, of a path that is not ours", volume: &volume{made(phase(corev1.VolumeReleased), func(v *corev1.PersistentVolume) {
 			v.Spec.Local.Path = "/d/pvc-other_ns_data"
 		}), nil}, want: "failed pvc-u: its path is not one that local storage gives"},
 		{name: "released, to be kept", volume: &volume{made(phase(corev1.VolumeReleased), retain), nil}},
-		{name: "released, to be kept after all", volume: &volume{made(phase(corev1.VolumeReleased), retain), nil}, order: &rm, want: "drop pvc-u"},
-		{name: "to be kept, and its object deleted", volume: &volume{made(phase(corev1.VolumeReleased), retain, going), nil}, want: "let go pvc-u"},
+		{name: "released, to be kept after all", volume: &volume{made(phase(corev1.VolumeReleased), retain), nil}, order: &rm,
+			want: "drop pvc-u"},
+		{name: "to be kept, and its object deleted", volume: &volume{made(phase(corev1.VolumeReleased), retain, going), nil},
+			want: "let go pvc-u"},
 		{name: "deleted before it was released", volume: &volume{made(phase(corev1.VolumeAvailable), going), nil}, want: "remove " + dir},
 		{name: "it is to grow", volume: &volume{made(), claim(bound, asks("2Gi"))}, want: "enlarge pvc-u to 2Gi"},
 		{name: "it has grown", volume: &volume{made(func(v *corev1.PersistentVolume) { v.Spec.Capacity["storage"] = apiresource.MustParse("2Gi") }), claim(bound, asks("2Gi"))},
 			want: "enlarged data to 2Gi"},
 		{name: "an image is to grow", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, want: "grow " + dir},
 		{name: "an image grows", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, order: &grow},
-		{name: "an image has grown", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, order: new(done(grow)), want: "enlarge pvc-u to 2Gi"},
-		{name: "an image can't grow", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))}, order: new(failed(grow)), want: "failed pvc-u: node n: no room"},
+		{name: "an image has grown", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))},
+			order: new(done(grow)), want: "enlarge pvc-u to 2Gi"},
+		{name: "an image can't grow", volume: &volume{made(form(localvolume.Ext4)), claim(bound, asks("2Gi"))},
+			order: new(failed(grow)), want: "failed pvc-u: node n: no room"},
 		{name: "a volume was made and its claim is gone", order: new(done(mk)), want: "orphan pvc-u"},
 		{name: "a volume is being made and its claim is gone", order: &mk, want: "orphan pvc-u"},
 		{name: "all is removed", order: new(done(rm)), want: "drop pvc-u"},
 		{name: "what is left is being removed", order: &rm},
 		{name: "an order that can't be read", order: &localvolume.Order{}, want: "drop pvc-u"},
-		{name: "an order to remove what is not the volume's", order: &localvolume.Order{Do: localvolume.Remove, Dir: "pvc-other_x"}, want: "drop pvc-u"},
+		{name: "an order to remove what is not the volume's", order: &localvolume.Order{Do: localvolume.Remove,
+			Dir: "pvc-other_x"}, want: "drop pvc-u"},
 	} {
 		w := world{name: "n", node: node, path: "/d", wishes: tt.wishes, orders: map[string]localvolume.Order{}}
 		if tt.gone {
@@ -178,7 +186,8 @@ func TestPlan(t *testing.T) {
 func TestBound(t *testing.T) {
 	w := world{name: "n", node: &corev1.Node{}, path: "/d", orders: map[string]localvolume.Order{}}
 	for i := range 3 * maxOrders {
-		w.wishes = append(w.wishes, wish{claim(func(p *corev1.PersistentVolumeClaim) { p.UID = types.UID(strconv.Itoa(i)) }), class(classPath, nil)})
+		w.wishes = append(w.wishes, wish{claim(func(p *corev1.PersistentVolumeClaim) { p.UID = types.UID(strconv.Itoa(i)) }),
+			class(classPath, nil)})
 	}
 	for done := 0; done < 3*maxOrders; {
 		d := plan(w)

@@ -18,7 +18,8 @@ import (
 
 // imageOf is an order about an image, and one to remove it.
 func imageOf(form string, size int64) (mk, rm localvolume.Order) {
-	return localvolume.Order{Do: localvolume.Make, Dir: dir, Form: form, Size: size}, localvolume.Order{Do: localvolume.Remove, Dir: dir, Form: form}
+	return localvolume.Order{Do: localvolume.Make, Dir: dir, Form: form, Size: size}, localvolume.Order{Do: localvolume.Remove,
+		Dir: dir, Form: form}
 }
 
 // withLoops opens a disk on a machine that has loop devices; the test leaves none behind.

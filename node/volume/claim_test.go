@@ -29,11 +29,13 @@ func TestClaimKinds(t *testing.T) {
 		form  string
 		err   string
 	}{
-		{name: "bound, and its phase follows", spec: byClaim + `}`, claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bound: "yes"}}},
-			pv: local(dir, nil)},
+		{name: "bound, and its phase follows", spec: byClaim + `}`,
+			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bound: "yes"}}},
+			pv:    local(dir, nil)},
 		{name: "no device", spec: byClaim + `}`, pv: local(dir, &block), err: "is not a block device"},
 		{name: "no device there", spec: byClaim + `}`, pv: local("/none", &block), err: "look at the block volume"},
-		{name: "a device as a directory", spec: byClaim + `, containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`, pv: local(dir, &block),
+		{name: "a device as a directory", spec: byClaim + `, containers: [{name: a, volumeMounts: [{name: v, mountPath: /x}]}]}`,
+			pv:  local(dir, &block),
 			err: "volume v has volumeMode Block, but is specified in volumeMounts"},
 		{name: "a directory as a device", spec: byClaim + `, initContainers: [{name: a, volumeDevices: [{name: v, devicePath: /x}]}]}`, pv: local(dir, nil),
 			err: "volume v has volumeMode Filesystem, but is specified in volumeDevices"},
@@ -47,7 +49,8 @@ func TestClaimKinds(t *testing.T) {
 		if tt.claim.Annotations[bound] == "" {
 			tt.claim.Status.Phase = corev1.ClaimBound
 		}
-		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{localvolume.Form: tt.form}}, Spec: tt.pv}
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv",
+			Annotations: map[string]string{localvolume.Form: tt.form}}, Spec: tt.pv}
 		c.server["persistentvolumeclaims/ns/data"], c.server["persistentvolumeclaims/ns/web-v"] = &tt.claim, &tt.claim
 		c.server["persistentvolumes//pv"] = pv
 		p := pod(t, tt.spec)
