@@ -40,7 +40,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
 	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
 	explain := fs.Bool("explain", false,
-		"only print what the node would do for the cluster's services; needs --kubeconfig, any user's, and no rights here")
+		"only print what the node would do for the cluster's services and pods; needs --kubeconfig, any user's, and no rights here")
 	if err := parse(fs, args); err != nil {
 		return err
 	}

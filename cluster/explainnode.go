@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/podnetwork"
 	"github.com/kloop-dev/kloop/proxy"
 )
 
@@ -16,7 +17,7 @@ import (
 // machine need not be this one, and nothing is changed. It gives up after patience.
 func ExplainNode(ctx context.Context, n RemoteNode, patience time.Duration, out io.Writer) error {
 	remote, err := client.NewRemote(n.Rest, kinds.NewSet(), "kloop-explain",
-		client.Source{Kind: kinds.Nodes, Fields: "metadata.name=" + n.Name},
+		client.Source{Kind: kinds.Nodes},
 		client.Source{Kind: kinds.Services}, client.Source{Kind: kinds.EndpointSlices}, client.Source{Kind: kinds.ServiceCIDRs})
 	if err != nil {
 		return err
@@ -32,6 +33,11 @@ func ExplainNode(ctx context.Context, n RemoteNode, patience time.Duration, out 
 		return ctx.Err()
 	case <-time.After(patience): // the watches go on until their trouble is read: it ends with them
 		return fmt.Errorf("read the cluster's services: %s", cmp.Or(remote.Trouble(), "the server does not answer"))
+	}
+	if n.Network != NetworkNone {
+		if err := podnetwork.Explain(out, remote.Read(), n.Name, n.Network); err != nil {
+			return err
+		}
 	}
 	return proxy.Explain(out, remote.Read(), proxy.Config{Node: n.Name, Address: n.Address, Services: n.Services,
 		NodePortAddresses: n.NodePortAddresses})

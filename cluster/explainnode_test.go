@@ -52,7 +52,7 @@ func TestExplainNode(t *testing.T) {
 		return out.String(), err
 	}
 	out, err := as("system:node:n1", auth.GroupNodes)
-	for _, want := range []string{"10.96.7.7:80/TCP             refused: no endpoints", "cluster IPs        10.96.0.0/16"} {
+	for _, want := range []string{"but                node n1 has no pod range", "10.96.7.7:80/TCP             refused: no endpoints", "cluster IPs        10.96.0.0/16"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v\n%s\nwant %s", err, out, want)
 		}

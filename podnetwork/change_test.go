@@ -214,3 +214,23 @@ func TestCleanup(t *testing.T) {
 		t.Error("the bridge of another program is gone")
 	}
 }
+
+// TestMany: a thousand machines, half of them behind a router, are a matter of moments, and one more of less.
+func TestMany(t *testing.T) {
+	s := newSite(t, 1500)
+	many := s.all()
+	for i := range 1000 {
+		lan := []string{"192.0.2", "198.51.100"}[i%2] // addresses repeat: the kernel does not mind
+		many = append(many, node(fmt.Sprint("m", i), fmt.Sprintf("%s.%d", lan, 10+i%200), fmt.Sprintf("10.%d.%d.0/24", 100+i/250, i%250)))
+	}
+	began := time.Now()
+	s.a.start(ModeAuto, many)
+	until(t, "a thousand routes", func() bool { return len(routes(t, s.a)) == 1002 })
+	t.Logf("%d routes after %v", 1002, time.Since(began).Round(time.Millisecond))
+	began = time.Now()
+	s.a.client.states <- append(many, node("last", "192.0.2.250", "10.99.0.0/24"))
+	until(t, "one more", func() bool { return len(routes(t, s.a)) == 1003 })
+	t.Logf("one more after %v", time.Since(began).Round(time.Millisecond))
+	s.a.client.states <- s.all()
+	until(t, "all gone but two", func() bool { return len(routes(t, s.a)) == 2 })
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/nftables"
@@ -82,5 +83,27 @@ func TestProgram(t *testing.T) {
 		if want := len(elements(list)); err != nil || len(got) < want || len(got) > want+1 {
 			t.Errorf("%d ranges: %d elements in the kernel, want %d: %v", len(list), len(got), want, err)
 		}
+	}
+}
+
+// TestObstacles: a chain that drops what is forwarded is found, one that accepts is not.
+func TestObstacles(t *testing.T) {
+	need.BeRoot(t)
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test's goroutine
+	need.Have(t, need.Root, unix.Unshare(unix.CLONE_NEWNET))
+	c, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := c.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
+	for name, policy := range map[string]nftables.ChainPolicy{"FORWARD": nftables.ChainPolicyDrop, "OTHER": nftables.ChainPolicyAccept} {
+		c.AddChain(&nftables.Chain{Name: name, Table: tab, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward,
+			Priority: nftables.ChainPriorityFilter, Policy: &policy})
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := obstacles(); len(got) != 1 || !strings.Contains(got[0], "the chain FORWARD of the table filter") {
+		t.Errorf("found %v", got)
 	}
 }

@@ -128,3 +128,20 @@ func TestMACs(t *testing.T) {
 		t.Errorf("the address of one is %s", got)
 	}
 }
+
+func TestExplain(t *testing.T) {
+	var out strings.Builder
+	n := nodes{node("a", "192.0.2.1", "10.88.0.0/24"), node("b", "192.0.2.2", "10.88.1.0/24"), node("c", "", "10.88.1.0/25")}
+	if err := Explain(&out, n, "a", ModeAuto); err != nil {
+		t.Fatal(err)
+	}
+	want := `pod network on node a
+  pods here          10.88.0.0/24
+  tunnel             kloop-vx, VXLAN 88 to UDP port 8488, as ` + macOf("a").String() + `
+  10.88.1.0/24       to b at 192.0.2.2, by a route, or if a router is between, in the tunnel
+  but                the pod range 10.88.1.0/25 of node c overlaps that of node b, which is older: delete the Node c and restart its agent, so that it gets another
+`
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", out.String(), want)
+	}
+}

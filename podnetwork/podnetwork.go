@@ -174,7 +174,7 @@ func (l *loop) bring() error {
 		return err
 	}
 	want, notes := plan(l.census, g, l.cfg.Mode)
-	l.note(notes)
+	l.note(append(notes, obstacles()...))
 	if err := l.kernel.bring(want); err != nil {
 		return err
 	}
