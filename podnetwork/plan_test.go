@@ -69,9 +69,11 @@ func TestPlan(t *testing.T) {
 		{"more than it", nodes{both[0], node("b", "192.0.2.2", "10.0.0.0/8")}, nil, "", 1500, "mtu 1450 tunnel false: ", 1},
 		{"a range with a machine in it", nodes{both[0], node("b", "192.0.2.2", "192.0.2.0/28")}, nil, "", 1500,
 			"mtu 1450 tunnel false: ", 1},
-		{"two families over one", nodes{node("a", "192.0.2.1", "10.88.0.0/24", "fd88::/64"), node("b", "192.0.2.2", "10.88.1.0/24", "fd88:0:0:1::/64")},
+		{"two families over one", nodes{node("a", "192.0.2.1", "10.88.0.0/24", "fd88::/64"),
+			node("b", "192.0.2.2", "10.88.1.0/24", "fd88:0:0:1::/64")},
 			map[string]way{"192.0.2.2": near}, "", 1500, "mtu 1450 tunnel true: 10.88.1.0/24 via 192.0.2.2 dev eth0 src invalid IP, " + b +
-				" at 192.0.2.2, fd88:0:0:1:: is " + b + ", fd88:0:0:1::/64 via fd88:0:0:1:: dev kloop-vx src fd88::, own 10.88.0.0/32, own fd88::/128", 0},
+				" at 192.0.2.2, fd88:0:0:1:: is " + b + ", fd88:0:0:1::/64 via fd88:0:0:1:: dev kloop-vx src fd88::, own 10.88.0.0/32, " +
+				"own fd88::/128", 0},
 		{"IPv6 below", nodes{node("a", "2001:db8::1", "10.88.0.0/24"), node("b", "2001:db8::2", "10.88.1.0/24")}, nil, "", 1500,
 			"mtu 1430 tunnel true: 10.88.1.0 is " + b + ", 10.88.1.0/24 via 10.88.1.0 dev kloop-vx src 10.88.0.0, " + b +
 				" at 2001:db8::2, own 10.88.0.0/32", 0},
@@ -139,8 +141,8 @@ func TestExplain(t *testing.T) {
   pods here          10.88.0.0/24
   tunnel             kloop-vx, VXLAN 88 to UDP port 8488, as ` + macOf("a").String() + `
   10.88.1.0/24       to b at 192.0.2.2, by a route, or if a router is between, in the tunnel
-  but                the pod range 10.88.1.0/25 of node c overlaps that of node b, which is older: delete the Node c and restart its agent, so that it gets another
-`
+  but                the pod range 10.88.1.0/25 of node c overlaps that of node b, which is older: ` +
+		"delete the Node c and restart its agent, so that it gets another\n"
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}
