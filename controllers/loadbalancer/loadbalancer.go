@@ -1,9 +1,15 @@
 // Package loadbalancer gives Services of type LoadBalancer their addresses: those of nodes, or those of MetalLB's IPAddressPools.
 //
-//	reads   Services, EndpointSlices, Nodes, Namespaces; Deployments and DaemonSets of MetalLB
-//	writes  Service: status
+//	reads   Services, EndpointSlices, Nodes, Namespaces; IPAddressPools, L2Advertisements and BGPAdvertisements of metallb.io; Leases;
+//	        MetalLB's Deployment
+//	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool: status; Lease: one for each address of a
+//	        pool; where pools are wanted and not there: their definitions and namespace, the nodes' right to those Leases
 //	rule    a Service of type LoadBalancer that is left to nobody else has the addresses at which it is reached, a condition that
 //	        says which or why not, and neither once its type changes
+//
+// With pools it is MetalLB's controller: what its documentation says of its kinds and annotations holds. The memory of what was given to
+// whom is the Services' statuses alone. Who answers for an address is up to the nodes (package loadbalancer): this loop says in the
+// Lease of the address which of them may.
 //
 // Addresses that others wrote are never touched: what carries no condition of ours and has an address is somebody else's. So are
 // Services of a class, and all of them where MetalLB itself runs.
@@ -49,12 +55,13 @@ const one = "load-balancers"
 // Controller returns the loop.
 func Controller(mode Mode) *loop.Controller[*corev1.Service] {
 	return &loop.Controller[*corev1.Service]{
-		Name:    "load-balancer",
-		For:     kinds.Services,
-		Skip:    func(*corev1.Service) bool { return true },
-		Find:    func(_ resource.Reader, wake func(ns, name string)) { wake("", one) },
-		Wake:    []loop.Wake{{Kind: kinds.Services, Keys: byService}, {Kind: kinds.EndpointSlices, Keys: bySlice}, {Kind: kinds.Nodes, Keys: byNode}},
-		Writes:  []resource.Kind{kinds.Services},
+		Name: "load-balancer",
+		For:  kinds.Services,
+		Skip: func(*corev1.Service) bool { return true },
+		Find: func(_ resource.Reader, wake func(ns, name string)) { wake("", one) },
+		Wake: []loop.Wake{{Kind: kinds.Services, Keys: byService}, {Kind: kinds.EndpointSlices, Keys: bySlice},
+			{Kind: kinds.Nodes, Keys: byNode}, {Keys: byOther}},
+		Writes:  loop.Anything,
 		Workers: 1,
 		Rest:    rest,
 		Gone: func(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
@@ -103,10 +110,13 @@ func ours(s *corev1.Service) bool {
 }
 
 // observe reads what the plan goes by.
-func observe(c resource.Reader, mode Mode) *world {
+func observe(c resource.Reader, set *resource.Set, mode Mode) *world {
 	w := &world{mode: mode, nodes: resource.List(c, kinds.Nodes, ""), ends: map[*corev1.Service]backends{}}
 	if metalLB(c) {
 		w.mode = None
+	}
+	if w.mode == Pools {
+		w.configure(c, set)
 	}
 	for _, s := range resource.List(c, kinds.Services, "") {
 		switch {
@@ -119,16 +129,6 @@ func observe(c resource.Reader, mode Mode) *world {
 	}
 	w.sort()
 	return w
-}
-
-// metalLB says that MetalLB's own controller runs here: its manifests and its chart label it so.
-func metalLB(read resource.Reader) bool {
-	for label, value := range map[string]string{"app": "metallb", "app.kubernetes.io/name": "metallb"} {
-		for range read.ByLabel(kinds.Deployments, "", label, value) {
-			return true
-		}
-	}
-	return false
 }
 
 // backendsOf reads where endpoints of the service serve.
@@ -150,16 +150,29 @@ func backendsOf(read resource.Reader, s *corev1.Service) backends {
 }
 
 func reconcile(ctx context.Context, c *loop.Ctx, mode Mode) error {
-	w := observe(c, mode)
+	set := c.Client().Kinds()
+	w := observe(c, set, mode)
+	decisions, announced := plan(w)
 	var errs []error
-	for _, d := range plan(w) {
+	if w.mode == Pools {
+		errs = append(errs, install(ctx, c))
+	}
+	for _, d := range decisions {
 		errs = append(errs, act(ctx, c, d))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, leases(ctx, c, w, announced), poolStatuses(ctx, c, set, w.pools))...)
 }
 
 // act writes what was decided of one service.
 func act(ctx context.Context, c *loop.Ctx, d decision) error {
+	if err := status(ctx, c, d); err != nil {
+		return err
+	}
+	return origin(ctx, c, d)
+}
+
+// status writes addresses and conditions, and tells what changed.
+func status(ctx context.Context, c *loop.Ctx, d decision) error {
 	next := resource.Clone(d.service)
 	if d.drop { // no longer ours; the server has dropped the addresses if the type changed
 		meta.RemoveStatusCondition(&next.Status.Conditions, kinds.AddressCondition)
@@ -178,7 +191,7 @@ func act(ctx context.Context, c *loop.Ctx, d decision) error {
 		return nil
 	}
 	if err := c.UpdateStatus(ctx, kinds.Services, next); err != nil {
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is looked at again as it is now
 			return nil
 		}
 		return err

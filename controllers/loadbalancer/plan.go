@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // A world is all that the plan goes by.
@@ -15,6 +16,10 @@ type world struct {
 	former   []*corev1.Service // ours once
 	ends     map[*corev1.Service]backends
 	nodes    []*corev1.Node // by name
+
+	pools   []*pool
+	adverts []*advert
+	spaces  map[string]labels.Set // labels of namespaces
 }
 
 // backends are the endpoints of a service that serve.
@@ -43,6 +48,7 @@ type decision struct {
 	service   *corev1.Service
 	drop      bool // what we said of it goes
 	ips       []string
+	pool      *pool // that they are from; nil: none
 	address   verdict
 	announced verdict // reason "": nothing is announced
 }
@@ -56,14 +62,18 @@ func (d decision) ingress() (list []corev1.LoadBalancerIngress) {
 	return list
 }
 
-// plan is pure: what each service is to have.
-func plan(w *world) (list []decision) {
+// plan is pure: what each service is to have, and which nodes may answer for its addresses.
+func plan(w *world) (list []decision, announced []announcement) {
 	for _, s := range w.former {
 		list = append(list, decision{service: s, drop: true})
 	}
 	switch w.mode {
 	case Nodes, "":
 		list = append(list, onNodes(w)...)
+	case Pools:
+		given := fromPools(w)
+		announced = announce(w, given)
+		list = append(list, given...)
 	default: // somebody else gives addresses: what we said is wrong now
 		for _, s := range w.services {
 			if ours(s) {
@@ -71,7 +81,7 @@ func plan(w *world) (list []decision) {
 			}
 		}
 	}
-	return list
+	return list, announced
 }
 
 // A port is taken by one service or program at one address.
