@@ -2,15 +2,19 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -112,6 +116,9 @@ func reported(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // nodeLeases lets an agent renew its own lease.
 func nodeLeases(r *Request, node string) error {
+	if r.Namespace == kinds.AnnounceSpace && r.Op == Update {
+		return nodeAnnounces(r, node)
+	}
 	if r.Namespace != corev1.NamespaceNodeLease {
 		return r.forbidden("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
 	}
@@ -121,6 +128,40 @@ func nodeLeases(r *Request, node string) error {
 	}
 	if name != node {
 		return r.forbidden("can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+// nodeAnnounces lets an agent take, or let go of, the Lease of a load balancer's address for which it is a candidate, and note in it
+// what is wrong: nothing else.
+func nodeAnnounces(r *Request, node string) error {
+	old, ok := r.Old.(*coordinationv1.Lease)
+	next, nok := r.Object.(*coordinationv1.Lease)
+	if !ok || !nok || old.Labels[kinds.AnnounceLabel] == "" {
+		return r.forbidden("can only update leases that announce addresses in the namespace %q", kinds.AnnounceSpace)
+	}
+	holder := func(l *coordinationv1.Lease) string {
+		if l.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *l.Spec.HolderIdentity
+	}
+	was, is := holder(old), holder(next)
+	var list []kinds.Candidate
+	_ = json.Unmarshal([]byte(old.Annotations[kinds.AnnouncedCandidates]), &list) // what can't be read names no candidate
+	candidate := slices.ContainsFunc(list, func(c kinds.Candidate) bool { return c.Node == node })
+	if is != was && !(is == node && candidate) && !(is == "" && was == node) || is == was && was != node && !candidate {
+		return r.forbidden("node %q can only take an address for which it is a candidate, and let go of its own", node)
+	}
+	allowed := old.DeepCopy()
+	allowed.Spec, allowed.ResourceVersion, allowed.ManagedFields = next.Spec, next.ResourceVersion, next.ManagedFields
+	if text, there := next.Annotations[kinds.AnnouncedTrouble]; there {
+		allowed.Annotations[kinds.AnnouncedTrouble] = text
+	} else {
+		delete(allowed.Annotations, kinds.AnnouncedTrouble)
+	}
+	if !equality.Semantic.DeepEqual(allowed.ObjectMeta, next.ObjectMeta) {
+		return r.forbidden("node %q can only change the holder of the lease, and the note %s", node, kinds.AnnouncedTrouble)
 	}
 	return nil
 }

@@ -63,9 +63,9 @@ func (c Config) check() error {
 		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
 	}
 	switch c.LoadBalancer {
-	case "", loadbalancer.Nodes, loadbalancer.None:
+	case "", loadbalancer.Nodes, loadbalancer.Pools, loadbalancer.None:
 	default:
-		refuse(true, "load balancer mode %q: use nodes, or none where another program gives the addresses", c.LoadBalancer)
+		refuse(true, "load balancer mode %q: use nodes, pools, or none where another program gives the addresses", c.LoadBalancer)
 	}
 	_, err := inOrder(c.Authorization, nil)
 	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),

@@ -36,6 +36,11 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 			ready()
 			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Log: n.log()}.Tell(ctx)
 		}},
+		{"load balancer addresses", n.Proxy && n.Address.IsValid(), []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
+			func(ctx context.Context, ready func()) error {
+				ready()
+				return loadbalancer.Announce(ctx, loadbalancer.Config{Client: n.Client, Node: n.Name, Address: n.Address, Log: n.log()})
+			}},
 		{"dns", !n.DNS.Off, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.Namespaces}, {Kind: kinds.Nodes}},
 			func(ctx context.Context, ready func()) error {
 				return dns.Run(ctx, n.dns(), ready)

@@ -47,7 +47,7 @@ type announcer struct {
 	stepped, beaten time.Time
 }
 
-// A result is what became of a write, or a read, of a Lease.
+// A result tells what became of a write, or a read, of a Lease.
 type result struct {
 	name  string
 	lease *coordinationv1.Lease // as it is now; nil: not known

@@ -11,7 +11,7 @@ import (
 // beatPort is UDP's, on the nodes' addresses. It is MetalLB's, so that a firewall's rule for that holds here too.
 const beatPort = 7946
 
-// A word is what nodes say to each other, one in a datagram: "kloop-lb alive NODE", every 200 ms by who holds addresses, to the other
+// A word goes from node to node, one in a datagram: "kloop-lb alive NODE", every 200 ms by who holds addresses, to the other
 // candidates; "kloop-lb yield NODE ADDRESS REVISION" by who has taken an address over, to who had it.
 //
 // Nothing is signed: who can forge the source address of a datagram in the nodes' network can answer ARP there as well. Words count

@@ -27,7 +27,7 @@ const (
 	tellTimes  = 5 // unsolicited announcements: old kernels ignore what comes within a second of another
 )
 
-// A phase is what a node does about an address.
+// A phase says what a node does about an address.
 type phase int
 
 const (
@@ -105,7 +105,7 @@ func (d *duty) interfaces(node string) []string {
 	return nil
 }
 
-// A move is what a node does next about an address.
+// A move says what a node does next about an address.
 type move int
 
 const (
@@ -139,7 +139,7 @@ func (d *duty) decide(me string, now time.Time) (move, time.Time) {
 	return take, now
 }
 
-// turn is when this node may take the Lease; zero: not as things are.
+// turn returns the time from which this node may take the Lease; zero: not as things are.
 func (d *duty) turn(me string) time.Time {
 	others := slices.DeleteFunc(slices.Clone(d.candidates), func(c kinds.Candidate) bool { return c.Node == d.holder })
 	rank := index(others, me)

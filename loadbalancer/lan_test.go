@@ -298,7 +298,7 @@ func (l *lan) lease(addr string, nodes ...*member) {
 	l.t.Fatal(err)
 }
 
-// A recording is what the asker has seen of an address: who answered or announced, and when.
+// A recording holds what the asker has seen of an address: who answered or announced, and when.
 type recording struct {
 	mu   sync.Mutex
 	seen []sight

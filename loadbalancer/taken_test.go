@@ -62,7 +62,8 @@ func TestTaken(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name}, Status: corev1.PodStatus{Phase: phase},
 			Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: port, ContainerPort: 1}}}}}}
 	}
-	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "web"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "web"},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	objs := map[resource.Kind][]resource.Object{kinds.Nodes: {n}, kinds.Services: {web},
 		kinds.Pods: {pod("p", corev1.PodRunning, 8443), pod("q", corev1.PodSucceeded, 8444)}}
 	f := newFixed(t, objs)

@@ -92,6 +92,8 @@ func TestAgents(t *testing.T) {
 		{"get volumeattachments.storage.k8s.io /mine", ""}, {"get volumeattachments.storage.k8s.io /theirs", "no relationship"},
 		{"update leases.coordination.k8s.io kube-node-lease/n", ""}, {"create leases.coordination.k8s.io kube-node-lease/", ""},
 		{"update leases.coordination.k8s.io kube-node-lease/m", "same name as the requesting node"},
+		{"update leases.coordination.k8s.io metallb-system/l2-192.0.2.1", ""}, {"watch leases.coordination.k8s.io metallb-system/", ""},
+		{"create leases.coordination.k8s.io metallb-system/", "can only access leases in"},
 		{"get leases.coordination.k8s.io kube-system/n", "can only access leases in"},
 		{"get csinodes.storage.k8s.io /n", ""}, {"get csinodes.storage.k8s.io /m", "same name"},
 		{"get nodes /n", ""}, {"watch nodes /n", ""}, {"get nodes /m", "only its own Node object"}, {"list nodes /", "cannot read all nodes"},

@@ -165,7 +165,7 @@ func working(c *cluster.Config) []Setting {
 		{Key: "proxy.nodePortAddresses", Flag: "nodeport-addresses", For: Up | Node,
 			Doc: "at which of the machine's addresses node ports are served: ranges, or `primary`, the default, the addresses of its Node", value: words{&c.NodePortAddresses}},
 		{Key: "loadBalancer.mode", Flag: "load-balancer", For: Up | Controllers,
-			Doc:   "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; or `none`, where another program gives them",
+			Doc:   "where Services of type LoadBalancer get their addresses: `nodes`, those of nodes; `pools`, MetalLB's IPAddressPools; or `none`, where another program gives them",
 			value: text{(*string)(&c.LoadBalancer)}},
 	}
 }

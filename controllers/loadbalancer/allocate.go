@@ -29,7 +29,7 @@ func annotation(s *corev1.Service, name string) string {
 	return s.Annotations["metallb.universe.tf/"+name]
 }
 
-// A request is what a service asks of the pools.
+// A request holds what a service asks of the pools.
 type request struct {
 	service *corev1.Service
 	space   labels.Set // of its namespace

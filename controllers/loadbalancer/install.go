@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,20 +39,13 @@ var definitions = sync.OnceValues(func() (list []*apiextensionsv1.CustomResource
 
 func isDefinition(name string) bool { return strings.HasSuffix(name, "."+group) }
 
-// Announcer is the ClusterRole by which nodes hold the Leases of addresses that they answer for. It is bound in MetalLB's namespace.
-const Announcer = "system:kloop:announcer"
-
-// install makes what pools need and is not there: MetalLB's namespace and definitions, and the nodes' right to the Leases there.
-// What others made, or changed, stays as it is.
+// install makes what pools need and is not there: MetalLB's namespace and definitions. What others made, or changed, stays as it is.
 func install(ctx context.Context, c *loop.Ctx) error {
 	list, err := definitions()
 	if err != nil {
 		return err
 	}
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: Announcer},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Announcer},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}}}
 	missing := func(k resource.Kind, obj resource.Object) error {
 		if c.Lookup(k, obj.GetNamespace(), obj.GetName()) != nil {
 			return nil
@@ -64,9 +56,6 @@ func install(ctx context.Context, c *loop.Ctx) error {
 		return nil
 	}
 	if err := missing(kinds.Namespaces, space); err != nil {
-		return err
-	}
-	if err := missing(kinds.RoleBindings, binding); err != nil {
 		return err
 	}
 	for _, d := range list {

@@ -3,7 +3,7 @@
 //	reads   Services, EndpointSlices, Nodes, Namespaces; IPAddressPools, L2Advertisements and BGPAdvertisements of metallb.io; Leases;
 //	        MetalLB's Deployment
 //	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool: status; Lease: one for each address of a
-//	        pool; where pools are wanted and not there: their definitions and namespace, the nodes' right to those Leases
+//	        pool; where pools are wanted and not there: their definitions and namespace
 //	rule    a Service of type LoadBalancer that is left to nobody else has the addresses at which it is reached, a condition that
 //	        says which or why not, and neither once its type changes
 //

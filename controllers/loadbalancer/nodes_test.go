@@ -14,7 +14,8 @@ import (
 func service(name string, age int, ports ...int32) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
 		CreationTimestamp: metav1.Time{Time: time.Unix(1_000_000-int64(age), 0)}},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.1", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.1",
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}}}
 	for _, p := range ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: p, Protocol: corev1.ProtocolTCP})
 	}

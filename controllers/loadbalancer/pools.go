@@ -91,7 +91,7 @@ func (s span) has(a netip.Addr) bool {
 
 func (s span) overlaps(o span) bool { return s.has(o.first) || o.has(s.first) }
 
-// size is how many addresses there are, as far as that can be counted.
+// size counts the addresses, as far as they can be counted.
 func (s span) size() int64 {
 	n := new(big.Int).Sub(new(big.Int).SetBytes(s.last.AsSlice()), new(big.Int).SetBytes(s.first.AsSlice()))
 	if n.Add(n, big.NewInt(1)); !n.IsInt64() {

@@ -53,7 +53,7 @@ func local(s *corev1.Service) {
 	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// allocations are what the pools give: the names are those of MetalLB's documentation and tests.
+// allocations say what the pools give: the names are those of MetalLB's documentation and tests.
 var allocations = []struct {
 	name     string
 	pools    map[string]string
@@ -79,18 +79,21 @@ var allocations = []struct {
 	{"a pool that is not there", map[string]string{"a": "addresses: [192.0.2.0/24]"},
 		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/address-pool", "b"))}, "x:  RequestRefused", `no pool "b"`},
 	{"an address outside", map[string]string{"a": "addresses: [192.0.2.0/24]"},
-		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "10.0.0.1"))}, "x:  RequestRefused", "is in no one pool"},
+		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "10.0.0.1"))}, "x:  RequestRefused",
+		"is in no one pool"},
 	{"an address of another pool", map[string]string{"a": "addresses: [192.0.2.0/24]", "b": "addresses: [10.0.0.0/24]"},
 		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "10.0.0.1", "metallb.io/address-pool", "a"))},
 		"x:  RequestRefused", "is in the pool b, not in a"},
 	{"spec.loadBalancerIP", map[string]string{"a": "addresses: [192.0.2.0/24]"},
-		[]*corev1.Service{edited(service("x", 3, 80), func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.5" })}, "x: 192.0.2.5 PoolAddress", ""},
+		[]*corev1.Service{edited(service("x", 3, 80), func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.5" })},
+		"x: 192.0.2.5 PoolAddress", ""},
 	{"both ways to ask", map[string]string{"a": "addresses: [192.0.2.0/24]"}, []*corev1.Service{edited(service("x", 3, 80),
 		func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.5" }, func(s *corev1.Service) {
 			s.Annotations = map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.5"}
 		})}, "x:  RequestRefused", "exclude each other"},
 	{"no address at all", map[string]string{"a": "addresses: [192.0.2.0/24]"},
-		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "web.example"))}, "x:  RequestRefused", "is no IP address"},
+		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "web.example"))}, "x:  RequestRefused",
+		"is no IP address"},
 	{"an address in use", map[string]string{"a": "addresses: [192.0.2.0/24]"},
 		[]*corev1.Service{service("x", 3, 80), edited(service("y", 2, 81), notes("metallb.io/loadBalancerIPs", "192.0.2.0"))},
 		"x: 192.0.2.0 PoolAddress\ny:  RequestRefused", "in use by default/x"},
@@ -144,13 +147,16 @@ var allocations = []struct {
 		[]*corev1.Service{edited(service("x", 3, 80), dual("RequireDualStack", corev1.IPv6Protocol, corev1.IPv4Protocol))},
 		"x: fd00:: 10.0.2.0 PoolAddress", ""},
 	{"RequireDualStack, one family", map[string]string{"a": "addresses: [10.0.1.0/24]"},
-		[]*corev1.Service{edited(service("x", 3, 80), dual("RequireDualStack", corev1.IPv6Protocol, corev1.IPv4Protocol))}, "x:  PoolExhausted", ""},
+		[]*corev1.Service{edited(service("x", 3, 80), dual("RequireDualStack", corev1.IPv6Protocol, corev1.IPv4Protocol))},
+		"x:  PoolExhausted", ""},
 	{"PreferDualStack, one family", map[string]string{"a": "addresses: [10.0.1.0/24]"},
-		[]*corev1.Service{edited(service("x", 3, 80), dual("PreferDualStack", corev1.IPv6Protocol, corev1.IPv4Protocol))}, "x: 10.0.1.0 PoolAddress", ""},
+		[]*corev1.Service{edited(service("x", 3, 80), dual("PreferDualStack", corev1.IPv6Protocol, corev1.IPv4Protocol))},
+		"x: 10.0.1.0 PoolAddress", ""},
 	{"overlap: the first by name gives", map[string]string{"a": "addresses: [10.0.1.0/24]", "b": "addresses: [10.0.1.128-10.0.2.1]"},
 		[]*corev1.Service{edited(service("x", 3, 80), notes("metallb.io/loadBalancerIPs", "10.0.1.200")),
 			edited(service("y", 2, 80), notes("metallb.io/address-pool", "b"))}, "x: 10.0.1.200 PoolAddress\ny:  RequestRefused", ""},
-	{"nonsense in a pool", map[string]string{"a": "addresses: [10.0.1.9-10.0.1.1]"}, []*corev1.Service{service("x", 3, 80)}, "x:  NoPool", "is no range"},
+	{"nonsense in a pool", map[string]string{"a": "addresses: [10.0.1.9-10.0.1.1]"}, []*corev1.Service{service("x", 3, 80)},
+		"x:  NoPool", "is no range"},
 }
 
 func TestAllocation(t *testing.T) {
@@ -259,7 +265,8 @@ func TestAnnounce(t *testing.T) {
 				}
 				names = append(names, c.Node)
 			}
-			if got := fmt.Sprintf("%s: %s", out[0].address, strings.Join(append(slices.Sorted(slices.Values(names)), list[0].announced.reason), " ")); got != tt.want {
+			if got := fmt.Sprintf("%s: %s", out[0].address, strings.Join(append(slices.Sorted(slices.Values(names)), list[0].announced.reason),
+				" ")); got != tt.want {
 				t.Errorf("%s (%s), want %s", got, list[0].announced.says, tt.want)
 			}
 		})
@@ -273,7 +280,8 @@ func TestOrderOfCandidates(t *testing.T) {
 		w := &world{mode: Pools, services: []*corev1.Service{s}, nodes: nodes, pools: []*pool{poolOf(t, "p", "addresses: [192.0.2.0/24]")},
 			ends: map[*corev1.Service]backends{s: {any: true}}}
 		var spec advertSpec
-		if err := yaml.UnmarshalStrict([]byte("preferredNodeSelectors: [{weight: 10, preference: {matchLabels: {fast: 'yes'}}}]"), &spec); err != nil {
+		if err := yaml.UnmarshalStrict([]byte("preferredNodeSelectors: [{weight: 10, preference: {matchLabels: {fast: 'yes'}}}]"),
+			&spec); err != nil {
 			t.Fatal(err)
 		}
 		w.adverts = []*advert{newAdvert("ad", false, spec)}
