@@ -2,6 +2,7 @@
 RELEASE := $(shell sed -n 's/^const Release = "\(.*\)"/\1/p' features/release.go)
 
 export CGO_ENABLED = 0
+export PATH := $(PATH):/usr/local/go/bin # sudo takes it away
 
 .PHONY: build run test check bench lint oracle sim
 
@@ -20,10 +21,11 @@ bin/kloop.mod:
 bin/kubectl:
 	cd cmd/kubectl && go build -trimpath -ldflags "-s -w -X 'k8s.io/component-base/version.gitVersion=v$(RELEASE)'" -o ../../$@ .
 
-# A kubectl that is there already is used.
-run: bin/kloop
-	command -v kubectl >/dev/null || [ -x bin/kubectl ] || $(MAKE) -s bin/kubectl
-	scripts/run
+# What is missing is said before anything is compiled. A kubectl that is there is used; without one none is compiled for this.
+run:
+	@scripts/run check
+	@scripts/compile bin/kloop
+	@scripts/run
 
 test:
 	scripts/test

@@ -9,12 +9,16 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/store/etcd"
 )
 
 // advise adds to an error what to do about it, in the words of the command line.
 func advise(err error) error {
 	switch {
+	case errors.Is(err, cluster.ErrAgentPort):
+		return fmt.Errorf("%w: this machine is a node already, of kloop or another Kubernetes; stop that one, run without a node (--node none), give "+
+			"kloop node another --port, or make a cluster with a network of its own (kloop create)", err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: something else listens there, perhaps another kloop; stop it or choose another address with --listen", err)
 	case errors.Is(err, etcd.ErrInUse):

@@ -48,10 +48,21 @@ func newDesk(t *testing.T, root string) *desk {
 func (d *desk) run(want int, line string) string {
 	d.t.Helper()
 	var out bytes.Buffer
-	if code := Run(d.t.Context(), strings.NewReader(""), &out, &out, append([]string{"kloop"}, strings.Fields(line)...)); code != want && d.t.Context().Err() == nil {
+	if code := Run(d.t.Context(), strings.NewReader(""), &out, &out, append([]string{"kloop"}, strings.Fields(line)...)); code != want &&
+		d.t.Context().Err() == nil {
 		d.t.Fatalf("kloop %s: code %d, want %d: %s", line, code, want, &out)
 	}
 	return out.String()
+}
+
+// server is the address of a context's cluster.
+func (d *desk) server(context string) string {
+	d.t.Helper()
+	_, cfg, err := chosen("", context)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return cfg.Host
 }
 
 // wants fails unless a text has all the words.
@@ -64,17 +75,18 @@ func (d *desk) wants(text string, words ...string) {
 	}
 }
 
-// ask asks a cluster by its context in the kubeconfig.
-func (d *desk) ask(context, path string, into any) error {
+// asker asks a cluster by its context in the kubeconfig.
+func (d *desk) asker(context string) *asker {
+	d.t.Helper()
 	_, cfg, err := chosen("", context)
 	if err != nil {
-		return err
+		d.t.Fatal(err)
 	}
 	a, err := newAsker(cfg, "")
 	if err != nil {
-		return err
+		d.t.Fatal(err)
 	}
-	return a.get(d.t.Context(), path, into)
+	return a
 }
 
 // Several clusters live side by side, each with its context; a kubeconfig that was there before is the same when they are gone.
@@ -89,9 +101,11 @@ func TestNamedClusters(t *testing.T) {
 	d.wants(d.run(1, "create a --sim-nodes 3"), "exists already: kloop start a")
 	d.wants(d.run(1, "create B --sim-nodes 3"), "can't be a cluster's name")
 	d.wants(d.run(0, "list"), "a      running   3 simulated nodes", "b      running   1 simulated node")
-	d.wants(d.run(0, "status"), "cluster   kloop-b at https://127.0.0.1:", "because   KUBECONFIG="+d.keys, "nodes     1 of 1 ready", "state     running")
+	d.wants(d.run(0, "status"), "cluster   kloop-b at https://127.0.0.1:", "because   KUBECONFIG="+d.keys, "nodes     1 of 1 ready",
+		"state     running")
 	d.wants(d.run(0, "status --context kloop-a"), "nodes     3 of 3 ready")
 	d.wants(d.run(1, "stop"), "several clusters")
+	d.wants(d.run(0, "kubeconfig --user jane --data-dir "+filepath.Join(d.root, "b", "1")), fmt.Sprintf("server: \"%s\"", d.server("kloop-b")))
 
 	d.wants(d.run(0, "stop a"), "kloop start a")
 	d.wants(d.run(1, "status a"), "state     stopped: kloop start a")
@@ -220,18 +234,12 @@ func TestNamedClusterOfRealNodes(t *testing.T) {
 // apply makes one pod for each node.
 func (d *desk) apply(c *clusters.Cluster) {
 	d.t.Helper()
-	_, cfg, err := chosen("", c.Context())
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	a, err := newAsker(cfg, "")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	a := d.asker(c.Context())
 	for n := 1; n <= c.Nodes; n++ {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%d"},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":0,
 			"containers":[{"name":"c","image":%q,"imagePullPolicy":"Never","resources":{"limits":{"memory":"32Mi"}}}]}}`, n, c.NodeName(n), nodeimage.PauseRef)
-		err := a.raw.Post().AbsPath("/api/v1/namespaces/default/pods").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(d.t.Context()).Error()
+		err := a.raw.Post().AbsPath("/api/v1/namespaces/default/pods").SetHeader("Content-Type",
+			"application/json").Body([]byte(body)).Do(d.t.Context()).Error()
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -244,7 +252,7 @@ func (d *desk) running(c *clusters.Cluster, want int) {
 	var seen string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var list corev1.PodList
-		if err := d.ask(c.Context(), "/api/v1/namespaces/default/pods", &list); err != nil {
+		if err := d.asker(c.Context()).get(d.t.Context(), "/api/v1/namespaces/default/pods", &list); err != nil {
 			seen = err.Error()
 			continue
 		}
@@ -305,7 +313,8 @@ func (d *desk) traces(c *clusters.Cluster) (list []string) {
 		}
 	}
 	for _, uid := range d.uids(c) {
-		for _, pattern := range []string{"/sys/fs/cgroup/*/kubepods/*/pod" + uid, "/sys/fs/cgroup/*/kubepods/pod" + uid, "/sys/fs/cgroup/kubepods/*/pod" + uid,
+		for _, pattern := range []string{"/sys/fs/cgroup/*/kubepods/*/pod" + uid, "/sys/fs/cgroup/*/kubepods/pod" + uid,
+			"/sys/fs/cgroup/kubepods/*/pod" + uid,
 			"/sys/fs/cgroup/kubepods/pod" + uid, "/var/log/pods/*" + uid} {
 			found, _ := filepath.Glob(pattern)
 			list = append(list, found...)

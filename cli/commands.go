@@ -45,7 +45,7 @@ func groups() []group {
 			{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps, "kloop gaps -A"},
 			{"trace", "KIND/NAME", "tell who changed an object, because of what, and what followed", trace, "kloop trace deployment/web --follow"},
 			{"loops", "", "show how the control loops are doing", loops, "kloop loops"},
-			{"follow", "DEPLOYMENT", "show a deployment's cascade as it happens", follow, "kloop follow web -n shop"},
+			{"follow", "[KIND/]NAME", "show the cascade of a workload as it happens", follow, "kloop follow statefulset/db -n shop"},
 		}},
 		{"Parts of a cluster, and several machines", []command{
 			{"server", "[flags]", "run the API server alone", serve, "kloop server --listen :6443"},

@@ -5,22 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"github.com/kloop-dev/kloop/strict"
 )
 
-// follow shows a Deployment's cascade as it happens: who made what, when pods were bound, ran, got ready and
-// were put behind their services. It ends when all is ready.
+// followed are the kinds whose cascades follow knows, each before those that it makes.
+var followed = []resource.Kind{kinds.Deployments, kinds.CronJobs, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicaSets, kinds.Jobs, kinds.Pods}
+
+// quiet is the longest time in which follow says nothing.
+const quiet = 10 * time.Second
+
+// follow shows the cascade of a workload as it happens: who made what, when pods were bound, ran, got ready and were put behind their
+// services, and what goes. It ends when all is as the workload wants it.
 func follow(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "follow", "DEPLOYMENT")
+	fs := flags(std, "follow", "[KIND/]NAME")
 	var where askFlags
 	where.bind(fs)
 	limit := fs.Duration("timeout", 2*time.Minute, "how long to wait at most")
@@ -28,13 +38,20 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	kind, name, err := workload(words[0])
+	if err != nil {
+		return err
+	}
 	a, err := where.connect()
 	if err != nil {
 		return err
 	}
+	if a.ns == "" {
+		return errors.New("one workload is in one namespace: leave -A away")
+	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
-	watched := []resource.Kind{kinds.Deployments, kinds.ReplicaSets, kinds.Pods, kinds.Services, kinds.EndpointSlices}
+	watched := append(slices.Clone(followed), kinds.Services, kinds.EndpointSlices)
 	var sources []client.Source
 	for _, k := range watched {
 		sources = append(sources, client.Source{Kind: k, Namespace: a.ns})
@@ -54,119 +71,202 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, ns: a.ns, name: words[0], told: map[string]bool{}}
+	s := &story{out: std.out, kind: kind, ns: a.ns, name: name, limit: *limit, told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 
-// story tells each step once, with the time since the Deployment was made.
-type story struct {
-	out      io.Writer
-	ns, name string
-	begin    time.Time
-	told     map[string]bool
+// workload reads KIND/NAME; without a kind it is a Deployment.
+func workload(word string) (resource.Kind, string, error) {
+	kind, name, ok := strings.Cut(word, "/")
+	if !ok {
+		return kinds.Deployments, word, nil
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ".") // deployment.apps, as kubectl prints it
+	var known []string
+	for _, k := range followed {
+		i := k.Info()
+		if kind == i.Plural || kind == i.Singular || slices.Contains(i.Short, kind) {
+			return k, name, nil
+		}
+		known = append(known, i.Singular)
+	}
+	return nil, "", fmt.Errorf("follow knows no cascade of %q%s (it knows %s); kloop why %s and kubectl get -w %s know every kind",
+		kind, strict.Meant(kind, known), strings.Join(known, ", "), word, word)
 }
 
+// story tells each step once, with the time since the workload was first seen.
+type story struct {
+	out      io.Writer
+	kind     resource.Kind
+	ns, name string
+	limit    time.Duration
+	begin    time.Time
+	told     map[string]bool
+	here     []string // who was there at the last look, by the words that tell of them
+	now      []string // who is there at this look
+	waiting  string   // what is not as it should be, in words
+	last     time.Time
+}
+
+func (s *story) title() string { return s.kind.Info().Singular + "/" + s.name }
+
 func (s *story) tell(ctx context.Context, c client.Client, feed client.Feed) error {
-	for {
-		if s.look(c.Read()) {
-			return nil
+	for s.last = time.Now(); ; {
+		done, err := s.look(c.Read())
+		if done || err != nil {
+			return err
 		}
-		if _, err := feed.Next(ctx); err != nil {
-			return errors.New("it is not all ready yet; kubectl get events and kubectl describe say more")
+		wait, cancel := context.WithTimeout(ctx, max(quiet-time.Since(s.last), time.Millisecond))
+		_, err = feed.Next(wait)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s: %s; kloop why %s -n %s says more", s.title(), s.waiting, s.title(), s.ns)
+		case err != nil && time.Since(s.last) >= quiet:
+			s.line("%s: %s", s.title(), s.waiting)
 		}
 	}
 }
 
 // look tells what is new and says whether all is done.
-func (s *story) look(read resource.Reader) bool {
-	d := resource.Get(read, kinds.Deployments, s.ns, s.name)
-	if d == nil {
-		return false
-	}
+func (s *story) look(read resource.Reader) (done bool, err error) {
+	root := read.Lookup(s.kind, s.ns, s.name)
 	if s.begin.IsZero() {
 		s.begin = time.Now()
 	}
-	s.say("deployment/"+d.Name, "wants %d replicas", *d.Spec.Replicas)
-	for _, rs := range resource.Owned(read, kinds.ReplicaSets, d) {
-		s.say("  replicaset/"+rs.Name, "made by the deployment loop")
-		for _, p := range resource.Owned(read, kinds.Pods, rs) {
-			s.pod(p)
+	if root == nil {
+		s.waiting = fmt.Sprintf("there is none in namespace %s", s.ns)
+		if len(s.here) > 0 {
+			s.line("%s is gone", s.title())
+			return true, nil
 		}
+		s.say(s.title(), "is not there in namespace %s; waiting for it, %s at most", s.ns, s.limit)
+		return false, nil
 	}
+	s.now = nil
+	s.visit(read, root, s.kind, 0, "")
+	s.goneSince()
 	ready := s.endpoints(read)
-	done := d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas == *d.Spec.Replicas &&
-		d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas && (ready >= int(*d.Spec.Replicas) || !s.served(read, d))
-	if done {
-		s.say("deployment/"+d.Name, "is complete: %d available", d.Status.AvailableReplicas)
+	done, s.waiting, err = standing(resource.Opened(root))
+	if pods := s.pods(); done && s.kind != kinds.Jobs && ready < pods && s.serves(read, root) {
+		done, s.waiting = false, fmt.Sprintf("%d of %d pods are behind their services", ready, pods)
 	}
-	return done && d.Spec.Replicas != nil && complete(d)
+	if done && err == nil {
+		s.say(s.title(), "is complete: %s", s.waiting)
+		s.addresses(read, root)
+	}
+	return done, err
 }
 
-func complete(d *appsv1.Deployment) bool { return d.Status.UnavailableReplicas == 0 }
-
-func (s *story) pod(p *corev1.Pod) {
-	id := "    pod/" + p.Name
-	s.say(id, "made by the replicaset loop")
-	if p.Spec.NodeName != "" {
-		s.say(id, "bound to %s by the scheduler", p.Spec.NodeName)
+// goneSince tells who was there at the last look and is no more.
+func (s *story) goneSince() {
+	for _, who := range s.here {
+		if !slices.Contains(s.now, who) {
+			s.line("%s is gone", who)
+		}
 	}
-	if p.Status.Phase == corev1.PodRunning {
-		s.say(id, "running at %s", p.Status.PodIP)
+	s.here = s.now
+}
+
+// visit tells of an object and of what it made.
+func (s *story) visit(read resource.Reader, obj resource.Object, kind resource.Kind, depth int, maker string) {
+	who := strings.Repeat("  ", depth) + kind.Info().Singular + "/" + obj.GetName()
+	s.now = append(s.now, who)
+	id := who + string(obj.GetUID()) // one that comes back under its name is another
+	if maker != "" {
+		s.sayOf(id, who, "made by the %s loop", maker)
+	}
+	if obj.GetDeletionTimestamp() != nil {
+		s.sayOf(id, who, "is to go")
+	}
+	switch o := resource.Opened(obj).(type) {
+	case *appsv1.Deployment:
+		s.sayOf(id, who, "wants %d replicas", *o.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		s.sayOf(id, who, "wants %d replicas", *o.Spec.Replicas)
+	case *appsv1.DaemonSet:
+		s.sayOf(id, who, "wants a pod on %d nodes", o.Status.DesiredNumberScheduled)
+	case *batchv1.Job:
+		s.sayOf(id, who, "has %d pods succeeded, %d failed", o.Status.Succeeded, o.Status.Failed)
+	case *corev1.Pod:
+		s.pod(id, who, o)
+	}
+	for _, k := range followed {
+		for child := range read.ByOwner(k, string(obj.GetUID())) {
+			if by := metav1.GetControllerOfNoCopy(child); by != nil && by.UID == obj.GetUID() {
+				s.visit(read, child, k, depth+1, kind.Info().Singular)
+			}
+		}
+	}
+}
+
+func (s *story) pod(id, who string, p *corev1.Pod) {
+	if p.Spec.NodeName != "" {
+		s.sayOf(id, who, "bound to %s by the scheduler", p.Spec.NodeName)
+	}
+	switch p.Status.Phase {
+	case corev1.PodRunning:
+		s.sayOf(id, who, "running at %s", p.Status.PodIP)
+	case corev1.PodSucceeded, corev1.PodFailed:
+		s.sayOf(id, who, "%s", strings.ToLower(string(p.Status.Phase)))
+	}
+	for i := range p.Status.ContainerStatuses {
+		c := &p.Status.ContainerStatuses[i]
+		if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			s.sayOf(id, who, "container %s waits: %s", c.Name, w.Reason)
+		}
+		if c.RestartCount > 0 {
+			s.sayOf(id, who, "container %s was started again, for the %d. time", c.Name, c.RestartCount)
+		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			s.say(id, "ready")
+			s.sayOf(id, who, "ready")
 		}
 	}
 }
 
-// served says that a service selects the deployment's pods; without one there are no endpoints to wait for.
-func (s *story) served(read resource.Reader, d *appsv1.Deployment) bool {
-	for _, svc := range resource.List(read, kinds.Services, s.ns) {
-		if len(svc.Spec.Selector) > 0 && labels.SelectorFromSet(svc.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) {
-			return true
+// pods counts the pods at the ends of a cascade.
+func (s *story) pods() (n int) {
+	for _, who := range s.now {
+		if strings.HasPrefix(strings.TrimSpace(who), "pod/") {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
-// endpoints counts the ready endpoints of the deployment's pods.
-func (s *story) endpoints(read resource.Reader) (ready int) {
+// endpoints counts the ready endpoints of the workload's pods.
+func (s *story) endpoints(read resource.Reader) int {
+	mine, behind := map[string]bool{}, map[string]bool{}
+	for _, who := range s.now {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(who), "pod/"); ok {
+			mine[name] = true
+		}
+	}
 	for _, e := range resource.List(read, kinds.EndpointSlices, s.ns) {
 		for _, ep := range e.Endpoints {
-			if s.mine(read, &ep) && ep.Conditions.Ready != nil && *ep.Conditions.Ready {
-				ready++
+			if ep.TargetRef != nil && mine[ep.TargetRef.Name] && ep.Conditions.Ready != nil && *ep.Conditions.Ready {
+				behind[ep.TargetRef.Name] = true
 				s.say("      endpoint/"+ep.TargetRef.Name, "behind service %s", e.Labels[discoveryv1.LabelServiceName])
 			}
 		}
 	}
-	return ready
+	return len(behind)
 }
 
-func (s *story) mine(read resource.Reader, ep *discoveryv1.Endpoint) bool {
-	if ep.TargetRef == nil {
-		return false
-	}
-	p := resource.Get(read, kinds.Pods, s.ns, ep.TargetRef.Name)
-	if p == nil {
-		return false
-	}
-	rs := metav1.GetControllerOfNoCopy(p)
-	if rs == nil {
-		return false
-	}
-	set := resource.Get(read, kinds.ReplicaSets, s.ns, rs.Name)
-	if set == nil {
-		return false
-	}
-	owner := metav1.GetControllerOfNoCopy(set)
-	return owner != nil && owner.Name == s.name
-}
+func (s *story) say(who, format string, args ...any) { s.sayOf(who, who, format, args...) }
 
-func (s *story) say(who, format string, args ...any) {
+// sayOf tells something of an object once; id tells it from others of its name.
+func (s *story) sayOf(id, who, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if key := who + " " + text; !s.told[key] {
+	if key := id + " " + text; !s.told[key] {
 		s.told[key] = true
-		fmt.Fprintf(s.out, "%7.3f s  %s %s\n", time.Since(s.begin).Seconds(), who, text)
+		s.line("%s %s", who, text)
 	}
+}
+
+func (s *story) line(format string, args ...any) {
+	s.last = time.Now()
+	fmt.Fprintf(s.out, "%7.3f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }

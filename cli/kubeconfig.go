@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 )
@@ -16,7 +18,7 @@ import (
 func kubeconfig(_ context.Context, std stdio, args []string) error {
 	fs := flags(std, "kubeconfig", "--user NAME | --node NAME")
 	dir := fs.String("data-dir", "/var/lib/kloop", "directory of the cluster's keys")
-	server := fs.String("server", "https://127.0.0.1:6443", "address of the API")
+	server := fs.String("server", "", "address of the API (default: that of the server in the data directory)")
 	user := fs.String("user", "", "name of the user")
 	node := fs.String("node", "", "name of a node: the certificate is also good for its agent's own API")
 	address := fs.String("address", "", "address of the node")
@@ -44,10 +46,24 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	if *server == "" {
+		*server = serverOf(*dir)
+	}
 	cert, key, err := keys.CA.Issue(leaf, time.Now())
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s", pki.Kubeconfig(*server, keys.CA.PEM, cert, key))
 	return err
+}
+
+// serverOf is the address that the server of a data directory wrote into its administrator's kubeconfig; the default one if it never ran.
+func serverOf(dir string) string {
+	cfg, err := clientcmd.LoadFromFile(filepath.Join(dir, "admin.kubeconfig"))
+	if err == nil && cfg.Contexts[cfg.CurrentContext] != nil {
+		if c := cfg.Clusters[cfg.Contexts[cfg.CurrentContext].Cluster]; c != nil && c.Server != "" {
+			return c.Server
+		}
+	}
+	return "https://127.0.0.1:6443"
 }

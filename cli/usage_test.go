@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/kloop-dev/kloop/cluster"
 )
 
 // typed runs a command line as a person would and returns what it printed, and where.
@@ -46,7 +50,8 @@ func TestHelpOfEveryCommand(t *testing.T) {
 	if _, errs, code := typed(t, "image lod x"); code != 2 || !strings.Contains(errs, "did you mean load?") {
 		t.Errorf("code %d, %q", code, errs)
 	}
-	if out, _, _ := typed(t, "up -h"); !strings.Contains(out, "\nsnapshots\n") || strings.Index(out, "\nflags\n") > strings.Index(out, "\naudit\n") {
+	if out, _, _ := typed(t, "up -h"); !strings.Contains(out, "\nsnapshots\n") || strings.Index(out, "\nflags\n") > strings.Index(out,
+		"\naudit\n") {
 		t.Errorf("the flags of up are not in sections, common ones first:\n%s", out)
 	}
 }
@@ -89,9 +94,11 @@ func TestCompletion(t *testing.T) {
 			}
 		}
 	}
-	for line, want := range map[string]string{"kloop wh": "why", "kloop trace --fol": "--follow", "kloop image lo": "load", "kloop help mem": "member"} {
+	for line, want := range map[string]string{"kloop wh": "why", "kloop trace --fol": "--follow", "kloop image lo": "load",
+		"kloop help mem": "member"} {
 		words := strings.Fields(line)
-		script := scripts["bash"] + "\nCOMP_WORDS=(" + line + ") COMP_CWORD=" + string('0'+rune(len(words)-1)) + "; _kloop; echo \"${COMPREPLY[@]}\""
+		script := scripts["bash"] + "\nCOMP_WORDS=(" + line + ") COMP_CWORD=" + string('0'+rune(len(words)-1)) +
+			"; _kloop; echo \"${COMPREPLY[@]}\""
 		out, err := exec.Command("bash", "-c", script).CombinedOutput()
 		if err != nil || !slices.Contains(strings.Fields(string(out)), want) {
 			t.Errorf("%s completes to %q (%v), want %s", line, out, err, want)
@@ -123,5 +130,17 @@ func TestManual(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "kloop.1")); err != nil || !strings.Contains(string(text), `.BR kloop\-why (1)`) {
 		t.Errorf("kloop.1 lists not all commands: %v", err)
+	}
+}
+
+// A port that is taken is answered with the flag that is for that port.
+func TestAdviceNamesTheRightFlag(t *testing.T) {
+	taken := &os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}
+	if err := advise(fmt.Errorf("%w: %w", cluster.ErrAgentPort, taken)); !strings.Contains(err.Error(), "--port") ||
+		strings.Contains(err.Error(), "--listen") {
+		t.Error(err)
+	}
+	if err := advise(taken); !strings.Contains(err.Error(), "--listen") {
+		t.Error(err)
 	}
 }

@@ -81,6 +81,9 @@ func (n *NodeConfig) settle() error {
 	return nil
 }
 
+// ErrAgentPort says that the agent's own API, the kubelet's, can't be served: its port, 10250 as a rule, is taken.
+var ErrAgentPort = errors.New("listen for the agent's API")
+
 // nodeParts are the parts of a node, in the order in which they start.
 func nodeParts(n NodeConfig) ([]part, error) {
 	n.Log = n.log()
@@ -103,7 +106,7 @@ func nodeParts(n NodeConfig) ([]part, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort("0.0.0.0", strconv.Itoa(n.Port)))
 	if err != nil {
-		return nil, fmt.Errorf("listen for the agent's API: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrAgentPort, err)
 	}
 	if !n.NoPolicies {
 		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})

@@ -15,8 +15,9 @@ import (
 )
 
 func TestParsePort(t *testing.T) {
-	for text, want := range map[string]string{"8080:80": "127.0.0.1:8080:80@1", "0.0.0.0:443:30443@2": "0.0.0.0:443:30443@2", "[::1]:1:2": "[::1]:1:2@1",
-		"8080": "", "8080:": "", ":80": "", "a:b": "", "0:80": "", "70000:80": "", "8080:80@0": "", "8080:80@x": "", "x:8080:80": "", "": ""} {
+	for text, want := range map[string]string{"8080:80": "127.0.0.1:8080:80@1", "0.0.0.0:443:30443@2": "0.0.0.0:443:30443@2",
+		"[::1]:1:2": "[::1]:1:2@1",
+		"8080":      "", "8080:": "", ":80": "", "a:b": "", "0:80": "", "70000:80": "", "8080:80@0": "", "8080:80@x": "", "x:8080:80": "", "": ""} {
 		p, err := ParsePort(text)
 		if (err == nil) != (want != "") || err == nil && p.String() != want {
 			t.Errorf("%q: %s, %v, want %q", text, p, err, want)
@@ -30,7 +31,8 @@ func TestParsePort(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, ok := range map[string]bool{"a": true, "dev-1": true, strings.Repeat("a", 24): true, "": false, "-a": false, "a-": false, "1a": false, "A": false,
+	for name, ok := range map[string]bool{"a": true, "dev-1": true, strings.Repeat("a", 24): true, "": false, "-a": false, "a-": false,
+		"1a": false, "A": false,
 		"a.b": false, "../a": false, "a/b": false, strings.Repeat("a", 25): false} {
 		if err := CheckName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
@@ -69,7 +71,8 @@ func TestSideBySide(t *testing.T) {
 // What is in the directory of clusters and is none is said, and hides no other.
 func TestBrokenDescriptions(t *testing.T) {
 	root := Root(t.TempDir())
-	for name, text := range map[string]string{"good": `{"Name":"good","Nodes":1}`, "other": `{"Name":"x","Nodes":1}`, "torn": `{"Name":"to`, "many": `{"Name":"many","Nodes":0}`} {
+	for name, text := range map[string]string{"good": `{"Name":"good","Nodes":1}`, "other": `{"Name":"x","Nodes":1}`, "torn": `{"Name":"to`,
+		"many": `{"Name":"many","Nodes":0}`} {
 		if err := os.MkdirAll(filepath.Join(string(root), name), 0o755); err != nil {
 			t.Fatal(err)
 		}
