@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/resource"
@@ -19,6 +20,8 @@ type Config struct {
 	// returns a Conflict; it returns the stored quota. nil: quotas are not enforced.
 	Charge func(ctx context.Context, q *corev1.ResourceQuota) (*corev1.ResourceQuota, error)
 	Now    func() time.Time // nil: time.Now
+	// Suffix ends the name of the volume that a pod gets for its token; nil: by chance. A simulation that is to replay exactly sets it.
+	Suffix func() string
 	// MakeNamespace makes a namespace, for NamespaceAutoProvision; nil: it makes none.
 	MakeNamespace func(ctx context.Context, name string) error
 	Kinds         *resource.Set // that owners may be of, for OwnerReferencesPermissionEnforcement
@@ -46,6 +49,9 @@ func All(cfg Config) Chain {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Suffix == nil {
+		cfg.Suffix = func() string { return rand.String(5) }
+	}
 	sign, node := signers{cfg.Authorize}, nodeRestriction{cfg.Authorize}
 	selectors, owners := nodeSelectors(cfg.NodeSelectors), ownership{cfg.Authorize, cfg.Kinds}
 	return Chain{
@@ -57,7 +63,7 @@ func All(cfg Config) Chain {
 		{Name: "NamespaceExists", Off: true, Validate: namespaceExists},
 		{Name: "LimitPodHardAntiAffinityTopology", Off: true, Validate: hostnameOnly},
 		{Name: "LimitRanger", Mutate: mutateLimits, Validate: validateLimits},
-		{Name: "ServiceAccount", Mutate: mutateServiceAccount, Validate: validateServiceAccount},
+		{Name: "ServiceAccount", Mutate: accounts{cfg.Suffix}.mutate, Validate: validateServiceAccount},
 		{Name: "NodeRestriction", Mutate: node.admit},
 		{Name: "TaintNodesByCondition", Mutate: taintNewNodes},
 		{Name: "AlwaysPullImages", Off: true, Mutate: pullAlways, Validate: checkPullAlways},

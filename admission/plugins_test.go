@@ -173,7 +173,7 @@ func TestServiceAccountMutation(t *testing.T) {
 	_, err = admit(c, &Request{Op: Create, Kind: core.Pods, Read: read}, p)
 	refused(t, err, metav1.StatusReasonForbidden, `pods "p" is forbidden: error looking up service account ns/none: serviceaccounts "none" not found`)
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} // refused before the pod is validated
-	refused(t, mutateServiceAccount(t.Context(), &Request{Op: Create, Kind: core.Pods, Read: read, Object: p}), metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")
+	refused(t, accounts{}.mutate(t.Context(), &Request{Op: Create, Kind: core.Pods, Read: read, Object: p}), metav1.StatusReasonForbidden, "a mirror pod may not reference service accounts")
 }
 
 func TestServiceAccountSecrets(t *testing.T) {

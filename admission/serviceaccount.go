@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
@@ -30,8 +29,11 @@ const (
 	accountPause = 100 * time.Millisecond
 )
 
-// mutateServiceAccount gives every new pod an account, its token and its image pull secrets. A mirror pod stays as it is.
-func mutateServiceAccount(ctx context.Context, r *Request) error {
+// accounts is the plugin ServiceAccount; suffix ends the names of the volumes that tokens are in.
+type accounts struct{ suffix func() string }
+
+// mutate gives every new pod an account, its token and its image pull secrets. A mirror pod stays as it is.
+func (a accounts) mutate(ctx context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
 	if !ok || !r.on("", "pods", Create) {
 		return nil
@@ -48,7 +50,7 @@ func mutateServiceAccount(ctx context.Context, r *Request) error {
 		return err
 	}
 	if automounts(sa, pod) {
-		mountToken(&pod.Spec)
+		mountToken(&pod.Spec, a.suffix)
 	}
 	if len(pod.Spec.ImagePullSecrets) == 0 {
 		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, sa.ImagePullSecrets...)
@@ -143,7 +145,7 @@ func automounts(sa *corev1.ServiceAccount, pod *corev1.Pod) bool {
 }
 
 // mountToken adds the token's volume, and mounts it in every container that has nothing at its place.
-func mountToken(spec *corev1.PodSpec) {
+func mountToken(spec *corev1.PodSpec, suffix func() string) {
 	name, have, need := "", false, false
 	for _, v := range spec.Volumes {
 		if strings.HasPrefix(v.Name, tokenVolume) {
@@ -152,7 +154,7 @@ func mountToken(spec *corev1.PodSpec) {
 		}
 	}
 	if name == "" {
-		name = tokenVolume + rand.String(5)
+		name = tokenVolume + suffix()
 	}
 	mount := func(list []corev1.Container) {
 		for i := range list {

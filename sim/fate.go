@@ -14,6 +14,7 @@ import (
 // status are.
 type fate struct {
 	hold, unready bool
+	still         bool          // nothing happens to it
 	pull          time.Duration // of an image
 	broken        []string      // images that can't be pulled; "*" stands for all
 	init          time.Duration // that an init container runs
@@ -41,7 +42,7 @@ func fateOf(p *corev1.Pod, n *corev1.Node) fate {
 		return "", false
 	}
 	has := func(key string) bool { _, ok := get(key); return ok }
-	f := fate{hold: has(Hold), unready: has(Unready), pull: length(get(Pull)), init: length(get(Init)), ready: length(get(Ready)),
+	f := fate{hold: has(Hold), still: has(Still), unready: has(Unready), pull: length(get(Pull)), init: length(get(Init)), ready: length(get(Ready)),
 		run: length(get(Run)), stop: length(get(Stop))}
 	if v, ok := get(PullError); ok {
 		f.broken = strings.Split(v, ",")

@@ -32,6 +32,9 @@ func live(p *corev1.Pod, f fate, now metav1.Time, at place) (*corev1.PodStatus, 
 }
 
 func (l *life) live() {
+	if l.fate.still {
+		return
+	}
 	switch l.st.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed:
 		return

@@ -158,3 +158,18 @@ func TestSteady(t *testing.T) {
 		t.Errorf("%+v, again in %s", again, next)
 	}
 }
+
+// A pod that is to stay as it is does: it neither starts, nor restarts, nor becomes ready.
+func TestStill(t *testing.T) {
+	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", RestartCount: 57,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}}}
+	p.Annotations = map[string]string{Still: "yes"}
+	if got, want := story(p, nil, 20*time.Minute, nil), "0s: Running, c=CrashLoopBackOff #57"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	delete(p.Annotations, Still)
+	if got := story(p, nil, 20*time.Minute, nil); !strings.HasSuffix(got, "Ready") {
+		t.Errorf("without the annotation: %s", got)
+	}
+}

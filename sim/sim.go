@@ -33,6 +33,7 @@ const (
 	Exit      = prefix + "exit"       // its containers end with this code, and so does the pod
 	Hold      = prefix + "hold"       // it never starts
 	Unready   = prefix + "unready"    // it runs and is not ready, for as long as it has this
+	Still     = prefix + "still"      // its status stays as it is, until it is deleted
 	Keep      = prefix + "keep"       // it belongs to a Job and runs on all the same
 	Run       = prefix + "run"        // how long containers run that end or crash
 	Crash     = prefix + "crash"      // its containers crash with this code; "CODExN": only N times

@@ -30,6 +30,9 @@ type Config struct {
 	// Blocked is told of a request that was refused because a webhook could not be called. cfg is the webhook's
 	// configuration. It must not block; nil: nobody is told.
 	Blocked func(k resource.Kind, cfg resource.Object, name string, err error)
+	// Instead, if set, is told of each webhook that a request would be put to, by its configuration's name and its own, and the
+	// request goes on as if the webhook had let it pass as it is: nothing is called. It may be called by several goroutines at once.
+	Instead func(config, name string)
 	// Registry gets the metrics; nil: they are counted for nobody.
 	Registry *prometheus.Registry
 }

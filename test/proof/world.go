@@ -135,40 +135,7 @@ func (w *world) boot() {
 
 // plugins is the chain that every cluster has, with names that chance has no part in.
 func plugins(now func() time.Time, charge func(context.Context, *corev1.ResourceQuota) (*corev1.ResourceQuota, error)) admission.Chain {
-	chain := admission.Plugins(admission.Config{Now: now, Charge: charge})
-	for i := range chain {
-		if chain[i].Name != "ServiceAccount" {
-			continue
-		}
-		inner := chain[i].Mutate
-		chain[i].Mutate = func(ctx context.Context, r *admission.Request) error {
-			err := inner(ctx, r)
-			if p, ok := r.Object.(*corev1.Pod); ok && err == nil {
-				plainNames(&p.Spec)
-			}
-			return err
-		}
-	}
-	return chain
-}
-
-func plainNames(s *corev1.PodSpec) {
-	const prefix = "kube-api-access-"
-	plain := func(name *string) {
-		if strings.HasPrefix(*name, prefix) {
-			*name = prefix + "token"
-		}
-	}
-	for i := range s.Volumes {
-		plain(&s.Volumes[i].Name)
-	}
-	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
-		for i := range list {
-			for j := range list[i].VolumeMounts {
-				plain(&list[i].VolumeMounts[j].Name)
-			}
-		}
-	}
+	return admission.Plugins(admission.Config{Now: now, Charge: charge, Suffix: func() string { return "token" }})
 }
 
 // charge stores what a quota has used. It waits for no turn: the quota plugin holds a lock meanwhile.
