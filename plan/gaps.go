@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A wall takes what a board of gaps puts on it.
+type wall struct{ gaps map[Object]Gap }
+
+// Watched implements converge.Shelf.
+func (*wall) Watched() bool { return false }
+
+// Change implements converge.Shelf.
+func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Object) error {
+	for _, obj := range put {
+		if g, ok := obj.(*convergence.Gap); ok {
+			o := Object{g.Object.Kind, g.Object.Namespace, g.Object.Name}
+			w.gaps[o] = Gap{Object: o, Verdict: g.Verdict, Cause: g.Cause, Owner: g.Owner, State: g.State, Advice: g.Advice}
+		}
+	}
+	return nil
+}
+
+// gaps explains what is not what it should be now.
+func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
+	out := &wall{gaps: map[Object]Gap{}}
+	b := &converge.Board{Client: w.admin(), Shelf: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read, Now: time.Now}}
+	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
+		return nil, err
+	}
+	for o := range out.gaps { // who gives addresses is outside, and knows how
+		if s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace, o.Name); o.Kind == "Service" && s != nil && s.Spec.Type == "LoadBalancer" &&
+			len(s.Status.LoadBalancer.Ingress) == 0 {
+			delete(out.gaps, o)
+		}
+	}
+	return out.gaps, nil
+}
+
+// compareGaps tells new gaps from old ones, and those that are closed.
+func compareGaps(was, is map[Object]Gap) (fresh, still, closed []Gap) {
+	for o, g := range is {
+		if _, old := was[o]; old {
+			still = append(still, g)
+		} else {
+			fresh = append(fresh, g)
+		}
+	}
+	for o, g := range was {
+		if _, there := is[o]; !there {
+			closed = append(closed, g)
+		}
+	}
+	for _, list := range [][]Gap{fresh, still, closed} {
+		slices.SortFunc(list, func(a, b Gap) int { return compare(a.Object, b.Object) })
+	}
+	return fresh, still, closed
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/sim"
+)
+
+var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// grown is the fork of a cluster with n simulated nodes in which the manifest was applied and all came to rest.
+func grown(t *testing.T, n int, manifest string) *Fork {
+	t.Helper()
+	return grownAt(t, &Fork{At: start, Version: "v1.37.0", Server: "test"}, n, manifest)
+}
+
+func grownAt(t *testing.T, base *Fork, n int, manifest string) *Fork {
+	t.Helper()
+	docs, err := ReadManifest(strings.NewReader(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out *Fork
+	err = inWorld(t, base, func(ctx context.Context, w *world) error {
+		if err := sim.Nodes(ctx, w.admin(), n); err != nil {
+			return err
+		}
+		for i := range n { // three zones
+			zone := fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"z%d"}}}`, i%3)
+			a := &author{w: w}
+			k, node, err := a.find(Target{Kind: "node", Name: fmt.Sprint("sim-", i)})
+			if err != nil {
+				return err
+			}
+			if err := a.patch(ctx, k, node, "application/merge-patch+json", "", json.RawMessage(zone)); err != nil {
+				return err
+			}
+		}
+		if err := w.pass(time.Now().Add(time.Minute), func() bool { return time.Since(w.begun) > 20*time.Second }); err != nil {
+			return err
+		}
+		a := &author{w: w, end: time.Now().Add(time.Hour)}
+		if err := Apply(docs, "default").make(ctx, a); err != nil {
+			return err
+		}
+		if len(a.refused) > 0 {
+			t.Errorf("refused: %v", a.refused)
+		}
+		end := time.Now().Add(time.Hour)
+		if err := w.pass(end, (&calm{w: w, horizon: end}).reached); err != nil {
+			return err
+		}
+		out = export(w, base)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// inWorld runs f in a world of its own.
+func inWorld(t *testing.T, base *Fork, f func(ctx context.Context, w *world) error) error {
+	t.Helper()
+	s, err := base.grow()
+	if err != nil {
+		return err
+	}
+	return simulate(base.At, func() error {
+		ctx, stop := context.WithCancel(context.Background())
+		w, err := newWorld(ctx, s, 1)
+		if err == nil {
+			err = f(ctx, w)
+		}
+		stop()
+		if w != nil {
+			w.wg.Wait()
+		}
+		return err
+	})
+}
+
+// export is the fork of a world.
+func export(w *world, base *Fork) *Fork {
+	f := &Fork{At: time.Now().UTC().Truncate(time.Second), Version: base.Version, Server: base.Server}
+	snap := w.view.Snapshot()
+	for _, k := range w.set.All() {
+		if k.Info().Virtual || k == resource.Kind(kinds.Events) || k == resource.Kind(kinds.Leases) {
+			continue
+		}
+		for obj := range snap.Each(k, "") {
+			f.objects = append(f.objects, item{k, obj})
+		}
+	}
+	return f
+}
+
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {sim.kloop.dev/ready: 10s}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: c, image: "a:1", resources: {requests: {cpu: "2"}}}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+`
+
+func run(t *testing.T, f *Fork, c Change) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), f, c, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func text(t *testing.T, r *Report) string {
+	t.Helper()
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// The same fork and change give the same answer, byte for byte.
+func TestDeterministic(t *testing.T) {
+	f := grown(t, 4, web)
+	want := text(t, run(t, f, Drain("sim-0")))
+	for i := range 20 {
+		if got := text(t, run(t, f, Drain("sim-0"))); got != want {
+			t.Fatalf("run %d:\n%s\nwant\n%s", i, got, want)
+		}
+	}
+}
+
+func TestFirst(t *testing.T) {
+	f := grown(t, 4, web)
+	begun := time.Now()
+	t.Log(text(t, run(t, f, Drain("sim-0"))), time.Since(begun))
+	begun = time.Now()
+	t.Log(text(t, run(t, f, LoseNode("sim-0"))), time.Since(begun))
+}
+
+var _ = corev1.Pod{}
+var _ = metav1.ObjectMeta{}

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// quiet is how long nothing may happen before it is asked whether anything is still to come. It is longer than the pauses after which
+// loops look for silent nodes, release them to eviction one by one, and try again what failed.
+const quiet = 150 * time.Second
+
+// A calm tells when a world has come to rest: nothing has happened for a while, and no loop waits for a time before the horizon to
+// act on. A key that asked to be looked at again sooner than in the quiet time was looked at in it, and nothing came of it.
+type calm struct {
+	w       *world
+	horizon time.Time
+	next    time.Time // there is no need to ask before
+}
+
+func (c *calm) reached() bool {
+	now := time.Now()
+	if now.Before(c.next) {
+		return false
+	}
+	if since := now.Sub(c.w.news); since < quiet {
+		c.next = c.w.news.Add(quiet)
+		return false
+	}
+	due := c.w.due(c.horizon)
+	if due.IsZero() {
+		return true
+	}
+	c.next = maxTime(due, now.Add(time.Second))
+	return false
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// manyFails is how often a look at a key must have failed in a row before its next try is nothing to wait for.
+const manyFails = 8
+
+// due is the first time before the horizon at which a loop may act; zero: there is none.
+func (w *world) due(horizon time.Time) (first time.Time) {
+	read := w.view.Snapshot()
+	for name, records := range w.loops.Records() {
+		for _, r := range records {
+			switch {
+			case r.Next.IsZero() || r.Next.After(horizon) || r.Fails > manyFails || name == "scheduler":
+				continue
+			case r.Next.Sub(r.Since) < quiet: // it only looks
+				continue
+			case name == "sim-pod":
+				if p := resource.Get(read, kinds.Pods, r.Key.Namespace, r.Key.Name); p == nil || restless(p) {
+					continue
+				}
+			}
+			if first.IsZero() || r.Next.Before(first) {
+				first = r.Next
+			}
+		}
+	}
+	return first
+}
+
+// pending says that a pod waits for a node.
+func pending(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !over(p)
+}
