@@ -70,6 +70,7 @@ var never = []ban{{
 		"test testing":            "support of tests",
 		"internal testing":        "support of tests",
 		"simtest testing":         "tests of operators",
+		"plan testing":            "simulated time: its bubbles are the only clock of that kind that Go has",
 	},
 }}
 

@@ -44,6 +44,7 @@ func groups() []group {
 			{"why", "[KIND/NAME]", "explain why an object, or anything, is not what it should be", why, "kloop why deployment/web"},
 			{"gaps", "[-A | -n NS]", "list what is not what it should be, in a sentence each", gaps, "kloop gaps -A"},
 			{"trace", "KIND/NAME", "tell who changed an object, because of what, and what followed", trace, "kloop trace deployment/web --follow"},
+			{"plan", "-f FILE | drain NODE …", "tell what would happen, in a fork of the cluster and in simulated time", planCmd, "kloop plan drain node-7"},
 			{"loops", "", "show how the control loops are doing", loops, "kloop loops"},
 			{"follow", "[KIND/]NAME", "show the cascade of a workload as it happens", follow, "kloop follow statefulset/db -n shop"},
 		}},

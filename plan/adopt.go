@@ -18,7 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/store"
 )
 
-// A seed is what a simulation of a fork grows from: what is in its store, and what was learnt of its workloads.
+// A seed holds all that a simulation of a fork grows from: the content of its store, and what was learnt of its workloads.
 type seed struct {
 	on       *features.Set
 	writes   []store.Write

@@ -22,8 +22,8 @@ import (
 	"github.com/kloop-dev/kloop/server"
 )
 
-// A document is one object of a manifest.
-type document struct {
+// A Document is one object of a manifest.
+type Document struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
 	Items           []json.RawMessage `json:"items"`
@@ -32,7 +32,7 @@ type document struct {
 }
 
 // ReadManifest reads the objects of a manifest: YAML documents or JSON, lists taken apart.
-func ReadManifest(from io.Reader) (docs []document, err error) {
+func ReadManifest(from io.Reader) (docs []Document, err error) {
 	dec := yaml.NewYAMLOrJSONDecoder(from, 4096)
 	for n := 1; ; n++ {
 		var raw json.RawMessage
@@ -53,8 +53,8 @@ func ReadManifest(from io.Reader) (docs []document, err error) {
 	}
 }
 
-func open(raw json.RawMessage) (docs []document, err error) {
-	d := document{data: raw}
+func open(raw json.RawMessage) (docs []Document, err error) {
+	d := Document{data: raw}
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, err
 	}
@@ -71,11 +71,11 @@ func open(raw json.RawMessage) (docs []document, err error) {
 	if d.Kind == "" || d.APIVersion == "" || d.Metadata.Name == "" {
 		return nil, errors.New("kind, apiVersion and metadata.name are needed")
 	}
-	return []document{d}, nil
+	return []Document{d}, nil
 }
 
 // Apply applies the objects of a manifest, in their order, as kubectl apply does. Those without a namespace get ns.
-func Apply(docs []document, ns string) Change {
+func Apply(docs []Document, ns string) Change {
 	text := fmt.Sprintf("apply %d objects", len(docs))
 	if len(docs) == 1 {
 		text = "apply " + Object{Kind: docs[0].Kind, Name: docs[0].Metadata.Name}.String()
@@ -95,7 +95,7 @@ func Apply(docs []document, ns string) Change {
 }
 
 // UpgradeDefinitions is Apply for definitions of kinds alone.
-func UpgradeDefinitions(docs []document) (Change, error) {
+func UpgradeDefinitions(docs []Document) (Change, error) {
 	for _, d := range docs {
 		if d.GroupVersionKind() != kinds.CustomResourceDefinitions.GVK {
 			return Change{}, fmt.Errorf("%s/%s is no CustomResourceDefinition", d.Kind, d.Metadata.Name)
@@ -106,10 +106,10 @@ func UpgradeDefinitions(docs []document) (Change, error) {
 	return c, nil
 }
 
-// servedSoon is how long a kind may take to be served once its definition is there.
+// servedSoon bounds the time from a definition until its kind is served.
 const servedSoon = 30 * time.Second
 
-func (a *author) apply(ctx context.Context, d document, ns string) error {
+func (a *author) apply(ctx context.Context, d Document, ns string) error {
 	o := Object{d.Kind, d.Metadata.Namespace, d.Metadata.Name}
 	gvk := d.GroupVersionKind()
 	k, ok := a.w.set.Kind(gvk)
@@ -168,7 +168,7 @@ func (a *author) takeOver(ctx context.Context, k resource.Kind, r *server.Reques
 	return nil
 }
 
-// maxRecheck is how many objects of a kind are held to a new definition.
+// maxRecheck bounds the objects of a kind that are held to a new definition.
 const maxRecheck = 5000
 
 // recheck holds the objects of a definition to what it says now: each is offered as a new one, which is only tried.

@@ -23,7 +23,7 @@ type assumer struct {
 	count map[string]int
 }
 
-// assumed returns what is taken to be there. It is told in notes.
+// assumed returns objects that are taken to be there, and adds to the notes that they are.
 func assumed(f *Fork, notes *[]string) []item {
 	a := &assumer{Fork: f, there: map[string]bool{}, count: map[string]int{}}
 	for _, it := range f.objects {
@@ -80,7 +80,7 @@ func (a *assumer) namespace(name string) {
 		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
 }
 
-// roomy is what a node is taken to have that nobody let us look at.
+// roomy is the capacity of a node that the caller might not read.
 var roomy = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("64"), corev1.ResourceMemory: apiresource.MustParse("256Gi"),
 	corev1.ResourceEphemeralStorage: apiresource.MustParse("1Ti"), corev1.ResourcePods: apiresource.MustParse("250")}
 

@@ -20,7 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/sim"
 )
 
-// A Change is what is done to a fork.
+// A Change is one thing that people do to a cluster.
 type Change struct {
 	Text string // as people say it: drain node/n1
 
@@ -35,6 +35,7 @@ type author struct {
 	refused []Refusal
 	told    []string
 	evicted []Eviction
+	lost    map[string]bool // nodes
 }
 
 // refuse notes what the front door did not take. What is no refusal ends the plan.
@@ -218,5 +219,9 @@ func LoseZone(zone string) Change {
 }
 
 func (a *author) lose(ctx context.Context, k resource.Kind, n resource.Object) error {
+	if a.lost == nil {
+		a.lost = map[string]bool{}
+	}
+	a.lost[n.GetName()] = true
 	return a.patch(ctx, k, n, types.MergePatchType, "", fieldTree{"metadata": fieldTree{"annotations": fieldTree{sim.Lost: "yes"}}})
 }

@@ -28,7 +28,7 @@ func objectOf(k resource.Kind, obj resource.Object) Object {
 	return Object{k.Info().GVK.Kind, obj.GetNamespace(), obj.GetName()}
 }
 
-// A difference is what came between two states.
+// A difference lies between two states.
 type difference struct {
 	made, changed, removed []Effect
 	status                 int // objects that changed in nothing but their status
@@ -76,7 +76,7 @@ func between(set *resource.Set, was, is resource.Reader) (d difference) {
 // effects groups objects whose names are made up.
 type effects map[likeness]int
 
-// A likeness is what objects of a group share.
+// A likeness is common to all objects of a group.
 type likeness struct {
 	Object
 	owner string
@@ -106,7 +106,7 @@ func (e effects) list() (list []Effect) {
 	return list
 }
 
-// maxFields is how many changed fields of an object are told.
+// maxFields bounds the list of changed fields of an object.
 const maxFields = 6
 
 // changes says which fields outside the status differ, and whether the status does.

@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// evictAgain is how soon kubectl drain asks again when an eviction is refused.
+// evictAgain is the pause of kubectl drain after an eviction was refused.
 const evictAgain = 5 * time.Second
 
 // Drain cordons a node and evicts its pods as kubectl drain does, with the flags that it needs; it says which.

@@ -36,7 +36,7 @@ func ownerOf(p *corev1.Pod) ownerKey {
 	return ownerKey{p.Namespace, ref.Kind, ref.Name, p.Labels[appsv1.ControllerRevisionHashLabelKey]}
 }
 
-// A life is what pods of one make were seen to do, and so what others of it are expected to do.
+// A life tells how pods of one make were seen to live, and so how others of it are expected to.
 type life struct {
 	ready  time.Duration // from their start
 	run    time.Duration // of those that ended well
@@ -111,7 +111,7 @@ func median(list []time.Duration) time.Duration {
 	return list[len(list)/2]
 }
 
-// ranFor is how long the longest container of a pod ran that ended well; 0: it did not.
+// ranFor is the time that the longest container of a pod ran, if the pod ended well; 0: it did not.
 func ranFor(p *corev1.Pod) (most time.Duration) {
 	if p.Status.Phase != corev1.PodSucceeded {
 		return 0
@@ -193,7 +193,7 @@ func (s *seed) expect() admission.Plugin {
 	}}
 }
 
-// quickest is what is known of pods of the same owner, whatever their revision, without their troubles.
+// quickest returns the life of the quickest pods of the same owner, whatever their revision, without their troubles.
 func (s *seed) quickest(key ownerKey) (l life, known bool) {
 	for other, o := range s.lives {
 		if other.ns == key.ns && other.kind == key.kind && other.name == key.name && o.ready > 0 && (!known || o.ready < l.ready) {

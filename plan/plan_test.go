@@ -19,12 +19,12 @@ import (
 var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // grown is the fork of a cluster with n simulated nodes in which the manifest was applied and all came to rest.
-func grown(t *testing.T, n int, manifest string) *Fork {
+func grown(t testing.TB, n int, manifest string) *Fork {
 	t.Helper()
 	return grownAt(t, &Fork{At: start, Version: "v1.37.0", Server: "test"}, n, manifest)
 }
 
-func grownAt(t *testing.T, base *Fork, n int, manifest string) *Fork {
+func grownAt(t testing.TB, base *Fork, n int, manifest string) *Fork {
 	t.Helper()
 	docs, err := ReadManifest(strings.NewReader(manifest))
 	if err != nil {
@@ -70,7 +70,7 @@ func grownAt(t *testing.T, base *Fork, n int, manifest string) *Fork {
 }
 
 // inWorld runs f in a world of its own.
-func inWorld(t *testing.T, base *Fork, f func(ctx context.Context, w *world) error) error {
+func inWorld(t testing.TB, base *Fork, f func(ctx context.Context, w *world) error) error {
 	t.Helper()
 	s, err := base.grow()
 	if err != nil {
@@ -129,7 +129,7 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 `
 
-func run(t *testing.T, f *Fork, c Change) *Report {
+func run(t testing.TB, f *Fork, c Change) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), f, c, Options{})
 	if err != nil {
@@ -138,7 +138,7 @@ func run(t *testing.T, f *Fork, c Change) *Report {
 	return r
 }
 
-func text(t *testing.T, r *Report) string {
+func text(t testing.TB, r *Report) string {
 	t.Helper()
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// podSpecOf is where an object says which containers its pods have, and what makes a change of that a change of the object; nil: it
+// podSpecOf returns the pod template of an object, and a function that makes a change of the template a change of the object; nil: it
 // has no pods.
 func podSpecOf(obj resource.Object) (spec *corev1.PodSpec, wrap func(change fieldTree) fieldTree) {
 	in := func(path ...string) func(fieldTree) fieldTree {

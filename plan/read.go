@@ -33,7 +33,7 @@ const (
 var leftOut = []resource.Kind{kinds.Events, kinds.Leases, kinds.CertificateSigningRequests, kinds.PodCertificateRequests, kinds.ComponentStatuses}
 
 // Read forks a cluster over its API, with the rights of cfg; it only lists. What may not be listed in all namespaces is listed in
-// namespace, if that is set; what may not be listed at all is told by the fork.
+// namespace, if that is set; the fork tells of what may not be listed at all.
 func Read(ctx context.Context, cfg *rest.Config, namespace string) (*Fork, error) {
 	ctx, stop := context.WithTimeout(ctx, longest)
 	defer stop()
@@ -105,7 +105,7 @@ func (r *reader) version(ctx context.Context) error {
 	return nil
 }
 
-// A result is what was read of one kind.
+// A result holds the objects of one kind.
 type result struct {
 	objects []resource.Object
 	unseen  string

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Report is what follows from a change. Its JSON is the output of kloop plan -o json; fields may be added.
+// A Report tells the consequences of a change. Its JSON is the output of kloop plan -o json; fields may be added.
 type Report struct {
 	Change  string    `json:"change"`  // in words: drain node/n1
 	Verdict string    `json:"verdict"` // in one sentence
@@ -34,7 +34,7 @@ type Report struct {
 	Unknown  []string `json:"unknown,omitempty"`  // what could not be known, and what was taken for granted
 }
 
-// A Cluster is what was forked.
+// A Cluster tells of the cluster that was forked.
 type Cluster struct {
 	Server  string    `json:"server"`
 	Version string    `json:"version"`
@@ -75,9 +75,10 @@ type Gap struct {
 	Owner   string   `json:"owner"`
 	State   string   `json:"state"`
 	Advice  []string `json:"advice,omitempty"`
+	Asked   bool     `json:"asked,omitempty"` // the change says so: a node that is lost, and its pods
 }
 
-// A Workload is how many pods of one were available.
+// A Workload tells how many of its pods were available.
 type Workload struct {
 	Object
 	Before int      `json:"before"` // when the change was made

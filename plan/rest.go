@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// quiet is how long nothing may happen before it is asked whether anything is still to come. It is longer than the pauses after which
+// quiet is the time without news after which one looks whether anything is still to come. It is longer than the pauses after which
 // loops look for silent nodes, release them to eviction one by one, and try again what failed.
 const quiet = 150 * time.Second
 
@@ -45,7 +45,7 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-// manyFails is how often a look at a key must have failed in a row before its next try is nothing to wait for.
+// manyFails is the number of failures in a row after which the next try of a key is nothing to wait for.
 const manyFails = 8
 
 // due is the first time before the horizon at which a loop may act; zero: there is none.

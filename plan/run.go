@@ -97,12 +97,27 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Change: c.Text, AtRest: atRest, Refused: a.refused, Warnings: a.told, Webhooks: sortedCounts(w.asked)}
+	r := w.report(f, before, after)
+	r.Change, r.AtRest, r.Refused, r.Warnings, r.Webhooks = c.Text, atRest, a.refused, a.told, sortedCounts(w.asked)
 	if atRest {
 		r.Lasts = Duration(max(0, w.news.Sub(begun)))
 	} else {
 		r.Lasts = Duration(time.Since(begun))
 	}
+	r.Gaps, r.Still, r.Closed = compareGaps(gapsBefore, gapsAfter)
+	for i := range r.Gaps {
+		r.Gaps[i].Asked = a.asked(r.Gaps[i].Object, after)
+	}
+	r.Workloads, r.Preemptions = track.finish(after), track.victims
+	r.Evictions = append(a.evicted, track.taints...)
+	slices.SortFunc(r.Evictions, func(a, b Eviction) int { return cmp.Or(cmp.Compare(a.After, b.After), compare(a.Object, b.Object)) })
+	r.judge()
+	return r, nil
+}
+
+// report compares the states before and after the change.
+func (w *world) report(f *Fork, before, after resource.Reader) *Report {
+	r := &Report{}
 	r.Cluster = Cluster{Server: f.Server, Version: f.Version, Rules: "1." + fmt.Sprint(w.seed.on.Minor()), At: f.At, Objects: f.Count(),
 		Nodes: len(resource.List(w.first, kinds.Nodes, "")), Pods: len(resource.List(w.first, kinds.Pods, ""))}
 	d, anyway := between(w.set, before, after), between(w.set, w.first, before)
@@ -114,14 +129,20 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 		}
 	}
 	slices.SortFunc(r.Anyway, func(a, b Effect) int { return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Verb, b.Verb)) })
-	r.Gaps, r.Still, r.Closed = compareGaps(gapsBefore, gapsAfter)
-	r.Workloads, r.Preemptions = track.finish(after), track.victims
-	r.Evictions = append(a.evicted, track.taints...)
-	slices.SortFunc(r.Evictions, func(a, b Eviction) int { return cmp.Or(cmp.Compare(a.After, b.After), compare(a.Object, b.Object)) })
-	r.Unfit = unfit(before, after)
-	r.Unknown = unknown(f, w.seed.notes)
-	r.judge()
-	return r, nil
+	r.Unfit, r.Unknown = unfit(before, after), unknown(f, w.seed.notes)
+	return r
+}
+
+// asked says that the author asked for a gap: a node that is lost, and pods that it can't let go.
+func (a *author) asked(o Object, read resource.Reader) bool {
+	switch o.Kind {
+	case "Node":
+		return a.lost[o.Name]
+	case "Pod":
+		p := resource.Get(read, kinds.Pods, o.Namespace, o.Name)
+		return p != nil && a.lost[p.Spec.NodeName]
+	}
+	return false
 }
 
 // unfit are the pods that wait for a node at the end and did not before, by owner and reason.
@@ -155,7 +176,7 @@ func unfit(before, after resource.Reader) (list []Unfit) {
 	return list
 }
 
-// unknown is what the plan does not know, in words.
+// unknown lists the limits of the plan's knowledge, in words.
 func unknown(f *Fork, notes []string) (list []string) {
 	list = append(append(list, f.Unseen...), notes...)
 	scaled := 0
@@ -192,14 +213,22 @@ func (r *Report) judge() {
 			break
 		}
 	}
-	r.Stuck = len(r.Refused) > 0 || len(r.Gaps) > 0 || stays > 0
+	gaps := 0
+	for _, g := range r.Gaps {
+		if !g.Asked {
+			gaps++
+		}
+	}
+	r.Stuck = len(r.Refused) > 0 || gaps > 0 || stays > 0
 	switch {
 	case len(r.Refused) > 0:
 		r.Verdict = "refused: " + r.Refused[0].String() + ": " + r.Refused[0].Message
 	case stays > 0:
 		r.Verdict = fmt.Sprintf("does not end: %s may not be evicted", plural(stays, "pod"))
-	case len(r.Gaps) > 0:
-		r.Verdict = fmt.Sprintf("stuck: %s remain that are not there today", plural(len(r.Gaps), "gap"))
+	case gaps == 1:
+		r.Verdict = "stuck: one gap remains that is not there today"
+	case gaps > 0:
+		r.Verdict = fmt.Sprintf("stuck: %d gaps remain that are not there today", gaps)
 	case worst != "":
 		r.Verdict = "ends well after " + r.Lasts.String() + ", but " + worst
 	default:

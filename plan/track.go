@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// A count is how many pods of a workload are available, over time.
+// A count follows the number of available pods of a workload over time.
 type count struct {
 	Workload
 	now     int
@@ -61,7 +61,7 @@ func (t *tracker) count(o Object) *count {
 	return c
 }
 
-// workload is what a pod belongs to: the Deployment of its ReplicaSet, or what controls it. Jobs have no number that is to be there.
+// workload returns the object that a pod belongs to: the Deployment of its ReplicaSet, or what controls it. Jobs have no number that is to be there.
 func (t *tracker) workload(p *corev1.Pod) (Object, bool) {
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {
@@ -184,7 +184,7 @@ func (t *tracker) finish(read resource.Reader) (list []Workload) {
 	return list
 }
 
-// wanted is how many pods a workload is to have; those that are gone are to have none.
+// wanted is the number of pods that a workload is to have; those that are gone are to have none.
 func wanted(read resource.Reader, o Object, before int) int {
 	switch o.Kind {
 	case "Deployment":

@@ -218,7 +218,7 @@ func (w *world) settle() error {
 	}
 }
 
-// writeTakes is how long the simulation takes a write to take.
+// writeTakes is the time that a write takes in the simulation.
 const writeTakes = time.Millisecond
 
 // pass lets time pass until the condition holds, which is looked at whenever something happened, or the end has come.
