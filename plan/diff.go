@@ -88,7 +88,7 @@ func (e effects) add(k resource.Kind, obj resource.Object) {
 	if ref != nil {
 		key.owner = Object{Kind: ref.Kind, Name: ref.Name}.String()
 	}
-	if obj.GetGenerateName() != "" {
+	if obj.GetGenerateName() != "" && (ref == nil || ref.Kind != "StatefulSet") {
 		key.Name = ""
 	}
 	e[key]++

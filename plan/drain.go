@@ -2,8 +2,10 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +82,7 @@ func (a *author) evict(ctx context.Context, p *corev1.Pod, e *Eviction, begun ti
 		return true
 	}
 	e.Refused++
-	e.Message = err.Error()
+	e.Message = strings.Join(append([]string{err.Error()}, causesOf(err)...), " ")
 	return false
 }
 
@@ -111,6 +113,18 @@ func (a *author) evictable(node string) (list []*corev1.Pod) {
 		if need.n > 0 {
 			a.tell("kubectl drain wants %s: %s %s", need.flag, plural(need.n, "pod"), need.what)
 		}
+	}
+	return list
+}
+
+// causesOf are the details of a refusal.
+func causesOf(err error) (list []string) {
+	var st apierrors.APIStatus
+	if !errors.As(err, &st) || st.Status().Details == nil {
+		return nil
+	}
+	for _, c := range st.Status().Details.Causes {
+		list = append(list, c.Message)
 	}
 	return list
 }

@@ -35,7 +35,11 @@ func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
 	}
-	for o := range out.gaps { // who gives addresses is outside, and knows how
+	for o := range out.gaps {
+		if o.Kind == "HorizontalPodAutoscaler" { // its loop does not run here
+			delete(out.gaps, o)
+		}
+		// who gives addresses is outside, and knows how
 		if s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace, o.Name); o.Kind == "Service" && s != nil && s.Spec.Type == "LoadBalancer" &&
 			len(s.Status.LoadBalancer.Ingress) == 0 {
 			delete(out.gaps, o)

@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/sim"
@@ -157,14 +154,3 @@ func TestDeterministic(t *testing.T) {
 		}
 	}
 }
-
-func TestFirst(t *testing.T) {
-	f := grown(t, 4, web)
-	begun := time.Now()
-	t.Log(text(t, run(t, f, Drain("sim-0"))), time.Since(begun))
-	begun = time.Now()
-	t.Log(text(t, run(t, f, LoseNode("sim-0"))), time.Since(begun))
-}
-
-var _ = corev1.Pod{}
-var _ = metav1.ObjectMeta{}

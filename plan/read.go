@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -180,7 +181,7 @@ func (r *reader) pages(ctx context.Context, k resource.Kind, gvk schema.GroupVer
 			req.Param("continue", next)
 		}
 		data, err := req.DoRaw(ctx)
-		if apierrors.IsResourceExpired(err) && again < 3 { // the pages took too long: from the start
+		if expired(err) && again < 3 { // the pages took too long: from the start
 			all, next, again = nil, "", again+1
 			continue
 		}
@@ -207,6 +208,12 @@ func (r *reader) pages(ctx context.Context, k resource.Kind, gvk schema.GroupVer
 			return all, nil
 		}
 	}
+}
+
+// expired says that the server no longer has the state that the pages are of.
+func expired(err error) bool {
+	var st apierrors.APIStatus
+	return errors.As(err, &st) && st.Status().Code == http.StatusGone
 }
 
 var errTooLarge = errors.New("the cluster is too large to be forked")

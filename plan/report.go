@@ -85,7 +85,7 @@ type Workload struct {
 	Wanted int      `json:"wanted"` // at the end
 	Least  int      `json:"least"`  // at any time
 	At     Duration `json:"at"`     // when that was, after the change
-	Short  Duration `json:"short"`  // for how long there were fewer than before, and than are wanted
+	Short  Duration `json:"short"`  // for how long there were fewer than before; what lasts to the end counts until all is at rest
 	None   Duration `json:"none"`   // for how long there was none, where there was one before
 	After  int      `json:"after"`  // at the end
 }

@@ -108,7 +108,7 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	for i := range r.Gaps {
 		r.Gaps[i].Asked = a.asked(r.Gaps[i].Object, after)
 	}
-	r.Workloads, r.Preemptions = track.finish(after), track.victims
+	r.Workloads, r.Preemptions = track.finish(after, w.news), track.victims
 	r.Evictions = append(a.evicted, track.taints...)
 	slices.SortFunc(r.Evictions, func(a, b Eviction) int { return cmp.Or(cmp.Compare(a.After, b.After), compare(a.Object, b.Object)) })
 	r.judge()

@@ -53,9 +53,9 @@ func (r *Report) Text(out io.Writer) error {
 	s.part("PREEMPTIONS", lines(r.Preemptions, func(x Preemption) string {
 		return fmt.Sprintf("%s%s of %s on %s, after %s: %s", at(x.Namespace), x.Object, x.Owner, x.Node, x.After, x.For)
 	}))
-	s.part("LOOPS WOULD MAKE", lines(r.Made, effectText))
-	s.part("LOOPS AND THE CHANGE WOULD CHANGE", lines(r.Changed, effectText))
-	s.part("LOOPS WOULD REMOVE", lines(r.Removed, effectText))
+	s.part("WOULD BE MADE", lines(r.Made, effectText))
+	s.part("WOULD BE CHANGED", lines(r.Changed, effectText))
+	s.part("WOULD BE REMOVED", lines(r.Removed, effectText))
 	s.part("GAPS THAT WOULD BE CLOSED", lines(r.Closed, gapText))
 	s.part("GAPS THAT ARE THERE ALREADY", lines(r.Still, gapText))
 	s.part("WOULD HAPPEN ANYWAY", lines(r.Anyway, func(x Effect) string { return x.Verb + ": " + effectText(x) }))
@@ -102,10 +102,16 @@ func effectText(x Effect) string {
 
 func workloadText(w Workload) string {
 	text := fmt.Sprintf("%s%s: %d of %d at the end", at(w.Namespace), w.Object, w.After, w.Wanted)
-	if w.Least < w.Before && w.Short > 0 {
+	if w.Short > 0 && w.After >= min(w.Before, w.Wanted) {
 		text += fmt.Sprintf("; %d at least, after %s; fewer than %d for %s", w.Least, w.At, w.Before, w.Short)
 	}
-	if w.None > 0 {
+	if w.After < min(w.Before, w.Wanted) {
+		text += fmt.Sprintf("; fewer than %d to the end, from %s on", min(w.Before, w.Wanted), w.At)
+	}
+	switch {
+	case w.After == 0 && w.Before > 0 && w.Wanted > 0:
+		text += "; NONE to the end"
+	case w.None > 0:
 		text += fmt.Sprintf("; NONE for %s", w.None)
 	}
 	return text

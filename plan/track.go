@@ -152,7 +152,7 @@ func (t *tracker) target(p *corev1.Pod, owner Object) {
 
 // lasted counts the time since the last step.
 func (c *count) lasted(now time.Time) {
-	span := Duration(now.Sub(c.since))
+	span := Duration(max(0, now.Sub(c.since)))
 	c.since = now
 	if c.now < c.Before {
 		c.Short += span
@@ -162,11 +162,11 @@ func (c *count) lasted(now time.Time) {
 	}
 }
 
-// finish returns the workloads that were touched, those in trouble first.
-func (t *tracker) finish(read resource.Reader) (list []Workload) {
+// finish returns the workloads that were touched, those in trouble first. What lasts counts until all came to rest.
+func (t *tracker) finish(read resource.Reader, rest time.Time) (list []Workload) {
 	t.finished = true
 	for _, c := range t.counts {
-		c.lasted(time.Now())
+		c.lasted(rest)
 		c.After, c.Wanted = c.now, wanted(read, c.Object, c.Before)
 		if c.Wanted < c.Before { // it was made smaller: fewer are no loss
 			c.Short, c.None = 0, 0
