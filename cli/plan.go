@@ -56,7 +56,8 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	if f.out != "text" && f.out != "json" || f.span <= 0 || f.save != "" && f.from != "" {
 		return misused(fs)
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelError}))) // what parts of the fork say is no news
+	slog.SetDefault(slog.New(slog.NewTextHandler(std.err,
+		&slog.HandlerOptions{Level: slog.LevelError}))) // what parts of the fork say is no news
 	change, ns, err := f.change(std, fs, words)
 	if err != nil {
 		return err

@@ -67,7 +67,8 @@ func (f *Fork) sow() (*seed, error) {
 		s.writes = append(s.writes, store.Write{Key: it.kind.Info().Key(it.obj.GetNamespace(), it.obj.GetName()), Value: value})
 	}
 	if s.real {
-		s.notes = append(s.notes, fmt.Sprintf("how long containers take: those of workloads that run are taken to become ready as fast as they did, others in %s; all stop in %s",
+		s.notes = append(s.notes,
+			fmt.Sprintf("how long containers take: those of workloads that run are taken to become ready as fast as they did, others in %s; all stop in %s",
 			usualReady, usualStop))
 	}
 	return s, nil

@@ -76,7 +76,8 @@ func add[T resource.Object](a *assumer, always bool, d *resource.Def[T], obj T) 
 }
 
 func (a *assumer) namespace(name string) {
-	add(a, false, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
+	add(a, false, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{corev1.LabelMetadataName: name}},
 		Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}})
 }
 
@@ -86,13 +87,16 @@ var roomy = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("64"),
 
 func (a *assumer) pod(p *corev1.Pod) {
 	if p.Spec.NodeName != "" {
-		add(a, false, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName, Labels: map[string]string{corev1.LabelHostname: p.Spec.NodeName},
+		add(a, false, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName,
+			Labels: map[string]string{corev1.LabelHostname: p.Spec.NodeName},
 			Annotations: map[string]string{sim.Fake: "fake", sim.Agent: "yes"}},
-			Status: corev1.NodeStatus{Capacity: roomy, Allocatable: roomy, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			Status: corev1.NodeStatus{Capacity: roomy, Allocatable: roomy, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+				Status: corev1.ConditionTrue,
 				Reason: "KubeletReady", LastTransitionTime: metav1.NewTime(a.At), LastHeartbeatTime: metav1.NewTime(a.At)}}}})
 	}
 	if p.Spec.PriorityClassName != "" && p.Spec.Priority != nil {
-		add(a, false, kinds.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.PriorityClassName}, Value: *p.Spec.Priority})
+		add(a, false, kinds.PriorityClasses, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.PriorityClassName},
+			Value: *p.Spec.Priority})
 	}
 	a.template(p.Namespace, &p.Spec)
 }
@@ -157,7 +161,8 @@ func (a *assumer) variables(ns string, c *corev1.Container) {
 }
 
 func (a *assumer) secret(ns, name string, keys ...string) {
-	add(a, false, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}})
+	add(a, false, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}})
 	for i := range a.made {
 		if s, ok := a.made[i].obj.(*corev1.Secret); ok && s.Namespace == ns && s.Name == name {
 			for _, key := range keys {
@@ -187,7 +192,8 @@ func (a *assumer) claim(ns, name string) {
 	none := ""
 	add(a, false, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name,
 		Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
-		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume, AccessModes: modes, StorageClassName: &none, Resources: corev1.VolumeResourceRequirements{Requests: size}},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume, AccessModes: modes, StorageClassName: &none,
+			Resources: corev1.VolumeResourceRequirements{Requests: size}},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: modes, Capacity: size}})
 	if len(a.made) == before {
 		return

@@ -25,7 +25,8 @@ func large(b *testing.B, n int) *Fork {
 	var node *corev1.Node
 	var pod *corev1.Pod
 	f := &Fork{At: one.At, Version: one.Version, Server: one.Server}
-	keep := map[resource.Kind]bool{kinds.Nodes: true, kinds.Pods: true, kinds.ReplicaSets: true, kinds.Deployments: true, kinds.PodDisruptionBudgets: true,
+	keep := map[resource.Kind]bool{kinds.Nodes: true, kinds.Pods: true, kinds.ReplicaSets: true, kinds.Deployments: true,
+		kinds.PodDisruptionBudgets: true,
 		kinds.Services: true, kinds.EndpointSlices: true}
 	var rs *appsv1.ReplicaSet
 	var dep *appsv1.Deployment

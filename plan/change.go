@@ -181,7 +181,8 @@ func Delete(t Target) Change {
 			return err
 		}
 		background := metav1.DeletePropagationBackground
-		return a.refuse(objectOf(k, obj), a.w.admin().Delete(ctx, k, obj.GetNamespace(), obj.GetName(), &metav1.DeleteOptions{PropagationPolicy: &background}))
+		return a.refuse(objectOf(k, obj), a.w.admin().Delete(ctx, k, obj.GetNamespace(), obj.GetName(),
+			&metav1.DeleteOptions{PropagationPolicy: &background}))
 	}}
 }
 

@@ -71,7 +71,8 @@ func (a *author) evict(ctx context.Context, p *corev1.Pod, e *Eviction, begun ti
 		e.Stays = false
 		return true
 	}
-	_, err := a.w.admin().Call(ctx, kinds.Pods, p.Namespace, p.Name, "eviction", &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+	_, err := a.w.admin().Call(ctx, kinds.Pods, p.Namespace, p.Name, "eviction",
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
 		e.Stays, e.After = false, Duration(time.Since(begun))

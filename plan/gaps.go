@@ -31,7 +31,8 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 // gaps explains what is not what it should be now.
 func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	out := &wall{gaps: map[Object]Gap{}}
-	b := &converge.Board{Client: w.admin(), Shelf: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read, Now: time.Now}}
+	b := &converge.Board{Client: w.admin(), Shelf: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
+		Now: time.Now}}
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,8 @@ func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 			delete(out.gaps, o)
 		}
 		// who gives addresses is outside, and knows how
-		if s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace, o.Name); o.Kind == "Service" && s != nil && s.Spec.Type == "LoadBalancer" &&
+		if s := resource.Get(w.view.Snapshot(), kinds.Services, o.Namespace,
+			o.Name); o.Kind == "Service" && s != nil && s.Spec.Type == "LoadBalancer" &&
 			len(s.Status.LoadBalancer.Ingress) == 0 {
 			delete(out.gaps, o)
 		}

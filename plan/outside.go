@@ -22,16 +22,19 @@ const provisionedBy = "volume.kubernetes.io/storage-provisioner"
 // and removed at once.
 func outsiders() []loop.Loop {
 	return []loop.Loop{
-		&loop.Controller[*corev1.PersistentVolumeClaim]{Name: "provisioner", For: kinds.PersistentVolumeClaims, Writes: []resource.Kind{kinds.PersistentVolumes},
+		&loop.Controller[*corev1.PersistentVolumeClaim]{Name: "provisioner", For: kinds.PersistentVolumeClaims,
+			Writes: []resource.Kind{kinds.PersistentVolumes},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, pvc *corev1.PersistentVolumeClaim) (time.Duration, error) {
 				driver := pvc.Annotations[provisionedBy]
-				if driver == "" || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil || resource.Get(c, kinds.PersistentVolumes, "", volumeName(pvc)) != nil {
+				if driver == "" || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil || resource.Get(c, kinds.PersistentVolumes, "",
+					volumeName(pvc)) != nil {
 					return 0, nil
 				}
 				_, err := c.Create(ctx, kinds.PersistentVolumes, provided(c, pvc, driver))
 				return 0, err
 			}},
-		&loop.Controller[*corev1.PersistentVolume]{Name: "disposer", For: kinds.PersistentVolumes, Writes: []resource.Kind{kinds.PersistentVolumes},
+		&loop.Controller[*corev1.PersistentVolume]{Name: "disposer", For: kinds.PersistentVolumes,
+			Writes: []resource.Kind{kinds.PersistentVolumes},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, pv *corev1.PersistentVolume) (time.Duration, error) {
 				if pv.Status.Phase == corev1.VolumeReleased && pv.DeletionTimestamp == nil && pv.Spec.CSI != nil &&
 					pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
@@ -39,7 +42,8 @@ func outsiders() []loop.Loop {
 				}
 				return 0, letGo(ctx, c, kinds.PersistentVolumes, pv)
 			}},
-		&loop.Controller[*storagev1.VolumeAttachment]{Name: "attacher", For: kinds.VolumeAttachments, Writes: []resource.Kind{kinds.VolumeAttachments},
+		&loop.Controller[*storagev1.VolumeAttachment]{Name: "attacher", For: kinds.VolumeAttachments,
+			Writes: []resource.Kind{kinds.VolumeAttachments},
 			Reconcile: func(ctx context.Context, c *loop.Ctx, va *storagev1.VolumeAttachment) (time.Duration, error) {
 				if va.Status.Attached || va.DeletionTimestamp != nil {
 					return 0, letGo(ctx, c, kinds.VolumeAttachments, va)
@@ -70,8 +74,10 @@ func volumeName(pvc *corev1.PersistentVolumeClaim) string { return "pvc-" + stri
 func provided(read resource.Reader, pvc *corev1.PersistentVolumeClaim, driver string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, VolumeMode: pvc.Spec.VolumeMode,
-		ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: string(pvc.UID)}}}}
+		ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace,
+			Name: pvc.Name, UID: pvc.UID},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver,
+			VolumeHandle: string(pvc.UID)}}}}
 	pv.Name, pv.Annotations = volumeName(pvc), map[string]string{"pv.kubernetes.io/provisioned-by": driver}
 	if pvc.Spec.StorageClassName != nil {
 		pv.Spec.StorageClassName = *pvc.Spec.StorageClassName

@@ -31,7 +31,8 @@ const (
 )
 
 // leftOut are kinds that a simulation makes for itself or has no use for: events, and the heartbeats of nodes that are not there.
-var leftOut = []resource.Kind{kinds.Events, kinds.Leases, kinds.CertificateSigningRequests, kinds.PodCertificateRequests, kinds.ComponentStatuses}
+var leftOut = []resource.Kind{kinds.Events, kinds.Leases, kinds.CertificateSigningRequests, kinds.PodCertificateRequests,
+	kinds.ComponentStatuses}
 
 // Read forks a cluster over its API, with the rights of cfg; it only lists. What may not be listed in all namespaces is listed in
 // namespace, if that is set; the fork tells of what may not be listed at all.

@@ -38,7 +38,8 @@ func TestRead(t *testing.T) {
 	create(t, c, kinds.Roles, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "few"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments", "replicasets"}, Verbs: []string{"list"}}}})
 	create(t, c, kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "few"},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "few"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}}})
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "few"}, Subjects: []rbacv1.Subject{{Kind: "User",
+			APIGroup: rbacv1.GroupName, Name: "jane"}}})
 	create(t, c, kinds.CustomResourceDefinitions, aDefinition(t))
 
 	all := fork(t, c, "kubernetes-admin", "system:masters")

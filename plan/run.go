@@ -184,7 +184,8 @@ func unknown(f *Fork, notes []string) (list []string) {
 		scaled++
 	}
 	if scaled > 0 {
-		list = append(list, fmt.Sprintf("what %s would do: metrics are not known, so sizes stay as they are", plural(scaled, "HorizontalPodAutoscaler")))
+		list = append(list, fmt.Sprintf("what %s would do: metrics are not known, so sizes stay as they are", plural(scaled,
+			"HorizontalPodAutoscaler")))
 	}
 	for _, gr := range loopsOutside(f) {
 		list = append(list, fmt.Sprintf("what the controller of %s would do: it is not part of Kubernetes", gr))

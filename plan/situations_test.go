@@ -39,7 +39,8 @@ func hold(t *testing.T, r *Report, wants ...string) {
 func web2(old, new string) string { return strings.Replace(web, old, new, 1) }
 
 func TestDrain(t *testing.T) {
-	hold(t, run(t, grown(t, 4, web), Drain("sim-0")), "ends well after 10s", "deployment/web: 4 of 4 at the end; 3 at least, after 0s; fewer than 4 for 10s", "1 pod of replicaset/web-")
+	hold(t, run(t, grown(t, 4, web), Drain("sim-0")), "ends well after 10s",
+		"deployment/web: 4 of 4 at the end; 3 at least, after 0s; fewer than 4 for 10s", "1 pod of replicaset/web-")
 	hold(t, run(t, grown(t, 4, web2("minAvailable: 3", "minAvailable: 4")), Drain("sim-0")),
 		"does not end: 1 pod may not be evicted", "never let go", "The disruption budget web needs 4 healthy pods and has 4 currently")
 	hold(t, run(t, grown(t, 1, web), Drain("sim-0")), "does not end: 3 pods may not be evicted", "fits on no node", "fewer than 4 to the end")
@@ -56,11 +57,13 @@ func TestLose(t *testing.T) {
 func TestScaleImageDelete(t *testing.T) {
 	f := grown(t, 2, web)
 	to := Target{"deploy", "default", "web"}
-	hold(t, run(t, f, Scale(to, 1)), "poddisruptionbudget/web lets none of its pods go", "1 of 1 at the end", "3 pods of replicaset/web-", "!fewer than")
+	hold(t, run(t, f, Scale(to, 1)), "poddisruptionbudget/web lets none of its pods go", "1 of 1 at the end",
+		"3 pods of replicaset/web-", "!fewer than")
 	hold(t, run(t, f, Scale(to, 100)), "stuck: one gap", "Insufficient cpu")
 	hold(t, run(t, f, SetImages(to, map[string]string{"c": "a:2"})), "ends well", "4 pods of replicaset/web-", "replicaset/web-")
 	hold(t, run(t, f, Delete(to)), "service/web has no endpoint", "0 of 0 at the end", "deployment/web")
-	for _, c := range []Change{Scale(Target{"deploy", "default", "no"}, 1), Scale(Target{"cm", "default", "kube-root-ca.crt"}, 1), Scale(Target{"thing", "default", "x"}, 1),
+	for _, c := range []Change{Scale(Target{"deploy", "default", "no"}, 1), Scale(Target{"cm", "default", "kube-root-ca.crt"}, 1),
+		Scale(Target{"thing", "default", "x"}, 1),
 		SetImages(to, map[string]string{"other": "a:2"}), Drain("nobody")} {
 		if r, err := Run(t.Context(), f, c, Options{}); err == nil {
 			t.Errorf("%s: %s", c.Text, r.Verdict)
@@ -152,12 +155,14 @@ func TestUpgradeDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hold(t, run(t, f, c), "refused: crontab/big: does not fit the new definition", "less than or equal to 50", "what the controller of crontabs.example.com would do")
+	hold(t, run(t, f, c), "refused: crontab/big: does not fit the new definition", "less than or equal to 50",
+		"what the controller of crontabs.example.com would do")
 	docs[0].Kind = "Deployment"
 	if _, err := UpgradeDefinitions(docs); err == nil {
 		t.Error("a Deployment is a definition")
 	}
-	hold(t, run(t, grown(t, 1, ""), manifest(t, crontabs+"\n---\napiVersion: example.com/v1\nkind: CronTab\nmetadata: {name: big}\nspec: {size: 600}")), "refused: crontab/big", "less than or equal to 100")
+	hold(t, run(t, grown(t, 1, ""), manifest(t,
+		crontabs+"\n---\napiVersion: example.com/v1\nkind: CronTab\nmetadata: {name: big}\nspec: {size: 600}")), "refused: crontab/big", "less than or equal to 100")
 }
 
 const db = `
@@ -202,8 +207,10 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}, maxRe
 
 func TestStateful(t *testing.T) {
 	f := grown(t, 3, db)
-	hold(t, run(t, f, Drain("sim-1")), "ends well", "statefulset/db: 3 of 3 at the end; 2 at least", "kubectl drain wants --ignore-daemonsets: 1 pod", "what 1 HorizontalPodAutoscaler would do: metrics are not known", "!horizontalpodautoscaler/")
-	hold(t, run(t, f, SetImages(Target{"sts", "default", "db"}, map[string]string{"c": "a:2"})), "ends well", "3 of 3 at the end; 2 at least", "for 1m0s")
+	hold(t, run(t, f, Drain("sim-1")), "ends well", "statefulset/db: 3 of 3 at the end; 2 at least",
+		"kubectl drain wants --ignore-daemonsets: 1 pod", "what 1 HorizontalPodAutoscaler would do: metrics are not known", "!horizontalpodautoscaler/")
+	hold(t, run(t, f, SetImages(Target{"sts", "default", "db"}, map[string]string{"c": "a:2"})), "ends well",
+		"3 of 3 at the end; 2 at least", "for 1m0s")
 	hold(t, run(t, f, Scale(Target{"statefulsets", "default", "db"}, 4)), "ends well", "persistentvolumeclaim/data-db-3", "pod/db-3")
 }
 
@@ -249,7 +256,8 @@ func TestRealNodes(t *testing.T) {
 
 // A version that kloop can't be is told, and one that is none is an error.
 func TestVersions(t *testing.T) {
-	hold(t, run(t, &Fork{At: start, Version: "v1.30.4"}, manifest(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}")), "the cluster is v1.30.4; the rules that were applied are those of 1.36")
+	hold(t, run(t, &Fork{At: start, Version: "v1.30.4"}, manifest(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}")),
+		"the cluster is v1.30.4; the rules that were applied are those of 1.36")
 	if _, err := Run(t.Context(), &Fork{At: start, Version: "something"}, Drain("x"), Options{}); err == nil {
 		t.Error("no version is one")
 	}
@@ -258,7 +266,8 @@ func TestVersions(t *testing.T) {
 // The horizon bounds what never comes to rest.
 func TestHorizon(t *testing.T) {
 	f := grown(t, 1, "")
-	c := manifest(t, "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}}")
+	c := manifest(t,
+		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}}")
 	r, err := Run(t.Context(), f, c, Options{For: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -179,7 +179,8 @@ func (t *tracker) finish(read resource.Reader, rest time.Time) (list []Workload)
 		}
 	}
 	slices.SortFunc(list, func(a, b Workload) int {
-		return cmp.Or(-cmp.Compare(a.Wanted-a.After, b.Wanted-b.After), -cmp.Compare(a.None, b.None), -cmp.Compare(a.Short, b.Short), compare(a.Object, b.Object))
+		return cmp.Or(-cmp.Compare(a.Wanted-a.After, b.Wanted-b.After), -cmp.Compare(a.None, b.None), -cmp.Compare(a.Short, b.Short),
+			compare(a.Object, b.Object))
 	})
 	return list
 }

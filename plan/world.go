@@ -145,11 +145,13 @@ func (w *world) chance(p []byte) {
 
 // admin is a client that waits for nobody.
 func (w *world) admin() *client.Local {
-	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "kubernetes-admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, Manager: "kubectl"}
+	return &client.Local{Ops: w.srv, View: w.view, Set: w.set, User: &auth.User{Name: "kubernetes-admin",
+		Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, Manager: "kubectl"}
 }
 
 // idle are loops that do not run: they need keys, metrics or a network that a fork does not have.
-var idle = []string{"root-ca-publisher", "csr-signing", "csr-approving", "csr-serving-approving", "csr-cleaner", "token-cleaner", "bootstrap-signer",
+var idle = []string{"root-ca-publisher", "csr-signing", "csr-approving", "csr-serving-approving", "csr-cleaner", "token-cleaner",
+	"bootstrap-signer",
 	"legacy-serviceaccount-token-cleaner", "horizontal-pod-autoscaler", "cluster-dns", "storage-version-migrator"}
 
 // run starts the loops.
