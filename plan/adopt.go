@@ -69,7 +69,7 @@ func (f *Fork) sow() (*seed, error) {
 	if s.real {
 		s.notes = append(s.notes,
 			fmt.Sprintf("how long containers take: those of workloads that run are taken to become ready as fast as they did, others in %s; all stop in %s",
-			usualReady, usualStop))
+				usualReady, usualStop))
 	}
 	return s, nil
 }

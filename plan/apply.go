@@ -201,7 +201,7 @@ func (a *author) recheck(ctx context.Context, def Object) error {
 		try.SetOwnerReferences(nil)
 		try.SetGenerateName("")
 		_, err := a.w.srv.Create(ctx, &server.Request{User: a.w.admin().User, Kind: k, GVK: k.Info().GVK, Namespace: obj.GetNamespace(),
-			Name: try.GetName(),
+			Name:   try.GetName(),
 			DryRun: true, Warn: func(string) {}}, try)
 		if apierrors.IsInvalid(err) {
 			a.refused = append(a.refused, Refusal{objectOf(k, obj), "does not fit the new definition: " + err.Error()})

@@ -88,7 +88,7 @@ var roomy = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("64"),
 func (a *assumer) pod(p *corev1.Pod) {
 	if p.Spec.NodeName != "" {
 		add(a, false, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName,
-			Labels: map[string]string{corev1.LabelHostname: p.Spec.NodeName},
+			Labels:      map[string]string{corev1.LabelHostname: p.Spec.NodeName},
 			Annotations: map[string]string{sim.Fake: "fake", sim.Agent: "yes"}},
 			Status: corev1.NodeStatus{Capacity: roomy, Allocatable: roomy, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
 				Status: corev1.ConditionTrue,
@@ -192,7 +192,7 @@ func (a *assumer) claim(ns, name string) {
 	none := ""
 	add(a, false, kinds.PersistentVolumeClaims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name,
 		Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
-		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume, AccessModes: modes, StorageClassName: &none,
+		Spec: corev1.PersistentVolumeClaimSpec{VolumeName: volume, AccessModes: modes, StorageClassName: &none,
 			Resources: corev1.VolumeResourceRequirements{Requests: size}},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, AccessModes: modes, Capacity: size}})
 	if len(a.made) == before {

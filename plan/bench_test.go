@@ -27,7 +27,7 @@ func large(b *testing.B, n int) *Fork {
 	f := &Fork{At: one.At, Version: one.Version, Server: one.Server}
 	keep := map[resource.Kind]bool{kinds.Nodes: true, kinds.Pods: true, kinds.ReplicaSets: true, kinds.Deployments: true,
 		kinds.PodDisruptionBudgets: true,
-		kinds.Services: true, kinds.EndpointSlices: true}
+		kinds.Services:             true, kinds.EndpointSlices: true}
 	var rs *appsv1.ReplicaSet
 	var dep *appsv1.Deployment
 	for _, it := range one.objects {

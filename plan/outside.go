@@ -74,7 +74,7 @@ func volumeName(pvc *corev1.PersistentVolumeClaim) string { return "pvc-" + stri
 func provided(read resource.Reader, pvc *corev1.PersistentVolumeClaim, driver string) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, VolumeMode: pvc.Spec.VolumeMode,
-		ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace,
+		ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace,
 			Name: pvc.Name, UID: pvc.UID},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver,
 			VolumeHandle: string(pvc.UID)}}}}
