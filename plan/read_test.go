@@ -164,7 +164,8 @@ func TestBadPages(t *testing.T) {
 			t.Errorf("%x is a list", bad)
 		}
 	}
-	for _, bad := range []string{"", "{}x", `{"format":"other"}`, `{"format":"kloop.dev/fork/v1"}` + "\nx", `{"format":"kloop.dev/fork/v1"}` + "\n" + `{"apiVersion":"v9","kind":"No"}`} {
+	good := `{"format":"` + format + `"}` + "\n"
+	for _, bad := range []string{"", "{}x", `{"format":"other"}`, good + "x", good + `{"apiVersion":"v9","kind":"No"}`} {
 		if _, err := Load(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q is a fork", bad)
 		}

@@ -162,7 +162,8 @@ func TestUpgradeDefinition(t *testing.T) {
 		t.Error("a Deployment is a definition")
 	}
 	hold(t, run(t, grown(t, 1, ""), manifest(t,
-		crontabs+"\n---\napiVersion: example.com/v1\nkind: CronTab\nmetadata: {name: big}\nspec: {size: 600}")), "refused: crontab/big", "less than or equal to 100")
+		crontabs+"\n---\napiVersion: example.com/v1\nkind: CronTab\nmetadata: {name: big}\nspec: {size: 600}")),
+		"refused: crontab/big", "less than or equal to 100")
 }
 
 const db = `
@@ -208,7 +209,8 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: db}, maxRe
 func TestStateful(t *testing.T) {
 	f := grown(t, 3, db)
 	hold(t, run(t, f, Drain("sim-1")), "ends well", "statefulset/db: 3 of 3 at the end; 2 at least",
-		"kubectl drain wants --ignore-daemonsets: 1 pod", "what 1 HorizontalPodAutoscaler would do: metrics are not known", "!horizontalpodautoscaler/")
+		"kubectl drain wants --ignore-daemonsets: 1 pod", "what 1 HorizontalPodAutoscaler would do: metrics are not known",
+		"!horizontalpodautoscaler/")
 	hold(t, run(t, f, SetImages(Target{"sts", "default", "db"}, map[string]string{"c": "a:2"})), "ends well",
 		"3 of 3 at the end; 2 at least", "for 1m0s")
 	hold(t, run(t, f, Scale(Target{"statefulsets", "default", "db"}, 4)), "ends well", "persistentvolumeclaim/data-db-3", "pod/db-3")
@@ -267,7 +269,8 @@ func TestVersions(t *testing.T) {
 func TestHorizon(t *testing.T) {
 	f := grown(t, 1, "")
 	c := manifest(t,
-		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}}")
+		"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec:\n  schedule: '* * * * *'\n"+
+			"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: a}]}}}}")
 	r, err := Run(t.Context(), f, c, Options{For: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
