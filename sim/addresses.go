@@ -74,7 +74,7 @@ func (a *addresses) learn(read resource.Reader) {
 	}
 }
 
-// count is how many pods have an address.
+// count returns the number of pods that have an address.
 func (a *addresses) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

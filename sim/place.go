@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A place is what a pod finds on its node.
+// A place holds all that a pod finds on its node.
 type place struct {
 	read resource.Reader // nil: all is there
 	node *corev1.Node
@@ -56,7 +56,7 @@ func roomy(p *corev1.Pod, all []*corev1.Pod, has corev1.ResourceList) bool {
 	return cpu <= has.Cpu().MilliValue() && memory <= has.Memory().Value()
 }
 
-// most is what a pod asks for at most.
+// most returns an upper bound of the resources that a pod asks for.
 func most(p *corev1.Pod) (cpu, memory int64) {
 	add := func(list corev1.ResourceList) {
 		cpu, memory = cpu+list.Cpu().MilliValue(), memory+list.Memory().Value()

@@ -106,7 +106,7 @@ func stop(ctx context.Context, c *loop.Ctx, p *corev1.Pod, f fate, loud bool) (t
 		Preconditions: &metav1.Preconditions{UID: &p.UID}})
 }
 
-// asked is when a pod was asked to stop.
+// asked returns the time at which a pod was asked to stop.
 func asked(p *corev1.Pod) time.Time {
 	if g := p.DeletionGracePeriodSeconds; g != nil {
 		return p.DeletionTimestamp.Add(-time.Duration(*g) * time.Second)

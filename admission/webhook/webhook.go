@@ -27,10 +27,10 @@ type Config struct {
 	Mutating, Validating *webhook.Caller // make the connections; required, and may be the same
 	// Authorize answers match conditions that ask for permissions; nil: nobody does.
 	Authorize auth.Authorizer
-	// Blocked is told of a request that was refused because a webhook could not be called. cfg is the webhook's
-	// configuration. It must not block; nil: nobody is told.
+	// Blocked hears of a request that was refused because a webhook could not be called. cfg is the webhook's
+	// configuration. It must not block; nil: nobody does.
 	Blocked func(k resource.Kind, cfg resource.Object, name string, err error)
-	// Instead, if set, is told of each webhook that a request would be put to, by its configuration's name and its own, and the
+	// Instead, if set, hears of each webhook that a request would be put to, by its configuration's name and its own, and the
 	// request goes on as if the webhook had let it pass as it is: nothing is called. It may be called by several goroutines at once.
 	Instead func(config, name string)
 	// Registry gets the metrics; nil: they are counted for nobody.
