@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,13 +24,17 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
 )
 
-// readBody reads the whole body, up to the limit.
+// readBody reads the whole body, up to the limit. One that is not there when the request's time is up is a 504.
 func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.cfg.Timeout)) // a body must not trickle in for ever
+	until := time.Now().Add(s.cfg.Timeout)
+	if at, ok := r.Context().Deadline(); ok && at.Before(until) {
+		until = at
+	}
+	_ = rc.SetReadDeadline(until) // a body must not trickle in for ever
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	limit := s.cfg.MaxBody
 	tooLarge := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
@@ -39,7 +45,11 @@ func (s *surface) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	if r.ContentLength > 0 {
 		b.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
-	if _, err := b.ReadFrom(io.LimitReader(r.Body, limit+1)); err != nil {
+	_, err := b.ReadFrom(io.LimitReader(r.Body, limit+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), err != nil && r.Context().Err() != nil:
+		return nil, context.DeadlineExceeded
+	case err != nil:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("read the request body: %v", err))
 	}
 	if int64(b.Len()) > limit {

@@ -70,7 +70,7 @@ func parse(r *http.Request) (*info, error) {
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		i.Version, parts = parts[1], parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis":
+	case len(parts) >= 4 && parts[0] == "apis" && parts[1] != "":
 		i.Group, i.Version, parts = parts[1], parts[2], parts[3:]
 	default:
 		return i, nil

@@ -42,6 +42,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 	switch {
 	case parts[0] == "api" && len(parts) == 2:
 		ver = parts[1]
+	case parts[0] == "apis" && !root && parts[1] == "": // the core group has no name, and is not here
+		exists = false
 	case parts[0] == "apis" && len(parts) == 2:
 		name = parts[1]
 	case parts[0] == "apis" && len(parts) == 3:
