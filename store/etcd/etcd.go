@@ -41,6 +41,7 @@ type Store struct {
 	member *member // the member in this process; nil when the cluster is elsewhere
 	log    *slog.Logger
 	leases leases
+	room   *room         // on the disk; nil when the cluster is elsewhere
 	head   head          // newest revision that any answer has told of
 	full   chan struct{} // a write found no space
 	warm   chan struct{} // the database's pages have been touched; touched says so
@@ -66,6 +67,9 @@ func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
 	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1), warm: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.grant = s.grant
+	if m != nil {
+		s.room = newRoom(m.dir, log)
+	}
 	return s
 }
 
@@ -75,6 +79,9 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 		return 0, err
 	}
 	defer s.inflight.Done()
+	if err := s.room.take(len(w.Value)); err != nil {
+		return 0, fmt.Errorf("write %s: %w", w.Key, err)
+	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	switch {

@@ -56,6 +56,9 @@ func (s *Store) keepUp(keep time.Duration) {
 			what, round = "make space", s.emergency
 			lastSpace = time.Now()
 		}
+		if s.room.tight() {
+			continue // compacting and rewriting need room themselves
+		}
 		ctx, cancel := context.WithTimeout(s.ctx, upkeepPatience)
 		start := time.Now()
 		if err := round(ctx); err != nil && s.ctx.Err() == nil {
