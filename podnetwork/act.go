@@ -29,15 +29,17 @@ func (k *kernel) bring(want state) error {
 	if want.tunnel == nil && len(have.routes) == 0 && len(want.routes) == 0 {
 		return k.dropTunnel()
 	}
-	on, err := k.bringTunnel(want, &have)
-	if err != nil {
-		return err
-	}
 	var errs []error
 	do := func(what any, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%v: %w", what, err))
 		}
+	}
+	on, err := k.bringTunnel(want, &have)
+	if err != nil { // plain routes need none
+		errs = append(errs, err)
+		want.routes = maps.Clone(want.routes)
+		maps.DeleteFunc(want.routes, func(_ netip.Prefix, r route) bool { return r.link == Tunnel })
 	}
 	if on != nil {
 		k.fill(on, want, have, do)

@@ -234,3 +234,25 @@ func TestMany(t *testing.T) {
 	s.a.client.states <- s.all()
 	until(t, "all gone but two", func() bool { return len(routes(t, s.a)) == 2 })
 }
+
+// TestNoTunnel: a kernel that makes no tunnel has plain routes and local pods all the same, and the Node says what is missing. When the
+// tunnel can be made, it is.
+func TestNoTunnel(t *testing.T) {
+	s := newSite(t, 1500)
+	other := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "other"}, VxlanId: tunnelID, Port: TunnelPort}
+	s.a.do(t, func() error { return netlink.LinkAdd(other) })
+	s.begin(ModeAuto)
+	serve(t, s.b.pod, ":80")
+	serve(t, s.c.pod, ":80")
+	until(t, "the pod on b is not reached", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
+	if got := routes(t, s.a); len(got) != 1 {
+		t.Errorf("routes: %v", got)
+	}
+	if _, err := os.Stat(s.a.conf); err != nil {
+		t.Error(err)
+	}
+	until(t, "no word of the tunnel", func() bool { return strings.Contains(s.a.client.told(), "make the VXLAN link kloop-vx") })
+	s.a.do(t, func() error { return netlink.LinkDel(other) })
+	until(t, "the pod on c is not reached", func() bool { _, err := ask(s.a.pod, s.c.podIP+":80"); return err == nil })
+	until(t, "no word that the network is up", func() bool { return strings.Contains(s.a.client.told(), reasonUp) })
+}

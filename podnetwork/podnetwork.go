@@ -14,6 +14,7 @@ package podnetwork
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -175,13 +176,12 @@ func (l *loop) bring() error {
 	}
 	want, notes := plan(l.census, g, l.cfg.Mode)
 	l.note(append(notes, obstacles()...))
-	if err := l.kernel.bring(want); err != nil {
-		return err
-	}
+	err = l.kernel.bring(want)
 	if err := l.masquerade(); err != nil {
 		return err
 	}
-	return l.cfg.CNI.write(l.census.own.ranges, want.mtu) // last: with it pods may start
+	// Last: with it pods may start. They may, too, when some other machine is not reached.
+	return errors.Join(err, l.cfg.CNI.write(l.census.own.ranges, want.mtu))
 }
 
 // note logs what is odd but not wrong, once.
