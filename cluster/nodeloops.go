@@ -83,7 +83,7 @@ func (n NodeConfig) serveServices(ctx context.Context, ready func()) error {
 		return nil
 	}
 	return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.PodCIDR, Log: n.Log,
-		Events: n.Events, Services: n.Services, NodePortAddresses: n.NodePortAddresses}, ready)
+		Events: n.Events, Services: n.Services, Healthz: ":" + proxy.HealthzPort, NodePortAddresses: n.NodePortAddresses}, ready)
 }
 
 // nodeSources is what a node needs to know of the cluster. ConfigMaps and Secrets it watches one by one: client.Pinned.

@@ -36,6 +36,8 @@ type Config struct {
 	// NodePortAddresses are the addresses at which node ports are served: ranges, or Primary, which stands for the node's internal
 	// addresses and is the default. Never those of the loopback.
 	NodePortAddresses []string
+
+	Healthz string // host:port at which the proxy says that it works; "": nowhere
 }
 
 // settle is the pause in which the loop waits for more changes before it writes rules: a rollout changes many endpoints at
@@ -58,6 +60,9 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 		return err
 	}
 	defer l.close()
+	if cfg.Healthz != "" {
+		go (&healthz{cfg: &l.cfg, rules: &l.health.rules}).serve(ctx, cfg.Healthz)
+	}
 	return l.run(ctx, ready)
 }
 
