@@ -50,6 +50,7 @@ func Controller(on bool) *loop.Controller[*corev1.Node] {
 			}
 		},
 		Writes: []resource.Kind{kinds.Nodes, kinds.PersistentVolumes, kinds.PersistentVolumeClaims},
+		Rest:   20 * time.Millisecond, // many claims at a time are served by few looks
 		Reconcile: func(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
 			return 0, act(ctx, c, n, plan(observe(c, n.Name, n, on)))
 		},
@@ -67,15 +68,16 @@ func observe(c resource.Reader, name string, n *corev1.Node, on bool) world {
 			w.path = localvolume.SimulatedPath
 		}
 	}
-	for _, v := range resource.List(c, kinds.PersistentVolumes, "") {
-		if v.Annotations[localvolume.Node] == name {
+	for obj := range c.ByLabel(kinds.PersistentVolumes, "", localvolume.Node, localvolume.Label(name)) {
+		if v := obj.(*corev1.PersistentVolume); v.Annotations[localvolume.Node] == name {
 			w.volumes = append(w.volumes, volume{v, claimOf(c, v)})
 		}
 	}
 	if !on || n == nil {
 		return w
 	}
-	for _, p := range resource.List(c, kinds.PersistentVolumeClaims, "") {
+	for obj := range c.Each(kinds.PersistentVolumeClaims, "") {
+		p := obj.(*corev1.PersistentVolumeClaim)
 		if nodeOf(p) != name || p.DeletionTimestamp != nil {
 			continue
 		}

@@ -83,8 +83,9 @@ func persistentVolume(x wish, node *corev1.Node, path string) *corev1.Persistent
 		policy = *x.class.ReclaimPolicy
 	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{localvolume.Finalizer}, Annotations: map[string]string{
-			provisionedBy: x.class.Provisioner, localvolume.Node: node.Name, localvolume.Form: formOf(x.class, x.claim)}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{localvolume.Finalizer},
+			Labels: map[string]string{localvolume.Node: localvolume.Label(node.Name)}, Annotations: map[string]string{
+				provisionedBy: x.class.Provisioner, localvolume.Node: node.Name, localvolume.Form: formOf(x.class, x.claim)}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: x.claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			AccessModes:                   x.claim.Spec.AccessModes,

@@ -5,6 +5,7 @@
 //	Node annotation kloop.dev/local-storage-free   the agent's: bytes that are free there, roughly
 //	Node annotation volume.kloop.dev/PV-NAME       an Order of the loop's, to which the agent adds its answer
 //	PV annotation kloop.dev/local-storage-node     the loop's: the Node on whose disk the volume lies; this makes it ours
+//	PV label kloop.dev/local-storage-node          the same, by which the volumes of a node are found
 //	PV annotation kloop.dev/local-storage-form     the loop's: directory, ext4, xfs or block
 //
 // Orders stand on the Node because its agent may read and write it, whatever else it may not (the node authorizer). An order is there
@@ -12,12 +13,15 @@
 package localvolume
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // The annotations.
@@ -105,6 +109,14 @@ func FreeOn(n *corev1.Node) (bytes int64, ok bool) {
 	}
 	bytes, err := strconv.ParseInt(text, 10, 64)
 	return bytes, err == nil
+}
+
+// Label is the value of the label by which the volumes of a node are found: its name, or a short form of a long one.
+func Label(node string) string {
+	if len(node) <= validation.LabelValueMaxLength {
+		return node
+	}
+	return fmt.Sprintf("%s-%x", strings.TrimRight(node[:40], ".-"), sha256.Sum256([]byte(node)))[:validation.LabelValueMaxLength]
 }
 
 // maxName is the longest file name that file systems take, with room for the endings that agents add.

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestOrders(t *testing.T) {
@@ -44,5 +45,17 @@ func TestFree(t *testing.T) {
 	n.Annotations = map[string]string{Free: "12"}
 	if b, ok := FreeOn(n); !ok || b != 12 {
 		t.Error(b, ok)
+	}
+}
+
+func TestLabel(t *testing.T) {
+	long := strings.Repeat("a", 39) + "." + strings.Repeat("b", 100)
+	for _, name := range []string{"n", strings.Repeat("x", 63), long, long + "c"} {
+		if bad := validation.IsValidLabelValue(Label(name)); len(bad) > 0 {
+			t.Errorf("%s: %s", name, bad)
+		}
+	}
+	if Label(long) == Label(long+"c") || Label("n") != "n" {
+		t.Error("two nodes have one label")
 	}
 }
