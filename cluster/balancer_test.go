@@ -90,6 +90,7 @@ func TestPools(t *testing.T) {
 		return l != nil && strings.Contains(l.Annotations[kinds.AnnouncedCandidates], `"node":"sim-1"`) &&
 			l.Annotations[kinds.AnnouncedServices] == "default/web"
 	}))
+	answeredBy(t, c, dyn)
 	pools := schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta1", Resource: "ipaddresspools"}
 	eventually(t, "the pool says what is in use", holds(func() bool {
 		u, err := dyn.Resource(pools).Namespace(kinds.AnnounceSpace).Get(t.Context(), "first-pool", metav1.GetOptions{})
@@ -99,6 +100,12 @@ func TestPools(t *testing.T) {
 		used, _, _ := unstructured.NestedInt64(u.Object, "status", "assignedIPv4")
 		free, _, _ := unstructured.NestedInt64(u.Object, "status", "availableIPv4")
 		return used == 1 && free == 260
+	}))
+	eventually(t, "the lease is let go", holds(func() bool {
+		l := resource.Clone(resource.Get(cl.Read(), kinds.Leases, kinds.AnnounceSpace, "l2-192.168.10.0"))
+		l.Spec.HolderIdentity = new(string)
+		_, err := cl.Update(t.Context(), kinds.Leases, l, "")
+		return err == nil
 	}))
 	app := map[string]string{"app": "metallb", "component": "controller"}
 	create(kinds.Deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: "controller",
@@ -115,4 +122,43 @@ func TestPools(t *testing.T) {
 // holds makes a condition of a question that can't fail.
 func holds(ok func() bool) func(context.Context) (bool, error) {
 	return func(context.Context) (bool, error) { return ok(), nil }
+}
+
+// answeredBy takes the Lease as a node's agent does: MetalLB's ServiceL2Status says so. Peers for BGP hear that there is none.
+func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
+	t.Helper()
+	holder := "sim-1"
+	eventually(t, "the lease is taken", holds(func() bool {
+		l := resource.Clone(resource.Get(c.Client().Read(), kinds.Leases, kinds.AnnounceSpace, "l2-192.168.10.0"))
+		l.Spec.HolderIdentity = &holder
+		_, err := c.Client().Update(t.Context(), kinds.Leases, l, "")
+		return err == nil
+	}))
+	all := func(version, plural string) []unstructured.Unstructured {
+		list, err := dyn.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: version, Resource: plural}).
+			Namespace(kinds.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	eventually(t, "its ServiceL2Status", holds(func() bool {
+		list := all("v1beta1", "servicel2statuses")
+		if len(list) != 1 {
+			return false
+		}
+		st, _, _ := unstructured.NestedStringMap(list[0].Object, "status")
+		return st["node"] == holder && st["serviceName"] == "web" && st["serviceNamespace"] == "default"
+	}))
+	peer := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer",
+		"metadata": map[string]any{"name": "router", "namespace": kinds.AnnounceSpace},
+		"spec":     map[string]any{"myASN": int64(64500), "peerASN": int64(64501), "peerAddress": "10.0.0.1"}}}
+	if _, err := dyn.Resource(schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta2", Resource: "bgppeers"}).
+		Namespace(kinds.AnnounceSpace).Create(t.Context(), peer, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the peer hears that there is no BGP", holds(func() bool {
+		list, _, _ := unstructured.NestedSlice(all("v1beta2", "bgppeers")[0].Object, "status", "conditions")
+		return len(list) == 1 && list[0].(map[string]any)["reason"] == "NotSupported"
+	}))
 }

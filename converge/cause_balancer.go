@@ -13,8 +13,10 @@ import (
 func balancers() []Situation {
 	of := []resource.Kind{kinds.Services}
 	return []Situation{
+		{"LoadBalancerOfMetalLB", of, leftToMetalLB},
 		{"LoadBalancerAddressMissing", of, func(l *look) *Finding { return balancerFinding(l, kinds.AddressCondition) }},
 		{"LoadBalancerNotAnnounced", of, func(l *look) *Finding { return balancerFinding(l, kinds.AnnouncedCondition) }},
+		{"LoadBalancerUnanswered", of, addressUnanswered},
 	}
 }
 
@@ -33,7 +35,6 @@ var remedies = map[string]remedy{
 	kinds.LBPortsTaken: {Blocked, person, []string{"use another port, stop the program that has it, or take it from the other service",
 		"with addresses of pools (loadBalancer.mode) services don't share ports"}},
 	kinds.LBNoLocalEndpoint: {Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
-	kinds.LBNoEndpoint:      {Waiting, "", []string{"a service whose endpoints all fail is not announced: kubectl get endpointslices"}},
 	kinds.LBNoPool: {Blocked, person, []string{"make an IPAddressPool in " + kinds.AnnounceSpace +
 		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
 	kinds.LBPoolExhausted: {Blocked, person, []string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
@@ -55,7 +56,7 @@ func balancerFinding(l *look, typ string) *Finding {
 		return nil
 	}
 	c := serviceCondition(s, typ)
-	if c == nil || c.Status != metav1.ConditionFalse {
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint { // of endpoints others say more
 		return nil
 	}
 	r := remedies[c.Reason]
@@ -87,7 +88,7 @@ func serviceCondition(s *corev1.Service, typ string) *metav1.Condition {
 // unannounced says why an address is answered by nobody; "": it may well be answered.
 func unannounced(s *corev1.Service) string {
 	c := serviceCondition(s, kinds.AnnouncedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse {
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason == kinds.LBNoEndpoint {
 		return ""
 	}
 	return c.Reason

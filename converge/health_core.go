@@ -100,6 +100,9 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	if why := unannounced(s); why != "" && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return Health{Says: "has an address that no node answers for", Want: "a node that announces it", Have: why}
 	}
+	if u := answerer(w, s); u != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return Health{Says: "has an address that is not answered as it should be", Want: "a node that answers for " + u.address, Have: u.text()}
+	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName || !w.Sees(kinds.EndpointSlices) {
 		return Health{}
 	}

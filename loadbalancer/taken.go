@@ -65,7 +65,7 @@ func (p Ports) Tell(ctx context.Context) error {
 	}
 }
 
-// look writes the annotation if it is not what it should be; again is when to look next, 0: after a change.
+// look writes the annotation where it says something else; again is the pause until the next look, 0: after a change.
 func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 	read := p.Client.Read()
 	n := resource.Get(read, kinds.Nodes, "", p.Node)

@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// fixed is a client of a cluster that is what it is; patches are kept.
+// fixed is a client of a cluster in which nothing changes; patches are kept.
 type fixed struct {
 	client.Client
 	v       *view.View

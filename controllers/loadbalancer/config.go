@@ -17,7 +17,7 @@ const group = "metallb.io"
 func byOther(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o := c.Object()
 	switch i := c.Kind.Info(); {
-	case i.GVK.Group == group && i.Plural != "servicel2statuses":
+	case i.GVK.Group == group && (i.Plural != "servicel2statuses" || c.New == nil):
 	case c.Kind == kinds.Leases && o.GetNamespace() == kinds.AnnounceSpace && o.GetLabels()[kinds.AnnounceLabel] != "":
 	case c.Kind == kinds.CustomResourceDefinitions && isDefinition(o.GetName()):
 	case c.Kind == kinds.Namespaces:

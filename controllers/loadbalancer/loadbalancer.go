@@ -2,8 +2,8 @@
 //
 //	reads   Services, EndpointSlices, Nodes, Namespaces; IPAddressPools, L2Advertisements and BGPAdvertisements of metallb.io; Leases;
 //	        MetalLB's Deployment
-//	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool: status; Lease: one for each address of a
-//	        pool; where pools are wanted and not there: their definitions and namespace
+//	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool, BGPPeer: status; ServiceL2Status; Lease: one
+//	        for each address of a pool; where pools are wanted and not there: their definitions and namespace
 //	rule    a Service of type LoadBalancer that is left to nobody else has the addresses at which it is reached, a condition that
 //	        says which or why not, and neither once its type changes
 //
@@ -160,7 +160,19 @@ func reconcile(ctx context.Context, c *loop.Ctx, mode Mode) error {
 	for _, d := range decisions {
 		errs = append(errs, act(ctx, c, d))
 	}
-	return errors.Join(append(errs, leases(ctx, c, w, announced), poolStatuses(ctx, c, set, w.pools))...)
+	return errors.Join(append(errs, leases(ctx, c, w, announced), poolStatuses(ctx, c, set, w.pools), reports(ctx, c, set, mode, w.mode))...)
+}
+
+// reports writes what else MetalLB's kinds say, where they are ours to fill in: wanted by configuration, and in force as MetalLB is not here.
+func reports(ctx context.Context, c *loop.Ctx, set *resource.Set, wanted, inForce Mode) error {
+	var errs []error
+	if wanted == Pools {
+		errs = append(errs, l2Statuses(ctx, c, set))
+	}
+	if inForce == Pools {
+		errs = append(errs, bgpPeers(ctx, c, set))
+	}
+	return errors.Join(errs...)
 }
 
 // act writes what was decided of one service.

@@ -43,7 +43,7 @@ type verdict struct {
 	reason, says string
 }
 
-// A decision is what becomes of one service.
+// A decision says what becomes of one service.
 type decision struct {
 	service   *corev1.Service
 	drop      bool // what we said of it goes

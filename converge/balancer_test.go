@@ -1,0 +1,110 @@
+package converge
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// TestBalancers: each way in which a load balancer's address is missing or not answered has its cause, and says whose move it is.
+func TestBalancers(t *testing.T) {
+	const ip = "192.0.2.1"
+	service := func(ip string, conditions ...string) *corev1.Service { // TYPE, REASON, and so on; all are False
+		s := &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+		if ip != "" {
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ip}}
+		}
+		for i := 0; i < len(conditions); i += 2 {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: conditions[i], Reason: conditions[i+1],
+				Status: metav1.ConditionFalse, Message: "because"})
+		}
+		return s
+	}
+	lease := func(holder, trouble string, age time.Duration) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: "l2-" + ip,
+			CreationTimestamp: metav1.NewTime(noon.Add(-age)), Labels: map[string]string{kinds.AnnounceLabel: "layer2"},
+			Annotations: map[string]string{kinds.AnnouncedAddress: ip, kinds.AnnouncedTrouble: trouble}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+		if trouble == "" {
+			delete(l.Annotations, kinds.AnnouncedTrouble)
+		}
+		return l
+	}
+	node := &corev1.Node{ObjectMeta: meta("n1"), Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+		Status: corev1.ConditionTrue}}}}
+	node.Namespace = ""
+	metalLB := &appsv1.Deployment{ObjectMeta: meta("controller")}
+	metalLB.Labels = map[string]string{"app": "metallb"}
+	class := "example.com/lb"
+	theirs := service("")
+	theirs.Spec.LoadBalancerClass = &class
+	at, told := kinds.AddressCondition, kinds.AnnouncedCondition
+	type world = map[resource.Kind][]resource.Object
+	rows := map[string]struct {
+		s     *corev1.Service
+		w     world
+		cause string // "": no gap
+		state string
+		says  string
+	}{
+		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Missing, "nobody gives"},
+		"another class":          {theirs, nil, "LoadBalancerMissing", Missing, ""},
+		"MetalLB runs":           {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", Waiting, "from MetalLB"},
+		"answered":               {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1", "", time.Hour)}}, "", "", ""},
+		"being taken over":       {service(ip), world{kinds.Leases: {lease("", "", time.Second)}}, "", "", ""},
+		"nobody takes it": {service(ip), world{kinds.Leases: {lease("", "", time.Minute)}}, "LoadBalancerUnanswered",
+			Blocked, "no node has taken " + ip},
+		"its node is gone": {service(ip), world{kinds.Leases: {lease("n2", "", time.Hour)}}, "LoadBalancerUnanswered", Waiting, "n2"},
+		"another machine answers": {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1",
+			"the machine 02:00 answers for the address too", time.Hour)}}, "LoadBalancerUnanswered", Blocked, "02:00"},
+		"an interface without ARP": {service(ip), world{kinds.Leases: {lease("", "n1 can't answer: eth0 does no ARP", time.Second)}},
+			"LoadBalancerUnanswered", Blocked, "eth0 does no ARP"},
+		"no packet socket": {service(ip), world{kinds.Leases: {lease("",
+			"n1 can't answer: open a packet socket (this needs CAP_NET_RAW)", 0)}}, "LoadBalancerUnanswered", Blocked, "CAP_NET_RAW"},
+		"endpoints are others' turn": {service(ip, told, kinds.LBNoEndpoint), nil, "", "", ""},
+	}
+	for _, reason := range []string{kinds.LBNoNode, kinds.LBPortsTaken, kinds.LBNoPool, kinds.LBPoolExhausted, kinds.LBRequestRefused} {
+		r := rows["answered"]
+		r.s, r.w, r.cause, r.state, r.says = service("", at, reason), nil, "LoadBalancerAddressMissing", Blocked, "because"
+		rows["no address: "+reason] = r
+	}
+	for _, reason := range []string{kinds.LBNoNode, kinds.LBNoAdvertisement, kinds.LBSharedSelector, kinds.LBBGPOnly} {
+		r := rows["answered"]
+		r.s, r.w, r.cause, r.state, r.says = service(ip, told, reason), nil, "LoadBalancerNotAnnounced", Blocked, "because"
+		rows["not announced: "+reason] = r
+	}
+	for _, c := range []struct{ typ, ip, cause string }{{at, "", "LoadBalancerAddressMissing"}, {told, ip, "LoadBalancerNotAnnounced"}} {
+		r := rows["answered"]
+		r.s, r.w, r.cause, r.state = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, Waiting
+		rows["Local without endpoints: "+c.typ] = r
+	}
+	for name, tt := range rows {
+		t.Run(name, func(t *testing.T) {
+			set := kinds.NewSet()
+			v := view.New(set)
+			for k, list := range tt.w {
+				v.Replace(k, 1, list)
+			}
+			v.Replace(kinds.Services, 1, []resource.Object{tt.s})
+			w := &World{Read: v.Snapshot(), Kinds: set, Now: noon}
+			step := w.Explain(kinds.Services, tt.s)
+			switch {
+			case tt.cause == "" && step != nil && strings.HasPrefix(step.Cause, "LoadBalancer"):
+				t.Errorf("%s: %s", step.Cause, step.Says)
+			case tt.cause != "" && (step == nil || step.Cause != tt.cause || step.State != tt.state || !strings.Contains(step.Says, tt.says)):
+				t.Errorf("%+v, want %s (%s): %s", step, tt.cause, tt.state, tt.says)
+			case tt.cause != "" && (step.Owner == "" || step.Next.What == ""):
+				t.Errorf("nobody has the next move: %+v", step)
+			}
+		})
+	}
+}

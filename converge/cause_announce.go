@@ -1,0 +1,117 @@
+package converge
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// takeover is the time that an address may be without a node that answers before that is a gap: nodes take it within two seconds.
+const takeover = 10 * time.Second
+
+// An unanswered address is one of a pool for which no node answers as it should, by the Lease of the address.
+type unanswered struct {
+	address, holder, trouble string
+	free                     bool // no node has taken the Lease
+	lost                     bool // the node that has it is not ready
+}
+
+func (u *unanswered) text() string {
+	switch {
+	case u == nil:
+		return ""
+	case u.trouble != "":
+		return u.trouble
+	case u.lost:
+		return "node " + u.holder + " answers for " + u.address + ", and is not ready"
+	}
+	return "no node has taken " + u.address
+}
+
+// answerer finds the first address of a service that is not answered as it should be; nil: all are, as far as can be seen.
+func answerer(w *World, s *corev1.Service) *unanswered {
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
+			l := resource.As[*coordinationv1.Lease](obj)
+			if l.Annotations[kinds.AnnouncedAddress] != in.IP {
+				continue
+			}
+			u := &unanswered{address: in.IP, holder: deref(l.Spec.HolderIdentity, ""), trouble: l.Annotations[kinds.AnnouncedTrouble]}
+			since := l.CreationTimestamp.Time
+			if l.Spec.AcquireTime != nil {
+				since = l.Spec.AcquireTime.Time
+			}
+			u.free = u.holder == "" && w.Now.After(since.Add(takeover))
+			if n := resource.Get(w.Read, kinds.Nodes, "", u.holder); u.holder != "" && (n == nil || !nodeReady(n)) {
+				u.lost = true
+			}
+			if u.trouble != "" || u.free || u.lost {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// addressUnanswered: a node should answer for the address and does not, or somebody else does too.
+func addressUnanswered(l *look) *Finding {
+	s := l.obj.(*corev1.Service)
+	u := answerer(l.World, s)
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || u == nil {
+		return nil
+	}
+	f := &Finding{Says: "has an address that is not answered as it should be: " + u.text(), Owner: person, State: Blocked,
+		Waits: on("Object", Ref{kinds.Leases, kinds.AnnounceSpace, leaseOf(l.World, u.address)}, "spec.holderIdentity")}
+	switch {
+	case strings.Contains(u.trouble, "answers for the address too"):
+		f.Next = does(person, "takes the address away from that machine")
+		f.Advice = []string{"find the machine by its hardware address: ip neigh, or the tables of the switch",
+			"in IPVS mode of another proxy every node answers for addresses on kube-ipvs0, unless its strictARP is on",
+			"some networks answer for addresses that are not theirs (proxy_arp): look at that interface"}
+	case u.trouble != "":
+		f.Next = does(person, "changes that on the node")
+		f.Advice = []string{"ip -d link on the node: the interface must be up, do ARP and belong to no bridge or bond",
+			"an L2Advertisement's interfaces must be there; a packet socket needs CAP_NET_RAW"}
+	case u.lost:
+		f.Owner, f.State = "node agent on "+u.holder, Waiting
+		f.Next = does("the other candidates", "take the address over")
+		f.Below = []Ref{{kinds.Nodes, "", u.holder}}
+	default:
+		f.Next = does(person, "starts kloop's agent, with its own proxy, on the nodes that may answer")
+		f.Advice = []string{fmt.Sprintf("kubectl get lease -n %s -o yaml: the annotation %s lists them", kinds.AnnounceSpace, kinds.AnnouncedCandidates)}
+	}
+	return f
+}
+
+func leaseOf(w *World, address string) string {
+	for obj := range w.Read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
+		if resource.As[*coordinationv1.Lease](obj).Annotations[kinds.AnnouncedAddress] == address {
+			return obj.GetName()
+		}
+	}
+	return ""
+}
+
+// leftToMetalLB: MetalLB runs here, so that nobody else gives addresses.
+func leftToMetalLB(l *look) *Finding {
+	s := l.obj.(*corev1.Service)
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 || s.Spec.LoadBalancerClass != nil ||
+		serviceCondition(s, kinds.AddressCondition) != nil {
+		return nil
+	}
+	for label, value := range map[string]string{"app": "metallb", "app.kubernetes.io/name": "metallb"} {
+		for d := range l.Read.ByLabel(kinds.Deployments, "", label, value) {
+			return &Finding{Says: "waits for an address from MetalLB, which runs here; kloop leaves services to it", Owner: "MetalLB", State: Waiting,
+				Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does("MetalLB", "gives it an address"),
+				Advice: []string{"kubectl describe service " + s.Name + " -n " + s.Namespace + " shows MetalLB's events",
+					"kubectl logs -n " + d.GetNamespace() + " deployment/" + d.GetName()}}
+		}
+	}
+	return nil
+}
