@@ -34,6 +34,7 @@ func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	apply.BoundCopies()
+	boundComplaints()
 	return Run(ctx, os.Stdin, os.Stdout, os.Stderr, args)
 }
 
