@@ -135,10 +135,10 @@ func TestReturns(t *testing.T) {
 		seen, err := ask(s.a.pod, "10.88.9.5:80")
 		return err == nil && seen == s.a.podIP
 	})
-	text, err := os.ReadFile(s.c.conf)
-	if err != nil || !strings.Contains(string(text), `"subnet": "10.88.9.0/24"`) {
-		t.Errorf("the CNI configuration: %v\n%s", err, text)
-	}
+	until(t, "the CNI configuration has the old range", func() bool {
+		text, err := os.ReadFile(s.c.conf)
+		return err == nil && strings.Contains(string(text), `"subnet": "10.88.9.0/24"`)
+	})
 }
 
 // TestTells: the Node says that the network is up, and after a while what is wrong.

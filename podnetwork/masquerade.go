@@ -72,7 +72,8 @@ func program(own netip.Prefix, pods []netip.Prefix) error {
 	c.AddTable(t) // so that there is one to delete
 	c.DelTable(t)
 	c.AddTable(t)
-	set := &nftables.Set{Table: t, Name: "pods", KeyType: nftables.TypeIPAddr, Interval: true}
+	// With a number of its own it takes none of the module's counter, which connections of other goroutines use, too.
+	set := &nftables.Set{Table: t, ID: 1, Name: "pods", KeyType: nftables.TypeIPAddr, Interval: true}
 	err = c.AddSet(set, nil)
 	for part := range slices.Chunk(elements(pods), atOnce) {
 		err = errors.Join(err, c.SetAddElements(set, part))
