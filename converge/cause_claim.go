@@ -38,6 +38,7 @@ func claims() []Situation {
 		{"ProvisionerMissing", of, claim(provisionerMissing)},
 		{"Provisioning", of, claim(provisioning)},
 		{"NoVolume", of, claim(noVolume)},
+		{"ReclaimWaits", []resource.Kind{kinds.PersistentVolumes}, reclaimWaits},
 		{"ReclaimFailed", []resource.Kind{kinds.PersistentVolumes}, reclaimFailed},
 	}
 }

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,6 +33,44 @@ func volumeAway(l *look, p *corev1.Pod, _ string) *Finding {
 			Advice: []string{"bring node " + node + " back", "or go on without the data: delete persistentvolumeclaim/" + name + " and the pod"}}
 	}
 	return nil
+}
+
+// unremoved says why a volume of local storage that is to be removed is not; "": nothing stands in the way.
+func unremoved(w *World, v *corev1.PersistentVolume) string {
+	node := v.Annotations[localvolume.Node]
+	if node == "" || v.Status.Phase != corev1.VolumeReleased || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return ""
+	}
+	n := resource.Get(w.Read, kinds.Nodes, "", node)
+	switch {
+	case n == nil: // its volumes go with it
+		return ""
+	case localvolume.Orders(n)[v.Name].Failed != "":
+		return "it says: " + localvolume.Orders(n)[v.Name].Failed
+	case !nodeAnswers(n):
+		return "it is not ready"
+	}
+	return ""
+}
+
+// reclaimWaits: the volume's node has not removed yet what lies on its disk.
+func reclaimWaits(l *look) *Finding {
+	v := l.obj.(*corev1.PersistentVolume)
+	why := unremoved(l.World, v)
+	if why == "" {
+		return nil
+	}
+	node := v.Annotations[localvolume.Node]
+	who := "node agent on " + node
+	return &Finding{Says: "waits for node " + node + " to remove what lies on its disk, and " + why, State: Waiting, Owner: who,
+		Waits: on("Object", Ref{kinds.Nodes, "", node}, ""), Next: does(who, "removes it, and then the volume goes"),
+		Advice: []string{"bring node " + node + " back", "or, if it will not come back: kubectl delete node " + node}}
+}
+
+func nodeAnswers(n *corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 }
 
 func volumeOfClaim(l *look, ns, name string) *corev1.PersistentVolume {
@@ -67,10 +106,8 @@ func away(n *corev1.Node) string {
 	case n.DeletionTimestamp != nil:
 		return "is being deleted"
 	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return "is not ready"
-		}
+	if !nodeAnswers(n) {
+		return "is not ready"
 	}
 	if n.Spec.Unschedulable {
 		return "is cordoned"

@@ -252,7 +252,10 @@ func users(w *World, c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
 	return list
 }
 
-func volumeHealth(_ *World, v *corev1.PersistentVolume) Health {
+func volumeHealth(w *World, v *corev1.PersistentVolume) Health {
+	if why := unremoved(w, v); why != "" {
+		return Health{Says: "is not removed yet", Want: "spec.persistentVolumeReclaimPolicy=Delete", Have: "status.phase=Released"}
+	}
 	if v.Status.Phase == corev1.VolumeFailed {
 		return Health{Says: "could not be reclaimed", Want: "spec.persistentVolumeReclaimPolicy=" + string(v.Spec.PersistentVolumeReclaimPolicy),
 			Have: "status.phase=Failed"}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -258,7 +259,8 @@ func restOfClaim(w *World, c *corev1.PersistentVolumeClaim) (string, string) {
 }
 
 func restOfVolume(_ *World, v *corev1.PersistentVolume) (string, string) {
-	if v.Status.Phase == corev1.VolumeReleased && v.Spec.ClaimRef != nil {
+	if v.Status.Phase == corev1.VolumeReleased && v.Spec.ClaimRef != nil && (v.Annotations[localvolume.Node] == "" ||
+		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete) {
 		return "is kept with what is on it for the claim " + v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name +
 				", which was deleted: its reclaim policy is " + string(v.Spec.PersistentVolumeReclaimPolicy),
 			"if what is on it may be used by another claim: kubectl patch pv " + v.Name + ` -p '{"spec":{"claimRef":null}}'`
