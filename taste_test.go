@@ -36,7 +36,7 @@ var ladder = [][]string{
 	{"controllers/internal"},
 	{"controllers/", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web"},
 	{"controllers"},
-	{"sim"},
+	{"sim", "survey"},
 	{"internal/testcluster"},
 	{"cluster"},
 	{"plan", "engine", "simtest", "clusters"},

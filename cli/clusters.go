@@ -134,7 +134,7 @@ func awaitNodes(ctx context.Context, std stdio, c *clusters.Cluster) error {
 	}
 	ready := 0
 	for end := time.Now().Add(nodesPatience); time.Now().Before(end); {
-		if ready, _, err = a.readyNodes(ctx); err == nil && ready >= c.Nodes {
+		if ready, _, err = readyNodes(ctx, a); err == nil && ready >= c.Nodes {
 			return nil
 		}
 		select {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/clusters"
 	nodeimage "github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -76,13 +77,13 @@ func (d *desk) wants(text string, words ...string) {
 }
 
 // asker asks a cluster by its context in the kubeconfig.
-func (d *desk) asker(context string) *asker {
+func (d *desk) asker(context string) *ask.Asker {
 	d.t.Helper()
 	_, cfg, err := chosen("", context)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	a, err := newAsker(cfg, "")
+	a, err := ask.New(cfg, "")
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func (d *desk) apply(c *clusters.Cluster) {
 	for n := 1; n <= c.Nodes; n++ {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%d"},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":0,
 			"containers":[{"name":"c","image":%q,"imagePullPolicy":"Never","resources":{"limits":{"memory":"32Mi"}}}]}}`, n, c.NodeName(n), nodeimage.PauseRef)
-		err := a.raw.Post().AbsPath("/api/v1/namespaces/default/pods").SetHeader("Content-Type",
+		err := a.Raw.Post().AbsPath("/api/v1/namespaces/default/pods").SetHeader("Content-Type",
 			"application/json").Body([]byte(body)).Do(d.t.Context()).Error()
 		if err != nil {
 			d.t.Fatal(err)
@@ -252,7 +253,7 @@ func (d *desk) running(c *clusters.Cluster, want int) {
 	var seen string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var list corev1.PodList
-		if err := d.asker(c.Context()).get(d.t.Context(), "/api/v1/namespaces/default/pods", &list); err != nil {
+		if err := d.asker(c.Context()).Get(d.t.Context(), "/api/v1/namespaces/default/pods", &list); err != nil {
 			seen = err.Error()
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -31,8 +32,8 @@ const quiet = 10 * time.Second
 // services, and what goes. It ends when all is as the workload wants it.
 func follow(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "follow", "[KIND/]NAME")
-	var where askFlags
-	where.bind(fs)
+	var where ask.Flags
+	where.Bind(fs)
 	limit := fs.Duration("timeout", 2*time.Minute, "how long to wait at most")
 	words, err := wordsOf(fs, args, 1, 1)
 	if err != nil {
@@ -42,11 +43,11 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	a, err := where.connect()
+	a, err := where.Connect()
 	if err != nil {
 		return err
 	}
-	if a.ns == "" {
+	if a.NS == "" {
 		return errors.New("one workload is in one namespace: leave -A away")
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
@@ -54,9 +55,9 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	watched := append(slices.Clone(followed), kinds.Services, kinds.EndpointSlices)
 	var sources []client.Source
 	for _, k := range watched {
-		sources = append(sources, client.Source{Kind: k, Namespace: a.ns})
+		sources = append(sources, client.Source{Kind: k, Namespace: a.NS})
 	}
-	c, err := client.NewRemote(a.rest, kinds.NewSet(), "kloop-follow", sources...)
+	c, err := client.NewRemote(a.Rest, kinds.NewSet(), "kloop-follow", sources...)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, kind: kind, ns: a.ns, name: name, limit: *limit, told: map[string]bool{}}
+	s := &story{out: std.out, kind: kind, ns: a.NS, name: name, limit: *limit, told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 

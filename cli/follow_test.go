@@ -72,7 +72,7 @@ func TestFollow(t *testing.T) {
 	a := d.asker("kloop-f")
 	post := func(path, body string) {
 		t.Helper()
-		if err := a.raw.Post().AbsPath(path).SetHeader("Content-Type",
+		if err := a.Raw.Post().AbsPath(path).SetHeader("Content-Type",
 			"application/json").Body([]byte(body)).Do(t.Context()).Error(); err != nil {
 			t.Fatal(err)
 		}

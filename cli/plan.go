@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/plan"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // planFlags are the flags of kloop plan.
 type planFlags struct {
-	ask        askFlags
+	ask        ask.Flags
 	files      []string
 	replicas   int
 	span       time.Duration
@@ -39,7 +40,7 @@ const planWords = "-f FILE | drain NODE | lose node|zone NAME | scale KIND/NAME 
 func planCmd(ctx context.Context, std stdio, args []string) error {
 	var f planFlags
 	fs := flags(std, "plan", planWords)
-	f.ask.bind(fs)
+	f.ask.Bind(fs)
 	file := func(name string) error { f.files = append(f.files, name); return nil }
 	fs.Func("f", "manifest to apply, - for the standard input; may be given again", file)
 	fs.Func("filename", "the same as -f", file)
@@ -87,11 +88,11 @@ func (f *planFlags) fork(ctx context.Context, ns string) (*plan.Fork, error) {
 		defer in.Close()
 		return plan.Load(in)
 	}
-	a, err := f.ask.connect()
+	a, err := f.ask.Connect()
 	if err != nil {
 		return nil, err
 	}
-	fork, err := plan.Read(ctx, a.rest, ns)
+	fork, err := plan.Read(ctx, a.Rest, ns)
 	if err != nil || f.save == "" {
 		return fork, err
 	}
@@ -107,13 +108,13 @@ type changing func(ns string) (plan.Change, error)
 
 // change reads the words; nil: the fork is to be saved, and nothing else.
 func (f *planFlags) change(std stdio, fs *flag.FlagSet, words []string) (changing, string, error) {
-	ns := f.ask.ns
+	ns := f.ask.Namespace()
 	if f.from == "" {
-		a, err := f.ask.connect()
+		a, err := f.ask.Connect()
 		if err != nil {
 			return nil, "", err
 		}
-		ns = a.ns
+		ns = a.NS
 	}
 	if ns == "" {
 		ns = "default"

@@ -15,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/netpolicy"
 )
 
@@ -72,26 +73,26 @@ func parseTarget(ns, text string) (t target, err error) {
 // A reacher asks whether one pod may connect to another place. It reads only what the answer needs: both ends, and the policies of their
 // namespaces; what the caller may not read is named in the answer.
 type reacher struct {
-	*asker
+	*ask.Asker
 	cluster netpolicy.Cluster
 	unseen  []string
 }
 
 // reach says whether network policies let a pod connect to a target, and which of them decides.
-func (a *asker) reach(ctx context.Context, out io.Writer, kind, name, to string) error {
+func reach(ctx context.Context, a *ask.Asker, out io.Writer, kind, name, to string) error {
 	if !slices.Contains([]string{"pod", "pods", "po"}, kind) {
 		return fmt.Errorf("connections come from pods: say kloop why pod/NAME --to %s", to)
 	}
-	t, err := parseTarget(a.ns, to)
+	t, err := parseTarget(a.NS, to)
 	if err != nil {
 		return err
 	}
-	r := &reacher{asker: a}
-	from, err := r.pod(ctx, a.ns, name)
+	r := &reacher{Asker: a}
+	from, err := r.pod(ctx, a.NS, name)
 	if err != nil {
 		return err
 	}
-	if err := r.policies(ctx, a.ns); err != nil {
+	if err := r.policies(ctx, a.NS); err != nil {
 		return err
 	}
 	ends, err := r.ends(ctx, t)
@@ -188,7 +189,7 @@ func (r *reacher) ends(ctx context.Context, t target) ([]end, error) {
 // endpoints are the ready endpoints of a service's port: policies see them, not the service's address.
 func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err error) {
 	var s corev1.Service
-	if err := r.get(ctx, "/api/v1/namespaces/"+t.ns+"/services/"+t.name, &s); err != nil {
+	if err := r.Get(ctx, "/api/v1/namespaces/"+t.ns+"/services/"+t.name, &s); err != nil {
 		return nil, err
 	}
 	wanted := func(p corev1.ServicePort) bool { return uint16(p.Port) == t.port && p.Protocol == t.protocol }
@@ -197,10 +198,10 @@ func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err erro
 		return nil, fmt.Errorf("service/%s has no port %d of %s", t.name, t.port, t.protocol)
 	}
 	var slices discoveryv1.EndpointSliceList
-	data, err := r.raw.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/"+t.ns+"/endpointslices").
+	data, err := r.Raw.Get().AbsPath("/apis/discovery.k8s.io/v1/namespaces/"+t.ns+"/endpointslices").
 		Param("labelSelector", discoveryv1.LabelServiceName+"="+t.name).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
-		return nil, refusal(data, err)
+		return nil, ask.Refusal(data, err)
 	}
 	if err := json.Unmarshal(data, &slices); err != nil {
 		return nil, fmt.Errorf("read the endpoints of service/%s: %w", t.name, err)
@@ -241,17 +242,17 @@ func (r *reacher) endpoint(ctx context.Context, e discoveryv1.Endpoint, protocol
 // pod reads a pod with what policies may ask of it: its namespace's labels and its node's addresses.
 func (r *reacher) pod(ctx context.Context, ns, name string) (*corev1.Pod, error) {
 	var p corev1.Pod
-	if err := r.get(ctx, "/api/v1/namespaces/"+ns+"/pods/"+name, &p); err != nil {
+	if err := r.Get(ctx, "/api/v1/namespaces/"+ns+"/pods/"+name, &p); err != nil {
 		return nil, err
 	}
 	r.cluster.Pods = append(r.cluster.Pods, &p)
 	var space corev1.Namespace
 	hidden := "the labels of namespace " + ns + ": what selects it by them is not counted"
-	if r.see(r.get(ctx, "/api/v1/namespaces/"+ns, &space), hidden) {
+	if r.see(r.Get(ctx, "/api/v1/namespaces/"+ns, &space), hidden) {
 		r.cluster.Namespaces = append(r.cluster.Namespaces, &space)
 	}
 	var node corev1.Node
-	if p.Spec.NodeName != "" && r.see(r.get(ctx, "/api/v1/nodes/"+p.Spec.NodeName, &node), "the addresses of node "+p.Spec.NodeName) {
+	if p.Spec.NodeName != "" && r.see(r.Get(ctx, "/api/v1/nodes/"+p.Spec.NodeName, &node), "the addresses of node "+p.Spec.NodeName) {
 		r.cluster.Nodes = append(r.cluster.Nodes, &node)
 	}
 	return &p, nil
@@ -277,7 +278,7 @@ func (r *reacher) policies(ctx context.Context, ns string) error {
 		return nil
 	}
 	var list networkingv1.NetworkPolicyList
-	if err := r.get(ctx, "/apis/networking.k8s.io/v1/namespaces/"+ns+"/networkpolicies", &list); err != nil {
+	if err := r.Get(ctx, "/apis/networking.k8s.io/v1/namespaces/"+ns+"/networkpolicies", &list); err != nil {
 		return err
 	}
 	for i := range list.Items {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/cli/ask"
 )
 
 // shop is a namespace where web may reach db on 5432, nobody else may, and cache waits for an address.
@@ -40,7 +42,7 @@ func pod(ns, name, ip string) string {
 }
 
 // fakeServer answers as an API server that holds the objects, to a caller who may not read the paths in hidden.
-func fakeServer(t *testing.T, objects map[string]string, hidden ...string) *asker {
+func fakeServer(t *testing.T, objects map[string]string, hidden ...string) *ask.Asker {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		text, there := objects[strings.TrimSpace(r.URL.Path+" "+r.URL.Query().Get("labelSelector"))]
@@ -65,7 +67,7 @@ func fakeServer(t *testing.T, objects map[string]string, hidden ...string) *aske
 		_, _ = w.Write(data)
 	}))
 	t.Cleanup(srv.Close)
-	a, err := newAsker(&rest.Config{Host: srv.URL}, "shop")
+	a, err := ask.New(&rest.Config{Host: srv.URL}, "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,7 @@ func TestReach(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := fakeServer(t, shop, c.hidden...).reach(t.Context(), &out, "pod", c.from, c.to); err != nil {
+			if err := reach(t.Context(), fakeServer(t, shop, c.hidden...), &out, "pod", c.from, c.to); err != nil {
 				out.WriteString(err.Error())
 			}
 			for _, w := range c.wants {

@@ -14,14 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/trail"
 )
 
 // trace tells who changed an object, and what followed from it.
 func trace(ctx context.Context, std stdio, args []string) error {
-	var f askFlags
+	var f ask.Flags
 	fs := flags(std, "trace", "KIND/NAME")
-	f.bind(fs)
+	f.Bind(fs)
 	follow := fs.Bool("follow", false, "go on with what comes")
 	since := fs.Duration("since", 24*time.Hour, "how far to look back")
 	asJSON := fs.Bool("json", false, "print the writes as JSON, one a line")
@@ -35,17 +36,17 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if len(words) != 2 {
 		return misused(fs)
 	}
-	a, err := f.connect()
+	a, err := f.Connect()
 	if err != nil {
 		return err
 	}
-	r, err := a.resolve(ctx, words[0])
+	r, err := a.Resolve(ctx, words[0])
 	if err != nil {
 		return err
 	}
 	object := trail.Ref{Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}.String(), Name: words[1]}
 	if r.Namespaced {
-		if object.Namespace = a.ns; a.ns == "" {
+		if object.Namespace = a.NS; a.NS == "" {
 			return fmt.Errorf("say in which namespace %s is", strings.Join(words, "/"))
 		}
 	}
@@ -53,7 +54,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if *follow {
 		q.Set("follow", "true")
 	}
-	req := a.raw.Get().RequestURI(trail.Page + "?" + q.Encode())
+	req := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode())
 	body, err := req.Stream(ctx)
 	if apierrors.IsNotFound(err) {
 		return errors.New("the server keeps no trail: it is no kloop, or was started with --no-trail (trail.off) or --convergence=false (convergence.enabled)")

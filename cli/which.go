@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -13,37 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// written is the administrator's kubeconfig of the cluster that kloop up runs in its default directory.
-const written = "/var/lib/kloop/admin.kubeconfig"
-
-// which is the one rule for which cluster a command speaks to, and says why. The first of these that is there counts: --kubeconfig,
-// $KUBECONFIG, ~/.kube/config with a current context, and the kubeconfig that kloop up wrote to its default directory.
+// which is ask.Which: all commands speak to the same cluster.
 func which(kubeconfig string) (rules *clientcmd.ClientConfigLoadingRules, because string) {
-	rules = clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	switch {
-	case kubeconfig != "":
-		return rules, "--kubeconfig " + kubeconfig
-	case os.Getenv("KUBECONFIG") != "":
-		return rules, "KUBECONFIG=" + os.Getenv("KUBECONFIG")
-	}
-	cfg, err := rules.Load()
-	switch {
-	case err == nil && cfg.CurrentContext != "":
-		return rules, "the current context of " + clientcmd.RecommendedHomeFile
-	case exists(written):
-		rules.ExplicitPath = written
-		return rules, written + ", since no kubeconfig names another"
-	}
-	return rules, clientcmd.RecommendedHomeFile
+	return ask.Which(kubeconfig)
 }
-
-// errNowhere says that no cluster is known.
-var errNowhere = errors.New("no cluster is known: name one with --kubeconfig FILE or KUBECONFIG, or make one (kloop create, kloop up)")
 
 // chosen reads the connection to the cluster that a command speaks to.
 func chosen(kubeconfig, kubecontext string) (clientcmd.ClientConfig, *rest.Config, error) {
@@ -52,7 +29,7 @@ func chosen(kubeconfig, kubecontext string) (clientcmd.ClientConfig, *rest.Confi
 	cfg, err := cc.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, nil, errNowhere
+		return nil, nil, ask.ErrNowhere
 	case err != nil:
 		return nil, nil, fmt.Errorf("read the kubeconfig (%s): %w", because, err)
 	}
@@ -90,7 +67,7 @@ func status(ctx context.Context, std stdio, args []string) error {
 			}
 		}
 	}
-	a, err := newAsker(cfg, "")
+	a, err := ask.New(cfg, "")
 	if err != nil {
 		return err
 	}
@@ -116,7 +93,7 @@ func nameStatus(ctx context.Context, std stdio, words []string) error {
 }
 
 // askerOf asks a named cluster, whatever the kubeconfig says.
-func askerOf(c *clusters.Cluster) (*asker, error) {
+func askerOf(c *clusters.Cluster) (*ask.Asker, error) {
 	raw, err := c.Kubeconfig()
 	if err != nil {
 		return nil, err
@@ -125,30 +102,30 @@ func askerOf(c *clusters.Cluster) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAsker(cfg, "")
+	return ask.New(cfg, "")
 }
 
-func askStatus(ctx context.Context, std stdio, a *asker) error {
+func askStatus(ctx context.Context, std stdio, a *ask.Asker) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return a.tellStatus(ctx, std)
+	return tellStatus(ctx, std, a)
 }
 
 // tellStatus asks the server how it is. What it may not be asked is left out.
-func (a *asker) tellStatus(ctx context.Context, std stdio) error {
+func tellStatus(ctx context.Context, std stdio, a *ask.Asker) error {
 	var v version.Info
-	if err := a.get(ctx, "/version", &v); err != nil {
+	if err := a.Get(ctx, "/version", &v); err != nil {
 		fmt.Fprintf(std.out, "state     does not answer: %v\n", err)
 		return exitError(1)
 	}
 	fmt.Fprintf(std.out, "version   %s\n", v.GitVersion)
-	if ready, all, err := a.readyNodes(ctx); err == nil {
+	if ready, all, err := readyNodes(ctx, a); err == nil {
 		fmt.Fprintf(std.out, "nodes     %d of %d ready\n", ready, all)
 	}
 	var gaps struct {
 		Items []convergence.Gap `json:"items"`
 	}
-	if err := a.get(ctx, within("", "gaps"), &gaps); err == nil {
+	if err := a.Get(ctx, ask.Within("", "gaps"), &gaps); err == nil {
 		fmt.Fprintf(std.out, "gaps      %d%s\n", len(gaps.Items), map[bool]string{true: "", false: ": kloop gaps -A"}[len(gaps.Items) == 0])
 	}
 	fmt.Fprintf(std.out, "state     running\n")
@@ -156,9 +133,9 @@ func (a *asker) tellStatus(ctx context.Context, std stdio) error {
 }
 
 // readyNodes counts the nodes of a cluster.
-func (a *asker) readyNodes(ctx context.Context) (ready, all int, err error) {
+func readyNodes(ctx context.Context, a *ask.Asker) (ready, all int, err error) {
 	var nodes corev1.NodeList
-	if err := a.get(ctx, "/api/v1/nodes", &nodes); err != nil {
+	if err := a.Get(ctx, "/api/v1/nodes", &nodes); err != nil {
 		return 0, 0, err
 	}
 	for i := range nodes.Items {
@@ -169,4 +146,9 @@ func (a *asker) readyNodes(ctx context.Context) (ready, all int, err error) {
 		}
 	}
 	return ready, len(nodes.Items), nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -92,7 +92,7 @@ func volumeTaken(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 }
 
 func volumeMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
-	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil {
+	if c.Spec.VolumeName == "" || resource.Get(l.Read, kinds.PersistentVolumes, "", c.Spec.VolumeName) != nil || !l.Sees(kinds.PersistentVolumes, "") {
 		return nil
 	}
 	r := Ref{kinds.PersistentVolumes, "", c.Spec.VolumeName}
@@ -192,7 +192,7 @@ func volumeUnfit(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 
 func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	name := deref(c.Spec.StorageClassName, "")
-	if name == "" || classOf(l.World, c) != nil {
+	if name == "" || classOf(l.World, c) != nil || !l.Sees(kinds.StorageClasses, "") {
 		return nil
 	}
 	r := Ref{kinds.StorageClasses, "", name}

@@ -164,7 +164,7 @@ func podOnLostNode(l *look) *Finding {
 		return nil
 	}
 	n := resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName)
-	if n != nil && l.Health(kinds.Nodes, n).Converged() {
+	if n != nil && l.Health(kinds.Nodes, n).Converged() || n == nil && !l.Sees(kinds.Nodes, "") {
 		return nil
 	}
 	r := Ref{kinds.Nodes, "", p.Spec.NodeName}

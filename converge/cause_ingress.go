@@ -37,7 +37,7 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 		return h
 	}
 	name := deref(i.Spec.IngressClassName, "")
-	if name != "" && w.Sees(kinds.IngressClasses) && resource.Get(w.Read, kinds.IngressClasses, "",
+	if name != "" && w.Sees(kinds.IngressClasses, "") && resource.Get(w.Read, kinds.IngressClasses, "",
 		name) == nil || w.Callers != nil && name == "" && i.Annotations[oldClass] == "" {
 		return h
 	}
@@ -46,10 +46,10 @@ func ingressHealth(w *World, i *networkingv1.Ingress) Health {
 
 // partsHealth finds a gap in an ingress that names what does not exist.
 func partsHealth(w *World, i *networkingv1.Ingress) Health {
-	if b, why := lostBackend(w, i); b != nil && w.Sees(kinds.Services) {
+	if b, why := lostBackend(w, i); b != nil && w.Sees(kinds.Services, i.Namespace) {
 		return Health{Says: "leads to a backend that is not there", Want: "service " + b.Name + " with its port", Have: why, Since: changed(i)}
 	}
-	if name := lostSecret(w, i); name != "" && w.Sees(kinds.Secrets) {
+	if name := lostSecret(w, i); name != "" && w.Sees(kinds.Secrets, i.Namespace) {
 		return Health{Says: "has no certificate for some of its hosts", Want: "spec.tls[].secretName=" + name, Have: "no such secret",
 			Since: changed(i)}
 	}

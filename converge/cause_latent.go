@@ -161,7 +161,7 @@ func (h hook) down(w *World) bool {
 		return false
 	}
 	s := resource.Get(w.Read, kinds.Services, h.ref.Namespace, h.ref.Name)
-	return s == nil && w.Sees(kinds.Services) || s != nil && !serviceHealth(w, s).Converged()
+	return s == nil && w.Sees(kinds.Services, h.ref.Namespace) || s != nil && !serviceHealth(w, s).Converged()
 }
 
 func webhookUnserved(l *look) *Finding {

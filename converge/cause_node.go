@@ -84,7 +84,7 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 
 func podNodeMissing(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
-	if p.Spec.NodeName == "" || resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName) != nil {
+	if p.Spec.NodeName == "" || resource.Get(l.Read, kinds.Nodes, "", p.Spec.NodeName) != nil || !l.Sees(kinds.Nodes, "") {
 		return nil
 	}
 	r := Ref{kinds.Nodes, "", p.Spec.NodeName}

@@ -221,8 +221,11 @@ func operatorBehind(l *look, status map[string]any) *Finding {
 	if !ok || observed >= l.obj.GetGeneration() {
 		return nil
 	}
-	who := l.keeper()
-	f := &Finding{Says: fmt.Sprintf("was changed, and %s, which watches it, has not taken note of that", who), Owner: who, State: Waiting,
+	who, watches := l.keeper(), ", which watches it,"
+	if l.Callers == nil {
+		watches = ""
+	}
+	f := &Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who, State: Waiting,
 		Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
 		Next:  does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
 	return f

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds/convergence"
@@ -66,7 +67,7 @@ func (l *look) refusal() *convergence.Failure {
 				return &convergence.Failure{Message: c.Message, First: stamp(c.LastTransitionTime.Time), Last: stamp(c.LastTransitionTime.Time)}
 			}
 		}
-	case *appsv1.StatefulSet, *appsv1.DaemonSet, *corev1.ReplicationController:
+	case *appsv1.StatefulSet, *appsv1.DaemonSet, *corev1.ReplicationController, *batchv1.Job, *batchv1.CronJob:
 		if e := l.warning(obj.GetUID(), "FailedCreate"); e != nil {
 			return eventFailure(e)
 		}

@@ -120,7 +120,7 @@ func noNodes(l *look, p *corev1.Pod, text string) *Finding {
 
 func claimMissing(l *look, p *corev1.Pod, text string) *Finding {
 	for _, name := range core.ClaimNames(p) {
-		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil {
+		if resource.Get(l.Read, kinds.PersistentVolumeClaims, p.Namespace, name) == nil && l.Sees(kinds.PersistentVolumeClaims, p.Namespace) {
 			r := l.namespaced(kinds.PersistentVolumeClaims, name)
 			return &Finding{Says: "uses the claim " + name + ", which does not exist", State: Blocked, Waits: on("Object", r, ""),
 				Next:   does("scheduler", "tries again when the claim exists"),

@@ -53,7 +53,7 @@ func noEndpoints(l *look, s *corev1.Service) *Finding {
 }
 
 func nothingSelected(l *look, s *corev1.Service) *Finding {
-	if len(selected(l.World, s)) > 0 || !l.Sees(kinds.Pods) {
+	if len(selected(l.World, s)) > 0 || !l.Sees(kinds.Pods, s.Namespace) {
 		return nil
 	}
 	sel := labels.Set(s.Spec.Selector).String()

@@ -14,7 +14,7 @@ import (
 
 // volumeAway: the pod's volume lies on the disk of a node that can't take it now.
 func volumeAway(l *look, p *corev1.Pod, _ string) *Finding {
-	if !l.Sees(kinds.Nodes) {
+	if !l.Sees(kinds.Nodes, "") {
 		return nil
 	}
 	for _, name := range core.ClaimNames(p) {

@@ -31,7 +31,8 @@ type World struct {
 	Loops   *Processes // nil: nothing is known
 	Callers *Callers   // nil: nothing is known
 	Now     time.Time
-	Unseen  map[schema.GroupResource]bool // kinds that could not be read: of their objects nothing is known
+	// Unseen are the kinds that could not be read, and in which namespace alone they could; "": in none. What lies outside may exist.
+	Unseen map[schema.GroupResource]string
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
 	running  map[string]bool               // loops; made when first asked for
@@ -72,8 +73,11 @@ func (w *World) situations(k resource.Kind) []Situation {
 	return list
 }
 
-// Sees says that the objects of a kind are known: one that is not among them does not exist.
-func (w *World) Sees(k resource.Kind) bool { return !w.Unseen[k.Info().GR()] }
+// Sees says that the objects of a kind, or those in a namespace, are known: one that is not among them does not exist.
+func (w *World) Sees(k resource.Kind, ns ...string) bool {
+	only, partly := w.Unseen[k.Info().GR()]
+	return !partly || only != "" && slices.Contains(ns, only)
+}
 
 // unwatched says that no controller outside watches a resource, where that is known.
 func (w *World) unwatched(gr schema.GroupResource) bool {

@@ -112,6 +112,11 @@ func (w *World) step(r Ref) *Step {
 		return nil
 	}
 	obj := w.Read.Lookup(r.Kind, key.Namespace, key.Name)
+	if obj == nil && !w.Sees(r.Kind, key.Namespace) {
+		o, says := named(r.Kind, r.NS, r.Name), "could not be seen: its kind may not be read"
+		return &Step{Object: o, Cause: "NotSeen", Health: Health{Says: says}, Finding: Finding{Says: says, Owner: person, State: Waiting,
+			Waits: on("Object", r, ""), Next: does(person, "asks somebody who may read %s", r.Kind.Info().Plural)}}
+	}
 	if obj == nil {
 		o, says := named(r.Kind, r.NS, r.Name), "does not exist"
 		if o.Namespace != "" && len(w.path) > 0 && o.Namespace != w.path[0].Namespace {

@@ -103,7 +103,7 @@ func serviceHealth(w *World, s *corev1.Service) Health {
 	if u := answerer(w, s); u != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return Health{Says: "has an address that is not answered as it should be", Want: "a node that answers for " + u.address, Have: u.text()}
 	}
-	if s.Spec.Type == corev1.ServiceTypeExternalName || !w.Sees(kinds.EndpointSlices) {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || !w.Sees(kinds.EndpointSlices, s.Namespace) {
 		return Health{}
 	}
 	ports, any := openPorts(w, s)

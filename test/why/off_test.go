@@ -17,8 +17,8 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// TestOff has a server that explains nothing: it serves no such group, runs its loops all the same, and who asks is told
-// how to have it explained.
+// TestOff has a server that explains nothing: it serves no such group, runs its loops all the same, and who asks hears what its objects
+// tell, and how to have it explain itself.
 func TestOff(t *testing.T) {
 	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 1, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -46,11 +46,12 @@ func TestOff(t *testing.T) {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range [][]string{{"why"}, {"why", "namespace", "default"}, {"gaps"}, {"loops"}, {"trace", "namespace", "default"}} {
+	for words, want := range map[string]int{"why": 0, "why namespace default": 0, "gaps": 0, "loops": 1, "trace namespace default": 1} {
 		var out, errs bytes.Buffer
-		args := append([]string{"kloop", words[0], "--kubeconfig", path}, words[1:]...)
-		if code := cli.Run(t.Context(), strings.NewReader(""), &out, &errs, args); code == 0 {
-			t.Errorf("%q answers: %s", words, &out)
+		first, rest, _ := strings.Cut(words, " ")
+		args := append([]string{"kloop", first, "--kubeconfig", path}, strings.Fields(rest)...)
+		if code := cli.Run(t.Context(), strings.NewReader(""), &out, &errs, args); code != want {
+			t.Errorf("%q ends with %d, not %d: %s", words, code, want, &out)
 		}
 		if text := errs.String(); !strings.Contains(text, "--convergence=false") {
 			t.Errorf("%q fails with: %s", words, text)

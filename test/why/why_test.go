@@ -120,6 +120,7 @@ func TestSituations(t *testing.T) {
 		})
 	}
 	t.Run("docs", func(t *testing.T) { page.check(t) })
+	t.Run("survey", func(t *testing.T) { surveys(t, in, list) })
 }
 
 // fatal gives up on a situation.

@@ -1,4 +1,4 @@
-package cli
+package ask
 
 import (
 	"context"
@@ -18,20 +18,20 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAsker(cfg, "default")
+	a, err := New(cfg, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]string{"deploy": "apps/v1 deployments", "Pod": "/v1 pods", "hpa": "autoscaling/v2 horizontalpodautoscalers",
 		"events": "/v1 events", "events.events.k8s.io": "events.k8s.io/v1 events", "node": "/v1 nodes", "crds": "apiextensions.k8s.io/v1 customresourcedefinitions"} {
-		r, err := a.resolve(t.Context(), word)
+		r, err := a.Resolve(t.Context(), word)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)
 		} else if got := r.Group + "/" + r.Version + " " + r.Name; got != want {
 			t.Errorf("%s is %s, want %s", word, got, want)
 		}
 	}
-	if _, err := a.resolve(t.Context(), "nonsense"); err == nil {
+	if _, err := a.Resolve(t.Context(), "nonsense"); err == nil {
 		t.Error("nonsense is a resource")
 	}
 }

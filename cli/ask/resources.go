@@ -1,9 +1,11 @@
-package cli
+package ask
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,3 +49,40 @@ func preferred(g *apidiscoveryv2.APIGroupDiscovery) (list []metav1.APIResource) 
 	}
 	return list
 }
+
+func objectPath(r *metav1.APIResource, ns, name string) string {
+	path := "/apis/" + r.Group + "/" + r.Version
+	if r.Group == "" {
+		path = "/api/" + r.Version
+	}
+	if r.Namespaced {
+		path += "/namespaces/" + ns
+	}
+	return path + "/" + r.Name + "/" + name
+}
+
+// Resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.
+func (a *Asker) Resolve(ctx context.Context, word string) (*metav1.APIResource, error) {
+	list, err := resources(ctx, a.Raw)
+	if err != nil {
+		return nil, err
+	}
+	low := strings.ToLower(word)
+	var best *metav1.APIResource
+	for i := range list {
+		r := &list[i]
+		if low != r.Name && low != r.SingularName && low != strings.ToLower(r.Kind) && low != r.Name+"."+r.Group && !slices.Contains(r.ShortNames, low) {
+			continue
+		}
+		if best == nil || usual(r.Group) && !usual(best.Group) {
+			best = r
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	return nil, fmt.Errorf("the server has no resource %q; kubectl api-resources lists them", word)
+}
+
+// usual tells the groups whose kinds people mean when they name no group: others have kinds of the same names.
+func usual(group string) bool { return group == "" || !strings.Contains(group, ".") }

@@ -1,0 +1,142 @@
+// Package ask asks a server what has not converged and why, and words the answer for a terminal or a program. It reads only. A server
+// that does not explain itself, any Kubernetes, is read by package survey and explained here.
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kloop-dev/kloop/client"
+)
+
+// An Asker reads what a server explains. It finds the server as kubectl does, since it also runs as its plugin.
+type Asker struct {
+	Rest *rest.Config
+	Raw  rest.Interface // asks for paths
+	NS   string         // asked for, or of the kubeconfig's context; "" is all
+	Home string         // of the kubeconfig's context: an object without a namespace is looked for there
+	Now  func() time.Time
+}
+
+// Flags are those of the commands that only ask.
+type Flags struct {
+	kubeconfig, context, ns string
+	all                     bool
+	as, group               string
+}
+
+// Bind adds the flags to a set.
+func (f *Flags) Bind(fs *flag.FlagSet) {
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the server (default: as kubectl)")
+	fs.StringVar(&f.context, "context", "", "context of the kubeconfig")
+	for _, name := range []string{"namespace", "n"} {
+		fs.StringVar(&f.ns, name, "", "namespace (default: that of the context)")
+	}
+	fs.StringVar(&f.as, "as", "", "ask as this user: what they may see")
+	fs.StringVar(&f.group, "as-group", "", "and as a member of this group")
+	for _, name := range []string{"all-namespaces", "A"} {
+		fs.BoolVar(&f.all, name, false, "in all namespaces")
+	}
+}
+
+// Connect finds the server that the flags name, as kubectl does.
+func (f *Flags) Connect() (*Asker, error) {
+	rules, _ := Which(f.kubeconfig)
+	over := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	over.Context.Namespace = f.ns
+	if over.AuthInfo.Impersonate = f.as; f.group != "" {
+		over.AuthInfo.ImpersonateGroups = []string{f.group}
+	}
+	cc := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over)
+	cfg, err := cc.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, ErrNowhere
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the server: %w; say how to reach it with --kubeconfig FILE or KUBECONFIG", err)
+	}
+	ns, _, err := cc.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	home := ns
+	if f.all {
+		ns = ""
+	}
+	a, err := New(cfg, ns)
+	if err == nil {
+		a.Home = home
+	}
+	return a, err
+}
+
+// New returns who asks the server of cfg; ns is the namespace that is meant, "" all.
+func New(cfg *rest.Config, ns string) (*Asker, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = "kloop-why"
+	cfg.QPS, cfg.Burst = 200, 400 // a survey lists page after page, and no more than a few at once
+	raw, err := client.Raw(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Asker{Rest: cfg, Raw: raw, NS: ns, Now: time.Now}, nil
+}
+
+// Get decodes what is at a path.
+func (a *Asker) Get(ctx context.Context, path string, into any) error {
+	data, err := a.Raw.Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return Refusal(data, err)
+	}
+	return json.Unmarshal(data, into)
+}
+
+// Refusal is the server's own word on why it refused: who may not do what. A client without a codec makes "unknown" of it.
+func Refusal(answer []byte, err error) error {
+	var st metav1.Status
+	if json.Unmarshal(answer, &st) == nil && st.Status == metav1.StatusFailure && st.Message != "" {
+		return &apierrors.StatusError{ErrStatus: st}
+	}
+	return err
+}
+
+// Explained is the path of the API that explains.
+const Explained = "/apis/convergence.kloop.dev/v1alpha1"
+
+// Within is the path of a resource in a namespace; "" means in all.
+func Within(ns, resource string) string {
+	if ns == "" {
+		return Explained + "/" + resource
+	}
+	return Explained + "/namespaces/" + ns + "/" + resource
+}
+
+// Unexplained says what a failed question means when the server has no API that explains.
+func (a *Asker) Unexplained(ctx context.Context, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	var v version.Info
+	if a.Get(ctx, "/version", &v) == nil && strings.Contains(v.GitVersion, "kloop") {
+		return errOff
+	}
+	return errors.New("the server does not explain itself: it is no kloop")
+}
+
+// errOff is the answer of a kloop that was told not to explain.
+var errOff = errors.New("the server explains nothing: it was started with --convergence=false (convergence.enabled: false in its configuration file); " +
+	"start it without, and kloop why answers")
+
+// Namespace is the one that was asked for; "" when none was.
+func (f *Flags) Namespace() string { return f.ns }

@@ -1,0 +1,60 @@
+package converge
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/kloop-dev/kloop/kinds/convergence"
+)
+
+// Gaps explains all objects in the namespace that are not what they should be, "" in all and those of no namespace, the worst
+// first: what a Board shows, computed once. It holds at most maxGaps; more says that there are more.
+func (w *World) Gaps(ns string) (list []*convergence.Gap, more bool) {
+	for _, k := range w.Kinds.All() {
+		if k.Info().Virtual || noise[k.Info().GR()] || ns != "" && !k.Info().Namespaced {
+			continue
+		}
+		for obj := range w.Read.Each(k, ns) {
+			if w.Health(k, obj).Converged() || w.toldByOwner(obj) {
+				continue
+			}
+			s := w.Explain(k, obj)
+			if s == nil || !w.ripe(s) {
+				continue
+			}
+			if len(list) == maxGaps {
+				more = true
+				continue
+			}
+			list = append(list, s.Gap())
+		}
+	}
+	Sort(list)
+	return list, more
+}
+
+// Sort puts gaps in the order in which a person should read them: what is stuck for good before what may move by itself, and of
+// that what is stuck for longest first.
+func Sort(list []*convergence.Gap) {
+	slices.SortStableFunc(list, func(a, b *convergence.Gap) int {
+		return cmp.Or(cmp.Compare(badness(a.State), badness(b.State)), a.Since.Compare(b.Since.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// badness orders states, the worst first.
+func badness(state string) int {
+	order := []string{Failed, Missing, Blocked, BackingOff, Waiting, Running, Queued, Progressing, Latent, Resting}
+	if i := slices.Index(order, state); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// Foreign makes a gap of a cluster that is no kloop free of advice that only kloop can follow.
+func Foreign(g *convergence.Gap) {
+	g.Advice = slices.DeleteFunc(g.Advice, func(a string) bool { return strings.Contains(a, "kloop") })
+	if g.Cause == "NoNodes" {
+		g.Advice = []string{"add a node"}
+	}
+}

@@ -1,0 +1,196 @@
+// Package survey reads a cluster that does not explain itself, any Kubernetes, by the rights of who asks, so that package converge can
+// explain it: it lists and never writes, watches or calls anything else. Values of Secrets and ConfigMaps are not asked for.
+package survey
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/view"
+)
+
+// What bounds a survey.
+const (
+	pageSize   = 2000    // objects asked for at once; of kinds that users defined a quarter: they are larger, as JSON
+	maxObjects = 200_000 // of one kind
+	readers    = 6       // lists that are read at the same time
+	maxCustom  = 500     // kinds that users defined
+)
+
+// A Survey is a cluster as it was read.
+type Survey struct {
+	World  *converge.World
+	Unseen []string // what could not be read, and why, in words
+}
+
+// A survey that is being read.
+type reading struct {
+	raw rest.Interface
+	ns  string // read here alone what may not be read everywhere; "": there is no such place
+
+	mu     sync.Mutex
+	view   *view.View
+	unseen map[schema.GroupResource]string
+	notes  map[string][]string // resources by why they could not be read
+}
+
+// Read reads all that explanations are made of. Kinds that the caller may not list in the whole cluster are read in ns; what can't be
+// read is named in Unseen. The error is of a cluster of which nothing can be read.
+func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*Survey, error) {
+	set := kinds.NewSet()
+	custom, err := customKinds(ctx, raw, set)
+	if err != nil {
+		return nil, err
+	}
+	r := &reading{raw: raw, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{}}
+	for _, k := range set.All() {
+		if !k.Info().Virtual {
+			r.unseen[k.Info().GR()] = "" // until it is read
+		}
+	}
+	todo := make(chan resource.Kind)
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			for k := range todo {
+				r.read(ctx, k)
+			}
+		})
+	}
+	for _, k := range slices.Concat(builtIn(), custom) {
+		todo <- k
+	}
+	close(todo)
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Unseen: r.unseen}, Unseen: r.words()}, nil
+}
+
+// words tells what could not be read, a line for every reason.
+func (r *reading) words() (list []string) {
+	for _, why := range slices.Sorted(maps.Keys(r.notes)) {
+		names := r.notes[why]
+		slices.Sort(names)
+		more := ""
+		if n := len(names) - 6; n > 0 {
+			names, more = names[:6], fmt.Sprintf(" and %d more kinds", n)
+		}
+		text := ""
+		for i, name := range names {
+			if i > 0 {
+				text += ", "
+			}
+			text += name
+		}
+		list = append(list, text+more+": "+why)
+	}
+	return list
+}
+
+// read takes in the objects of a kind.
+func (r *reading) read(ctx context.Context, k resource.Kind) {
+	gr, only := k.Info().GR(), ""
+	list, err := r.list(ctx, k, "")
+	if apierrors.IsForbidden(err) && k.Info().Namespaced && r.ns != "" {
+		if list, err = r.list(ctx, k, r.ns); err == nil {
+			only = r.ns
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	note := func(why string) { r.notes[why] = append(r.notes[why], gr.String()) }
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the server has no such kind: there are none
+		delete(r.unseen, gr)
+		return
+	case apierrors.IsForbidden(err):
+		note("you may not list them")
+		return
+	case errors.Is(err, errTooMany):
+		note(err.Error())
+	case err != nil:
+		note(err.Error())
+		return
+	case only != "":
+		note("outside namespace " + only + " you may not list them")
+		r.unseen[gr] = only
+	default:
+		delete(r.unseen, gr)
+	}
+	r.view.Replace(k, 1, list)
+}
+
+// errTooMany says that not all was read.
+var errTooMany = fmt.Errorf("only %d of them were read", maxObjects)
+
+// list reads a kind page by page.
+func (r *reading) list(ctx context.Context, k resource.Kind, ns string) (list []resource.Object, err error) {
+	h := howOf(k)
+	for token, tries := "", 0; ; {
+		req := r.raw.Get().AbsPath(pathOf(k, ns)).Param("limit", strconv.Itoa(h.page)).SetHeader("Accept", h.accept)
+		if h.fields != "" {
+			req.Param("fieldSelector", h.fields)
+		}
+		if token != "" {
+			req.Param("continue", token)
+		}
+		data, err := req.DoRaw(ctx)
+		if apierrors.IsResourceExpired(err) && token != "" && tries == 0 { // it took longer than the server keeps its history: once more
+			list, token, tries = nil, "", 1
+			continue
+		}
+		if err != nil {
+			return nil, refusal(data, err)
+		}
+		page, next, err := h.decode(k, data)
+		if err != nil {
+			return nil, fmt.Errorf("read the list of %s: %w", k.Info().GR(), err)
+		}
+		if list = append(list, page...); next == "" {
+			return list, nil
+		}
+		if token = next; len(list) >= maxObjects {
+			return list, errTooMany
+		}
+	}
+}
+
+// pathOf has the path of a kind's list.
+func pathOf(k resource.Kind, ns string) string {
+	i := k.Info()
+	p := "/apis/" + i.GVK.Group + "/" + i.GVK.Version
+	if i.GVK.Group == "" {
+		p = "/api/" + i.GVK.Version
+	}
+	if ns != "" {
+		p += "/namespaces/" + ns
+	}
+	return p + "/" + i.Plural
+}
+
+// refusal is the server's own word on why it refused; a client without a codec makes "unknown" of it.
+func refusal(answer []byte, err error) error {
+	var st metav1.Status
+	if json.Unmarshal(answer, &st) == nil && st.Status == metav1.StatusFailure && st.Code >= http.StatusBadRequest {
+		return &apierrors.StatusError{ErrStatus: st}
+	}
+	return err
+}
