@@ -32,7 +32,9 @@ func (u *untyped) claims(tr schema.TypeRef, v, live any) (bits, set) {
 	if u.lost = !u.valid(tr, v); equalUntyped(v, live) {
 		return member, nil
 	}
-	u.lost = u.lost || !u.write
+	if u.lost = u.lost || !u.write; u.lost {
+		return 0, nil
+	}
 	return member | changed, nil // the caller writes it
 }
 
