@@ -1,0 +1,163 @@
+package simtest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// outcome is the end of a run and the way there.
+type outcome struct {
+	end     []string
+	wrong   []string
+	hit     []Fault
+	places  []place
+	asked   []string
+	changes int
+	deleted map[string]int
+	flaps   map[string]int
+	recent  []string
+}
+
+// start is the date on which all runs begin.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// play runs the program once under the given faults. A goroutine that is left over at the end is an outcome too.
+func (c *Config) play(t *testing.T, seed uint64, faults []Fault) (out outcome) {
+	defer func() {
+		if e := recover(); e != nil {
+			if !strings.Contains(fmt.Sprint(e), "deadlock") {
+				panic(e)
+			}
+			out.wrong = append(out.wrong, "goroutines are left when the manager has ended:\n"+leftover())
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(start))
+		d, err := openDoor(seed, c.Nodes)
+		tr := &http.Transport{DialContext: d.pipes.Dial, DisableCompression: true}
+		w := &World{c: c, door: d, tr: tr, run: &run{faults: faults, count: map[string]int{}}}
+		w.run.seen = newWitness(w)
+		d.all.Go(func() { w.run.seen.watch(d.ctx) })
+		if err != nil {
+			w.run.fail("start the cluster: %v", err)
+		} else {
+			w.whole()
+		}
+		out = w.outcome()
+		d.stop()
+		w.run.lives.Wait()
+		tr.CloseIdleConnections()
+		d.close()
+	})
+	return out
+}
+
+// whole is a run from the first object to the verdict.
+func (w *World) whole() {
+	cfg := w.Rest()
+	user, err := ctrlclient.New(cfg, ctrlclient.Options{Scheme: w.c.Scheme})
+	if err != nil {
+		w.run.fail("the user's client: %v", err)
+		return
+	}
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	if err := w.prepare(w.door.ctx, user); err != nil {
+		w.run.fail("prepare: %v", err)
+		return
+	}
+	w.live()
+	w.settle(w.c.Quiet)
+	if err := (&User{Client: user, w: w}).play(w.c.Program); err != nil {
+		w.run.fail("%v", err)
+	}
+	w.settle(w.c.Quiet)
+	w.calm()
+	w.settle(w.c.Quiet + retries)
+	w.judge()
+}
+
+// retries bounds the pauses of clients that failed: those of client-go's reflectors grow to a minute with their jitter.
+const retries = 3 * time.Minute
+
+// judge finds what is wrong when all should be well.
+func (w *World) judge() {
+	synctest.Wait()
+	if time.Since(w.run.seen.last()) < w.c.Quiet {
+		w.run.fail("it does not come to rest; last were:\n    %s", strings.Join(w.run.seen.recent, "\n    "))
+		return
+	}
+	before := w.run.seen.changes()
+	w.restart()
+	w.settle(w.c.Quiet)
+	if n := w.run.seen.changes() - before; n > 0 {
+		list := w.run.seen.recent
+		w.run.fail("a second pass over all, in a new process, writes %d times where nothing was to do:\n    %s", n,
+			strings.Join(list[max(0, len(list)-n):], "\n    "))
+	}
+	for _, s := range leaked(w.door.Set, w.door.Read()) {
+		w.run.fail("%s", s)
+	}
+}
+
+// restart ends the present life and starts another, which looks at everything.
+func (w *World) restart() {
+	w.run.mu.Lock()
+	l := w.run.now
+	w.run.mu.Unlock()
+	l.die()
+	if w.bury(l) {
+		w.live()
+		sleep(w.door.ctx, w.c.Quiet)
+	}
+}
+
+// outcome ends the operator and sums the run up.
+func (w *World) outcome() outcome {
+	r := w.run
+	synctest.Wait()
+	out := outcome{changes: r.seen.changes(), end: ending(w.door.Set, w.door.Read(), w.c.Ignore)}
+	r.mu.Lock()
+	l := r.now
+	r.mu.Unlock()
+	if l != nil {
+		l.die()
+		w.bury(l)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out.wrong, out.hit, out.places, out.asked = r.wrong, r.hit, r.places, r.asked
+	r.seen.mu.Lock()
+	defer r.seen.mu.Unlock()
+	out.deleted, out.flaps, out.recent = r.seen.deleted, r.seen.flaps, r.seen.recent
+	return out
+}
+
+// sum is a hash of a run's requests in their order.
+func (o outcome) sum() uint64 {
+	h := fnv.New64a()
+	for _, s := range o.asked {
+		_, _ = fmt.Fprintln(h, s)
+	}
+	return h.Sum64()
+}
+
+// leftover shows the stacks of goroutines that live in bubbles, of ten at most.
+func leftover() string {
+	buf := make([]byte, 1<<20)
+	var list []string
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if head, _, _ := strings.Cut(stack, "\n"); strings.Contains(head, "synctest bubble") && len(list) < 10 {
+			list = append(list, stack)
+		}
+	}
+	return strings.Join(list, "\n\n")
+}

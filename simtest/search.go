@@ -1,0 +1,121 @@
+package simtest
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// A Failure is a seed whose run ended otherwise than the calm one.
+type Failure struct {
+	Seed   uint64
+	Seeds  int      // how many were tried, this one included
+	Faults []Fault  // the fewest that were found to do it
+	Wrong  []string // what is wrong
+	text   string
+}
+
+// Error implements error: it is the whole report.
+func (f *Failure) Error() string { return f.text }
+
+var quiet = sync.OnceFunc(func() {
+	ctrl.SetLogger(ctrl.Log.WithSink(crlog.NullLogSink{}))
+	utilruntime.ErrorHandlers = nil // they log, and pause by a clock that must never go back, as it does from run to run
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // faults on purpose are no news
+})
+
+// search runs without faults, then the seeds until one fails.
+func search(t *testing.T, c Config) (calm outcome, found *Failure) {
+	t.Helper()
+	quiet()
+	c.fill()
+	calm = c.play(t, 0, nil)
+	if len(calm.wrong) > 0 {
+		return calm, nil
+	}
+	first, last := uint64(1), uint64(c.Seeds)
+	if *seedFlag > 0 {
+		first, last = *seedFlag, *seedFlag
+	}
+	for seed := first; seed <= last; seed++ {
+		faults := roll(seed, c.Faults, c.Most, calm.places, calm.changes)
+		out := c.play(t, seed, faults)
+		if *loudFlag && first == last {
+			t.Logf("seed %d, %v:\n%s", seed, faults, strings.Join(out.asked, "\n"))
+		}
+		if wrong := c.compare(calm, out); len(wrong) > 0 {
+			return calm, c.shrink(t, calm, seed, int(seed-first)+1, faults, out)
+		}
+	}
+	return calm, nil
+}
+
+// compare judges a run by the calm one.
+func (c *Config) compare(calm, out outcome) []string {
+	wrong := slices.Clone(out.wrong)
+	for _, k := range c.Keep {
+		if n, m := out.deleted[k], calm.deleted[k]; n > m {
+			wrong = append(wrong, fmt.Sprintf("%s were deleted %d times, %d times in the calm run", k, n, m))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(out.flaps)) {
+		if n, m := out.flaps[name], calm.flaps[name]; n > m+c.Flaps {
+			wrong = append(wrong, fmt.Sprintf("%s returned %d times to what it was before, %d times in the calm run", name, n, m))
+		}
+	}
+	if d := difference(calm.end, out.end); len(d) > 0 {
+		wrong = append(wrong, "it ends otherwise (- calm run, + this one):\n"+strings.Join(d, "\n"))
+	}
+	return wrong
+}
+
+// shrink leaves out faults for as long as it still fails, and checks whether it fails again at all.
+func (c *Config) shrink(t *testing.T, calm outcome, seed uint64, tried int, faults []Fault, out outcome) *Failure {
+	f := &Failure{Seed: seed, Seeds: tried, Faults: out.hit, Wrong: c.compare(calm, out)}
+	again := c.play(t, seed, faults)
+	note := fmt.Sprintf("The same faults again fail again, with the same %d requests.", len(out.asked))
+	if same := len(c.compare(calm, again)) > 0; again.sum() != out.sum() || !same {
+		at := 0
+		for at < min(len(again.asked), len(out.asked)) && again.asked[at] == out.asked[at] {
+			at++
+		}
+		note = fmt.Sprintf("The same faults again: fails again: %t. The order of requests differs from request %d on.", same, at+1)
+	}
+	for i := 0; i < len(f.Faults) && len(f.Faults) > 1; {
+		fewer := slices.Delete(slices.Clone(f.Faults), i, i+1)
+		less := c.play(t, seed, fewer)
+		if wrong := c.compare(calm, less); len(wrong) > 0 {
+			f.Faults, f.Wrong, out = fewer, wrong, less
+			continue
+		}
+		i++
+	}
+	f.text = fmt.Sprintf("seed %d fails (-simtest.seed=%d repeats it). %s\n%s", seed, seed, note, report(out, f))
+	return f
+}
+
+// report says what went wrong and because of what.
+func report(out outcome, f *Failure) string {
+	var b strings.Builder
+	wrong := out.wrong
+	if f != nil {
+		wrong = f.Wrong
+		for _, x := range f.Faults {
+			fmt.Fprintf(&b, "fault: %s\n", x)
+		}
+	}
+	for _, s := range wrong {
+		fmt.Fprintf(&b, "wrong: %s\n", s)
+	}
+	return b.String()
+}
