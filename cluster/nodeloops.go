@@ -32,9 +32,9 @@ func nodeLoops(n NodeConfig) []nodeLoop {
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
 		}},
-		{"taken ports", n.Proxy && n.ProxyMode != ProxyNone, []client.Source{{Kind: kinds.Services}}, func(ctx context.Context, ready func()) error {
+		{"taken ports", n.Proxy, []client.Source{{Kind: kinds.Services}}, func(ctx context.Context, ready func()) error {
 			ready()
-			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Log: n.log()}.Tell(ctx)
+			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Off: n.ProxyMode == ProxyNone, Log: n.log()}.Tell(ctx)
 		}},
 		{"load balancer addresses", n.Proxy && n.Address.IsValid(), []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {

@@ -37,6 +37,7 @@ const (
 type Ports struct {
 	Client client.Client // reads Services, the node's own Node and pods
 	Node   string
+	Off    bool // another program serves services here: the node lends no addresses, and takes back that it did
 	Log    *slog.Logger
 	files  string // directory of the tables of sockets; "": this network namespace's
 }
@@ -69,7 +70,14 @@ func (p Ports) Tell(ctx context.Context) error {
 func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 	read := p.Client.Read()
 	n := resource.Get(read, kinds.Nodes, "", p.Node)
-	if n == nil || !anyBalanced(read) {
+	if n == nil {
+		return 0, nil
+	}
+	now, there := n.Annotations[kinds.TakenPortsAnnotation]
+	switch {
+	case p.Off && there:
+		return lookEvery, p.annotate(ctx, nil)
+	case p.Off || !anyBalanced(read):
 		return 0, nil
 	}
 	list, err := p.taken(read, n)
@@ -77,18 +85,23 @@ func (p Ports) look(ctx context.Context) (again time.Duration, err error) {
 		return lookEvery, err
 	}
 	value := strings.Join(list, ",")
-	if now, there := n.Annotations[kinds.TakenPortsAnnotation]; there && now == value {
+	if there && now == value {
 		return lookEvery, nil
 	}
+	return lookEvery, p.annotate(ctx, value)
+}
+
+// annotate writes the annotation; nil: it goes.
+func (p Ports) annotate(ctx context.Context, value any) error {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{kinds.TakenPortsAnnotation: value}}})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	_, err = p.Client.Patch(ctx, kinds.Nodes, "", p.Node, client.Patch{Type: types.MergePatchType, Data: data})
 	if apierrors.IsNotFound(err) {
-		err = nil
+		return nil
 	}
-	return lookEvery, err
+	return err
 }
 
 func anyBalanced(read resource.Reader) bool {

@@ -1,6 +1,7 @@
 package loadbalancer
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,11 @@ func newFixed(t *testing.T, objs map[resource.Kind][]resource.Object) *fixed {
 }
 
 func (f *fixed) Read() resource.Reader { return f.v.Snapshot() }
+
+func (f *fixed) Patch(_ context.Context, _ resource.Kind, _, _ string, p client.Patch) (resource.Object, error) {
+	f.patches = append(f.patches, string(p.Data))
+	return nil, nil
+}
 
 const tcpTable = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
@@ -79,6 +85,18 @@ func TestNobodyAsks(t *testing.T) {
 	again, err := Ports{Client: f, Node: "a", files: "/does/not/exist"}.look(t.Context())
 	if again != 0 || err != nil {
 		t.Errorf("again after %v, %v: a cluster without load balancers costs nothing", again, err)
+	}
+}
+
+// TestTakenBack: a node whose services another program serves lends no addresses any more.
+func TestTakenBack(t *testing.T) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{kinds.TakenPortsAnnotation: ""}}}
+	f := newFixed(t, map[resource.Kind][]resource.Object{kinds.Nodes: {n}})
+	if _, err := (Ports{Client: f, Node: "a", Off: true}).look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"annotations":{"` + kinds.TakenPortsAnnotation + `":null}}}`; len(f.patches) != 1 || f.patches[0] != want {
+		t.Errorf("%v, want %s", f.patches, want)
 	}
 }
 
