@@ -19,18 +19,21 @@ func (p *shape) kept(v any, left *int) any {
 	if p == nil || !p.hard && p.fits(v) {
 		return v
 	}
+	out, before := v, *left
 	switch x := v.(type) {
 	case map[string]any:
 		if p.typ == "object" {
-			return p.keptObject(x, left)
+			out = p.keptObject(x, left)
 		}
 	case []any:
 		if p.typ == "array" {
-			return p.keptList(x, left)
+			out = p.keptList(x, left)
 		}
 	}
-	*left--
-	return v
+	if *left == before { // nothing in it: it is wrong itself
+		*left--
+	}
+	return out
 }
 
 func (p *shape) keptObject(m map[string]any, left *int) any {

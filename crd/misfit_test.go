@@ -25,6 +25,8 @@ func TestMisfits(t *testing.T) {
 		"many": {"{type: array, items: {type: integer}}", append(list(50, int64(1)), list(30000, "x")...), maxMisfits, maxMisfits + 1},
 		"items": {"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: " +
 			"{type: object, required: [k], properties: {k: {type: string}}}}", list(30000, int64(1)), maxMisfits, maxMisfits + 2},
+		"bare": {"{type: array, items: {type: object, required: [k], properties: {k: {type: string}}}}", list(30000, map[string]any{}),
+			maxMisfits, maxMisfits + 2},
 		"last":  {"{type: array, items: {type: integer, not: {enum: [5]}}}", append(list(3000, int64(1)), int64(5)), 1, 1},
 		"sound": {"{type: array, items: {type: integer, not: {enum: [5]}}}", list(3000, int64(1)), 0, 0},
 	} {

@@ -22,7 +22,7 @@ const (
 	maxCPU       = time.Second
 	cpuOfByte    = 2 * time.Microsecond
 	maxAlloc     = 64 << 20
-	allocOfByte  = 1000
+	allocOfByte  = 2000
 	biggest      = 200 << 10
 	deepest      = 20000
 	kindsInCosts = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]ss.torture.example.com"},
