@@ -328,6 +328,7 @@ func imagePack(std stdio, args []string) error {
 	fs.StringVar(&spec.Root, "root", "", "directory that becomes the image's file system")
 	fs.StringVar(&spec.Workdir, "workdir", "", "working directory")
 	fs.StringVar(&spec.User, "user", "", "user that the program runs as")
+	fs.StringVar(&spec.Arch, "arch", "", "processor that the program is for: amd64 or arm64 (default: this machine's)")
 	fs.Var(&entry, "entrypoint", "program and arguments, one flag each")
 	fs.Var(&cmd, "cmd", "default arguments, one flag each")
 	fs.Var(&env, "env", "NAME=value, one flag each")

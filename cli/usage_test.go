@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,6 +65,18 @@ func TestVersion(t *testing.T) {
 	}
 	if out, _, code := typed(t, "version -o json"); code != 0 || !strings.Contains(out, `"gitVersion": "v1.`) {
 		t.Errorf("code %d, %q", code, out)
+	}
+	var bom struct {
+		Components []struct{ Name, Version, PURL string }
+	}
+	out, _, code := typed(t, "version -o cyclonedx")
+	if err := json.Unmarshal([]byte(out), &bom); err != nil || code != 0 || len(bom.Components) == 0 || bom.Components[0].Name != "std" {
+		t.Errorf("the SBOM: code %d, %v, %.300s", code, err, out)
+	}
+	for _, c := range bom.Components {
+		if c.Version == "" || c.PURL != "pkg:golang/"+c.Name+"@"+c.Version {
+			t.Errorf("in the SBOM: %+v", c)
+		}
 	}
 	if _, _, code := typed(t, "version -o xml"); code != 1 {
 		t.Errorf("xml: code %d", code)

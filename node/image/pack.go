@@ -5,6 +5,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,7 +40,10 @@ type Spec struct {
 	Workdir    string
 	User       string
 	Ports      []string // 80/tcp
+	Arch       string   // processor, as Go names it; "": this machine's
 }
+
+func (s Spec) arch() string { return cmp.Or(s.Arch, runtime.GOARCH) }
 
 // The media types of the OCI image format.
 const (
@@ -101,7 +105,7 @@ func Pack(w io.Writer, s Spec) error {
 	if err != nil {
 		return err
 	}
-	return archive(w, s.Ref, man, conf, lay)
+	return archive(w, s, man, conf, lay)
 }
 
 func jsonBlob(mediaType string, v any) (blob, error) {
@@ -115,16 +119,16 @@ func config(s Spec, diff string) (blob, error) {
 		ports[p] = struct{}{}
 	}
 	return jsonBlob(typeConfig, map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "created": time.Unix(0, 0).UTC(),
+		"architecture": s.arch(), "os": "linux", "created": time.Unix(0, 0).UTC(),
 		"config": map[string]any{"Entrypoint": s.Entrypoint, "Cmd": s.Cmd, "Env": s.Env, "WorkingDir": s.Workdir,
 			"User": s.User, "ExposedPorts": ports},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{diff}},
 	})
 }
 
-func archive(w io.Writer, ref string, man blob, blobs ...blob) error {
-	man.Annotations = map[string]string{"io.containerd.image.name": ref, "org.opencontainers.image.ref.name": ref}
-	man.Platform = &platform{runtime.GOARCH, "linux"}
+func archive(w io.Writer, s Spec, man blob, blobs ...blob) error {
+	man.Annotations = map[string]string{"io.containerd.image.name": s.Ref, "org.opencontainers.image.ref.name": s.Ref}
+	man.Platform = &platform{s.arch(), "linux"}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []descriptor{man.descriptor}})
 	if err != nil {
 		return err
