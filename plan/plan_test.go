@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/sim"
@@ -28,46 +30,46 @@ func grownAt(t testing.TB, base *Fork, n int, manifest string) *Fork {
 		t.Fatal(err)
 	}
 	var out *Fork
-	err = inWorld(t, base, func(ctx context.Context, w *world) error {
-		if err := sim.Nodes(ctx, w.admin(), n); err != nil {
-			return err
-		}
-		for i := range n { // three zones
-			zone := fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"z%d"}}}`, i%3)
-			a := &author{w: w}
-			k, node, err := a.find(Target{Kind: "node", Name: fmt.Sprint("sim-", i)})
-			if err != nil {
-				return err
-			}
-			if err := a.patch(ctx, k, node, "application/merge-patch+json", "", json.RawMessage(zone)); err != nil {
-				return err
-			}
-		}
-		if err := w.pass(time.Now().Add(time.Minute), func() bool { return time.Since(w.begun) > 20*time.Second }); err != nil {
-			return err
-		}
-		a := &author{w: w, end: time.Now().Add(time.Hour)}
-		if err := Apply(docs, "default").make(ctx, a); err != nil {
-			return err
-		}
-		if len(a.refused) > 0 {
-			t.Errorf("refused: %v", a.refused)
-		}
-		end := time.Now().Add(time.Hour)
-		if err := w.pass(end, (&calm{w: w, horizon: end}).reached); err != nil {
-			return err
-		}
-		out = export(w, base)
-		return nil
-	})
-	if err != nil {
+	if err := inWorld(t, base, false, func(ctx context.Context, w *world) (err error) {
+		out, err = populate(ctx, t, w, base, n, docs)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
+// populate makes n nodes in three zones and applies a manifest, and lets all come to rest.
+func populate(ctx context.Context, t testing.TB, w *world, base *Fork, n int, docs []Document) (*Fork, error) {
+	if err := sim.Nodes(ctx, w.admin(), n); err != nil {
+		return nil, err
+	}
+	a := &author{w: w, end: time.Now().Add(time.Hour)}
+	for i := range n {
+		k, node, err := a.find(Target{Kind: "node", Name: fmt.Sprint("sim-", i)})
+		if err != nil {
+			return nil, err
+		}
+		zone := fieldTree{"metadata": fieldTree{"labels": fieldTree{"topology.kubernetes.io/zone": fmt.Sprint("z", i%3)}}}
+		if err := a.patch(ctx, k, node, types.MergePatchType, "", zone); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.pass(time.Now().Add(20*time.Second), func() bool { return false }); err != nil {
+		return nil, err
+	}
+	if err := Apply(docs, "default").make(ctx, a); err != nil {
+		return nil, err
+	}
+	if len(a.refused) > 0 {
+		t.Errorf("refused: %v", a.refused)
+	}
+	err := w.pass(a.end, (&calm{w: w, horizon: a.end}).reached)
+	return export(w, base), err
+}
+
 // inWorld runs f in a world of its own.
-func inWorld(t testing.TB, base *Fork, f func(ctx context.Context, w *world) error) error {
+func inWorld(t testing.TB, base *Fork, free bool, f func(ctx context.Context, w *world) error) error {
 	t.Helper()
 	s, err := base.grow()
 	if err != nil {
@@ -75,7 +77,11 @@ func inWorld(t testing.TB, base *Fork, f func(ctx context.Context, w *world) err
 	}
 	return simulate(base.At, func() error {
 		ctx, stop := context.WithCancel(context.Background())
-		w, err := newWorld(ctx, s, 1)
+		var order *turns // made here: its channels belong to the bubble
+		if !free {
+			order = newTurns(1)
+		}
+		w, err := newWorld(ctx, s, 1, order)
 		if err == nil {
 			err = f(ctx, w)
 		}

@@ -29,6 +29,11 @@ const (
 // what was forked can't be run. What the front door refuses is no error but part of the report. It may be called by many goroutines
 // at once, with the same fork too.
 func Run(ctx context.Context, f *Fork, c Change, o Options) (*Report, error) {
+	return forecast(ctx, f, c, o, func(*world) {})
+}
+
+// forecast is Run; see is shown the world at the end.
+func forecast(ctx context.Context, f *Fork, c Change, o Options, see func(*world)) (*Report, error) {
 	s, err := f.grow()
 	if err != nil {
 		return nil, err
@@ -45,11 +50,14 @@ func Run(ctx context.Context, f *Fork, c Change, o Options) (*Report, error) {
 				w.wg.Wait()
 			}
 		}()
-		if w, err = newWorld(bubble, &own, luckOf(f, s, c)); err != nil {
+		luck := luckOf(f, s, c)
+		if w, err = newWorld(bubble, &own, luck, newTurns(luck)); err != nil {
 			return err
 		}
 		w.ended = ctx.Err
-		out, err = w.play(bubble, f, c, cmp.Or(o.For, usualSpan))
+		if out, err = w.play(bubble, f, c, cmp.Or(o.For, usualSpan)); err == nil {
+			see(w)
+		}
 		return err
 	})
 	return out, err

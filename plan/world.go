@@ -64,9 +64,9 @@ type world struct {
 // maxSteps bounds what one simulation does: loops that never agree must not hold up who asks.
 const maxSteps = 20_000_000
 
-// newWorld opens the front door on what the seed has. No loop runs yet.
-func newWorld(ctx context.Context, s *seed, luck uint64) (*world, error) {
-	w := &world{seed: s, turns: newTurns(luck), set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{},
+// newWorld opens the front door on what the seed has, and starts the loops.
+func newWorld(ctx context.Context, s *seed, luck uint64, order *turns) (*world, error) {
+	w := &world{seed: s, turns: order, set: kinds.SetFor(s.on, nil), luck: rand.New(rand.NewPCG(luck, 2)), asked: map[string]int{},
 		begun: time.Now(), news: time.Now()}
 	mem := memory.New()
 	for _, wr := range s.writes {
@@ -235,12 +235,24 @@ func (w *world) pass(end time.Time, until func() bool) error {
 		if until() || !time.Now().Before(end) {
 			return nil
 		}
-		timer := time.NewTimer(time.Until(end))
-		select {
-		case <-w.turns.bell:
-		case <-timer.C:
-		}
-		timer.Stop()
+		w.doze(end)
+	}
+}
+
+// step is how often one looks at a world in which nobody waits for a turn.
+const step = 50 * time.Millisecond
+
+// doze lets time pass until somebody wants a turn.
+func (w *world) doze(end time.Time) {
+	if w.turns == nil {
+		time.Sleep(min(step, time.Until(end)))
+		return
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	select {
+	case <-w.turns.bell:
+	case <-timer.C:
 	}
 }
 

@@ -1,0 +1,231 @@
+package plan
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+var (
+	seedCount = flag.Int("seeds", 10, "how many clusters and changes TestFidelity compares")
+	firstSeed = flag.Uint64("seed", 0, "the first of them")
+)
+
+// An outcome is the state that a change leads to, names that are made up aside.
+type outcome struct {
+	workloads map[string]string // least, end and wanted, of those that were touched
+	pods      map[string]int    // by owner, phase, readiness, and whether they have a node
+	gaps      []string          // objects; of several causes a gap tells one, and which depends on who was first
+	stays     int               // evictions that never came through
+}
+
+func (o outcome) differences(p outcome) (list []string) {
+	for _, key := range slices.Sorted(keysOfBoth(o.workloads, p.workloads)) {
+		if o.workloads[key] != p.workloads[key] {
+			list = append(list, fmt.Sprintf("%s: %q, predicted %q", key, o.workloads[key], p.workloads[key]))
+		}
+	}
+	for _, key := range slices.Sorted(keysOfBoth(o.pods, p.pods)) {
+		if o.pods[key] != p.pods[key] {
+			list = append(list, fmt.Sprintf("%s: %d, predicted %d", key, o.pods[key], p.pods[key]))
+		}
+	}
+	if fmt.Sprint(o.gaps) != fmt.Sprint(p.gaps) {
+		list = append(list, fmt.Sprintf("gaps %q, predicted %q", o.gaps, p.gaps))
+	}
+	if o.stays != p.stays {
+		list = append(list, fmt.Sprintf("%d evictions stay, predicted %d", o.stays, p.stays))
+	}
+	return list
+}
+
+func keysOfBoth[V any](a, b map[string]V) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range a {
+			if !yield(k) {
+				return
+			}
+		}
+		for k := range b {
+			if _, there := a[k]; !there && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// outcomeOf sums up a world after a change.
+func outcomeOf(read resource.Reader, workloads []Workload, gaps []Gap, evicted []Eviction) outcome {
+	o := outcome{workloads: map[string]string{}, pods: map[string]int{}}
+	for _, w := range workloads {
+		o.workloads[w.Object.String()] = fmt.Sprintf("%d before, %d at least, %d of %d", w.Before, w.Least, w.After, w.Wanted)
+	}
+	for _, p := range resource.List(read, kinds.Pods, "") {
+		owner := "itself"
+		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+			owner = ref.Kind + "/" + ref.Name
+		}
+		o.pods[fmt.Sprintf("pods of %s, %s, ready %t, node %t, going %t", owner, p.Status.Phase, ready(p),
+			p.Spec.NodeName != "", p.DeletionTimestamp != nil)]++
+	}
+	for _, g := range gaps {
+		name := g.Object.String()
+		if g.Kind == "Pod" {
+			name = "pod"
+		}
+		o.gaps = append(o.gaps, name)
+	}
+	slices.Sort(o.gaps)
+	for _, e := range evicted {
+		if e.Stays {
+			o.stays++
+		}
+	}
+	return o
+}
+
+const fidelitySpan = 40 * time.Minute
+
+// really makes the change in a cluster that goes on by itself: loops race, and nobody stops it when it seems to rest. It returns the
+// fork from before the change, and the outcome.
+func really(t *testing.T, n int, manifest string, c Change) (f *Fork, out outcome) {
+	t.Helper()
+	base := &Fork{At: start, Version: "v1.37.0", Server: "test"}
+	err := inWorld(t, base, true, func(ctx context.Context, w *world) error {
+		docs, err := ReadManifest(strings.NewReader(manifest))
+		if err != nil {
+			return err
+		}
+		if f, err = populate(ctx, t, w, base, n, docs); err != nil {
+			return err
+		}
+		before, err := w.gaps(ctx)
+		if err != nil {
+			return err
+		}
+		track, begun := follow(w.view.Snapshot()), time.Now()
+		w.look, w.news = track.see, begun
+		a := &author{w: w, end: begun.Add(fidelitySpan)}
+		if err := c.make(ctx, a); err != nil {
+			return err
+		}
+		if err := w.pass(a.end, func() bool { return false }); err != nil {
+			return err
+		}
+		after, err := w.gaps(ctx)
+		if err != nil {
+			return err
+		}
+		fresh, still, _ := compareGaps(before, after)
+		out = outcomeOf(w.view.Snapshot(), track.finish(w.view.Snapshot(), w.news), append(fresh, still...), a.evicted)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, out
+}
+
+// predicted is the outcome that a plan foresees.
+func predicted(t *testing.T, f *Fork, c Change) outcome {
+	t.Helper()
+	var read resource.Reader
+	r, err := forecast(t.Context(), f, c, Options{For: fidelitySpan}, func(w *world) { read = w.view.Snapshot() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcomeOf(read, r.Workloads, append(slices.Clone(r.Gaps), r.Still...), r.Evictions)
+}
+
+// A town is a cluster that a seed describes, and a change of it.
+type town struct {
+	nodes    int
+	manifest strings.Builder
+	change   Change
+}
+
+func newTown(seed uint64) *town {
+	d := rand.New(rand.NewPCG(seed, 7))
+	pick := func(list ...string) string { return list[d.IntN(len(list))] }
+	tw := &town{nodes: 3 + d.IntN(6)}
+	names := []string{"a", "b", "c"}[:1+d.IntN(3)]
+	for _, name := range names {
+		n := 1 + d.IntN(6)
+		strategy := pick("", "strategy: {type: Recreate}", "strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}",
+			"strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}")
+		of := "topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: " + name + "}}"
+		rule := pick("", "", "topologySpreadConstraints: [{maxSkew: 1, whenUnsatisfiable: DoNotSchedule, "+of+"}]",
+			"affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{"+of+"}]}}")
+		fmt.Fprintf(&tw.manifest, `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: %[2]d
+  %[3]s
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {sim.kloop.dev/ready: %[4]ds, sim.kloop.dev/stop: %[5]ds}}
+    spec:
+      %[6]s
+      containers: [{name: c, image: "i:1", resources: {requests: {cpu: %[7]q}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s}
+spec: {selector: {app: %[1]s}, ports: [{port: 80}]}
+`, name, n, strategy, 1+d.IntN(30), d.IntN(10), rule, pick("100m", "1", "2", "3"))
+		if d.IntN(2) == 0 {
+			fmt.Fprintf(&tw.manifest, "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %[1]s}\n"+
+				"spec: {%[2]s, selector: {matchLabels: {app: %[1]s}}}\n",
+				name, pick("maxUnavailable: 1", "minAvailable: 1", "minAvailable: "+fmt.Sprint(n), "minAvailable: 50%", "maxUnavailable: 0"))
+		}
+	}
+	if d.IntN(2) == 0 {
+		tw.manifest.WriteString("---\n" + db[:strings.Index(db, "---\napiVersion: autoscaling")])
+		names = append(names, "db")
+	}
+	tw.choose(d, names)
+	return tw
+}
+
+func (tw *town) choose(d *rand.Rand, names []string) {
+	name := names[d.IntN(len(names))]
+	to := Target{"deployment", "default", name}
+	if name == "db" {
+		to.Kind = "statefulset"
+	}
+	node := fmt.Sprint("sim-", d.IntN(tw.nodes))
+	image := SetImages(to, map[string]string{"c": "i:2"})
+	tw.change = []Change{Drain(node), Drain(node), LoseNode(node), LoseZone("z1"), Scale(to, int32(d.IntN(10))), Scale(to, int32(20+d.IntN(40))),
+		image, image, Delete(to), Delete(Target{"node", "", node})}[d.IntN(10)]
+}
+
+// What a plan says happens: in clusters and for changes that seeds describe, a plan made beforehand is compared with what the change
+// leads to in the cluster itself.
+func TestFidelity(t *testing.T) {
+	equal := 0
+	for i := range *seedCount {
+		seed := *firstSeed + uint64(i)
+		tw := newTown(seed)
+		f, real := really(t, tw.nodes, tw.manifest.String(), tw.change)
+		diff := real.differences(predicted(t, f, tw.change))
+		if len(diff) == 0 {
+			equal++
+			continue
+		}
+		t.Errorf("seed %d, %d nodes, %s:\n%s", seed, tw.nodes, tw.change.Text, strings.Join(diff, "\n"))
+	}
+	t.Logf("%d of %d are as predicted", equal, *seedCount)
+}
