@@ -244,6 +244,9 @@ func insufficient(l *look, p *corev1.Pod, text string) *Finding {
 	f := &Finding{Says: says + ": " + text, State: Blocked, Waits: forName("Node", "with enough "+what),
 		Next:   does("scheduler", "tries again when a pod ends or a node joins"),
 		Advice: []string{"lower the pod's requests, remove other pods, or add a node"}}
+	if what != morePods {
+		l.size(f, p, corev1.ResourceName(what))
+	}
 	if n := p.Status.NominatedNodeName; n != "" {
 		f.State, f.Next = Waiting, does("scheduler", "puts the pod on %s when the pods that it preempted there are gone", n)
 	}

@@ -1,0 +1,55 @@
+package converge
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/kinds"
+	kloopresource "github.com/kloop-dev/kloop/resource"
+)
+
+// asksFor is how much of a resource a pod's containers ask for together; init containers run one after the other, before them.
+func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
+	var sum, first resource.Quantity
+	for i := range p.Spec.Containers {
+		sum.Add(p.Spec.Containers[i].Resources.Requests[name])
+	}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		q := c.Resources.Requests[name]
+		if deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			sum.Add(q)
+		} else if q.Cmp(first) > 0 {
+			first = q
+		}
+	}
+	if first.Cmp(sum) > 0 {
+		return first
+	}
+	return sum
+}
+
+// largest is the node that can give most of a resource to pods; nil when none is known.
+func (l *look) largest(name corev1.ResourceName) (best *corev1.Node, most resource.Quantity) {
+	for _, n := range kloopresource.List(l.Read, kinds.Nodes, "") {
+		if q := n.Status.Allocatable[name]; best == nil || q.Cmp(most) > 0 {
+			best, most = n, q
+		}
+	}
+	return best, most
+}
+
+// size adds numbers to a pod that fits nowhere for want of a resource: what it asks for, and whether any node, were it empty, could give that.
+func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
+	want := asksFor(p, name)
+	n, most := l.largest(name)
+	if n == nil || want.IsZero() || p.Spec.Overhead != nil || p.Spec.Resources != nil {
+		return
+	}
+	if want.Cmp(most) <= 0 {
+		f.Says += "; it asks for " + want.String() + ", and node " + n.Name + " would have " + most.String() + " if it were empty"
+		return
+	}
+	f.Says += "; it asks for " + want.String() + ", and the largest node, " + n.Name + ", has " + most.String() + ": no node of this size can ever take it"
+	f.Advice = []string{"lower the pod's request of " + string(name) + " to less than " + most.String() + ", or add a larger node"}
+}
