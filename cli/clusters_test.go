@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,7 +42,12 @@ func newDesk(t *testing.T, root string) *desk {
 	t.Setenv(asKloop, "1")
 	t.Setenv("KLOOP_CLUSTERS", root)
 	t.Setenv("KUBECONFIG", d.keys)
-	t.Cleanup(func() { d.run(0, "delete --all") })
+	t.Cleanup(func() { // the test's context has ended by then
+		var out bytes.Buffer
+		if code := Run(context.Background(), strings.NewReader(""), &out, &out, []string{"kloop", "delete", "--all"}); code != 0 {
+			t.Errorf("clean up: %s", &out)
+		}
+	})
 	return d
 }
 
