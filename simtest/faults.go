@@ -86,11 +86,17 @@ type place struct {
 	n    int
 }
 
+// farBack bounds how many changes old a cache may be.
+const farBack = 15
+
 // roll chooses a seed's faults among the places of the calm run. It is a pure function.
 func roll(seed uint64, kinds []Kind, most int, places []place, changes int) (list []Fault) {
 	dice := rand.New(rand.NewPCG(seed, 16))
 	for range 1 + dice.IntN(most) {
 		k := kinds[dice.IntN(len(kinds))]
+		if old := []Kind{Stale, StaleStart}[dice.IntN(2)]; dice.IntN(3) == 0 && slices.Contains(kinds, old) {
+			k = old // it has more to choose than the others: when, and how old
+		}
 		can := slices.DeleteFunc(slices.Clone(places), func(p place) bool { return !k.fits(p.site) })
 		if len(can) == 0 {
 			continue
@@ -108,7 +114,7 @@ func roll(seed uint64, kinds []Kind, most int, places []place, changes int) (lis
 			f.For /= 4
 		}
 		if k == Stale || k == StaleStart {
-			f.Back = 1 + dice.IntN(max(1, changes))
+			f.Back = 1 + dice.IntN(max(1, min(changes, farBack)))
 		}
 		if !slices.ContainsFunc(list, func(o Fault) bool { return o.Site == f.Site && o.N == f.N }) {
 			list = append(list, f)

@@ -98,7 +98,7 @@ func (x *wire) send(r *http.Request, verb, what string) (*http.Response, error) 
 func (x *wire) older(r *http.Request, verb string) *http.Request {
 	l, q := x.w.life, r.URL.Query()
 	switch {
-	case verb == "watch":
+	case verb == "watch" && q.Get("sendInitialEvents") == "": // others are refused, and a list follows
 		sleep(r.Context(), time.Until(l.until))
 	case verb == "list" && q.Get("resourceVersion") == "0" && time.Now().Before(l.until):
 		r = r.Clone(r.Context())
