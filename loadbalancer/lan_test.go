@@ -74,12 +74,11 @@ func (s *station) run(f func() error) {
 
 // A lan is machines on one bridge, with an API server that all can reach.
 type lan struct {
-	t       *testing.T
-	local   *client.Local
-	bridge  *station
-	nodes   []*member
-	asker   *station
-	replies *recording
+	t      *testing.T
+	local  *client.Local
+	bridge *station
+	nodes  []*member
+	asker  *station
 }
 
 // A member is a node of the lan with its announcer.

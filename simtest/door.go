@@ -122,9 +122,7 @@ func (d *door) close() {
 	_ = d.mem.Close()
 }
 
-// kind finds a kind by its plural; nil if it is not served.
-func (d *door) kind(plural string) resource.Kind { return kindOf(d.Set, plural) }
-
+// kindOf finds a kind by its plural; nil if it is not served.
 func kindOf(set *resource.Set, plural string) resource.Kind {
 	for _, k := range set.All() {
 		if k.Info().Plural == plural {

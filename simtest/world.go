@@ -45,7 +45,6 @@ type run struct {
 	deaths  int
 	lives   sync.WaitGroup
 	seen    *witness
-	ended   bool
 }
 
 // Rest returns how to reach the cluster, with whatever goes wrong for this life of the operator. The configuration is the caller's.
