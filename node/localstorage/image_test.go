@@ -130,7 +130,7 @@ func mayResize(t *testing.T) {
 	if err == nil && caps>>unix.CAP_SYS_RESOURCE&1 == 0 {
 		err = errors.New("no CAP_SYS_RESOURCE")
 	}
-	need.Have(t, need.Root, err)
+	need.Have(t, need.Resize, err)
 }
 
 // TestImageAfterRestart shows images again that are shown no more, as after a start of the machine, and those that an agent was killed

@@ -17,6 +17,7 @@ const (
 	Etcd       = "etcd"       // an upstream etcd on the path
 	Kubectl    = "kubectl"    // bin/kubectl, or one on the path
 	Proc       = "proc"       // a complete /proc
+	Resize     = "resize"     // CAP_SYS_RESOURCE, which the growth of a mounted file system takes
 )
 
 // Have skips the test if problem is not nil, with the problem as its reason; it fails if KLOOP_MUST names what is needed.
