@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,17 +110,16 @@ func fork(t *testing.T, c *cluster.Cluster, user string, groups ...string) *Fork
 
 // A server that answers with pages, and forgets in the middle where it was, is read from the start; one without end is given up.
 func TestPages(t *testing.T) {
-	asked := 0
+	var forgot atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		next := r.URL.Query().Get("continue")
-		switch asked++; {
+		switch {
 		case r.URL.Path == "/version":
 			_, _ = io.WriteString(w, `{"gitVersion":"v1.33.1"}`)
 		case r.URL.Path != "/api/v1/pods":
 			w.WriteHeader(http.StatusNotFound)
-		case next == "b" && asked < 200:
-			asked = 200
+		case next == "b" && !forgot.Swap(true):
 			w.WriteHeader(http.StatusGone)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
 		default:
