@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,13 +12,19 @@ import (
 	"testing"
 )
 
+// stuck says that a command ended as kloop why does when something is not as it should be.
+func stuck(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == 3
+}
+
 // explains waits until `kloop why` says all that is wanted of an object.
 func explains(t *testing.T, ns, object string, want ...string) {
 	t.Helper()
 	eventually(t, "kloop explains "+object, func() (bool, string) {
 		out, err := exec.Command(filepath.Join(it.bin, "kloop"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, object).CombinedOutput()
-		if err != nil {
-			return false, string(out) + err.Error()
+		if !stuck(err) {
+			return false, fmt.Sprintf("%s%v", out, err)
 		}
 		for _, w := range want {
 			if !strings.Contains(string(out), w) {
@@ -39,7 +46,7 @@ func TestWhy(t *testing.T) {
 		cmd := exec.Command(filepath.Join(it.bin, "kubectl"), "why", "--kubeconfig", it.kubeconfig, "-n", ns, "pod/crash")
 		cmd.Env = append(os.Environ(), "PATH="+it.bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
-		return err == nil && strings.Contains(string(out), "CrashLoop"), fmt.Sprintf("%v\n%s", err, out)
+		return stuck(err) && strings.Contains(string(out), "CrashLoop"), fmt.Sprintf("%v\n%s", err, out)
 	})
 	explains(t, ns, "pod/probed", "ReadinessProbeFails", "command cat /ready", "No such file")
 	explains(t, ns, "pod/absent", `can't pull the image "127.0.0.1:1/none:1"`, "ImagePull", "tries to pull it again")

@@ -141,7 +141,7 @@ func (r *runner) makeNamespace(name string, labels map[string]string) error {
 		return err
 	}
 	if resp.code != 201 {
-		return fmt.Errorf("code %d", resp.code)
+		return fmt.Errorf("code %d: %.500s", resp.code, resp.raw)
 	}
 	_, err = r.c.do(&Request{Method: "POST", Path: "/api/v1/namespaces/" + name + "/serviceaccounts",
 		Body: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}}})
