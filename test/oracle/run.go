@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -148,14 +149,22 @@ func (r *runner) makeNamespace(name string, labels map[string]string) error {
 	return err
 }
 
-// randomID is 6 characters, the first a letter, none a vowel.
+// given are the ids that were handed out: of a thousand and more, two would be equal now and then, and the second find the namespace of
+// the first.
+var given sync.Map
+
+// randomID is 6 characters, the first a letter, none a vowel, and never the same twice.
 func randomID() string {
 	const letters, all = "bcdfghjklmnpqrstvwxz", "bcdfghjklmnpqrstvwxz2456789"
-	b := []byte{letters[rand.IntN(len(letters))], 0, 0, 0, 0, 0}
-	for i := 1; i < len(b); i++ {
-		b[i] = all[rand.IntN(len(all))]
+	for {
+		b := []byte{letters[rand.IntN(len(letters))], 0, 0, 0, 0, 0}
+		for i := 1; i < len(b); i++ {
+			b[i] = all[rand.IntN(len(all))]
+		}
+		if _, again := given.LoadOrStore(string(b), true); !again {
+			return string(b)
+		}
 	}
-	return string(b)
 }
 
 // player holds the state of a scenario while it runs.
