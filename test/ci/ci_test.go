@@ -143,3 +143,14 @@ func TestChoose(t *testing.T) {
 		t.Error("a step that is not there is chosen")
 	}
 }
+
+// TestHang: a package that ends in the middle of a test shows what the test said.
+func TestHang(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	err := r.read(strings.NewReader(lines(t, event{Action: "output", Test: "TestOther", Output: "fine\n"}, event{Action: "pass", Test: "TestOther"},
+		event{Action: "output", Test: "TestIt", Output: "waiting\n"}, event{Action: "output", Test: "TestIt", Output: "SIGQUIT: quit\n"}, event{Action: "fail"})))
+	if got := out.String(); err != nil || !strings.Contains(got, "not ended: TestIt\nwaiting\nSIGQUIT: quit\n") || strings.Contains(got, "fine") {
+		t.Errorf("%v: %s", err, got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -40,7 +41,7 @@ func newReport(out io.Writer) *report {
 
 // goTest runs go test and returns what it reports; err is a run that could not be read.
 func goTest(flags []string, packages []string) (*report, error) {
-	args := slices.Concat([]string{"test", "-json", "-timeout", "40m"}, flags, packages) // a busy machine is slow
+	args := slices.Concat([]string{"test", "-json", "-timeout", "20m"}, flags, packages) // a busy machine is slow
 	cmd := exec.Command("go", args...)
 	cmd.Stderr = os.Stderr
 	if slices.Contains(flags, "-race") {
@@ -124,8 +125,19 @@ func (r *report) failed(e event, key string) {
 		}
 		return
 	}
+	r.unended(e.Package)
 	fmt.Fprintf(r.out, "FAIL  %-40s %7.1f s\n", short(e.Package), e.Elapsed)
 	r.settle(e)
+}
+
+// unended prints what the tests said that had not ended when their package did: it hung, or was killed.
+func (r *report) unended(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(r.pending)) {
+		if of, test, _ := strings.Cut(key, " "); of == pkg {
+			fmt.Fprintf(r.out, "not ended: %s\n%s", test, strings.Join(r.pending[key], ""))
+			delete(r.pending, key)
+		}
+	}
 }
 
 // settle says, when a package has ended, which of its failures are final.
