@@ -72,10 +72,11 @@ func defineGitSources(ctx context.Context, cl client.Client) error {
 	return err
 }
 
-// health says what differs between an object and what it should be.
-func (c *Cluster) health(k resource.Kind, obj resource.Object) string {
+// health returns a judge of the state as it is now, which says what differs between an object and what it should be.
+func (c *Cluster) health() func(k resource.Kind, obj resource.Object) string {
 	if c.door.lookout == nil {
-		return ""
+		return func(resource.Kind, resource.Object) string { return "" }
 	}
-	return c.door.lookout.board.World().Health(k, obj).Says
+	now := c.door.lookout.board.World()
+	return func(k resource.Kind, obj resource.Object) string { return now.Health(k, obj).Says }
 }

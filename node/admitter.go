@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -82,13 +83,6 @@ func critical(p *corev1.Pod) bool {
 	return static || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
 }
 
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
-}
-
 // preempted chooses the pods that give way to a critical one: those of the least worth, and no more than needed. None when they would
 // not be enough.
 func preempted(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.ResourceList) (victims []*corev1.Pod) {
@@ -97,7 +91,7 @@ func preempted(pod *corev1.Pod, others []*corev1.Pod, allocatable corev1.Resourc
 	}
 	worth := map[corev1.PodQOSClass]int{corev1.PodQOSBestEffort: 0, corev1.PodQOSBurstable: 1, corev1.PodQOSGuaranteed: 2}
 	order := slices.SortedFunc(slices.Values(others), func(a, b *corev1.Pod) int {
-		return cmp.Or(cmp.Compare(priority(a), priority(b)), cmp.Compare(worth[a.Status.QOSClass], worth[b.Status.QOSClass]))
+		return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), cmp.Compare(worth[a.Status.QOSClass], worth[b.Status.QOSClass]))
 	})
 	in := func(p *corev1.Pod) bool { return p.UID != pod.UID }
 	rest := slices.Clone(others)

@@ -3,6 +3,7 @@ package gitsource
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -112,7 +113,7 @@ func (r repository) git(ctx context.Context, env []string, args ...string) (stri
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("git %s took longer than %v", args[0], fetchTime)
 	case err != nil:
-		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(orElse(says.String(), err.Error())))
+		return "", fmt.Errorf("git %s: %s", args[0], cmp.Or(strings.TrimSpace(says.String()), err.Error()))
 	case out.over:
 		return "", fmt.Errorf("git %s: more than %d MiB", args[0], maxArchive>>20)
 	}
@@ -154,13 +155,6 @@ func (r repository) credentials(s secrets) (env []string, err error) {
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func orElse(s, other string) string {
-	if strings.TrimSpace(s) == "" {
-		return other
-	}
-	return s
-}
 
 // limited keeps the first bytes that are written to it, and takes the rest without keeping it.
 type limited struct {

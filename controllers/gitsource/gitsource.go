@@ -36,8 +36,8 @@ import (
 // Config holds the settings of the loop.
 type Config struct {
 	Dir string // where the copies of repositories lie
-	// Health says what differs between an object and what it should be, "" for nothing.
-	Health func(k resource.Kind, obj resource.Object) string
+	// Health returns a judge of the present state: it says what differs between an object and what it should be, "" for nothing.
+	Health func() func(k resource.Kind, obj resource.Object) string
 }
 
 // Controller returns the loop: GitSources are of a kind that a definition makes, so it looks at objects of every kind and skips the rest.
@@ -215,10 +215,14 @@ func (s *syncer) observe(ctx context.Context, c *loop.Ctx, src source, st *state
 
 // ill names the first of the objects that are not what they should be.
 func (s *syncer) ill(c *loop.Ctx, want []applyset.Wish) string {
+	if s.Health == nil {
+		return ""
+	}
+	health := s.Health()
 	n, first := 0, ""
 	for _, w := range want {
 		k, ok := c.Client().Kinds().GroupKind(w.Object.GroupVersionKind().GroupKind())
-		if !ok || s.Health == nil {
+		if !ok {
 			continue
 		}
 		ns := w.Object.GetNamespace()
@@ -228,7 +232,7 @@ func (s *syncer) ill(c *loop.Ctx, want []applyset.Wish) string {
 			ns = ""
 		}
 		if obj := c.Lookup(k, ns, w.Object.GetName()); obj != nil {
-			if says := s.Health(k, obj); says != "" {
+			if says := health(k, obj); says != "" {
 				if n++; n == 1 {
 					first = k.Info().Singular + "/" + obj.GetName() + " " + says
 				}

@@ -1,7 +1,6 @@
 package pressure
 
 import (
-	"bufio"
 	"bytes"
 	"io/fs"
 	"os"
@@ -17,8 +16,8 @@ import (
 func Read(nodefs, imagefs string) map[Signal]Reading {
 	now := map[Signal]Reading{}
 	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if m := meminfo(data); m["MemTotal"] > 0 {
-			now[MemoryAvailable] = Reading{m["MemAvailable"], m["MemTotal"]}
+		if m := MemInfo(string(data)); m["MemTotal"] > 0 {
+			now[MemoryAvailable] = Reading{int64(m["MemAvailable"]), int64(m["MemTotal"])}
 		}
 	}
 	disk := func(dir string, bytes, inodes Signal) {
@@ -44,12 +43,12 @@ func Read(nodefs, imagefs string) map[Signal]Reading {
 	return now
 }
 
-// meminfo reads /proc/meminfo: bytes by name.
-func meminfo(data []byte) map[string]int64 {
-	m := map[string]int64{}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if f := strings.Fields(lines.Text()); len(f) >= 2 {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
+// MemInfo reads /proc/meminfo: bytes by name.
+func MemInfo(text string) map[string]uint64 {
+	m := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) >= 2 {
+			n, _ := strconv.ParseUint(f[1], 10, 64)
 			m[strings.TrimSuffix(f[0], ":")] = n << 10
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
 // A Use counts what a pod uses now.
@@ -44,13 +45,6 @@ func amount(list corev1.ResourceList, r corev1.ResourceName) int64 {
 	return q.Value()
 }
 
-func priority(p *corev1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
-}
-
 // Rank orders pods by who goes first when there is too little of a resource: who uses more than it asked for, then the less
 // important, then who exceeds its request by more.
 func Rank(starved corev1.ResourceName, pods []Use) {
@@ -60,7 +54,7 @@ func Rank(starved corev1.ResourceName, pods []Use) {
 		if starved != "pids" { // nobody asks for process numbers, so nobody exceeds
 			exceeds = compareBool(over(b) > 0, over(a) > 0)
 		}
-		return cmp.Or(exceeds, cmp.Compare(priority(a.Pod), priority(b.Pod)), cmp.Compare(over(b), over(a)))
+		return cmp.Or(exceeds, cmp.Compare(corev1helpers.PodPriority(a.Pod), corev1helpers.PodPriority(b.Pod)), cmp.Compare(over(b), over(a)))
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/node/pressure"
 )
 
 // ticks is the kernel's unit of CPU time in /proc, per second; it is the same on all Linux.
@@ -29,7 +31,7 @@ func readNode() (n nodeStats, err error) {
 	}
 	now := metav1.NewTime(time.Now())
 	busy, boot := cpuTimes(string(stat))
-	mem := memInfo(string(info))
+	mem := pressure.MemInfo(string(info))
 	used := mem["MemTotal"] - min(mem["MemAvailable"], mem["MemTotal"])
 	free, rss := mem["MemAvailable"], mem["AnonPages"]
 	usage := mem["MemTotal"] - min(mem["MemFree"], mem["MemTotal"])
@@ -73,16 +75,4 @@ func cpuTimes(stat string) (busy uint64, boot time.Time) {
 		}
 	}
 	return busy, boot
-}
-
-// memInfo reads /proc/meminfo: bytes by name.
-func memInfo(text string) map[string]uint64 {
-	m := map[string]uint64{}
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) >= 2 {
-			n, _ := strconv.ParseUint(f[1], 10, 64)
-			m[strings.TrimSuffix(f[0], ":")] = n << 10
-		}
-	}
-	return m
 }
