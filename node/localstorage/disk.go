@@ -43,7 +43,7 @@ func (d *disk) free() (int64, error) {
 	if err := unix.Statfs(d.dir, &st); err != nil {
 		return 0, fmt.Errorf("look at the room in %s: %w", d.dir, err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
 // make makes a volume that any user of its pods' containers may use. One that is there stays as it is.

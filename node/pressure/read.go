@@ -23,7 +23,7 @@ func Read(nodefs, imagefs string) map[Signal]Reading {
 	disk := func(dir string, bytes, inodes Signal) {
 		var st unix.Statfs_t
 		if unix.Statfs(dir, &st) == nil && st.Blocks > 0 {
-			now[bytes] = Reading{int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize}
+			now[bytes] = Reading{int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize)}
 			if st.Files > 0 { // some file systems count none
 				now[inodes] = Reading{int64(st.Ffree), int64(st.Files)}
 			}
