@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ type ban struct {
 }
 
 // loops are the packages that close a gap. They see the cluster through client and loop, and know API types.
-var loops = []string{"controllers", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web", "sim"}
+var loops = []string{"controllers", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge",
+	"web", "sim"}
 
 // never lists the borders. Paths of this module are written without its name.
 var never = []ban{{
@@ -53,14 +55,21 @@ var never = []ban{{
 	why:    "etcd is behind the contract of package store",
 	except: map[string]string{"store/etcd go.etcd.io": "implements it", "store/etcd go.uber.org/zap": "etcd's log"},
 }, {
+	who: []string{"cluster"},
+	what: []string{"machine", "node", "proxy", "podnetwork", "netpolicy", "loadbalancer", "nft", "github.com/google/nftables",
+		"github.com/vishvananda/netlink"},
+	why:    "the control plane builds where no node can run, and links nothing of what a node needs: main hands it a cluster.Machine",
+	except: map[string]string{"cluster node/pressure": "the words of eviction thresholds are checked when the server starts"},
+}, {
 	who:    []string{""},
 	what:   []string{"k8s.io/cri-api"},
 	why:    "the container runtime is the agent's",
 	except: map[string]string{"node k8s.io/cri-api": "the agent"},
 }, {
-	who:  []string{""},
-	what: []string{"k8s.io/kubernetes", "k8s.io/apiserver/pkg/server", "k8s.io/apiserver/pkg/registry", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "plugin"},
-	why:  "kloop is an implementation of its own; generated clients and the generic server would double the binary",
+	who: []string{""},
+	what: []string{"k8s.io/kubernetes", "k8s.io/apiserver/pkg/server", "k8s.io/apiserver/pkg/registry",
+		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "plugin"},
+	why: "kloop is an implementation of its own; generated clients and the generic server would double the binary",
 	except: map[string]string{
 		"simtest k8s.io/client-go/kubernetes/scheme": "the types that an operator's test knows if it names no others; no part of the binary",
 	},
@@ -128,6 +137,25 @@ func TestNever(t *testing.T) {
 			if !used[key] && !strings.HasPrefix(key, "internal ") && !strings.HasPrefix(key, "simtest ") {
 				t.Errorf("the exception %q is not needed any more: delete it", key)
 			}
+		}
+	}
+}
+
+// unlinked are the packages that a program on package engine must not link, not even through others: what runs pods, commands, tests.
+var unlinked = []string{module + "/machine", module + "/node", module + "/proxy", module + "/netpolicy", module + "/podnetwork",
+	module + "/cli", module + "/plan", module + "/simtest", module + "/test", "k8s.io/cri-api", "k8s.io/kubectl", "k8s.io/client-go/kubernetes",
+	"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/containerd", "testing"}
+
+// TestEngineLinks checks that package engine stays what other people's control planes can be built on.
+func TestEngineLinks(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./engine").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]bool{module + "/node/pressure": true, module + "/node/fits": true} // pure functions
+	for dep := range strings.Lines(string(out)) {
+		if dep = strings.TrimSpace(dep); anyBelow(dep, unlinked) && !words[dep] {
+			t.Errorf("package engine links %s: `go list -deps ./engine` names what it comes with", dep)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const module = "github.com/kloop-dev/kloop"
 // lives inside its own folder, nothing else. Peers on one rung never import each other.
 var ladder = [][]string{
 	{"internal/"},
-	{"features", "strict", "nft", "notify"},
+	{"features", "strict", "nft", "notify", "forwarding", "packaging"},
 	{"resource"},
 	{"kinds/rule", "kinds/cell", "kinds/expression"},
 	{"kinds/podspec"},
@@ -27,7 +27,7 @@ var ladder = [][]string{
 	{"store"},
 	{"view"},
 	{"webhook"},
-	{"apply", "crd", "auth", "openapi", "trail"},
+	{"apply", "crd", "auth", "openapi", "trail", "history"},
 	{"admission"},
 	{"server"},
 	{"client"},
@@ -36,12 +36,12 @@ var ladder = [][]string{
 	{"controllers/internal"},
 	{"controllers/", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web"},
 	{"controllers"},
-	{"sim", "survey"},
+	{"sim", "survey", "past"},
 	{"internal/testcluster"},
 	{"cluster"},
-	{"plan", "engine", "simtest", "clusters"},
+	{"machine", "plan", "engine", "simtest", "clusters", "service"},
 	{"cli"},
-	{"cmd", "test"},
+	{"cmd", "test", "examples"},
 }
 
 // rung returns the height of a package; a name that ends in / stands for every folder below it.

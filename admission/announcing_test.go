@@ -24,6 +24,8 @@ func TestNodesAnnounce(t *testing.T) {
 		return l
 	}
 	const both, others = `[{"node":"n","address":"10.0.0.1"},{"node":"m","address":"10.0.0.2"}]`, `[{"node":"m","address":"10.0.0.2"}]`
+	const mine = `[{"node":"n","address":""}]`
+	said := func(l *coordinationv1.Lease) { l.Annotations[kinds.BGPSessions] = "{}" }
 	note := func(l *coordinationv1.Lease) { l.Annotations[kinds.AnnouncedTrouble] = "x" }
 	for _, tt := range []struct {
 		name      string
@@ -39,6 +41,10 @@ func TestNodesAnnounce(t *testing.T) {
 		{"note trouble", lease("n", both), lease("n", both, note), ""},
 		{"take a note away", lease("n", both, note), lease("n", both), ""},
 		{"note trouble at another's address", lease("m", others), lease("m", others, note), "let go of its own"},
+		{"say how BGP sessions are", lease("", mine), lease("", mine, said), ""},
+		{"say it of another node", lease("", others), lease("", others, said), "only take an address for which it is a candidate"},
+		{"change the plan", lease("", mine), lease("", mine, func(l *coordinationv1.Lease) { l.Annotations[kinds.BGPPlanned] = "{}" }),
+			"only change the holder"},
 		{"change the candidates", lease("n", both), lease("n", `[{"node":"n","address":"10.0.0.1"}]`), "only change the holder"},
 		{"no candidate can be read", lease("", "nonsense"), lease("n", "nonsense"), "only take an address"},
 		{"another kind of lease", lease("", both, func(l *coordinationv1.Lease) { l.Labels = nil }), lease("n", both),

@@ -155,13 +155,16 @@ func nodeAnnounces(r *Request, node string) error {
 	}
 	allowed := old.DeepCopy()
 	allowed.Spec, allowed.ResourceVersion, allowed.ManagedFields = next.Spec, next.ResourceVersion, next.ManagedFields
-	if text, there := next.Annotations[kinds.AnnouncedTrouble]; there {
-		allowed.Annotations[kinds.AnnouncedTrouble] = text
-	} else {
-		delete(allowed.Annotations, kinds.AnnouncedTrouble)
+	notes := []string{kinds.AnnouncedTrouble, kinds.BGPSessions}
+	for _, note := range notes {
+		if text, there := next.Annotations[note]; there {
+			allowed.Annotations[note] = text
+		} else {
+			delete(allowed.Annotations, note)
+		}
 	}
 	if !equality.Semantic.DeepEqual(allowed.ObjectMeta, next.ObjectMeta) {
-		return r.forbidden("node %q can only change the holder of the lease, and the note %s", node, kinds.AnnouncedTrouble)
+		return r.forbidden("node %q can only change the holder of the lease, and the notes %v", node, notes)
 	}
 	return nil
 }

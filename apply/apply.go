@@ -30,7 +30,7 @@ type Write struct {
 // A Tracker keeps metadata.managedFields. It is safe for concurrent use.
 type Tracker struct {
 	types  types
-	stocks stocks
+	stocks smdCache
 }
 
 // NewTracker returns a tracker that knows the built-in types. It does no work: schemas are read at the first
@@ -68,7 +68,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
 		w.Now = time.Now()
 	}
-	if w.Sub != "scale" && t.quickUpdate(&w, old, obj) {
+	if w.Sub != "scale" && t.fastUpdate(&w, old, obj) {
 		return nil // it leaves times alone where nothing differs
 	}
 	m, err := t.stock(&w)
@@ -105,7 +105,7 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	if err != nil {
 		return nil, err
 	}
-	if obj := t.quickApply(&w, old, doc); obj != nil {
+	if obj := t.fastApply(&w, old, doc); obj != nil {
 		KeepTimes(old, obj)
 		return obj, nil
 	}
@@ -126,13 +126,13 @@ func (t *Tracker) Apply(w Write, old resource.Object, patch []byte, force bool) 
 	return obj, nil
 }
 
-// quickApply answers the common applies without merging; nil leaves it to the library.
-func (t *Tracker) quickApply(w *Write, old resource.Object, doc map[string]any) resource.Object {
+// fastApply answers the common applies without merging; nil leaves it to the library.
+func (t *Tracker) fastApply(w *Write, old resource.Object, doc map[string]any) resource.Object {
 	switch {
 	case old == nil:
-		return t.quickCreate(w, doc)
+		return t.fastCreate(w, doc)
 	case t.appliesNothing(w, old, doc):
 		return resource.Clone(old)
 	}
-	return t.quickChange(w, old, doc)
+	return t.fastChange(w, old, doc)
 }

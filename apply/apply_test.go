@@ -18,7 +18,7 @@ var (
 	configMaps = &resource.Def[*corev1.ConfigMap]{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true}
 	pods       = &resource.Def[*corev1.Pod]{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true, Status: true}
 	deploys    = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments",
-		Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*appsv1.Deployment]{
+		Namespaced: true, Status: true, Quirks: resource.Quirks{StatusResets: []string{"metadata.labels"}}, Scale: &resource.Scaled[*appsv1.Deployment]{
 			Get: func(d *appsv1.Deployment) resource.Scale {
 				if d.Spec.Replicas == nil {
 					return resource.Scale{Replicas: 1}

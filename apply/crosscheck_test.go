@@ -156,24 +156,24 @@ func mutateSome(v reflect.Value, f *randfill.Filler, r *rand.Rand, width int) {
 // rounds is how often each kind is tried.
 const rounds = 1
 
-// TestQuickIsRight updates random objects of every kind, as several managers, and compares the quick way with
+// TestFastPathIsRight updates random objects of every kind, as several managers, and compares the fast path with
 // the library, byte by byte.
-func TestQuickIsRight(t *testing.T) {
+func TestFastPathIsRight(t *testing.T) {
 	tr := NewTracker()
-	quick, total := 0, 0
+	fast, total := 0, 0
 	for i, k := range allKinds(t) {
 		for seed := range rounds {
 			q, n := crossCheck(t, tr, k, int64(i*rounds+seed))
-			quick, total = quick+q, total+n
+			fast, total = fast+q, total+n
 		}
 	}
-	t.Logf("%d of %d updates went the quick way", quick, total)
-	if quick*10 < total*6 {
-		t.Errorf("only %d of %d updates went the quick way", quick, total)
+	t.Logf("%d of %d updates took the fast path", fast, total)
+	if fast*10 < total*6 {
+		t.Errorf("only %d of %d updates took the fast path", fast, total)
 	}
 }
 
-func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (quick, total int) {
+func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (fast, total int) {
 	f, r := filler(seed), rand.New(rand.NewSource(seed))
 	w := Write{Kind: k, GVK: k.info.GVK, Now: time.Unix(1000, 0)}
 	var old resource.Object
@@ -204,8 +204,8 @@ func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (quick, total
 		}
 		total++
 		err = m.update(&w, old, stock)
-		if tr.quickUpdate(&w, old, obj) {
-			quick++
+		if tr.fastUpdate(&w, old, obj) {
+			fast++
 			if err != nil {
 				t.Errorf("%s: the library fails: %v", w.GVK, err)
 			} else if got, want := show(obj), show(stock); got != want {
@@ -218,7 +218,7 @@ func crossCheck(t *testing.T, tr *Tracker, k *anyKind, seed int64) (quick, total
 		stock.SetUID("u")
 		old = stock
 	}
-	return quick, total
+	return fast, total
 }
 
 func show(obj resource.Object) string {

@@ -31,7 +31,7 @@ func scaleBooks(t *types) (schema.GroupVersionKind, *managedfields.FieldManager,
 
 // updateScale books a write of the replicas: the owner is named on the scaled object itself, with the
 // subresource scale.
-func (t *Tracker) updateScale(w *Write, s *stock, old, obj resource.Object) error {
+func (t *Tracker) updateScale(w *Write, s *smd, old, obj resource.Object) error {
 	if old == nil {
 		return fmt.Errorf("scale %s: there is no object", w.GVK.Kind)
 	}
@@ -44,19 +44,19 @@ func (t *Tracker) updateScale(w *Write, s *stock, old, obj resource.Object) erro
 	if err != nil {
 		return err
 	}
-	(&stock{kind: &scales, gvk: s.gvk, sub: s.sub, books: s.books}).mustUpdate(w, before, after)
+	(&smd{kind: &scales, gvk: s.gvk, sub: s.sub, books: s.books}).mustUpdate(w, before, after)
 	return parentFields(h, after, obj)
 }
 
 // mustUpdate keeps the old books when the update of a Scale can't be booked, as for whole objects.
-func (s *stock) mustUpdate(w *Write, before, after *autoscalingv1.Scale) {
+func (s *smd) mustUpdate(w *Write, before, after *autoscalingv1.Scale) {
 	if err := s.update(w, before, after); err != nil {
 		after.ManagedFields = before.ManagedFields
 	}
 }
 
 // applyScale merges an applied Scale into the object that it scales.
-func (t *Tracker) applyScale(w *Write, s *stock, old resource.Object, doc map[string]any, force bool) (resource.Object, error) {
+func (t *Tracker) applyScale(w *Write, s *smd, old resource.Object, doc map[string]any, force bool) (resource.Object, error) {
 	if old == nil {
 		return nil, apierrors.NewNotFound(w.Kind.Info().GR(), "")
 	}
@@ -65,7 +65,7 @@ func (t *Tracker) applyScale(w *Write, s *stock, old resource.Object, doc map[st
 	if err != nil {
 		return nil, err
 	}
-	out, err := (&stock{kind: &scales, gvk: s.gvk, sub: s.sub, books: s.books}).apply(w, live, doc, force)
+	out, err := (&smd{kind: &scales, gvk: s.gvk, sub: s.sub, books: s.books}).apply(w, live, doc, force)
 	if err != nil {
 		return nil, err
 	}

@@ -106,11 +106,11 @@ func randomWidget(r *rand.Rand) map[string]any {
 	return obj
 }
 
-// TestUntypedIsRight updates random custom resources, of a known type and of an unknown one, and compares the quick way
+// TestUntypedIsRight updates random custom resources, of a known type and of an unknown one, and compares the fast path
 // with the library.
 func TestUntypedIsRight(t *testing.T) {
 	k := widgets()
-	quick, total := 0, 0
+	fast, total := 0, 0
 	for _, known := range []bool{true, false} {
 		tr := widgetTracker(t, known)
 		for seed := range int64(200) {
@@ -133,8 +133,8 @@ func TestUntypedIsRight(t *testing.T) {
 				}
 				err = m.update(&w, old, stock)
 				total++
-				if tr.quickUpdate(&w, old, obj) {
-					quick++
+				if tr.fastUpdate(&w, old, obj) {
+					fast++
 					if err != nil {
 						t.Fatalf("the library fails: %v", err)
 					}
@@ -149,9 +149,9 @@ func TestUntypedIsRight(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d updates went the quick way", quick, total)
-	if quick*2 < total {
-		t.Errorf("only %d of %d updates went the quick way", quick, total)
+	t.Logf("%d of %d updates took the fast path", fast, total)
+	if fast*2 < total {
+		t.Errorf("only %d of %d updates took the fast path", fast, total)
 	}
 }
 

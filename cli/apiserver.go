@@ -94,7 +94,7 @@ func (p *apiserving) fill(flags []upstream.Flag) error {
 	}
 	p.ownCertificate()
 	if len(p.idle) > 0 {
-		log, err := logger(p.std, p.o.LogLevel)
+		log, err := logger(p.std, p.o.LogLevel, p.o.LogFormat)
 		if err != nil {
 			return err
 		}

@@ -7,10 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/kloop-dev/kloop/apply"
@@ -71,11 +72,15 @@ func unknown(std stdio, word string) error {
 	return errUsage
 }
 
+// exe is how names of programs end.
+var exe = map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]
+
 // personality is the program that kloop stands in for when it is called by its name.
 func personality(arg0 string) (command, bool) {
 	for _, c := range []command{{name: "kube-apiserver", run: apiServer}, {name: "etcd", run: etcdServer}, {name: "kubectl", run: kubectl},
-		{name: "kubectl-why", run: why}, {name: "kubectl-gaps", run: gaps}, {name: "kubectl-loops", run: loops}} {
-		if filepath.Base(arg0) == c.name {
+		{name: "kubectl-why", run: why}, {name: "kubectl-gaps", run: gaps}, {name: "kubectl-loops", run: loops},
+		{name: "setup-envtest", run: setupEnvtest}} {
+		if strings.TrimSuffix(filepath.Base(arg0), exe) == c.name {
 			return c, true
 		}
 	}
@@ -100,14 +105,3 @@ func code(std stdio, c command, err error) int {
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
-// logger writes to std.err; level is debug, info, warn or error.
-func logger(std stdio, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: use debug, info, warn or error", level)
-	}
-	log := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: l}))
-	slog.SetDefault(log)
-	return log, nil
-}

@@ -199,7 +199,7 @@ func start(ctx context.Context, std stdio, args []string) error {
 }
 
 func supervise(ctx context.Context, std stdio, c *clusters.Cluster) error {
-	log, err := logger(std, "info")
+	log, err := logger(std, "info", logText)
 	if err != nil {
 		return err
 	}

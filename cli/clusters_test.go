@@ -319,6 +319,10 @@ func (d *desk) traces(c *clusters.Cluster) (list []string) {
 			list = append(list, string(text))
 		}
 	}
+	for _, pattern := range []string{"/sys/fs/cgroup/kloop-", "/sys/fs/cgroup/*/kloop-"} {
+		groups, _ := filepath.Glob(pattern + c.Name + "-*")
+		list = append(list, groups...)
+	}
 	for _, uid := range d.uids(c) {
 		for _, pattern := range []string{"/sys/fs/cgroup/*/kubepods/*/pod" + uid, "/sys/fs/cgroup/*/kubepods/pod" + uid,
 			"/sys/fs/cgroup/kubepods/*/pod" + uid,

@@ -25,10 +25,11 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv); err != nil {
 		return err
 	}
-	log, err := logger(std, o.LogLevel)
+	log, err := logger(std, o.LogLevel, o.LogFormat)
 	if err != nil {
 		return err
 	}
+	heed(ctx, std, s)
 	rest, err := connection(*config)
 	if err != nil {
 		return err

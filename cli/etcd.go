@@ -42,7 +42,7 @@ func etcdServer(ctx context.Context, std stdio, args []string) error {
 		_, err := fmt.Fprintf(std.out, "etcd Version: %s\nGit SHA: kloop\n", version.Version)
 		return err
 	}
-	if m.cfg.Log, err = logger(std, m.level); err != nil {
+	if m.cfg.Log, err = logger(std, m.level, logText); err != nil {
 		return err
 	}
 	if len(m.idle) > 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -57,6 +58,9 @@ func (f *nodeFlags) sockets() (list []string, err error) {
 		name = currentCluster()
 	}
 	list = []string{f.socket}
+	if name == "" && goruntime.GOOS != "linux" {
+		return nil, errors.New("images are for nodes, which are machines with Linux: run kloop image there")
+	}
 	switch {
 	case name != "":
 		c, err := pick([]string{name})

@@ -33,7 +33,7 @@ func kubectl(ctx context.Context, std stdio, args []string) error {
 
 func findKubectl() (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), "kubectl")
+		beside := filepath.Join(filepath.Dir(self), "kubectl"+exe)
 		if _, err := os.Stat(beside); err == nil {
 			return beside, nil
 		}

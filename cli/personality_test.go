@@ -2,14 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cli/upstream"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/features"
 )
 
 // understood is what kloop makes of a command line of kube-apiserver.
@@ -155,10 +158,7 @@ func TestEnvtestFarm(t *testing.T) {
 			t.Errorf("said %q", out.String())
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := filepath.Join(dir, "kloop") // the test's own file goes, as that of go run
 	for name, want := range map[string]string{"kube-apiserver": self, "etcd": self, "kubectl": filepath.Join(bin, "kubectl")} {
 		if got, err := os.Readlink(filepath.Join(dir, name)); err != nil || got != want {
 			t.Errorf("%s leads to %s, %v; want %s", name, got, err, want)
@@ -172,6 +172,44 @@ func TestEnvtestFarm(t *testing.T) {
 	}
 	if err := command1(t.Context(), t, "envtest "+dir, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "no link") {
 		t.Errorf("a file in the way: %v", err)
+	}
+}
+
+// TestSetupEnvtest is how the Makefile of a scaffold asks for binaries, without a kubectl on the machine.
+func TestSetupEnvtest(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	bin := t.TempDir()
+	want := filepath.Join(bin, "k8s", features.Release+"-"+runtime.GOOS+"-"+runtime.GOARCH)
+	for _, tt := range []struct{ line, out, says string }{
+		{"use 1.37 --bin-dir " + bin + " -p path", want, "no kubectl"},
+		{"use --bin-dir=" + bin + " -p env 1.37.x!", "export KUBEBUILDER_ASSETS='" + want + "'\n", ""},
+		{"use latest -i --bin-dir " + bin, "Version: " + features.Release, ""},
+		{"use 1.31.0 --bin-dir " + bin + " -p path", want, "1.31.0 was asked for"},
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), nil, &out, &errs, append([]string{"/x/setup-envtest"}, strings.Fields(tt.line)...))
+		if code != 0 || !strings.HasPrefix(out.String(), tt.out) || !strings.Contains(errs.String(), tt.says) {
+			t.Errorf("%s: %d, %q, %q", tt.line, code, &out, &errs)
+		}
+	}
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if info, err := os.Stat(filepath.Join(want, name)); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, line := range []string{"list", "use -p json", "use 1 2"} {
+		if code := Run(t.Context(), nil, io.Discard, io.Discard, append([]string{"setup-envtest"}, strings.Fields(line)...)); code == 0 {
+			t.Errorf("%s went well", line)
+		}
+	}
+}
+
+func TestLasting(t *testing.T) {
+	for path, want := range map[string]bool{"/usr/bin/kloop": true, "/tmp/go-build17/b001/exe/kloop": false,
+		"/home/a/.cache/go-build/3f/3f-d/kloop": false, "/home/a/go/bin/kloop": true} {
+		if lasting(path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
 	}
 }
 

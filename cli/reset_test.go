@@ -22,8 +22,8 @@ import (
 	"github.com/kloop-dev/kloop/test/need"
 )
 
-// machine is what a network namespace and the machine know of, as far as kloop may have made it.
-func machine(t *testing.T, dir string, pods []string) (list []string) {
+// remains lists what a network namespace and the machine know of, as far as kloop may have made it.
+func remains(t *testing.T, dir string, pods []string) (list []string) {
 	t.Helper()
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -100,7 +100,7 @@ func TestResetLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(manifests, "web.json"), []byte(pod), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	before := machine(t, dir, nil)
+	before := remains(t, dir, nil)
 
 	t.Setenv(asKloop, "1")
 	self, err := os.Executable()
@@ -108,7 +108,7 @@ func TestResetLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	up := exec.Command(self, "up", "--data-dir", dir, "--node", "real", "--manifests", manifests)
+	up := exec.Command(self, "up", "--data-dir", dir, "--node", "real", "--manifests", manifests, "--root-dir", filepath.Join(short, "kubelet"))
 	up.Stdout, up.Stderr = &said, &said
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestResetLeavesNothing(t *testing.T) {
 	for i := range uids {
 		uids[i] = filepath.Base(uids[i])
 	}
-	if now := machine(t, dir, uids); len(now) < len(before)+8 {
+	if now := remains(t, dir, uids); len(now) < len(before)+8 {
 		t.Errorf("the test sees too little of what kloop makes: %q", now)
 	}
 
@@ -151,11 +151,14 @@ func TestResetLeavesNothing(t *testing.T) {
 	if !strings.Contains(said.String(), "pods that go on running: 1;") || !strings.Contains(said.String(), "kloop reset --data-dir "+dir) {
 		t.Errorf("kloop up does not say what it leaves: %s", &said)
 	}
-	if after := machine(t, dir, uids); !slices.Equal(before, after) {
+	if after := remains(t, dir, uids); !slices.Equal(before, after) {
 		t.Errorf("before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory is left: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(short, "kubelet")); !os.IsNotExist(err) {
+		t.Errorf("the agent's directory is left: %v", err)
 	}
 }
 

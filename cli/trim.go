@@ -13,6 +13,7 @@ const (
 	burstCycles = 4                // collections with no long pause between them
 	burstPause  = 30 * time.Second // longer ones end it; the runtime collects every two minutes even at rest
 	calm        = 15 * time.Second // after the last collection of a burst
+	relief      = 40 * time.Second // after clients left: timers of their connections hold them for 30 s (server/httpapi, SendPingTimeout)
 )
 
 // trim gives memory back to the system when a burst of work is over: left alone, the runtime keeps for the next one
@@ -33,6 +34,7 @@ type trimmer struct {
 	cycles  int
 	last    time.Time
 	timer   *time.Timer
+	later   *time.Timer // soon's; nil: it was never called
 	stopped bool
 }
 
@@ -72,6 +74,19 @@ func (t *trimmer) cycle(now time.Time) bool {
 	return true
 }
 
+// soon has memory given back although nothing was collected: what made it garbage needed none.
+func (t *trimmer) soon() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.stopped:
+	case t.later == nil:
+		t.later = time.AfterFunc(relief, t.over)
+	default:
+		t.later.Reset(relief)
+	}
+}
+
 // over ends a burst.
 func (t *trimmer) over() {
 	t.mu.Lock()
@@ -98,7 +113,9 @@ func (t *trimmer) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
-	if t.timer != nil {
-		t.timer.Stop()
+	for _, timer := range []*time.Timer{t.timer, t.later} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }

@@ -34,9 +34,20 @@ func TestTrim(t *testing.T) {
 		if collect(burstCycles, time.Minute); freed.Load() != 1 {
 			t.Errorf("at rest again: %d times", freed.Load())
 		}
+		for range 3 {
+			tr.soon()
+			time.Sleep(relief / 2)
+		}
+		if synctest.Wait(); freed.Load() != 1 {
+			t.Errorf("while more is let go: %d times", freed.Load())
+		}
+		if rest(relief); freed.Load() != 2 {
+			t.Errorf("when nothing more is: %d times", freed.Load())
+		}
 		collect(burstCycles, time.Second)
 		tr.stop()
-		if rest(time.Minute); freed.Load() != 1 || tr.cycle(time.Now()) {
+		tr.soon()
+		if rest(time.Minute); freed.Load() != 2 || tr.cycle(time.Now()) {
 			t.Errorf("stopped, and goes on: %d times", freed.Load())
 		}
 	})

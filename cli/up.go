@@ -17,28 +17,27 @@ import (
 // up runs a whole cluster.
 func up(ctx context.Context, std stdio, args []string) error {
 	o := settings.Defaults()
-	if err := fill(std, "up", settings.Up, &o, args); err != nil {
+	s, err := sheet(std, "up", settings.Up, &o, args)
+	if err != nil {
 		return err
 	}
+	heed(ctx, std, s)
 	return run(ctx, std, &o)
 }
 
 // serve runs the front door alone: what a file says of loops and nodes is for others.
 func serve(ctx context.Context, std stdio, args []string) error {
 	o := settings.Defaults()
-	if err := fill(std, "server", settings.Server, &o, args); err != nil {
+	s, err := sheet(std, "server", settings.Server, &o, args)
+	if err != nil {
 		return err
 	}
+	heed(ctx, std, s)
 	o.NoLoops, o.Node, o.SimNodes = true, cluster.NodeNone, 0
 	return run(ctx, std, &o)
 }
 
-// fill reads the flags of a command, the file that they name, and the environment.
-func fill(std stdio, name string, command settings.Commands, o *settings.Options, args []string) error {
-	_, err := sheet(std, name, command, o, args)
-	return err
-}
-
+// sheet reads the flags of a command, the file that they name, and the environment.
 func sheet(std stdio, name string, command settings.Commands, o *settings.Options, args []string) (*settings.Sheet, error) {
 	fs := flags(std, name, "")
 	s := settings.New(o)
@@ -101,7 +100,7 @@ func tellManager(log *slog.Logger) {
 // begin starts the cluster that the options ask for.
 func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluster, error) {
 	var err error
-	if o.Log, err = logger(std, o.LogLevel); err != nil {
+	if o.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
 		return nil, err
 	}
 	if o.Store == cluster.StoreMemory {
@@ -114,7 +113,14 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 		}
 	}
 	memory := trim(ctx)
+	o.Relieved = memory.soon
 	o.Flags = settings.New(o).Flags()
+	o.Machine = thisMachine
+	if o.Node != cluster.NodeNone {
+		if err := installRuntime(ctx, std, o.InstallRuntime); err != nil {
+			return nil, err
+		}
+	}
 	c, err := cluster.Start(ctx, o.Config)
 	switch {
 	case err != nil && ctx.Err() != nil:

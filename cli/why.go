@@ -28,14 +28,14 @@ func why(ctx context.Context, std stdio, args []string) error {
 		fmt.Fprintf(std.err, "kloop why: %v\n", err)
 		return errUsage
 	}
-	a, err := o.Connect()
-	if err != nil {
-		return err
-	}
 	if *to != "" {
+		a, err := o.Connect()
+		if err != nil {
+			return err
+		}
 		return reach(ctx, a, std.out, words[0], words[1], *to)
 	}
-	return stuck(o.Run(ctx, a, ask.Streams{Out: std.out, Err: std.err}, words))
+	return stuck(o.Ask(ctx, ask.Streams{Out: std.out, Err: std.err}, words))
 }
 
 // stuck gives the answer that something is not what it should be its exit code.
@@ -57,9 +57,5 @@ func gaps(ctx context.Context, std stdio, args []string) error {
 		fmt.Fprintf(std.err, "kloop gaps: %v\n", err)
 		return errUsage
 	}
-	a, err := o.Connect()
-	if err != nil {
-		return err
-	}
-	return stuck(o.Run(ctx, a, ask.Streams{Out: std.out, Err: std.err}, nil))
+	return stuck(o.Ask(ctx, ask.Streams{Out: std.out, Err: std.err}, nil))
 }

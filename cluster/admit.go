@@ -12,8 +12,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/past"
 	"github.com/kloop-dev/kloop/store/etcd"
 	"github.com/kloop-dev/kloop/trail"
+	"github.com/kloop-dev/kloop/web"
 )
 
 // pages are the paths of this server beside the API. Those who hold a join token may post to keys and join; all
@@ -22,6 +24,10 @@ func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 	pages := map[string]http.Handler{}
 	if t := d.trail; t != nil {
 		pages[trail.Page] = t
+	}
+	if d.past != nil {
+		pages[past.Page] = d.past.desk
+		pages[past.Gaps] = http.HandlerFunc(d.past.gaps)
 	}
 	if c.etcd == nil {
 		return pages
@@ -34,6 +40,14 @@ func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 		SnapshotPath:      http.HandlerFunc(c.giveSnapshot),
 	})
 	return pages
+}
+
+// page is the live page at /ui; nil: it is not wanted.
+func (c *Config) page() http.Handler {
+	if c.NoPage {
+		return nil
+	}
+	return http.HandlerFunc(web.ServePage)
 }
 
 // giveKeys hands the cluster's keys to a newcomer. Others don't get them, whatever they may do.

@@ -124,7 +124,7 @@ func holds(ok func() bool) func(context.Context) (bool, error) {
 	return func(context.Context) (bool, error) { return ok(), nil }
 }
 
-// answeredBy takes the Lease as a node's agent does: MetalLB's ServiceL2Status says so. Peers for BGP hear that there is none.
+// answeredBy takes the Lease as a node's agent does: MetalLB's ServiceL2Status says so. A peer for BGP hears that no node speaks to it: these nodes are simulated.
 func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
 	t.Helper()
 	holder := "sim-1"
@@ -157,8 +157,8 @@ func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
 		Namespace(kinds.AnnounceSpace).Create(t.Context(), peer, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the peer hears that there is no BGP", holds(func() bool {
+	eventually(t, "the peer hears that no node speaks to it", holds(func() bool {
 		list, _, _ := unstructured.NestedSlice(all("v1beta2", "bgppeers")[0].Object, "status", "conditions")
-		return len(list) == 1 && list[0].(map[string]any)["reason"] == "NotSupported"
+		return len(list) == 1 && list[0].(map[string]any)["reason"] == "NotEstablished"
 	}))
 }

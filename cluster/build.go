@@ -52,6 +52,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		b.makeServer,     // the operations on objects
 		b.makeMetrics,    // metrics.k8s.io
 		b.makeGaps,       // convergence.kloop.dev
+		b.makePast,       // what changed, and how it was
 		b.makeOthers,     // kinds that users define, and groups that other servers answer
 		b.makeHandler,    // all of it over HTTP
 	} {
@@ -134,10 +135,12 @@ func (b *building) makeHandler() error {
 	c, d := b.c, b.frontDoor
 	b.handler = httpapi.New(httpapi.Config{
 		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
+		Page:    c.cfg.page(),
 		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
 		Connect: b.server.Connect, Registry: b.metrics, Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
-		Live: append([]health.Check{storeAnswers("etcd", b.store)}, started()...), Flags: c.cfg.Flags,
-		Ready: append([]health.Check{storeAnswers("etcd-readiness", b.store)}, keyChecks(b.store)...), Traffic: []health.Check{{Name: "informer-sync", Run: reached}},
+		Live: []health.Check{storeAnswers("etcd", b.store)}, Flags: c.cfg.Flags, Relieved: c.cfg.Relieved,
+		Traffic: []health.Check{storeAnswers("etcd-readiness", b.store), {Name: "informer-sync", Run: reached}},
+		Begun:   started(), Ready: keyChecks(b.store),
 	})
 	return nil
 }

@@ -9,9 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/controllers/loadbalancer"
-	"github.com/kloop-dev/kloop/node"
-	"github.com/kloop-dev/kloop/podnetwork"
-	"github.com/kloop-dev/kloop/proxy"
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // How services become rules of the kernel.
@@ -23,9 +21,9 @@ const (
 
 // How pods reach those of other machines.
 const (
-	NetworkAuto   = podnetwork.ModeAuto
-	NetworkVXLAN  = podnetwork.ModeVXLAN
-	NetworkRoutes = podnetwork.ModeRoutes
+	NetworkAuto   = kinds.NetworkAuto
+	NetworkVXLAN  = kinds.NetworkVXLAN
+	NetworkRoutes = kinds.NetworkRoutes
 	NetworkNone   = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
 )
 
@@ -50,26 +48,28 @@ func (c Config) check() error {
 	refuse((c.ServingCert == "") != (c.ServingKey == ""), "a serving certificate needs its key, and a key its certificate")
 	refuse(c.TokenKey == "" && len(c.TokenKeys) > 0 && c.DataDir == "" && len(c.EtcdServers) > 0,
 		"keys of service account tokens are given but none that signs")
-	refuse(c.PodCIDR.IsValid() && (!c.PodCIDR.Addr().Is4() || c.PodCIDR.Bits() < 8 || c.PodCIDR.Bits() > 24), "pod CIDR %s: use an IPv4 range of /8 to /24", c.PodCIDR)
 	for what, d := range map[string]time.Duration{"node monitor grace": c.NodeMonitorGrace, "node monitor period": c.NodeMonitorPeriod,
 		"autoscaler period": c.AutoscalerPeriod, "volume binder period": c.BinderPeriod} {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)
 		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
-	}
-	if err := c.Pressure.into(&node.Config{}); err != nil {
-		errs = append(errs, err)
-	}
-	for _, p := range c.nodeRanges() {
-		refuse(p.Bits < p.Range.Bits() || p.Bits > p.Range.Bits()+16, "nodes' parts of /%d of the pod range %s: use /%d to /%d", p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
 	}
 	switch c.LoadBalancer {
 	case "", loadbalancer.Nodes, loadbalancer.Pools, loadbalancer.None:
 	default:
 		refuse(true, "load balancer mode %q: use nodes, pools, or none where another program gives the addresses", c.LoadBalancer)
 	}
+	if c.Machine != nil {
+		errs = append(errs, c.Machine.Check(c))
+	}
 	_, err := inOrder(c.Authorization, nil)
-	return errors.Join(append(errs, err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
-		checkPorts(c.NodePortLow, c.NodePortHigh), checkNodePortAddresses(c.NodePortAddresses))...)
+	return errors.Join(append(errs, err, c.checkPods(), c.CheckNode(), checkPorts(c.NodePortLow, c.NodePortHigh))...)
+}
+
+// CheckNode finds what can't be meant among the settings that servers and nodes share.
+func (c Config) CheckNode() error {
+	_, _, _, err := c.Pressure.Limits()
+	return errors.Join(err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
+		checkNodePortAddresses(c.NodePortAddresses))
 }
 
 func checkProxy(mode, scheduler string) error {
@@ -86,8 +86,8 @@ func checkProxy(mode, scheduler string) error {
 
 func checkNodePortAddresses(words []string) error {
 	for _, w := range words {
-		if _, err := netip.ParsePrefix(w); err != nil && w != proxy.Primary {
-			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, proxy.Primary)
+		if _, err := netip.ParsePrefix(w); err != nil && w != kinds.NodePortPrimary {
+			return fmt.Errorf("addresses of node ports %q: use %s or ranges such as 192.168.0.0/16", w, kinds.NodePortPrimary)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -50,6 +51,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckFormat(cfg.DataDir); cfg.DataDir != "" && err != nil {
+		return nil, err
+	}
 	cfg.tellIdle(cfg.Log)
 	c := &Cluster{cfg: cfg, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
@@ -61,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	go func() {
 		defer close(c.done)
-		c.err = runParts(ctx, cfg.Log, sync.OnceFunc(func() { close(started) }), parts...)
+		c.err = RunParts(ctx, cfg.Log, sync.OnceFunc(func() { close(started) }), parts...)
 	}()
 	select {
 	case <-started:
@@ -125,6 +129,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 			return nil
 		}},
 		{"store", c.door.keepStore},
+		{"format", noting(c.cfg.DataDir)},
 		{"files", c.keepFiles},
 		{"view", c.door.follow},
 		{"bootstrap", c.door.bootstrap},
@@ -136,6 +141,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"convergence", c.door.look},
 		{"token tracking", c.door.trackTokens},
 		{"trail", c.door.remember},
+		{"history", c.door.past.keep},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"events", c.door.record},
 		{"kubeconfig", c.writeKubeconfig},
@@ -184,8 +190,8 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 	if c.cfg.Advertise.IsValid() {
 		hosts = append(hosts, c.cfg.Advertise.String())
 	}
-	if own, err := hostAddress(""); err == nil {
-		hosts = append(hosts, own.String())
+	if first, second, err := hostAddresses(c.cfg.ServiceCIDRs); err == nil {
+		hosts = append(hosts, hostsOf("localhost", first, second)...)
 	}
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
@@ -227,7 +233,7 @@ func (c *Cluster) advertised() []netip.AddrPort {
 		return []netip.AddrPort{netip.AddrPortFrom(c.cfg.Advertise, at.Port())}
 	}
 	if at.Addr().IsLoopback() {
-		host, err := hostAddress("")
+		host, _, err := hostAddresses(c.cfg.ServiceCIDRs)
 		if err != nil || host.IsLoopback() {
 			return nil
 		}
@@ -264,8 +270,11 @@ func (c *Cluster) Rest() (*rest.Config, error) {
 }
 
 // Client returns a client in this process that acts as the administrator.
-func (c *Cluster) Client() client.Client {
-	return c.door.local(&auth.User{Name: "kubernetes-admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, "kloop")
+func (c *Cluster) Client() client.Client { return As(c, "kloop") }
+
+// As returns a cluster's Client for a manager of that name, which owns the fields that it writes.
+func As(c *Cluster, manager string) client.Client {
+	return c.door.local(&auth.User{Name: "kubernetes-admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, manager)
 }
 
 func (c *Cluster) writeKubeconfig(ctx context.Context, ready func()) error {
@@ -281,7 +290,10 @@ func (c *Cluster) writeKubeconfig(ctx context.Context, ready func()) error {
 		if path == "" {
 			continue
 		}
-		if err := writeFile(path, data); err != nil {
+		err := writeFile(path, data)
+		if _, there := os.Stat(path); errors.Is(err, syscall.ENOSPC) && there == nil {
+			c.cfg.Log.Warn("the disk is full: the kubeconfig of an earlier start stays", "file", path)
+		} else if err != nil {
 			return fmt.Errorf("write the kubeconfig: %w", err)
 		}
 	}
@@ -297,6 +309,7 @@ func writeFile(path string, data []byte) error {
 	}
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		_ = os.Remove(tmp) // what is there of it
 		return err
 	}
 	return os.Rename(tmp, path)

@@ -28,6 +28,9 @@ const (
 	NodeNone = "none"
 )
 
+// KubeletDir is the root directory of an agent that drivers of volumes and devices know: they mount it under this very name.
+const KubeletDir = "/var/lib/kubelet"
+
 // Config says what a process runs. The zero value is a whole cluster in memory, without a node, on a free
 // port of the loopback address.
 type Config struct {
@@ -58,7 +61,7 @@ type Config struct {
 
 	ServiceCIDRs              []netip.Prefix // ranges of cluster IPs, the default family first, one of each at most; none: 10.96.0.0/16
 	NodePortLow, NodePortHigh int32          // 0: 30000 and 32767
-	PodCIDR                   netip.Prefix   // addresses of pods; zero: 10.88.0.0/16, of simulated nodes' pods 10.128.0.0/9
+	PodCIDRs                  []netip.Prefix // addresses of pods, one of each family at most; none: 10.88.0.0/16, of simulated nodes' pods 10.128.0.0/9
 
 	Issuer    string   // of service account tokens; "": token.Issuer
 	Audiences []string // that the API takes tokens for; none: the issuer
@@ -77,12 +80,18 @@ type Config struct {
 
 	Flags map[string]string // with what the process was started, for /flagz: no secrets
 
+	Relieved func() // called when much of what clients held in memory is let go, many watches; must not block. nil: nobody is
+
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
 	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
 	Node        string
-	StaticDir   string // manifests of the own node's static pods; "": none
-	NodeName    string // "": the host's name
-	NodeDir     string // runtime and volumes of the own node; "": DataDir
+	Machine     Machine // what makes this machine the Node; nil: it can't be one
+	StaticDir   string  // manifests of the own node's static pods; "": none
+	NodeName    string  // "": the host's name
+	NodeDir     string  // runtime and local storage of the own node; "": DataDir
+	// RootDir is the root directory of the own node's agent, as the kubelet's: only /var/lib/kubelet is known to CSI drivers and device
+	// plugins. No two agents share one. "": NodeDir/node.
+	RootDir string
 	// NoLocalStorage makes no default storage class of volumes on nodes' disks; the own node offers none.
 	NoLocalStorage bool
 	SimNodes       int // how many simulated nodes to make
@@ -93,7 +102,9 @@ type Config struct {
 
 	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
 
-	NoTrail     bool   // do not remember who changed what and because of what
+	NoPage bool // serve no page at /ui
+
+	NoTrail     bool   // do not remember who changed what and because of what, and what it was before
 	TraceExport string // where cascades go as spans, OTLP over HTTP: http://collector:4318/v1/traces; "": nowhere
 
 	Kubeconfig string // where to write the administrator's kubeconfig; "": nowhere
@@ -103,14 +114,20 @@ type Config struct {
 	AutoscalerPeriod  time.Duration // autoscalers are also looked at after this; 0: 15 s
 	BinderPeriod      time.Duration // volumes and claims are also looked at after this; 0: 10 h
 
-	NodeCIDRs    bool // give every node a part of PodCIDR; without, this process's node takes all of it
-	NodeCIDRBits int  // prefix length of such a part; 0: 24 (IPv4) or 64
+	NodeCIDRs    bool // give every node a part of PodCIDRs; without, this process's node takes all of it
+	NodeCIDRBits int  // prefix length of such a part where PodCIDRs has one family; 0: as the next two say
+	// NodeCIDRBits4 and NodeCIDRBits6 are the prefix lengths of parts of either family; 0: 24 and 64.
+	NodeCIDRBits4, NodeCIDRBits6 int
 
 	SchedulerConfig string // file with upstream's KubeSchedulerConfiguration; "": the default profile
 
 	DNS ClusterDNS
 
-	Pressure Pressure // of the own node
+	Pressure      Pressure      // of the own node
+	NodeResources NodeResources // that it keeps from pods
+	NodeLogQuery  bool          // its agent answers questions for the logs of services
+	NodeShutdown  NodeShutdown  // how long its pods have to end when the machine shuts down
+	NodeTopology  NodeTopology  // that it gives to one container alone
 
 	NoPolicies bool // nodes enforce no network policies: somebody else does
 
@@ -118,7 +135,7 @@ type Config struct {
 
 	ProxyMode      string // ProxyNftables, ProxyIPVS or ProxyNone; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
-	// NodePortAddresses are the machine's addresses at which node ports are served: ranges, or proxy.Primary, the node's internal
+	// NodePortAddresses are the machine's addresses at which node ports are served: ranges, or "primary", the node's internal
 	// addresses; none: those.
 	NodePortAddresses []string
 

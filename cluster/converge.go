@@ -24,8 +24,8 @@ import (
 
 // A lookout explains what has not converged, to those who ask the API for it.
 type lookout struct {
-	*server.Shelf
-	board   *converge.Board
+	*server.MemoryKinds
+	board   *converge.GapCache
 	callers *converge.Callers
 	loops   *converge.Processes
 
@@ -43,9 +43,9 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	if d.c.together() && !d.c.cfg.NoLoops {
 		loops.Lease = leaderSpace + "/" + leaderLease
 	}
-	board := &converge.Board{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}
-	board.Shelf = server.NewShelf(board.Refresh, convergence.All()...)
-	d.lookout = &lookout{board.Shelf.(*server.Shelf), board, board.Callers, loops, authz}
+	board := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}
+	board.Store = server.NewMemoryKinds(board.Refresh, convergence.All()...)
+	d.lookout = &lookout{board.Store.(*server.MemoryKinds), board, board.Callers, loops, authz}
 	return d.serveVirtual(d.lookout, append(convergence.All(), convergence.Reports)...)
 }
 
@@ -112,7 +112,7 @@ func (d *frontDoor) look(ctx context.Context, ready func()) error {
 
 // Get implements server.Operations: a gap can be asked for also when a greater one tells it.
 func (o *lookout) Get(ctx context.Context, r *server.Request, opts *metav1.GetOptions) (*view.Entry, error) {
-	e, err := o.Shelf.Get(ctx, r, opts)
+	e, err := o.MemoryKinds.Get(ctx, r, opts)
 	if apierrors.IsNotFound(err) && r.Kind == convergence.Gaps {
 		if told := o.explained(r); told != nil {
 			e, err = told, nil
@@ -156,11 +156,20 @@ func (o *lookout) explained(r *server.Request) *view.Entry {
 	return view.NewEntry(r.Kind, 0, g)
 }
 
+// Watching notes that a loop of this process, which the cluster did not start, watches a kind that users define. Without, objects of the
+// kind seem to have no controller. The returned function ends it.
+func Watching(c *Cluster, gr schema.GroupResource, loop string) (ended func()) {
+	if c.door.lookout == nil {
+		return func() {}
+	}
+	return c.door.lookout.callers.Watching(gr, loop)
+}
+
 // Call implements server.Operations: a report is taken in.
 func (o *lookout) Call(ctx context.Context, r *server.Request, verb string, in resource.Object) (resource.Object, error) {
 	report, ok := in.(*convergence.Report)
 	if !ok {
-		return o.Shelf.Call(ctx, r, verb, in)
+		return o.MemoryKinds.Call(ctx, r, verb, in)
 	}
 	var out *convergence.Report
 	if node, is := r.User.NodeName(); is {

@@ -78,12 +78,11 @@ func (d ClusterDNS) stubs() (map[string][]string, error) {
 	return stubs, nil
 }
 
-// dns configures the node's DNS server. The settings were checked.
-func (n NodeConfig) dns() dns.Config {
-	c := dns.Config{Client: n.Client, Node: n.Name, Address: n.Address, Domain: n.DNS.Domain, Cluster: n.DNS.addresses(n.Services),
-		Log: n.log()}
-	c.Stubs, _ = n.DNS.stubs()
-	for _, text := range n.DNS.Upstreams {
+// Server configures the DNS servers of nodes, but for what each of them is. The settings were checked.
+func (d ClusterDNS) Server(services []netip.Prefix) dns.Config {
+	c := dns.Config{Domain: d.Domain, Cluster: d.addresses(services)}
+	c.Stubs, _ = d.stubs()
+	for _, text := range d.Upstreams {
 		if a, err := dns.ParseServer(text); err == nil {
 			c.Upstreams = append(c.Upstreams, a)
 		}

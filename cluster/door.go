@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +52,7 @@ type frontDoor struct {
 	meter   *metrics.Collector
 	uses    tokenUses
 	trail   *trail.Log                          // nil: none is kept
+	past    *archive                            // nil: nothing is known of it
 	virtual map[resource.Kind]server.Operations // who answers for kinds that are not stored
 	lookout *lookout                            // nil: nothing is explained
 	custom  *crd.Registry
@@ -92,18 +92,10 @@ func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
 	keys := d.c.keys
 	return &authn.Front{Anonymous: func(path string) bool { return !d.c.cfg.NoAnonymous && d.outside.anonymous(path) }, Known: authn.Union{
-		&authn.Proxy{Roots: pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
-		&authn.Certs{Roots: pool(append(slices.Clip(d.c.cred.clients), keys.CA.Cert)...)},
+		&authn.Proxy{Roots: pki.Pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
+		&authn.Certs{Roots: pki.Pool(append(slices.Clip(d.c.cred.clients), keys.CA.Cert)...)},
 		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},
 	}}
-}
-
-func pool(certs ...*x509.Certificate) *x509.CertPool {
-	p := x509.NewCertPool()
-	for _, c := range certs {
-		p.AddCert(c)
-	}
-	return p
 }
 
 // local returns a client in this process.

@@ -31,7 +31,7 @@ func (c *Cluster) elected(list func() ([]part, error)) part {
 			e.Run(ctx, func(ctx context.Context) {
 				parts, err := list()
 				if err == nil {
-					err = runParts(ctx, c.cfg.Log, func() { c.cfg.Log.Info("the loops run here") }, parts...)
+					err = RunParts(ctx, c.cfg.Log, func() { c.cfg.Log.Info("the loops run here") }, parts...)
 				}
 				failed = err
 			})

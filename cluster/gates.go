@@ -27,15 +27,14 @@ func (c *Config) settle() error {
 	return c.RuntimeConfig.Check()
 }
 
-// Idle are the gates among the given ones that have no effect here, though they say other than upstream's default in that version;
-// "": the newest.
+// Idle are the gates among the given ones that say other than what kloop does in that version, and have no effect; "": the newest.
 func Idle(version string, set map[string]bool) (list []string) {
 	minor, err := features.Parse(version)
 	if err != nil {
 		return nil
 	}
 	for _, name := range names(set) {
-		if g, known := features.Known(minor)[name]; known && !g.Honours && set[name] != g.Default {
+		if g, known := features.Known(minor)[name]; known && g.Does(set[name]) != set[name] {
 			list = append(list, name)
 		}
 	}
@@ -45,6 +44,6 @@ func Idle(version string, set map[string]bool) (list []string) {
 // tellIdle warns of gates without an effect.
 func (c Config) tellIdle(log *slog.Logger) {
 	for _, gate := range Idle(c.EmulatedVersion, c.Features) {
-		log.Warn("a feature gate has no effect in kloop, which does what Kubernetes does by default", "gate", gate, "default", !c.Features[gate])
+		log.Warn("a feature gate has no effect in kloop", "gate", gate, "asked", c.Features[gate], "is", !c.Features[gate])
 	}
 }

@@ -16,13 +16,14 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s: %v, want %q", gate, err, why)
 		}
 	}
-	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false}
-	if got := Idle("", set); !slices.Equal(got, []string{"EventedPLEG", "KMSv1"}) {
+	set := map[string]bool{"WatchList": false, "EventedPLEG": true, "KMSv1": true, "CSIVolumeHealth": false, "SystemdWatchdog": true,
+		"KubeletTracing": true, "PodsAPI": false}
+	if got := Idle("", set); !slices.Equal(got, []string{"EventedPLEG", "KMSv1", "KubeletTracing", "SystemdWatchdog"}) {
 		t.Error(got)
 	}
 	var log bytes.Buffer
 	Config{Features: set}.tellIdle(slog.New(slog.NewTextHandler(&log, nil)))
-	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "gate=EventedPLEG default=false") {
+	if text := log.String(); strings.Count(text, "\n") != 4 || !strings.Contains(text, "gate=EventedPLEG asked=true is=false") {
 		t.Error(text)
 	}
 }

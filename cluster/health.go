@@ -20,8 +20,9 @@ func reached(context.Context) error { return nil }
 var hooks = []string{"start-apiserver-admission-initializer", "generic-apiserver-start-informers",
 	"priority-and-fairness-config-consumer", "priority-and-fairness-filter", "storage-object-count-tracker-hook",
 	"start-apiextensions-informers", "start-apiextensions-controllers", "crd-informer-synced", "start-system-namespaces-controller",
+	"peer-endpoint-reconciler-controller",
 	"start-cluster-authentication-info-controller", "start-kube-apiserver-identity-lease-controller",
-	"start-kube-apiserver-identity-lease-garbage-collector", "start-legacy-token-tracking-controller",
+	"start-kube-apiserver-identity-lease-garbage-collector", "storage-readiness", "start-legacy-token-tracking-controller",
 	"start-service-ip-repair-controllers", "rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes",
 	"priority-and-fairness-config-producer", "bootstrap-controller", "start-kubernetes-service-cidr-controller",
 	"aggregator-reload-proxy-client-cert", "start-kube-aggregator-informers", "apiservice-status-local-available-controller",
@@ -32,6 +33,9 @@ var hooks = []string{"start-apiserver-admission-initializer", "generic-apiserver
 func started() (list []health.Check) {
 	for _, name := range hooks {
 		list = append(list, health.Check{Name: "poststarthook/" + name, Run: reached})
+		if name == "kube-apiserver-autoregistration" {
+			list = append(list, health.Check{Name: "autoregister-completion", Run: reached})
+		}
 	}
-	return append(list, health.Check{Name: "autoregister-completion", Run: reached})
+	return list
 }

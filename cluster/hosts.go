@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,13 +49,34 @@ func (c *Cluster) hosts() []string {
 func (d *frontDoor) tellHosts(ctx context.Context, ready func()) error {
 	own := d.local(&auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}, "kube-apiserver")
 	again := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-	if err := retry.OnError(retry.DefaultBackoff, again, func() error { return addHosts(ctx, own, d.c.hosts()) }); err != nil {
+	tell := func() error {
+		return retry.OnError(retry.DefaultBackoff, again, func() error { return addHosts(ctx, own, d.c.hosts()) })
+	}
+	err := tell()
+	full := apierrors.IsServiceUnavailable(err) // reads are answered, and no certificate can be approved either
+	if full {
+		ready()
+	}
+	for full && apierrors.IsServiceUnavailable(err) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hostsAgain):
+		}
+		err = tell()
+	}
+	if err != nil {
 		return fmt.Errorf("write the names of this server into the ConfigMap %s: %w", csrserving.ServersName, err)
 	}
-	ready()
+	if !full {
+		ready()
+	}
 	<-ctx.Done()
 	return nil
 }
+
+// hostsAgain is the pause between tries on a disk that is full.
+const hostsAgain = 2 * time.Second
 
 func addHosts(ctx context.Context, c client.Client, hosts []string) error {
 	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespaceSystem, csrserving.ServersName)

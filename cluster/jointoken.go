@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/past"
 	"github.com/kloop-dev/kloop/trail"
 )
 
@@ -128,6 +129,9 @@ func (z serverAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.D
 	rest, own := strings.CutPrefix(a.Path, "/kloop/")
 	if a.Path == trail.Page { // what happened in all namespaces
 		rest, own = "trail", true
+	}
+	if (a.Path == past.Page || a.Path == past.Gaps) && a.Resource == "" && a.Verb == "get" && a.User.In(auth.GroupAuthenticated) {
+		return auth.Allow, "the answer is what this user may read", nil
 	}
 	if a.Resource != "" || !own {
 		return z.Authorizer.Authorize(ctx, a)

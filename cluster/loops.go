@@ -39,7 +39,7 @@ func (c *Cluster) loops() (list []part, err error) {
 		list = append(list, c.loopPart(e))
 	}
 	list = append(list, c.sources()...)
-	for _, l := range sim.LoopsIn(c.cfg.PodCIDR) {
+	for _, l := range sim.LoopsIn(c.cfg.simulatedPods()) {
 		list = append(list, c.simPart(l))
 	}
 	return list, nil

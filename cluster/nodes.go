@@ -2,16 +2,17 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/sim"
 )
 
@@ -30,23 +31,20 @@ func (c *Cluster) nodes() (list []part, err error) {
 	if c.cfg.Node == NodeNone {
 		return list, nil
 	}
-	rt := runtime.Config{Dir: filepath.Join(c.cfg.NodeDir, "runtime"), Foreign: c.cfg.Network == NetworkNone, Log: c.cfg.Log}
-	if err := runtime.Available(rt); err != nil {
+	if err := fit(c.cfg); err != nil {
 		if c.cfg.Node == NodeReal {
 			return nil, fmt.Errorf("run a node here: %w", err)
 		}
 		c.nodeless = err
 		return list, nil
 	}
-	n, err := c.ownNode(rt)
+	h, err := c.host()
 	if err != nil {
 		return nil, err
 	}
-	return append(list, n...), nil
+	own, err := c.cfg.Machine.Parts(h)
+	return append(list, own...), err
 }
-
-// storageDir is where a node keeps local storage, below its data directory.
-const storageDir = "storage"
 
 // nodesUser is who the simulation acts as.
 var nodesUser = &auth.User{Name: "system:kloop:simulation", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
@@ -58,6 +56,46 @@ func (c *Cluster) simPart(l loop.Loop) part {
 	}}
 }
 
+// A Machine makes the machine of a cluster's process a node. Package machine has the one there is. The control plane imports none of what
+// a node needs, so that it builds where no node can run, and a program without nodes does not link it: main brings it.
+type Machine interface {
+	// Check says what can't be meant of the settings that the node alone has.
+	Check(Config) error
+	// Fit says why the machine can't become a node; nil: it can.
+	Fit(Config) error
+	// Parts are what runs on the node, in the order in which it starts.
+	Parts(Host) ([]Part, error)
+}
+
+// A Host holds what a node in the cluster's own process gets of it without HTTP.
+type Host struct {
+	Config          Config // of the cluster; defaults are filled in
+	Name            string
+	Address, Second netip.Addr     // the second is of the other family; zero: none
+	Beat            time.Duration  // between two renewals of the node's lease
+	PodCIDRs        []netip.Prefix // that the Node registers with; none: the cluster gives it some
+	Serving         *pki.Rotating  // the certificate of the agent's API
+	CA              []byte         // PEM
+	Client          client.Client  // as the node
+	ProxyClient     client.Client  // as kube-proxy
+	Events          *client.Recorder
+	Loops           *loop.Watchers
+}
+
+// ErrAgentPort says that the agent's own API, the kubelet's, can't be served: its port, 10250 as a rule, is taken.
+var ErrAgentPort = errors.New("listen for the agent's API")
+
+// errNoMachine explains a program that was built without package machine.
+var errNoMachine = errors.New("this program has no part that runs nodes (cluster.Config.Machine): nodes are machines with Linux")
+
+// fit says why this machine can't become a node.
+func fit(cfg Config) error {
+	if cfg.Machine == nil {
+		return errNoMachine
+	}
+	return cfg.Machine.Fit(cfg)
+}
+
 // beat is how often a node must renew its lease so that a few missed renewals do not make it lost.
 func beat(grace time.Duration) time.Duration {
 	const usual = 10 * time.Second
@@ -67,33 +105,24 @@ func beat(grace time.Duration) time.Duration {
 	return min(usual, grace/4)
 }
 
-// ownNode makes this machine a node: a runtime, an agent and a proxy, in this process and without HTTP.
-func (c *Cluster) ownNode(rt runtime.Config) ([]part, error) {
-	name := c.cfg.NodeName
-	if name == "" {
+// host gathers the node's name, address, certificate and clients.
+func (c *Cluster) host() (Host, error) {
+	h := Host{Config: c.cfg, Name: c.cfg.NodeName, Beat: beat(c.cfg.NodeMonitorGrace), PodCIDRs: c.cfg.ownPodCIDRs(), CA: c.keys.CA.PEM,
+		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"), Loops: c.Loops}
+	if h.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, err
+			return h, err
 		}
-		name = strings.ToLower(host)
+		h.Name = strings.ToLower(host)
 	}
-	addr, err := hostAddress(c.cfg.Listen)
-	if err != nil {
-		return nil, err
+	var err error
+	if h.Address, h.Second, err = HostAddresses(c.cfg.ServiceCIDRs, c.cfg.Listen); err != nil {
+		return h, err
 	}
-	serving, err := c.keys.CA.Rotating(pki.Leaf{User: "system:node:" + name, Groups: []string{auth.GroupNodes},
-		Hosts: []string{name, addr.String(), "127.0.0.1"}, Server: true}, nil)
-	if err != nil {
-		return nil, err
-	}
-	storage := ""
-	if !c.cfg.NoLocalStorage {
-		storage = filepath.Join(c.cfg.NodeDir, storageDir)
-	}
-	user := &auth.User{Name: "system:node:" + name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
-	return nodeParts(NodeConfig{Name: name, Address: addr, Dir: filepath.Join(c.cfg.NodeDir, "node"), StaticDir: c.cfg.StaticDir, Storage: storage, Runtime: rt, Serving: serving,
-		CA: c.keys.CA.PEM, Client: c.door.local(user, "kubelet"), Events: c.door.events.For("kubelet", name), Loops: c.Loops, Proxy: true, Beat: beat(c.cfg.NodeMonitorGrace),
-		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"),
-		Services:    c.cfg.ServiceCIDRs, ProxyMode: c.cfg.ProxyMode, ProxyScheduler: c.cfg.ProxyScheduler,
-		PodCIDR: c.cfg.ownPodCIDR(), Network: c.cfg.Network, NodePortAddresses: c.cfg.NodePortAddresses, DNS: c.cfg.DNS, NoPolicies: c.cfg.NoPolicies, Pressure: c.cfg.Pressure})
+	user := &auth.User{Name: "system:node:" + h.Name, Groups: []string{auth.GroupNodes, auth.GroupAuthenticated}}
+	h.Client, h.Events = c.door.local(user, "kubelet"), c.door.events.For("kubelet", h.Name)
+	h.Serving, err = c.keys.CA.Rotating(pki.Leaf{User: user.Name, Groups: []string{auth.GroupNodes},
+		Hosts: hostsOf(h.Name, h.Address, h.Second), Server: true}, nil)
+	return h, err
 }

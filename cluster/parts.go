@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// A part is one long-running piece of the process. Its Run returns when ctx ends or it cannot go on; it calls
-// ready once others may rely on it.
-type part struct {
-	name string
-	run  func(ctx context.Context, ready func()) error
+// A Part is one long-running piece of a process. Run returns when ctx ends or it cannot go on; it calls ready once others may rely on it.
+type Part struct {
+	Name string
+	Run  func(ctx context.Context, ready func()) error
 }
+
+type part = Part
 
 // stopLimit is how long one part may take to stop before the process gives up on it.
 const stopLimit = 20 * time.Second
 
-// runParts starts each part when the one before it is ready, then calls started, waits for ctx to end or any
+// RunParts starts each part when the one before it is ready, then calls started, waits for ctx to end or any
 // part to stop, and stops them last to first.
-func runParts(ctx context.Context, log *slog.Logger, started func(), list ...part) error {
+func RunParts(ctx context.Context, log *slog.Logger, started func(), list ...part) error {
 	var undo []func() error
 	stopped := make(chan string, len(list))
 
@@ -29,29 +30,29 @@ func runParts(ctx context.Context, log *slog.Logger, started func(), list ...par
 		ready, done := make(chan struct{}), make(chan error, 1)
 		begin := time.Now()
 		go func() {
-			done <- p.run(own, func() { close(ready) })
-			stopped <- p.name
+			done <- p.Run(own, func() { close(ready) })
+			stopped <- p.Name
 		}()
 		undo = append(undo, func() error {
 			cancel()
 			select {
 			case err := <-done:
 				if err != nil && !errors.Is(err, context.Canceled) {
-					return fmt.Errorf("%s: %w", p.name, err)
+					return fmt.Errorf("%s: %w", p.Name, err)
 				}
 				return nil
 			case <-time.After(stopLimit):
-				return fmt.Errorf("%s: did not stop within %s", p.name, stopLimit)
+				return fmt.Errorf("%s: did not stop within %s", p.Name, stopLimit)
 			}
 		})
 		select {
 		case <-ready:
-			log.Debug("part is ready", "part", p.name, "took", time.Since(begin))
+			log.Debug("part is ready", "part", p.Name, "took", time.Since(begin))
 			return nil
 		case <-ctx.Done():
 			return nil
 		case name := <-stopped:
-			return fmt.Errorf("%s stopped while %s was starting", name, p.name)
+			return fmt.Errorf("%s stopped while %s was starting", name, p.Name)
 		}
 	}
 

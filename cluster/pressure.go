@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
-	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/pressure"
 )
 
@@ -11,6 +11,15 @@ import (
 type Pressure struct {
 	// Eviction are thresholds as the kubelet's --eviction-hard has them; "": pressure.Default, "none": the node is never short.
 	Eviction string
+
+	// EvictionSoft are thresholds that must be crossed for a time, each with its time in EvictionSoftGracePeriod; "": none.
+	EvictionSoft            string
+	EvictionSoftGracePeriod map[string]string // signal → duration
+	// EvictionMinimumReclaim is how much more must be left before a threshold is passed: signal → quantity or percentage.
+	EvictionMinimumReclaim    map[string]string
+	EvictionMaxPodGracePeriod int           // seconds that a pod has to end because of a soft threshold, at most
+	EvictionTransition        time.Duration // for how long pressure is told after the last crossing; 0: 5 minutes
+
 	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: 85
 	// and 80; 100: none go.
 	ImageGCHigh, ImageGCLow int
@@ -21,8 +30,8 @@ func DefaultPressure() Pressure {
 	return Pressure{Eviction: pressure.Default, ImageGCHigh: pressure.ImagesHigh, ImageGCLow: pressure.ImagesLow}
 }
 
-// into fills in an agent's configuration, or says what can't be meant.
-func (p Pressure) into(cfg *node.Config) (err error) {
+// Limits are the thresholds, and the percents of the disk of images, with what nobody set as it is by default; or what can't be meant.
+func (p Pressure) Limits() (eviction []pressure.Threshold, imagesHigh, imagesLow int, err error) {
 	if p.Eviction == "" {
 		p.Eviction = pressure.Default
 	}
@@ -33,9 +42,8 @@ func (p Pressure) into(cfg *node.Config) (err error) {
 		p.ImageGCLow = min(pressure.ImagesLow, p.ImageGCHigh)
 	}
 	if p.ImageGCLow < 0 || p.ImageGCHigh > 100 || p.ImageGCLow > p.ImageGCHigh {
-		return fmt.Errorf("images go from %d %% of the disk in use until %d %%: use percents, the first not below the second", p.ImageGCHigh, p.ImageGCLow)
+		return nil, 0, 0, fmt.Errorf("images go from %d %% of the disk in use until %d %%: use percents, the first not below the second", p.ImageGCHigh, p.ImageGCLow)
 	}
-	cfg.Eviction, err = pressure.Parse(p.Eviction)
-	cfg.ImageGCHigh, cfg.ImageGCLow = p.ImageGCHigh, p.ImageGCLow
-	return err
+	eviction, err = pressure.ParseAll(p.Eviction, p.EvictionSoft, p.EvictionSoftGracePeriod, p.EvictionMinimumReclaim)
+	return eviction, p.ImageGCHigh, p.ImageGCLow, err
 }

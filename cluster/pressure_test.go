@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"testing"
-
-	"github.com/kloop-dev/kloop/node"
-)
+import "testing"
 
 func TestPressure(t *testing.T) {
 	for _, tt := range []struct {
@@ -17,17 +13,19 @@ func TestPressure(t *testing.T) {
 		{DefaultPressure(), 5, 85, 80, false},
 		{Pressure{Eviction: "none", ImageGCHigh: 100}, 0, 100, 80, false},
 		{Pressure{Eviction: "memory.available<1Gi", ImageGCHigh: 50}, 1, 50, 50, false},
+		{Pressure{EvictionSoft: "memory.available<1Gi", EvictionSoftGracePeriod: map[string]string{"memory.available": "1m"},
+			EvictionMinimumReclaim: map[string]string{"nodefs.available": "1%"}}, 6, 85, 80, false},
+		{Pressure{EvictionSoft: "memory.available<1Gi"}, 0, 0, 0, true},
 		{Pressure{Eviction: "memory<1"}, 0, 0, 0, true},
 		{Pressure{ImageGCHigh: 70, ImageGCLow: 80}, 0, 0, 0, true},
 		{Pressure{ImageGCHigh: 101}, 0, 0, 0, true},
 	} {
-		var cfg node.Config
-		err := tt.is.into(&cfg)
+		eviction, high, low, err := tt.is.Limits()
 		if bad := err != nil; bad != tt.bad {
 			t.Errorf("%+v: %v", tt.is, err)
 		}
-		if err == nil && (len(cfg.Eviction) != tt.thresholds || cfg.ImageGCHigh != tt.high || cfg.ImageGCLow != tt.low) {
-			t.Errorf("%+v: %v, %d, %d", tt.is, cfg.Eviction, cfg.ImageGCHigh, cfg.ImageGCLow)
+		if err == nil && (len(eviction) != tt.thresholds || high != tt.high || low != tt.low) {
+			t.Errorf("%+v: %v, %d, %d", tt.is, eviction, high, low)
 		}
 	}
 	if err := (Config{Pressure: Pressure{Eviction: "x"}}).check(); err == nil {

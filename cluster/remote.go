@@ -36,7 +36,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 		return err
 	}
 	set := kinds.NewSet()
-	ca, err := authority(l.Rest)
+	ca, err := Authority(l.Rest)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func RunLoops(ctx context.Context, l Loops) error {
 	telling, stop := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() {
-		tell(telling, l.Log, elector, func() *convergence.Report {
+		Tell(telling, l.Log, elector, func() *convergence.Report {
 			return converge.ReportOf(watchers, l.Election.Identity, l.Election.Namespace+"/"+l.Election.Name)
 		})
 	})
@@ -111,11 +111,11 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 				Resync: l.Config.resync(e.LoopName())})
 		}})
 	}
-	return runParts(ctx, l.Log, func() { l.Log.Info("the loops run") }, list...)
+	return RunParts(ctx, l.Log, func() { l.Log.Info("the loops run") }, list...)
 }
 
-// authority is the CA certificate that the kubeconfig trusts; the loops publish it to every namespace.
-func authority(cfg *rest.Config) ([]byte, error) {
+// Authority is the CA certificate that the kubeconfig trusts; the loops publish it to every namespace.
+func Authority(cfg *rest.Config) ([]byte, error) {
 	switch {
 	case len(cfg.CAData) > 0:
 		return cfg.CAData, nil

@@ -28,8 +28,8 @@ const (
 	tellMost   = time.Minute     // whatever the answer says
 )
 
-// tell reports to a server until ctx ends. A server that takes no reports is no failure: its loops run all the same.
-func tell(ctx context.Context, log *slog.Logger, to client.Client, report func() *convergence.Report) {
+// Tell reports to a server until ctx ends. A server that takes no reports is no failure: its loops run all the same.
+func Tell(ctx context.Context, log *slog.Logger, to client.Client, report func() *convergence.Report) {
 	for pause := tellFirst; ; {
 		select {
 		case <-ctx.Done():
@@ -89,7 +89,7 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 			}
 			own, stop := context.WithCancel(ctx)
 			running[at] = stop
-			told.Go(func() { tell(own, d.log, to, d.report) })
+			told.Go(func() { Tell(own, d.log, to, d.report) })
 		}
 		select {
 		case <-ctx.Done():

@@ -53,7 +53,8 @@ func TestServiceRanges(t *testing.T) {
 }
 
 func TestPodRange(t *testing.T) {
-	cs := clientset(t, config(t, start(t, cluster.Config{SimNodes: 1, PodCIDR: netip.MustParsePrefix("10.77.0.0/24")})))
+	pods := []netip.Prefix{netip.MustParsePrefix("10.77.0.0/24")}
+	cs := clientset(t, config(t, start(t, cluster.Config{SimNodes: 1, PodCIDRs: pods})))
 	ns := namespace(t, cs)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	must[*corev1.Pod](t)(cs.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}))

@@ -138,7 +138,7 @@ func mentions(text, name string) bool {
 
 // List implements server.Operations: what the reader may not know is left out.
 func (o *lookout) List(ctx context.Context, r *server.Request, opts *metav1.ListOptions) (*server.List, error) {
-	l, err := o.Shelf.List(ctx, r, opts)
+	l, err := o.MemoryKinds.List(ctx, r, opts)
 	s := o.sight(r)
 	if err != nil || s == nil {
 		return l, err
@@ -155,9 +155,11 @@ func (o *lookout) List(ctx context.Context, r *server.Request, opts *metav1.List
 // Watch implements server.Operations: what the reader may not know does not happen.
 func (o *lookout) Watch(ctx context.Context, r *server.Request, opts *metav1.ListOptions, f func([]server.Event) error) error {
 	if o.sight(r) == nil {
-		return o.Shelf.Watch(ctx, r, opts, f)
+		return o.MemoryKinds.Watch(ctx, r, opts, f)
 	}
-	return o.Shelf.Watch(ctx, r, opts, func(batch []server.Event) error {
+	q := *r
+	q.Offer = nil // it would tell all
+	return o.MemoryKinds.Watch(ctx, &q, opts, func(batch []server.Event) error {
 		s := o.sight(r) // anew: rights change
 		var out []server.Event
 		for _, e := range batch {

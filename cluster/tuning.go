@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/kloop-dev/kloop/controllers/nodeipam"
 	"github.com/kloop-dev/kloop/scheduler"
@@ -21,35 +24,78 @@ func (c Config) profiles() ([]scheduler.Profile, error) {
 	return scheduler.ReadConfig(data)
 }
 
-// defaultPodCIDR is the range of pods when PodCIDR names no other.
+// defaultPodCIDR is the range of pods when PodCIDRs names none.
 var defaultPodCIDR = netip.MustParsePrefix("10.88.0.0/16")
 
 // nodeRanges is what nodes get their parts of; none: they get none.
-func (c Config) nodeRanges() []nodeipam.Pool {
+func (c Config) nodeRanges() (pools []nodeipam.Pool) {
 	if !c.NodeCIDRs {
 		return nil
 	}
-	p := nodeipam.Pool{Range: c.PodCIDR, Bits: c.NodeCIDRBits}
-	if !p.Range.IsValid() {
-		p.Range = defaultPodCIDR
+	ranges := c.podCIDRs()
+	for _, r := range ranges {
+		p := nodeipam.Pool{Range: r, Bits: cmp.Or(c.NodeCIDRBits4, 24)}
+		if r.Addr().Is6() {
+			p.Bits = cmp.Or(c.NodeCIDRBits6, 64)
+		}
+		if len(ranges) == 1 {
+			p.Bits = cmp.Or(c.NodeCIDRBits, p.Bits)
+		}
+		pools = append(pools, p)
 	}
-	switch {
-	case p.Bits != 0:
-	case p.Range.Addr().Is4():
-		p.Bits = 24
-	default:
-		p.Bits = 64
-	}
-	return []nodeipam.Pool{p}
+	return pools
 }
 
-// ownPodCIDR is the range that this process's node registers with; zero: it waits for its part.
-func (c Config) ownPodCIDR() netip.Prefix {
-	switch {
-	case c.NodeCIDRs:
-		return netip.Prefix{}
-	case c.PodCIDR.IsValid():
-		return c.PodCIDR
+func (c Config) podCIDRs() []netip.Prefix {
+	if len(c.PodCIDRs) == 0 {
+		return []netip.Prefix{defaultPodCIDR}
 	}
-	return defaultPodCIDR
+	return c.PodCIDRs
+}
+
+// ownPodCIDRs are the ranges that this process's node registers with; none: it waits for its parts.
+func (c Config) ownPodCIDRs() []netip.Prefix {
+	if c.NodeCIDRs {
+		return nil
+	}
+	return c.podCIDRs()
+}
+
+// simulatedPods is the range of simulated nodes' pods, which have addresses of IPv4 alone; zero: the simulation's own.
+func (c Config) simulatedPods() netip.Prefix {
+	for _, p := range c.PodCIDRs {
+		if p.Addr().Is4() {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+// checkPods finds ranges of pods and of their nodes that can't be meant.
+func (c Config) checkPods() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for i, p := range c.PodCIDRs {
+		v4 := p.Addr().Is4()
+		refuse(v4 && (p.Bits() < 8 || p.Bits() > 24), "pod CIDR %s: of IPv4, use a range of /8 to /24", p)
+		refuse(i > 1 || i == 1 && v4 == c.PodCIDRs[0].Addr().Is4(), "pod CIDRs: one of IPv4 and one of IPv6 at most")
+	}
+	refuse(c.NodeCIDRBits != 0 && len(c.PodCIDRs) > 1, "nodes' parts of /%d: with pods of both families say how long those of each are, "+
+		"controllers.nodeCIDRMaskSizeIPv4 and …IPv6", c.NodeCIDRBits)
+	for _, p := range c.nodeRanges() {
+		refuse(p.Bits < p.Range.Bits() || p.Bits > min(p.Range.Bits()+16, p.Range.Addr().BitLen()), "nodes' parts of /%d of the pod range %s: use /%d to /%d",
+			p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
+	}
+	first := DefaultServiceCIDRs()[0]
+	if len(c.ServiceCIDRs) > 0 {
+		first = c.ServiceCIDRs[0]
+	}
+	same := func(p netip.Prefix) bool { return p.Addr().Is4() == first.Addr().Is4() }
+	refuse(len(c.PodCIDRs) > 0 && !slices.ContainsFunc(c.PodCIDRs, same), "pods have no addresses of the family of %s, the first service CIDR: no service could "+
+		"lead to them; name ranges of the same families in network.podCIDR and network.serviceCIDRs", first)
+	return errors.Join(errs...)
 }

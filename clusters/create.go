@@ -26,6 +26,9 @@ func (r Root) Create(c *Cluster) (err error) {
 	if c.Simulated {
 		most = MostSimulated
 	}
+	if err := supervised(); err != nil {
+		return err
+	}
 	switch err := CheckName(c.Name); {
 	case err != nil:
 		return err

@@ -4,40 +4,25 @@ package clusters
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// errHeld says that another process has the lock.
-var errHeld = errors.New("another process holds the lock")
+// The kinds of locks: one process has it exclusive, or any number shared.
+const (
+	exclusive = unix.LOCK_EX
+	shared    = unix.LOCK_SH
+)
 
-// hold takes the lock of a file for this process, until it ends or unlocks. It waits for the lock if it may.
-func hold(path string, wait bool) (unlock func() error, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
-	}
-	how := unix.LOCK_EX
+// flock locks an open file. Without waiting it fails with errHeld if another process is in the way.
+func flock(f *os.File, how int, wait bool) error {
 	if !wait {
 		how |= unix.LOCK_NB
 	}
-	if err := unix.Flock(int(f.Fd()), how); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errHeld
-		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	err := unix.Flock(int(f.Fd()), how)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return errHeld
 	}
-	return f.Close, nil
-}
-
-// held says whether a process has the lock.
-func held(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return err
 }

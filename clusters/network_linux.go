@@ -58,8 +58,8 @@ func (c *Cluster) natTable() nft.Table {
 func (c *Cluster) namespace(n int) string { return filepath.Join(c.dir, strconv.Itoa(n)+".netns") }
 
 // wire makes the bridge, the nodes' namespaces and the way out. What is there from before is made anew.
-func (c *Cluster) wire() error {
-	if err := c.unwire(); err != nil {
+func wire(c *Cluster) error {
+	if err := unwire(c); err != nil {
 		return err
 	}
 	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: c.bridge()}}
@@ -166,17 +166,16 @@ func within(ns *os.File, f func() error) error {
 }
 
 // spawn starts a process of a node, in the node's namespace. It sees the machine's files and cgroups.
-func (c *Cluster) spawn(cmd *exec.Cmd, n int) error {
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // signals to a terminal are for the supervisor, which passes them on in order
+func spawn(c *Cluster, cmd *exec.Cmd, n int) error {
 	if c.Simulated {
-		return cmd.Start()
+		return apart(cmd)
 	}
 	ns, err := os.Open(c.namespace(n))
 	if err != nil {
 		return fmt.Errorf("open the node's network: %w", err)
 	}
 	defer ns.Close()
-	return within(ns, cmd.Start)
+	return within(ns, func() error { return apart(cmd) })
 }
 
 // wayOut lets nodes reach what the machine reaches: it forwards, and what leaves seems to come from it.
@@ -208,7 +207,7 @@ func (c *Cluster) wayOut() error {
 }
 
 // unwire takes away all that wire makes, and what is left of it.
-func (c *Cluster) unwire() error {
+func unwire(c *Cluster) error {
 	conn, err := nft.Open()
 	if err != nil {
 		return err
@@ -252,4 +251,3 @@ func dropNamespace(path string) error {
 }
 
 // detach makes a process that outlives this one and its terminal.
-func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} }

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/node/rootdir"
 	"github.com/kloop-dev/kloop/podnetwork"
 )
 
@@ -40,6 +41,11 @@ func Reset(dir string, keep bool) (left []string, err error) {
 	}
 	if keep {
 		return left, nil
+	}
+	for _, root := range agentRoots(dir) {
+		if err := rootdir.Remove(root); err != nil {
+			return left, err
+		}
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return left, fmt.Errorf("remove the data directory: %w", err)

@@ -95,7 +95,7 @@ func (c *Cluster) Stop(ctx context.Context, out io.Writer) error {
 	for _, s := range left {
 		fmt.Fprintln(out, s)
 	}
-	return errors.Join(err, c.unwire())
+	return errors.Join(err, unwire(c))
 }
 
 // end stops the supervisor: with TERM, and with KILL when that does not help.

@@ -36,7 +36,7 @@ func (c *Cluster) Supervise(ctx context.Context, program string, log *slog.Logge
 		if _, err := Sweep(c.dir); err != nil { // what a supervisor that was killed left
 			return err
 		}
-		if err := c.wire(); err != nil {
+		if err := wire(c); err != nil {
 			return fmt.Errorf("make the cluster's network: %w", err)
 		}
 	}
@@ -113,6 +113,13 @@ func (c *Cluster) identify(n int) error {
 	return replace(path, pki.Kubeconfig(c.Server(), keys.CA.PEM, cert, key), 0o600)
 }
 
+// groupPrefix begins the names of the cgroups in which nodes have that of their pods: one limit holds all pods of a node, and each node
+// has another.
+const groupPrefix = "/kloop-"
+
+// rootDir is the root directory of a node's agent: none but the machine's own node may have /var/lib/kubelet.
+func (c *Cluster) rootDir(n int) string { return filepath.Join(c.NodeDir(n), "node") }
+
 func (c *Cluster) nodeKubeconfig(n int) string { return filepath.Join(c.NodeDir(n), "node.kubeconfig") }
 
 // command is the command line of a node's process.
@@ -123,10 +130,10 @@ func (c *Cluster) command(n int) []string {
 			"--listen", netip.AddrPortFrom(c.Address(1), uint16(c.API)).String()}, c.Args...)
 	case n == 1:
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen", ":" + strconv.Itoa(c.API),
-			"--hosts", c.Address(1).String()}, c.Args...)
+			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)}, c.Args...)
 	}
 	return []string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),
-		"--address", c.Address(n).String()}
+		"--address", c.Address(n).String(), "--root-dir", c.rootDir(n), "--cgroup-root", groupPrefix + c.NodeName(n)}
 }
 
 // keep starts a node's process, waits until it is ready, and starts it again whenever it ends, until ctx does.
@@ -173,7 +180,7 @@ func (c *Cluster) once(ctx context.Context, cmd *exec.Cmd, n int, first chan<- e
 	}
 	defer l.Close()
 	cmd.Env = l.Env()
-	if err := c.spawn(cmd, n); err != nil {
+	if err := spawn(c, cmd, n); err != nil {
 		return c.tell(first, fmt.Errorf("start node %d: %w", n, err))
 	}
 	done := make(chan error, 1)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/node/rootdir"
 )
 
 // Where a node leaves traces beside its directory.
@@ -37,8 +39,10 @@ func Sweep(dir string) (left []string, err error) {
 	if err := endProcesses(dir, pods); err != nil {
 		return nil, err
 	}
-	if err := unmountBelow(dir); err != nil {
-		return nil, err
+	for _, d := range append(agentRoots(dir), dir) {
+		if err := unmountBelow(d); err != nil {
+			return nil, err
+		}
 	}
 	left = dropGroups(pods)
 	for uid := range pods {
@@ -88,6 +92,23 @@ func cachedFor(pods map[string]bool) (list []string) {
 		for _, arg := range kept.CNIArgs {
 			if len(arg) == 2 && arg[0] == "K8S_POD_UID" && pods[arg[1]] {
 				list = append(list, path)
+			}
+		}
+	}
+	return list
+}
+
+// agentRoots are the root directories of nodes below a directory that lie elsewhere, as /var/lib/kubelet. One that another agent works
+// in by now is none.
+func agentRoots(dir string) (list []string) {
+	for _, pattern := range []string{"node", "*/node"} {
+		links, _ := filepath.Glob(filepath.Join(dir, pattern)) // fails on bad patterns only
+		for _, path := range links {
+			if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+				continue
+			}
+			if to, err := filepath.EvalSymlinks(path); err == nil && !rootdir.Held(to) {
+				list = append(list, to)
 			}
 		}
 	}
@@ -219,7 +240,7 @@ func mountsBelow(dir string) (list []string, err error) {
 
 // dropGroups removes the cgroups of pods, and those above them when they are empty.
 func dropGroups(pods map[string]bool) (left []string) {
-	for _, pattern := range []string{"kubepods", "*/kubepods"} {
+	for _, pattern := range []string{"kubepods", "*/kubepods", "*/*/kubepods"} {
 		tops, _ := filepath.Glob(filepath.Join(cgroups, pattern)) // fails on bad patterns only
 		for _, top := range tops {
 			var list []string
@@ -238,6 +259,9 @@ func dropGroups(pods map[string]bool) (left []string) {
 			}
 			for _, above := range []string{"burstable", "besteffort", ""} {
 				_ = unix.Rmdir(filepath.Join(top, above)) // another cluster's pods may be in it
+			}
+			if own := filepath.Dir(top); strings.HasPrefix(filepath.Base(own), strings.TrimPrefix(groupPrefix, "/")) {
+				_ = unix.Rmdir(own)
 			}
 		}
 	}

@@ -135,8 +135,8 @@ func TestBudgetOfStrayPods(t *testing.T) {
 	})
 }
 
-// A job that is suspended keeps the time of its start until somebody takes it off or it goes on.
-func TestSuspendedJobKeepsItsStart(t *testing.T) {
+// A job that is suspended has not started until it goes on, as a kube-controller-manager 1.36.3 has it.
+func TestSuspendedJobHasNoStart(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		make1(c, kinds.Jobs, &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.kloop.dev/keep": ""}},
@@ -152,7 +152,7 @@ func TestSuspendedJobKeepsItsStart(t *testing.T) {
 			}
 		}
 		c.until("it is suspended", suspended(corev1.ConditionTrue))
-		if now := job(c.Read()).Status.StartTime; !now.Equal(began) {
+		if now := job(c.Read()).Status.StartTime; now != nil {
 			c.t.Errorf("it started %v, and now %v", began, now)
 		}
 		edit(c, kinds.Jobs, "default", "j", "", func(j *batchv1.Job) { j.Spec.Suspend = new(bool) })

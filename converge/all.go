@@ -9,7 +9,7 @@ import (
 )
 
 // Gaps explains all objects in the namespace that are not what they should be, "" in all and those of no namespace, the worst
-// first: what a Board shows, computed once. It holds at most maxGaps; more says that there are more.
+// first: what a GapCache shows, computed once. It holds at most maxGaps; more says that there are more.
 func (w *World) Gaps(ns string) (list []*convergence.Gap, more bool) {
 	for _, k := range w.Kinds.All() {
 		if k.Info().Virtual || noise[k.Info().GR()] || ns != "" && !k.Info().Namespaced {

@@ -77,7 +77,8 @@ func TestBalancers(t *testing.T) {
 		r.s, r.w, r.cause, r.state, r.says = service("", at, reason), nil, "LoadBalancerAddressMissing", Blocked, "because"
 		rows["no address: "+reason] = r
 	}
-	for _, reason := range []string{kinds.LBNoNode, kinds.LBNoAdvertisement, kinds.LBSharedSelector, kinds.LBBGPOnly} {
+	for _, reason := range []string{kinds.LBNoNode, kinds.LBNoAdvertisement, kinds.LBSharedSelector, kinds.LBAggregate,
+		kinds.LBNoPeer, kinds.LBNoSession} {
 		r := rows["answered"]
 		r.s, r.w, r.cause, r.state, r.says = service(ip, told, reason), nil, "LoadBalancerNotAnnounced", Blocked, "because"
 		rows["not announced: "+reason] = r

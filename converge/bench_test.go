@@ -19,7 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// wall is a shelf that forgets.
+// wall is a store that forgets.
 type wall struct{}
 
 func (wall) Change(context.Context, resource.Kind, []resource.Object, []resource.Object) error {
@@ -27,8 +27,8 @@ func (wall) Change(context.Context, resource.Kind, []resource.Object, []resource
 }
 func (wall) Watched() bool { return false }
 
-// pods10k is a board over 10,000 pods of one replica set; every step-th is not ready.
-func pods10k(b *testing.B, step int) (*Board, *corev1.Pod) {
+// pods10k is a cache over 10,000 pods of one replica set; every step-th is not ready.
+func pods10k(b *testing.B, step int) (*GapCache, *corev1.Pod) {
 	b.Helper()
 	set := kinds.NewSet()
 	v := view.New(set)
@@ -51,7 +51,7 @@ func pods10k(b *testing.B, step int) (*Board, *corev1.Pod) {
 	}
 	v.Replace(kinds.Pods, 1, list)
 	v.Replace(kinds.Nodes, 1, []resource.Object{&corev1.Node{ObjectMeta: meta("n"), Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}})
-	return &Board{Client: &client.Local{View: v, Set: set}, Shelf: wall{}, kick: make(chan struct{}, 1)}, list[1].(*corev1.Pod)
+	return &GapCache{Client: &client.Local{View: v, Set: set}, Store: wall{}, kick: make(chan struct{}, 1)}, list[1].(*corev1.Pod)
 }
 
 // BenchmarkTake is what every change costs while nobody asks.

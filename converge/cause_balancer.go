@@ -41,12 +41,16 @@ var remedies = map[string]remedy{
 		"kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml shows in status how many are in use"}},
 	kinds.LBRequestRefused: {Blocked, person, []string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
 		"metallb.io/address-pool"}},
-	kinds.LBNoAdvertisement: {Blocked, person, []string{"make an L2Advertisement in " + kinds.AnnounceSpace +
+	kinds.LBNoAdvertisement: {Blocked, person, []string{"make an L2Advertisement or a BGPAdvertisement in " + kinds.AnnounceSpace +
 		" (with an empty spec it is for all pools)"}},
 	kinds.LBSharedSelector: {Blocked, person, []string{"take serviceSelectors from the advertisements, or the annotation " +
 		"metallb.io/allow-shared-ip from the service"}},
-	kinds.LBBGPOnly: {Blocked, person, []string{"make an L2Advertisement, if the address is in the network of the nodes",
-		"or install MetalLB itself, which speaks BGP: kloop then leaves Services to it"}},
+	kinds.LBAggregate: {Blocked, person, []string{"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
+	kinds.LBNoPeer: {Blocked, person, []string{"make a BGPPeer in " + kinds.AnnounceSpace + " for the router of the nodes, or correct it",
+		"or an L2Advertisement, if the address is in the network of the nodes"}},
+	kinds.LBNoSession: {Blocked, person, []string{"kubectl get bgppeers -n " + kinds.AnnounceSpace +
+		" -o yaml shows each one's condition Ready",
+		"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
 }
 
 // balancerFinding tells what a condition says; nil: it is true, or not there.

@@ -7,7 +7,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// leases are the ways in which an election is stuck. They are explained when somebody asks for one: the board leaves leases out.
+// leases are the ways in which an election is stuck. They are explained when somebody asks for one: the cache leaves leases out.
 func leases() []Situation {
 	return []Situation{{"LeaseExpired", []resource.Kind{kinds.Leases}, leaseExpired}}
 }

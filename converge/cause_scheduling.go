@@ -54,6 +54,7 @@ func scheduling() []Situation {
 		{"DeviceClassMissing", of, pod(deviceClassMissing)},
 		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim",
 			"resourceclaim", "resource claim", "cannot allocate all claims"))},
+		{"DeviceNowhere", of, pod(deviceNowhere)},
 		{"InsufficientResources", of, pod(insufficient)},
 		{"Tainted", of, pod(tainted)},
 		{"AffinityMismatch", of, pod(unsuitable("node selector or affinity", "correct it, or label nodes: kubectl get nodes --show-labels",

@@ -16,11 +16,13 @@ import (
 func volumes() []Situation {
 	of := []resource.Kind{kinds.Pods}
 	return []Situation{
+		{"DriverMissing", of, mount(driverMissing)},
 		{"AttachedElsewhere", of, mount(attachedElsewhere)},
 		{"NotAttached", of, mount(notAttached)},
 		{"MountNeedsObject", of, mount(mountNeedsObject)},
 		{"MountNeedsKey", of, mount(mountNeedsKey)},
 		{"VolumeUnsupported", of, mount(volumeUnsupported)},
+		{"DriverRefuses", of, mount(driverRefuses)},
 		{"MountFails", of, mount(mountFails)},
 	}
 }

@@ -4,7 +4,7 @@
 // Everything that is said is derived from what is there: the objects (spec, status, conditions, events), the engine's
 // records of why keys are not at rest, and what the front door saw of those who come over the wire. A Health says
 // that an object is not what it should be; a Situation says why; Explain follows the causes down to the object where
-// they end. A Board keeps the explanations of all objects up to date while somebody wants them.
+// they end. A GapCache keeps the explanations of all objects up to date while somebody wants them.
 //
 // To add a situation: one rule in a file cause_*.go, its line in situations, and its row in test/why.
 package converge

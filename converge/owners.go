@@ -10,7 +10,7 @@ import (
 )
 
 // keepers is which loop keeps the objects of a kind converged.
-var keepers = map[schema.GroupResource]string{
+var controllerOf = map[schema.GroupResource]string{
 	{Group: "apps", Resource: "deployments"}: "deployment", {Group: "apps", Resource: "replicasets"}: "replicaset",
 	{Group: "apps", Resource: "statefulsets"}: "statefulset", {Group: "apps", Resource: "daemonsets"}: "daemonset",
 	{Group: "batch", Resource: "jobs"}: "job", {Group: "batch", Resource: "cronjobs"}: "cronjob",
@@ -24,7 +24,7 @@ var keepers = map[schema.GroupResource]string{
 	{Resource: "persistentvolumeclaims"}: "volume-binder", {Resource: "persistentvolumes"}: "volume-phase",
 }
 
-func ownerOf(k resource.Kind) string { return keepers[k.Info().GR()] }
+func ownerOf(k resource.Kind) string { return controllerOf[k.Info().GR()] }
 
 // agentOf is whose move it is once a pod has a node.
 func agentOf(p *corev1.Pod) string {

@@ -39,7 +39,7 @@ func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text st
 	if c.sound(r, sub) {
 		return nil
 	}
-	if c.stock, err = r.stock(); err != nil {
+	if c.libraryValidator, err = r.stock(); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	all := c.obj
@@ -107,7 +107,7 @@ func (k *Kind) tree(obj resource.Object) (map[string]any, error) {
 
 // checking is one validation under way.
 type checking struct {
-	*stock
+	*libraryValidator
 	ctx      context.Context // carries where warnings go, as the library wants it
 	at       *version
 	obj, old map[string]any // old: nil for a new object
@@ -120,9 +120,9 @@ func (c *checking) add(errs field.ErrorList) { c.errs = append(c.errs, errs...) 
 // whole validates the object. What an update leaves as it was may stay invalid.
 func (c *checking) whole() {
 	if c.old == nil {
-		c.add(validation.ValidateCustomResource(nil, c.obj, c.stock.whole))
+		c.add(validation.ValidateCustomResource(nil, c.obj, c.libraryValidator.whole))
 	} else {
-		c.add(validation.ValidateCustomResourceUpdate(nil, c.obj, c.old, c.stock.whole, validation.WithRatcheting(c.pair)))
+		c.add(validation.ValidateCustomResourceUpdate(nil, c.obj, c.old, c.libraryValidator.whole, validation.WithRatcheting(c.pair)))
 	}
 	c.add(c.at.checkScaleSpec(c.obj))
 	c.add(c.at.checkScaleStatus(c.obj))
@@ -131,12 +131,12 @@ func (c *checking) whole() {
 
 // status validates the status alone.
 func (c *checking) status() {
-	if status, has := c.obj["status"]; has && c.stock.status != nil {
+	if status, has := c.obj["status"]; has && c.libraryValidator.status != nil {
 		var opts []validation.ValidationOption
 		if c.schema != nil {
 			opts = append(opts, validation.WithRatcheting(c.pair.Key("status")))
 		}
-		c.add(validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], c.stock.status, opts...))
+		c.add(validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, c.old["status"], c.libraryValidator.status, opts...))
 	}
 	c.add(c.at.checkScaleStatus(c.obj))
 }

@@ -26,21 +26,21 @@ func (k *Kind) Compact(objs []resource.Object) {
 
 // scattered returns the objects whose texts should move; none if they are few.
 func scattered(objs []resource.Object) (list []*Stored) {
-	used := map[*block]int{}
-	each := func(f func(s *Stored, at *place)) {
+	used := map[*textBlock]int{}
+	each := func(f func(s *Stored, at *packedText)) {
 		for _, obj := range objs {
 			if s, ok := obj.(*Stored); ok && s.at.Load().size <= maxModel {
 				f(s, s.at.Load())
 			}
 		}
 	}
-	each(func(_ *Stored, at *place) {
+	each(func(_ *Stored, at *packedText) {
 		if at != &at.in.one {
 			used[at.in] += int(at.to - at.from)
 		}
 	})
 	size := 0
-	each(func(s *Stored, at *place) {
+	each(func(s *Stored, at *packedText) {
 		if at == &at.in.one || used[at.in] < len(at.in.data)/2 {
 			list = append(list, s)
 			size += int(at.size)
@@ -54,10 +54,10 @@ func scattered(objs []resource.Object) (list []*Stored) {
 
 // A packer fills blocks.
 type packer struct {
-	shared shared
+	shared deltaEncoder
 	buf    []byte
 	model  string
-	places []place
+	places []packedText
 	moving []*Stored // whose places these are
 }
 
@@ -76,7 +76,7 @@ func (p *packer) add(s *Stored) {
 	} else if p.buf = p.shared.pack(p.buf, plain); len(p.buf)-from >= len(text) {
 		p.buf = append(p.buf[:from], text...)
 	}
-	p.places = append(p.places, place{from: uint32(from), to: uint32(len(p.buf)), size: old.size, meta: old.meta})
+	p.places = append(p.places, packedText{from: uint32(from), to: uint32(len(p.buf)), size: old.size, meta: old.meta})
 	p.moving = append(p.moving, s)
 }
 
@@ -85,8 +85,8 @@ func (p *packer) flush() {
 	if len(p.moving) == 0 {
 		return
 	}
-	b := &block{data: string(p.buf), model: uint32(len(p.model))}
-	places := append(make([]place, 0, len(p.places)), p.places...)
+	b := &textBlock{data: string(p.buf), model: uint32(len(p.model))}
+	places := append(make([]packedText, 0, len(p.places)), p.places...)
 	for i, s := range p.moving {
 		places[i].in = b
 		s.at.Store(&places[i])

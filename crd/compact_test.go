@@ -26,8 +26,8 @@ func packedDatabases(t testing.TB, k *Kind, n int) (objs []resource.Object, text
 }
 
 // blocks are those in which the texts of objects lie.
-func blocks(objs []resource.Object) map[*block]bool {
-	in := map[*block]bool{}
+func blocks(objs []resource.Object) map[*textBlock]bool {
+	in := map[*textBlock]bool{}
 	for _, o := range objs {
 		in[o.(*Stored).at.Load().in] = true
 	}
@@ -156,7 +156,7 @@ func TestPack(t *testing.T) {
 		}
 		return string(b)
 	}
-	var s shared
+	var s deltaEncoder
 	for range 3000 {
 		var model, text strings.Builder
 		for range 1 + r.IntN(30) {
@@ -182,7 +182,7 @@ func FuzzPack(f *testing.F) {
 		if len(model) > maxModel || len(text) > maxModel || text == "" {
 			return
 		}
-		var s shared
+		var s deltaEncoder
 		s.learn(model)
 		packed := string(s.pack(nil, text))
 		if got := string(unpack([]byte("before"), packed, model, len(text))); got != "before"+text {
@@ -198,7 +198,7 @@ func BenchmarkPacked(b *testing.B) {
 	s := objs[1234].(*Stored)
 	var room []byte
 	b.Run("pack", func(b *testing.B) {
-		var sh shared
+		var sh deltaEncoder
 		sh.learn(string(objs[0].(*Stored).EncodedJSON(nil)))
 		text := string(s.EncodedJSON(nil))
 		for b.Loop() {

@@ -228,14 +228,14 @@ func restoreMeta(from, to map[string]any) error {
 	return nil
 }
 
-// A memo remembers what stored objects look like in other versions, so that lists and selectors don't ask again.
+// A conversionCache remembers what stored objects look like in other versions, so that lists and selectors don't ask again.
 // What is remembered is never changed.
-type memo struct {
-	known map[memoKey]*Object
+type conversionCache struct {
+	known map[conversionKey]*Object
 	down  time.Time // until then the webhook is not asked by those who can do without
 }
 
-type memoKey struct {
+type conversionKey struct {
 	uid types.UID
 	rev string
 	in  string
@@ -247,8 +247,8 @@ const maxMemo = 512
 // pause is how long a webhook that failed is left alone by selectors.
 const pause = time.Second
 
-func keyOf(o resource.Object, to *version) memoKey {
-	return memoKey{o.GetUID(), o.GetResourceVersion(), to.gvk.Version}
+func keyOf(o resource.Object, to *version) conversionKey {
+	return conversionKey{o.GetUID(), o.GetResourceVersion(), to.gvk.Version}
 }
 
 func (f *family) remembered(o resource.Object, to *version) *Object {
@@ -261,7 +261,7 @@ func (f *family) remember(o, converted *Object, to *version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.memo.known == nil {
-		f.memo.known = map[memoKey]*Object{}
+		f.memo.known = map[conversionKey]*Object{}
 	}
 	for key := range f.memo.known { // any
 		if len(f.memo.known) < maxMemo {

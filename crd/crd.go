@@ -46,7 +46,7 @@ type family struct {
 
 	caller *webhook.Caller // of the conversion webhook; nil: there is nobody to call it
 	mu     sync.Mutex
-	memo   memo // guarded by mu
+	memo   conversionCache // guarded by mu
 }
 
 // verbs are in the order of discovery.

@@ -6,7 +6,7 @@ const maxMisfits = 1000
 
 // cut returns an object whose values that do not fit for sure are at most maxMisfits; those behind are left out, with the rest of
 // the lists and objects that they stand in. One with fewer is returned as it is.
-func (p *shape) cut(obj map[string]any) (out map[string]any, whole bool) {
+func (p *fastSchema) cut(obj map[string]any) (out map[string]any, whole bool) {
 	left := maxMisfits
 	if v, _ := p.kept(obj, &left).(map[string]any); left < 0 {
 		return v, false
@@ -15,7 +15,7 @@ func (p *shape) cut(obj map[string]any) (out map[string]any, whole bool) {
 }
 
 // kept returns the value without what stands behind the last misfit that is left.
-func (p *shape) kept(v any, left *int) any {
+func (p *fastSchema) kept(v any, left *int) any {
 	if p == nil || !p.hard && p.fits(v) {
 		return v
 	}
@@ -36,7 +36,7 @@ func (p *shape) kept(v any, left *int) any {
 	return out
 }
 
-func (p *shape) keptObject(m map[string]any, left *int) any {
+func (p *fastSchema) keptObject(m map[string]any, left *int) any {
 	out := make(map[string]any, len(m))
 	for name, v := range m {
 		of, ok := p.props[name]
@@ -50,7 +50,7 @@ func (p *shape) keptObject(m map[string]any, left *int) any {
 	return out
 }
 
-func (p *shape) keptList(l []any, left *int) any {
+func (p *fastSchema) keptList(l []any, left *int) any {
 	out := make([]any, 0, len(l))
 	for _, v := range l {
 		if out = append(out, p.items.kept(v, left)); *left < 0 {

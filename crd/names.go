@@ -16,7 +16,7 @@ import (
 // stays so. now dates the conditions that change.
 func (n *Names) Accept(def *apiextensionsv1.CustomResourceDefinition, now metav1.Time) apiextensionsv1.CustomResourceDefinitionStatus {
 	st := *def.Status.DeepCopy()
-	c := claims{n: n, def: def}
+	c := nameConflicts{n: n, def: def}
 	want, have := &def.Spec.Names, &st.AcceptedNames
 	n.mu.Lock()
 	c.claim("PluralConflict", want.Plural, &have.Plural, resourceName)
@@ -67,20 +67,20 @@ func conformance(def *apiextensionsv1.CustomResourceDefinition) (c apiextensions
 	return c, true
 }
 
-// claims are the names that a definition wants, and what stands against it.
-type claims struct {
+// nameConflicts are the names that a definition wants, and what stands against it.
+type nameConflicts struct {
 	n               *Names
 	def             *apiextensionsv1.CustomResourceDefinition
 	reason, message string // the last conflict counts, as in Kubernetes
 }
 
 // used says that a name is taken. As upstream, what the definition has itself counts when it asks for it as something else.
-func (c *claims) used(of nameOf, text string) bool {
+func (c *nameConflicts) used(of nameOf, text string) bool {
 	x := name{c.def.Spec.Group, of, text}
 	return c.n.taken(x, c.def.Name) || slices.Contains(namesIn(c.def.Spec.Group, &c.def.Status.AcceptedNames), x)
 }
 
-func (c *claims) claim(reason, want string, have *string, of nameOf) {
+func (c *nameConflicts) claim(reason, want string, have *string, of nameOf) {
 	if want != *have && c.used(of, want) {
 		c.reason, c.message = reason, inUse(want)
 		return
@@ -91,7 +91,7 @@ func (c *claims) claim(reason, want string, have *string, of nameOf) {
 func inUse(name string) string { return fmt.Sprintf("%q is already in use", name) }
 
 // claimShort takes all short names or none.
-func (c *claims) claimShort(want []string, have *[]string) {
+func (c *nameConflicts) claimShort(want []string, have *[]string) {
 	var taken []string
 	for _, name := range want {
 		if !slices.Contains(*have, name) && c.used(resourceName, name) {

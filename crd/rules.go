@@ -17,15 +17,15 @@ import (
 	"github.com/kloop-dev/kloop/kinds/expression"
 )
 
-// ruleTree holds the compiled rules of a schema, as far as there are any. Like a shape it answers one question: do
+// fastRules holds the compiled rules of a schema, as far as there are any. Like a fastSchema it answers one question: do
 // all rules hold for sure? A no means that the library is to be asked.
-type ruleTree struct {
+type fastRules struct {
 	hard        bool // only the library judges it
 	transitions bool // rules here or below compare with the old value
-	see         *lens
+	see         *celSchema
 	rules       []celRule
-	props       map[string]*ruleTree
-	rest, items *ruleTree
+	props       map[string]*fastRules
+	rest, items *fastRules
 }
 
 type celRule struct {
@@ -34,8 +34,8 @@ type celRule struct {
 }
 
 // newRuleTree compiles the rules of a schema and of all below it; nil when there are none.
-func newRuleTree(s *structural.Structural, root bool, decl *apiservercel.DeclType) *ruleTree {
-	t := &ruleTree{}
+func newRuleTree(s *structural.Structural, root bool, decl *apiservercel.DeclType) *fastRules {
+	t := &fastRules{}
 	if s.ValueValidation != nil && len(s.ValueValidation.AllOf) > 0 {
 		t.hard = true // there may be rules in it
 	}
@@ -53,13 +53,13 @@ func newRuleTree(s *structural.Structural, root bool, decl *apiservercel.DeclTyp
 	for name, p := range s.Properties {
 		if below := newRuleTree(&p, p.XEmbeddedResource, fieldType(decl, name, &p)); below != nil {
 			if t.props == nil {
-				t.props = map[string]*ruleTree{}
+				t.props = map[string]*fastRules{}
 			}
 			t.props[name] = below
 			t.transitions = t.transitions || below.transitions
 		}
 	}
-	for _, below := range []*ruleTree{t.items, t.rest} {
+	for _, below := range []*fastRules{t.items, t.rest} {
 		t.transitions = t.transitions || below != nil && below.transitions
 	}
 	if !t.hard && t.rules == nil && t.props == nil && t.rest == nil && t.items == nil {
@@ -82,7 +82,7 @@ func fieldType(decl *apiservercel.DeclType, name string, p *structural.Structura
 	return nil
 }
 
-func (t *ruleTree) compile(s *structural.Structural, root bool, decl *apiservercel.DeclType) {
+func (t *fastRules) compile(s *structural.Structural, root bool, decl *apiservercel.DeclType) {
 	if len(s.XValidations) == 0 {
 		return
 	}
@@ -103,7 +103,7 @@ func (t *ruleTree) compile(s *structural.Structural, root bool, decl *apiserverc
 }
 
 // holds says that all rules hold. old is nil when there is no old value to compare with; budget is what may be spent.
-func (t *ruleTree) holds(ctx context.Context, v, old any, budget *int64) bool {
+func (t *fastRules) holds(ctx context.Context, v, old any, budget *int64) bool {
 	if t == nil || v == nil {
 		return true
 	}
@@ -142,7 +142,7 @@ func (t *ruleTree) holds(ctx context.Context, v, old any, budget *int64) bool {
 }
 
 // hold evaluates the rules of the value itself.
-func (t *ruleTree) hold(ctx context.Context, v, old any, budget *int64) bool {
+func (t *fastRules) hold(ctx context.Context, v, old any, budget *int64) bool {
 	if len(t.rules) == 0 {
 		return true
 	}
@@ -197,17 +197,17 @@ func (a *activation) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// A lens is a schema as rules see values through it. The library's own makes a map of all properties whenever one
+// A celSchema is a schema as rules see values through it. The library's own makes a map of all properties whenever one
 // is looked at.
-type lens struct {
+type celSchema struct {
 	model.Structural
 	props map[string]common.Schema
 	items common.Schema
 	rest  common.SchemaOrBool
 }
 
-func newLens(s *structural.Structural) *lens {
-	l := &lens{Structural: model.Structural{Structural: s}}
+func newLens(s *structural.Structural) *celSchema {
+	l := &celSchema{Structural: model.Structural{Structural: s}}
 	if s.Properties != nil {
 		l.props = make(map[string]common.Schema, len(s.Properties))
 		for name, p := range s.Properties {
@@ -218,7 +218,7 @@ func newLens(s *structural.Structural) *lens {
 		l.items = newLens(s.Items)
 	}
 	if a := s.AdditionalProperties; a != nil {
-		r := &restLens{allows: a.Bool}
+		r := &celRestSchema{allows: a.Bool}
 		if a.Structural != nil {
 			r.schema = newLens(a.Structural)
 		}
@@ -228,22 +228,22 @@ func newLens(s *structural.Structural) *lens {
 }
 
 // Properties implements common.Schema.
-func (l *lens) Properties() map[string]common.Schema { return l.props }
+func (l *celSchema) Properties() map[string]common.Schema { return l.props }
 
 // Items implements common.Schema.
-func (l *lens) Items() common.Schema { return l.items }
+func (l *celSchema) Items() common.Schema { return l.items }
 
 // AdditionalProperties implements common.Schema.
-func (l *lens) AdditionalProperties() common.SchemaOrBool { return l.rest }
+func (l *celSchema) AdditionalProperties() common.SchemaOrBool { return l.rest }
 
-// restLens is what other properties are.
-type restLens struct {
+// celRestSchema is what other properties are.
+type celRestSchema struct {
 	schema common.Schema
 	allows bool
 }
 
 // Schema implements common.SchemaOrBool.
-func (r *restLens) Schema() common.Schema { return r.schema }
+func (r *celRestSchema) Schema() common.Schema { return r.schema }
 
 // Allows implements common.SchemaOrBool.
-func (r *restLens) Allows() bool { return r.allows }
+func (r *celRestSchema) Allows() bool { return r.allows }

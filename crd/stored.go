@@ -25,7 +25,7 @@ import (
 // clone it first, which makes a tree.
 type Stored struct {
 	read *version
-	at   atomic.Pointer[place] // of the text, which may move
+	at   atomic.Pointer[packedText] // of the text, which may move
 }
 
 var (

@@ -31,8 +31,8 @@ type version struct {
 	// schema is how objects are pruned and defaulted; nil stands for no schema.
 	schema func() (*structural.Structural, error)
 	used   atomic.Bool // schema was asked for
-	// filler sets defaults; nil when there are none.
-	filler func() *filler
+	// defaulter sets defaults; nil when there are none.
+	filler func() *defaulter
 	// rules is what objects are validated by; made at the first write.
 	rules func() (*rules, error)
 	table func() []column
@@ -43,13 +43,13 @@ type version struct {
 // tells what is wrong.
 type rules struct {
 	schema *structural.Structural
-	shape  *shape    // nil: there is no schema
-	tree   *ruleTree // nil: there are no rules
-	stock  func() (*stock, error)
+	shape  *fastSchema // nil: there is no schema
+	tree   *fastRules  // nil: there are no rules
+	stock  func() (*libraryValidator, error)
 }
 
-// stock is the library's validation.
-type stock struct {
+// libraryValidator is the library's validation.
+type libraryValidator struct {
 	schema *structural.Structural
 	whole  validation.SchemaValidator
 	status validation.SchemaValidator // nil: status is not described
@@ -64,7 +64,7 @@ func newVersion(def Source, spec *apiextensionsv1.CustomResourceDefinitionVersio
 		v.used.Store(true)
 		return v.compileSchema()
 	})
-	v.filler = sync.OnceValue(func() *filler {
+	v.filler = sync.OnceValue(func() *defaulter {
 		s, err := v.schema()
 		if err != nil {
 			return nil
@@ -121,7 +121,7 @@ func (v *version) compileRules() (*rules, error) {
 	return r, nil
 }
 
-func (v *version) compileStock() (*stock, error) {
+func (v *version) compileStock() (*libraryValidator, error) {
 	s, err := v.schema()
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (v *version) compileStock() (*stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &stock{schema: s}
+	r := &libraryValidator{schema: s}
 	if r.whole, _, err = validation.NewSchemaValidator(in); err != nil {
 		return nil, fmt.Errorf("compile the schema of %s: %w", v.gvk, err)
 	}

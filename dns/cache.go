@@ -252,9 +252,3 @@ func (c *cache) remove(e *list.Element) {
 	delete(c.m, old.key)
 	c.bytes -= old.size()
 }
-
-func (c *cache) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.m)
-}

@@ -30,11 +30,11 @@ const (
 
 // Config says what a server answers and where. It reads Client's Services, EndpointSlices, Namespaces and Nodes.
 type Config struct {
-	Client  client.Client
-	Node    string     // name of this node
-	Address netip.Addr // of this node, where the server listens
-	Port    uint16     // UDP and TCP; 0: DefaultPort
-	Metrics uint16     // port of /metrics, /health and /ready; 0: MetricsPort
+	Client    client.Client
+	Node      string       // name of this node
+	Addresses []netip.Addr // of this node, where the server listens: one, or one of each family
+	Port      uint16       // UDP and TCP; 0: DefaultPort
+	Metrics   uint16       // port of /metrics, /health and /ready; 0: MetricsPort
 
 	Domain  string       // cluster domain; "": DefaultDomain
 	Cluster []netip.Addr // cluster IPs of the cluster DNS: the server must not forward to itself
@@ -69,24 +69,42 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(ctx, netip.AddrPortFrom(cfg.Address, cfg.Port))
+	list, err := listenAll(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("serve the cluster DNS on %s port %d (--dns=false when something else serves it there): %w", cfg.Address,
-			cfg.Port, err)
+		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	done := make(chan error, 4)
+	done := make(chan error, 2+2*len(list))
 	begin := func(run func(context.Context) error) {
 		go func() { done <- run(ctx); stop() }()
 	}
 	begin(func(ctx context.Context) error { return s.zone.follow(ctx, cfg.Client, ready) })
-	begin(func(ctx context.Context) error { return l.serve(ctx, s) })
-	begin(func(ctx context.Context) error { return s.pages(ctx) })
+	for i, l := range list {
+		begin(func(ctx context.Context) error { return l.serve(ctx, s) })
+		begin(func(ctx context.Context) error {
+			return s.pages(ctx, netip.AddrPortFrom(cfg.Addresses[i], cfg.Metrics))
+		})
+	}
 	begin(func(ctx context.Context) error { return announce(ctx, cfg) })
 	var errs []error
 	for range cap(done) {
 		errs = append(errs, <-done)
 	}
 	return errors.Join(errs...)
+}
+
+// listenAll opens the sockets of all addresses, or none.
+func listenAll(ctx context.Context, cfg Config) (list []*listener, err error) {
+	for _, a := range cfg.Addresses {
+		l, err := listen(ctx, netip.AddrPortFrom(a, cfg.Port))
+		if err != nil {
+			for _, l := range list {
+				l.close()
+			}
+			return nil, fmt.Errorf("serve the cluster DNS on %s port %d (--dns=false when something else serves it there): %w", a, cfg.Port, err)
+		}
+		list = append(list, l)
+	}
+	return list, nil
 }

@@ -83,10 +83,9 @@ func (f *figures) forwarded(at netip.AddrPort, err error) {
 	}
 }
 
-// pages serves /metrics, /health and /ready until ctx ends. When the port is taken there are none, and names are answered all
+// pages serves /metrics, /health and /ready at an address until ctx ends. When the port is taken there are none, and names are answered all
 // the same.
-func (s *server) pages(ctx context.Context) error {
-	at := netip.AddrPortFrom(s.cfg.Address, s.cfg.Metrics)
+func (s *server) pages(ctx context.Context, at netip.AddrPort) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.String())
 	if err != nil {
 		s.cfg.Log.Warn("serve the metrics of the cluster DNS", "address", at, "err", err)

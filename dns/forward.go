@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // How name servers are asked.
@@ -127,7 +129,7 @@ func (f *forwarder) order(list []netip.AddrPort) []netip.AddrPort {
 		}
 		return 0
 	}
-	slices.SortStableFunc(list, func(a, b netip.AddrPort) int { return rests(a) - rests(b) })
+	coldsort.StableFunc(list, func(a, b netip.AddrPort) int { return rests(a) - rests(b) })
 	return list
 }
 

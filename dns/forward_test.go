@@ -287,3 +287,9 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+func (c *cache) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.m)
+}

@@ -23,13 +23,13 @@ func newServer(cfg Config) (*server, error) {
 		return nil, err
 	}
 	s := &server{cfg: cfg, zone: newZone(cfg.Domain, cfg.Cluster), routes: r, told: newFigures()}
-	s.out = newForwarder(s.told, append([]netip.AddrPort{netip.AddrPortFrom(cfg.Address, cfg.Port)}, own(cfg.Cluster)...), cfg.Log)
+	s.out = newForwarder(s.told, append(own(cfg.Addresses, cfg.Port), own(cfg.Cluster, 53)...), cfg.Log)
 	return s, nil
 }
 
-func own(cluster []netip.Addr) (list []netip.AddrPort) {
-	for _, a := range cluster {
-		list = append(list, netip.AddrPortFrom(a, 53))
+func own(addrs []netip.Addr, port uint16) (list []netip.AddrPort) {
+	for _, a := range addrs {
+		list = append(list, netip.AddrPortFrom(a, port))
 	}
 	return list
 }

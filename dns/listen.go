@@ -11,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Bounds of what one server does at a time.
@@ -33,7 +31,7 @@ type listener struct {
 func listen(ctx context.Context, at netip.AddrPort) (*listener, error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
-		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }), err)
+		return errors.Join(c.Control(func(fd uintptr) { err = share(fd) }), err)
 	}}
 	l := &listener{}
 	for range max(2, runtime.GOMAXPROCS(0)) {

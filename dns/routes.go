@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // routes says which name servers know a name: those of the longest stub domain that it lies in, else the upstreams.
@@ -52,7 +53,7 @@ func (c *Config) routes() (r routes, err error) {
 		}
 		r.stubs = append(r.stubs, s)
 	}
-	slices.SortFunc(r.stubs, func(a, b route) int {
+	coldsort.Func(r.stubs, func(a, b route) int {
 		if n := len(b.domain) - len(a.domain); n != 0 {
 			return n
 		}

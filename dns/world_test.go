@@ -139,7 +139,8 @@ func shop() []resource.Object {
 func synced(t testing.TB, objs ...resource.Object) (*server, *world) {
 	t.Helper()
 	w := newWorld(t, objs...)
-	cfg := Config{Client: w, Address: netip.MustParseAddr("127.0.0.1"), Cluster: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+	own := netip.MustParseAddr("127.0.0.1")
+	cfg := Config{Client: w, Addresses: []netip.Addr{own}, Cluster: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		ResolvConf: "/nowhere",
 		Log:        slog.New(slog.DiscardHandler)}
 	cfg.fill()

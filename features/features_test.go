@@ -72,7 +72,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(strings.TrimSpace(table)) {
 		words := strings.Fields(line)
-		name, last := strings.TrimPrefix(words[0], "*"), -1
+		name, last := strings.TrimLeft(words[0], "*-"), -1
 		if seen[name] || len(words) < 2 {
 			t.Errorf("%q: listed twice, or without a version", line)
 		}

@@ -25,7 +25,16 @@ type Gate struct {
 	Stage   Stage
 	Default bool
 	Locked  bool // it can't be switched
-	Honours bool // kloop does what it says; others are known by name
+	Honours bool // kloop does what it says, on or off; others are known by name
+	Absent  bool // upstream has it on, and kloop has nothing of it
+}
+
+// Does says whether kloop does what the gate stands for, where it was asked to be on or off.
+func (g Gate) Does(on bool) bool {
+	if g.Honours {
+		return on
+	}
+	return g.Default && !g.Absent
 }
 
 // Known are upstream's gates in a version, by name. The map is shared.
@@ -43,9 +52,10 @@ var byVersion = sync.OnceValue(func() []map[string]Gate {
 			continue
 		}
 		name, ours := strings.CutPrefix(words[0], "*")
+		name, absent := strings.CutPrefix(name, "-")
 		for _, spec := range words[1:] {
 			since, g, there := parse(spec)
-			g.Honours = ours
+			g.Honours, g.Absent = ours, absent
 			for minor := max(since, Oldest); minor <= Newest; minor++ {
 				if delete(all[minor-Oldest], name); there {
 					all[minor-Oldest][name] = g

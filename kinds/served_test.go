@@ -104,7 +104,7 @@ func TestSelectableNamespace(t *testing.T) {
 func TestAnyFinalizer(t *testing.T) {
 	for k, want := range map[resource.Kind]bool{kinds.Leases: true, kinds.RuntimeClasses: true, kinds.PodDisruptionBudgets: true,
 		kinds.CustomResourceDefinitions: true, kinds.Pods: false, kinds.StorageClasses: false, kinds.EndpointSlices: false} {
-		if got := k.Info().AnyFinalizer; got != want {
+		if got := k.Info().UnqualifiedFinalizers; got != want {
 			t.Errorf("%s: %v, want %v", k.Info().Plural, got, want)
 		}
 	}

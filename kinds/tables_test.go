@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -19,7 +21,8 @@ func TestColumns(t *testing.T) {
 		want string
 	}{
 		{kinds.IPAddresses, "Name/name ParentRef/"},
-		{kinds.StorageVersionMigrations, "Name/ Resource/"},
+		{kinds.StorageVersionMigrations, "Name/ Resource/ Status/"},
+		{kinds.PodCertificateRequests, "Name/name PodName/ ServiceAccountName/ NodeName/ SignerName/ State/ UnverifiedUserAnnotations/"},
 		{kinds.DeviceTaintRules, "Name/name Key/ Value/ Effect/ TimeAdded/ Age/"},
 	} {
 		var columns []string
@@ -45,5 +48,32 @@ func TestFlowSchemasInTheOrderTheyMatch(t *testing.T) {
 	}
 	if kinds.Pods.RowOrder() != nil {
 		t.Error("pods are listed in an order of their own")
+	}
+}
+
+// Of several classes that say they are the default the newest is; up to 1.36 all are shown as such, and each alone.
+func TestDefaultClassInTables(t *testing.T) {
+	class := func(name, says string, made int64) resource.Object {
+		return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(made, 0),
+			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": says}}}
+	}
+	list := []resource.Object{class("a", "true", 5), class("c", "true", 7), class("b", "true", 7), class("d", "false", 9)}
+	for minor, want := range map[int]string{36: "a (default) c (default) b (default) d", 37: "a c b (default) d"} {
+		on, err := features.New(minor, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		cells := resource.RowsAs(on, kinds.StorageClasses, list)
+		for _, c := range list {
+			got = append(got, cells(c)[0].(string))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("1.%d: %s, want %s", minor, s, want)
+		}
+		alone := map[int]string{36: "a (default)", 37: "a"}[minor]
+		if got := resource.RowsAs(on, kinds.StorageClasses, nil)(list[0])[0]; got != alone {
+			t.Errorf("1.%d: alone %v, want %s", minor, got, alone)
+		}
 	}
 }

@@ -55,6 +55,10 @@ func TestWarnings(t *testing.T) {
 			"addresses": []any{map[string]any{"ip": "10.0.0.01"}}, "notReadyAddresses": []any{map[string]any{"ip": "FD00::1"}}}}}, 2},
 		{"addresses of pods", pod(`{hostAliases: [{ip: 010.0.0.1}], dnsConfig: {nameservers: ['FD00::1', 10.0.0.1]}}`), 2},
 		{"node", specOf("Node", `{podCIDRs: ['FD00::/64']}`), 1},
+		{"tokens of a driver", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "spec": map[string]any{
+			"tokenRequests": []any{map[string]any{"audience": "a"}}}}, 1},
+		{"tokens in secrets", map[string]any{"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "spec": map[string]any{
+			"serviceAccountTokenInSecrets": true, "tokenRequests": []any{map[string]any{"audience": "a"}}}}, 0},
 		{"balancer", service(`{type: LoadBalancer, loadBalancerIP: 010.0.0.1}`), 1},
 		{"names of hosts", map[string]any{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "FQDN"}, 1},
 		{"old class", map[string]any{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",

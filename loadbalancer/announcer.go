@@ -15,12 +15,13 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Config says which node answers.
+// Config says which node answers, or speaks.
 type Config struct {
-	Client  client.Client // reads and updates the Leases in kinds.AnnounceSpace
-	Node    string
-	Address netip.Addr // of the node, for heartbeats
-	Log     *slog.Logger
+	Client    client.Client // reads and updates the Leases in kinds.AnnounceSpace
+	Node      string
+	Address   netip.Addr   // of the node, for heartbeats
+	Addresses []netip.Addr // of the node, for routes: at most one of each family; none: Address
+	Log       *slog.Logger
 }
 
 const (

@@ -1,8 +1,11 @@
 // Package loadbalancer is the node's part of load balancers' addresses: it answers ARP and NDP for addresses of pools (layer 2, as
-// MetalLB's speaker does), and says which ports of its own addresses the node has free for Services.
+// MetalLB's speaker does), or tells routers the way to them by BGP, and says which ports of its own addresses the node has free for
+// Services.
 //
-//	reads   Leases in metallb-system; Services, the node's own Node and pods; the kernel's interfaces and tables of sockets
-//	writes  Lease: holder, annotation kloop.dev/trouble; the own Node's annotation kloop.dev/taken-ports; ARP and NDP packets; heartbeats
+//	reads   Leases in metallb-system, and the Secrets that they name; Services, the node's own Node and pods; the kernel's interfaces
+//	        and tables of sockets
+//	writes  Lease: holder, annotations kloop.dev/trouble and kloop.dev/bgp-sessions; the own Node's annotation kloop.dev/taken-ports;
+//	        ARP and NDP packets; heartbeats; BGP sessions (package bgp)
 //	rule    of the nodes that may answer for an address one does; when it is lost another takes over, and never do two
 //
 // An address stands on no interface: packet sockets answer for it, and the service proxy catches what is sent to it. So it does not

@@ -59,9 +59,10 @@ func (ct *Controller[T]) LoopName() string { return ct.Name }
 func (ct *Controller[T]) Run(ctx context.Context, env Env) error {
 	env = env.withDefaults()
 	r := &runner[T]{Controller: ct, env: env, q: newQueue(env), log: env.Log.With("loop", ct.Name)}
+	r.q.keeps, r.q.writes = ct.flow()
 	defer env.Watch.Add(ct.Name, r.q)()
-	ct.Pokes.connect(r.q)
-	defer ct.Pokes.connect(nil)
+	ct.ExternalWakes.connect(r.q)
+	defer ct.ExternalWakes.connect(nil)
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -111,6 +112,20 @@ func (r *runner[T]) kinds() []resource.Kind {
 		}
 	}
 	return list
+}
+
+// flow names what the controller keeps and what it may change.
+func (ct *Controller[T]) flow() (keeps string, writes []string) {
+	if keeps = "*"; ct.For != nil {
+		keeps = ct.For.Info().GR().String()
+	}
+	for _, k := range ct.Writes {
+		if k == nil {
+			return keeps, []string{"*"}
+		}
+		writes = append(writes, k.Info().GR().String())
+	}
+	return keeps, writes
 }
 
 // dispatch turns the feed into wakes.

@@ -310,9 +310,9 @@ func TestResync(t *testing.T) {
 func TestSkipAndPokes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		runs, pokes := 0, loop.NewPokes()
+		runs, pokes := 0, loop.NewExternalWakes()
 		pokes.Wake(key("a"), "too early")
-		w := run(t, f, &controller{Pokes: pokes, Skip: func(cm *corev1.ConfigMap) bool { return cm.Data["skip"] != "" },
+		w := run(t, f, &controller{ExternalWakes: pokes, Skip: func(cm *corev1.ConfigMap) bool { return cm.Data["skip"] != "" },
 			Reconcile: func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) {
 				runs++
 				return 0, nil

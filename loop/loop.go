@@ -66,8 +66,8 @@ type Controller[T resource.Object] struct {
 	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop
 	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked.
 	Find func(read resource.Reader, wake func(ns, name string))
-	// Pokes, if set, wakes keys for reasons outside the cluster's state.
-	Pokes *Pokes
+	// ExternalWakes, if set, wake keys for reasons outside the cluster's state.
+	ExternalWakes *ExternalWakes
 	// Outline says that Reconcile sees no more than the outline of objects that are kept sealed.
 	Outline bool
 	// Skip, if set, says that an object never needs a look.

@@ -24,13 +24,13 @@ const (
 
 // entry is one key's place in the queue, and its record.
 type entry struct {
-	key   Key
-	state state
-	dirty bool      // woken while running: look again when done
-	due   time.Time // when waiting
-	calm  time.Time // not before this: the controller's Rest
-	index int       // in the heap when waiting
-	fence map[resource.Kind]int64
+	key       Key
+	state     state
+	dirty     bool      // woken while running: look again when done
+	due       time.Time // when waiting
+	notBefore time.Time // not before this: the controller's Rest
+	index     int       // in the heap when waiting
+	fence     map[resource.Kind]int64
 
 	rec Record
 }
@@ -48,7 +48,10 @@ type queue struct {
 	turn  func(ctx context.Context) error
 	luck  func(n int64) int64
 
-	pace pace
+	keeps  string // as in Stats
+	writes []string
+
+	rates rateStats
 }
 
 // newQueue returns an empty queue. It goes by the clock that no one sets: a step of the wall clock delays nothing.
@@ -80,10 +83,10 @@ func (q *queue) wake(key Key, cause Cause) {
 	case running:
 		e.dirty = true
 	case waiting:
-		if e.rec.Fails > newsCures {
+		if e.rec.Fails > backoffResetFailures {
 			return // news has not helped lately; its pause runs on
 		}
-		if !e.due.After(e.calm) {
+		if !e.due.After(e.notBefore) {
 			return // it only rests from its last look
 		}
 		heap.Remove(&q.later, e.index)
@@ -94,8 +97,8 @@ func (q *queue) wake(key Key, cause Cause) {
 
 // pushCalm makes a key ready once it has rested.
 func (q *queue) pushCalm(e *entry) {
-	if e.calm.After(q.now()) {
-		q.delay(e, e.calm)
+	if e.notBefore.After(q.now()) {
+		q.delay(e, e.notBefore)
 		return
 	}
 	q.push(e)
@@ -114,7 +117,7 @@ func (q *queue) known() (list []Key) {
 
 // newsCures is after how many failures in a row a change of the world no longer cuts the pause short: a key
 // whose own writes keep waking it must not spin.
-const newsCures = 3
+const backoffResetFailures = 3
 
 func (q *queue) push(e *entry) {
 	e.state, e.index = queued, -1
@@ -224,9 +227,9 @@ func (q *queue) finish(e *entry, o outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	q.pace.add(now, o.took, o.err)
+	q.rates.add(now, o.took, o.err)
 	e.rec.ended(o, now)
-	e.calm = now.Add(o.rest)
+	e.notBefore = now.Add(o.rest)
 	for k, rev := range o.wrote {
 		if e.fence == nil {
 			e.fence = map[resource.Kind]int64{}
@@ -238,7 +241,7 @@ func (q *queue) finish(e *entry, o outcome) {
 		o.again = pause(e.rec.Fails, q.luck)
 		e.rec.Next = now.Add(o.again)
 		q.delay(e, e.rec.Next)
-		if e.dirty && e.rec.Fails <= newsCures {
+		if e.dirty && e.rec.Fails <= backoffResetFailures {
 			heap.Remove(&q.later, e.index)
 			q.pushCalm(e)
 		}

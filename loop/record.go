@@ -90,6 +90,8 @@ type Stats struct {
 	Failing      int // keys whose last reconcile failed
 	Running      int // being looked at
 	Oldest       time.Duration
+	Keeps        string   // the resource whose objects are its keys; "*": every one's, "": nobody says
+	Writes       []string // the resources that it may change; "*": every one. Shared: not to be changed
 	Done, Failed int64
 
 	Rate     float64       // looks per second in the last minute
@@ -135,7 +137,7 @@ func (e *entry) snapshot() Record {
 func (q *queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := Stats{Keys: len(q.keys), Depth: len(q.ready), Waiting: len(q.later) + len(q.shut)}
+	s := Stats{Keeps: q.keeps, Writes: q.writes, Keys: len(q.keys), Depth: len(q.ready), Waiting: len(q.later) + len(q.shut)}
 	now := q.now()
 	for _, e := range q.keys {
 		if e.rec.Fails > 0 {
@@ -148,6 +150,6 @@ func (q *queue) Stats() Stats {
 			s.Running++
 		}
 	}
-	q.pace.fill(&s, now)
+	q.rates.fill(&s, now)
 	return s
 }

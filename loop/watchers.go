@@ -2,12 +2,13 @@ package loop
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// A Source tells of one loop's keys. The engine's queues are sources; a loop with a shape of its own keeps a Ledger.
+// A Source tells of one loop's keys. The engine's queues are sources; a loop with a shape of its own keeps a RecordSource.
 // Its methods are safe for concurrent use.
 type Source interface {
 	// Stats sums the loop up; the name is filled in by who asks.
@@ -59,7 +60,7 @@ func (w *Watchers) Stats() (list []Stats) {
 		s.Name = name
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b Stats) int { return strings.Compare(a.Name, b.Name) })
+	coldsort.Func(list, func(a, b Stats) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

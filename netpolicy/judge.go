@@ -17,10 +17,6 @@ type Connection struct {
 	Port     uint16 // of the destination
 }
 
-func (c Connection) String() string {
-	return fmt.Sprintf("%s → %s %s/%d", c.From, c.To, c.Protocol, c.Port)
-}
-
 // A Verdict says whether a connection passes, and what decided it.
 type Verdict struct {
 	Allowed bool

@@ -1,6 +1,7 @@
 package netpolicy
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -131,4 +132,8 @@ func TestUpcoming(t *testing.T) {
 			t.Errorf("%s is reached before its policies are in force: %s", to, v.Explain())
 		}
 	}
+}
+
+func (c Connection) String() string {
+	return fmt.Sprintf("%s → %s %s/%d", c.From, c.To, c.Protocol, c.Port)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -36,8 +37,6 @@ type pod struct {
 	*corev1.Pod
 	addrs []netip.Addr
 }
-
-func (p *pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Upcoming are pods of this node whose status does not show their addresses yet, by UID: their sandboxes were just made.
 type Upcoming map[types.UID]Sandbox
@@ -78,7 +77,7 @@ func (c Cluster) model(upcoming Upcoming) *Model {
 	for _, n := range c.Namespaces {
 		m.namespaces = append(m.namespaces, namespace{n.Name, n.Labels})
 	}
-	slices.SortFunc(m.namespaces, func(a, b namespace) int { return strings.Compare(a.name, b.name) })
+	coldsort.Func(m.namespaces, func(a, b namespace) int { return strings.Compare(a.name, b.name) })
 	for _, n := range c.Nodes {
 		for _, a := range n.Status.Addresses {
 			if ip, err := netip.ParseAddr(a.Address); err == nil {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // peers returns the sets that hold the peers of a rule: one of the pods, one of the blocks. A rule without peers means everybody, which is
@@ -156,7 +158,7 @@ func spanOf(p netip.Prefix) span {
 
 // merge joins spans that overlap or touch: the kernel's sets want them apart.
 func merge(list []span) (out []span) {
-	slices.SortFunc(list, func(a, b span) int { return a.first.Compare(b.first) })
+	coldsort.Func(list, func(a, b span) int { return a.first.Compare(b.first) })
 	for _, s := range list {
 		if n := len(out) - 1; n >= 0 && (!out[n].last.Less(s.first) || out[n].last.Next() == s.first) {
 			if out[n].last.Less(s.last) {

@@ -223,3 +223,5 @@ func via(link string, to netip.Prefix, gateway netip.Addr) error {
 	}
 	return netlink.RouteReplace(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(to), Gw: gateway.AsSlice()})
 }
+
+func (p *pod) String() string { return p.Namespace + "/" + p.Name }

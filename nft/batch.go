@@ -128,6 +128,9 @@ func (b *Batch) AddSet(s Set) {
 	if s.DataLen > 0 || s.Verdicts {
 		flags |= unix.NFT_SET_MAP
 	}
+	if s.Ranges {
+		flags |= unix.NFT_SET_INTERVAL
+	}
 	if s.Learns {
 		flags |= unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL
 	}
@@ -185,12 +188,19 @@ func (w *wire) element(s Set, e Element, data bool) {
 	k := w.nest(unix.NFTA_SET_ELEM_KEY)
 	attr(w, unix.NFTA_DATA_VALUE, e.Key)
 	w.close(k)
+	if e.End {
+		w.u32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+	}
 	switch {
 	case !data:
 	case s.Verdicts:
 		d := w.nest(unix.NFTA_SET_ELEM_DATA)
 		v := w.nest(unix.NFTA_DATA_VERDICT)
-		w.u32(unix.NFTA_VERDICT_CODE, gotoChain)
+		code := uint32(gotoChain)
+		if s.Jumps {
+			code = jumpChain
+		}
+		w.u32(unix.NFTA_VERDICT_CODE, code)
 		w.name(unix.NFTA_VERDICT_CHAIN, e.Data)
 		w.close(v)
 		w.close(d)
@@ -202,5 +212,8 @@ func (w *wire) element(s Set, e Element, data bool) {
 	w.close(at)
 }
 
-// gotoChain is the kernel's number of the verdict goto, -4.
-const gotoChain = 0xffff_fffc
+// The kernel's numbers of the verdicts jump, -3, and goto, -4.
+const (
+	jumpChain = 0xffff_fffd
+	gotoChain = 0xffff_fffc
+)

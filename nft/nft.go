@@ -58,6 +58,8 @@ type Set struct {
 	KeyLen   uint32
 	DataLen  uint32 // bytes of what keys are mapped to; 0: nothing
 	Verdicts bool   // keys are mapped to chains
+	Jumps    bool   // of a map of verdicts: packets come back from the chain, else they never do
+	Ranges   bool   // a key stands for all up to the next key; see Element.End
 	KeyType  uint32 // how the nft program shows it
 	DataType uint32
 	Learns   bool   // packets add elements, which time out
@@ -68,4 +70,5 @@ type Set struct {
 type Element struct {
 	Key  string
 	Data string // of a map of verdicts: the chain to go to
+	End  bool   // of a set of ranges: the first key behind a range; a range to the last key of all has none
 }

@@ -45,7 +45,7 @@ func commit(t *testing.T, c *Conn, fill func(*Batch)) error {
 
 func some(n int) (list []Element) {
 	for i := range n {
-		list = append(list, Element{fmt.Sprintf("%08d", i), fmt.Sprintf("%012d", i)})
+		list = append(list, Element{Key: fmt.Sprintf("%08d", i), Data: fmt.Sprintf("%012d", i)})
 	}
 	return list
 }
@@ -69,7 +69,7 @@ func TestRoundTrip(t *testing.T) {
 			b.AddSet(s)
 		}
 		b.AddElements(pairs, some(n))
-		b.AddElements(ways, []Element{{"abcd", "end"}})
+		b.AddElements(ways, []Element{{Key: "abcd", Data: "end"}})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 	key := some(1)
 	if err := commit(t, c, func(b *Batch) {
 		b.DeleteElements(pairs, key)
-		b.AddElements(pairs, []Element{{key[0].Key, "another data"}})
+		b.AddElements(pairs, []Element{{Key: key[0].Key, Data: "another data"}})
 	}); err != nil {
 		t.Fatal(err)
 	}

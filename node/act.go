@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,6 +42,9 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if t.stop {
 		return a.end(ctx, c, w, t)
 	}
+	if !announced(w) {
+		return time.Millisecond, nil // its status tells first
+	}
 	restart, failed := a.resize.actuate(ctx, w)
 	if err := a.stop.kill(ctx, w.pod, append(t.kill, restart...)); err != nil {
 		return 0, err
@@ -55,6 +57,11 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 			return 0, err
 		}
 	}
+	for _, id := range t.boxes {
+		if err := a.boxes.removeSandbox(ctx, id); err != nil {
+			return 0, err
+		}
+	}
 	box := w.seen.box(w.pod.UID)
 	if !t.sandbox && len(t.start) == 0 {
 		a.watchProbes(w, box)
@@ -64,19 +71,15 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if t.sandbox && !a.networked(ctx, c, w.pod) {
 		return soonest(t.again, networkWait), nil
 	}
-	mounts, err := a.prepare(ctx, w.pod)
+	mounts, ok, err := a.mount(ctx, c, w.pod)
 	if err != nil {
 		return 0, err
 	}
+	if !ok {
+		return soonest(t.again, volumeWait), nil
+	}
 	if t.sandbox {
-		for _, b := range w.seen.sandboxes {
-			if b.lost && b.uid == w.pod.UID { // its containers have been stopped
-				if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
-					return 0, err
-				}
-			}
-		}
-		if err := a.boxes.runSandbox(ctx, w); err != nil {
+		if err := a.sandboxed(ctx, w); err != nil {
 			return 0, err
 		}
 		return time.Millisecond, nil // go on from what the runtime then shows
@@ -96,6 +99,22 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	return time.Millisecond, nil
 }
 
+// sandboxed makes the pod's sandbox, in the place of those that are lost.
+func (a *Agent) sandboxed(ctx context.Context, w world) error {
+	for _, b := range w.seen.sandboxes {
+		if b.lost && b.uid == w.pod.UID { // its containers have been stopped
+			if err := a.boxes.stopSandbox(ctx, b.id); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.boxes.runSandbox(ctx, w); err != nil {
+		return err
+	}
+	a.enforce.wake()
+	return nil
+}
+
 // soonest is the smaller of two waits, where 0 means none.
 func soonest(a, b time.Duration) time.Duration {
 	switch {
@@ -107,9 +126,9 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// prepare makes the volumes and the pod's directories.
+// prepare has the devices of claims made ready, and makes the volumes and the pod's directories.
 func (a *Agent) prepare(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
-	if err := withoutDevices(pod); err != nil {
+	if err := a.hardware.claims.Prepare(ctx, pod); err != nil {
 		a.event(pod, "", corev1.EventTypeWarning, "FailedPrepareDynamicResources", "Failed to prepare dynamic resources: %v", err)
 		return nil, err
 	}
@@ -119,21 +138,6 @@ func (a *Agent) prepare(ctx context.Context, pod *corev1.Pod) (map[string]string
 		return nil, err
 	}
 	return mounts, a.makeDirs(pod)
-}
-
-// withoutDevices refuses to start a pod that claims devices: nobody here would give them to its containers.
-func withoutDevices(pod *corev1.Pod) error {
-	which := ""
-	if e := pod.Status.ExtendedResourceClaimStatus; e != nil {
-		which = e.ResourceClaimName
-	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		which = pod.Spec.ResourceClaims[0].Name
-	}
-	if which == "" {
-		return nil
-	}
-	return fmt.Errorf("the pod claims devices (%s), and this node's agent talks to no driver of devices yet: let it run on a node of another agent", which)
 }
 
 // watchProbes keeps a probe worker for every running container that wants one.
@@ -174,12 +178,18 @@ func (a *Agent) end(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if err := a.released(ctx, pod.UID); err != nil {
 		return 0, err
 	}
+	if err := a.hardware.claims.Unprepare(ctx, pod.UID); err != nil {
+		a.event(pod, "", corev1.EventTypeWarning, "FailedUnprepareDynamicResources", "Failed to unprepare dynamic resources: %v", err)
+		c.Waiting("the devices of its claims are not taken back: %v", err)
+		return claimWait, nil
+	}
+	a.hardware.free(pod.UID) // before anybody reads of its end: the next pod may have them at once
 	a.probes.StopPod(pod.UID)
 	if t.why != "" && !finished(pod) {
 		return time.Millisecond, a.fail(ctx, c, w, t)
 	}
 	if pod.DeletionTimestamp == nil {
-		return 0, a.vols.Remove(pod.UID) // what it wrote goes; its containers stay for their logs
+		return 0, a.vols.Remove(ctx, pod.UID) // what it wrote goes; its containers stay for their logs
 	}
 	// The last words of the containers must reach the status before the containers go.
 	if !finished(pod) && len(w.seen.containers) > 0 && !a.reported(pod, w) {

@@ -55,18 +55,3 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("%q, want %q", r.Message, want)
 	}
 }
-
-func TestWithoutDevices(t *testing.T) {
-	pod := &corev1.Pod{}
-	if err := withoutDevices(pod); err != nil {
-		t.Errorf("a pod without claims: %v", err)
-	}
-	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
-	if err := withoutDevices(pod); err == nil {
-		t.Error("a pod that claims a device would be started without")
-	}
-	pod = &corev1.Pod{Status: corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "pod-extended-resources-x"}}}
-	if err := withoutDevices(pod); err == nil {
-		t.Error("a pod whose extended resource is a device would be started without")
-	}
-}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -25,19 +26,40 @@ type admitter struct {
 }
 
 // rejection says why a new pod can't be let in; nil: it is in. wait: it will be, when pods that give way to it have ended.
-func (m *admitter) rejection(w world) (r *Rejection, wait bool) {
+func (m *admitter) rejection(ctx context.Context, w world) (r *Rejection, wait bool) {
 	if !w.seen.empty() || w.pod.Status.StartTime != nil || w.pod.DeletionTimestamp != nil || finished(w.pod) {
 		return nil, false
 	}
+	if m.in(w.pod.UID) {
+		return nil, false
+	}
+	r = cmp.Or(m.evict.pressed(w.pod), forbiddenSysctl(w.pod, m.cfg.AllowedSysctls), foreign(w.pod))
+	if r == nil {
+		r = m.hardware.refuse(ctx, w.pod) // asks plugins: other pods need not wait for it
+	}
+	if r != nil {
+		return r, false
+	}
+	if r, wait = m.room(w); r != nil && !wait {
+		m.hardware.free(w.pod.UID)
+	}
+	return r, wait
+}
+
+func (m *admitter) in(pod types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.let[pod]
+}
+
+// room lets a pod in if there is room for it beside the others.
+func (m *admitter) room(w world) (r *Rejection, wait bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.pods()
 	maps.DeleteFunc(m.let, func(uid types.UID, _ bool) bool {
 		return !slices.ContainsFunc(all, func(p *corev1.Pod) bool { return p.UID == uid })
 	})
-	if m.let[w.pod.UID] {
-		return nil, false
-	}
 	others := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool {
 		return p.UID == w.pod.UID || finished(p) || p.Status.StartTime == nil && !m.let[p.UID]
 	})
@@ -47,11 +69,8 @@ func (m *admitter) rejection(w world) (r *Rejection, wait bool) {
 	return r, wait
 }
 
-// judge asks one predicate after the other, in the kubelet's order. A critical pod that finds no room makes others give way.
+// judge asks one predicate of the others after the other, in the kubelet's order. A critical pod that finds no room makes others give way.
 func (m *admitter) judge(pod *corev1.Pod, others []*corev1.Pod) (r *Rejection, wait bool) {
-	if r := cmp.Or(m.evict.pressed(pod), forbiddenSysctl(pod, m.cfg.AllowedSysctls), foreign(pod)); r != nil {
-		return r, false
-	}
 	in := func(p *corev1.Pod) bool { return p.UID != pod.UID }
 	for i, p := range others {
 		others[i] = m.alloc.granted(p)
@@ -67,9 +86,12 @@ func (m *admitter) judge(pod *corev1.Pod, others []*corev1.Pod) (r *Rejection, w
 		return r, false
 	}
 	if n := resource.Get(m.cfg.Client.Read(), kinds.Nodes, "", m.cfg.Name); n != nil {
-		if r := unwanted(pod, n); r != nil {
+		if r := cmp.Or(unwanted(pod, n), overgrouped(pod, n)); r != nil {
 			return r, false
 		}
+	}
+	if m.down.Load() {
+		return &Rejection{"NodeShutdown", "Pod was rejected as the node is shutting down."}, false
 	}
 	return unarmored(pod, appArmorProfiles), false
 }

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ import (
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/probe"
 	"github.com/kloop-dev/kloop/node/runtime"
+	"github.com/kloop-dev/kloop/node/topology"
 	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -50,8 +52,9 @@ type Config struct {
 	// CgroupRoot is the mount point of cgroups; "": /sys/fs/cgroup.
 	CgroupRoot string
 
-	Address netip.Addr   // of the node
-	PodCIDR netip.Prefix // of the node's pods, if it does not come from the cluster: the Node registers with it
+	Address  netip.Addr     // of the node
+	Second   netip.Addr     // of the node in the other family; zero: none
+	PodCIDRs []netip.Prefix // of the node's pods, if they do not come from the cluster: the Node registers with them
 	// OwnNetwork says that the pod network is kloop's: pods have addresses of the Node's spec.podCIDRs, and no others.
 	OwnNetwork bool
 	Port       int // where the agent's own API listens; 0: 10250
@@ -63,9 +66,16 @@ type Config struct {
 	Beat    time.Duration     // between two renewals of the node's lease; 0: 10 s
 
 	// Eviction are the thresholds at which the node is short of something; none: it never is.
-	Eviction []pressure.Threshold
+	Eviction           []pressure.Threshold
+	EvictionMaxGrace   int64         // seconds that a pod has to end because of a soft threshold, at most
+	EvictionTransition time.Duration // for how long pressure is told after the last crossing; 0: pressure.Transition
 	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: none go.
 	ImageGCHigh, ImageGCLow int
+
+	// Shutdown has pods end before the machine does: how long those of a priority have. None: the machine does not wait.
+	Shutdown []ShutdownGrace
+
+	Resources Resources // what pods do not get, and how they are limited
 
 	// AllowedSysctls are kernel parameters that pods may set beside the safe ones: names, or beginnings with a star.
 	AllowedSysctls []string
@@ -74,6 +84,15 @@ type Config struct {
 
 	DNS    []netip.Addr // servers for pods of the policy ClusterFirst; none: the host's
 	Domain string       // cluster domain; "": cluster.local
+
+	Topology topology.Settings // what pods get for themselves, and how near to each other
+	Sys      string            // mount point of sysfs; "": /sys
+
+	// Plugins lets device plugins and drivers beside the agent register at sockets in Dir, which is then this agent's alone.
+	Plugins bool
+
+	logins func(context.Context) (logins, error) // nil: connectLogind
+	power  <-chan os.Signal                      // word of a shutdown; nil: SIGPWR
 
 	left func(nodefs, imagefs string) map[pressure.Signal]pressure.Reading // nil: pressure.Read
 }
@@ -93,6 +112,8 @@ type Agent struct {
 	evict   *evictor
 	alloc   *allocations
 	resize  *resizer
+	enforce *enforcer
+	ends    *shutdowns
 	watch   *watcher
 }
 
@@ -105,7 +126,7 @@ func New(cfg Config) *Agent {
 		cfg.LogDir = "/var/log/pods"
 	}
 	if cfg.CgroupDir == "" {
-		cfg.CgroupDir = "kubepods"
+		cfg.CgroupDir = cgroup.Pods
 	}
 	if cfg.Port == 0 {
 		cfg.Port = 10250
@@ -119,11 +140,17 @@ func New(cfg Config) *Agent {
 	if cfg.Domain == "" {
 		cfg.Domain = "cluster.local"
 	}
+	if cfg.logins == nil {
+		cfg.logins = connectLogind
+	}
 	if cfg.left == nil {
 		cfg.left = pressure.Read
 	}
-	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), pokes: loop.NewPokes(), tasks: &tasks{},
+	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	shared.hardware = newHardware(cfg, shared.pods, shared.wakePod)
+	shared.terms = newTerms(cfg, shared.cgroups, shared.spare(shared.capacity()))
+	shared.terms.exclusive = shared.hardware.ledger.Exclusive
 	a := assemble(shared)
 	if cfg.Pins != nil {
 		cfg.Pins.OnChange(a.changed)
@@ -133,13 +160,15 @@ func New(cfg Config) *Agent {
 
 // assemble makes the agent of its parts. None of them starts anything.
 func assemble(c *common) *Agent {
-	a := &Agent{common: c, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c}}
+	a := &Agent{common: c, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
 	a.resize = &resizer{c, a.alloc}
+	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
 	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, let: map[types.UID]bool{}}
-	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name})
+	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
+		Wake: a.driverCame})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
-	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.poke(ns, name, "probe") })
+	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.wake(ns, name, "probe") })
 	a.probes.Event = func(p *corev1.Pod, k, text string) { c.event(p, k, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
 	a.probes.Warning = func(p *corev1.Pod, k, text string) {
 		c.event(p, k, corev1.EventTypeWarning, "ProbeWarning", "%s", text)
@@ -149,9 +178,10 @@ func assemble(c *common) *Agent {
 	a.status = &statuses{c, images, a.alloc}
 	a.starter = &starter{common: c, resolver: &resolver{c}, boxes: a.boxes, images: images, stop: a.stop, vols: a.vols, alloc: a.alloc}
 	a.clean = &cleaner{common: c, boxes: a.boxes, images: images, probes: a.probes, stop: a.stop, vols: a.vols, evict: a.evict,
-		alloc: a.alloc}
+		users: a.boxes.users, alloc: a.alloc, kick: make(chan struct{}, 1)}
 	a.node = &nodeStatus{c, a.clean, a.evict}
 	a.watch = &watcher{common: c, evict: a.evict, node: a.node}
+	a.ends = &shutdowns{common: c, evict: a.evict, node: a.node}
 	return a
 }
 
@@ -162,12 +192,12 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 		For:  kinds.Pods,
 		Wake: []loop.Wake{loop.Each(kinds.ConfigMaps, a.usersOf), loop.Each(kinds.Secrets, a.usersOf),
 			{Kind: kinds.Nodes, Keys: a.moved}},
-		Writes:    []resource.Kind{kinds.Pods},
-		Skip:      func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
-		Workers:   a.cfg.MaxPods,
-		Pokes:     a.pokes,
-		Reconcile: a.reconcile,
-		Gone:      a.gone,
+		Writes:        []resource.Kind{kinds.Pods},
+		Skip:          func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
+		Workers:       a.cfg.MaxPods,
+		ExternalWakes: a.wakes,
+		Reconcile:     a.reconcile,
+		Gone:          a.gone,
 	}
 }
 
@@ -187,7 +217,7 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 		return 0, err
 	}
 	w := a.world(c, pod, seen)
-	switch r, wait := a.admit.rejection(w); {
+	switch r, wait := a.admit.rejection(ctx, w); {
 	case wait:
 		return time.Second, nil
 	case r != nil:

@@ -49,7 +49,7 @@ func TestRestingPodsAreNotWritten(t *testing.T) {
 			t.Helper()
 			for range 20 {
 				for name := range was {
-					r.agent.poke("d", name, "test")
+					r.agent.wake("d", name, "test")
 				}
 				r.rests(time.Second)
 			}
@@ -356,4 +356,33 @@ func TestImageStatuses(t *testing.T) {
 	if len(list) != 2 || list[0].SizeBytes != 9 || strings.Join(list[0].Names, " ") != "l@sha256:x 1 2 3 4" {
 		t.Errorf("%v", list)
 	}
+}
+
+// A pod whose sandbox dies again and again does not leave one behind each time.
+func TestDeadSandboxesGo(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.pod("p", nil, "a")
+		r.reaches("p", corev1.PodRunning)
+		running := func() (id string) {
+			r.rt.mu.Lock()
+			defer r.rt.mu.Unlock()
+			for _, b := range r.rt.boxes {
+				if b.State == cri.PodSandboxState_SANDBOX_READY {
+					id = b.Id
+				}
+			}
+			return id
+		}
+		for range 8 {
+			was := running()
+			if _, err := r.rt.StopPodSandbox(r.t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: was}); err != nil {
+				t.Fatal(err)
+			}
+			r.until("there is another", func() bool { return running() != "" && running() != was })
+			r.rests(10 * time.Minute)
+		}
+		if _, boxes := r.rt.count(); boxes > 4 {
+			t.Errorf("%d sandboxes", boxes)
+		}
+	})
 }

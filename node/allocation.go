@@ -34,8 +34,10 @@ type allocation struct {
 	Generation int64                                  `json:"generation"`    // of the pod whose spec was granted last
 
 	deferred string // why what the spec asks for can't be had yet
-	failed   string // why the runtime did not take it
-	running  bool   // a resize has been granted and is not yet actuated
+	// infeasible says why it can never be had here.
+	infeasible string
+	failed     string // why the runtime did not take it
+	running    bool   // a resize has been granted and is not yet actuated
 }
 
 // granted returns the pod as it has been granted: its spec, with the resources that it may have now.

@@ -25,7 +25,9 @@ type cleaner struct {
 	stop   *stopper
 	vols   *volume.Mounter
 	evict  *evictor
+	users  *userRanges
 	alloc  *allocations
+	kick   chan struct{} // look for what pods left now
 }
 
 // drop removes a container with its log and last words.
@@ -53,7 +55,7 @@ func (cl *cleaner) clean(ctx context.Context, seen sight, uid types.UID) error {
 	if err := cl.boxes.removeAll(ctx, seen); err != nil {
 		return err
 	}
-	return cl.removeTraces(uid)
+	return cl.removeTraces(ctx, uid)
 }
 
 // remove stops and removes whatever a sight holds, at once.
@@ -78,7 +80,7 @@ func (cl *cleaner) remove(ctx context.Context, seen sight) error {
 		return err
 	}
 	for uid := range uids {
-		if err := cl.removeTraces(uid); err != nil {
+		if err := cl.removeTraces(ctx, uid); err != nil {
 			return err
 		}
 	}
@@ -87,14 +89,18 @@ func (cl *cleaner) remove(ctx context.Context, seen sight) error {
 
 // removeTraces forgets a pod that has no containers any more, and removes what it has on this machine. Its directory goes last: sweep
 // finds by it what an agent that was killed half way has left.
-func (cl *cleaner) removeTraces(uid types.UID) error {
+func (cl *cleaner) removeTraces(ctx context.Context, uid types.UID) error {
 	cl.backoff.forget(uid)
 	cl.images.forget(uid)
 	cl.probes.StopPod(uid)
 	cl.stop.forget(uid)
 	cl.evict.forget(uid)
 	cl.alloc.forget(uid)
-	if err := cl.vols.Remove(uid); err != nil {
+	cl.hardware.free(uid)
+	if err := cl.hardware.claims.Unprepare(ctx, uid); err != nil {
+		return err
+	}
+	if err := cl.vols.Remove(ctx, uid); err != nil {
 		return err
 	}
 	if err := cl.cgroups.Remove(uid); err != nil {
@@ -115,6 +121,7 @@ func (cl *cleaner) removeTraces(uid types.UID) error {
 			return fmt.Errorf("remove the pod's files: %w", err)
 		}
 	}
+	cl.users.forget(uid) // with its file
 	return cl.unlinkLogs()
 }
 
@@ -140,11 +147,13 @@ func (cl *cleaner) sweep(ctx context.Context) error {
 		used[p.UID] = true
 	}
 	cl.alloc.keep(used)
-	errs := []error{cl.unlinkLogs()}
+	cl.hardware.keep(used)
+	errs := []error{cl.unlinkLogs(), cl.hardware.claims.Sweep(ctx, used)}
 	for _, e := range dirs {
 		if uid := types.UID(e.Name()); !used[uid] {
-			errs = append(errs, cl.removeTraces(uid))
+			errs = append(errs, cl.removeTraces(ctx, uid))
 		}
 	}
+	errs = append(errs, cl.vols.CSI().Sweep(ctx))
 	return errors.Join(errs...)
 }

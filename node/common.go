@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -26,10 +27,14 @@ import (
 type common struct {
 	cfg     Config
 	log     *slog.Logger
-	pokes   *loop.Pokes
+	wakes   *loop.ExternalWakes
 	backoff *pauses
 	cgroups *cgroup.Tree
 	tasks   *tasks
+	terms   terms
+	down    atomic.Bool // the machine is shutting down
+
+	hardware *hardware
 }
 
 // tasks are goroutines beside the loop's: pulls, and containers that take their grace to stop. They end with Run.
@@ -79,8 +84,14 @@ func (c *common) event(pod *corev1.Pod, container, typ, reason, format string, a
 	c.cfg.Events.Ref(ref, typ, reason, format, args...)
 }
 
-func (c *common) poke(ns, name, why string) {
-	c.pokes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, why)
+// nodeEvent tells something about the Node. Its UID is its name, as in the kubelet's events.
+func (c *common) nodeEvent(typ, reason, format string, args ...any) {
+	ref := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: c.cfg.Name, UID: types.UID(c.cfg.Name)}
+	c.cfg.Events.Ref(ref, typ, reason, format, args...)
+}
+
+func (c *common) wake(ns, name, why string) {
+	c.wakes.Wake(loop.Key{Kind: kinds.Pods, Namespace: ns, Name: name}, why)
 }
 
 // pods lists the node's pods.
@@ -114,10 +125,11 @@ func (c *common) cgroup(pod *corev1.Pod) string { return c.cgroups.Pod(pod.Statu
 // capacity counts the resources of the machine.
 func (c *common) capacity() corev1.ResourceList {
 	list := corev1.ResourceList{
-		corev1.ResourceCPU:    *apiresource.NewQuantity(int64(goruntime.NumCPU()), apiresource.DecimalSI),
+		corev1.ResourceCPU:    *apiresource.NewQuantity(int64(c.hardware.countCPUs()), apiresource.DecimalSI),
 		corev1.ResourceMemory: *apiresource.NewQuantity(totalMemory(), apiresource.BinarySI),
 		corev1.ResourcePods:   *apiresource.NewQuantity(int64(c.cfg.MaxPods), apiresource.DecimalSI),
 	}
+	maps.Copy(list, hugePages(hugePagesDir))
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.cfg.Dir, &fs); err == nil {
 		list[corev1.ResourceEphemeralStorage] = *apiresource.NewQuantity(int64(fs.Blocks)*int64(fs.Bsize), apiresource.BinarySI)
@@ -125,9 +137,15 @@ func (c *common) capacity() corev1.ResourceList {
 	return list
 }
 
+// allocatable bounds the sum of all that pods ask for. Devices are not in it: they are given one by one.
 func (c *common) allocatable() corev1.ResourceList {
 	if n := resource.Get(c.cfg.Client.Read(), kinds.Nodes, "", c.cfg.Name); n != nil && len(n.Status.Allocatable) > 0 {
-		return n.Status.Allocatable
+		return c.hardware.uncounted(n.Status.Allocatable)
 	}
-	return c.capacity()
+	return c.spare(c.capacity())
+}
+
+// spare counts the resources of the machine that pods can have.
+func (c *common) spare(capacity corev1.ResourceList) corev1.ResourceList {
+	return spare(capacity, c.cfg.Resources.reserved(), c.cfg.Eviction)
 }

@@ -15,23 +15,26 @@ func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 		if sidecar(&pod.Spec.InitContainers[i]) {
 			continue
 		}
+		end := s.State.Terminated
 		switch {
-		case s.State.Terminated != nil && s.State.Terminated.ExitCode == 0:
-		case s.State.Terminated != nil && pod.Spec.RestartPolicy == corev1.RestartPolicyNever:
+		case end != nil && end.ExitCode == 0:
+		case end != nil && !runsAgain(pod, &pod.Spec.InitContainers[i], true, end.ExitCode):
 			return corev1.PodFailed
 		case len(st.ContainerStatuses) > 0 && st.ContainerStatuses[0].ContainerID != "": // they ran: it was cleaned up
 		default:
 			return corev1.PodPending
 		}
 	}
-	var running, waiting, failed, succeeded int
-	for _, s := range st.ContainerStatuses {
+	var running, waiting, failed int
+	for i, s := range st.ContainerStatuses {
+		end := s.State.Terminated
 		switch {
 		case s.State.Running != nil:
 			running++
-		case s.State.Terminated != nil && s.State.Terminated.ExitCode == 0:
-			succeeded++
-		case s.State.Terminated != nil:
+		case end != nil && pod.DeletionTimestamp == nil && !finished(pod) && runsAgain(pod, &pod.Spec.Containers[i], false, end.ExitCode):
+			running++ // between two runs
+		case end != nil && end.ExitCode == 0:
+		case end != nil:
 			failed++
 		case s.LastTerminationState.Terminated != nil: // between two runs
 			running++
@@ -43,10 +46,6 @@ func phase(pod *corev1.Pod, st corev1.PodStatus) corev1.PodPhase {
 	case waiting > 0 && pod.Status.Phase != corev1.PodRunning:
 		return corev1.PodPending
 	case running > 0 || waiting > 0:
-		return corev1.PodRunning
-	case pod.Spec.RestartPolicy == corev1.RestartPolicyAlways && pod.DeletionTimestamp == nil:
-		return corev1.PodRunning
-	case failed > 0 && pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && pod.DeletionTimestamp == nil:
 		return corev1.PodRunning
 	case failed > 0:
 		return corev1.PodFailed

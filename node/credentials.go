@@ -5,12 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A keyring holds the credentials of pull secrets. They are matched with an image by its registry's host and port exactly, and by the
@@ -53,7 +54,7 @@ func (r *keyring) add(s *corev1.Secret) {
 		r.keys = append(r.keys, k)
 	}
 	// The most particular first; a map has no order of its own, and attempts must have one.
-	slices.SortStableFunc(r.keys, func(a, b key) int {
+	coldsort.StableFunc(r.keys, func(a, b key) int {
 		return cmp.Or(strings.Compare(b.host+":"+b.port+b.path, a.host+":"+a.port+a.path), strings.Compare(a.user, b.user))
 	})
 }

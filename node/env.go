@@ -163,7 +163,7 @@ func (r *resolver) fieldValue(pod *corev1.Pod, path string, box *sandbox) (strin
 	ips := []string{}
 	switch {
 	case pod.Spec.HostNetwork:
-		ips = []string{r.cfg.Address.String()}
+		ips = r.cfg.hostIPs()
 	case box != nil:
 		ips = box.ips
 	}
@@ -178,8 +178,10 @@ func (r *resolver) fieldValue(pod *corev1.Pod, path string, box *sandbox) (strin
 		return pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return pod.Spec.ServiceAccountName, nil
-	case "status.hostIP", "status.hostIPs":
+	case "status.hostIP":
 		return r.cfg.Address.String(), nil
+	case "status.hostIPs":
+		return strings.Join(r.cfg.hostIPs(), ","), nil
 	case "status.podIP":
 		return strings.Join(ips[:min(1, len(ips))], ""), nil
 	case "status.podIPs":

@@ -43,7 +43,7 @@ func (e *evictor) put(p *corev1.Pod, v *eviction) bool {
 		return false
 	}
 	e.of[p.UID] = v
-	e.poke(p.Namespace, p.Name, v.reason)
+	e.wake(p.Namespace, p.Name, v.reason)
 	return true
 }
 

@@ -42,23 +42,28 @@ type fakeRuntime struct {
 	cri.RuntimeServiceClient // what the tests do not need
 	cri.ImageServiceClient
 
-	mu      sync.Mutex
-	made    int
-	used    uint64 // bytes of memory that every container uses
-	boxes   map[string]*cri.PodSandbox
-	list    map[string]*cri.ContainerStatus
-	of      map[string]string // container → sandbox
-	configs map[string]*cri.ContainerConfig
-	updates []*cri.UpdateContainerResourcesRequest
-	images  map[string]*cri.Image
-	pulls   []*cri.PullImageRequest
-	noCNI   bool                                 // no network plugin is configured
-	ip      string                               // of sandboxes that are made now; "": 10.1.0.9
-	ips     map[string]string                    // sandbox → its address
-	noNet   int                                  // so many sandboxes' networks fail
-	pull    func(*cri.PullImageRequest) error    // nil: every pull is good
-	stop    func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
-	boxReqs map[string]*cri.RunPodSandboxRequest // sandbox → how it was asked for
+	mu       sync.Mutex
+	name     string                           // of the runtime; "": fake
+	version  string                           // of the runtime; "": 1
+	events   chan *cri.ContainerEventResponse // nil: it has no stream of them
+	handlers []*cri.RuntimeHandler
+	features *cri.RuntimeFeatures
+	made     int
+	used     uint64 // bytes of memory that every container uses
+	boxes    map[string]*cri.PodSandbox
+	list     map[string]*cri.ContainerStatus
+	of       map[string]string // container → sandbox
+	configs  map[string]*cri.ContainerConfig
+	updates  []*cri.UpdateContainerResourcesRequest
+	images   map[string]*cri.Image
+	pulls    []*cri.PullImageRequest
+	noCNI    bool                                 // no network plugin is configured
+	ip       string                               // of sandboxes that are made now; "": 10.1.0.9
+	ips      map[string]string                    // sandbox → its address
+	noNet    int                                  // so many sandboxes' networks fail
+	pull     func(*cri.PullImageRequest) error    // nil: every pull is good
+	stop     func(ctx context.Context, id string) // what a container's stop takes; nil: nothing
+	boxReqs  map[string]*cri.RunPodSandboxRequest // sandbox → how it was asked for
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -74,7 +79,9 @@ func (f *fakeRuntime) next(what string) string {
 }
 
 func (f *fakeRuntime) Version(context.Context, *cri.VersionRequest, ...opt) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{RuntimeName: "fake", RuntimeVersion: "1"}, nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cri.VersionResponse{RuntimeName: cmp.Or(f.name, "fake"), RuntimeVersion: cmp.Or(f.version, "1")}, nil
 }
 
 func (f *fakeRuntime) Status(context.Context, *cri.StatusRequest, ...opt) (*cri.StatusResponse, error) {
@@ -84,7 +91,9 @@ func (f *fakeRuntime) Status(context.Context, *cri.StatusRequest, ...opt) (*cri.
 	if f.noCNI {
 		net.Reason, net.Message = "NetworkPluginNotReady", "Network plugin returns error: cni plugin not initialized"
 	}
-	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{{Type: cri.RuntimeReady, Status: true}, net}}}, nil
+	ready := &cri.RuntimeCondition{Type: cri.RuntimeReady, Status: true}
+	return &cri.StatusResponse{Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{ready, net}},
+		RuntimeHandlers: f.handlers, Features: f.features}, nil
 }
 
 func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *cri.RunPodSandboxRequest, _ ...opt) (*cri.RunPodSandboxResponse, error) {
@@ -197,8 +206,11 @@ func (f *fakeRuntime) exit(name string, code int32) {
 }
 
 func (f *fakeRuntime) StopContainer(ctx context.Context, r *cri.StopContainerRequest, _ ...opt) (*cri.StopContainerResponse, error) {
-	if f.stop != nil {
-		f.stop(ctx, r.ContainerId)
+	f.mu.Lock()
+	stop := f.stop
+	f.mu.Unlock()
+	if stop != nil {
+		stop(ctx, r.ContainerId)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,45 +327,59 @@ type rig struct {
 	agent *Agent
 	cfg   Config
 	stop  func() // the agent, and waits until it has ended
+	live  bool   // time is real
 }
 
 // simulate runs f on an agent inside a bubble: its minutes take milliseconds.
 func simulate(t *testing.T, f func(r *rig)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		set := kinds.NewSet()
-		st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
-		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		ready := make(chan struct{})
-		wg.Go(func() {
-			if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-				t.Error(err)
-			}
-		})
-		<-ready
-		srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
-			Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
-		r := &rig{Local: &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
-			Manager: "kubelet"}, t: t, rt: newFakeRuntime()}
-		for _, ns := range []string{"d", "kube-node-lease"} {
-			create(r, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-		}
-		create(r, kinds.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "default"}})
-		events := client.NewRecorder(r, "kubelet", nil)
-		wg.Go(func() { events.Run(ctx) })
-		dir := t.TempDir()
-		r.cfg = Config{Name: "n", Client: r, DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Events: events,
-			Runtime: &runtime.Runtime{Containers: r.rt, Images: r.rt},
-			Log:     slog.New(slog.DiscardHandler),
-			Dir:     filepath.Join(dir, "node"), LogDir: filepath.Join(dir, "logs"), CgroupRoot: filepath.Join(dir,
-				"cgroup"), Address: netip.MustParseAddr("10.0.0.1")}
+	synctest.Test(t, func(t *testing.T) { withRig(t, f) })
+}
+
+// live runs f on an agent that others reach by sockets: in real time.
+func live(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	withRig(t, func(r *rig) {
+		r.stop()
+		r.live, r.cfg.Plugins, r.cfg.Beat = true, true, time.Second
 		r.start()
 		f(r)
-		r.stop()
-		stop()
-		wg.Wait()
 	})
+}
+
+func withRig(t *testing.T, f func(r *rig)) {
+	set := kinds.NewSet()
+	st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	ready := make(chan struct{})
+	wg.Go(func() {
+		if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
+			t.Error(err)
+		}
+	})
+	<-ready
+	srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
+		Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
+	r := &rig{Local: &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
+		Manager: "kubelet"}, t: t, rt: newFakeRuntime()}
+	for _, ns := range []string{"d", "kube-node-lease"} {
+		create(r, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	}
+	create(r, kinds.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "default"}})
+	events := client.NewRecorder(r, "kubelet", nil)
+	wg.Go(func() { events.Run(ctx) })
+	dir := t.TempDir()
+	r.cfg = Config{Name: "n", Client: r, DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Events: events,
+		Runtime: &runtime.Runtime{Containers: r.rt, Images: r.rt},
+		Log:     slog.New(slog.DiscardHandler),
+		Dir:     filepath.Join(dir, "node"), LogDir: filepath.Join(dir, "logs"), CgroupRoot: filepath.Join(dir,
+			"cgroup"), Address: netip.MustParseAddr("10.0.0.1")}
+	r.start()
+	f(r)
+	r.stop()
+	stop()
+	wg.Wait()
 }
 
 // start runs an agent, as after a restart.
@@ -399,15 +425,19 @@ func (r *rig) pod(name string, edit func(p *corev1.Pod), containers ...string) *
 
 func (r *rig) get(name string) *corev1.Pod { return resource.Get(r.Read(), kinds.Pods, "d", name) }
 
-// until waits, in simulated time, until ok holds.
+// until waits until ok holds: ten minutes of simulated time, or 30 s.
 func (r *rig) until(what string, ok func() bool) {
 	r.t.Helper()
 	for range 6000 {
-		synctest.Wait()
+		pause := 5 * time.Millisecond
+		if !r.live {
+			synctest.Wait()
+			pause = 100 * time.Millisecond
+		}
 		if ok() {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(pause)
 	}
 	for _, p := range r.agent.pods() {
 		r.t.Logf("%s: %+v", p.Name, p.Status)
@@ -424,6 +454,9 @@ func (r *rig) reaches(name string, phase corev1.PodPhase) (p *corev1.Pod) {
 
 // rests lets simulated time pass.
 func (r *rig) rests(d time.Duration) {
+	if r.live {
+		return
+	}
 	time.Sleep(d)
 	synctest.Wait()
 }

@@ -3,22 +3,33 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/pressure"
+	"github.com/kloop-dev/kloop/node/runtime"
 )
 
 // imageUses remembers when images came and when a container had them last, by their ids. An agent that starts anew counts anew.
 type imageUses map[string]*pressure.Image
 
 // note looks at what there is, and forgets what is gone.
-func (u *imageUses) note(images []*cri.Image, containers []*cri.Container, now time.Time) (list []pressure.Image) {
-	used := map[string]bool{}
+func (u *imageUses) note(images []*cri.Image, containers []*cri.Container, pods []*corev1.Pod, now time.Time) (list []pressure.Image) {
+	used := map[string]bool{image.PauseRef: true} // no container has it: it is the sandboxes', and nothing starts without
 	for _, c := range containers {
 		used[c.ImageId], used[c.ImageRef], used[c.GetImage().GetImage()] = true, true, true
+	}
+	for _, p := range pods {
+		for i := range p.Spec.Volumes {
+			if v := p.Spec.Volumes[i].Image; v != nil && !finished(p) {
+				name, _ := runtime.FullName(v.Reference) // of what is no name there is no image
+				used[name] = true
+			}
+		}
 	}
 	next := imageUses{}
 	for _, i := range images {
@@ -28,7 +39,7 @@ func (u *imageUses) note(images []*cri.Image, containers []*cri.Container, now t
 		}
 		known.Bytes = int64(i.Size)
 		inUse := used[i.Id]
-		for _, name := range append(i.RepoTags, i.RepoDigests...) {
+		for _, name := range slices.Concat(i.RepoTags, i.RepoDigests) {
 			inUse = inUse || used[name]
 		}
 		if inUse {
@@ -53,7 +64,7 @@ func (w *watcher) collect(ctx context.Context, now time.Time, readings map[press
 	if err != nil {
 		return fmt.Errorf("list the containers: %w", err)
 	}
-	list := w.images.note(images.Images, containers.Containers, now)
+	list := w.images.note(images.Images, containers.Containers, w.pods(), now)
 	disk := readings[pressure.ImagefsAvailable]
 	want := pressure.Excess(disk, w.cfg.ImageGCHigh, w.cfg.ImageGCLow)
 	if short {

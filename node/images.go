@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,7 +64,9 @@ func (p *puller) started(uid types.UID, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.refused, pauseKey{uid, name})
-	delete(p.fresh, pauseKey{uid, name})
+	maps.DeleteFunc(p.fresh, func(key pauseKey, _ bool) bool {
+		return key.pod == uid && (key.what == name || strings.HasPrefix(key.what, name+"/"))
+	})
 }
 
 func (p *puller) forget(uid types.UID) {
@@ -103,50 +107,67 @@ func (e *absentImage) Error() string {
 	return fmt.Sprintf("Container image %q is not present with pull policy of Never", e.image)
 }
 
-// pull returns the image to run, after fetching it if the policy says so. An empty image means: not yet, look again
+// A wanted image is one that a container runs, or that it mounts as a volume.
+type wanted struct {
+	container string
+	volume    string // "": the container runs it
+	image     string
+	policy    corev1.PullPolicy
+}
+
+// what tells a container's images apart: the one that it runs by the container's name alone.
+func (want wanted) what() string {
+	if want.volume == "" {
+		return want.container
+	}
+	return want.container + "/" + want.volume
+}
+
+// pull returns the image to run or mount, after fetching it if the policy says so. An empty image means: not yet, look again
 // after a while, or when the pull wakes the pod.
-func (p *puller) pull(ctx context.Context, w world, c *corev1.Container) (image string, again time.Duration, err error) {
+func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, again time.Duration, err error) {
 	pod := w.pod
-	have, err := p.present(ctx, c.Image)
+	have, err := p.present(ctx, want.image)
 	if err != nil {
-		_, err = p.refuse(pod, c.Name, "ImageInspectError", err)
+		_, err = p.refuse(pod, want.container, "ImageInspectError", err)
 		return "", 0, err
 	}
+	fresh := p.isFresh(pod.UID, want.what())
 	switch {
-	case have != "" && (c.ImagePullPolicy != corev1.PullAlways || p.isFresh(pod.UID, c.Name)):
-		if !p.isFresh(pod.UID, c.Name) {
-			p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled",
-				"Container image %q already present on machine and can be accessed by the pod", c.Image)
+	case have != "" && (want.policy != corev1.PullAlways || fresh):
+		if !fresh {
+			p.event(pod, want.container, corev1.EventTypeNormal, "Pulled",
+				"Container image %q already present on machine and can be accessed by the pod", want.image)
 		}
 		return have, 0, nil
-	case c.ImagePullPolicy == corev1.PullNever:
-		again, err := p.refuse(pod, c.Name, "ErrImageNeverPull", &absentImage{c.Image})
+	case want.policy == corev1.PullNever:
+		again, err := p.refuse(pod, want.container, "ErrImageNeverPull", &absentImage{want.image})
 		return "", again, err
 	}
-	if left, _ := p.backoff.left(pod.UID, "pull "+c.Image, w.now); left > 0 {
-		r, _ := p.refusal(pod.UID, c.Name)
-		text := fmt.Sprintf("Back-off pulling image %q", c.Image)
+	if left, _ := p.backoff.left(pod.UID, "pull "+want.image, w.now); left > 0 {
+		r, _ := p.refusal(pod.UID, want.container)
+		text := fmt.Sprintf("Back-off pulling image %q", want.image)
 		if r.reason == "ErrImagePull" {
 			text += ": ErrImagePull: " + r.message
 		}
 		if r.reason != "ImagePullBackOff" {
-			p.note(pod.UID, c.Name, "ImagePullBackOff", text)
-			p.event(pod, c.Name, corev1.EventTypeNormal, "BackOff", "%s", text)
-			p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
+			p.note(pod.UID, want.container, "ImagePullBackOff", text)
+			p.event(pod, want.container, corev1.EventTypeNormal, "BackOff", "%s", text)
+			p.event(pod, want.container, corev1.EventTypeWarning, "Failed", "Error: ImagePullBackOff")
 		}
 		return "", left, nil
 	}
-	p.fetch(pod, c)
+	p.fetch(pod, want)
 	return "", 0, nil
 }
 
-func (p *puller) isFresh(uid types.UID, name string) bool {
+func (p *puller) isFresh(uid types.UID, what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fresh[pauseKey{uid, name}]
+	return p.fresh[pauseKey{uid, what}]
 }
 
-// begin claims the pull of a container's image; false means that it is under way.
+// begin claims the pull of an image; false means that it is under way.
 func (p *puller) begin(key pauseKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,34 +178,34 @@ func (p *puller) begin(key pauseKey) bool {
 	return true
 }
 
-func (p *puller) end(key pauseKey, good bool) {
+func (p *puller) end(key pauseKey, container string, good bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.running, key)
 	if good {
 		p.fresh[key] = true
-		delete(p.refused, key)
+		delete(p.refused, pauseKey{key.pod, container})
 	}
 }
 
 // fetch pulls in the background and wakes the pod when done.
-func (p *puller) fetch(pod *corev1.Pod, c *corev1.Container) {
-	key := pauseKey{pod.UID, c.Name}
+func (p *puller) fetch(pod *corev1.Pod, want wanted) {
+	key := pauseKey{pod.UID, want.what()}
 	if !p.begin(key) {
 		return
 	}
 	if !p.tasks.begin(func(ctx context.Context) {
-		err := p.fetchInTurn(ctx, pod, c)
-		p.end(key, err == nil)
-		p.poke(pod.Namespace, pod.Name, "image pull ended")
+		err := p.fetchInTurn(ctx, pod, want)
+		p.end(key, want.container, err == nil)
+		p.wake(pod.Namespace, pod.Name, "image pull ended")
 	}) {
-		p.end(key, false)
+		p.end(key, want.container, false)
 	}
 }
 
 // fetchInTurn waits for one of the places for pulls, and pulls.
-func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, c *corev1.Container) error {
-	asked := time.Now()
+func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, want wanted) error {
+	asked, image, container := time.Now(), want.image, want.container
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -192,22 +213,22 @@ func (p *puller) fetchInTurn(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 	}
 	defer func() { <-p.slots }()
 	began := time.Now()
-	p.event(pod, c.Name, corev1.EventTypeNormal, "Pulling", "Pulling image %q", c.Image)
-	err := p.fetchNow(ctx, pod, c.Image)
+	p.event(pod, container, corev1.EventTypeNormal, "Pulling", "Pulling image %q", image)
+	err := p.fetchNow(ctx, pod, image)
 	if ctx.Err() != nil {
 		return ctx.Err() // the agent ends; the next one pulls
 	}
 	if err != nil {
-		p.note(pod.UID, c.Name, "ErrImagePull", err.Error())
-		p.backoff.failed(pod.UID, "pull "+c.Image, time.Now(), 0)
-		p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", c.Image, err)
-		p.event(pod, c.Name, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
+		p.note(pod.UID, container, "ErrImagePull", err.Error())
+		p.backoff.failed(pod.UID, "pull "+image, time.Now(), 0)
+		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", image, err)
+		p.event(pod, container, corev1.EventTypeWarning, "Failed", "Error: ErrImagePull")
 		return err
 	}
-	p.backoff.clear(pod.UID, "pull "+c.Image)
-	p.event(pod, c.Name, corev1.EventTypeNormal, "Pulled",
-		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", c.Image,
-		time.Since(began).Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), p.size(ctx, c.Image))
+	p.backoff.clear(pod.UID, "pull "+image)
+	p.event(pod, container, corev1.EventTypeNormal, "Pulled",
+		"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.", image,
+		time.Since(began).Round(time.Millisecond), time.Since(asked).Round(time.Millisecond), p.size(ctx, image))
 	return nil
 }
 

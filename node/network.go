@@ -92,23 +92,48 @@ func (c *common) misplaced(ips []string) bool {
 	if !c.cfg.OwnNetwork || n == nil || len(n.Spec.PodCIDRs) == 0 || len(ips) == 0 {
 		return false
 	}
-	addr, err := netip.ParseAddr(ips[0])
-	return err == nil && !slices.ContainsFunc(n.Spec.PodCIDRs, func(text string) bool {
-		p, err := netip.ParsePrefix(text)
-		return err == nil && p.Contains(addr.Unmap())
+	return slices.ContainsFunc(ips, func(ip string) bool {
+		addr, err := netip.ParseAddr(ip)
+		return err == nil && !slices.ContainsFunc(n.Spec.PodCIDRs, func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Contains(addr.Unmap())
+		})
 	})
 }
 
-// moved wakes all pods of the node when the node gets another range.
+// moved wakes all pods of the node when the node gets another range, or another volume is attached to it.
 func (a *Agent) moved(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	n, ok := c.New.(*corev1.Node)
-	if !ok || n.Name != a.cfg.Name || !a.cfg.OwnNetwork {
+	if !ok || n.Name != a.cfg.Name {
 		return
 	}
-	if old, ok := c.Old.(*corev1.Node); ok && slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
+	old, ok := c.Old.(*corev1.Node)
+	if ok && (!a.cfg.OwnNetwork || slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs)) &&
+		slices.Equal(old.Status.VolumesAttached, n.Status.VolumesAttached) {
 		return
 	}
 	for _, p := range a.pods() {
 		wake(p.Namespace, p.Name)
 	}
+}
+
+// hostIPs are the node's addresses, of one family or both.
+func (c *Config) hostIPs() []string {
+	list := []string{c.Address.String()}
+	if c.Second.IsValid() {
+		list = append(list, c.Second.String())
+	}
+	return list
+}
+
+// inOrder puts the address of the family of the node's own first, as the kubelet does: it is the pod's status.podIP.
+func (c *Config) inOrder(ips []string) []string {
+	rank := func(ip string) int {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() == c.Address.Is4() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(ips, func(a, b string) int { return rank(a) - rank(b) })
+	return ips
 }

@@ -114,6 +114,7 @@ func (a *Agent) sandbox(ctx context.Context, b *cri.PodSandbox) (sandbox, error)
 			box.ips = append(box.ips, more.Ip)
 		}
 	}
+	box.ips = a.cfg.inOrder(box.ips)
 	box.lost = a.misplaced(box.ips)
 	return box, nil
 }

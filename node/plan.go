@@ -2,10 +2,12 @@ package node
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // A world is all that a plan depends on.
@@ -38,6 +40,7 @@ type todo struct {
 	sandbox bool         // a new sandbox is needed; whatever runs must stop first
 	kill    []kill       // containers to stop
 	drop    []*container // containers that were made and never started: an agent was killed in between
+	boxes   []string     // sandboxes that ended, whose successors are there and whose containers are gone
 	start   []start      // containers to start now, in this order
 	waits   []string     // containers that wait for the end of their pause
 	again   time.Duration
@@ -55,8 +58,10 @@ type start struct {
 	spec *corev1.Container
 	init bool
 	try  int32 // restart count
+	life int   // of the pod
 
-	target string // id of the container whose processes an ephemeral one sees; "": none
+	images map[string]*cri.ImageSpec // what image volumes are mounted from, by their names
+	target string                    // id of the container whose processes an ephemeral one sees; "": none
 }
 
 // plan is pure: same pod, same runtime, same answers, same time, same plan.
@@ -79,13 +84,14 @@ func plan(w world) (t todo) {
 	if box == nil {
 		return newSandbox(w, t)
 	}
-	t.drop = worn(w)
+	t.drop, t.boxes = worn(w), spent(w)
 	planEphemeral(w, &t)
-	initDone := planInit(w, &t, box)
-	if t.done || !initDone {
-		return t
+	if planNextLife(w, &t) && planInit(w, &t, box) && !t.done {
+		planMain(w, &t, box)
 	}
-	planMain(w, &t, box)
+	for i, life := 0, w.life(); i < len(t.start); i++ {
+		t.start[i].life = life
+	}
 	return t
 }
 
@@ -100,6 +106,25 @@ func worn(w world) (list []*container) {
 		}
 	}
 	return list
+}
+
+// spent lists the sandboxes that nobody asks for any more: those that ended, but for the last of them, which tells of the pod's end, and
+// those with containers left.
+func spent(w world) (ids []string) {
+	kept := false
+	for _, b := range w.seen.sandboxes { // the newest first
+		if b.uid != w.pod.UID || b.ready {
+			continue
+		}
+		if !kept {
+			kept = true
+			continue
+		}
+		if !slices.ContainsFunc(w.seen.containers, func(c container) bool { return c.sandbox == b.id }) {
+			ids = append(ids, b.id)
+		}
+	}
+	return ids
 }
 
 // finished says that the pod's status tells of its end already.
@@ -118,8 +143,8 @@ func deadline(w world) (left time.Duration, over bool) {
 
 // newSandbox asks for a sandbox, unless the pod has run to its end and only its sandbox is gone.
 func newSandbox(w world, t todo) todo {
-	if over(w) {
-		t.done = true
+	if over(w) { // its end may have stopped half way: a driver did not take its devices back
+		t.stop, t.done = true, true
 		return t
 	}
 	t.sandbox = true
@@ -138,27 +163,17 @@ func over(w world) bool {
 	}
 	for i := range w.pod.Spec.InitContainers {
 		spec := &w.pod.Spec.InitContainers[i]
-		c := w.seen.newest(spec.Name)
-		if !sidecar(spec) && c != nil && c.ended() && c.exit != 0 && w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		c := w.newest(spec.Name)
+		if !sidecar(spec) && c != nil && c.ended() && c.exit != 0 && !runsAgain(w.pod, spec, true, c.exit) {
 			return true
 		}
 	}
 	for i := range w.pod.Spec.Containers {
-		c := w.seen.newest(w.pod.Spec.Containers[i].Name)
-		if c == nil || c.running() || restarts(w.pod.Spec.RestartPolicy, c) {
+		spec := &w.pod.Spec.Containers[i]
+		c := w.newest(spec.Name)
+		if c == nil || c.running() || runsAgain(w.pod, spec, false, c.exit) {
 			return false
 		}
-	}
-	return true
-}
-
-// restarts says whether the policy starts an ended container again.
-func restarts(policy corev1.RestartPolicy, c *container) bool {
-	switch policy {
-	case corev1.RestartPolicyNever:
-		return false
-	case corev1.RestartPolicyOnFailure:
-		return c.exit != 0
 	}
 	return true
 }
@@ -170,9 +185,9 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 	started := mainStarted(w)
 	for i := range list {
 		spec := &list[i]
-		c := w.seen.newest(spec.Name)
+		c := w.newest(spec.Name)
 		if sidecar(spec) {
-			if !keepUp(w, t, box, spec, true, corev1.RestartPolicyAlways) && !started {
+			if !keepUp(w, t, box, spec, true) && !started {
 				return false
 			}
 			continue
@@ -181,7 +196,7 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 		case started && c == nil: // it ran before, and has been cleaned up
 		case c != nil && c.ended() && c.exit == 0 && (c.sandbox == box.id || started):
 		case c == nil || (c.sandbox != box.id && !c.running()):
-			t.start = append(t.start, start{spec: spec, init: true, try: tries(c)})
+			begin(w, t, spec, true)
 			return false
 		case c.unborn():
 			t.drop = append(t.drop, c)
@@ -192,7 +207,7 @@ func planInit(w world, t *todo, box *sandbox) (done bool) {
 				t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why, grace: p.grace})
 			}
 			return false
-		case w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever: // it failed for good
+		case !runsAgain(w.pod, spec, true, c.exit): // it failed for good
 			t.done = true
 			t.stop = true
 			return false
@@ -229,7 +244,7 @@ func planEphemeral(w world, t *todo) {
 func mainStarted(w world) bool {
 	box := w.seen.box(w.pod.UID)
 	for i := range w.pod.Spec.Containers {
-		if c := w.seen.newest(w.pod.Spec.Containers[i].Name); c != nil && box != nil && c.sandbox == box.id {
+		if c := w.newest(w.pod.Spec.Containers[i].Name); c != nil && box != nil && c.sandbox == box.id {
 			return true
 		}
 	}
@@ -241,9 +256,9 @@ func planMain(w world, t *todo, box *sandbox) {
 	alive := false
 	for i := range w.pod.Spec.Containers {
 		spec := &w.pod.Spec.Containers[i]
-		keepUp(w, t, box, spec, false, w.pod.Spec.RestartPolicy)
-		c := w.seen.newest(spec.Name)
-		alive = alive || c == nil || !c.ended() || restarts(w.pod.Spec.RestartPolicy, c)
+		keepUp(w, t, box, spec, false)
+		c := w.newest(spec.Name)
+		alive = alive || c == nil || !c.ended() || runsAgain(w.pod, spec, false, c.exit)
 	}
 	if !alive {
 		t.stop, t.done = true, true // sidecars end with the pod
@@ -253,11 +268,11 @@ func planMain(w world, t *todo, box *sandbox) {
 
 // keepUp starts a container that should run and doesn't, and stops one that is sick or out of date. up says that
 // it runs and has started up.
-func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool, policy corev1.RestartPolicy) (up bool) {
-	c := w.seen.newest(spec.Name)
+func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool) (up bool) {
+	c := w.newest(spec.Name)
 	switch {
 	case c == nil:
-		t.start = append(t.start, start{spec: spec, init: init})
+		begin(w, t, spec, init)
 	case c.unborn():
 		t.drop = append(t.drop, c)
 		t.start = append(t.start, start{spec: spec, init: init, try: c.restarts})
@@ -269,10 +284,20 @@ func keepUp(w world, t *todo, box *sandbox, spec *corev1.Container, init bool, p
 			t.kill = append(t.kill, kill{c: c, spec: spec, why: p.why, grace: p.grace})
 		}
 		return p.started && !p.sick
-	case c.ended() && (restarts(policy, c) || c.sandbox != box.id && init):
+	case c.ended() && (runsAgain(w.pod, spec, init, c.exit) || c.sandbox != box.id && init):
 		retry(w, t, spec, c, init)
 	}
 	return false
+}
+
+// begin starts a container that the pod's present life has not had, nor its sandbox. The one whose end began this life keeps its pause.
+func begin(w world, t *todo, spec *corev1.Container, init bool) {
+	last := w.seen.newest(spec.Name)
+	if last != nil && w.former(last) && w.restartsAll(last) {
+		retry(w, t, spec, last, init)
+		return
+	}
+	t.start = append(t.start, start{spec: spec, init: init, try: tries(last)})
 }
 
 // retry starts an ended container again when its pause is over.

@@ -148,8 +148,8 @@ var planCases = []planCase{
 	{name: "nothing there", want: "sandbox"},
 	{name: "sandbox died under a container", seen: "deadbox a:run", want: "sandbox kill:a"},
 	{name: "sandbox of another pod", seen: "box", edit: func(p *corev1.Pod) { p.UID = types.UID("v") }, want: "sandbox"},
-	{name: "all ran, sandbox gone", policy: never, seen: "deadbox a:0", want: "done"},
-	{name: "init failed for good, sandbox gone", policy: never, init: "i", seen: "deadbox i:1", want: "done"},
+	{name: "all ran, sandbox gone", policy: never, seen: "deadbox a:0", want: "stop done"},
+	{name: "init failed for good, sandbox gone", policy: never, init: "i", seen: "deadbox i:1", want: "stop done"},
 	{name: "failed, sandbox gone, retried", policy: onFailure, seen: "deadbox a:1", want: "sandbox"},
 	{name: "first start of all", main: "a b", seen: "box", want: "start:a#0 start:b#0"},
 	{name: "at rest", seen: "box a:run"},
@@ -239,5 +239,20 @@ func TestPlanComesToRest(t *testing.T) {
 	want := "sandbox, init-start:i#0, init-start:s#0, init-start:j#0, start:a#0 start:b#0, stop done"
 	if got := strings.ReplaceAll(strings.Join(story, ", "), "  ", " "); got != want {
 		t.Errorf("the story: %s\nwant: %s", got, want)
+	}
+}
+
+// Of sandboxes that ended the last one stays, and those that still have containers.
+func TestSpentSandboxes(t *testing.T) {
+	c := planCase{seen: "box deadbox deadbox deadbox deadbox a:run"}
+	w := c.world()
+	for i := range w.seen.sandboxes {
+		w.seen.sandboxes[i].id = fmt.Sprint("box", i)
+	}
+	w.seen.sandboxes[3].uid = "other"
+	w.seen.containers[0].sandbox = "box2"
+	w.seen.sandboxes[0].ready = true
+	if got := fmt.Sprint(spent(w)); got != "[box4]" {
+		t.Errorf("%s are removed", got)
 	}
 }

@@ -2,18 +2,93 @@ package node
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// relistEvery is the time between two questions to the runtime for containers that changed by themselves. The runtime's event
-// stream would tell sooner; containerd 1.6 has none.
-const relistEvery = time.Second
+// The times between two questions to the runtime for containers that changed by themselves: while it tells of ends by its stream of
+// events, and while it does not (containerd has one from 1.7 on); and how long after its end the stream is asked for again.
+const (
+	relistEvery  = time.Second
+	relistCalm   = 10 * time.Second
+	listenAgain  = 5 * time.Second
+	listenSeldom = 5 * time.Minute // from a runtime that has none
+)
 
 // A pleg is the pod lifecycle event generator (PLEG): it finds out what changed in the runtime by itself, and wakes the pods that it
 // happened to. Its events are hints only: what is true a pass asks the runtime.
-type pleg struct{ *common }
+type pleg struct {
+	*common
+	hears atomic.Bool   // the stream of events is there
+	look  chan struct{} // something may have changed unheard
+}
+
+func newPLEG(c *common) *pleg { return &pleg{common: c, look: make(chan struct{}, 1)} }
+
+// run wakes pods until ctx ends: at once where the runtime tells of an end, and after the next list in any case.
+func (p *pleg) run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.listen(ctx)
+	}()
+	p.relist(ctx)
+	<-done
+}
+
+// listen follows the runtime's events, again and again until ctx ends.
+func (p *pleg) listen(ctx context.Context) {
+	for {
+		err := p.follow(ctx)
+		pause := listenAgain
+		if status.Code(err) == codes.Unimplemented {
+			pause = listenSeldom
+		}
+		if p.hears.Swap(false) {
+			p.log.Debug("the runtime's events ended; asking each second", "err", err)
+			p.relistSoon()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// follow wakes pods by one stream of events, until it ends.
+func (p *pleg) follow(ctx context.Context) error {
+	stream, err := p.cfg.Runtime.Containers.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	for err == nil {
+		var e *cri.ContainerEventResponse
+		if e, err = stream.Recv(); err != nil {
+			break
+		}
+		if !p.hears.Swap(true) {
+			p.relistSoon() // what happened before the first event was not heard
+		}
+		if e.ContainerEventType != cri.ContainerEventType_CONTAINER_STOPPED_EVENT {
+			continue // beginnings are the agent's own doing
+		}
+		if m := e.GetPodSandboxStatus().GetMetadata(); m != nil {
+			p.wake(m.Namespace, m.Name, "container ended")
+		} else {
+			p.relistSoon()
+		}
+	}
+	return err
+}
+
+func (p *pleg) relistSoon() {
+	select {
+	case p.look <- struct{}{}:
+	default: // it is going to
+	}
+}
 
 // relist wakes the pods whose containers changed, and those that the API does not know.
 func (p *pleg) relist(ctx context.Context) {
@@ -26,7 +101,7 @@ func (p *pleg) relist(ctx context.Context) {
 		if err == nil {
 			for id, s := range now {
 				if was, known := last[id]; !known || was != s.state {
-					p.poke(s.ns, s.pod, "container changed")
+					p.wake(s.ns, s.pod, "container changed")
 				}
 			}
 			clear(last)
@@ -34,10 +109,15 @@ func (p *pleg) relist(ctx context.Context) {
 				last[id] = s.state
 			}
 		}
+		pause := relistEvery
+		if p.hears.Load() && err == nil {
+			pause = relistCalm
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(relistEvery):
+		case <-p.look:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -123,6 +123,15 @@ func tolerates(pod *corev1.Pod, t *corev1.Taint) bool {
 	})
 }
 
+// overgrouped refuses a pod that wants no groups but its own, where the runtime would give it those of the image too (KEP-3619).
+func overgrouped(pod *corev1.Pod, node *corev1.Node) *Rejection {
+	f := node.Status.Features
+	if !strictGroups(pod.Spec.SecurityContext) || f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy {
+		return nil
+	}
+	return &Rejection{"SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"}
+}
+
 // foreign refuses a pod that is made for another operating system.
 func foreign(pod *corev1.Pod) *Rejection {
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/node/pressure"
@@ -28,6 +28,7 @@ type watcher struct {
 	evict *evictor
 	node  *nodeStatus
 
+	tracker    pressure.Tracker
 	conditions pressure.Conditions
 	images     imageUses
 	imagefs    string    // a directory on the disk of images; "": not known yet
@@ -53,11 +54,12 @@ func (w *watcher) pass(ctx context.Context, now time.Time) error {
 		return err
 	}
 	readings := w.read(ctx) // observe
-	crossed := pressure.Crossed(w.cfg.Eviction, readings)
-	w.conditions.Update(now, crossed)
-	if err := w.tell(ctx, w.conditions.True(now)); err != nil {
+	met := w.tracker.Observe(w.cfg.Eviction, readings, now)
+	w.conditions.Update(now, met)
+	if err := w.tell(ctx, w.conditions.True(now, cmp.Or(w.cfg.EvictionTransition, pressure.Transition))); err != nil {
 		return err
 	}
+	crossed := w.tracker.Due(met, now)
 	if len(crossed) > 0 {
 		w.nodeEvent(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim %s", crossed[0].Signal.Starved())
 	}
@@ -67,7 +69,7 @@ func (w *watcher) pass(ctx context.Context, now time.Time) error {
 		}
 		if w.collected = now; diskShort(crossed) {
 			readings = w.read(ctx)
-			crossed = pressure.Crossed(w.cfg.Eviction, readings)
+			crossed = w.tracker.Due(w.tracker.Observe(w.cfg.Eviction, readings, now), now)
 		}
 	}
 	if len(crossed) == 0 || w.ending() {
@@ -121,10 +123,6 @@ func (w *watcher) tell(ctx context.Context, short []corev1.NodeConditionType) er
 	return w.node.writeStatus(ctx)
 }
 
-func (w *watcher) nodeEvent(typ, reason, format string, args ...any) {
-	w.cfg.Events.Ref(corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: w.cfg.Name, UID: types.UID(w.cfg.Name)}, typ, reason, format, args...)
-}
-
 // reclaim has the pod end whose end helps most.
 func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings map[pressure.Signal]pressure.Reading) error {
 	pods, err := w.uses(ctx, t.Signal.Condition() == corev1.NodeDiskPressure)
@@ -134,7 +132,7 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 	pressure.Rank(t.Signal.Starved(), pods)
 	for _, u := range pods {
 		text := pressure.Text(t, readings[t.Signal], u)
-		if w.end(u.Pod, text) {
+		if w.end(u.Pod, text, w.graceOf(u.Pod, t)) {
 			return nil
 		}
 	}
@@ -142,9 +140,20 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 	return nil
 }
 
+// hardGrace is how long a pod has that goes at once, in seconds.
+const hardGrace = 1
+
+// graceOf is how many seconds a pod has to end: with a soft threshold its own time, as far as the node lets it.
+func (w *watcher) graceOf(p *corev1.Pod, t pressure.Threshold) int64 {
+	if t.Grace == 0 {
+		return hardGrace
+	}
+	return max(min(graceOf(p, nil), w.cfg.EvictionMaxGrace), hardGrace)
+}
+
 // end evicts a pod. false: it is going already.
-func (w *watcher) end(p *corev1.Pod, text string) bool {
-	if !w.evict.put(p, &eviction{reason: "Evicted", message: text, grace: 1, disruption: text}) {
+func (w *watcher) end(p *corev1.Pod, text string, grace int64) bool {
+	if !w.evict.put(p, &eviction{reason: "Evicted", message: text, grace: grace, disruption: text}) {
 		return false
 	}
 	w.event(p, "", corev1.EventTypeWarning, "Evicted", "%s", text)
@@ -214,7 +223,7 @@ func (w *watcher) limits(ctx context.Context) error {
 	for _, u := range pods {
 		if limitsDisk(u.Pod) {
 			if text := pressure.Exceeds(u, w.walk(&u)); text != "" {
-				w.end(u.Pod, text)
+				w.end(u.Pod, text, hardGrace)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,7 +69,12 @@ func (m *machine) read(string, string) map[pressure.Signal]pressure.Reading {
 func (r *rig) pressed(thresholds string) *machine {
 	r.stop()
 	m := &machine{}
-	list, err := pressure.Parse(thresholds)
+	hard, soft, _ := strings.Cut(thresholds, " soft ")
+	grace := map[string]string{}
+	if name, _, ok := strings.Cut(soft, "<"); ok {
+		grace[name] = "1m"
+	}
+	list, err := pressure.ParseAll(hard, soft, grace, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -183,6 +189,37 @@ func TestEmptyDirLimit(t *testing.T) {
 		gone := r.reaches("p", corev1.PodFailed)
 		if gone.Status.Reason != "Evicted" || gone.Status.Message != `Usage of EmptyDir volume "work" exceeds the limit "16Ki". ` {
 			t.Errorf("the pod says %s: %s", gone.Status.Reason, gone.Status.Message)
+		}
+	})
+}
+
+// With a soft threshold pressure is told at once, pods go only when it lasts, and have time to end.
+func TestSoftEviction(t *testing.T) {
+	simulate(t, func(r *rig) {
+		r.cfg.EvictionMaxGrace = 20
+		m := r.pressed("memory.available<100 soft memory.available<300")
+		m.set(pressure.MemoryAvailable, 500, 1000)
+		r.pod("p", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(600)) }, "a")
+		r.reaches("p", corev1.PodRunning)
+		m.set(pressure.MemoryAvailable, 299, 1000)
+		began := time.Now()
+		r.until("pressure is told", func() bool { return r.condition(corev1.NodeMemoryPressure).Status == corev1.ConditionTrue })
+		if time.Since(began) > 2*pressureEvery || r.get("p").Status.Phase != corev1.PodRunning {
+			t.Errorf("after %v: %+v", time.Since(began), r.get("p").Status)
+		}
+		var grace atomic.Int64
+		r.rt.mu.Lock()
+		r.rt.stop = func(ctx context.Context, _ string) {
+			at, _ := ctx.Deadline()
+			grace.Store(int64(time.Until(at)/time.Second) - 60)
+		}
+		r.rt.mu.Unlock()
+		p := r.reaches("p", corev1.PodFailed)
+		if took := time.Since(began); took < time.Minute || took > time.Minute+3*pressureEvery {
+			t.Errorf("evicted after %v", took)
+		}
+		if p.Status.Reason != "Evicted" || grace.Load() != 20 {
+			t.Errorf("with %d s to end: %+v", grace.Load(), p.Status)
 		}
 	})
 }

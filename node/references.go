@@ -39,7 +39,7 @@ func (a *Agent) changed(k resource.Kind, obj resource.Object) {
 	ref := client.Ref{Kind: k, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	for _, p := range a.pods() {
 		if p.Namespace == ref.Namespace && slices.Contains(References(p), ref) {
-			a.poke(p.Namespace, p.Name, k.Info().Singular+" changed")
+			a.wake(p.Namespace, p.Name, k.Info().Singular+" changed")
 		}
 	}
 }

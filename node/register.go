@@ -48,21 +48,25 @@ type nodeStatus struct {
 // register makes sure that the Node exists, with what the agent knows of it.
 func (ns *nodeStatus) register(ctx context.Context) error {
 	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ns.cfg.Name, Labels: ns.labels()}, Spec: corev1.NodeSpec{Taints: ns.cfg.Taints}}
-	if ns.cfg.PodCIDR.IsValid() {
-		want.Spec.PodCIDR = ns.cfg.PodCIDR.Masked().String()
-		want.Spec.PodCIDRs = []string{want.Spec.PodCIDR}
+	if ns.cfg.Plugins {
+		want.Annotations = map[string]string{attachNote: "true"}
+	}
+	for _, p := range ns.cfg.PodCIDRs {
+		want.Spec.PodCIDRs = append(want.Spec.PodCIDRs, p.Masked().String())
+		want.Spec.PodCIDR = want.Spec.PodCIDRs[0]
 	}
 	cur, err := ns.node(ctx)
-	if err == nil && want.Spec.PodCIDR != "" && cur.Spec.PodCIDR != "" && want.Spec.PodCIDR != cur.Spec.PodCIDR {
-		ns.log.Warn("the Node has another pod range, and it can't be changed: delete the Node first", "has", cur.Spec.PodCIDR,
-			"wanted", want.Spec.PodCIDR)
+	if err == nil && want.Spec.PodCIDR != "" && cur.Spec.PodCIDR != "" && !slices.Equal(want.Spec.PodCIDRs, cur.Spec.PodCIDRs) {
+		ns.log.Warn("the Node has other pod ranges, and they can't be changed: delete the Node first", "has", cur.Spec.PodCIDRs,
+			"wanted", want.Spec.PodCIDRs)
 	}
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 	case apierrors.IsNotFound(err):
 		_, err = ns.cfg.Client.Create(ctx, kinds.Nodes, want)
-	case err == nil && (!has(cur.Labels, want.Labels) || cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != ""):
-		change := map[string]any{"metadata": map[string]any{"labels": want.Labels}}
+	case err == nil && (!has(cur.Labels, want.Labels) || !has(cur.Annotations, want.Annotations) ||
+		cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != ""):
+		change := map[string]any{"metadata": map[string]any{"labels": want.Labels, "annotations": want.Annotations}}
 		if cur.Spec.PodCIDR == "" && want.Spec.PodCIDR != "" { // it can be set once
 			change["spec"] = map[string]any{"podCIDR": want.Spec.PodCIDR, "podCIDRs": want.Spec.PodCIDRs}
 		}
@@ -73,6 +77,11 @@ func (ns *nodeStatus) register(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", ns.cfg.Name, err)
+	}
+	if ns.cfg.Plugins {
+		if err := ns.clean.vols.CSI().Open(ctx); err != nil {
+			return fmt.Errorf("make the CSINode of node %s: %w", ns.cfg.Name, err)
+		}
 	}
 	return ns.writeStatus(ctx)
 }
@@ -114,9 +123,6 @@ func (ns *nodeStatus) heartbeat(ctx context.Context) {
 			} else {
 				wrote = time.Now()
 			}
-			if err := ns.clean.sweep(ctx); err != nil && ctx.Err() == nil {
-				ns.log.Warn("remove the files of pods that are gone", "err", err)
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -126,11 +132,15 @@ func (ns *nodeStatus) heartbeat(ctx context.Context) {
 	}
 }
 
-// statusChanged says that somebody else overwrote the Ready condition: a server that did not hear from the node.
+// statusChanged says that somebody else overwrote the Ready condition: a server that did not hear from the node; or that volumes are
+// named that are not in use any more.
 func (ns *nodeStatus) statusChanged() bool {
 	n := resource.Get(ns.cfg.Client.Read(), kinds.Nodes, "", ns.cfg.Name)
 	if n == nil {
 		return false
+	}
+	if ns.cfg.Plugins && !slices.Equal(n.Status.VolumesInUse, ns.clean.vols.CSI().Fill(n.Status.VolumesInUse)) {
+		return true
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -185,22 +195,45 @@ func (ns *nodeStatus) fill(ctx context.Context, st *corev1.NodeStatus) {
 	if st.Capacity == nil {
 		st.Capacity, st.Allocatable = corev1.ResourceList{}, corev1.ResourceList{}
 	}
-	maps.Copy(st.Capacity, ns.capacity())
+	own := ns.capacity()
+	maps.Copy(st.Capacity, own)
 	for name, q := range st.Capacity {
 		st.Allocatable[name] = q
 	}
-	st.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ns.cfg.Address.String()}, {Type: corev1.NodeHostName,
-		Address: ns.cfg.Name}}
+	maps.Copy(st.Allocatable, ns.spare(own))
+	ns.hardware.count(st)
+	st.Addresses = nil
+	for _, ip := range ns.cfg.hostIPs() {
+		st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: ns.cfg.Name})
 	st.DaemonEndpoints.KubeletEndpoint.Port = int32(ns.cfg.Port)
 	st.NodeInfo = ns.info(ctx)
+	st.DeclaredFeatures = declared
+	if res, err := ns.cfg.Runtime.Containers.Status(ctx, &cri.StatusRequest{}); err == nil {
+		st.RuntimeHandlers = handlers(res)
+		st.Features = nil
+		if f := res.GetFeatures(); f != nil {
+			st.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(f.SupplementalGroupsPolicy)}
+		}
+	}
 	ns.setConditions(ctx, st)
 	st.Images = ns.imageList(ctx)
+	if ns.cfg.Plugins {
+		st.VolumesInUse = ns.clean.vols.CSI().Fill(st.VolumesInUse)
+	}
 }
+
+// declared are the features that pods may need of a node, in order: the scheduler looks for them (KEP-5328).
+var declared = []string{"RestartAllContainersOnContainerExits"}
 
 func (ns *nodeStatus) info(ctx context.Context) corev1.NodeSystemInfo {
 	info := corev1.NodeSystemInfo{Architecture: goruntime.GOARCH, OperatingSystem: "linux", KubeletVersion: version,
 		MachineID: firstLine("/etc/machine-id"), BootID: firstLine("/proc/sys/kernel/random/boot_id"),
 		SystemUUID: firstLine("/sys/class/dmi/id/product_uuid"), KernelVersion: firstLine("/proc/sys/kernel/osrelease"), OSImage: osName()}
+	if ns.terms.swap > 0 {
+		info.Swap = &corev1.NodeSwapStatus{Capacity: &ns.terms.swap}
+	}
 	if v, err := ns.cfg.Runtime.Containers.Version(ctx, &cri.VersionRequest{}); err == nil {
 		info.ContainerRuntimeVersion = v.RuntimeName + "://" + v.RuntimeVersion
 	}
@@ -234,7 +267,11 @@ func osName() string {
 // setConditions judges the node's health: ready when the runtime and its network are.
 func (ns *nodeStatus) setConditions(ctx context.Context, st *corev1.NodeStatus) {
 	ready, why, text := corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"
-	if trouble, _ := ns.trouble(ctx); trouble != "" {
+	trouble, _ := ns.trouble(ctx)
+	if ns.down.Load() {
+		trouble = "node is shutting down"
+	}
+	if trouble != "" {
 		ready, why, text = corev1.ConditionFalse, "KubeletNotReady", trouble
 	}
 	now := metav1.Now()

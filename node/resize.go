@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // deferredEvery is the pause before a resize that found no room is tried again.
@@ -26,10 +28,14 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 	a := z.alloc.load(pod)
 	wants := !same(pod, a)
 	if !wants {
-		a.deferred = ""
+		a.deferred, a.infeasible = "", ""
 	}
 	z.alloc.mu.Unlock()
 	if !wants {
+		return 0, nil
+	}
+	if why := z.hardware.fixed(pod); why != "" {
+		z.infeasible(pod, why)
 		return 0, nil
 	}
 	var others []*corev1.Pod
@@ -52,6 +58,16 @@ func (z *resizer) grant(pod *corev1.Pod) (again time.Duration, err error) {
 	a.deferred, a.failed, a.running = "", "", true
 	z.event(pod, "", corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: %s", summary(pod, ""))
 	return 0, z.alloc.save(pod.UID)
+}
+
+// infeasible notes that the pod can't be resized here at all, and says so once.
+func (z *resizer) infeasible(pod *corev1.Pod, why string) {
+	z.alloc.mu.Lock()
+	defer z.alloc.mu.Unlock()
+	if a := z.alloc.load(pod); a.infeasible != why {
+		a.infeasible = why
+		z.event(pod, "", corev1.EventTypeWarning, "ResizeInfeasible", "Pod resize Infeasible: %s", summary(pod, why))
+	}
 }
 
 // summary tells a resize in the kubelet's form.
@@ -114,7 +130,7 @@ type change struct {
 
 // update changes the containers of a pod: what shrinks first, and the pod's own limits while they are the larger ones.
 func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) error {
-	slices.SortStableFunc(list, func(x, y change) int { return growth(x) - growth(y) })
+	coldsort.StableFunc(list, func(x, y change) int { return growth(x) - growth(y) })
 	for _, ch := range list {
 		if err := z.roomy(ctx, ch); err != nil {
 			return err
@@ -124,7 +140,7 @@ func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) er
 		return err
 	}
 	for _, ch := range list {
-		r := resources(pod, ch.spec)
+		r := z.terms.container(pod, ch.spec)
 		if _, err := z.cfg.Runtime.Containers.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: ch.c.id,
 			Linux: r}); err != nil {
 			return fmt.Errorf("resize container %q: %w", ch.spec.Name, err)
@@ -133,7 +149,7 @@ func (z *resizer) update(ctx context.Context, pod *corev1.Pod, list []change) er
 			return err
 		}
 	}
-	return z.cgroups.Set(z.cgroup(pod), podValues(pod))
+	return z.cgroups.Set(z.cgroup(pod), z.terms.pod(pod))
 }
 
 // before is the pod as it was before the changes.
@@ -229,7 +245,11 @@ func (l *allocations) conditions(w world, st *corev1.PodStatus) {
 		}
 		st.Conditions = slices.DeleteFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
 	}
-	tell(corev1.PodResizePending, a.deferred != "", corev1.PodReasonDeferred, a.deferred, w.pod.Generation)
+	pending, text := corev1.PodReasonDeferred, a.deferred
+	if a.infeasible != "" {
+		pending, text = corev1.PodReasonInfeasible, a.infeasible
+	}
+	tell(corev1.PodResizePending, text != "", pending, text, w.pod.Generation)
 	reason := ""
 	if a.failed != "" {
 		reason = corev1.PodReasonError

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -28,7 +29,7 @@ func resources(pod *corev1.Pod, c *corev1.Container) *cri.LinuxContainerResource
 	if _, asked := c.Resources.Requests[corev1.ResourceCPU]; !asked && !c.Resources.Limits.Cpu().IsZero() {
 		request = limit
 	}
-	r.CpuShares = min(max(request.MilliValue()*sharesPerCPU/1000, minShares), maxShares)
+	r.CpuShares = int64(*sharesOf(request.MilliValue()))
 	if !limit.IsZero() {
 		r.CpuQuota = max(limit.MilliValue()*quotaPeriod/1000, minQuota)
 	}
@@ -42,6 +43,11 @@ func resources(pod *corev1.Pod, c *corev1.Container) *cri.LinuxContainerResource
 		}
 	}
 	return r
+}
+
+// sharesOf is the weight of thousandths of a CPU.
+func sharesOf(milli int64) *uint64 {
+	return new(uint64(min(max(milli*sharesPerCPU/1000, minShares), maxShares)))
 }
 
 // bound is the most that the container can have: its own limit, or that of the pod as a whole (KEP-2837).
@@ -69,18 +75,44 @@ func hugepage(name corev1.ResourceName) (size string, ok bool) {
 // of what they asked for memory is of all there is.
 func oomScore(pod *corev1.Pod, c *corev1.Container) int64 {
 	const guaranteed, besteffort = -997, 1000
-	switch pod.Status.QOSClass {
-	case corev1.PodQOSGuaranteed:
+	switch {
+	case pod.Status.QOSClass == corev1.PodQOSGuaranteed || critical(pod) && pod.Spec.PriorityClassName == "system-node-critical":
 		return guaranteed
-	case corev1.PodQOSBestEffort:
+	case pod.Status.QOSClass == corev1.PodQOSBestEffort:
 		return besteffort
 	}
 	total := totalMemory()
 	if total == 0 {
 		return 999
 	}
-	score := 1000 - 1000*c.Resources.Requests.Memory().Value()/total
-	return min(max(score, 3), 999)
+	return burstableScore(pod, c, total)
+}
+
+// burstableScore gives what a pod requests as a whole beyond its containers to each of them alike. A sidecar is never killed before the
+// main container that goes last.
+func burstableScore(pod *corev1.Pod, c *corev1.Container, total int64) int64 {
+	lasting, asked, extra := slices.Clone(pod.Spec.Containers), int64(0), int64(0)
+	for _, i := range pod.Spec.InitContainers {
+		if sidecar(&i) {
+			lasting = append(lasting, i)
+		}
+	}
+	for i := range lasting {
+		asked += lasting[i].Resources.Requests.Memory().Value()
+	}
+	if r := pod.Spec.Resources; r != nil && len(lasting) > 0 {
+		extra = max(r.Requests.Memory().Value()-asked, 0) / int64(len(lasting))
+	}
+	score := func(c *corev1.Container) int64 {
+		return min(max(1000-1000*(c.Resources.Requests.Memory().Value()+extra)/total, 3), 999)
+	}
+	lowest := score(c)
+	if sidecar(c) && slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }) {
+		for i := range pod.Spec.Containers {
+			lowest = min(lowest, score(&pod.Spec.Containers[i]))
+		}
+	}
+	return lowest
 }
 
 // totalMemory is the machine's memory in bytes; 0 when it can't be told.
@@ -114,8 +146,7 @@ func podValues(pod *corev1.Pod) cgroup.Values {
 	opts := requests.PodResourcesOptions{}
 	asks, limits := requests.PodRequests(pod, opts), requests.PodLimits(pod, opts)
 	none := int64(-1)
-	shares := uint64(min(max(asks.Cpu().MilliValue()*sharesPerCPU/1000, minShares), maxShares))
-	v := cgroup.Values{Shares: &shares, Quota: &none, Memory: &none}
+	v := cgroup.Values{Shares: sharesOf(asks.Cpu().MilliValue()), Quota: &none, Memory: &none}
 	if q := limits.Cpu(); bounded(pod, corev1.ResourceCPU) && !q.IsZero() {
 		v.Quota = new(max(q.MilliValue()*quotaPeriod/1000, minQuota))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -14,12 +15,12 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// LoopName is the agent's name among loops.
-func (a *Agent) LoopName() string { return "node" }
-
 // Run registers the node and runs its pods until ctx ends. Containers run on after that; the next agent goes on
 // with them.
 func (a *Agent) Run(ctx context.Context, env loop.Env) error {
+	if err := a.hardware.broken; err != nil {
+		return err
+	}
 	if err := a.node.register(ctx); err != nil {
 		return err
 	}
@@ -31,14 +32,25 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	defer a.tasks.run(ctx)()
 	defer stop()
 	wg.Go(func() { a.node.heartbeat(ctx) })
+	wg.Go(func() { a.runSweep(ctx) })
 	wg.Go(func() { a.node.watchHealth(ctx) })
+	wg.Go(func() { a.enforce.run(ctx) })
+	if len(a.cfg.Shutdown) > 0 {
+		wg.Go(func() { a.ends.run(ctx) })
+	}
 	if len(a.cfg.Eviction) > 0 || a.cfg.ImageGCHigh > 0 {
 		wg.Go(func() { a.watch.run(ctx) })
+	}
+	wg.Go(func() { (&placer{common: a.common}).run(ctx) })
+	if a.cfg.Plugins {
+		wg.Go(func() { a.runHardware(ctx) })
+		wg.Go(func() { a.runPlugins(ctx) })
+		wg.Go(func() { a.vols.CSI().RefreshLimits(ctx) })
 	}
 	if a.cfg.Pins != nil {
 		wg.Go(func() { a.keepReferences(ctx) })
 	}
-	wg.Go(func() { (&pleg{a.common}).relist(ctx) })
+	wg.Go(func() { newPLEG(a.common).run(ctx) })
 	wg.Go(func() { (&staticPods{a.common}).run(ctx) })
 	wg.Go(func() {
 		logs.Run(ctx, logs.Config{Dir: a.cfg.LogDir, Containers: a.cfg.Runtime.Containers, Log: a.log})
@@ -48,7 +60,15 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 
 // Serve answers the agent's own API on the listener until ctx ends.
 func (a *Agent) Serve(ctx context.Context, l net.Listener, c serve.Config) error {
-	c.Runtime, c.Pods, c.Container = a.cfg.Runtime, a.pods, a.find
+	c.Runtime, c.Pods, c.Container, c.Volumes = a.cfg.Runtime, a.pods, a.find, a.vols.CSI().Usage
+	c.Configuration, c.Checkpoints = func() any { return a.configuration() }, filepath.Join(a.cfg.Dir, "checkpoints")
+	c.Probes = func() (list []serve.ProbeCount) {
+		for p, n := range a.probes.Counts() {
+			list = append(list, serve.ProbeCount{Namespace: p.Namespace, Pod: p.Pod, UID: string(p.UID), Container: p.Container, Kind: p.Kind,
+				Result: p.Result, Count: n})
+		}
+		return list
+	}
 	return serve.Serve(ctx, l, serve.New(c), a.cfg.Serving, c.ClientCA)
 }
 

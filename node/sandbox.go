@@ -15,7 +15,10 @@ import (
 )
 
 // sandboxes make and remove the pods' sandboxes, and what CRI counts to them: host name, DNS, ports, sysctls.
-type sandboxes struct{ *common }
+type sandboxes struct {
+	*common
+	users *userRanges
+}
 
 // runSandbox makes the pod's sandbox: its namespaces, network and cgroup.
 func (sb *sandboxes) runSandbox(ctx context.Context, w world) error {
@@ -23,7 +26,7 @@ func (sb *sandboxes) runSandbox(ctx context.Context, w world) error {
 	if err := os.MkdirAll(sb.logDir(pod), 0o755); err != nil {
 		return fmt.Errorf("make the pod's log directory: %w", err)
 	}
-	if err := sb.cgroups.Set(sb.cgroup(pod), podValues(pod)); err != nil {
+	if err := sb.cgroups.Set(sb.cgroup(pod), sb.terms.pod(pod)); err != nil {
 		return fmt.Errorf("limit the pod's cgroup: %w", err)
 	}
 	conf, err := sb.sandboxConfig(pod, w.seen.nextTry())
@@ -31,6 +34,9 @@ func (sb *sandboxes) runSandbox(ctx context.Context, w world) error {
 		return err
 	}
 	handler, err := sb.handler(ctx, pod)
+	if err == nil {
+		err = sb.users.supported(ctx, pod, handler)
+	}
 	if err == nil {
 		_, err = sb.cfg.Runtime.Containers.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: conf, RuntimeHandler: handler})
 	}
@@ -62,6 +68,10 @@ func (sb *sandboxes) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandbox
 	if err != nil {
 		return nil, err
 	}
+	security := sandboxSecurity(pod)
+	if security.NamespaceOptions.UsernsOptions, err = sb.users.options(pod); err != nil {
+		return nil, err
+	}
 	conf := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: try},
 		Hostname:     host,
@@ -70,7 +80,7 @@ func (sb *sandboxes) sandboxConfig(pod *corev1.Pod, try uint32) (*cri.PodSandbox
 		PortMappings: portMappings(pod),
 		Labels:       sb.podLabels(pod),
 		Annotations:  pod.Annotations,
-		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: sb.cgroup(pod), SecurityContext: sandboxSecurity(pod),
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: sb.cgroup(pod), SecurityContext: security,
 			Sysctls: sysctls(pod)},
 	}
 	if pod.Spec.HostNetwork {
@@ -180,7 +190,7 @@ func sandboxSecurity(pod *corev1.Pod) *cri.LinuxSandboxSecurityContext {
 		}
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil {
-		s.SupplementalGroups = groups(sc)
+		s.SupplementalGroups, s.SupplementalGroupsPolicy = groups(sc), groupsPolicy(sc)
 		if sc.RunAsUser != nil {
 			s.RunAsUser = &cri.Int64Value{Value: *sc.RunAsUser}
 		}
@@ -200,6 +210,18 @@ func groups(sc *corev1.PodSecurityContext) (list []int64) {
 	return list
 }
 
+// groupsPolicy says whether the groups that the image gives its user count beside those of the pod. The runtime adds them unless told.
+func groupsPolicy(sc *corev1.PodSecurityContext) cri.SupplementalGroupsPolicy {
+	if strictGroups(sc) {
+		return cri.SupplementalGroupsPolicy_Strict
+	}
+	return cri.SupplementalGroupsPolicy_Merge
+}
+
+func strictGroups(sc *corev1.PodSecurityContext) bool {
+	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict
+}
+
 func selinux(o *corev1.SELinuxOptions) *cri.SELinuxOption {
 	if o == nil {
 		return nil
@@ -217,19 +239,26 @@ func (sb *sandboxes) stopSandbox(ctx context.Context, id string) error {
 
 // removeAll removes containers that have stopped, and sandboxes.
 func (sb *sandboxes) removeAll(ctx context.Context, seen sight) error {
-	rt := sb.cfg.Runtime.Containers
 	for i := range seen.containers {
 		if err := sb.removeContainer(ctx, seen.containers[i].id); err != nil {
 			return err
 		}
 	}
 	for _, b := range seen.sandboxes {
-		if err := sb.stopSandbox(ctx, b.id); err != nil {
+		if err := sb.removeSandbox(ctx, b.id); err != nil {
 			return err
 		}
-		if _, err := rt.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: b.id}); err != nil {
-			return fmt.Errorf("remove sandbox %s: %w", b.id, err)
-		}
+	}
+	return nil
+}
+
+// removeSandbox removes a sandbox, with what is left of its network.
+func (sb *sandboxes) removeSandbox(ctx context.Context, id string) error {
+	if err := sb.stopSandbox(ctx, id); err != nil {
+		return err
+	}
+	if _, err := sb.cfg.Runtime.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
+		return fmt.Errorf("remove sandbox %s: %w", id, err)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (st *starter) containerSecurity(ctx context.Context, pod *corev1.Pod, c *co
 		k = &corev1.SecurityContext{}
 	}
 	s := &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces(pod), SupplementalGroups: groups(p),
-		Privileged: is(k.Privileged), ReadonlyRootfs: is(k.ReadOnlyRootFilesystem),
+		SupplementalGroupsPolicy: groupsPolicy(p),
+		Privileged:               is(k.Privileged), ReadonlyRootfs: is(k.ReadOnlyRootFilesystem),
 		NoNewPrivs: k.AllowPrivilegeEscalation != nil && !*k.AllowPrivilegeEscalation && !is(k.Privileged),
 		Seccomp:    seccomp(first(k.SeccompProfile, p.SeccompProfile)),
 		Apparmor:   apparmor(first(k.AppArmorProfile, p.AppArmorProfile)), SelinuxOptions: selinux(first(k.SELinuxOptions, p.SELinuxOptions))}

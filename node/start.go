@@ -35,19 +35,30 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	if left, _ := st.backoff.left(pod.UID, "start "+name, w.now); left > 0 {
 		return left, nil
 	}
-	image, again, err := st.images.pull(ctx, w, s.spec)
+	image, again, err := st.images.pull(ctx, w, wanted{container: name, image: s.spec.Image, policy: s.spec.ImagePullPolicy})
 	if err != nil || image == "" {
+		return again, err
+	}
+	s.images, again, err = st.imageVolumes(ctx, w, s.spec)
+	if err != nil || s.images == nil {
 		return again, err
 	}
 	conf, err := st.containerConfig(ctx, c, pod, box, s, image, mounts)
 	if err != nil {
 		return st.images.refuse(pod, name, "CreateContainerConfigError", err)
 	}
+	given, err := st.hardware.start(ctx, pod, s.spec)
+	if err != nil {
+		return st.images.refuse(pod, name, "CreateContainerConfigError", err)
+	}
+	equip(conf, given)
+	st.hardware.place(pod.UID, name, conf.Linux.Resources)
 	sandboxConf, err := st.boxes.sandboxConfig(pod, box.try)
 	if err != nil {
 		return 0, err
 	}
 	rt := st.cfg.Runtime.Containers
+	mapMounts(conf.Mounts, conf.Linux.SecurityContext.NamespaceOptions.UsernsOptions)
 	made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.id, Config: conf, SandboxConfig: sandboxConf})
 	if err != nil {
 		return st.images.refuse(pod, name, "CreateContainerError", err)
@@ -74,7 +85,7 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := st.mounts(pod, s.spec, env, volumes, box)
+	mounts, err := st.mounts(pod, s, env, volumes, box)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +98,9 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 	if err != nil {
 		return nil, err
 	}
+	if security.NamespaceOptions.UsernsOptions, err = st.boxes.users.options(pod); err != nil {
+		return nil, err
+	}
 	if s.target != "" {
 		security.NamespaceOptions.Pid, security.NamespaceOptions.TargetId = cri.NamespaceMode_TARGET, s.target
 	}
@@ -97,12 +111,12 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 		Args:       expandAll(s.spec.Args, env),
 		WorkingDir: s.spec.WorkingDir,
 		Mounts:     mounts,
-		Devices:    devices(pod, s.spec, volumes),
+		Devices:    volumeDevices(pod, s.spec, volumes),
 		LogPath:    filepath.Join(s.spec.Name, strconv.Itoa(int(s.try))+".log"),
 		Stdin:      s.spec.Stdin, StdinOnce: s.spec.StdinOnce, Tty: s.spec.TTY,
 		Labels:      map[string]string{},
 		Annotations: notes(pod, s),
-		Linux:       &cri.LinuxContainerConfig{Resources: resources(pod, s.spec), SecurityContext: security},
+		Linux:       &cri.LinuxContainerConfig{Resources: st.terms.container(pod, s.spec), SecurityContext: security},
 	}
 	maps.Copy(conf.Labels, map[string]string{labelPod: pod.Name, labelNamespace: pod.Namespace, labelUID: string(pod.UID),
 		labelContainer: s.spec.Name})
@@ -114,9 +128,13 @@ func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1
 
 // notes are what a later agent needs to know of a container and can't read off its spec.
 func notes(pod *corev1.Pod, s start) map[string]string {
-	return map[string]string{
+	m := map[string]string{
 		noteRestarts: strconv.Itoa(int(s.try)), noteHash: hashOf(s.spec), noteMessage: s.spec.TerminationMessagePath,
 		notePolicy: string(s.spec.TerminationMessagePolicy), noteGrace: strconv.FormatInt(graceOf(pod, nil), 10)}
+	if s.life > 0 {
+		m[noteLife] = strconv.Itoa(s.life)
+	}
+	return m
 }
 
 // terminationFile makes the file that the container leaves its last words in.
@@ -139,11 +157,16 @@ func (st *starter) terminationFile(pod *corev1.Pod, s start) (*cri.Mount, error)
 }
 
 // mounts are the container's volume mounts and the files that every container gets.
-func (st *starter) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.EnvVar, volumes map[string]string,
+func (st *starter) mounts(pod *corev1.Pod, s start, env []corev1.EnvVar, volumes map[string]string,
 	box *sandbox) (list []*cri.Mount, err error) {
-	etcHosts := false
+	etcHosts, spec := false, s.spec
 	for i := range spec.VolumeMounts {
 		m := &spec.VolumeMounts[i]
+		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
+		if image := s.images[m.Name]; image != nil {
+			list = append(list, imageMount(m, image, env))
+			continue
+		}
 		host, ok := volumes[m.Name]
 		if !ok {
 			return nil, fmt.Errorf("mount %s: the pod has no such volume", m.Name)
@@ -157,7 +180,6 @@ func (st *starter) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.
 				return nil, fmt.Errorf("mount %s: %w", m.Name, err)
 			}
 		}
-		etcHosts = etcHosts || m.MountPath == "/etc/hosts"
 		list = append(list, &cri.Mount{ContainerPath: m.MountPath, HostPath: host, Readonly: m.ReadOnly || readOnly(pod, m.Name),
 			Propagation:       propagation(m),
 			RecursiveReadOnly: m.RecursiveReadOnly != nil && *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled})
@@ -172,8 +194,8 @@ func (st *starter) mounts(pod *corev1.Pod, spec *corev1.Container, env []corev1.
 	return list, nil
 }
 
-// devices are the volumes that the container uses as block devices.
-func devices(pod *corev1.Pod, spec *corev1.Container, volumes map[string]string) (list []*cri.Device) {
+// volumeDevices are the volumes that the container uses as block devices.
+func volumeDevices(pod *corev1.Pod, spec *corev1.Container, volumes map[string]string) (list []*cri.Device) {
 	for _, d := range spec.VolumeDevices {
 		rights := "mrw"
 		if readOnly(pod, d.Name) {

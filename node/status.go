@@ -20,7 +20,10 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 	pod := w.pod
 	st := *pod.Status.DeepCopy()
 	st.ObservedGeneration = pod.Generation
-	st.HostIP, st.HostIPs = m.cfg.Address.String(), []corev1.HostIP{{IP: m.cfg.Address.String()}}
+	st.HostIP, st.HostIPs = m.cfg.Address.String(), nil
+	for _, ip := range m.cfg.hostIPs() {
+		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip})
+	}
 	if st.StartTime == nil {
 		now := seconds(w.now)
 		st.StartTime = &now
@@ -33,6 +36,7 @@ func (m *statuses) podStatus(w world) corev1.PodStatus {
 		m.settle(w, &st)
 	}
 	conditions(w, &st)
+	lifeCondition(w, &st)
 	m.alloc.conditions(w, &st)
 	if p := pod.Spec.Resources; p != nil {
 		st.Resources, st.AllocatedResources = &corev1.ResourceRequirements{Requests: p.Requests, Limits: p.Limits}, p.Requests
@@ -49,7 +53,7 @@ func (m *statuses) settle(w world, st *corev1.PodStatus) {
 	if st.Phase = pod.Status.Phase; !finished(&pod) {
 		return
 	}
-	if w.seen.anyRunning() {
+	if w.seen.anyRunning() || m.hardware.claims.Held(pod.UID) { // as long as it has devices, nobody else may get them
 		if st.Phase = corev1.PodRunning; was == corev1.PodPending || was == "" && !initialized(w.pod, st) {
 			st.Phase = corev1.PodPending
 		}
@@ -65,7 +69,7 @@ func (m *statuses) addresses(w world, st *corev1.PodStatus) {
 	if box := w.seen.box(w.pod.UID); box != nil {
 		ips = box.ips
 		if w.pod.Spec.HostNetwork {
-			ips = []string{m.cfg.Address.String()}
+			ips = m.cfg.hostIPs()
 		}
 	}
 	if len(ips) == 0 {
@@ -111,6 +115,9 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 	has := m.alloc.has(w.pod, spec.Name)
 	s.Resources, s.AllocatedResources = inUse(has, spec, c.running()), spec.Resources.Requests
 	s.VolumeMounts = mountStatuses(spec)
+	if !init {
+		s.AllocatedResourcesStatus = m.allocatedStatus(w.pod, spec)
+	}
 	if len(all) > 1 {
 		s.LastTerminationState.Terminated = m.terminated(w.pod, all[1])
 	}
@@ -130,21 +137,29 @@ func (m *statuses) containerStatus(w world, spec *corev1.Container, init bool) c
 // ended tells of a container that stopped: as terminated, or as waiting for its next start.
 func (m *statuses) ended(w world, spec *corev1.Container, c *container, s *corev1.ContainerStatus, init bool) {
 	term := m.terminated(w.pod, c)
-	policy := w.pod.Spec.RestartPolicy
-	if sidecar(spec) {
-		policy = corev1.RestartPolicyAlways
-	}
-	again := restarts(policy, c)
+	again := runsAgain(w.pod, spec, init, c.exit)
 	if init && !sidecar(spec) {
-		again = c.exit != 0 && policy != corev1.RestartPolicyNever
 		s.Ready = c.exit == 0
 	}
 	left, length := m.backoff.left(w.pod.UID, spec.Name, w.now)
-	if !again || left <= 0 || w.pod.DeletionTimestamp != nil || finished(w.pod) {
+	switch {
+	case w.former(c):
+		again, s.Ready = true, false
+		if !w.restartsAll(c) {
+			left = 0
+		}
+	case left <= 0:
+		again = false
+	}
+	if !again || w.pod.DeletionTimestamp != nil || finished(w.pod) {
 		s.State.Terminated = term
 		return
 	}
 	s.LastTerminationState.Terminated = term
+	if left <= 0 {
+		s.State.Waiting = m.whyWaiting(w, spec, init)
+		return
+	}
 	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf(
 		"back-off %v restarting failed container=%s pod=%s_%s(%s)", length, spec.Name, w.pod.Name, w.pod.Namespace, w.pod.UID)}
 }

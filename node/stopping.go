@@ -67,7 +67,7 @@ func (sp *stopper) stopAll(pod *corev1.Pod, seen sight, grace int64) error {
 		if err != nil && ctx.Err() == nil {
 			sp.log.Warn("stop the containers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
 		}
-		sp.poke(pod.Namespace, pod.Name, "containers stopped")
+		sp.wake(pod.Namespace, pod.Name, "containers stopped")
 	}) {
 		cancel()
 		return errOver

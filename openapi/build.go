@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -18,6 +20,7 @@ import (
 type builder struct {
 	lib    *edition
 	custom map[schema.GroupVersionKind]told
+	on     *features.Set
 	texts  map[string]json.RawMessage // of custom resources, as far as they were needed
 	lists  map[string]json.RawMessage // of custom resources
 }
@@ -209,18 +212,15 @@ func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (json.RawMessage,
 		}
 	}
 	doc["type"], doc[gvkExtension] = "object", []any{gvkObject(gvk)}
-	props, _ := doc["properties"].(object)
-	if props != nil || s == nil {
-		if props == nil {
-			props = object{}
-		}
-		for k, v := range typeProps() {
-			props[k] = v
-		}
-		props["metadata"] = refWith(meta+"ObjectMeta", "Standard object's metadata.")
-		if s != nil {
-			doc["properties"] = props
-		}
+	if s == nil {
+		return json.Marshal(doc)
 	}
+	props := typeProps()
+	if own, ok := doc["properties"].(object); ok {
+		maps.Copy(own, props)
+		props = own
+	}
+	props["metadata"] = refWith(meta+"ObjectMeta", "Standard object's metadata.")
+	doc["properties"] = props
 	return json.Marshal(doc)
 }

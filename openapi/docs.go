@@ -216,12 +216,12 @@ func (d *Docs) v3(path, form string, write func(object) ([]byte, error)) ([]byte
 		if err != nil {
 			return nil, err
 		}
-		b := builder{lib: lib, custom: d.custom}
+		b := builder{lib: lib, custom: d.custom, on: d.set.Features()}
 		if isPage {
 			return write(b.pageDocument(page))
 		}
 		routes := b.routes(gv, g.kinds[gv])
-		return write(v3Document(routes, b.schemas(gv, routes)))
+		return write(b.v3Document(routes, b.schemas(gv, routes)))
 	})
 }
 
@@ -234,7 +234,7 @@ func (d *Docs) v2(form string, write func(object) ([]byte, error)) ([]byte, stri
 		if err != nil {
 			return nil, err
 		}
-		b := builder{lib: lib, custom: d.custom}
+		b := builder{lib: lib, custom: d.custom, on: d.set.Features()}
 		var routes []route
 		for _, gv := range slices.SortedFunc(maps.Keys(g.kinds), compareGV) {
 			routes = append(routes, b.routes(gv, g.kinds[gv])...)

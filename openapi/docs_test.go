@@ -207,6 +207,31 @@ func TestCustom(t *testing.T) {
 	}
 }
 
+// A custom kind has the fields of every kind, whatever its schema says; in the old document one that keeps what it does not
+// know says nothing of its fields, or clients would refuse all others.
+func TestRootsOfCustomKinds(t *testing.T) {
+	const name, keeps = "com.example.stable.v1.CronTab", "x-kubernetes-preserve-unknown-fields"
+	for text, fields := range map[string]bool{`{"type":"object"}`: true, `{"type":"object","` + keeps + `":true}`: false,
+		`{"type":"object","` + keeps + `":true,"properties":{"spec":{"type":"object"}}}`: false} {
+		d, s := New(example()), &spec.Schema{}
+		if err := s.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.AddSchema(tabs.WithKind("CronTab"), s); err != nil {
+			t.Fatal(err)
+		}
+		b, _, err := d.V3(GroupPath(tabs))
+		if at(parse(t, b, err), "components", "schemas", name, "properties", "metadata") == nil {
+			t.Errorf("%s: no metadata", text)
+		}
+		b, _, err = d.V2JSON()
+		old := at(parse(t, b, err), "definitions", name).(object)
+		if old["type"] != "object" || (old["properties"] != nil) != fields || old[keeps] != nil || old[gvkExtension] == nil {
+			t.Errorf("%s: %v", text, old)
+		}
+	}
+}
+
 func TestIndexFollowsTheSet(t *testing.T) {
 	set := example()
 	d := New(set)

@@ -48,7 +48,7 @@ func open(r route) route {
 
 // pageDocument makes the document of one page.
 func (b *builder) pageDocument(r route) object {
-	return v3Document([]route{r}, b.used([]route{r}))
+	return b.v3Document([]route{r}, b.used([]route{r}))
 }
 
 // pageMark changes when the document of a page does, which it does with the program only.

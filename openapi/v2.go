@@ -21,10 +21,13 @@ func (b *builder) v2(routes []route) (object, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, fmt.Errorf("read the schema %s: %w", name, err)
 		}
+		if s[gvkExtension] != nil && s["x-kubernetes-preserve-unknown-fields"] == true {
+			s = object{"type": "object", gvkExtension: s[gvkExtension]} // with a field clients would refuse all others
+		}
 		defs[name] = oldForm(s)
 	}
 	return object{
-		"swagger": "2.0", "info": info(), "paths": paths, "definitions": defs, "consumes": mediaTypes, "produces": mediaTypes,
+		"swagger": "2.0", "info": b.info(), "paths": paths, "definitions": defs, "consumes": mediaTypes, "produces": mediaTypes,
 		"securityDefinitions": object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
 			"description": "Bearer Token authentication"}},
 		"security": []any{object{"BearerToken": []string{}}},

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kloop-dev/kloop/features"
 )
 
 // object is a JSON object under construction.
@@ -13,22 +11,21 @@ type object = map[string]any
 
 const gvkExtension = "x-kubernetes-group-version-kind"
 
-func info() object { return object{"title": "Kubernetes", "version": "v" + features.Release} }
+// info tells the version that the cluster emulates: 1.37.
+func (b *builder) info() object { return object{"title": "Kubernetes", "version": b.on.String()} }
 
 // v3Document puts the document of one group version together.
-func v3Document(routes []route, schemas map[string]json.RawMessage) object {
+func (b *builder) v3Document(routes []route, schemas map[string]json.RawMessage) object {
 	paths := object{}
 	for i := range routes {
 		paths[routes[i].path] = routes[i].v3()
 	}
-	return object{
-		"openapi": "3.0.0", "info": info(), "paths": paths,
-		"components": object{
-			"schemas": schemas,
-			"securitySchemes": object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
-				"description": "Bearer Token authentication"}},
-		},
+	parts := object{"securitySchemes": object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
+		"description": "Bearer Token authentication"}}}
+	if len(schemas) > 0 {
+		parts["schemas"] = schemas
 	}
+	return object{"openapi": "3.0.0", "info": b.info(), "paths": paths, "components": parts}
 }
 
 func (r *route) v3() object {

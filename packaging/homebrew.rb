@@ -3,15 +3,27 @@ class Kloop < Formula
   homepage "https://github.com/kloop-dev/kloop"
   version "@VERSION@"
   license "Apache-2.0"
-  depends_on :linux
 
-  on_intel do
-    url "@URL@/kloop_@VERSION@_linux_amd64.tar.gz"
-    sha256 "@SHA256_linux_amd64@"
+  on_macos do
+    on_intel do
+      url "@URL@/kloop_@VERSION@_darwin_amd64.tar.gz"
+      sha256 "@SHA256_darwin_amd64@"
+    end
+    on_arm do
+      url "@URL@/kloop_@VERSION@_darwin_arm64.tar.gz"
+      sha256 "@SHA256_darwin_arm64@"
+    end
   end
-  on_arm do
-    url "@URL@/kloop_@VERSION@_linux_arm64.tar.gz"
-    sha256 "@SHA256_linux_arm64@"
+
+  on_linux do
+    on_intel do
+      url "@URL@/kloop_@VERSION@_linux_amd64.tar.gz"
+      sha256 "@SHA256_linux_amd64@"
+    end
+    on_arm do
+      url "@URL@/kloop_@VERSION@_linux_arm64.tar.gz"
+      sha256 "@SHA256_linux_arm64@"
+    end
   end
 
   def install

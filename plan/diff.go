@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -69,7 +70,7 @@ func between(set *resource.Set, was, is resource.Reader) (d difference) {
 		}
 	}
 	d.made, d.removed = made.list(), removed.list()
-	slices.SortFunc(d.changed, func(a, b Effect) int { return compare(a.Object, b.Object) })
+	coldsort.Func(d.changed, func(a, b Effect) int { return compare(a.Object, b.Object) })
 	return d
 }
 
@@ -102,7 +103,7 @@ func (e effects) list() (list []Effect) {
 		}
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b Effect) int { return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Owner, b.Owner)) })
+	coldsort.Func(list, func(a, b Effect) int { return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Owner, b.Owner)) })
 	return list
 }
 

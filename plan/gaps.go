@@ -2,22 +2,22 @@ package plan
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A wall takes what a board of gaps puts on it.
+// A wall is the store of a cache of gaps.
 type wall struct{ gaps map[Object]Gap }
 
-// Watched implements converge.Shelf.
+// Watched implements converge.Store.
 func (*wall) Watched() bool { return false }
 
-// Change implements converge.Shelf.
+// Change implements converge.Store.
 func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Object) error {
 	for _, obj := range put {
 		if g, ok := obj.(*convergence.Gap); ok {
@@ -31,7 +31,7 @@ func (w *wall) Change(_ context.Context, _ resource.Kind, put, _ []resource.Obje
 // gaps explains what is not what it should be now.
 func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	out := &wall{gaps: map[Object]Gap{}}
-	b := &converge.Board{Client: w.admin(), Shelf: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
+	b := &converge.GapCache{Client: w.admin(), Store: out, Loops: &converge.Processes{Here: &w.loops, Kinds: w.set, Read: w.admin().Read,
 		Now: time.Now}}
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func compareGaps(was, is map[Object]Gap) (fresh, still, closed []Gap) {
 		}
 	}
 	for _, list := range [][]Gap{fresh, still, closed} {
-		slices.SortFunc(list, func(a, b Gap) int { return compare(a.Object, b.Object) })
+		coldsort.Func(list, func(a, b Gap) int { return compare(a.Object, b.Object) })
 	}
 	return fresh, still, closed
 }

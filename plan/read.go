@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -68,7 +69,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace string) (*Fork, error
 	if err := r.all(ctx, defined); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(f.objects, func(a, b item) int { return cmp.Compare(rank(a.kind), rank(b.kind)) })
+	coldsort.StableFunc(f.objects, func(a, b item) int { return cmp.Compare(rank(a.kind), rank(b.kind)) })
 	return f, nil
 }
 

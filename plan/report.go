@@ -25,6 +25,7 @@ type Report struct {
 
 	Workloads   []Workload   `json:"workloads,omitempty"` // those that the change touches
 	Evictions   []Eviction   `json:"evictions,omitempty"`
+	Steps       []Step       `json:"steps,omitempty"` // of pods, in the order of time; the first few thousand
 	Preemptions []Preemption `json:"preemptions,omitempty"`
 	Unfit       []Unfit      `json:"unfit,omitempty"` // pods without a node at the end that had one, or were not there
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -118,7 +119,10 @@ func (w *world) play(ctx context.Context, f *Fork, c Change, span time.Duration)
 	}
 	r.Workloads, r.Preemptions = track.finish(after, w.news), track.victims
 	r.Evictions = append(a.evicted, track.taints...)
-	slices.SortFunc(r.Evictions, func(a, b Eviction) int { return cmp.Or(cmp.Compare(a.After, b.After), compare(a.Object, b.Object)) })
+	coldsort.Func(r.Evictions, func(a, b Eviction) int { return cmp.Or(cmp.Compare(a.After, b.After), compare(a.Object, b.Object)) })
+	if r.Steps = track.film.steps; track.film.cut {
+		r.Unknown = append(r.Unknown, fmt.Sprintf("what happened after the first %d steps of pods: the film ends there", filmSteps))
+	}
 	r.judge()
 	return r, nil
 }
@@ -136,7 +140,7 @@ func (w *world) report(f *Fork, before, after resource.Reader) *Report {
 			r.Anyway = append(r.Anyway, e)
 		}
 	}
-	slices.SortFunc(r.Anyway, func(a, b Effect) int { return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Verb, b.Verb)) })
+	coldsort.Func(r.Anyway, func(a, b Effect) int { return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Verb, b.Verb)) })
 	r.Unfit, r.Unknown = unfit(before, after), unknown(f, w.seed.notes)
 	return r
 }
@@ -178,7 +182,7 @@ func unfit(before, after resource.Reader) (list []Unfit) {
 		}
 		list = append(list, u)
 	}
-	slices.SortFunc(list, func(a, b Unfit) int {
+	coldsort.Func(list, func(a, b Unfit) int {
 		return cmp.Or(compare(a.Object, b.Object), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Why, b.Why))
 	})
 	return list

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/localvolume"
 )
 
 func manifest(t *testing.T, text string) Change {
@@ -67,6 +68,29 @@ func TestScaleImageDelete(t *testing.T) {
 		SetImages(to, map[string]string{"other": "a:2"}), Drain("nobody")} {
 		if r, err := Run(t.Context(), f, c, Options{}); err == nil {
 			t.Errorf("%s: %s", c.Text, r.Verdict)
+		}
+	}
+}
+
+// Classes that a kloop has made for itself stay in its fork, where nobody makes volumes on disks.
+func TestClassesStay(t *testing.T) {
+	f := grown(t, 2, web+`
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: local-path, labels: {app.kubernetes.io/managed-by: kloop}}
+provisioner: `+localvolume.Provisioner)
+	names := map[string]bool{}
+	for c := range each(f, kinds.StorageClasses) {
+		names[c.Name] = true
+	}
+	if !names["local-path"] {
+		t.Fatalf("the fork has the classes %v", names)
+	}
+	r := run(t, f, Drain("sim-0"))
+	for _, e := range r.Removed {
+		if e.Object.Kind == "StorageClass" {
+			t.Errorf("%s is removed by a drain", e.Object)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -30,13 +31,14 @@ type tracker struct {
 	owners   map[types.UID]Object // the workload of a pod's controller
 	victims  []Preemption
 	taints   []Eviction
+	film     film
 	read     resource.Reader
 	finished bool
 }
 
 // follow begins with what is there.
 func follow(read resource.Reader) *tracker {
-	t := &tracker{from: time.Now(), counts: map[Object]*count{}, owners: map[types.UID]Object{}, read: read}
+	t := &tracker{from: time.Now(), film: film{from: time.Now()}, counts: map[Object]*count{}, owners: map[types.UID]Object{}, read: read}
 	for _, p := range resource.List(read, kinds.Pods, "") {
 		if o, ok := t.workload(p); ok {
 			c := t.count(o)
@@ -129,6 +131,7 @@ func (t *tracker) pod(was, is *corev1.Pod) {
 			c.Least, c.At = c.now, Duration(time.Since(t.from))
 		}
 	}
+	t.film.shoot(was, is, o, c.now)
 	if is != nil && (was == nil || was.DeletionTimestamp == nil) && is.DeletionTimestamp != nil || is == nil && was.DeletionTimestamp == nil {
 		t.target(p, o)
 	}
@@ -178,7 +181,7 @@ func (t *tracker) finish(read resource.Reader, rest time.Time) (list []Workload)
 			list = append(list, c.Workload)
 		}
 	}
-	slices.SortFunc(list, func(a, b Workload) int {
+	coldsort.Func(list, func(a, b Workload) int {
 		return cmp.Or(-cmp.Compare(a.Wanted-a.After, b.Wanted-b.After), -cmp.Compare(a.None, b.None), -cmp.Compare(a.Short, b.Short),
 			compare(a.Object, b.Object))
 	})

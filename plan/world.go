@@ -152,7 +152,8 @@ func (w *world) admin() *client.Local {
 // idle are loops that do not run: they need keys, metrics or a network that a fork does not have.
 var idle = []string{"root-ca-publisher", "csr-signing", "csr-approving", "csr-serving-approving", "csr-cleaner", "token-cleaner",
 	"bootstrap-signer",
-	"legacy-serviceaccount-token-cleaner", "horizontal-pod-autoscaler", "cluster-dns", "storage-version-migrator"}
+	"legacy-serviceaccount-token-cleaner", "horizontal-pod-autoscaler", "cluster-dns", "storage-version-migrator",
+	"local-storage-classes"} // it would remove the classes of a kloop, as the fork makes no volumes on disks
 
 // run starts the loops.
 func (w *world) run(ctx context.Context, registry *crd.Registry) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/forwarding"
 )
 
 // bring makes the kernel have what is wanted: the link, what is on it, then routes, for a route to a neighbour that nobody knows loses
@@ -125,7 +127,7 @@ func (k *kernel) fill(on netlink.Link, want, have state, do func(any, error)) {
 	}
 	for m, at := range want.forwarding {
 		if have.forwarding[m] != at {
-			do(m, k.h.NeighSet(forwarding(on, m, at)))
+			do(m, k.h.NeighSet(placed(on, m, at)))
 		}
 	}
 }
@@ -134,7 +136,7 @@ func (k *kernel) fill(on netlink.Link, want, have state, do func(any, error)) {
 func (k *kernel) thin(on netlink.Link, want, have state, do func(any, error)) {
 	for m, at := range have.forwarding {
 		if _, ok := want.forwarding[m]; !ok {
-			do(m, k.h.NeighDel(forwarding(on, m, at)))
+			do(m, k.h.NeighDel(placed(on, m, at)))
 		}
 	}
 	for a, m := range have.neighbours {
@@ -153,7 +155,7 @@ func neighbour(on netlink.Link, a netip.Addr, m mac) *netlink.Neigh {
 	return &netlink.Neigh{LinkIndex: on.Attrs().Index, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: m[:]}
 }
 
-func forwarding(on netlink.Link, m mac, at netip.Addr) *netlink.Neigh {
+func placed(on netlink.Link, m mac, at netip.Addr) *netlink.Neigh {
 	return &netlink.Neigh{LinkIndex: on.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF,
 		IP: at.AsSlice(), HardwareAddr: m[:]}
 }
@@ -222,12 +224,12 @@ func (k *kernel) mendBridge(want state) error {
 
 // prepare lets packets through this machine. Each knob that it turns is logged once.
 func (k *kernel) prepare(want state) error {
-	knobs := map[string]string{}
 	for p := range want.gateways {
-		if p.Addr().Is4() {
-			knobs["net/ipv4/ip_forward"] = "1"
+		if err := forwarding.On(p.Addr().Is6(), k.log); err != nil {
+			return err
 		}
 	}
+	knobs := map[string]string{}
 	for _, r := range want.routes {
 		// A peer may send through the tunnel what we send plainly, and the other way round: the strict check would drop it. The larger
 		// of the two values counts.

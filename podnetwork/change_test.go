@@ -189,7 +189,7 @@ func TestCleanup(t *testing.T) {
 			return err
 		}
 		defer c.Close()
-		if there, err := c.Exists(podTable); there || err != nil {
+		if there, err := c.Exists(tables[0]); there || err != nil {
 			t.Errorf("the table is left: %v", err)
 		}
 		return nil

@@ -70,13 +70,14 @@ func unmask() error {
 		return err
 	}
 	defer c.Close()
-	b := nft.NewBatch(podTable)
-	b.DeleteTable()
-	if there, err := c.Exists(podTable); err != nil || !there {
-		return err
-	}
-	if err := c.Commit(b); err != nil {
-		return fmt.Errorf("remove the rules that let pods out: %w", err)
+	for _, t := range tables {
+		there, err := c.Exists(t)
+		if err == nil && there {
+			err = program(c, t, nil, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("remove the rules that let pods out: %w", err)
+		}
 	}
 	return nil
 }

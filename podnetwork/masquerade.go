@@ -1,123 +1,141 @@
 package podnetwork
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/nft"
 )
 
-// table is the name of ours. Nobody else's rules are touched.
-const table = "kloop-pods"
+// tables are ours, one of each family. Nobody else's rules are touched.
+var tables = []nft.Table{{Family: nft.IPv4, Name: "kloop-pods"}, {Family: nft.IPv6, Name: "kloop-pods"}}
 
-// podTable is it for package nft.
-var podTable = nft.Table{Family: nft.IPv4, Name: table}
+// podSet holds the ranges of all pods.
+const podSet = "pods"
 
-// buffer is the size of the netlink socket's buffers: a transaction is one datagram, and each message is acknowledged.
-const buffer = 16 << 20
-
-// atOnce bounds how many elements one message adds: the kernel's attributes are at most 64 KiB.
-const atOnce = 500
-
-// Where an IPv4 header has its addresses.
-const (
-	source      = 12
-	destination = 16
-)
-
-// masquerade brings the rules to the census, if they are not there or were made for other ranges.
+// masquerade brings the rules to the census, where they are not there or were made for other ranges. A family in which pods have no
+// addresses any more has no rules.
 func (l *loop) masquerade() error {
-	there, err := l.filter.Exists(podTable)
-	if err != nil {
-		return fmt.Errorf("look for the rules that let pods out: %w", err)
+	for i, t := range tables {
+		own, pods := ofFamily(l.census.own.ranges, t), ofFamily(l.census.pods, t)
+		there, err := l.filter.Exists(t)
+		if err != nil {
+			return fmt.Errorf("look for the rules that let pods out: %w", err)
+		}
+		made := append(slices.Clone(own), pods...)
+		if there == (len(own) > 0) && slices.Equal(made, l.masked[i]) {
+			continue
+		}
+		if err := program(l.filter, t, own, pods); err != nil {
+			return fmt.Errorf("let pods out of their network: %w", err)
+		}
+		l.masked[i] = made
 	}
-	own, pods := only4(l.census.own.ranges), only4(l.census.pods)
-	made := append(slices.Clone(own), pods...)
-	if len(own) == 0 || there && slices.Equal(made, l.masked) {
-		return nil
-	}
-	if err := program(own[0], pods); err != nil {
-		return fmt.Errorf("let pods out of their network: %w", err)
-	}
-	l.masked = made
 	return nil
 }
 
-func only4(list []netip.Prefix) (out []netip.Prefix) {
+// masks says that the rules which should be there are: somebody changed others.
+func (l *loop) masks() bool {
+	for _, t := range tables {
+		there, err := l.filter.Exists(t)
+		if err != nil || there != (len(ofFamily(l.census.own.ranges, t)) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func ofFamily(list []netip.Prefix, t nft.Table) (out []netip.Prefix) {
 	for _, p := range list {
-		if p.Addr().Is4() {
+		if p.Addr().Is4() == (t.Family == nft.IPv4) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// program replaces the table by the rules for these ranges, at once or not at all.
-func program(own netip.Prefix, pods []netip.Prefix) error {
-	c, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		return errors.Join(c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer))
-	}))
-	if err != nil {
-		return err
+// program replaces the table by the rules for these ranges, at once or not at all. Without a range of the node's own there are none.
+func program(c *nft.Conn, t nft.Table, own, pods []netip.Prefix) error {
+	b := nft.NewBatch(t)
+	b.AddTable() // so that there is one to delete
+	b.DeleteTable()
+	if len(own) == 0 {
+		return c.Commit(b)
 	}
-	t := &nftables.Table{Name: table, Family: nftables.TableFamilyIPv4}
-	c.AddTable(t) // so that there is one to delete
-	c.DelTable(t)
-	c.AddTable(t)
-	// With a number of its own it takes none of the module's counter, which connections of other goroutines use, too.
-	set := &nftables.Set{Table: t, ID: 1, Name: "pods", KeyType: nftables.TypeIPAddr, Interval: true}
-	err = c.AddSet(set, nil)
-	for part := range slices.Chunk(elements(pods), atOnce) {
-		err = errors.Join(err, c.SetAddElements(set, part))
-	}
-	if err != nil {
-		return err
-	}
-	out := c.AddChain(&nftables.Chain{Name: "leaving", Table: t, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting,
-		Priority: nftables.ChainPriorityNATSource})
-	rule := func(e ...expr.Any) { c.AddRule(&nftables.Rule{Table: t, Chain: out, Exprs: e}) }
-	rule(append(within(source, own, expr.CmpOpNeq), &expr.Verdict{Kind: expr.VerdictReturn})...)
-	rule(load(destination), &expr.Lookup{SourceRegister: 1, SetName: set.Name}, &expr.Verdict{Kind: expr.VerdictReturn})
-	rule(append(within(destination, netip.MustParsePrefix("224.0.0.0/4"), expr.CmpOpEq), &expr.Verdict{Kind: expr.VerdictReturn})...)
-	rule(&expr.Masq{FullyRandom: true})
-	return c.Flush()
+	h := headerOf(t)
+	b.AddTable()
+	set := nft.Set{Name: podSet, KeyLen: h.length, KeyType: h.shown, Ranges: true}
+	b.AddSet(set)
+	b.AddElements(set, elements(pods))
+	const out = "leaving"
+	b.AddChain(nft.Chain{Name: out, Hook: &nft.Hook{Type: "nat", Num: unix.NF_INET_POST_ROUTING, Priority: sourceNAT}})
+	rule := func(comment string, e ...expr.Any) { b.AddRule(out, nft.NewRule(t.Family, comment, e...)) }
+	stays := &expr.Verdict{Kind: expr.VerdictReturn}
+	rule("not from a pod of this node", append(h.within(h.source, own[0], expr.CmpOpNeq), stays)...)
+	rule("to a pod", h.load(h.destination), &expr.Lookup{SourceRegister: 1, SetName: podSet}, stays)
+	rule("to many", append(h.within(h.destination, h.multicast, expr.CmpOpEq), stays)...)
+	rule("as the node", &expr.Masq{FullyRandom: true})
+	return c.Commit(b)
 }
 
-func load(offset uint32) expr.Any {
-	return &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}
+// sourceNAT is the kernel's priority of what changes sources.
+const sourceNAT = 100
+
+// A header says where the packets of a family have their addresses.
+type header struct {
+	source, destination uint32 // offsets
+	length              uint32 // of an address
+	multicast           netip.Prefix
+	shown               uint32 // the nft program's number of the type
+}
+
+func headerOf(t nft.Table) header {
+	if t.Family == nft.IPv4 {
+		return header{12, 16, 4, netip.MustParsePrefix("224.0.0.0/4"), 7}
+	}
+	return header{8, 24, 16, netip.MustParsePrefix("ff00::/8"), 8}
+}
+
+func (h header) load(offset uint32) expr.Any {
+	return &expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: h.length}
 }
 
 // within compares an address of the packet with a range.
-func within(offset uint32, p netip.Prefix, op expr.CmpOp) []expr.Any {
-	mask := make([]byte, 4)
+func (h header) within(offset uint32, p netip.Prefix, op expr.CmpOp) []expr.Any {
+	mask := make([]byte, h.length)
 	for bit := range p.Bits() {
 		mask[bit/8] |= 1 << (7 - bit%8)
 	}
-	return []expr.Any{load(offset), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
+	return []expr.Any{h.load(offset), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: h.length, Mask: mask, Xor: make([]byte, h.length)},
 		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()}}
 }
 
-// elements are the ranges as an interval set has them: the first address of each, and the one behind its last. Ranges that touch are one.
-func elements(list []netip.Prefix) (out []nftables.SetElement) {
+// elements are the ranges as a set has them: the first address of each, and the one behind its last. Ranges that touch are one.
+func elements(list []netip.Prefix) (out []nft.Element) {
 	for _, p := range list {
-		first := binary.BigEndian.Uint32(p.Masked().Addr().AsSlice())
-		behind := uint64(first) + 1<<(32-p.Bits())
-		if n := len(out); n > 0 && binary.BigEndian.Uint32(out[n-1].Key) == first {
+		first := string(p.Masked().Addr().AsSlice())
+		if n := len(out); n > 0 && out[n-1].Key == first {
 			out = out[:n-1]
 		} else {
-			out = append(out, nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, first)})
+			out = append(out, nft.Element{Key: first})
 		}
-		if behind <= math.MaxUint32 { // behind the last address of all there is none
-			out = append(out, nftables.SetElement{Key: binary.BigEndian.AppendUint32(nil, uint32(behind)), IntervalEnd: true})
+		if behind := last(p).Next(); behind.IsValid() { // behind the last address of all there is none
+			out = append(out, nft.Element{Key: string(behind.AsSlice()), End: true})
 		}
 	}
 	return out
+}
+
+// last is the last address of a range.
+func last(p netip.Prefix) netip.Addr {
+	raw := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < 8*len(raw); bit++ {
+		raw[bit/8] |= 1 << (7 - bit%8)
+	}
+	a, _ := netip.AddrFromSlice(raw)
+	return a
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
+	"github.com/kloop-dev/kloop/nft"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -21,11 +22,11 @@ func prefixes(list ...string) (out []netip.Prefix) {
 	return out
 }
 
-func show(list []nftables.SetElement) string {
+func show(list []nft.Element) string {
 	var b bytes.Buffer
 	for _, e := range list {
-		a, _ := netip.AddrFromSlice(e.Key)
-		if e.IntervalEnd {
+		a, _ := netip.AddrFromSlice([]byte(e.Key))
+		if e.End {
 			fmt.Fprintf(&b, "-%s ", a)
 		} else {
 			fmt.Fprintf(&b, "%s", a)
@@ -45,6 +46,8 @@ func TestElements(t *testing.T) {
 		{prefixes("255.255.0.0/16"), "255.255.0.0"},
 		{prefixes("0.0.0.0/0"), "0.0.0.0"},
 		{prefixes("10.255.255.0/25"), "10.255.255.0-10.255.255.128 "},
+		{prefixes("fd88::/64", "fd88:0:0:1::/64", "fd89::/64"), "fd88::-fd88:0:0:2:: fd89::-fd89:0:0:1:: "},
+		{prefixes("ffff::/16"), "ffff::"},
 	} {
 		if got := show(elements(c.list)); got != c.want {
 			t.Errorf("%v: %q, want %q", c.list, got, c.want)
@@ -57,29 +60,31 @@ func TestProgram(t *testing.T) {
 	need.BeRoot(t)
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test's goroutine
 	need.Have(t, need.Root, unix.Unshare(unix.CLONE_NEWNET))
-	own := netip.MustParsePrefix("10.88.0.0/16")
+	c, err := nft.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	many := prefixes("10.88.0.0/16")
+	many6 := prefixes("fd88::/64")
 	for i := range 5000 {
 		many = append(many, netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(i >> 8), byte(i), 0}), 25))
+		many6 = append(many6, netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, 0x99, 4: byte(i >> 8), 5: byte(i)}), 64))
 	}
-	for _, list := range [][]netip.Prefix{{own}, many, prefixes("10.88.0.0/16", "10.90.0.0/16")} {
-		if err := program(own, list); err != nil {
+	two := prefixes("10.88.0.0/16", "10.90.0.0/16")
+	for _, list := range [][]netip.Prefix{prefixes("10.88.0.0/16"), many, two, many6, prefixes("fd88::/64")} {
+		tab := tables[0]
+		if list[0].Addr().Is6() {
+			tab = tables[1]
+		}
+		if err := program(c, tab, list[:1], list); err != nil {
 			t.Fatal(err)
 		}
-		c, err := nftables.New()
-		if err != nil {
-			t.Fatal(err)
+		chains, err := c.Chains(tab)
+		if err != nil || chains["leaving"] == nil || len(chains["leaving"].Rules) != 4 {
+			t.Errorf("%d ranges: chains %v, %v", len(list), chains, err)
 		}
-		tab := &nftables.Table{Name: table, Family: nftables.TableFamilyIPv4}
-		rules, err := c.GetRules(tab, &nftables.Chain{Name: "leaving", Table: tab})
-		if err != nil || len(rules) != 4 {
-			t.Errorf("%d ranges: %d rules, %v", len(list), len(rules), err)
-		}
-		set, err := c.GetSetByName(tab, "pods")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := c.GetSetElements(set)
+		got, err := c.Elements(tab, podSet)
 		if want := len(elements(list)); err != nil || len(got) < want || len(got) > want+1 {
 			t.Errorf("%d ranges: %d elements in the kernel, want %d: %v", len(list), len(got), want, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -76,7 +77,7 @@ func newCensus(read resource.Reader, own string) (c census) {
 			c.peers = append(c.peers, m)
 		}
 	}
-	slices.SortFunc(c.peers, func(a, b machine) int { return strings.Compare(a.name, b.name) })
+	coldsort.Func(c.peers, func(a, b machine) int { return strings.Compare(a.name, b.name) })
 	c.pods = t.all(c.own.ranges)
 	if len(c.own.ranges) == 0 {
 		c.trouble = fmt.Sprintf("node %s has no pod range: its spec.podCIDRs is empty. The loop node-ipam fills it, of the range that the server's "+

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // The tunnel between machines. Its number and port are kloop's own, so that it stands beside flannel's and Cilium's.
 const (
-	Tunnel     = "kloop-vx" // the link's name
+	Tunnel     = kinds.PodTunnel // the link's name
 	tunnelID   = 88
 	TunnelPort = 8488 // UDP
 	Protocol   = 88   // of the routes that are ours
-	Bridge     = "cni0"
+	Bridge     = kinds.PodBridge
 )
 
 // What a VXLAN tunnel takes of a packet: the inner Ethernet header, those of VXLAN, UDP and IP.
@@ -102,15 +104,15 @@ func plan(c census, g ground, mode string) (want state, notes []string) {
 		if !ok {
 			continue // it registers just now
 		}
-		w, known := g.ways[at]
-		direct := known && w.direct && mode != ModeVXLAN
 		for _, p := range m.ranges {
-			plain := direct && p.Addr().Is6() == v6
+			next, _ := m.address(p.Addr().Is6()) // without one there is no way to it
+			w := g.ways[next]
+			plain := w.direct && mode != ModeVXLAN
 			switch {
 			case g.foreign[p]:
 				notes = append(notes, fmt.Sprintf("there is a route to %s, the pods of node %s, that is not kloop's: it stays", p, m.name))
 			case plain:
-				want.routes[p] = route{link: w.link, via: at}
+				want.routes[p] = route{link: w.link, via: next}
 			case mode == ModeRoutes:
 				notes = append(notes, fmt.Sprintf("node %s at %s is not on one link with this one, and network.mode is %s: its pods at %s are "+
 					"not reached", m.name, at, mode, p))

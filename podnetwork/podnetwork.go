@@ -1,7 +1,7 @@
 // Package podnetwork is the pod network: every pod reaches every other, on whatever machine, at its own address.
 //
 //	reads   Nodes: the ranges of their pods, their addresses; links, addresses, routes and neighbours of the kernel
-//	writes  routes of the protocol Protocol, the link Tunnel and all that is on it, the nftables table kloop-pods, addresses of the bridge
+//	writes  routes of the protocol Protocol, the link Tunnel and all that is on it, the nftables tables kloop-pods, addresses of the bridge
 //	        cni0; the CNI configuration; Node: the condition NetworkUnavailable of this one
 //	rule    a packet to another node's range goes to that node: by a plain route where both are on one link, in a VXLAN tunnel
 //	        elsewhere; a packet to no pod leaves with the address of the node (masquerade), every other one keeps its source, as the
@@ -38,9 +38,9 @@ type Config struct {
 
 // Ways to bring packets to another machine.
 const (
-	ModeAuto   = "auto"   // plain routes between machines on one link, VXLAN elsewhere
-	ModeVXLAN  = "vxlan"  // VXLAN only: for networks that drop packets with addresses of pods, as many clouds' do
-	ModeRoutes = "routes" // plain routes only, and none to machines behind a router
+	ModeAuto   = kinds.NetworkAuto
+	ModeVXLAN  = kinds.NetworkVXLAN
+	ModeRoutes = kinds.NetworkRoutes
 )
 
 const (
@@ -59,9 +59,9 @@ type loop struct {
 	filter *nft.Conn
 
 	census  census
-	masked  []netip.Prefix  // the ranges that the masquerading rules were made for
-	said    map[string]bool // notes that were logged
-	since   time.Time       // when the present trouble began; zero: there is none
+	masked  [2][]netip.Prefix // the ranges that the masquerading rules of each family were made for
+	said    map[string]bool   // notes that were logged
+	since   time.Time         // when the present trouble began; zero: there is none
 	trouble string
 }
 
@@ -117,7 +117,7 @@ func (l *loop) run(ctx context.Context, touched, flushed <-chan struct{}, ready 
 			rest(ctx, mending)
 			drain(touched)
 		case <-flushed:
-			if there, err := l.filter.Exists(podTable); err == nil && there {
+			if l.masks() {
 				continue
 			}
 		case <-tick.C:

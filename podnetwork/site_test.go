@@ -19,7 +19,7 @@ func serve(t testing.TB, in space, addr string) {
 	t.Helper()
 	var l net.Listener
 	in.do(t, func() (err error) {
-		l, err = net.Listen("tcp4", addr)
+		l, err = net.Listen("tcp", addr)
 		return err
 	})
 	t.Cleanup(func() { l.Close() })
@@ -39,7 +39,7 @@ func serve(t testing.TB, in space, addr string) {
 // ask connects from a namespace and returns as whom it was seen.
 func ask(from space, addr string) (seen string, err error) {
 	err = from.run(func() error {
-		c, err := net.DialTimeout("tcp4", addr, 3*time.Second)
+		c, err := net.DialTimeout("tcp", addr, 3*time.Second)
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func TestMend(t *testing.T) {
 		}),
 		"the neighbour is gone": tunnel(func(l netlink.Link) error { return netlink.NeighDel(neighbour(l, far, macOf("c"))) }),
 		"the forwarding is gone": tunnel(func(l netlink.Link) error {
-			return netlink.NeighDel(forwarding(l, macOf("c"), netip4(s.c.addr)))
+			return netlink.NeighDel(placed(l, macOf("c"), netip4(s.c.addr)))
 		}),
 		"the routes are gone": func() error {
 			for _, p := range []string{"10.88.1.0/24", "10.88.2.0/24"} {

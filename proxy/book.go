@@ -70,7 +70,7 @@ func (b *book) fill(read resource.Reader) {
 	for _, s := range b.services {
 		s.elements(b.owner(s), func(e element, _ string, w way) {
 			switch e.set {
-			case hairpin:
+			case hairpin, virtual:
 				b.uses[e]++
 			case services:
 				b.use(family6(e.v6), w, 1)
@@ -127,7 +127,7 @@ func (b *book) tally(names map[key]bool, out change, side int) {
 		}
 		s.elements(b.owner(s), func(e element, data string, w way) {
 			switch e.set {
-			case hairpin:
+			case hairpin, virtual:
 				b.count(e, side, out)
 				return
 			case services:
@@ -247,7 +247,7 @@ func (b *book) all(v6 bool) (sets [setCount]map[string]string) {
 func (b *book) each(v6 bool, add func(set int, key, data string)) {
 	for _, s := range b.services {
 		s.elements(b.owner(s), func(e element, data string, _ way) {
-			if e.v6 == v6 && e.set != hairpin {
+			if e.v6 == v6 && !shared(e.set) {
 				add(e.set, e.key, data)
 			}
 		})

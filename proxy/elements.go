@@ -13,6 +13,7 @@ const (
 	ways             // way → its chain
 	endpoints        // list and number → endpoint
 	members          // list and endpoint, of lists with session affinity: which endpoints a client may keep
+	virtual          // addresses of load balancers that no machine has: what no service has there is refused
 	hairpin          // an endpoint on this node, twice: as source and destination
 	affinity         // list and client → endpoint. Packets write it, and it forgets by itself
 	setCount
@@ -33,6 +34,7 @@ func set(which int, v6 bool) nft.Set {
 		ways:      {Name: "ways", KeyLen: 8, KeyType: integer, Verdicts: true},
 		endpoints: {Name: "endpoints", KeyLen: 12, KeyType: integer, DataLen: size + 4, DataType: ip<<part | port},
 		members:   {Name: "members", KeyLen: 8 + size + 4, KeyType: integer},
+		virtual:   {Name: "virtual", KeyLen: size, KeyType: ip},
 		hairpin:   {Name: "hairpin", KeyLen: 2 * size, KeyType: ip<<part | ip},
 		affinity: {Name: "affinity", KeyLen: 8 + size, KeyType: integer, DataLen: size + 4, DataType: ip<<part | port,
 			Learns: true, Size: learned},
@@ -62,11 +64,17 @@ func (s *service) elements(owns func(*claim) bool, add func(e element, data stri
 			}
 		}
 	}
+	for _, a := range s.virtual {
+		add(element{a.Is6(), virtual, string(a.AsSlice())}, "", way{})
+	}
 	for _, a := range s.local {
 		ip := string(a.AsSlice())
 		add(element{a.Is6(), hairpin, ip + ip}, "", way{})
 	}
 }
+
+// shared says whether several services may have the same element of a set: it is there as long as one has it.
+func shared(set int) bool { return set == hairpin || set == virtual }
 
 // id is the way's number.
 func (w way) id() uint64 { return digest(w.name() + " " + w.from) }

@@ -40,8 +40,8 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 		}
 		h.taken = "," + n.Annotations[kinds.TakenPortsAnnotation] + ","
 	}
-	if len(h.pods) == 0 && cfg.Pods.IsValid() {
-		h.pods = []netip.Prefix{cfg.Pods.Masked()}
+	if len(h.pods) == 0 {
+		h.pods = slices.Clone(cfg.Pods)
 	}
 	if len(h.own) == 0 && cfg.Address.IsValid() {
 		h.own = []netip.Addr{cfg.Address}
@@ -71,7 +71,7 @@ func podRanges(n *corev1.Node) []string {
 }
 
 // Primary stands for the node's internal addresses in Config.NodePortAddresses.
-const Primary = "primary"
+const Primary = kinds.NodePortPrimary
 
 // nodePortAddresses picks those of the machine's addresses that the words ask for. The loopback is never among them: a packet
 // from there can't be led to another address, it would be lost instead of refused.

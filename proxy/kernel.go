@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kloop-dev/kloop/nft"
 )
@@ -15,7 +16,9 @@ type kernel struct {
 	exists bool
 	chains map[string]*nft.Chain
 	ways   map[string]string
-	turn   int // of the book, for which chains and ways are right
+	turn   int       // of the book, for which chains and ways are right
+	idle   time.Time // since when chains lie there that nothing leads to; zero: there are none
+	fallow int       // at most so many
 }
 
 func newKernel(v6 bool) *kernel { return &kernel{layout: newLayout(v6)} }
@@ -26,13 +29,15 @@ func (k *kernel) wanted(b *book) bool {
 }
 
 // follow brings the table from its state after the last transaction to the one that the book wants now; changed lists the elements that
-// differ. It returns the transaction, and the table's state once that has happened.
-func (k *kernel) follow(b *book, changed change) (*nft.Batch, *kernel) {
-	d := difference{batch: nft.NewBatch(k.layout.table()), layout: k.layout}
+// differ. It returns the transactions, and the table's state once they have happened.
+func (k *kernel) follow(b *book, changed change) ([]*nft.Batch, *kernel) {
+	d := newDifference(k.layout)
 	next := k
 	if k.turn != b.turn {
 		used := b.ways[family6(k.layout.v6)]
-		next = &kernel{layout: k.layout, exists: true, chains: k.layout.chains(&b.here, used, k.chains), ways: numbers(used), turn: b.turn}
+		next = &kernel{layout: k.layout, exists: true, chains: k.layout.chains(&b.here, used, k.chains), ways: numbers(used), turn: b.turn,
+			idle: k.idle, fallow: k.fallow}
+		next.leave(k)
 		d.chains(k.chains, next.chains)
 		d.compare(ways, k.ways, next.ways)
 	}
@@ -41,8 +46,7 @@ func (k *kernel) follow(b *book, changed change) (*nft.Batch, *kernel) {
 			d.element(e.set, e.key, side[0], side[1])
 		}
 	}
-	d.elements()
-	return d.batch, next
+	return d.elements(), next
 }
 
 // numbers maps the ways' numbers to their chains.
@@ -55,9 +59,9 @@ func numbers(used map[way]int) map[string]string {
 }
 
 // repair compares the table with what the book wants, whatever state it is in, and makes the difference.
-func (k *kernel) repair(c *nft.Conn, b *book) (*nft.Batch, *kernel, error) {
+func (k *kernel) repair(c *nft.Conn, b *book) ([]*nft.Batch, *kernel, error) {
 	v6, t := k.layout.v6, k.layout.table()
-	d := difference{batch: nft.NewBatch(t), layout: k.layout}
+	d := newDifference(k.layout)
 	exists, err := c.Exists(t)
 	if err != nil {
 		return nil, nil, err
@@ -66,7 +70,7 @@ func (k *kernel) repair(c *nft.Conn, b *book) (*nft.Batch, *kernel, error) {
 		if exists {
 			d.batch.DeleteTable()
 		}
-		return d.batch, newKernel(v6), nil
+		return []*nft.Batch{d.batch}, newKernel(v6), nil
 	}
 	usable := false
 	if exists {
@@ -86,21 +90,22 @@ func (k *kernel) repair(c *nft.Conn, b *book) (*nft.Batch, *kernel, error) {
 	if !usable {
 		d.chains(nil, next.chains)
 		b.each(v6, func(set int, key, data string) { d.element(set, key, nil, &data) })
-	} else if err := d.mend(c, b, next.chains); err != nil {
+		d.lead = d.batch // nothing is there that a packet could be on its way through
+	} else if err := d.mend(c, b, next); err != nil {
 		return nil, nil, err
 	}
-	d.elements()
-	return d.batch, next, nil
+	return d.elements(), next, nil
 }
 
 // mend lists the table and notes what is not as it should be. What packets have learned stays.
-func (d *difference) mend(c *nft.Conn, b *book, chains map[string]*nft.Chain) error {
+func (d *difference) mend(c *nft.Conn, b *book, next *kernel) error {
 	t := d.layout.table()
 	have, err := c.Chains(t)
 	if err != nil {
 		return err
 	}
-	d.chains(have, chains)
+	d.chains(have, next.chains)
+	next.leave(&kernel{chains: have})
 	for i, want := range b.all(d.layout.v6) {
 		if i == affinity {
 			continue
@@ -173,12 +178,21 @@ func Cleanup() error {
 	return nil
 }
 
-// A difference collects one transaction: new chains first, then elements that go and elements that come.
+// A difference collects two transactions: chains and their rules, then elements that go and elements that come.
+//
+// Two, because a packet keeps the generation of the rules in which it began, while each look-up in a map has that of its own moment: in
+// one transaction, a packet on its way could be led by an element of the new generation into a chain that is empty in its own, fall out of
+// it, and leave with its address unchanged. The kernel then remembers that for the whole connection.
 type difference struct {
 	batch  *nft.Batch
+	lead   *nft.Batch // takes the elements
 	layout layout
 	gone   [setCount][]nft.Element
 	come   [setCount][]nft.Element
+}
+
+func newDifference(l layout) *difference {
+	return &difference{batch: nft.NewBatch(l.table()), lead: nft.NewBatch(l.table()), layout: l}
 }
 
 // chains makes chains and rules. Rules are known by their comments, which name their code. Chains that are no longer wanted stay:
@@ -234,21 +248,36 @@ func (d *difference) compare(set int, have, want map[string]string) {
 	}
 }
 
-func (d *difference) elements() {
+func (d *difference) elements() []*nft.Batch {
 	for i := range setCount {
-		d.batch.DeleteElements(set(i, d.layout.v6), d.gone[i])
-		d.batch.AddElements(set(i, d.layout.v6), d.come[i])
+		d.lead.DeleteElements(set(i, d.layout.v6), d.gone[i])
+		d.lead.AddElements(set(i, d.layout.v6), d.come[i])
+	}
+	if d.lead == d.batch {
+		return []*nft.Batch{d.batch}
+	}
+	return []*nft.Batch{d.batch, d.lead}
+}
+
+// leave notes that chains of k are not needed any more. They lie there for a while, for packets that are on their way to them.
+func (next *kernel) leave(k *kernel) {
+	for name := range k.chains {
+		if next.chains[name] == nil {
+			next.fallow++
+			next.idle = time.Now()
+		}
 	}
 }
 
-// dropped says whether k had a chain that is not needed any more.
-func (next *kernel) dropped(k *kernel) bool {
-	for name := range k.chains {
-		if next.chains[name] == nil {
-			return true
-		}
-	}
-	return false
+// Idle chains go once nothing led to any of them for so long, or when there are so many.
+const (
+	fallowFor  = time.Second
+	fallowMost = 1000
+)
+
+// weeds says whether idle chains are to go.
+func (k *kernel) weeds() bool {
+	return k.exists && !k.idle.IsZero() && (time.Since(k.idle) > fallowFor || k.fallow > fallowMost)
 }
 
 // sweep deletes chains that nothing leads to any more, and says whether there were any.
@@ -273,5 +302,6 @@ func (k *kernel) sweep(c *nft.Conn) (bool, error) {
 	if err := c.Commit(b); err != nil {
 		return false, fmt.Errorf("delete %d chains that are not needed: %w", len(stale), err)
 	}
+	k.idle, k.fallow = time.Time{}, 0
 	return len(stale) > 0, nil
 }

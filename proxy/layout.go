@@ -184,6 +184,8 @@ func (l layout) entry(h *here) (rules []nft.Rule) {
 		rules = append(rules, l.rule("services by address, protocol and port"+when, l.service(), []expr.Any{
 			&expr.Lookup{SourceRegister: reg(word + 2), SetName: set(ways, l.v6).Name, IsDestRegSet: true}}))
 	}
+	rules = append(rules, l.rule("an address of a pool: no such service", l.loadAddress(false, 0), []expr.Any{lookup(virtual, 0, 0, false)},
+		to(expr.VerdictGoto, "refuse")))
 	for _, p := range ranges {
 		rules = append(rules, l.rule(p.String()+": no such service", l.match(p, false), to(expr.VerdictGoto, "refuse")))
 	}

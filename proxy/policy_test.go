@@ -129,6 +129,43 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestVirtualAddress: at an address from a pool a port that no service has is refused at once, whoever asks, as long as some service has
+// the address. Another address of a load balancer may be a machine's: it is left alone.
+func TestVirtualAddress(t *testing.T) {
+	c := newTown(t)
+	pool := func(s *corev1.Service) {
+		s.Annotations = map[string]string{"metallb.io/ip-allocated-from-pool": "home"}
+	}
+	at80 := func(s *corev1.Service) {
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancerIP}}
+	}
+	at81 := func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }
+	one := c.w.service("one", "10.96.0.10", at80, pool)
+	two := c.w.service("two", "10.96.0.11", at80, at81, pool)
+	want := func(from, port, what string) {
+		t.Helper()
+		if got := c.from(from, balancerIP+":"+port, what); got != what {
+			t.Errorf("from %s to port %s: %s, want %s", from, port, got, what)
+		}
+	}
+	c.w.ends("one", at(podIP))
+	c.l.sync(t, c.w, one, two)
+	for _, from := range []string{"abroad", "pod", "node"} {
+		want(from, "80", podIP+" saw 10.1.0.1")
+		want(from, "81", "refused") // without an endpoint
+		want(from, "82", "refused")
+	}
+	delete(c.w.services, two)
+	c.l.sync(t, c.w, two)
+	want("abroad", "82", "refused")
+	c.w.service("one", "10.96.0.10", at80)
+	c.l.sync(t, c.w, one)
+	want("abroad", "80", podIP+" saw 10.1.0.1")
+	want("abroad", "82", "dropped")
+	c.l.holds(t)
+}
+
 // TestSourceRanges lets in who may come to a load balancer's address, and nobody else; node ports are not guarded.
 func TestSourceRanges(t *testing.T) {
 	c := newTown(t)

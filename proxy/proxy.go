@@ -25,9 +25,9 @@ import (
 // Config says whose services to program.
 type Config struct {
 	Client  client.Client
-	Node    string       // name of this node, for policies that prefer or demand local endpoints
-	Address netip.Addr   // of this node, while its Node object names none
-	Pods    netip.Prefix // addresses of this node's pods, while its Node object names none
+	Node    string         // name of this node, for policies that prefer or demand local endpoints
+	Address netip.Addr     // of this node, while its Node object names none
+	Pods    []netip.Prefix // addresses of this node's pods, while its Node object names none
 	Log     *slog.Logger
 	Events  *client.Recorder // nil: none
 

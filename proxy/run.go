@@ -281,29 +281,32 @@ func (l *loop) bring(k *kernel, mend bool) (next *kernel, transactions uint32, e
 		}
 		mend = true
 	}
-	var batch *nft.Batch
-	if mend {
-		batch, next, err = k.repair(l.conn, l.book)
-	} else {
-		batch, next = k.follow(l.book, l.changed)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	if !batch.Empty() {
-		if err := l.conn.Commit(batch); err != nil {
-			return nil, 0, err
-		}
-		transactions++
-	}
-	if next.exists && (mend || next.dropped(k)) {
-		// They do no harm; the next mending tries again.
-		swept, err := next.sweep(l.conn)
+	if k.weeds() {
+		// They do no harm; the next change tries again.
+		swept, err := k.sweep(l.conn)
 		if err != nil {
 			l.cfg.Log.Debug("stale chains stay for now", "err", err)
 		} else if swept {
 			transactions++
 		}
+	}
+	var batches []*nft.Batch
+	if mend {
+		batches, next, err = k.repair(l.conn, l.book)
+	} else {
+		batches, next = k.follow(l.book, l.changed)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, b := range batches {
+		if b.Empty() {
+			continue
+		}
+		if err := l.conn.Commit(b); err != nil {
+			return nil, 0, err
+		}
+		transactions++
 	}
 	return next, transactions, nil
 }

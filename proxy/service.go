@@ -54,7 +54,9 @@ type service struct {
 	claims []claim
 	lists  []list
 	local  []netip.Addr // endpoints on this node
-	health *health
+
+	virtual []netip.Addr // load balancer addresses that no machine has
+	health  *health
 }
 
 // health answers load balancers at the health check port.
@@ -92,6 +94,7 @@ func newService(s *corev1.Service, slicesOf []*discoveryv1.EndpointSlice, h *her
 		if len(in.cluster) == 0 {
 			continue
 		}
+		out.virtual = append(out.virtual, fromPool(s, in.ingress)...)
 		for i := range s.Spec.Ports {
 			out.port(s, &s.Spec.Ports[i], in, portEndpoints(slicesOf, s.Spec.Ports[i].Name, proto(s.Spec.Ports[i].Protocol), v6), h, v6)
 		}
@@ -103,6 +106,17 @@ func newService(s *corev1.Service, slicesOf []*discoveryv1.EndpointSlice, h *her
 		out.health = &health{port: uint16(s.Spec.HealthCheckNodePort), local: readyHere(slicesOf, h.node)}
 	}
 	return out
+}
+
+// fromPool are those load balancer addresses of a service that came from a pool, kloop's or MetalLB's: no machine has them, and a packet
+// to a port of them that nobody serves would only be sent on to where it came from. Others may be a machine's, which serves more there.
+func fromPool(s *corev1.Service, ingress []netip.Addr) []netip.Addr {
+	for _, by := range []string{"metallb.io", "metallb.universe.tf"} {
+		if s.Annotations[by+"/ip-allocated-from-pool"] != "" {
+			return ingress
+		}
+	}
+	return nil
 }
 
 // readyHere counts the pods of this node that take new connections.

@@ -3,13 +3,14 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/kloop-dev/kloop/forwarding"
 )
 
 // prepare lets packets through this machine, once for each set of service ranges.
@@ -19,7 +20,7 @@ func (l *loop) prepare() error {
 		return nil
 	}
 	for _, p := range l.book.here.services {
-		if err := prepareKernel(p); err != nil {
+		if err := prepareKernel(p, l.cfg.Log); err != nil {
 			return err
 		}
 	}
@@ -29,25 +30,20 @@ func (l *loop) prepare() error {
 
 // prepareKernel lets packets through the node, and gives cluster IPs a route where there is no default one: the
 // kernel looks for a route before it applies our rules to packets of the node's own.
-func prepareKernel(services netip.Prefix) error {
-	if services.Addr().Is6() {
-		if err := keepRoutes(); err != nil {
-			return fmt.Errorf("keep the routes that routers announce: %w", err)
-		}
-	}
-	forward, bridge := "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/bridge/bridge-nf-call-iptables"
-	if services.Addr().Is6() {
-		forward, bridge = "/proc/sys/net/ipv6/conf/all/forwarding", "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
-	}
-	err := os.WriteFile(forward, []byte("1"), 0o644)
-	if errors.Is(err, os.ErrNotExist) && services.Addr().Is6() {
+func prepareKernel(services netip.Prefix, log *slog.Logger) error {
+	v6 := services.Addr().Is6()
+	if _, err := os.Stat("/proc/sys/net/ipv6"); v6 && err != nil {
 		return nil // no IPv6 on this machine: nothing of it comes here
 	}
-	if err != nil {
-		return fmt.Errorf("let the node forward packets: %w", err)
+	if err := forwarding.On(v6, log); err != nil {
+		return err
+	}
+	bridge := "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	if v6 {
+		bridge = "/proc/sys/net/bridge/bridge-nf-call-ip6tables"
 	}
 	// Answers between pods on one bridge must pass the rules too. Without bridges in the kernel there is no such file.
-	err = os.WriteFile(bridge, []byte("1"), 0o644)
+	err := os.WriteFile(bridge, []byte("1"), 0o644)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("let rules see bridged packets: %w", err)
 	}
@@ -65,25 +61,6 @@ func prepareKernel(services netip.Prefix) error {
 	}
 	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route the cluster IPs: %w", err)
-	}
-	return nil
-}
-
-// keepRoutes has interfaces that take their routes from IPv6 routers go on doing so: a kernel that forwards packets takes no more by
-// itself, and the machine would lose its default route.
-func keepRoutes() error {
-	files, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil || strings.TrimSpace(string(text)) != "1" {
-			continue // the interface has gone, or takes none
-		}
-		if err := os.WriteFile(f, []byte("2"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
 	}
 	return nil
 }

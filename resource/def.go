@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // Def declares one built-in kind; T is a pointer to its type in k8s.io/api. The zero value of every optional
@@ -32,7 +32,7 @@ type Def[T Object] struct {
 	Generation      bool
 	OrphanByDefault bool
 
-	Ways Ways
+	Quirks Quirks
 
 	Default  func(T)
 	Early    func(v schema.GroupVersion, obj T) // fills in what a version does that is served no longer; patches may still name it
@@ -58,10 +58,13 @@ type Def[T Object] struct {
 	// stored of it, or nil. Rows, selectable fields and what depends on them see its outline.
 	Seal func(obj T, stored []byte, rev int64) Object
 
-	Rows    func(a, b T) int                   // the order of a table's rows; nil: that of the list
-	Marks   func(T) []metav1.TableRowCondition // what a table says of a row besides its cells; nil: nothing
-	Columns []Column[T]                        // after NAME, unless one of them is called Name; AGE is a column too
-	Select  []Field[T]                         // selectable fields beside metadata.name and metadata.namespace
+	Rows  func(a, b T) int                   // the order of a table's rows; nil: that of the list
+	Marks func(T) []metav1.TableRowCondition // what a table says of a row besides its cells; nil: nothing
+	// Among returns what changes the cells of a row once all objects of its table are known; list is nil for one object that is
+	// shown alone, or as an event of a watch. nil: a row depends on its object alone.
+	Among   func(on *features.Set, list []T) func(obj T, cells []any)
+	Columns []Column[T] // after NAME, unless one of them is called Name; AGE is a column too
+	Select  []Field[T]  // selectable fields beside metadata.name and metadata.namespace
 	Also    []Version[T]
 
 	once      sync.Once
@@ -92,7 +95,7 @@ type Gated[T Object] struct {
 type Part[T Object] struct {
 	Name     string
 	Verbs    []string         // nil: get, patch, update
-	Resets   []string         // fields that a write through it can't own, as in Ways
+	Resets   []string         // fields that a write through it can't own, as in Quirks
 	Owns     []string         // the only fields that it can own; nil: no such limit
 	Take     func(obj, old T) // restores from old all that this path may not change
 	Validate func(obj, old T) field.ErrorList
@@ -135,7 +138,7 @@ func (d *Def[T]) fill() {
 	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
 		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
 		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
-		Deprecated: d.Deprecated, Custom: d.JSON, Ways: d.Ways}
+		Deprecated: d.Deprecated, Custom: d.JSON, Quirks: d.Quirks}
 	if i.Singular == "" {
 		i.Singular = strings.ToLower(d.GVK.Kind)
 	}
@@ -169,7 +172,7 @@ func (d *Def[T]) fill() {
 func (d *Def[T]) subs() (subs []SubInfo) {
 	read := []string{"get", "patch", "update"}
 	if d.Status {
-		subs = append(subs, SubInfo{Name: "status", Verbs: read, Resets: append([]string{"spec"}, d.Ways.StatusResets...)})
+		subs = append(subs, SubInfo{Name: "status", Verbs: read, Resets: append([]string{"spec"}, d.Quirks.StatusResets...)})
 	}
 	if d.Scale != nil {
 		subs = append(subs, SubInfo{Name: "scale", Verbs: read,
@@ -183,7 +186,7 @@ func (d *Def[T]) subs() (subs []SubInfo) {
 		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs, Resets: p.Resets, Owns: p.Owns})
 	}
 	subs = append(subs, d.Connect...)
-	slices.SortFunc(subs, func(a, b SubInfo) int { return strings.Compare(a.Name, b.Name) })
+	coldsort.Func(subs, func(a, b SubInfo) int { return strings.Compare(a.Name, b.Name) })
 	return subs
 }
 

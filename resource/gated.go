@@ -10,7 +10,8 @@ import (
 // gated is implemented by kinds with rules that depend on what is on.
 type gated interface {
 	headerAs(on *features.Set) []metav1.TableColumnDefinition
-	rowAs(on *features.Set, obj Object) []any
+	rowsAs(on *features.Set, list []Object) func(obj Object) []any
+	relatesRows() bool
 	countsAs(on *features.Set) bool
 	defaultAs(on *features.Set, obj Object)
 	settleAs(on *features.Set, sub string, obj, old Object)
@@ -26,12 +27,37 @@ func HeaderAs(on *features.Set, k Kind) []metav1.TableColumnDefinition {
 	return k.Header()
 }
 
-// RowAs is Kind.Row in a cluster where this is on.
-func RowAs(on *features.Set, k Kind, obj Object) []any {
+// RowsAs returns Kind.Row for the objects of a list, in a cluster where this is on. list may be nil for kinds whose rows depend on
+// one object each.
+func RowsAs(on *features.Set, k Kind, list []Object) func(obj Object) []any {
 	if g, ok := k.(gated); ok {
-		return g.rowAs(on, obj)
+		return g.rowsAs(on, list)
 	}
-	return k.Row(obj)
+	return k.Row
+}
+
+// RelatesRows says whether the rows of a kind depend on the whole list.
+func RelatesRows(k Kind) bool {
+	g, ok := k.(gated)
+	return ok && g.relatesRows()
+}
+
+func (d *Def[T]) relatesRows() bool { return d.Among != nil }
+
+func (d *Def[T]) rowsAs(on *features.Set, list []Object) func(obj Object) []any {
+	if d.Among == nil {
+		return func(obj Object) []any { return d.rowAs(on, obj) }
+	}
+	var all []T
+	for _, obj := range list {
+		all = append(all, Outline[T](obj))
+	}
+	among := d.Among(on, all)
+	return func(obj Object) []any {
+		cells := d.rowAs(on, obj)
+		among(Outline[T](obj), cells)
+		return cells
+	}
 }
 
 // CountsAs says whether metadata.generation counts changes of the kind in a cluster where this is on.

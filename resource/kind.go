@@ -121,7 +121,7 @@ func (d *Def[T]) settle(sub string, t, was T, old Object) {
 		return
 	case "status":
 		restoreAllBut(t, old, "Status")
-		restoreMetadata(d.Ways.StatusResets, t, old)
+		restoreMetadata(d.Quirks.StatusResets, t, old)
 		if d.PrepareStatus != nil {
 			d.PrepareStatus(t, was)
 		}
@@ -276,7 +276,7 @@ func (d *Def[T]) headerAs(on *features.Set) (cols []metav1.TableColumnDefinition
 }
 
 // Row implements Kind.
-func (d *Def[T]) Row(obj Object) []any { return d.rowAs(nil, obj) }
+func (d *Def[T]) Row(obj Object) []any { return d.rowsAs(nil, nil)(obj) }
 
 func (d *Def[T]) rowAs(on *features.Set, obj Object) []any {
 	cols := d.columnsAs(on)

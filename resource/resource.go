@@ -108,7 +108,7 @@ type Info struct {
 	Indexed         []string // field labels that Readers answer by index (see Reader.ByField)
 	Selectable      []string // field labels allowed in field selectors, metadata.name and metadata.namespace included
 
-	Ways
+	Quirks
 }
 
 // SubInfo describes a subresource for discovery and routing.
@@ -117,7 +117,7 @@ type SubInfo struct {
 	GVK   schema.GroupVersionKind // of the body; zero: the kind's own
 	Verbs []string                // as in discovery: get, patch, update, create…
 
-	Resets []string // fields that a write through it can't own, as in Ways
+	Resets []string // fields that a write through it can't own, as in Quirks
 	Owns   []string // the only fields that it can own; nil: no such limit
 }
 

@@ -4,7 +4,7 @@ import "math"
 
 // scoreBalanced is the plugin NodeResourcesBalancedAllocation: the resources of a node should fill up at one pace, and a
 // pod is worth the more the better it makes that. Pods that ask for nothing are not ranked by it.
-func scoreBalanced(o *outlook, s *slot) int64 {
+func scoreBalanced(o *nodeVerdicts, s *nodeInfo) int64 {
 	asks := int64(0)
 	for i := range o.evenBy {
 		asks += o.evenBy[i].ask
@@ -15,8 +15,8 @@ func scoreBalanced(o *outlook, s *slot) int64 {
 	return maxScore/2 + (maxScore/2+evenness(o.evenBy, s, 1)-evenness(o.evenBy, s, 0))/2
 }
 
-// evenness is how alike the used shares of the resources are, with n pods more: 100 when all are the same.
-func evenness(list []ranked, s *slot, n int64) int64 {
+// evenness compares the used shares of the resources with n pods more: 100 when all are the same.
+func evenness(list []ranked, s *nodeInfo, n int64) int64 {
 	var few [2]float64
 	shares, sum := few[:0], 0.0
 	for i := range list {

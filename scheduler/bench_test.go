@@ -43,7 +43,7 @@ affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 				if len(list) == cap(list) { // full: empty the nodes
 					b.StopTimer()
 					for _, t := range list {
-						st.take(t)
+						st.removePod(t)
 						t.class.refs--
 					}
 					list = list[:0]
@@ -54,14 +54,14 @@ affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 				if bench.name == "named" {
 					p.Labels = map[string]string{"app": "a", "pod": string(p.UID)}
 				}
-				t := &task{pod: &p, class: st.classOf(&p), slot: -1, nominee: -1}
+				t := &task{pod: &p, class: st.classOf(&p), node: -1, nominee: -1}
 				t.need = t.class.need
 				i, f := st.decide(t)
 				if f != nil {
 					b.Fatal(f.message())
 				}
-				st.put(t, i)
-				st.turn = i + 1
+				st.addPod(t, i)
+				st.nextStart = i + 1
 				list = append(list, t)
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")

@@ -34,21 +34,21 @@ type configFile struct {
 }
 
 type profileFile struct {
-	SchedulerName            string             `json:"schedulerName"`
-	PercentageOfNodesToScore any                `json:"percentageOfNodesToScore"`
-	Plugins                  map[string]choices `json:"plugins"` // by extension point
+	SchedulerName            string               `json:"schedulerName"`
+	PercentageOfNodesToScore any                  `json:"percentageOfNodesToScore"`
+	Plugins                  map[string]pluginSet `json:"plugins"` // by extension point
 	PluginConfig             []struct {
 		Name string     `json:"name"`
 		Args pluginArgs `json:"args"`
 	} `json:"pluginConfig"`
 }
 
-type choices struct {
-	Enabled  []choice `json:"enabled"`
-	Disabled []choice `json:"disabled"`
+type pluginSet struct {
+	Enabled  []pluginChoice `json:"enabled"`
+	Disabled []pluginChoice `json:"disabled"`
 }
 
-type choice struct {
+type pluginChoice struct {
 	Name   string `json:"name"`
 	Weight *int64 `json:"weight"`
 }
@@ -159,17 +159,19 @@ func (f profileFile) profile() (*Profile, error) {
 	return p, nil
 }
 
-func (p *Profile) choose(point string, c choices) error {
+func (p *Profile) choose(point string, c pluginSet) error {
 	for _, d := range c.Disabled {
-		if slices.ContainsFunc(c.Enabled, func(e choice) bool { return e.Name == d.Name }) {
+		if slices.ContainsFunc(c.Enabled, func(e pluginChoice) bool { return e.Name == d.Name }) {
 			continue // it is listed to be given a weight
 		}
 		switch {
 		case d.Name == "*" && point != "score":
 			return fmt.Errorf("scheduler profile %s: not all plugins can be switched off at %s: name those that are to be", p.Name, point)
 		case d.Name == "*":
-			for _, s := range rankings() {
-				p.Weights[s] = 0
+			for _, x := range plugins() {
+				if x.weight > 0 {
+					p.Weights[x.name] = 0
+				}
 			}
 		case point == "score" || point == "preScore":
 			p.Weights[d.Name] = 0
@@ -185,15 +187,6 @@ func (p *Profile) choose(point string, c choices) error {
 		}
 	}
 	return nil
-}
-
-// rankings are the plugins that rank nodes.
-func rankings() []string {
-	list := []string{spreadPlugin, bondPlugin, volumePlugin, devicePlugin}
-	for _, s := range scores() {
-		list = append(list, s.name)
-	}
-	return list
 }
 
 func (p *Profile) tune(a pluginArgs) error {

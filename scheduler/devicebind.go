@@ -16,91 +16,97 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// promise keeps the devices of a plan from others until the state shows them as given.
-func (st *state) promise(p *devicePlan) {
+// assume keeps the devices of a plan from others until the state shows them as given.
+func (x *deviceInventory) assume(p *devicePlan) {
 	for i, claim := range p.claims {
 		if p.results[i] != nil {
-			st.stock.promised[claim.UID] = p.results[i]
+			x.assumed[claim.UID] = p.results[i]
 		}
 	}
-	st.stock.epoch++
+	x.epoch++
 }
 
-// unpromise takes the devices back from a task that did not come to use them. While they are being written they may
+// A deviceBinder has devices allocated to the claims of decided pods, and reserved, before the pods are bound.
+type deviceBinder struct {
+	r       *runner
+	waiting map[*task]bool // decided, but their devices can't be used yet
+}
+
+// forget takes the devices back from a task that did not come to use them. While they are being written they may
 // be the task's after all, and what was written is: the state will show it, and the next try finds it.
-func (r *runner) unpromise(t *task) {
+func (b *deviceBinder) forget(t *task) {
 	if t.devices == nil || t.devices.writing {
 		return
 	}
 	for _, claim := range t.devices.claims[t.devices.written:] {
-		delete(r.st.stock.promised, claim.UID)
+		delete(b.r.st.inventory.assumed, claim.UID)
 	}
 	t.devices = nil
-	r.st.stock.epoch++
+	b.r.st.inventory.epoch++
 }
 
-// giveDevices has the pod's claims to devices allocated and reserved, then the pod bound.
-func (r *runner) giveDevices(t *task, node string) {
+// bind has the pod's claims to devices allocated and reserved, then the pod bound.
+func (b *deviceBinder) bind(t *task, node string) {
 	plan, p := t.devices, t.pod
 	if plan == nil {
-		r.bind(t, node)
+		b.r.bind(t, node)
 		return
 	}
 	plan.writing = true
-	r.binds = append(r.binds, func(ctx context.Context) func() {
+	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
 		ctx = because(ctx, p)
-		r.expect(ctx, p, node)
-		written, err := r.writeDevices(ctx, plan, p)
+		b.r.announceNode(ctx, p, node)
+		written, err := b.writePlan(ctx, plan, p)
 		return func() {
 			plan.writing, plan.written = false, written
 			switch {
 			case t.gone:
-				r.unpromise(t)
+				b.forget(t)
 			case err != nil:
-				r.unbound(t, fmt.Errorf("allocating devices: %w", err))
+				b.r.bindFailed(t, fmt.Errorf("allocating devices: %w", err))
 			case len(plan.wait) > 0:
-				r.awaitDevices(t, node)
+				b.await(t, node)
 			default:
-				r.bind(t, node)
+				b.r.bind(t, node)
 			}
 		}
 	})
 }
 
-// deviceChange takes in what is new about devices.
-func (r *runner) deviceChange(c client.Change) {
-	stock := r.st.stock
+// change takes in what is new about devices.
+func (b *deviceBinder) change(c client.Change) {
+	stock := b.r.st.inventory
 	if claim, ok := c.Object().(*resourcev1.ResourceClaim); ok && (c.New == nil || claim.Status.Allocation != nil) {
-		delete(stock.promised, claim.UID) // the claim itself says now what it has
+		delete(stock.assumed, claim.UID) // the claim itself says now what it has
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" {
-			delete(stock.promised, wishUID(owner.UID))
+			delete(stock.assumed, extendedClaimUID(owner.UID))
 		}
 	}
 	stock.epoch++
 	if c.Kind == kinds.DeviceClasses {
 		stock.byResource, stock.classEpoch = nil, stock.classEpoch+1
-		r.wakeWhere(nodeResourcesFit)
+		b.r.wake.on(deviceClassChanged)
 	}
-	r.wakeWhere(dynamicResources)
-	r.checkDevices()
+	b.r.wake.on(deviceChanged)
+	b.check()
 }
 
-// writeDevices allocates the claims of a plan and reserves them for the pod, and returns how many it did. One whose
+// writePlan allocates the claims of a plan and reserves them for the pod, and returns how many it did. One whose
 // answer was lost counts: it is better to hold a device too long than to give it out twice.
-func (r *runner) writeDevices(ctx context.Context, plan *devicePlan, p *corev1.Pod) (written int, err error) {
+func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev1.Pod) (written int, err error) {
 	for i, claim := range plan.claims {
-		if claim == plan.wish {
-			if claim, err = r.grant(ctx, claim); err != nil {
+		if claim == plan.extended {
+			if claim, err = b.create(ctx, claim); err != nil {
 				return written, fmt.Errorf("create claim for extended resources: %w", err)
 			}
 		}
-		err := r.writeDevice(ctx, claim, plan.results[i], p)
-		if err == nil && plan.claims[i] == plan.wish {
-			err = r.tellDevices(ctx, p, claim, plan.uses)
+		err := b.write(ctx, claim, plan.results[i], p)
+		if err == nil && plan.claims[i] == plan.extended {
+			err = b.writeStatus(ctx, p, claim, plan.uses)
 		}
-		if err != nil && plan.claims[i] == plan.wish && !r.withdraw(ctx, claim) {
+		if err != nil && plan.claims[i] == plan.extended && !b.withdraw(ctx, claim) {
 			written++ // somebody has it yet
-		} else if err != nil && plan.claims[i] != plan.wish && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && r.allocatedNow(ctx, claim) {
+		} else if err != nil && plan.claims[i] != plan.extended && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && b.allocatedNow(ctx, claim) {
 			written++
 		}
 		if err != nil {
@@ -111,27 +117,27 @@ func (r *runner) writeDevices(ctx context.Context, plan *devicePlan, p *corev1.P
 	return written, nil
 }
 
-// grant makes the claim for a pod's extended resources.
-func (r *runner) grant(ctx context.Context, wish *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+// create makes the claim for a pod's extended resources.
+func (b *deviceBinder) create(ctx context.Context, wish *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	claim := wish.DeepCopy()
 	claim.UID = ""
-	obj, err := r.env.Client.Create(ctx, kinds.ResourceClaims, claim)
+	obj, err := b.r.env.Client.Create(ctx, kinds.ResourceClaims, claim)
 	if err != nil {
 		return nil, err
 	}
 	return obj.(*resourcev1.ResourceClaim), nil
 }
 
-// tellDevices writes into the pod's status which claim serves its extended resources, and how.
-func (r *runner) tellDevices(ctx context.Context, p *corev1.Pod, claim *resourcev1.ResourceClaim, uses []corev1.ContainerExtendedResourceRequest) error {
-	return r.patchStatus(ctx, p, map[string]any{"extendedResourceClaimStatus": corev1.PodExtendedResourceClaimStatus{
+// writeStatus writes into the pod's status which claim serves its extended resources, and how.
+func (b *deviceBinder) writeStatus(ctx context.Context, p *corev1.Pod, claim *resourcev1.ResourceClaim, uses []corev1.ContainerExtendedResourceRequest) error {
+	return b.r.status.patch(ctx, p, map[string]any{"extendedResourceClaimStatus": corev1.PodExtendedResourceClaimStatus{
 		ResourceClaimName: claim.Name, RequestMappings: uses}})
 }
 
 // withdraw removes a claim for extended resources that nobody will use; it says whether it is gone.
-func (r *runner) withdraw(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
+func (b *deviceBinder) withdraw(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
 	for range claimTries {
-		obj, err := r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
+		obj, err := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
 		if err != nil {
 			return apierrors.IsNotFound(err)
 		}
@@ -142,11 +148,11 @@ func (r *runner) withdraw(ctx context.Context, claim *resourcev1.ResourceClaim) 
 		if slices.Contains(now.Finalizers, resourcev1.Finalizer) {
 			next := resource.Clone(now)
 			next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == resourcev1.Finalizer })
-			if _, err := r.env.Client.Update(ctx, kinds.ResourceClaims, next, ""); err != nil {
+			if _, err := b.r.env.Client.Update(ctx, kinds.ResourceClaims, next, ""); err != nil {
 				continue
 			}
 		}
-		err = r.env.Client.Delete(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
+		err = b.r.env.Client.Delete(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &claim.UID}})
 		if err == nil || apierrors.IsNotFound(err) {
 			return true
 		}
@@ -155,20 +161,20 @@ func (r *runner) withdraw(ctx context.Context, claim *resourcev1.ResourceClaim) 
 }
 
 // allocatedNow says whether the claim has devices, as far as can be told.
-func (r *runner) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
-	obj, err := r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
+func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
+	obj, err := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
 	return err == nil && obj.(*resourcev1.ResourceClaim).Status.Allocation != nil
 }
 
-// claimTries is how often a claim is read anew that somebody else writes as well.
+// claimTries bounds the tries at a claim that somebody else writes as well.
 const claimTries = 5
 
-func (r *runner) writeDevice(ctx context.Context, claim *resourcev1.ResourceClaim, result *resourcev1.AllocationResult, p *corev1.Pod) (err error) {
+func (b *deviceBinder) write(ctx context.Context, claim *resourcev1.ResourceClaim, result *resourcev1.AllocationResult, p *corev1.Pod) (err error) {
 	for range claimTries {
-		if err = r.reserve(ctx, claim, result, p); !apierrors.IsConflict(err) {
+		if err = b.r.reserve(ctx, claim, result, p); !apierrors.IsConflict(err) {
 			return err
 		}
-		obj, look := r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
+		obj, look := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
 		if look != nil {
 			return look
 		}
@@ -211,12 +217,12 @@ func (r *runner) reserve(ctx context.Context, claim *resourcev1.ResourceClaim, r
 
 // surrender gives back the allocations that tie a pod to nodes which can't take it, if nobody else uses them: it may
 // fit with other devices. It says what came of it, in a list of one; none when the plugin is off.
-func (r *runner) surrender(t *task) []string {
-	if !t.class.profile.on(devicePlugin) {
+func (b *deviceBinder) surrender(t *task) []string {
+	if !t.class.profile.on(dynamicResources) {
 		return nil
 	}
 	p := t.pod
-	old := r.st.leftover(t)
+	old := b.r.st.inventory.leftover(t)
 	if len(p.Spec.ResourceClaims) == 0 && old == nil && !t.class.asksForDevices() {
 		return []string{"no new claims to deallocate"}
 	}
@@ -225,16 +231,16 @@ func (r *runner) surrender(t *task) []string {
 			if slices.ContainsFunc(claim.Status.ReservedFor, func(u resourcev1.ResourceClaimConsumerReference) bool { return u.UID != p.UID }) {
 				continue
 			}
-			r.giveBack(p, claim)
+			b.giveBack(p, claim)
 			return []string{"deallocation of ResourceClaim completed"} // one may do; the change wakes the pod
 		}
 	}
 	if old == nil {
 		return []string{"still not schedulable"}
 	}
-	r.binds = append(r.binds, func(ctx context.Context) func() {
-		if !r.withdraw(because(ctx, p), old) {
-			return func() { r.q.retry(t, r.env.Now()) }
+	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
+		if !b.withdraw(because(ctx, p), old) {
+			return func() { b.r.q.addBackoff(t, b.r.env.Now()) }
 		}
 		return nil
 	})
@@ -250,13 +256,13 @@ func (d *devices) unfit() []*resourcev1.ResourceClaim {
 }
 
 // giveBack takes a claim's devices away from the pod, which can't use them where they are.
-func (r *runner) giveBack(p *corev1.Pod, claim *resourcev1.ResourceClaim) {
+func (b *deviceBinder) giveBack(p *corev1.Pod, claim *resourcev1.ResourceClaim) {
 	next := resource.Clone(claim)
 	next.Status.Allocation, next.Status.ReservedFor, next.Status.Devices = nil, nil, nil
-	r.binds = append(r.binds, func(ctx context.Context) func() {
-		_, err := client.UpdateStatus(because(ctx, p), r.env.Client, kinds.ResourceClaims, next)
+	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
+		_, err := client.UpdateStatus(because(ctx, p), b.r.env.Client, kinds.ResourceClaims, next)
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.log.Error("give devices back", "kind", "ResourceClaim", "object", claim.Namespace+"/"+claim.Name, "err", err)
+			b.r.log.Error("give devices back", "kind", "ResourceClaim", "object", claim.Namespace+"/"+claim.Name, "err", err)
 		}
 		return nil
 	})

@@ -25,24 +25,25 @@ import (
 // shares (k8s.io/dynamic-resource-allocation); whose turn it is, and that no device is given out twice, is ours.
 
 var (
-	otherDevices = &refusal{plugin: dynamicResources, reasons: []string{"resourceclaim not available on the node"}, hopeless: true}
-	noDevices    = &refusal{plugin: dynamicResources, reasons: []string{"cannot allocate all claims"}, hopeless: true}
-	slowDevices  = &refusal{plugin: dynamicResources, reasons: []string{"timed out trying to allocate devices"}, hopeless: true}
-	oldClaim     = &refusal{plugin: dynamicResources, reasons: []string{"cannot schedule extended resource claim"}, hopeless: true}
+	otherDevices = &refusal{plugin: dynamicResources, reasons: []string{"resourceclaim not available on the node"}, unresolvable: true}
+	noDevices    = &refusal{plugin: dynamicResources, reasons: []string{"cannot allocate all claims"}, unresolvable: true}
+	slowDevices  = &refusal{plugin: dynamicResources, reasons: []string{"timed out trying to allocate devices"}, unresolvable: true}
+	oldClaim     = &refusal{plugin: dynamicResources, reasons: []string{"cannot schedule extended resource claim"}, unresolvable: true}
 )
 
 // deviceFeatures are those that are on by default in upstream's 1.37.
 var deviceFeatures = structured.Features{AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
 	FractionalCapacityRange: true, DeviceBindingAndStatus: true}
 
-// selectors is how many compiled device selectors are kept.
+// selectors bounds the compiled device selectors that are kept.
 const selectors = 100
 
-// deviceStock is what the scheduler knows of devices beside the state that it reads.
-type deviceStock struct {
-	epoch    int64                                      // claims, slices, classes, taints, and what was promised
-	promised map[types.UID]*resourcev1.AllocationResult // by claim: decided, not seen in the state yet
-	cel      *cel.Cache
+// deviceInventory holds assumed allocations, and the library's allocator for the present state.
+type deviceInventory struct {
+	st      *state
+	epoch   int64                                      // claims, slices, classes, taints, and what is assumed
+	assumed map[types.UID]*resourcev1.AllocationResult // by claim: decided, not seen in the state yet
+	cel     *cel.Cache
 
 	byResource map[corev1.ResourceName]string // device classes by the extended resource that they stand for; nil: to be looked up
 	classEpoch int64                          // device classes
@@ -52,40 +53,40 @@ type deviceStock struct {
 	broken    error
 }
 
-func newDeviceStock() *deviceStock {
+func newDeviceInventory(st *state) *deviceInventory {
 	expression.Bound()
-	return &deviceStock{promised: map[types.UID]*resourcev1.AllocationResult{}, at: -1,
+	return &deviceInventory{st: st, assumed: map[types.UID]*resourcev1.AllocationResult{}, at: -1,
 		cel: cel.NewCache(selectors, cel.Features{EnableConsumableCapacity: deviceFeatures.ConsumableCapacity})}
 }
 
-// devices is what the claims of a class stand for at one moment.
+// devices are the resource claims of a class at one moment, by what has to be done for them.
 type devices struct {
 	broken    string // why no node will do
 	bound     []*nodeaffinity.NodeSelector
 	open      []*resourcev1.ResourceClaim // to be allocated
 	have      []*resourcev1.ResourceClaim // allocated already
 	useless   []*resourcev1.ResourceClaim // of those, whose devices could not be made ready for use
-	wishes    map[string]*wish            // for extended resources, by what nodes lack
-	class     *class
+	extended  map[string]*extendedClaim   // for extended resources, by what nodes lack
+	class     *podClass
 	state     *state
 	allocator structured.Allocator
 }
 
-// devicePlan is what must be written before the pod can be bound.
+// devicePlan lists the claims to be written before the pod can be bound.
 type devicePlan struct {
-	claims  []*resourcev1.ResourceClaim               // as they were read
-	results []*resourcev1.AllocationResult            // nil: it has its devices, and is to be reserved
-	wish    *resourcev1.ResourceClaim                 // the one of them that is for extended resources, to be made; nil: none
-	uses    []corev1.ContainerExtendedResourceRequest // of the wish, by containers
-	wait    []key                                     // claims whose devices must be made ready for use
-	writing bool
-	written int // how many of them are, from the first
+	claims   []*resourcev1.ResourceClaim               // as they were read
+	results  []*resourcev1.AllocationResult            // nil: it has its devices, and is to be reserved
+	extended *resourcev1.ResourceClaim                 // the one of them that is for extended resources, to be made; nil: none
+	uses     []corev1.ContainerExtendedResourceRequest // of extended resources, by container
+	wait     []key                                     // claims whose devices must be made ready for use
+	writing  bool
+	written  int // how many of them are, from the first
 }
 
-// devicesOf looks up the class's claims. A class with claims made for one pod is of that pod alone.
-func (st *state) devicesOf(c *class) *devices {
-	d := &devices{state: st, class: c, wishes: map[string]*wish{}}
-	if st.read == nil {
+// of looks up the class's claims. A class with claims made for one pod is of that pod alone.
+func (x *deviceInventory) of(c *podClass) *devices {
+	d := &devices{state: x.st, class: c, extended: map[string]*extendedClaim{}}
+	if x.st.read == nil {
 		return d
 	}
 	for i := range c.pod.Spec.ResourceClaims {
@@ -97,7 +98,7 @@ func (st *state) devicesOf(c *class) *devices {
 		if name == nil {
 			continue // none is needed
 		}
-		claim := resource.Get(st.read, kinds.ResourceClaims, c.pod.Namespace, *name)
+		claim := resource.Get(x.st.read, kinds.ResourceClaims, c.pod.Namespace, *name)
 		switch {
 		case claim == nil:
 			d.broken = fmt.Sprintf("waiting for resourceclaim %q: not found", *name)
@@ -119,7 +120,7 @@ func (st *state) devicesOf(c *class) *devices {
 		return d
 	}
 	var err error
-	if d.allocator, err = st.deviceAllocator(); err != nil {
+	if d.allocator, err = x.deviceAllocator(); err != nil {
 		d.broken = err.Error()
 	}
 	return d
@@ -129,10 +130,10 @@ func (st *state) devicesOf(c *class) *devices {
 func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
 	result := claim.Status.Allocation
 	if result == nil {
-		if d.state.stock.promised[claim.UID] != nil {
+		if d.state.inventory.assumed[claim.UID] != nil {
 			return fmt.Sprintf("resourceclaim %q is being allocated for another pod", claim.Name)
 		}
-		if why := d.state.classless(claim); why != "" {
+		if why := d.state.inventory.classless(claim); why != "" {
 			return why
 		}
 		d.open = append(d.open, claim)
@@ -142,7 +143,7 @@ func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
 		return fmt.Sprintf("resourceclaim %q is in use", claim.Name)
 	}
 	d.have = append(d.have, claim)
-	if ready, err := readyDevices(claim); err != nil || !ready && d.state.late(claim, d.class.profile) {
+	if ready, err := readyDevices(claim); err != nil || !ready && d.state.inventory.late(claim, d.class.profile) {
 		d.useless = append(d.useless, claim)
 	}
 	if result.NodeSelector != nil {
@@ -156,9 +157,9 @@ func (d *devices) add(claim *resourcev1.ResourceClaim, p *corev1.Pod) string {
 }
 
 // classless says which request of a claim names a class that does not exist; "": none.
-func (st *state) classless(claim *resourcev1.ResourceClaim) string {
+func (x *deviceInventory) classless(claim *resourcev1.ResourceClaim) string {
 	missing := func(request, class string) string {
-		if resource.Get(st.read, kinds.DeviceClasses, "", class) == nil {
+		if resource.Get(x.st.read, kinds.DeviceClasses, "", class) == nil {
 			return fmt.Sprintf("request %s: device class %s does not exist", request, class)
 		}
 		return ""
@@ -179,23 +180,22 @@ func (st *state) classless(claim *resourcev1.ResourceClaim) string {
 }
 
 // deviceAllocator is the library's allocator for the present state; it is made anew when something changed.
-func (st *state) deviceAllocator() (structured.Allocator, error) {
-	s := st.stock
-	if s.at == s.epoch {
-		return s.allocator, s.broken
+func (x *deviceInventory) deviceAllocator() (structured.Allocator, error) {
+	if x.at == x.epoch {
+		return x.allocator, x.broken
 	}
-	rules := dra.Rules(st.read)
-	list := resource.List(st.read, kinds.ResourceSlices, "")
+	rules := dra.Rules(x.st.read)
+	list := resource.List(x.st.read, kinds.ResourceSlices, "")
 	for i := range list {
 		list[i] = dra.Tainted(list[i], rules)
 	}
-	s.allocator, s.broken = structured.NewAllocator(context.Background(), deviceFeatures, st.allocated(), classes{st.read}, list, s.cel)
-	s.at = s.epoch
-	return s.allocator, s.broken
+	x.allocator, x.broken = structured.NewAllocator(context.Background(), deviceFeatures, x.allocated(), classes{x.st.read}, list, x.cel)
+	x.at = x.epoch
+	return x.allocator, x.broken
 }
 
 // allocated is all that has been given out, promises counted.
-func (st *state) allocated() structured.AllocatedState {
+func (x *deviceInventory) allocated() structured.AllocatedState {
 	out := structured.AllocatedState{AllocatedDevices: sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection()}
 	count := func(r *resourcev1.AllocationResult) {
@@ -212,12 +212,12 @@ func (st *state) allocated() structured.AllocatedState {
 			out.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, d.ConsumedCapacity))
 		}
 	}
-	for _, claim := range resource.List(st.read, kinds.ResourceClaims, "") {
+	for _, claim := range resource.List(x.st.read, kinds.ResourceClaims, "") {
 		if claim.Status.Allocation != nil {
 			count(claim.Status.Allocation)
 		}
 	}
-	for _, r := range st.stock.promised {
+	for _, r := range x.assumed {
 		count(r)
 	}
 	return out
@@ -239,8 +239,25 @@ func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
 	return nil, fmt.Errorf("deviceclass %q not found", name)
 }
 
-// check is the plugin's filter.
-func (d *devices) check(s *slot) *refusal {
+// refreshDevices looks the claims up again when something about devices changed.
+func refreshDevices(c *podClass) {
+	switch x := c.st.inventory; {
+	case len(c.pod.Spec.ResourceClaims) == 0 && !c.asksForDevices():
+		c.devices = nil
+	case c.devices == nil || c.devEpoch != x.epoch:
+		c.devices, c.devEpoch = x.of(c), x.epoch
+	}
+}
+
+// checkDevices is the filter of the plugin DynamicResources.
+func checkDevices(c *podClass, s *nodeInfo) *refusal {
+	if c.devices == nil {
+		return nil
+	}
+	return c.devices.check(s)
+}
+
+func (d *devices) check(s *nodeInfo) *refusal {
 	if len(d.useless) > 0 {
 		return otherDevices
 	}
@@ -257,9 +274,9 @@ func (d *devices) check(s *slot) *refusal {
 	return nil
 }
 
-// toAllocate are the claims that need devices on the slot; the one for extended resources is the last.
-func (d *devices) toAllocate(s *slot) []*resourcev1.ResourceClaim {
-	if w := d.wishOn(s); w != nil {
+// toAllocate are the claims that need devices on the node; the one for extended resources is the last.
+func (d *devices) toAllocate(s *nodeInfo) []*resourcev1.ResourceClaim {
+	if w := d.extendedOn(s); w != nil {
 		return append(slices.Clone(d.open), w.claim)
 	}
 	return d.open
@@ -278,28 +295,28 @@ func (d *devices) allocate(node *corev1.Node, claims []*resourcev1.ResourceClaim
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, slowDevices
 	case errors.Is(err, structured.ErrFailedAllocationOnNode):
-		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, hopeless: true}
+		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, unresolvable: true}
 	case err != nil: // a selector or a class is wrong: no node will do, and all say the same
 		d.broken = err.Error()
-		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, hopeless: true}
+		return nil, &refusal{plugin: dynamicResources, reasons: []string{err.Error()}, unresolvable: true}
 	case results == nil:
 		return nil, noDevices
 	}
 	return results, nil
 }
 
-// plan is what has to be written for one pod of the class to use its devices on the slot; nil: nothing.
-func (d *devices) plan(pod *corev1.Pod, s *slot) *devicePlan {
+// plan lists the claims to be written for one pod of the class to use its devices on the node; nil: none.
+func (d *devices) plan(pod *corev1.Pod, s *nodeInfo) *devicePlan {
 	p := &devicePlan{}
 	if claims := d.toAllocate(s); len(claims) > 0 {
 		results, _ := d.allocate(s.node, claims)
 		for i := range results {
 			p.claims, p.results = append(p.claims, claims[i]), append(p.results, &results[i])
 		}
-		if w := d.wishOn(s); w != nil && len(results) > 0 {
-			p.wish = w.forPod(pod)
-			p.claims[len(p.claims)-1] = p.wish
-			_, p.uses = requestsOf(pod, w.lacks, d.state.classFor)
+		if w := d.extendedOn(s); w != nil && len(results) > 0 {
+			p.extended = w.forPod(pod)
+			p.claims[len(p.claims)-1] = p.extended
+			_, p.uses = requestsOf(pod, w.lacks, d.state.inventory.classFor)
 		}
 	}
 	for _, claim := range d.have {

@@ -29,7 +29,7 @@ func (p *devicePlan) waits(have []*resourcev1.ResourceClaim) {
 		}
 	}
 	for i, claim := range p.claims {
-		if claim != p.wish && conditional(p.results[i]) {
+		if claim != p.extended && conditional(p.results[i]) {
 			p.wait = append(p.wait, key{Namespace: claim.Namespace, Name: claim.Name})
 		}
 	}
@@ -66,48 +66,48 @@ func readyDevices(claim *resourcev1.ResourceClaim) (bool, error) {
 }
 
 // late says whether a claim's devices have been waited for long enough.
-func (st *state) late(claim *resourcev1.ResourceClaim, p *Profile) bool {
+func (x *deviceInventory) late(claim *resourcev1.ResourceClaim, p *Profile) bool {
 	a := claim.Status.Allocation
-	return a != nil && a.AllocationTimestamp != nil && st.time().After(a.AllocationTimestamp.Add(p.deviceBindTime()))
+	return a != nil && a.AllocationTimestamp != nil && x.st.time().After(a.AllocationTimestamp.Add(p.deviceBindTime()))
 }
 
-// awaitDevices has a decided pod wait until its devices can be used.
-func (r *runner) awaitDevices(t *task, node string) {
-	r.event(t.pod, "Scheduling", corev1.EventTypeNormal, "BindingConditionsPending", "waiting for binding conditions for device on node "+node)
-	t.bindBy = r.env.Now().Add(t.class.profile.deviceBindTime())
-	r.attaching[t] = true
-	r.checkDevices()
+// await has a decided pod wait until its devices can be used.
+func (b *deviceBinder) await(t *task, node string) {
+	b.r.event(t.pod, "Scheduling", corev1.EventTypeNormal, "BindingConditionsPending", "waiting for binding conditions for device on node "+node)
+	t.bindBy = b.r.env.Now().Add(t.class.profile.deviceBindTime())
+	b.waiting[t] = true
+	b.check()
 }
 
-// checkDevices binds the decided pods whose devices can be used by now, and gives up those that waited too long or whose
+// check binds the decided pods whose devices can be used by now, and gives up those that waited too long or whose
 // devices failed.
-func (r *runner) checkDevices() {
-	for _, t := range inOrder(r.attaching) {
-		ready, err := r.devicesReady(t)
-		if !ready && err == nil && r.env.Now().After(t.bindBy) {
+func (b *deviceBinder) check() {
+	for _, t := range inOrder(b.waiting) {
+		ready, err := b.ready(t)
+		if !ready && err == nil && b.r.env.Now().After(t.bindBy) {
 			err = errors.New("device binding timeout")
 		}
 		if !ready && err == nil {
 			continue
 		}
-		delete(r.attaching, t)
+		delete(b.waiting, t)
 		if ready {
-			r.bind(t, r.st.slots[t.slot].name)
+			b.r.bind(t, b.r.st.nodes[t.node].name)
 			continue
 		}
-		r.st.stock.epoch++ // what is late now was not when it was looked at
-		r.unbound(t, err)
+		b.r.st.inventory.epoch++ // what is late now was not when it was looked at
+		b.r.bindFailed(t, err)
 	}
 }
 
-func (r *runner) devicesReady(t *task) (bool, error) {
+func (b *deviceBinder) ready(t *task) (bool, error) {
 	for _, k := range t.devices.wait {
-		claim := resource.Get(r.st.read, kinds.ResourceClaims, k.Namespace, k.Name)
+		claim := resource.Get(b.r.st.read, kinds.ResourceClaims, k.Namespace, k.Name)
 		if claim == nil {
 			return false, fmt.Errorf("resourceclaim %q not found", k.Name)
 		}
 		ready, err := readyDevices(claim)
-		if err == nil && !ready && r.st.late(claim, t.class.profile) {
+		if err == nil && !ready && b.r.st.inventory.late(claim, t.class.profile) {
 			err = fmt.Errorf("claim %s binding timeout", claim.Name)
 		}
 		if err != nil || !ready {
@@ -134,22 +134,22 @@ func (d *devices) choosy() bool {
 	})
 }
 
-// rankDevices adds what the plugin DynamicResources says of the slots: the earlier the alternatives that claims get, the
+// scoreDevices adds what the plugin DynamicResources says of the nodes: the earlier the alternatives that claims get, the
 // better.
-func (st *state) rankDevices(c *class, ok []int32, total []int64) {
-	weight := c.profile.weight(devicePlugin, 1)
-	if weight == 0 {
+func (cy *cycle) scoreDevices(weight int64) {
+	d := cy.class.devices
+	if weight == 0 || d == nil || !d.choosy() {
 		return
 	}
-	raw := make([]int64, len(st.slots))
-	for _, i := range ok {
-		claims := c.devices.toAllocate(st.slots[i])
-		results, _ := c.devices.allocate(st.slots[i].node, claims)
+	raw := make([]int64, len(cy.st.nodes))
+	for _, i := range cy.feasible {
+		claims := d.toAllocate(cy.st.nodes[i])
+		results, _ := d.allocate(cy.st.nodes[i].node, claims)
 		for n := range results {
 			raw[i] += worth(claims[n], &results[n])
 		}
 	}
-	proportion(raw, ok, total, weight, false)
+	normalize(raw, cy.feasible, cy.total, weight, false)
 }
 
 // worth is higher the earlier in the lists of a claim are the alternatives that were taken.

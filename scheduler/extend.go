@@ -9,8 +9,8 @@ import (
 // What extenders have to say in decisions. They are asked in the midst of one, as upstream's are: each pod that concerns
 // one waits for its answer, and so do those behind it.
 
-// asked are the extenders that have a say about the class's pods.
-func (c *class) asked() (list []*Extender) {
+// extendersFor are the extenders that have a say about the class's pods.
+func (c *podClass) extendersFor() (list []*Extender) {
 	if c.profile == nil {
 		return nil
 	}
@@ -23,7 +23,7 @@ func (c *class) asked() (list []*Extender) {
 }
 
 // binder is the extender that binds the class's pods, if one does.
-func (c *class) binder() *Extender {
+func (c *podClass) binder() *Extender {
 	for _, e := range c.extenders {
 		if e.Bind != "" {
 			return e
@@ -32,49 +32,50 @@ func (c *class) binder() *Extender {
 	return nil
 }
 
-// extend asks the extenders which of the slots will do, one after the other, and notes why others won't.
-func (st *state) extend(c *class, pod *corev1.Pod, ok []int32, refused []*refusal) ([]int32, error) {
+// extend asks the extenders which of the feasible nodes will do, one after the other, and notes why others won't.
+func (cy *cycle) extend() error {
 	said := map[string]*refusal{}
-	because := func(why string, hopeless bool) *refusal {
-		k := fmt.Sprint(hopeless, why)
+	because := func(why string, unresolvable bool) *refusal {
+		k := fmt.Sprint(unresolvable, why)
 		if said[k] == nil {
-			said[k] = &refusal{plugin: extenders, reasons: []string{why}, hopeless: hopeless}
+			said[k] = &refusal{plugin: extenders, reasons: []string{why}, unresolvable: unresolvable}
 		}
 		return said[k]
 	}
-	for _, e := range c.extenders {
-		if e.Filter == "" || len(ok) == 0 {
+	for _, e := range cy.class.extenders {
+		if e.Filter == "" || len(cy.feasible) == 0 {
 			continue
 		}
-		r, good, err := e.filter(st.ctx, pod, st.nodesOf(ok))
+		r, good, err := e.filter(cy.st.ctx, cy.pod, cy.nodes())
 		if err != nil {
 			if e.Ignorable {
 				continue
 			}
-			return nil, err
+			return err
 		}
-		left := ok[:0]
-		for _, i := range ok {
-			name := st.slots[i].name
+		left := cy.feasible[:0]
+		for _, i := range cy.feasible {
+			name := cy.st.nodes[i].name
 			if good[name] {
 				left = append(left, i)
 				continue
 			}
-			why, hopeless := r.FailedAndUnresolvableNodes[name]
-			if !hopeless {
+			why, unresolvable := r.FailedAndUnresolvableNodes[name]
+			if !unresolvable {
 				why = r.FailedNodes[name]
 			}
-			refused[i] = because(why, hopeless)
+			cy.refused[i] = because(why, unresolvable)
 		}
-		ok = left
+		cy.feasible = left
 	}
-	return ok, nil
+	return nil
 }
 
-func (st *state) nodesOf(slots []int32) []*corev1.Node {
-	list := make([]*corev1.Node, len(slots))
-	for j, i := range slots {
-		list[j] = st.slots[i].node
+// nodes are the feasible ones.
+func (cy *cycle) nodes() []*corev1.Node {
+	list := make([]*corev1.Node, len(cy.feasible))
+	for j, i := range cy.feasible {
+		list[j] = cy.st.nodes[i].node
 	}
 	return list
 }
@@ -82,33 +83,33 @@ func (st *state) nodesOf(slots []int32) []*corev1.Node {
 // maxExtenderScore is the best that an extender can say of a node.
 const maxExtenderScore = 10
 
-// rankExtended adds what extenders say. One that fails says nothing.
-func (st *state) rankExtended(c *class, pod *corev1.Pod, ok []int32, total []int64) {
-	for _, e := range c.extenders {
+// scoreExtended adds what extenders say. One that fails says nothing.
+func (cy *cycle) scoreExtended() {
+	for _, e := range cy.class.extenders {
 		if e.Prioritize == "" {
 			continue
 		}
 		var list []hostPriority
-		if err := e.call(st.ctx, e.Prioritize, e.args(pod, st.nodesOf(ok)), &list); err != nil {
+		if err := e.call(cy.st.ctx, e.Prioritize, e.args(cy.pod, cy.nodes()), &list); err != nil {
 			continue
 		}
 		worth := map[string]int64{}
 		for _, h := range list {
 			worth[h.Host] += h.Score
 		}
-		for j, i := range ok {
-			total[j] += worth[st.slots[i].name] * e.Weight * (maxScore / maxExtenderScore)
+		for j, i := range cy.feasible {
+			cy.total[j] += worth[cy.st.nodes[i].name] * e.Weight * (maxScore / maxExtenderScore)
 		}
 	}
 }
 
 // agreed asks the extenders which candidates for preemption they agree to, and to which victims.
-func (st *state) agreed(t *task, list []*candidate) ([]*candidate, error) {
-	for _, e := range t.class.extenders {
+func (p *preemption) agreed(list []*candidate) ([]*candidate, error) {
+	for _, e := range p.task.class.extenders {
 		if e.Preempt == "" || len(list) == 0 {
 			continue
 		}
-		left, err := st.agreedBy(e, t, list)
+		left, err := p.agreedBy(e, list)
 		if err == nil {
 			list = left
 		} else if !e.Ignorable {
@@ -118,8 +119,9 @@ func (st *state) agreed(t *task, list []*candidate) ([]*candidate, error) {
 	return list, nil
 }
 
-func (st *state) agreedBy(e *Extender, t *task, list []*candidate) (left []*candidate, err error) {
-	args := victimsArgs{Pod: t.pod}
+func (p *preemption) agreedBy(e *Extender, list []*candidate) (left []*candidate, err error) {
+	st := p.st
+	args := victimsArgs{Pod: p.task.pod}
 	if e.Names {
 		args.NodeNameToMetaVictims = map[string]*metaVictims{}
 	} else {
@@ -133,7 +135,7 @@ func (st *state) agreedBy(e *Extender, t *task, list []*candidate) (left []*cand
 			known[string(v.pod.UID)] = v
 			full.Pods, meta.Pods = append(full.Pods, v.pod), append(meta.Pods, metaPod{string(v.pod.UID)})
 		}
-		name := st.slots[c.slot].name
+		name := st.nodes[c.node].name
 		byNode[name] = c
 		if e.Names {
 			args.NodeNameToMetaVictims[name] = meta
@@ -150,11 +152,11 @@ func (st *state) agreedBy(e *Extender, t *task, list []*candidate) (left []*cand
 		if c == nil || m == nil || len(m.Pods) == 0 {
 			continue
 		}
-		next := &candidate{slot: c.slot, breaches: int(m.NumPDBViolations)}
-		for _, p := range m.Pods {
-			v := known[p.UID]
+		next := &candidate{node: c.node, breaches: int(m.NumPDBViolations)}
+		for _, x := range m.Pods {
+			v := known[x.UID]
 			if v == nil {
-				return nil, fmt.Errorf("extender %s names a victim that was not proposed: %s", e.URL, p.UID)
+				return nil, fmt.Errorf("extender %s names a victim that was not proposed: %s", e.URL, x.UID)
 			}
 			next.victims = append(next.victims, v)
 		}

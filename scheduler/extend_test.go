@@ -117,7 +117,7 @@ func TestExtenderSpares(t *testing.T) {
 	p := st.task(pod("p", "", "cpu=2", "priority: 10"))
 	_, f := st.decide(p)
 	c, _ := st.preempt(p, f, nil)
-	if c == nil || st.slots[c.slot].name != "n2" || len(c.victims) != 1 || c.victims[0].pod.Name != "high" {
+	if c == nil || st.nodes[c.node].name != "n2" || len(c.victims) != 1 || c.victims[0].pod.Name != "high" {
 		t.Errorf("victims: %+v", c)
 	}
 }

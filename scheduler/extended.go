@@ -26,71 +26,71 @@ func mayBeDevices(name corev1.ResourceName) bool {
 }
 
 // classFor is the device class that stands for a resource; "": none. Of several that claim a name the newest has it.
-func (st *state) classFor(name corev1.ResourceName) string {
-	if st.stock.byResource == nil {
-		st.stock.byResource = map[corev1.ResourceName]string{}
-		if st.read == nil {
+func (x *deviceInventory) classFor(name corev1.ResourceName) string {
+	if x.byResource == nil {
+		x.byResource = map[corev1.ResourceName]string{}
+		if x.st.read == nil {
 			return ""
 		}
-		list := resource.List(st.read, kinds.DeviceClasses, "")
+		list := resource.List(x.st.read, kinds.DeviceClasses, "")
 		slices.SortFunc(list, func(a, b *resourcev1.DeviceClass) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 		})
 		for _, c := range list {
-			st.stock.byResource[corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+c.Name)] = c.Name
+			x.byResource[corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+c.Name)] = c.Name
 			if n := c.Spec.ExtendedResourceName; n != nil {
-				st.stock.byResource[corev1.ResourceName(*n)] = c.Name
+				x.byResource[corev1.ResourceName(*n)] = c.Name
 			}
 		}
 	}
-	return st.stock.byResource[name]
+	return x.byResource[name]
 }
 
 // byDevices says whether what the pod asks of a resource has to be devices on a node that has so much of it.
-func (st *state) byDevices(res int, alloc int64) bool {
-	return res > resPods && alloc == 0 && mayBeDevices(st.names.list[res]) && st.classFor(st.names.list[res]) != ""
+func (x *deviceInventory) byDevices(res int, alloc int64) bool {
+	return res > resPods && alloc == 0 && mayBeDevices(x.st.resources.list[res]) && x.classFor(x.st.resources.list[res]) != ""
 }
 
 // asksForDevices says whether some of what the class's pods ask for could be devices.
-func (c *class) asksForDevices() bool {
-	return !c.plain && slices.ContainsFunc(c.need.asks, func(a ask) bool { return c.st.byDevices(a.res, 0) })
+func (c *podClass) asksForDevices() bool {
+	return !c.noDevices && slices.ContainsFunc(c.need.asks, func(a ask) bool { return c.st.inventory.byDevices(a.res, 0) })
 }
 
-// A wish is the claim for the extended resources of a class on nodes that lack the same of them.
-type wish struct {
+// An extendedClaim is the claim for the extended resources of a class on nodes that lack the same of them.
+type extendedClaim struct {
 	lacks []corev1.ResourceName
 	claim *resourcev1.ResourceClaim // without a name
 }
 
-// wishOn returns the claim that the class's pods need on a node for their extended resources; nil: none.
-func (d *devices) wishOn(s *slot) *wish {
+// extendedOn returns the claim that the class's pods need on a node for their extended resources; nil: none.
+func (d *devices) extendedOn(s *nodeInfo) *extendedClaim {
 	var lacks []corev1.ResourceName
 	for _, a := range d.class.need.asks {
-		if alloc, _ := s.room(a.res); d.state.byDevices(a.res, alloc) {
-			lacks = append(lacks, d.state.names.list[a.res])
+		if alloc, _ := s.room(a.res); d.state.inventory.byDevices(a.res, alloc) {
+			lacks = append(lacks, d.state.resources.list[a.res])
 		}
 	}
 	if len(lacks) == 0 {
 		return nil
 	}
 	key := fmt.Sprint(lacks)
-	w := d.wishes[key]
+	w := d.extended[key]
 	if w == nil {
-		requests, _ := requestsOf(d.class.pod, lacks, d.state.classFor)
-		w = &wish{lacks: lacks, claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.class.pod.Namespace, Name: "<extended-resources>"},
+		requests, _ := requestsOf(d.class.pod, lacks, d.state.inventory.classFor)
+		w = &extendedClaim{lacks: lacks, claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: d.class.pod.Namespace, Name: "<extended-resources>"},
 			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}}}
-		d.wishes[key] = w
+		d.extended[key] = w
 	}
 	return w
 }
 
-// wishUID stands for the claim for a pod's extended resources while there is none.
-func wishUID(pod types.UID) types.UID { return "extended-resources/" + pod }
+// extendedClaimUID stands for the claim for a pod's extended resources while there is none.
+func extendedClaimUID(pod types.UID) types.UID { return "extended-resources/" + pod }
 
 // forPod is the claim as it is to be made for a pod.
-func (w *wish) forPod(p *corev1.Pod) *resourcev1.ResourceClaim {
+func (w *extendedClaim) forPod(p *corev1.Pod) *resourcev1.ResourceClaim {
 	c := w.claim.DeepCopy()
-	c.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, GenerateName: p.Name + "-extended-resources-", UID: wishUID(p.UID),
+	c.ObjectMeta = metav1.ObjectMeta{Namespace: p.Namespace, GenerateName: p.Name + "-extended-resources-", UID: extendedClaimUID(p.UID),
 		Annotations:     map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: new(true)}}}
 	return c
@@ -150,7 +150,7 @@ func passing(p *corev1.Pod, i int) bool {
 	return r == nil || *r != corev1.ContainerRestartPolicyAlways
 }
 
-// requestOf is what a container needs of a resource beyond what it may use of others; nil: nothing more.
+// requestOf returns a container's request beyond what it may use of others; nil: nothing more.
 func requestOf(i int, c *corev1.Container, name corev1.ResourceName, class string, others []*resourcev1.DeviceRequest) (*resourcev1.DeviceRequest, []corev1.ContainerExtendedResourceRequest) {
 	q := c.Resources.Requests[name]
 	want := q.Value()
@@ -179,11 +179,11 @@ func requestOf(i int, c *corev1.Container, name corev1.ResourceName, class strin
 
 // leftover is a claim for extended resources that an earlier try left behind; nil: there is none. What it holds may not suit
 // any more.
-func (st *state) leftover(t *task) *resourcev1.ResourceClaim {
-	if t.class.plain || st.read == nil {
+func (x *deviceInventory) leftover(t *task) *resourcev1.ResourceClaim {
+	if t.class.noDevices || x.st.read == nil {
 		return nil
 	}
-	for obj := range st.read.ByOwner(kinds.ResourceClaims, string(t.pod.UID)) {
+	for obj := range x.st.read.ByOwner(kinds.ResourceClaims, string(t.pod.UID)) {
 		if claim := obj.(*resourcev1.ResourceClaim); claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" && metav1.IsControlledBy(claim, t.pod) {
 			return claim
 		}
@@ -192,9 +192,9 @@ func (st *state) leftover(t *task) *resourcev1.ResourceClaim {
 }
 
 // blocked is the failure of a task whose leftover has to go first.
-func (st *state) blocked() *failure {
-	f := &failure{nodes: st.nodes, refused: make([]*refusal, len(st.slots)), plugins: dynamicResources}
-	for i, s := range st.slots {
+func (x *deviceInventory) blocked() *failure {
+	f := &failure{nodes: x.st.nodeCount, refused: make([]*refusal, len(x.st.nodes)), wakes: wakers()[dynamicResources]}
+	for i, s := range x.st.nodes {
 		f.refused[i] = oldClaim
 		if s.node == nil {
 			f.refused[i] = noNode

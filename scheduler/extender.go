@@ -204,7 +204,7 @@ func (e *Extender) call(ctx context.Context, verb string, args, result any) erro
 	return json.NewDecoder(io.LimitReader(resp.Body, extenderReply)).Decode(result)
 }
 
-// args is what filter and prioritize are told: the pod, and the nodes in the way that the extender knows them.
+// args are those of filter and prioritize: the pod, and the nodes in the way that the extender knows them.
 func (e *Extender) args(pod *corev1.Pod, nodes []*corev1.Node) *extenderArgs {
 	a := &extenderArgs{Pod: pod}
 	if e.Names {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 )
 
-var featureless = &refusal{plugin: nodeFeatures, reasons: []string{"node(s) didn't match Pod's required features"}, hopeless: true}
+var missingFeatures = &refusal{plugin: nodeFeatures, reasons: []string{"node(s) didn't match Pod's required features"}, unresolvable: true}
 
-// featuresOf is what the pod uses that not every node of the release can do, as all parts of a cluster agree on.
+// featuresOf returns the declared features that the pod needs: not every node of the release has them.
 func (st *state) featuresOf(p *corev1.Pod) ndf.FeatureSet {
 	set, err := ndf.DefaultFramework.InferForPodScheduling(&types.PodInfo{Spec: &p.Spec}, st.release)
 	if err != nil {
@@ -19,11 +19,13 @@ func (st *state) featuresOf(p *corev1.Pod) ndf.FeatureSet {
 	return set
 }
 
+func noFeatures(o *nodeVerdicts) bool { return o.features.IsEmpty() }
+
 // checkFeatures is the plugin NodeDeclaredFeatures.
-func checkFeatures(o *outlook, s *slot) *refusal {
+func checkFeatures(o *nodeVerdicts, s *nodeInfo) *refusal {
 	has := ndf.DefaultFramework.TryMap(slices.Sorted(slices.Values(s.node.Status.DeclaredFeatures)))
 	if ok, err := o.features.IsSubset(has); err != nil || !ok {
-		return featureless
+		return missingFeatures
 	}
 	return nil
 }

@@ -162,9 +162,9 @@ func TestPorts(t *testing.T) {
 		{port{"10.0.0.1", "TCP", 80}, port{"", "TCP", 80}, true},
 		{port{"", "TCP", 80}, port{"10.0.0.1", "TCP", 80}, true},
 	} {
-		s := newSlot("n")
+		s := newNodeInfo("n")
 		s.takePort(test.a, 1)
-		if got := checkPorts(&outlook{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
+		if got := checkPorts(&nodeVerdicts{need: &need{ports: []port{test.b}}}, s) != nil; got != test.want {
 			t.Errorf("%v, then %v: %v", test.a, test.b, got)
 		}
 		s.takePort(test.a, -1)

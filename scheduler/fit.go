@@ -6,7 +6,7 @@ import (
 )
 
 // checkFit is the plugin NodeResourcesFit: what the pod asks for is free. All that is short is named.
-func checkFit(o *outlook, s *slot) *refusal {
+func checkFit(o *nodeVerdicts, s *nodeInfo) *refusal {
 	var short uint64 // bit 0: pods, bit n+1: resource n
 	hopeless := false
 	if alloc, used := s.room(resPods); used+1 > alloc {
@@ -26,15 +26,15 @@ func checkFit(o *outlook, s *slot) *refusal {
 }
 
 // ignores tells whether the profile leaves a resource to somebody else.
-func (o *outlook) ignores(res int) bool { return slices.Contains(o.ignored, res) }
+func (o *nodeVerdicts) ignores(res int) bool { return slices.Contains(o.ignored, res) }
 
 // devicesFor tells whether the resource is devices on such a node: then the plugin DynamicResources looks for them.
-func (o *outlook) devicesFor(res int, alloc int64) bool {
-	return !o.deviceless && o.st.byDevices(res, alloc)
+func (o *nodeVerdicts) devicesFor(res int, alloc int64) bool {
+	return !o.noDevices && o.st.inventory.byDevices(res, alloc)
 }
 
 // shortOf returns the one refusal for this shortage, so that a failing pod costs no memory per node.
-func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
+func (o *nodeVerdicts) shortOf(short uint64, hopeless bool) *refusal {
 	key := short << 1
 	if hopeless {
 		key |= 1
@@ -43,13 +43,13 @@ func (o *outlook) shortOf(short uint64, hopeless bool) *refusal {
 	if r != nil {
 		return r
 	}
-	r = &refusal{plugin: nodeResourcesFit, hopeless: hopeless}
+	r = &refusal{plugin: nodeResourcesFit, unresolvable: hopeless}
 	if short&1 != 0 {
 		r.reasons = append(r.reasons, "Too many pods")
 	}
 	for _, a := range o.need.asks {
 		if short&(1<<(min(a.res, 61)+1)) != 0 && !o.ignores(a.res) {
-			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", o.st.names.list[a.res]))
+			r.reasons = append(r.reasons, fmt.Sprintf("Insufficient %s", o.st.resources.list[a.res]))
 		}
 	}
 	if o.short == nil {

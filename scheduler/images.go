@@ -13,8 +13,17 @@ const (
 	maxNodeImages = 1000            // looked at per node
 )
 
-// indexImages notes which images the node holds; it says whether that changed.
-func (st *state) indexImages(s *slot, node *corev1.Node) bool {
+// imageIndex is which nodes hold which images.
+type imageIndex struct {
+	st    *state
+	nodes map[string]int // image → nodes that hold it
+	epoch int64
+}
+
+func newImageIndex(st *state) *imageIndex { return &imageIndex{st: st, nodes: map[string]int{}} }
+
+// set notes which images the node holds; it says whether that changed.
+func (x *imageIndex) set(s *nodeInfo, node *corev1.Node) bool {
 	have := map[string]int64{}
 	if node != nil {
 		for i, img := range node.Status.Images {
@@ -30,33 +39,33 @@ func (st *state) indexImages(s *slot, node *corev1.Node) bool {
 	for name := range have {
 		if _, old := s.images[name]; !old {
 			changed = true
-			st.imageNodes[name]++
+			x.nodes[name]++
 		}
 	}
 	for name := range s.images {
 		if _, still := have[name]; !still {
 			changed = true
-			if st.imageNodes[name]--; st.imageNodes[name] <= 0 {
-				delete(st.imageNodes, name)
+			if x.nodes[name]--; x.nodes[name] <= 0 {
+				delete(x.nodes, name)
 			}
 		}
 	}
 	s.images = have
 	if changed {
-		st.imageEpoch++
+		x.epoch++
 	}
 	return changed
 }
 
-// imageSum changes when the scores of the images may have: it is 0 while no node holds any.
-func (st *state) imageSum(images []string) (sum int64) {
+// sum changes when the scores of the images may have: it is 0 while no node holds any.
+func (x *imageIndex) sum(images []string) (sum int64) {
 	for _, name := range images {
-		sum = sum*31 + int64(st.imageNodes[name])
+		sum = sum*31 + int64(x.nodes[name])
 	}
 	if sum == 0 {
 		return 0
 	}
-	return sum*1_000_003 + int64(st.nodes)
+	return sum*1_000_003 + int64(x.st.nodeCount)
 }
 
 // imagesOf names the pod's images as nodes do, with a tag.
@@ -73,13 +82,15 @@ func imagesOf(p *corev1.Pod) (list []string) {
 	return list
 }
 
+func noImages(o *nodeVerdicts) bool { return len(o.images) == 0 }
+
 // scoreImages is the plugin ImageLocality: nodes that hold the pod's images come first, images that few nodes
 // hold counting less, so that pods don't all follow one another to the same node.
-func scoreImages(o *outlook, s *slot) int64 {
+func scoreImages(o *nodeVerdicts, s *nodeInfo) int64 {
 	sum := int64(0)
 	for _, name := range o.images {
 		if size, ok := s.images[name]; ok {
-			sum += int64(float64(size) * float64(o.st.imageNodes[name]) / float64(o.st.nodes))
+			sum += int64(float64(size) * float64(o.st.images.nodes[name]) / float64(o.st.nodeCount))
 		}
 	}
 	most := int64(largeImage * len(o.images))

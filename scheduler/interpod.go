@@ -9,13 +9,13 @@ import (
 )
 
 var (
-	noCompany = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't match pod affinity rules"}, hopeless: true}
-	crowded   = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't match pod anti-affinity rules"}}
-	unwelcome = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't satisfy existing pods anti-affinity rules"}}
+	noAffinity           = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't match pod affinity rules"}, unresolvable: true}
+	antiAffinity         = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't match pod anti-affinity rules"}}
+	existingAntiAffinity = &refusal{plugin: interPodAffinity, reasons: []string{"node(s) didn't satisfy existing pods anti-affinity rules"}}
 )
 
-// A term is an affinity term of pods that are there, which binds or attracts those that come. Pods share terms.
-type term struct {
+// An existingTerm is an affinity term of pods that are there, which binds or attracts those that come. Pods share terms.
+type existingTerm struct {
 	matcher
 	key    string
 	topo   *topology
@@ -27,44 +27,44 @@ type term struct {
 	refs   int
 }
 
-// affinityTerms are a pod's terms, parsed.
-type affinityTerms struct {
-	must, mustNot, prefer []podTerm
+// parsedTerms are a pod's terms, parsed.
+type parsedTerms struct {
+	required, antiRequired, preferred []parsedTerm
 }
 
-type podTerm struct {
+type parsedTerm struct {
 	matcher
 	topoKey string
 	weight  int64
 }
 
-func parseTerms(p *corev1.Pod) (out affinityTerms) {
+func parseTerms(p *corev1.Pod) (out parsedTerms) {
 	a := p.Spec.Affinity
 	if a == nil {
 		return out
 	}
 	if x := a.PodAffinity; x != nil {
 		for i := range x.RequiredDuringSchedulingIgnoredDuringExecution {
-			out.must = append(out.must, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], 0))
+			out.required = append(out.required, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], 0))
 		}
 		for i := range x.PreferredDuringSchedulingIgnoredDuringExecution {
 			w := &x.PreferredDuringSchedulingIgnoredDuringExecution[i]
-			out.prefer = append(out.prefer, parseTerm(p, &w.PodAffinityTerm, int64(w.Weight)))
+			out.preferred = append(out.preferred, parseTerm(p, &w.PodAffinityTerm, int64(w.Weight)))
 		}
 	}
 	if x := a.PodAntiAffinity; x != nil {
 		for i := range x.RequiredDuringSchedulingIgnoredDuringExecution {
-			out.mustNot = append(out.mustNot, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], 0))
+			out.antiRequired = append(out.antiRequired, parseTerm(p, &x.RequiredDuringSchedulingIgnoredDuringExecution[i], 0))
 		}
 		for i := range x.PreferredDuringSchedulingIgnoredDuringExecution {
 			w := &x.PreferredDuringSchedulingIgnoredDuringExecution[i]
-			out.prefer = append(out.prefer, parseTerm(p, &w.PodAffinityTerm, -int64(w.Weight)))
+			out.preferred = append(out.preferred, parseTerm(p, &w.PodAffinityTerm, -int64(w.Weight)))
 		}
 	}
 	return out
 }
 
-func parseTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) podTerm {
+func parseTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) parsedTerm {
 	m := matcher{namespaces: slices.Sorted(slices.Values(t.Namespaces)),
 		selector: selectorOf(t.LabelSelector, p, t.MatchLabelKeys, t.MismatchLabelKeys)}
 	if t.NamespaceSelector != nil {
@@ -72,152 +72,153 @@ func parseTerm(p *corev1.Pod, t *corev1.PodAffinityTerm, weight int64) podTerm {
 	} else if len(m.namespaces) == 0 {
 		m.namespaces = []string{p.Namespace}
 	}
-	return podTerm{m, t.TopologyKey, weight}
+	return parsedTerm{m, t.TopologyKey, weight}
 }
 
 // termsOf interns the terms by which pods like this one bind others.
-func (st *state) termsOf(p *corev1.Pod) (list []*term) {
+func (x *topologyIndex) termsOf(p *corev1.Pod) (list []*existingTerm) {
 	parsed := parseTerms(p)
-	for _, t := range parsed.mustNot {
-		list = append(list, st.termOf(t, true, false))
+	for _, t := range parsed.antiRequired {
+		list = append(list, x.termOf(t, true, false))
 	}
-	for _, t := range parsed.must {
-		list = append(list, st.termOf(t, false, true))
+	for _, t := range parsed.required {
+		list = append(list, x.termOf(t, false, true))
 	}
-	for _, t := range parsed.prefer {
-		list = append(list, st.termOf(t, false, false))
+	for _, t := range parsed.preferred {
+		list = append(list, x.termOf(t, false, false))
 	}
 	return list
 }
 
-func (st *state) termOf(t podTerm, repels, hard bool) *term {
+func (x *topologyIndex) termOf(t parsedTerm, repels, hard bool) *existingTerm {
 	k := fmt.Sprint(repels, " ", hard, " ", t.weight, " ", t.topoKey, " ", t.matcher.String())
-	tm := st.termByKey[k]
+	tm := x.termByKey[k]
 	if tm == nil {
-		tm = &term{matcher: t.matcher, key: k, topo: st.topologyOf(t.topoKey), repels: repels, hard: hard, weight: t.weight, per: make([]int32, len(st.slots))}
-		st.termByKey[k] = tm
-		st.terms = append(st.terms, tm)
-		st.termEpoch++
+		tm = &existingTerm{matcher: t.matcher, key: k, topo: x.of(t.topoKey), repels: repels, hard: hard, weight: t.weight, per: make([]int32, len(x.st.nodes))}
+		x.termByKey[k] = tm
+		x.terms = append(x.terms, tm)
+		x.termEpoch++
 	}
 	tm.refs++
 	return tm
 }
 
-func (st *state) dropTerm(tm *term) {
+func (x *topologyIndex) dropTerm(tm *existingTerm) {
 	if tm.refs--; tm.refs > 0 {
 		return
 	}
-	delete(st.termByKey, tm.key)
-	st.terms = slices.DeleteFunc(st.terms, func(x *term) bool { return x == tm })
-	st.termEpoch++
+	delete(x.termByKey, tm.key)
+	x.terms = slices.DeleteFunc(x.terms, func(x *existingTerm) bool { return x == tm })
+	x.termEpoch++
 }
 
-// A bond is one of the class's own terms, ready to be counted.
-type bond struct {
+// An affinityTerm is one of the class's own terms, ready to be counted.
+type affinityTerm struct {
 	topo   *topology
-	tally  *tally
+	tally  *podCounter
 	weight int64
 }
 
-// bonds turns the class's terms into what is counted. Required affinity counts pods that match all its terms.
-func (l *lay) bonds(st *state, c *class) {
+// readAffinity turns the class's terms into what is counted. Required affinity counts pods that match all its terms.
+func readAffinity(c *podClass) {
+	st, l := c.st, c.topology
 	parsed := parseTerms(c.pod)
-	if len(parsed.must) > 0 {
-		all := parsed.must[0].matcher
-		for _, t := range parsed.must[1:] {
+	if len(parsed.required) > 0 {
+		all := parsed.required[0].matcher
+		for _, t := range parsed.required[1:] {
 			all.also = append(all.also, t.matcher)
 		}
-		l.self = all.matches(st, c.pod.Namespace, c.labels)
-		together := st.tallyOf(all, false)
-		l.tallies = append(l.tallies, together)
-		for _, t := range parsed.must {
-			l.must = append(l.must, bond{topo: st.topologyOf(t.topoKey), tally: together})
+		l.matchesSelf = all.matches(st.topo, c.pod.Namespace, c.labels)
+		together := st.topo.counterOf(all, false)
+		l.counters = append(l.counters, together)
+		for _, t := range parsed.required {
+			l.required = append(l.required, affinityTerm{topo: st.topo.of(t.topoKey), tally: together})
 		}
 	}
-	for _, t := range parsed.mustNot {
-		l.mustNot = append(l.mustNot, l.bond(st, t))
+	for _, t := range parsed.antiRequired {
+		l.antiRequired = append(l.antiRequired, l.affinityTerm(st, t))
 	}
-	for _, t := range parsed.prefer {
-		l.prefer = append(l.prefer, l.bond(st, t))
+	for _, t := range parsed.preferred {
+		l.preferred = append(l.preferred, l.affinityTerm(st, t))
 	}
 }
 
-func (l *lay) bond(st *state, t podTerm) bond {
-	ta := st.tallyOf(t.matcher, false)
-	l.tallies = append(l.tallies, ta)
-	return bond{st.topologyOf(t.topoKey), ta, t.weight}
+func (l *topologyTerms) affinityTerm(st *state, t parsedTerm) affinityTerm {
+	ta := st.topo.counterOf(t.matcher, false)
+	l.counters = append(l.counters, ta)
+	return affinityTerm{st.topo.of(t.topoKey), ta, t.weight}
 }
 
-// others finds the terms of pods that are there which mean the class.
-func (l *lay) others(st *state, c *class) {
-	if l.termEpoch == st.termEpoch && l.termsKnown {
+// findExisting finds the terms of pods that are there which mean the class.
+func findExisting(c *podClass) {
+	st, l := c.st, c.topology
+	if l.termEpoch == st.topo.termEpoch && l.termsKnown {
 		return
 	}
 	hard, soft := c.profile.hardAffinity(), c.profile == nil || !c.profile.OwnPreferences
-	l.hardWeight, l.termsKnown, l.termEpoch, l.repel, l.lure = hard, true, st.termEpoch, l.repel[:0], l.lure[:0]
-	for _, tm := range st.terms {
+	l.hardWeight, l.termsKnown, l.termEpoch, l.existingAnti, l.existingPreferred = hard, true, st.topo.termEpoch, l.existingAnti[:0], l.existingPreferred[:0]
+	for _, tm := range st.topo.terms {
 		switch {
-		case !tm.matches(st, c.pod.Namespace, c.labels):
+		case !tm.matches(st.topo, c.pod.Namespace, c.labels):
 		case tm.repels:
-			l.repel = append(l.repel, tm)
+			l.existingAnti = append(l.existingAnti, tm)
 		case tm.hard && hard == 0, !tm.hard && !soft:
 		default:
-			l.lure = append(l.lure, tm)
+			l.existingPreferred = append(l.existingPreferred, tm)
 		}
 	}
 }
 
-// checkBonds is the filter of the plugin InterPodAffinity.
-func (tr *terrain) checkBonds(l *lay, i int) *refusal {
-	for k := range tr.must {
-		d := l.must[k].topo.of[i]
-		if d < 0 || !tr.first && tr.must[k][d] == 0 {
-			return noCompany
+// checkPodAffinity is the filter of the plugin InterPodAffinity.
+func checkPodAffinity(tr *topologyCounts, l *topologyTerms, i int) *refusal {
+	for k := range tr.required {
+		d := l.required[k].topo.of[i]
+		if d < 0 || !tr.noneExists && tr.required[k][d] == 0 {
+			return noAffinity
 		}
 	}
-	for k := range tr.mustNot {
-		if d := l.mustNot[k].topo.of[i]; d >= 0 && tr.mustNot[k] != nil && tr.mustNot[k][d] > 0 {
-			return crowded
+	for k := range tr.antiRequired {
+		if d := l.antiRequired[k].topo.of[i]; d >= 0 && tr.antiRequired[k] != nil && tr.antiRequired[k][d] > 0 {
+			return antiAffinity
 		}
 	}
-	for k := range tr.repel {
-		if d := l.repel[k].topo.of[i]; d >= 0 && tr.repel[k] != nil && tr.repel[k][d] > 0 {
-			return unwelcome
+	for k := range tr.existingAnti {
+		if d := l.existingAnti[k].topo.of[i]; d >= 0 && tr.existingAnti[k] != nil && tr.existingAnti[k][d] > 0 {
+			return existingAntiAffinity
 		}
 	}
 	return nil
 }
 
-// rankBonds adds the score of the plugin InterPodAffinity to the total of every feasible slot.
-func (st *state) rankBonds(l *lay, ok []int32, total []int64) {
-	raw := st.scratch.ints(len(ok))
+// scorePodAffinity adds the score of the plugin InterPodAffinity to the total of every feasible node.
+func (cy *cycle) scorePodAffinity(weight int64) {
+	l, ok, total := cy.class.topology, cy.feasible, cy.total
+	if len(l.preferred)+len(l.existingPreferred) == 0 {
+		return
+	}
+	raw := cy.mem().ints(len(ok))
 	any := false
 	add := func(topo *topology, per []int32, n, weight int64) {
 		if n == 0 {
 			return
 		}
 		any = true
-		sum := st.scratch.sums(len(topo.ids))
-		for i, d := range topo.of {
-			if d >= 0 {
-				sum[d] += per[i]
-			}
-		}
+		sum := cy.mem().byDomain(topo, per, n)
 		for j, i := range ok {
 			if d := topo.of[i]; d >= 0 {
 				raw[j] += weight * int64(sum[d])
 			}
 		}
 	}
-	for _, b := range l.prefer {
+	for _, b := range l.preferred {
 		add(b.topo, b.tally.per, b.tally.total, b.weight)
 	}
-	for _, t := range l.lure {
-		weight := t.weight
+	for _, t := range l.existingPreferred {
+		worth := t.weight
 		if t.hard {
-			weight = l.hardWeight
+			worth = l.hardWeight
 		}
-		add(t.topo, t.per, t.total, weight)
+		add(t.topo, t.per, t.total, worth)
 	}
 	if !any {
 		return
@@ -227,6 +228,6 @@ func (st *state) rankBonds(l *lay, ok []int32, total []int64) {
 		return
 	}
 	for j := range ok {
-		total[j] += l.bondWeight * int64(maxScore*(float64(raw[j]-low)/float64(high-low)))
+		total[j] += weight * int64(maxScore*(float64(raw[j]-low)/float64(high-low)))
 	}
 }

@@ -50,12 +50,12 @@ func site(nodes ...*corev1.Node) *state {
 // add puts a pod on a node.
 func (st *state) add(p *corev1.Pod, node string) *task {
 	t := st.task(p)
-	st.put(t, st.slotOf(node))
+	st.addPod(t, st.indexOf(node))
 	return t
 }
 
 func (st *state) task(p *corev1.Pod) *task {
-	t := &task{pod: p, class: st.classOf(p), slot: -1, nominee: -1}
+	t := &task{pod: p, class: st.classOf(p), node: -1, nominee: -1}
 	t.need = t.class.need
 	st.tasks[keyOf(p)] = t
 	return t
@@ -67,5 +67,5 @@ func (st *state) where(p *corev1.Pod) string {
 	if f != nil {
 		return f.message()
 	}
-	return st.slots[i].name
+	return st.nodes[i].name
 }

@@ -6,20 +6,20 @@ import (
 )
 
 var (
-	notWanted = &refusal{plugin: nodeAffinity, reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, hopeless: true}
-	notNamed  = &refusal{plugin: nodeAffinity, reasons: []string{"node(s) didn't satisfy plugin(s) [NodeAffinity]"}, hopeless: true}
+	notWanted = &refusal{plugin: nodeAffinity, reasons: []string{"node(s) didn't match Pod's node affinity/selector"}, unresolvable: true}
+	notNamed  = &refusal{plugin: nodeAffinity, reasons: []string{"node(s) didn't satisfy plugin(s) [NodeAffinity]"}, unresolvable: true}
 )
 
 // checkNamed refuses all nodes but those that the pod's affinity names outright, as pods of a DaemonSet do.
-func checkNamed(o *outlook, s *slot) *refusal {
-	if o.only[s.node.Name] {
+func checkNamed(o *nodeVerdicts, s *nodeInfo) *refusal {
+	if o.named == nil || o.named[s.node.Name] {
 		return nil
 	}
 	return notNamed
 }
 
 // checkAffinity is the filter of the plugin NodeAffinity, nodeSelector included.
-func checkAffinity(o *outlook, s *slot) *refusal {
+func checkAffinity(o *nodeVerdicts, s *nodeInfo) *refusal {
 	if ok, err := o.required.Match(s.node); err != nil || !ok {
 		return notWanted
 	}
@@ -27,7 +27,7 @@ func checkAffinity(o *outlook, s *slot) *refusal {
 }
 
 // scoreAffinity sums the weights of the preferences that the node meets.
-func scoreAffinity(o *outlook, s *slot) int64 { return o.preferred.Score(s.node) }
+func scoreAffinity(o *nodeVerdicts, s *nodeInfo) int64 { return o.preferred.Score(s.node) }
 
 func affinityOf(p *corev1.Pod) *corev1.NodeAffinity {
 	if p.Spec.Affinity == nil {
@@ -36,11 +36,13 @@ func affinityOf(p *corev1.Pod) *corev1.NodeAffinity {
 	return p.Spec.Affinity.NodeAffinity
 }
 
-// wantsNodes tells whether the pod has a say in which nodes it runs on.
-func wantsNodes(p *corev1.Pod) bool {
-	a := affinityOf(p)
-	return len(p.Spec.NodeSelector) > 0 || a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil
+// anyNode says that the pods neither select nodes nor require an affinity to them.
+func anyNode(o *nodeVerdicts) bool {
+	a := affinityOf(o.pod)
+	return len(o.pod.Spec.NodeSelector) == 0 && (a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil)
 }
+
+func noPreference(o *nodeVerdicts) bool { return o.preferred == nil }
 
 func preferences(p *corev1.Pod) *nodeaffinity.PreferredSchedulingTerms {
 	a := affinityOf(p)

@@ -39,7 +39,7 @@ func TestNominees(t *testing.T) {
 			st.read = noObjects{}
 			st.add(pod("there", "app: other", "cpu=1", ""), "n2") // n1 is the better node
 			w := st.task(pod("w", "app: x", "cpu=100m", "priority: 10\n"+test.waits))
-			st.nominate(w, st.slotOf("n1"))
+			st.nominate(w, st.indexOf("n1"))
 			for range 2 { // the second time, from what is remembered
 				if got := st.where(pod("p", "app: a", "cpu=100m", "priority: "+test.priority+"\n"+test.spec)); got != test.want {
 					t.Errorf("got %s, want %s", got, test.want)

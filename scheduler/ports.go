@@ -39,7 +39,7 @@ func portsOf(p *corev1.Pod) (list []port) {
 	return list
 }
 
-func (s *slot) takePort(p port, n int) {
+func (s *nodeInfo) takePort(p port, n int) {
 	if s.ports == nil {
 		s.ports = map[port]int{}
 	}
@@ -48,8 +48,10 @@ func (s *slot) takePort(p port, n int) {
 	}
 }
 
+func noPorts(o *nodeVerdicts) bool { return len(o.need.ports) == 0 }
+
 // checkPorts is the plugin NodePorts: no host port twice; an address conflicts with itself and with "all".
-func checkPorts(o *outlook, s *slot) *refusal {
+func checkPorts(o *nodeVerdicts, s *nodeInfo) *refusal {
 	for _, want := range o.need.ports {
 		for have := range s.ports {
 			if have.num == want.num && have.proto == want.proto && (have.ip == want.ip || have.ip == "" || want.ip == "") {

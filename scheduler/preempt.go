@@ -15,7 +15,7 @@ import (
 
 // A candidate is a node on which removing victims would let a pod run.
 type candidate struct {
-	slot     int
+	node     int
 	victims  []*task // the most important first
 	breaches int     // how many go against a disruption budget
 }
@@ -23,7 +23,19 @@ type candidate struct {
 // preempt finds the victims whose removal lets the task run at the least harm (the plugin DefaultPreemption). The
 // text says why there are none.
 func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, string) {
-	if p := t.pod.Spec.PreemptionPolicy; p != nil && *p == corev1.PreemptNever {
+	return (&preemption{st, t, budgets}).run(f)
+}
+
+// A preemption looks for the victims of one task.
+type preemption struct {
+	st      *state
+	task    *task
+	budgets []budget
+}
+
+func (p *preemption) run(f *failure) (*candidate, string) {
+	st, t := p.st, p.task
+	if policy := t.pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return nil, "not eligible due to preemptionPolicy=Never."
 	}
 	if st.leaving(t) {
@@ -34,18 +46,18 @@ func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, str
 	}
 	why := map[string]int{}
 	var list []*candidate
-	enough := t.class.profile.enough(st.nodes)
+	enough := t.class.profile.enough(st.nodeCount)
 	for n := range f.refused {
-		i := (n + st.turn) % len(f.refused)
+		i := (n + st.nextStart) % len(f.refused)
 		r := f.refused[i]
 		if r == noNode {
 			continue
 		}
-		if r == nil || r.hopeless || len(list) >= enough {
+		if r == nil || r.unresolvable || len(list) >= enough {
 			why["Preemption is not helpful for scheduling"]++
 			continue
 		}
-		c, reason := st.dryRun(t, i, budgets)
+		c, reason := p.dryRun(i)
 		if c == nil {
 			why[reason]++
 			continue
@@ -58,7 +70,7 @@ func (st *state) preempt(t *task, f *failure, budgets []budget) (*candidate, str
 		}
 		return nil, histogram(f.nodes, why)
 	}
-	list, err := st.agreed(t, list)
+	list, err := p.agreed(list)
 	if err != nil || len(list) == 0 {
 		return nil, ""
 	}
@@ -70,7 +82,7 @@ func (st *state) leaving(t *task) bool {
 	if t.nominee < 0 {
 		return false
 	}
-	for _, x := range st.slots[t.nominee].tasks {
+	for _, x := range st.nodes[t.nominee].pods {
 		if (x.pod.DeletionTimestamp != nil || x.evicting) && x.class.priority < t.class.priority {
 			return true
 		}
@@ -78,11 +90,12 @@ func (st *state) leaving(t *task) bool {
 	return false
 }
 
-// dryRun finds the victims on one slot: all lower pods go, then return one by one, the most important first, as
+// dryRun finds the victims on one node: all lower pods go, then return one by one, the most important first, as
 // long as there is room.
-func (st *state) dryRun(t *task, i int, budgets []budget) (found *candidate, why string) {
+func (p *preemption) dryRun(i int) (found *candidate, why string) {
+	st, t := p.st, p.task
 	var victims []*task
-	for _, x := range st.slots[i].tasks {
+	for _, x := range st.nodes[i].pods {
 		if x.class.priority < t.class.priority {
 			victims = append(victims, x)
 		}
@@ -91,30 +104,30 @@ func (st *state) dryRun(t *task, i int, budgets []budget) (found *candidate, why
 		return nil, "No preemption victims found for incoming pod"
 	}
 	slices.SortFunc(victims, moreImportant)
-	quiet := st.quiet
-	st.quiet = true
-	defer func() { st.quiet = quiet }()
+	quiet := st.trial
+	st.trial = true
+	defer func() { st.trial = quiet }()
 	for _, x := range victims {
-		st.take(x)
+		st.removePod(x)
 	}
 	defer func() {
 		for _, x := range victims {
-			if x.slot < 0 {
-				st.put(x, i)
+			if x.node < 0 {
+				st.addPod(x, i)
 			}
 		}
 	}()
 	if !st.fits(t, i) {
-		return nil, st.whyNot(t, i)
+		return nil, p.whyNot(i)
 	}
-	breaking, others := split(victims, budgets)
-	found = &candidate{slot: i}
+	breaking, others := split(victims, p.budgets)
+	found = &candidate{node: i}
 	for n, x := range append(breaking, others...) {
-		st.put(x, i)
+		st.addPod(x, i)
 		if st.fits(t, i) {
 			continue
 		}
-		st.take(x)
+		st.removePod(x)
 		found.victims = append(found.victims, x)
 		if n < len(breaking) {
 			found.breaches++
@@ -127,10 +140,11 @@ func (st *state) dryRun(t *task, i int, budgets []budget) (found *candidate, why
 	return found, ""
 }
 
-func (st *state) whyNot(t *task, i int) string {
-	r := t.class.check(st.slots[i])
-	if r == nil && t.class.land.rough() {
-		r = st.look(t.class).check(t.class.land, i)
+func (p *preemption) whyNot(i int) string {
+	c := p.task.class
+	r := c.check(p.st.nodes[i])
+	if r == nil && c.topology.filters() {
+		r = c.checkTopology(c.countTopology(), i)
 	}
 	if r == nil {
 		return "Preemption is not helpful for scheduling"
@@ -175,17 +189,17 @@ func cheaper(a, b *candidate) int {
 	return 0
 }
 
-// A budget is how many pods a PodDisruptionBudget still spares.
+// A budget is a PodDisruptionBudget and its selector.
 type budget struct {
 	pdb *policyv1.PodDisruptionBudget
 	sel labels.Selector
 }
 
-func (st *state) budgets() (list []budget) {
-	if st.read == nil {
+func budgetsOf(read resource.Reader) (list []budget) {
+	if read == nil {
 		return nil
 	}
-	for _, b := range resource.List(st.read, kinds.PodDisruptionBudgets, "") {
+	for _, b := range resource.List(read, kinds.PodDisruptionBudgets, "") {
 		if sel, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && !sel.Empty() {
 			list = append(list, budget{b, sel})
 		}

@@ -57,7 +57,7 @@ func TestPreempt(t *testing.T) {
 				for _, v := range got.victims {
 					names = append(names, v.pod.Name)
 				}
-				why = st.slots[got.slot].name + ": " + strings.Join(names, ", ")
+				why = st.nodes[got.node].name + ": " + strings.Join(names, ", ")
 			}
 			if why != test.want {
 				t.Errorf("got %q, want %q", why, test.want)
@@ -66,7 +66,7 @@ func TestPreempt(t *testing.T) {
 				t.Error("trying out left marks in the journal")
 			}
 			for _, x := range test.there { // all are back
-				if k := st.tasks[key{Namespace: "default", Name: x.name}]; st.nameOf(k.slot) != x.node || !slices.Contains(st.slots[k.slot].tasks, k) {
+				if k := st.tasks[key{Namespace: "default", Name: x.name}]; st.nameOf(k.node) != x.node || !slices.Contains(st.nodes[k.node].pods, k) {
 					t.Errorf("%s is not where it was", x.name)
 				}
 			}
@@ -93,7 +93,7 @@ func TestNominated(t *testing.T) {
 	if got := st.where(pod("low2", "", "cpu=2", "priority: 1")); got != "n1" {
 		t.Errorf("low, later: %s", got)
 	}
-	if s := st.slots[0]; len(s.tasks) != 0 || s.used[resCPU] != 0 {
-		t.Errorf("guests stayed: %v", s.used)
+	if s := st.nodes[0]; len(s.pods) != 0 || s.requested[resCPU] != 0 {
+		t.Errorf("guests stayed: %v", s.requested)
 	}
 }

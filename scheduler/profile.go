@@ -27,46 +27,33 @@ type Profile struct {
 	Even   []Weight // resources that NodeResourcesBalancedAllocation looks at, their weights aside; nil: cpu and memory
 	// Ignored are resources that NodeResourcesFit leaves to somebody else, by name or, with / at the end, by group.
 	Ignored []string
-	// HardAffinity is what a required affinity of pods that are there is worth to those that come; nil: 1.
+	// HardAffinity is the weight of a required affinity of pods that are there for those that come; nil: 1.
 	HardAffinity *int64
 	// OwnPreferences leaves out what pods that are there would prefer of those that come.
 	OwnPreferences bool
 	// Victims are the nodes on which preemption looks for victims: so many percent, at least so many. 0: 10 and 100.
 	VictimsPercent, VictimsLeast int
 	BindTime                     time.Duration // how long a decided pod waits for its volumes; 0: 10 minutes
-	// DeviceTime is how long devices for a pod may be looked for on one node, DeviceBindTime how long a decided pod waits until
+	// DeviceTime bounds the search for a pod's devices on one node, DeviceBindTime a decided pod's wait until
 	// they can be used. 0: 10 seconds and 10 minutes; DeviceTime below 0: no limit.
 	DeviceTime, DeviceBindTime time.Duration
 	Extenders                  []*Extender
 }
 
-// The plugins that are no entry of filters or scores.
-const (
-	volumePlugin  = "VolumeBinding"
-	devicePlugin  = "DynamicResources"
-	spreadPlugin  = "PodTopologySpread"
-	bondPlugin    = "InterPodAffinity"
-	preemptPlugin = "DefaultPreemption"
-)
-
-// topologyWeight is upstream's of the two plugins that rank by other pods.
-const topologyWeight = 2
-
-// plugins are the names that a profile may use.
-func plugins() map[string]bool {
-	all := map[string]bool{volumePlugin: true, devicePlugin: true, spreadPlugin: true, bondPlugin: true, preemptPlugin: true}
-	for _, f := range filters() {
-		all[f.name] = true
-	}
-	for _, s := range scores() {
-		all[s.name] = true
+// names are the plugins that a profile may name.
+func names() map[string]bool {
+	all := map[string]bool{}
+	for _, p := range plugins() {
+		if !p.unnamed {
+			all[p.name] = true
+		}
 	}
 	return all
 }
 
 // Check says what is wrong with the profile.
 func (p *Profile) Check() error {
-	known := plugins()
+	known := names()
 	for _, name := range append(slices.Clone(p.Off), slices.Collect(maps.Keys(p.Weights))...) {
 		if !known[name] {
 			return fmt.Errorf("scheduler profile %s: there is no plugin %q that can be chosen: use %v", p.Name, name, slices.Sorted(maps.Keys(known)))
@@ -85,7 +72,7 @@ func (p *Profile) Check() error {
 
 func (p *Profile) on(plugin string) bool { return p == nil || !slices.Contains(p.Off, plugin) }
 
-// weight is what a ranking counts for.
+// weight is the plugin's when nodes are scored.
 func (p *Profile) weight(plugin string, def int64) int64 {
 	if p == nil {
 		return def
@@ -99,36 +86,28 @@ func (p *Profile) weight(plugin string, def int64) int64 {
 	return def
 }
 
-// filters are those that the profile leaves on.
-func (p *Profile) filters() (list []filter) {
-	for _, f := range filters() {
-		if p.on(f.name) {
-			list = append(list, f)
+// plugins are those that the profile leaves on, with its weights.
+func (p *Profile) plugins() []plugin {
+	all := plugins()
+	list := all[:0]
+	for _, x := range all {
+		if p.on(x.name) {
+			x.weight = p.weight(x.name, x.weight)
+			list = append(list, x)
 		}
-	}
-	return list
-}
-
-// scores are those that count, with their weights.
-func (p *Profile) scores() (list []score) {
-	for _, s := range scores() {
-		if s.weight = p.weight(s.name, s.weight); s.weight == 0 {
-			continue
-		}
-		list = append(list, s)
 	}
 	return list
 }
 
 // tuneScores says what counts when nodes are ranked by their resources, and which resources are left to others.
-func (p *Profile) tuneScores(o *outlook) {
+func (p *Profile) tuneScores(o *nodeVerdicts) {
 	if p == nil {
 		p = &Profile{}
 	}
 	o.strategy = &p.Fit
 	o.fitBy, o.evenBy = o.rank(p.Fit.Of, true), o.rank(p.Even, false)
 	for _, a := range o.need.asks {
-		if name := string(o.st.names.list[a.res]); a.res > resPods && p.leaves(name) {
+		if name := string(o.st.resources.list[a.res]); a.res > resPods && p.leaves(name) {
 			o.ignored = append(o.ignored, a.res)
 		}
 	}
@@ -140,7 +119,7 @@ func (p *Profile) leaves(resource string) bool {
 	}) || slices.ContainsFunc(p.Extenders, func(e *Extender) bool { return e.hides(resource) })
 }
 
-// enough is how many candidates for preemption are compared on so many nodes.
+// enough is the number of candidates for preemption that are compared on so many nodes.
 func (p *Profile) enough(nodes int) int {
 	percent, least := 10, 100
 	if p != nil && p.VictimsPercent+p.VictimsLeast > 0 {
@@ -149,7 +128,7 @@ func (p *Profile) enough(nodes int) int {
 	return max(least, nodes*percent/100)
 }
 
-// bindTime is how long a decided pod waits for its volumes before it is decided anew.
+// bindTime bounds a decided pod's wait for its volumes before it is decided anew.
 func (p *Profile) bindTime() time.Duration {
 	if p == nil || p.BindTime == 0 {
 		return 10 * time.Minute
@@ -157,7 +136,7 @@ func (p *Profile) bindTime() time.Duration {
 	return p.BindTime
 }
 
-// deviceTime is how long devices for a pod may be looked for on one node; 0: no limit.
+// deviceTime bounds the search for a pod's devices on one node; 0: no limit.
 func (p *Profile) deviceTime() time.Duration {
 	if p == nil || p.DeviceTime == 0 {
 		return 10 * time.Second
@@ -165,7 +144,7 @@ func (p *Profile) deviceTime() time.Duration {
 	return max(p.DeviceTime, 0)
 }
 
-// deviceBindTime is how long a decided pod waits until its devices can be used.
+// deviceBindTime bounds a decided pod's wait until its devices can be used.
 func (p *Profile) deviceBindTime() time.Duration {
 	if p == nil || p.DeviceBindTime == 0 {
 		return 10 * time.Minute
@@ -173,7 +152,7 @@ func (p *Profile) deviceBindTime() time.Duration {
 	return p.DeviceBindTime
 }
 
-// hardAffinity is what a required affinity of pods that are there is worth to those that come.
+// hardAffinity is the weight of a required affinity of pods that are there for those that come.
 func (p *Profile) hardAffinity() int64 {
 	if p == nil || p.HardAffinity == nil {
 		return 1
@@ -181,7 +160,7 @@ func (p *Profile) hardAffinity() int64 {
 	return *p.HardAffinity
 }
 
-// space is how nodes are ranked by how full their storage is.
+// space is the shape by which nodes are scored for the fullness of their storage.
 func (p *Profile) space() []Point {
 	if p == nil || len(p.Space) == 0 {
 		return usual
@@ -198,7 +177,7 @@ func (p *Profile) spread() []corev1.TopologySpreadConstraint {
 		{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway}}
 }
 
-// affinity is what the profile adds to a pod: the pod itself when that is nothing.
+// affinity adds the profile's affinity to a pod; without any it is the pod itself.
 func (p *Profile) affinity(pod *corev1.Pod) *corev1.Pod {
 	if p == nil || p.Affinity == nil {
 		return pod

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// How long a pod rests after its n-th try, and how long at most it waits for a change that could help.
+// Backoff after the n-th try, and how long at most a pod waits for a change that could help.
 const (
-	firstRest = time.Second
-	longRest  = 10 * time.Second
-	longPark  = 5 * time.Minute
+	initialBackoff   = time.Second
+	maxBackoff       = 10 * time.Second
+	maxUnschedulable = 5 * time.Minute
 )
 
-// queue holds the tasks that want a node: active ones by priority, then age; resting ones by when they are due;
-// parked ones, with
-// their classes, until a change could help them.
+// queue is the scheduling queue: the tasks that want a node. Active ones go by priority, then age; those in backoff by when it ends;
+// unschedulable ones wait, with their classes, until a change could help them.
 type queue struct {
-	active taskHeap
-	rest   taskHeap
-	seq    int64
+	active  taskHeap
+	backoff taskHeap
+	seq     int64
 }
 
 func newQueue() *queue {
-	return &queue{active: taskHeap{less: urgent}, rest: taskHeap{less: sooner}}
+	return &queue{active: taskHeap{less: urgent}, backoff: taskHeap{less: backoffEndsFirst}}
 }
 
 // urgent is the plugin PrioritySort.
@@ -30,15 +29,15 @@ func urgent(a, b *task) bool {
 	if a.class.priority != b.class.priority {
 		return a.class.priority > b.class.priority
 	}
-	if !a.since.Equal(b.since) {
-		return a.since.Before(b.since)
+	if !a.queuedAt.Equal(b.queuedAt) {
+		return a.queuedAt.Before(b.queuedAt)
 	}
 	return a.seq < b.seq
 }
 
-func sooner(a, b *task) bool {
-	if !a.due.Equal(b.due) {
-		return a.due.Before(b.due)
+func backoffEndsFirst(a, b *task) bool {
+	if !a.backoffUntil.Equal(b.backoffUntil) {
+		return a.backoffUntil.Before(b.backoffUntil)
 	}
 	return a.seq < b.seq
 }
@@ -46,9 +45,9 @@ func sooner(a, b *task) bool {
 // push makes a task active.
 func (q *queue) push(t *task, now time.Time) {
 	q.remove(t)
-	if t.since.IsZero() {
+	if t.queuedAt.IsZero() {
 		q.seq++
-		t.since, t.seq = now, q.seq
+		t.queuedAt, t.seq = now, q.seq
 	}
 	t.stage = active
 	heap.Push(&q.active, t)
@@ -59,9 +58,9 @@ func (q *queue) remove(t *task) {
 	switch t.stage {
 	case active:
 		heap.Remove(&q.active, t.index)
-	case resting:
-		heap.Remove(&q.rest, t.index)
-	case parked:
+	case inBackoff:
+		heap.Remove(&q.backoff, t.index)
+	case unschedulable:
 		heap.Remove(&t.class.waiting, t.index)
 		if t.class.waiting.Len() == 0 {
 			delete(t.class.st.waiting, t.class)
@@ -70,70 +69,70 @@ func (q *queue) remove(t *task) {
 	t.stage = placed
 }
 
-// park makes a task wait for a change; due is when its rest is over if one comes before.
-func (q *queue) park(t *task, now time.Time) {
+// addUnschedulable makes a task wait for a change; its backoff still ends first if one comes before.
+func (q *queue) addUnschedulable(t *task, now time.Time) {
 	q.remove(t)
-	t.stage, t.due, t.strict, t.parkedAt = parked, now.Add(pause(t.attempts)), false, now
+	t.stage, t.backoffUntil, t.strict, t.unschedulableSince = unschedulable, now.Add(backoffFor(t.attempts)), false, now
 	heap.Push(&t.class.waiting, t)
 	t.class.st.waiting[t.class] = true
 }
 
-// wake lets a parked task try again, at once or when its rest is over.
-func (q *queue) wake(t *task, now time.Time) {
-	if t.stage != parked {
+// activate lets an unschedulable task try again, at once or when its backoff is over.
+func (q *queue) activate(t *task, now time.Time) {
+	if t.stage != unschedulable {
 		return
 	}
-	if !t.due.After(now) {
+	if !t.backoffUntil.After(now) {
 		q.push(t, now)
 		return
 	}
 	q.remove(t)
-	t.stage = resting
-	heap.Push(&q.rest, t)
+	t.stage = inBackoff
+	heap.Push(&q.backoff, t)
 }
 
-// retry makes a task rest after an error; it is not tried before its time.
-func (q *queue) retry(t *task, now time.Time) {
+// addBackoff makes a task wait after an error; it is not tried before its time.
+func (q *queue) addBackoff(t *task, now time.Time) {
 	q.remove(t)
-	t.stage, t.due, t.strict = resting, now.Add(pause(t.attempts)), true
-	heap.Push(&q.rest, t)
+	t.stage, t.backoffUntil, t.strict = inBackoff, now.Add(backoffFor(t.attempts)), true
+	heap.Push(&q.backoff, t)
 }
 
-// pop hands out the next task. When none is active, one that rests though a change may have helped it comes early.
+// pop hands out the next task. When none is active, one whose backoff is not over comes early, if a change may have helped it.
 func (q *queue) pop(now time.Time) *task {
-	for q.rest.Len() > 0 && !q.rest.list[0].due.After(now) {
-		q.push(q.rest.list[0], now)
+	for q.backoff.Len() > 0 && !q.backoff.list[0].backoffUntil.After(now) {
+		q.push(q.backoff.list[0], now)
 	}
 	if q.active.Len() == 0 {
-		if q.rest.Len() == 0 || q.rest.list[0].strict {
+		if q.backoff.Len() == 0 || q.backoff.list[0].strict {
 			return nil
 		}
-		q.push(q.rest.list[0], now)
+		q.push(q.backoff.list[0], now)
 	}
 	t := heap.Pop(&q.active).(*task)
 	t.stage = placed
 	return t
 }
 
-// wait is how long until pop may have something, at most the given time.
+// wait is the time until pop may have something, at most the given one.
 func (q *queue) wait(now time.Time, most time.Duration) time.Duration {
-	if q.rest.Len() > 0 {
-		most = min(most, max(q.rest.list[0].due.Sub(now), 0))
+	if q.backoff.Len() > 0 {
+		most = min(most, max(q.backoff.list[0].backoffUntil.Sub(now), 0))
 	}
 	return most
 }
 
-// backlog is how many tasks are due, and since when the most urgent of them is.
+// backlog counts the tasks that are due, and says since when the most urgent of them is.
 func (q *queue) backlog() (n int, since time.Time) {
 	if n = q.active.Len(); n > 0 {
-		since = q.active.list[0].since
+		since = q.active.list[0].queuedAt
 	}
 	return n, since
 }
 
-// pause doubles with every try in vain.
-func pause(attempts int) time.Duration {
-	return min(firstRest<<min(max(attempts-1, 0), 10), longRest)
+// backoffFor doubles with every try in vain.
+func backoffFor(attempts int) time.Duration {
+	return min(initialBackoff<<min(max(attempts-1, 0), 10), maxBackoff)
 }
 
 // taskHeap orders tasks.

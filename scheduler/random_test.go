@@ -44,11 +44,11 @@ func wander(t *testing.T, r *rand.Rand, samples []*corev1.Pod, steps int) {
 			}
 			st.setNode(name, randomNode(r, name))
 		case 2:
-			st.setNamespace("default", labels.Set{"team": []string{"x", "y"}[r.IntN(2)]}, true)
+			st.topo.setNamespace("default", labels.Set{"team": []string{"x", "y"}[r.IntN(2)]}, true)
 		case 3, 4:
 			if len(on) > 0 {
 				i := r.IntN(len(on))
-				st.take(on[i])
+				st.removePod(on[i])
 				st.nominate(on[i], -1)
 				delete(st.tasks, keyOf(on[i].pod))
 				on[i].class.release()
@@ -56,15 +56,15 @@ func wander(t *testing.T, r *rand.Rand, samples []*corev1.Pod, steps int) {
 			}
 		case 5:
 			if len(on) > 0 {
-				if x := on[r.IntN(len(on))]; x.slot >= 0 && x.nominee < 0 {
-					st.nominate(x, x.slot)
-					st.take(x)
+				if x := on[r.IntN(len(on))]; x.node >= 0 && x.nominee < 0 {
+					st.nominate(x, x.node)
+					st.removePod(x)
 				}
 			}
 		default:
 			x := randomTask(st, r, samples, step)
 			if i := checkSame(t, st, x); i >= 0 {
-				st.put(x, i)
+				st.addPod(x, i)
 				on = append(on, x)
 			} else {
 				x.class.release()
@@ -107,9 +107,9 @@ func randomTask(st *state, r *rand.Rand, samples []*corev1.Pod, n int) *task {
 func checkSame(t *testing.T, st *state, x *task) int {
 	t.Helper()
 	i, f := st.decide(x)
-	x.class.strip()
-	for _, ta := range st.tallies {
-		st.recount(ta)
+	x.class.unprepare()
+	for _, ta := range st.topo.counters {
+		st.topo.recount(ta)
 	}
 	j, g := st.decide(x)
 	if i != j {
@@ -124,25 +124,25 @@ func checkSame(t *testing.T, st *state, x *task) int {
 // checkSums compares the running counts with what is there.
 func checkSums(t *testing.T, st *state) {
 	t.Helper()
-	for _, s := range st.slots {
-		again := newSlot(s.name)
-		for _, x := range s.tasks {
+	for _, s := range st.nodes {
+		again := newNodeInfo(s.name)
+		for _, x := range s.pods {
 			again.add(x.need, 1)
 		}
-		if !slices.Equal(again.used, s.used[:len(again.used)]) || again.fairCPU != s.fairCPU || len(again.ports) != len(s.ports) {
-			t.Errorf("%s: %v, should be %v", s.name, s.used, again.used)
+		if !slices.Equal(again.requested, s.requested[:len(again.requested)]) || again.nonZeroCPU != s.nonZeroCPU || len(again.ports) != len(s.ports) {
+			t.Errorf("%s: %v, should be %v", s.name, s.requested, again.requested)
 		}
 	}
-	for _, ta := range st.tallies {
+	for _, ta := range st.topo.counters {
 		per, total := slices.Clone(ta.per), ta.total
-		if st.recount(ta); !slices.Equal(per, ta.per) || total != ta.total {
+		if st.topo.recount(ta); !slices.Equal(per, ta.per) || total != ta.total {
 			t.Errorf("%s: %v, should be %v", ta.key, per, ta.per)
 		}
 	}
-	for _, tm := range st.terms {
-		per := make([]int32, len(st.slots))
-		for i, s := range st.slots {
-			for _, x := range s.tasks {
+	for _, tm := range st.topo.terms {
+		per := make([]int32, len(st.nodes))
+		for i, s := range st.nodes {
+			for _, x := range s.pods {
 				for _, own := range x.class.terms {
 					if own == tm {
 						per[i]++

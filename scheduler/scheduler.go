@@ -56,12 +56,11 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 	if env.Now == nil {
 		env.Now = time.Now
 	}
-	r := &runner{cfg: s.cfg, env: env, log: env.Log.With("loop", s.LoopName()), st: newState(), q: newQueue(),
-		results: make(chan func(), s.cfg.Parallel), dirty: map[int]bool{}, volumes: map[*task]bool{}, attaching: map[*task]bool{}, ledger: loop.NewLedger(env.Now)}
+	r := newRunner(s.cfg, env, env.Log.With("loop", s.LoopName()))
 	for i := range s.cfg.Profiles {
 		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
 	}
-	defer env.Watch.Add(s.LoopName(), r.ledger)()
+	defer env.Watch.Add(s.LoopName(), r.records)()
 	r.st.release = version.MustParse(env.Client.Kinds().Features().String())
 	ctx, stop := context.WithCancel(ctx)
 	r.st.ctx, r.st.time = ctx, env.Now
@@ -81,18 +80,26 @@ type runner struct {
 	st  *state
 	q   *queue
 
-	ledger *loop.Ledger // what others may know of the pods that have no node
+	records *loop.RecordSource // what others may know of the pods that have no node
 
-	binds   []job    // writes to do
-	remarks []remark // to be written when no bind waits
-	flying  int
-	results chan func()
-	wg      sync.WaitGroup
+	writes         []job // to do, bindings first
+	writesInFlight int
+	results        chan func()
+	wg             sync.WaitGroup
 
-	dirty     map[int]bool   // slots on which something got better
-	volumes   map[*task]bool // decided, but their volumes are not bound yet
-	attaching map[*task]bool // decided, but their devices can't be used yet
-	flushed   time.Time
+	wake    *waker
+	status  *statusWriter
+	volumes *volumeBinder
+	devices *deviceBinder
+	flushed time.Time
+}
+
+func newRunner(cfg Config, env loop.Env, log *slog.Logger) *runner {
+	r := &runner{cfg: cfg, env: env, log: log, st: newState(), q: newQueue(), results: make(chan func(), cfg.Parallel),
+		records: loop.NewRecordSource(env.Now, "pods", "pods", "persistentvolumeclaims", "persistentvolumes", "resourceclaims.resource.k8s.io")}
+	r.wake, r.status = &waker{r: r, improved: map[int]bool{}}, &statusWriter{r: r}
+	r.volumes, r.devices = &volumeBinder{r, map[*task]bool{}}, &deviceBinder{r, map[*task]bool{}}
+	return r
 }
 
 // feedKinds are the kinds whose changes matter.
@@ -118,35 +125,35 @@ func (r *runner) listen(ctx context.Context, out chan<- client.Batch) {
 	}
 }
 
-// spell is how many decisions are taken before the feed is heard again.
-const spell = 64
+// decisionsPerRound bounds the decisions that are taken before the feed is heard again.
+const decisionsPerRound = 64
 
 func (r *runner) run(ctx context.Context, batches <-chan client.Batch) {
-	r.take(ctx, batches, nil) // nothing can be decided before the first look
+	r.await(ctx, batches, nil) // nothing can be decided before the first look
 	for ctx.Err() == nil {
-		busy := r.work(spell)
-		r.launch(ctx)
-		r.ledger.Queue(r.q.backlog())
+		busy := r.scheduleSome(decisionsPerRound)
+		r.startWrites(ctx)
+		r.records.Queue(r.q.backlog())
 		if busy {
 			r.poll(batches)
 			continue
 		}
-		timer := time.NewTimer(r.q.wait(r.env.Now(), r.nextNet()))
-		r.take(ctx, batches, timer.C)
+		timer := time.NewTimer(r.q.wait(r.env.Now(), r.nextResync()))
+		r.await(ctx, batches, timer.C)
 		timer.Stop()
 	}
 }
 
-// take waits for something to happen.
-func (r *runner) take(ctx context.Context, batches <-chan client.Batch, timer <-chan time.Time) {
+// await waits for something to happen.
+func (r *runner) await(ctx context.Context, batches <-chan client.Batch, timer <-chan time.Time) {
 	select {
 	case <-ctx.Done():
 	case b := <-batches:
 		r.apply(b)
 	case done := <-r.results:
-		r.landed(done)
+		r.writeDone(done)
 	case <-timer:
-		r.net()
+		r.resync()
 	}
 }
 
@@ -157,7 +164,7 @@ func (r *runner) poll(batches <-chan client.Batch) {
 		case b := <-batches:
 			r.apply(b)
 		case done := <-r.results:
-			r.landed(done)
+			r.writeDone(done)
 		default:
 			return
 		}
@@ -167,66 +174,66 @@ func (r *runner) poll(batches <-chan client.Batch) {
 // maxBacklog bounds the decisions whose writes have not begun.
 const maxBacklog = 1024
 
-// work takes up to n decisions; it says whether there may be more to take.
-func (r *runner) work(n int) (more bool) {
+// scheduleSome takes up to n decisions; it says whether there may be more to take.
+func (r *runner) scheduleSome(n int) (more bool) {
 	for range n {
-		if len(r.binds) >= maxBacklog {
+		if len(r.writes) >= maxBacklog {
 			return false
 		}
 		t := r.q.pop(r.env.Now())
 		if t == nil {
 			return false
 		}
-		r.try(t)
+		r.scheduleOne(t)
 	}
 	return true
 }
 
-// try decides one pod.
-func (r *runner) try(t *task) {
+// scheduleOne decides one pod.
+func (r *runner) scheduleOne(t *task) {
 	t.attempts++
 	began := r.env.Now()
 	slot, f := r.st.decide(t)
-	if f == nil && r.st.leftover(t) != nil {
-		f = r.st.blocked()
+	if f == nil && r.st.inventory.leftover(t) != nil {
+		f = r.st.inventory.blocked()
 	}
 	if f != nil && f.err != nil {
 		r.failed(t, f.err)
 		return
 	}
 	if f != nil {
-		text := r.reject(t, f)
-		r.ledger.Waits(ledgerKey(t), r.env.Now().Sub(began), text, nil, time.Time{})
+		text := r.handleNoFit(t, f)
+		r.records.Waits(recordKey(t), r.env.Now().Sub(began), text, nil, time.Time{})
 		return
 	}
-	r.assign(t, slot)
-	r.ledger.Rests(ledgerKey(t), r.env.Now().Sub(began))
+	r.assume(t, slot)
+	r.records.Rests(recordKey(t), r.env.Now().Sub(began))
 }
 
-func ledgerKey(t *task) loop.Key { return loop.KeyOf(kinds.Pods, t.pod) }
+func recordKey(t *task) loop.Key { return loop.KeyOf(kinds.Pods, t.pod) }
 
-// How often the safety nets are looked at: parked pods, and pods that wait for volumes.
-const netEvery = 30 * time.Second
+// How often the safety nets are looked at: unschedulable pods, and pods that wait for volumes.
+const resyncEvery = 30 * time.Second
 
-func (r *runner) nextNet() time.Duration {
-	if len(r.st.waiting)+len(r.volumes)+len(r.attaching) == 0 {
+func (r *runner) nextResync() time.Duration {
+	if len(r.st.waiting)+len(r.volumes.waiting)+len(r.devices.waiting) == 0 {
 		return time.Hour
 	}
-	return max(r.flushed.Add(netEvery).Sub(r.env.Now()), time.Second)
+	return max(r.flushed.Add(resyncEvery).Sub(r.env.Now()), time.Second)
 }
 
-// net catches pods that no change has woken for long.
-func (r *runner) net() {
+// resync catches pods that no change has woken for long.
+func (r *runner) resync() {
 	now := r.env.Now()
-	if now.Sub(r.flushed) < netEvery {
+	if now.Sub(r.flushed) < resyncEvery {
 		return
 	}
 	r.flushed = now
 	for c := range r.st.waiting {
-		if t := c.waiting.list[0]; now.Sub(t.parkedAt) > longPark {
-			r.q.wake(t, now)
+		if t := c.waiting.list[0]; now.Sub(t.unschedulableSince) > maxUnschedulable {
+			r.q.activate(t, now)
 		}
 	}
-	r.checkVolumes()
-	r.checkDevices()
+	r.volumes.check()
+	r.devices.check()
 }

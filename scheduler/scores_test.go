@@ -22,11 +22,11 @@ func (noObjects) Each(resource.Kind, string) iter.Seq[resource.Object] {
 func TestScores(t *testing.T) {
 	st := site(node("n1", "", ""), node("n2", "", ""))
 	st.add(pod("there", "", "cpu=1,memory=2Gi", ""), "n1")
-	s := st.slots[0]
+	s := st.nodes[0]
 	for _, test := range []struct {
 		name  string
 		asks  string
-		score func(*outlook, *slot) int64
+		score func(*nodeVerdicts, *nodeInfo) int64
 		want  int64
 	}{
 		{"least allocated", "cpu=1,memory=2Gi", scoreFit, 50},
@@ -38,7 +38,7 @@ func TestScores(t *testing.T) {
 	} {
 		c := st.task(pod("p-"+test.name[:3], "", test.asks, "")).class
 		c.prepare()
-		if got := test.score(c.out, s); got != test.want {
+		if got := test.score(c.verdicts, s); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -72,7 +72,7 @@ func TestStrategies(t *testing.T) {
 		p.Spec.SchedulerName = "own"
 		c := st.task(p).class
 		c.prepare()
-		if fit, same := scoreFit(c.out, st.slots[0]), scoreBalanced(c.out, st.slots[0]); fit != test.fit || same != test.same {
+		if fit, same := scoreFit(c.verdicts, st.nodes[0]), scoreBalanced(c.verdicts, st.nodes[0]); fit != test.fit || same != test.same {
 			t.Errorf("%s: %d and %d, want %d and %d", test.name, fit, same, test.fit, test.same)
 		}
 	}
@@ -92,10 +92,10 @@ func TestImageScore(t *testing.T) {
 		st := with(test.size)
 		task := st.task(pod("p", "", "", ""))
 		st.refresh(task.class)
-		if got := scoreImages(task.class.out, st.slots[0]); got != test.want {
+		if got := scoreImages(task.class.verdicts, st.nodes[0]); got != test.want {
 			t.Errorf("%d bytes: %d, want %d", test.size, got, test.want)
 		}
-		if got := scoreImages(task.class.out, st.slots[1]); got != 0 {
+		if got := scoreImages(task.class.verdicts, st.nodes[1]); got != 0 {
 			t.Errorf("without: %d", got)
 		}
 	}
@@ -112,7 +112,7 @@ func TestProportion(t *testing.T) {
 		{[]int64{0, 0, 0}, true, []int64{200, 200, 200}},
 	} {
 		total := make([]int64, 3)
-		proportion(test.raw, []int32{0, 1, 2}, total, 2, test.less)
+		normalize(test.raw, []int32{0, 1, 2}, total, 2, test.less)
 		for i := range total {
 			if total[i] != test.want[i] {
 				t.Errorf("%v, less %v: %v", test.raw, test.less, total)

@@ -14,14 +14,14 @@ import (
 
 var (
 	skewed  = &refusal{plugin: podTopologySpread, reasons: []string{"node(s) didn't match pod topology spread constraints"}}
-	noLabel = &refusal{plugin: podTopologySpread, hopeless: true,
+	noLabel = &refusal{plugin: podTopologySpread, unresolvable: true,
 		reasons: []string{"node(s) didn't match pod topology spread constraints (missing required label)"}}
 )
 
 // A constraint is one topologySpreadConstraint of a class, ready to be counted.
 type constraint struct {
 	topo       *topology
-	tally      *tally
+	tally      *podCounter
 	maxSkew    int32
 	minDomains int
 	self       int32 // 1: the class's own pods count
@@ -32,8 +32,9 @@ type constraint struct {
 // maxConstraints bounds the constraints of one pod, each way, that are looked at.
 const maxConstraints = 16
 
-// spreads reads the class's constraints; without any, the cluster's own apply, which only rank.
-func (l *lay) spreads(st *state, c *class) {
+// readSpread reads the class's constraints; without any, the cluster's own apply, which only rank.
+func readSpread(c *podClass) {
+	st, l := c.st, c.topology
 	for i := range c.pod.Spec.TopologySpreadConstraints {
 		x := &c.pod.Spec.TopologySpreadConstraints[i]
 		k := l.constraint(st, c, x, selectorOf(x.LabelSelector, c.pod, x.MatchLabelKeys, nil))
@@ -47,7 +48,7 @@ func (l *lay) spreads(st *state, c *class) {
 		l.strict = true
 		return
 	}
-	sel := st.kinSelector(c.pod)
+	sel := st.defaultSelector(c.pod)
 	if sel.Empty() {
 		return
 	}
@@ -61,16 +62,16 @@ func (l *lay) spreads(st *state, c *class) {
 	}
 }
 
-func (l *lay) constraint(st *state, c *class, x *corev1.TopologySpreadConstraint, sel labels.Selector) constraint {
-	k := constraint{topo: st.topologyOf(x.TopologyKey), maxSkew: x.MaxSkew, minDomains: 1, host: x.TopologyKey == corev1.LabelHostname}
+func (l *topologyTerms) constraint(st *state, c *podClass, x *corev1.TopologySpreadConstraint, sel labels.Selector) constraint {
+	k := constraint{topo: st.topo.of(x.TopologyKey), maxSkew: x.MaxSkew, minDomains: 1, host: x.TopologyKey == corev1.LabelHostname}
 	if x.NodeAffinityPolicy == nil || *x.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
-		k.marks |= chosen
+		k.marks |= selectorOK
 	}
 	if x.NodeTaintsPolicy != nil && *x.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
-		k.marks |= clean
+		k.marks |= taintsOK
 	}
-	k.tally = st.tallyOf(matcher{namespaces: []string{c.pod.Namespace}, selector: sel}, true)
-	l.tallies = append(l.tallies, k.tally)
+	k.tally = st.topo.counterOf(matcher{namespaces: []string{c.pod.Namespace}, selector: sel}, true)
+	l.counters = append(l.counters, k.tally)
 	if x.MinDomains != nil {
 		k.minDomains = int(*x.MinDomains)
 	}
@@ -80,8 +81,8 @@ func (l *lay) constraint(st *state, c *class, x *corev1.TopologySpreadConstraint
 	return k
 }
 
-// kinSelector picks the pods that belong together with p: those of its services and of its controller.
-func (st *state) kinSelector(p *corev1.Pod) labels.Selector {
+// defaultSelector picks the pods that belong together with p: those of its services and of its controller.
+func (st *state) defaultSelector(p *corev1.Pod) labels.Selector {
 	set := labels.Set{}
 	sel := labels.NewSelector()
 	if st.read == nil {
@@ -123,27 +124,28 @@ func (st *state) kinSelector(p *corev1.Pod) labels.Selector {
 
 // refresh brings counts up to date: as bits, which constraints a node counts for, hard ones from bit 0, soft ones
 // from bit 16.
-func (l *lay) refresh(st *state, o *outlook) {
+func (l *topologyTerms) refresh(st *state, o *nodeVerdicts) {
 	if len(l.hard)+len(l.soft) == 0 {
 		return
 	}
-	stale := l.counts == nil || l.at < st.journalAt || int(st.now()-l.at) > len(st.slots)
-	for len(l.counts) < len(st.slots) {
+	changed, known := st.journal.since(l.at, len(st.nodes))
+	known = known && l.counts != nil
+	for len(l.counts) < len(st.nodes) {
 		l.counts = append(l.counts, 0)
 	}
-	if stale {
-		for i := range st.slots {
+	if !known {
+		for i := range st.nodes {
 			l.counts[i] = l.countsFor(i, o.marks[i])
 		}
 	} else {
-		for _, i := range st.journal[l.at-st.journalAt:] {
+		for _, i := range changed {
 			l.counts[i] = l.countsFor(int(i), o.marks[i])
 		}
 	}
 	l.at = st.now()
 }
 
-func (l *lay) countsFor(i int, marks uint8) (bits uint32) {
+func (l *topologyTerms) countsFor(i int, marks uint8) (bits uint32) {
 	set := func(list []constraint, shift int, all bool) {
 		for k := range list {
 			if all && list[k].topo.of[i] < 0 {
@@ -161,15 +163,16 @@ func (l *lay) countsFor(i int, marks uint8) (bits uint32) {
 	return bits
 }
 
-// A level is how pods lie over the domains of a hard constraint.
-type level struct {
+// spreadCounts counts pods over the domains of a hard constraint.
+type spreadCounts struct {
 	sum []int32 // by domain; counts one too many, so that 0 means: not a domain that counts
 	min int32
 }
 
-func (st *state) levelOf(l *lay, k int) level {
+// countSpread counts the pods under a hard constraint.
+func (l *topologyTerms) countSpread(mem *scratch, k int) spreadCounts {
 	x := &l.hard[k]
-	sum := st.scratch.sums(len(x.topo.ids))
+	sum := mem.sums(len(x.topo.ids))
 	of, per, bit := x.topo.of, x.tally.per, uint32(1)<<k
 	for i, bits := range l.counts {
 		if bits&bit == 0 || of[i] < 0 {
@@ -181,13 +184,13 @@ func (st *state) levelOf(l *lay, k int) level {
 		}
 		sum[d] += per[i]
 	}
-	lv := level{sum: sum}
+	lv := spreadCounts{sum: sum}
 	lv.lowest(x.minDomains)
 	return lv
 }
 
 // lowest finds the domain with the fewest pods; too few domains count as one without any.
-func (lv *level) lowest(domains int) {
+func (lv *spreadCounts) lowest(domains int) {
 	lv.min = math.MaxInt32
 	for _, n := range lv.sum {
 		if n > 0 {
@@ -201,7 +204,7 @@ func (lv *level) lowest(domains int) {
 }
 
 // checkSpread is the filter of the plugin PodTopologySpread.
-func (tr *terrain) checkSpread(l *lay, i int) *refusal {
+func checkSpread(tr *topologyCounts, l *topologyTerms, i int) *refusal {
 	for k := range l.hard {
 		x, lv := &l.hard[k], &tr.spread[k]
 		d := x.topo.of[i]
@@ -215,10 +218,14 @@ func (tr *terrain) checkSpread(l *lay, i int) *refusal {
 	return nil
 }
 
-// rankSpread adds the score of the plugin PodTopologySpread: few pods alike in the node's domains are good, and
+// scoreSpread adds the score of the plugin PodTopologySpread: few pods alike in the node's domains are good, and
 // the fewer domains there are, the less each pod weighs.
-func (st *state) rankSpread(l *lay, ok []int32, total []int64) {
-	ignored := st.scratch.flags(len(ok))
+func (cy *cycle) scoreSpread(weight int64) {
+	l, ok, total := cy.class.topology, cy.feasible, cy.total
+	if len(l.soft) == 0 {
+		return
+	}
+	ignored := cy.mem().flags(len(ok))
 	left := len(ok)
 	if l.strict {
 		for j, i := range ok {
@@ -232,9 +239,9 @@ func (st *state) rankSpread(l *lay, ok []int32, total []int64) {
 			}
 		}
 	}
-	raw := st.scratch.floats(len(ok))
+	raw := cy.mem().floats(len(ok))
 	for k := range l.soft {
-		st.rankConstraint(l, &l.soft[k], uint32(1)<<(maxConstraints+k), ok, ignored, left, raw)
+		cy.scoreConstraint(&l.soft[k], uint32(1)<<(maxConstraints+k), ignored, left, raw)
 	}
 	low, high := int64(math.MaxInt64), int64(0)
 	for j := range ok {
@@ -247,14 +254,15 @@ func (st *state) rankSpread(l *lay, ok []int32, total []int64) {
 		switch {
 		case ignored[j]:
 		case high == 0:
-			total[j] += l.spreadWeight * maxScore
+			total[j] += weight * maxScore
 		default:
-			total[j] += l.spreadWeight * (maxScore * (high + low - int64(math.Round(raw[j]))) / high)
+			total[j] += weight * (maxScore * (high + low - int64(math.Round(raw[j]))) / high)
 		}
 	}
 }
 
-func (st *state) rankConstraint(l *lay, x *constraint, bit uint32, ok []int32, ignored []bool, left int, raw []float64) {
+func (cy *cycle) scoreConstraint(x *constraint, bit uint32, ignored []bool, left int, raw []float64) {
+	l, ok := cy.class.topology, cy.feasible
 	of, per := x.topo.of, x.tally.per
 	if x.host {
 		weight := math.Log(float64(left + 2))
@@ -265,7 +273,7 @@ func (st *state) rankConstraint(l *lay, x *constraint, bit uint32, ok []int32, i
 		}
 		return
 	}
-	sum := st.scratch.sums(len(x.topo.ids))
+	sum := cy.mem().sums(len(x.topo.ids))
 	size, bare := 0, false
 	for j, i := range ok {
 		switch d := of[i]; {
@@ -293,7 +301,7 @@ func (st *state) rankConstraint(l *lay, x *constraint, bit uint32, ok []int32, i
 	}
 }
 
-// skews tells whether pods like c's lie under a constraint of the class.
-func (l *lay) skews(c *class) bool {
-	return slices.ContainsFunc(c.counted(), func(ta *tally) bool { return slices.Contains(l.tallies, ta) })
+// countsPodsOf tells whether pods like c's lie under a constraint of the class.
+func (l *topologyTerms) countsPodsOf(c *podClass) bool {
+	return slices.ContainsFunc(c.counted(), func(ta *podCounter) bool { return slices.Contains(l.counters, ta) })
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kloop-dev/kloop/features"
@@ -15,116 +14,96 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A slot is a node and what is on it. A slot without a node holds pods whose node is not known (any more).
-type slot struct {
-	name             string
-	node             *corev1.Node
-	alloc, used      []int64 // by number of resource
-	fairCPU, fairMem int64
-	tasks            []*task
-	nominees         []*task // pods that wait for room here after preemption
-	ports            map[port]int
-	images           map[string]int64
+// nodeInfo is upstream's NodeInfo: a node and what is on it. One without a node holds pods whose node is not known (any more).
+type nodeInfo struct {
+	name                   string
+	node                   *corev1.Node
+	allocatable, requested []int64 // by number of resource
+	nonZeroCPU, nonZeroMem int64
+	pods                   []*task
+	nominated              []*task // pods that wait for room here after preemption
+	ports                  map[port]int
+	images                 map[string]int64
 }
 
-// state is what the scheduler knows of the cluster, kept up to date change by change. Nodes have fixed places
-// (slots), so that everything about nodes is an array.
+// state is the scheduler cache: what it knows of the cluster, kept up to date change by change. Nodes have fixed places
+// (an index), so that everything about nodes is an array.
 type state struct {
-	ctx    context.Context // of the run: extenders are asked in it
-	time   func() time.Time
-	read   resource.Reader
-	names  *names
-	slots  []*slot
-	byName map[string]int
-	free   []int
-	nodes  int
+	ctx       context.Context // of the run: extenders are asked in it
+	time      func() time.Time
+	read      resource.Reader
+	resources *resourceIndex
+	nodes     []*nodeInfo
+	byName    map[string]int
+	free      []int
+	nodeCount int
 
 	tasks   map[key]*task
-	classes map[string]*class
+	classes map[string]*podClass
 
-	topologies map[string]*topology
-	tallies    []*tally
-	tallyByKey map[string]*tally
-	terms      []*term
-	termByKey  map[string]*term
-	termEpoch  int64
-	namespaces map[string]labels.Set
+	topo      *topologyIndex
+	images    *imageIndex
+	volumes   *volumeIndex
+	inventory *deviceInventory
+	profiles  map[string]*Profile
+	release   *version.Version // what pods need of nodes is worked out for it
+	svcEpoch  int64            // services
 
-	imageNodes map[string]int // image → nodes that hold it
-	imageEpoch int64
-	volEpoch   int64          // claims, volumes, storage classes
-	svcEpoch   int64          // services
-	claimUsers map[key]int    // claim → placed pods that use it
-	pledged    map[string]key // volume → claim that was just given it
-	stock      *deviceStock
-	attachedOn map[string][]attachment // by node; nil: to be looked up again
-	driverless map[string]*refusal     // by CSI driver
-	profiles   map[string]*Profile
-	release    *version.Version // what pods need of nodes is worked out for it
+	journal journal
+	trial   bool // trying something out: not for the journal
 
-	// journal lists the slots that changed, oldest first; its first entry has number journalAt.
-	journal   []int32
-	journalAt int64
-	quiet     bool // trying something out: not to be noted
-
-	prepared map[*class]bool
-	outlooks map[string]*outlook
-	waiting  map[*class]bool // classes with parked pods
-	clock    int64
-	turn     int // the slot after the one chosen last: ties go round
-	scratch  scratch
+	prepared  map[*podClass]bool
+	verdicts  map[string]*nodeVerdicts
+	waiting   map[*podClass]bool // classes with unschedulable pods
+	clock     int64
+	nextStart int // after the node chosen last: ties go round
+	scratch   scratch
+	reduced   corev1.Pod // of the newest demand
 }
 
 func newState() *state {
-	return &state{ctx: context.Background(), time: time.Now, names: newNames(), byName: map[string]int{}, tasks: map[key]*task{}, classes: map[string]*class{},
-		topologies: map[string]*topology{}, tallyByKey: map[string]*tally{}, termByKey: map[string]*term{},
-		namespaces: map[string]labels.Set{}, imageNodes: map[string]int{}, pledged: map[string]key{}, claimUsers: map[key]int{}, stock: newDeviceStock(), release: version.MustParse((*features.Set)(nil).String()), driverless: map[string]*refusal{}, profiles: map[string]*Profile{},
-		prepared: map[*class]bool{}, outlooks: map[string]*outlook{}, waiting: map[*class]bool{}}
+	st := &state{ctx: context.Background(), time: time.Now, resources: newResourceIndex(), byName: map[string]int{}, tasks: map[key]*task{},
+		classes: map[string]*podClass{}, profiles: map[string]*Profile{}, release: version.MustParse((*features.Set)(nil).String()),
+		prepared: map[*podClass]bool{}, verdicts: map[string]*nodeVerdicts{}, waiting: map[*podClass]bool{}}
+	st.topo, st.images, st.volumes, st.inventory = newTopologyIndex(st), newImageIndex(st), newVolumeIndex(st), newDeviceInventory(st)
+	return st
 }
 
-// maxJournal bounds the journal; an outlook that is further behind starts anew.
-const maxJournal = 1 << 15
-
-func (st *state) note(i int) {
-	if st.quiet {
-		return
+// noteChange has the caches look at a node again.
+func (st *state) noteChange(i int) {
+	if !st.trial {
+		st.journal.add(i)
 	}
-	if len(st.journal) >= maxJournal {
-		half := len(st.journal) / 2
-		st.journal = append(st.journal[:0], st.journal[half:]...)
-		st.journalAt += int64(half)
-	}
-	st.journal = append(st.journal, int32(i))
 }
 
 // now is the number of the next change.
-func (st *state) now() int64 { return st.journalAt + int64(len(st.journal)) }
+func (st *state) now() int64 { return st.journal.next() }
 
-// slotOf returns the place of a node, made when it is new.
-func (st *state) slotOf(name string) int {
+// indexOf returns the place of a node, made when it is new.
+func (st *state) indexOf(name string) int {
 	if i, ok := st.byName[name]; ok {
 		return i
 	}
-	i := len(st.slots)
+	i := len(st.nodes)
 	if n := len(st.free); n > 0 {
 		i, st.free = st.free[n-1], st.free[:n-1]
-		st.slots[i] = newSlot(name)
+		st.nodes[i] = newNodeInfo(name)
 	} else {
-		st.slots = append(st.slots, newSlot(name))
-		st.widen()
+		st.nodes = append(st.nodes, newNodeInfo(name))
+		st.topo.grow()
 	}
 	st.byName[name] = i
-	st.note(i)
+	st.noteChange(i)
 	return i
 }
 
-func newSlot(name string) *slot {
-	return &slot{name: name, alloc: make([]int64, resPods+1), used: make([]int64, resPods+1)}
+func newNodeInfo(name string) *nodeInfo {
+	return &nodeInfo{name: name, allocatable: make([]int64, resPods+1), requested: make([]int64, resPods+1)}
 }
 
-// vacate frees a slot without node, pods and nominees.
-func (st *state) vacate(i int) {
-	if s := st.slots[i]; s.node == nil && len(s.tasks) == 0 && len(s.nominees) == 0 && s.name != "" {
+// freeIndex gives up an index without node, pods and nominated pods.
+func (st *state) freeIndex(i int) {
+	if s := st.nodes[i]; s.node == nil && len(s.pods) == 0 && len(s.nominated) == 0 && s.name != "" {
 		delete(st.byName, s.name)
 		s.name = ""
 		st.free = append(st.free, i)
@@ -136,46 +115,46 @@ func (st *state) nameOf(i int) string {
 	if i < 0 {
 		return ""
 	}
-	return st.slots[i].name
+	return st.nodes[i].name
 }
 
 // setNode takes in a node; nil means that it is gone. It says whether that could let more pods in.
 func (st *state) setNode(name string, node *corev1.Node) (better bool) {
-	i := st.slotOf(name)
-	s := st.slots[i]
+	i := st.indexOf(name)
+	s := st.nodes[i]
 	old := s.node
 	if old == nil && node == nil {
-		st.vacate(i)
+		st.freeIndex(i)
 		return false
 	}
 	s.node = node
-	images := st.indexImages(s, node)
+	images := st.images.set(s, node)
 	if old != nil && node != nil && sameNode(old, node) {
 		if images {
-			st.note(i)
+			st.noteChange(i)
 		}
 		return false
 	}
 	switch {
 	case old == nil:
-		st.nodes++
-		st.imageEpoch++
+		st.nodeCount++
+		st.images.epoch++
 	case node == nil:
-		st.nodes--
-		st.imageEpoch++
+		st.nodeCount--
+		st.images.epoch++
 	}
-	s.alloc = make([]int64, resPods+1)
+	s.allocatable = make([]int64, resPods+1)
 	var has map[string]string
 	if node != nil {
-		s.alloc, has = st.names.vector(node.Status.Allocatable), node.Labels
+		s.allocatable, has = st.resources.vector(node.Status.Allocatable), node.Labels
 	}
-	for _, d := range st.topologies {
-		if d.set(i, has, node != nil); len(d.ids) > 2*len(st.slots)+1000 {
+	for _, d := range st.topo.byKey {
+		if d.set(i, has, node != nil); len(d.ids) > 2*len(st.nodes)+1000 {
 			d.number(st)
 		}
 	}
-	st.note(i)
-	st.vacate(i)
+	st.noteChange(i)
+	st.freeIndex(i)
 	return node != nil
 }
 
@@ -186,83 +165,83 @@ func sameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
-// put counts a pod on a slot.
-func (st *state) put(t *task, i int) {
-	s := st.slots[i]
-	t.slot, t.at, t.counted = i, len(s.tasks), t.pod.DeletionTimestamp == nil
-	s.tasks = append(s.tasks, t)
+// addPod counts a pod on a node, assumed or bound.
+func (st *state) addPod(t *task, i int) {
+	s := st.nodes[i]
+	t.node, t.at, t.counted = i, len(s.pods), t.pod.DeletionTimestamp == nil
+	s.pods = append(s.pods, t)
 	s.add(t.need, 1)
-	st.count(t, i, 1)
-	st.countClaims(t, 1)
-	st.note(i)
+	st.topo.count(t, i, 1)
+	st.volumes.countClaims(t, 1)
+	st.noteChange(i)
 }
 
 // countClaims notes who uses a claim; what classes with claims know of nodes is out of date then.
-func (st *state) countClaims(t *task, n int) {
+func (x *volumeIndex) countClaims(t *task, n int) {
 	for _, name := range core.ClaimNames(t.pod) {
 		k := key{Namespace: t.pod.Namespace, Name: name}
-		if st.claimUsers[k] += n; st.claimUsers[k] <= 0 {
-			delete(st.claimUsers, k)
+		if x.users[k] += n; x.users[k] <= 0 {
+			delete(x.users, k)
 		}
-		st.volEpoch++
+		x.epoch++
 	}
 }
 
-// take is the opposite of put.
-func (st *state) take(t *task) {
-	i := t.slot
+// removePod is the opposite of addPod.
+func (st *state) removePod(t *task) {
+	i := t.node
 	if i < 0 {
 		return
 	}
-	s := st.slots[i]
-	last := len(s.tasks) - 1
-	s.tasks[t.at] = s.tasks[last]
-	s.tasks[t.at].at = t.at
-	s.tasks[last] = nil
-	s.tasks = s.tasks[:last]
+	s := st.nodes[i]
+	last := len(s.pods) - 1
+	s.pods[t.at] = s.pods[last]
+	s.pods[t.at].at = t.at
+	s.pods[last] = nil
+	s.pods = s.pods[:last]
 	s.add(t.need, -1)
-	st.count(t, i, -1)
-	st.countClaims(t, -1)
-	t.slot = -1
-	st.note(i)
-	if !st.quiet {
-		st.vacate(i)
+	st.topo.count(t, i, -1)
+	st.volumes.countClaims(t, -1)
+	t.node = -1
+	st.noteChange(i)
+	if !st.trial {
+		st.freeIndex(i)
 	}
 }
 
-// nominate keeps room on a slot for a pod; -1 gives it up.
+// nominate keeps room on a node for a pod; -1 gives it up.
 func (st *state) nominate(t *task, i int) {
 	if t.nominee == i {
 		return
 	}
 	if old := t.nominee; old >= 0 {
-		s := st.slots[old]
-		s.nominees = slices.DeleteFunc(s.nominees, func(x *task) bool { return x == t })
+		s := st.nodes[old]
+		s.nominated = slices.DeleteFunc(s.nominated, func(x *task) bool { return x == t })
 		t.nominee = -1
-		st.note(old)
-		st.vacate(old)
+		st.noteChange(old)
+		st.freeIndex(old)
 	}
 	if i >= 0 {
 		t.nominee = i
-		st.slots[i].nominees = append(st.slots[i].nominees, t)
-		st.note(i)
+		st.nodes[i].nominated = append(st.nodes[i].nominated, t)
+		st.noteChange(i)
 	}
 }
 
-// with runs f as if the nominees of at least the priority were on the slot already; all but one.
-func (st *state) with(i int, priority int32, but *task, f func()) {
+// withNominated runs f as if the nominated pods of at least the priority were on the node already; all but one.
+func (st *state) withNominated(i int, priority int32, but *task, f func()) {
 	var guests []*task
-	quiet := st.quiet
-	st.quiet = true
-	for _, t := range st.slots[i].nominees {
-		if t != but && t.class.priority >= priority && t.slot < 0 {
-			st.put(t, i)
+	quiet := st.trial
+	st.trial = true
+	for _, t := range st.nodes[i].nominated {
+		if t != but && t.class.priority >= priority && t.node < 0 {
+			st.addPod(t, i)
 			guests = append(guests, t)
 		}
 	}
 	f()
 	for _, t := range guests {
-		st.take(t)
+		st.removePod(t)
 	}
-	st.quiet = quiet
+	st.trial = quiet
 }

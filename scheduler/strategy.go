@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Strategy is how the plugin NodeResourcesFit ranks nodes. The zero value is upstream's: where least is used.
+// A Strategy tells the plugin NodeResourcesFit to rank nodes. The zero value is upstream's: where least is used.
 type Strategy struct {
 	Type  string   // LeastAllocated, which is "", MostAllocated, or RequestedToCapacityRatio
 	Of    []Weight // resources that count; nil: cpu and memory alike
@@ -22,7 +22,7 @@ const (
 	byRatio        = "RequestedToCapacityRatio"
 )
 
-// A Weight is what a resource counts for.
+// A Weight is a resource and its weight.
 type Weight struct {
 	Name   corev1.ResourceName `json:"name"`
 	Weight int64               `json:"weight"`
@@ -110,20 +110,20 @@ func (s *Strategy) at(percent int64) int64 {
 
 // A ranked resource counts when nodes are ranked.
 type ranked struct {
-	res    int
-	weight int64
-	ask    int64 // the pods' own
-	fair   bool  // of cpu and memory counts what is fair, not what was asked for
+	res     int
+	weight  int64
+	ask     int64 // the pods' own
+	nonZero bool  // of cpu and memory counts the default of containers that ask for none
 }
 
-// rank lists the resources that count for the outlook's pods. What they do not ask for does not count, unless every
+// rank lists the resources that count for the pods. What they do not ask for does not count, unless every
 // node has it.
-func (o *outlook) rank(of []Weight, fair bool) (list []ranked) {
+func (o *nodeVerdicts) rank(of []Weight, fair bool) (list []ranked) {
 	if of == nil {
 		of = []Weight{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}
 	}
 	for _, w := range of {
-		r := ranked{res: o.st.names.of(w.Name), weight: w.Weight, fair: fair}
+		r := ranked{res: o.st.resources.of(w.Name), weight: w.Weight, nonZero: fair}
 		if i := slices.IndexFunc(o.need.asks, func(a ask) bool { return a.res == r.res }); i >= 0 {
 			r.ask = o.need.asks[i].amount
 		} else if r.res > resPods {
@@ -131,29 +131,29 @@ func (o *outlook) rank(of []Weight, fair bool) (list []ranked) {
 		}
 		switch {
 		case fair && r.res == resCPU:
-			r.ask = o.need.fairCPU
+			r.ask = o.need.nonZeroCPU
 		case fair && r.res == resMemory:
-			r.ask = o.need.fairMem
+			r.ask = o.need.nonZeroMem
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// on is how much of the resource the slot has, and how much of that is used without the pod.
-func (r *ranked) on(s *slot) (alloc, used int64) {
+// on returns how much of the resource the node has, and how much of that is used without the pod.
+func (r *ranked) on(s *nodeInfo) (alloc, used int64) {
 	alloc, used = s.room(r.res)
 	switch {
-	case r.fair && r.res == resCPU:
-		used = s.fairCPU
-	case r.fair && r.res == resMemory:
-		used = s.fairMem
+	case r.nonZero && r.res == resCPU:
+		used = s.nonZeroCPU
+	case r.nonZero && r.res == resMemory:
+		used = s.nonZeroMem
 	}
 	return alloc, used
 }
 
 // scoreFit is the score of the plugin NodeResourcesFit.
-func scoreFit(o *outlook, s *slot) int64 {
+func scoreFit(o *nodeVerdicts, s *nodeInfo) int64 {
 	strategy := o.strategy
 	sum, weights := int64(0), int64(0)
 	for i := range o.fitBy {

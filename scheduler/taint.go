@@ -7,12 +7,12 @@ import (
 )
 
 var (
-	cordoned = &refusal{plugin: nodeUnschedulable, reasons: []string{"node(s) were unschedulable"}, hopeless: true}
-	tainted  = &refusal{plugin: taintToleration, reasons: []string{"node(s) had untolerated taint(s)"}, hopeless: true}
+	cordoned = &refusal{plugin: nodeUnschedulable, reasons: []string{"node(s) were unschedulable"}, unresolvable: true}
+	tainted  = &refusal{plugin: taintToleration, reasons: []string{"node(s) had untolerated taint(s)"}, unresolvable: true}
 )
 
 // checkCordon is the plugin NodeUnschedulable.
-func checkCordon(o *outlook, s *slot) *refusal {
+func checkCordon(o *nodeVerdicts, s *nodeInfo) *refusal {
 	if s.node.Spec.Unschedulable && !tolerates(o.pod.Spec.Tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}) {
 		return cordoned
 	}
@@ -20,7 +20,7 @@ func checkCordon(o *outlook, s *slot) *refusal {
 }
 
 // checkTaints is the filter of the plugin TaintToleration.
-func checkTaints(o *outlook, s *slot) *refusal {
+func checkTaints(o *nodeVerdicts, s *nodeInfo) *refusal {
 	if toleratesAll(o.pod.Spec.Tolerations, s.node.Spec.Taints) {
 		return nil
 	}
@@ -38,7 +38,7 @@ func toleratesAll(list []corev1.Toleration, taints []corev1.Taint) bool {
 }
 
 // scoreTaints counts the taints that only ask to stay away; fewer is better.
-func scoreTaints(o *outlook, s *slot) (n int64) {
+func scoreTaints(o *nodeVerdicts, s *nodeInfo) (n int64) {
 	for i := range s.node.Spec.Taints {
 		if t := &s.node.Spec.Taints[i]; t.Effect == corev1.TaintEffectPreferNoSchedule && !tolerates(o.pod.Spec.Tolerations, t) {
 			n++

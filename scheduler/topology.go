@@ -15,55 +15,72 @@ import (
 type topology struct {
 	key string
 	ids map[string]int32
-	of  []int32 // by slot: the number of its domain; -1: the node has no such label
+	of  []int32 // by node: the number of its domain; -1: the node has no such label
 }
 
-// topologyOf returns the division by a label, made when it is the first asked for.
-func (st *state) topologyOf(key string) *topology {
-	d := st.topologies[key]
+// topologyIndex divides the nodes by labels and counts the pods on each by matcher and by term.
+type topologyIndex struct {
+	st           *state
+	byKey        map[string]*topology // by label
+	counters     []*podCounter
+	counterByKey map[string]*podCounter
+	terms        []*existingTerm
+	termByKey    map[string]*existingTerm
+	termEpoch    int64
+	namespaces   map[string]labels.Set
+}
+
+func newTopologyIndex(st *state) *topologyIndex {
+	return &topologyIndex{st: st, byKey: map[string]*topology{}, counterByKey: map[string]*podCounter{}, termByKey: map[string]*existingTerm{},
+		namespaces: map[string]labels.Set{}}
+}
+
+// of returns the division by a label, made when it is the first asked for.
+func (x *topologyIndex) of(key string) *topology {
+	d := x.byKey[key]
 	if d != nil {
 		return d
 	}
-	if len(st.topologies) >= maxTopologies {
-		st.dropTopologies()
+	if len(x.byKey) >= maxTopologies {
+		x.dropUnused()
 	}
 	d = &topology{key: key}
-	d.number(st)
-	st.topologies[key] = d
+	d.number(x.st)
+	x.byKey[key] = d
 	return d
 }
 
-// maxTopologies is how many there are before the unused are dropped.
+// maxTopologies bounds the topologies before the unused are dropped.
 const maxTopologies = 64
 
-func (st *state) dropTopologies() {
+func (x *topologyIndex) dropUnused() {
 	used := map[*topology]bool{}
-	for _, tm := range st.terms {
+	for _, tm := range x.terms {
 		used[tm.topo] = true
 	}
-	for c := range st.prepared {
-		for _, list := range [][]constraint{c.land.hard, c.land.soft} {
+	for c := range x.st.prepared {
+		for _, list := range [][]constraint{c.topology.hard, c.topology.soft} {
 			for i := range list {
 				used[list[i].topo] = true
 			}
 		}
-		for _, list := range [][]bond{c.land.must, c.land.mustNot, c.land.prefer} {
+		for _, list := range [][]affinityTerm{c.topology.required, c.topology.antiRequired, c.topology.preferred} {
 			for i := range list {
 				used[list[i].topo] = true
 			}
 		}
 	}
-	for key, d := range st.topologies {
+	for key, d := range x.byKey {
 		if !used[d] {
-			delete(st.topologies, key)
+			delete(x.byKey, key)
 		}
 	}
 }
 
 // number gives the domains numbers, anew when too many are of nodes that are gone.
 func (d *topology) number(st *state) {
-	d.ids, d.of = map[string]int32{}, make([]int32, len(st.slots))
-	for i, s := range st.slots {
+	d.ids, d.of = map[string]int32{}, make([]int32, len(st.nodes))
+	for i, s := range st.nodes {
 		d.of[i] = -1
 		if s.node != nil {
 			d.set(i, s.node.Labels, true)
@@ -93,15 +110,15 @@ type matcher struct {
 	also       []matcher // these have to match too
 }
 
-func (m *matcher) matches(st *state, ns string, set labels.Set) bool {
-	if !slices.Contains(m.namespaces, ns) && (m.nsSel == nil || !m.nsSel.Matches(st.namespaces[ns])) {
+func (m *matcher) matches(x *topologyIndex, ns string, set labels.Set) bool {
+	if !slices.Contains(m.namespaces, ns) && (m.nsSel == nil || !m.nsSel.Matches(x.namespaces[ns])) {
 		return false
 	}
 	if !m.selector.Matches(set) {
 		return false
 	}
 	for i := range m.also {
-		if !m.also[i].matches(st, ns, set) {
+		if !m.also[i].matches(x, ns, set) {
 			return false
 		}
 	}
@@ -130,8 +147,8 @@ func (m *matcher) String() string {
 	return b.String()
 }
 
-// A tally counts, by slot, the pods that a matcher picks. Classes share tallies.
-type tally struct {
+// A counter counts, by node, the pods that a matcher picks. Classes share counters.
+type podCounter struct {
 	matcher
 	key   string
 	alive bool // pods that are being deleted don't count
@@ -141,61 +158,61 @@ type tally struct {
 	dead  bool
 }
 
-// tallyOf returns the tally of a matcher and counts what is there already.
-func (st *state) tallyOf(m matcher, alive bool) *tally {
+// counterOf returns the counter of a matcher and counts what is there already.
+func (x *topologyIndex) counterOf(m matcher, alive bool) *podCounter {
 	k := fmt.Sprint(alive, " ", m.String())
-	if ta := st.tallyByKey[k]; ta != nil {
+	if ta := x.counterByKey[k]; ta != nil {
 		ta.refs++
 		return ta
 	}
-	ta := &tally{matcher: m, key: k, alive: alive, refs: 1}
-	st.tallyByKey[k] = ta
-	st.tallies = append(st.tallies, ta)
-	st.recount(ta)
+	ta := &podCounter{matcher: m, key: k, alive: alive, refs: 1}
+	x.counterByKey[k] = ta
+	x.counters = append(x.counters, ta)
+	x.recount(ta)
 	return ta
 }
 
-func (st *state) recount(ta *tally) {
-	ta.per, ta.total = make([]int32, len(st.slots)), 0
-	for _, s := range st.slots {
-		for _, t := range s.tasks {
+func (x *topologyIndex) recount(ta *podCounter) {
+	ta.per, ta.total = make([]int32, len(x.st.nodes)), 0
+	for _, s := range x.st.nodes {
+		for _, t := range s.pods {
 			if slices.Contains(t.class.counted(), ta) && (!ta.alive || t.counted) {
-				ta.per[t.slot]++
+				ta.per[t.node]++
 				ta.total++
 			}
 		}
 	}
 }
 
-func (st *state) dropTally(ta *tally) {
+func (x *topologyIndex) dropCounter(ta *podCounter) {
 	if ta.refs--; ta.refs > 0 {
 		return
 	}
 	ta.dead = true
-	delete(st.tallyByKey, ta.key)
-	st.forgetTallies()
-	st.tallies = slices.DeleteFunc(st.tallies, func(x *tally) bool { return x == ta })
+	delete(x.counterByKey, ta.key)
+	x.forgetCounters()
+	x.counters = slices.DeleteFunc(x.counters, func(x *podCounter) bool { return x == ta })
 }
 
-// forgetTallies makes every class find its tallies again.
-func (st *state) forgetTallies() {
-	for _, c := range st.classes {
-		c.hits, c.seen = nil, 0
+// forgetCounters makes every class look for its counters again.
+func (x *topologyIndex) forgetCounters() {
+	for _, c := range x.st.classes {
+		c.counters, c.countersSeen = nil, 0
 	}
 }
 
-// counted lists the tallies that count the class's pods.
-func (c *class) counted() []*tally {
-	for ; c.seen < len(c.st.tallies); c.seen++ {
-		if ta := c.st.tallies[c.seen]; ta.matches(c.st, c.pod.Namespace, c.labels) {
-			c.hits = append(c.hits, ta)
+// counted lists the those that count the class's pods.
+func (c *podClass) counted() []*podCounter {
+	for ; c.countersSeen < len(c.st.topo.counters); c.countersSeen++ {
+		if ta := c.st.topo.counters[c.countersSeen]; ta.matches(c.st.topo, c.pod.Namespace, c.labels) {
+			c.counters = append(c.counters, ta)
 		}
 	}
-	return c.hits
+	return c.counters
 }
 
-// count notes n pods like t more on a slot.
-func (st *state) count(t *task, i int, n int32) {
+// count notes n pods like t more on a node.
+func (x *topologyIndex) count(t *task, i int, n int32) {
 	for _, ta := range t.class.counted() {
 		if !ta.alive || t.counted {
 			ta.per[i] += n
@@ -208,52 +225,52 @@ func (st *state) count(t *task, i int, n int32) {
 	}
 }
 
-// widen makes room for one more slot.
-func (st *state) widen() {
-	for _, d := range st.topologies {
+// grow makes room for one more index.
+func (x *topologyIndex) grow() {
+	for _, d := range x.byKey {
 		d.of = append(d.of, -1)
 	}
-	for _, ta := range st.tallies {
+	for _, ta := range x.counters {
 		ta.per = append(ta.per, 0)
 	}
-	for _, tm := range st.terms {
+	for _, tm := range x.terms {
 		tm.per = append(tm.per, 0)
 	}
 }
 
 // setNamespace takes in a namespace's labels; who selects namespaces counts again.
-func (st *state) setNamespace(name string, set labels.Set, exists bool) (changed bool) {
-	old, had := st.namespaces[name]
+func (x *topologyIndex) setNamespace(name string, set labels.Set, exists bool) (changed bool) {
+	old, had := x.namespaces[name]
 	if had == exists && labels.Equals(old, set) {
 		return false
 	}
 	if exists {
-		st.namespaces[name] = set
+		x.namespaces[name] = set
 	} else {
-		delete(st.namespaces, name)
+		delete(x.namespaces, name)
 	}
-	var again []*tally
-	for _, ta := range st.tallies {
+	var again []*podCounter
+	for _, ta := range x.counters {
 		if ta.asksNamespaces() {
 			again = append(again, ta)
 		}
 	}
-	for _, tm := range st.terms {
+	for _, tm := range x.terms {
 		changed = changed || tm.nsSel != nil
 	}
 	if len(again) > 0 {
-		st.forgetTallies()
+		x.forgetCounters()
 		for _, ta := range again {
-			st.recount(ta)
+			x.recount(ta)
 		}
 	}
 	if changed || len(again) > 0 {
-		for c := range st.prepared { // whether pods satisfy their own terms may have changed
-			if len(c.land.must) > 0 {
-				c.strip()
+		for c := range x.st.prepared { // whether pods satisfy their own terms may have changed
+			if len(c.topology.required) > 0 {
+				c.unprepare()
 			}
 		}
-		st.termEpoch++
+		x.termEpoch++
 		return true
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,10 +14,43 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
+// A volumeBinder has the claims of decided pods bound before the pods are.
+type volumeBinder struct {
+	r       *runner
+	waiting map[*task]bool // decided, but their volumes are not bound yet
+}
+
+// bind has the claims of a decided pod bound, then those to devices allocated, then the pod bound.
+func (b *volumeBinder) bind(t *task, node string) {
+	if t.plan == nil {
+		b.r.devices.bind(t, node)
+		return
+	}
+	for _, g := range t.plan.static {
+		b.r.st.volumes.assumed[g.volume.Name] = keyOfClaim(g.claim)
+	}
+	b.r.st.volumes.epoch++
+	plan, p := t.plan, t.pod
+	b.r.writes = append(b.r.writes, func(ctx context.Context) func() {
+		ctx = because(ctx, p)
+		b.r.announceNode(ctx, p, node)
+		err := b.writePlan(ctx, plan, node)
+		return func() {
+			if err != nil {
+				b.r.bindFailed(t, fmt.Errorf("binding volumes: %w", err))
+			} else if !t.gone {
+				t.bindBy = b.r.env.Now().Add(t.class.profile.bindTime())
+				b.waiting[t] = true
+				b.check()
+			}
+		}
+	})
+}
+
 // writePlan gives volumes to claims and names the node to those who provide volumes. The loop that binds volumes
 // does the rest.
-func (r *runner) writePlan(ctx context.Context, p *volumePlan, node string) error {
-	for _, g := range p.give {
+func (b *volumeBinder) writePlan(ctx context.Context, p *volumePlan, node string) error {
+	for _, g := range p.static {
 		if g.volume.Spec.ClaimRef != nil && g.volume.Spec.ClaimRef.UID != "" {
 			continue
 		}
@@ -29,11 +63,11 @@ func (r *runner) writePlan(ctx context.Context, p *volumePlan, node string) erro
 		}
 		pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: g.claim.Namespace,
 			Name: g.claim.Name, UID: g.claim.UID, ResourceVersion: g.claim.ResourceVersion}
-		if _, err := r.env.Client.Update(ctx, kinds.PersistentVolumes, pv, ""); err != nil {
+		if _, err := b.r.env.Client.Update(ctx, kinds.PersistentVolumes, pv, ""); err != nil {
 			return err
 		}
 	}
-	for _, pvc := range p.provide {
+	for _, pvc := range p.provision {
 		if pvc.Annotations[selectedNode] == node {
 			continue
 		}
@@ -41,7 +75,7 @@ func (r *runner) writePlan(ctx context.Context, p *volumePlan, node string) erro
 		if err != nil {
 			return err
 		}
-		if _, err := r.env.Client.Patch(ctx, kinds.PersistentVolumeClaims, pvc.Namespace, pvc.Name,
+		if _, err := b.r.env.Client.Patch(ctx, kinds.PersistentVolumeClaims, pvc.Namespace, pvc.Name,
 			client.Patch{Type: types.MergePatchType, Data: data}); err != nil {
 			return err
 		}
@@ -49,37 +83,37 @@ func (r *runner) writePlan(ctx context.Context, p *volumePlan, node string) erro
 	return nil
 }
 
-// checkVolumes binds the decided pods whose volumes are bound by now and gives up those that waited too long or
+// check binds the decided pods whose volumes are bound by now and gives up those that waited too long or
 // whose node was refused by the provider.
-func (r *runner) checkVolumes() {
-	for _, t := range inOrder(r.volumes) {
-		ready, refused := r.volumesReady(t)
+func (b *volumeBinder) check() {
+	for _, t := range inOrder(b.waiting) {
+		ready, refused := b.ready(t)
 		switch {
 		case ready:
-			delete(r.volumes, t)
+			delete(b.waiting, t)
 			t.plan = nil
-			r.giveDevices(t, r.st.slots[t.slot].name)
+			b.r.devices.bind(t, b.r.st.nodes[t.node].name)
 		case refused:
-			delete(r.volumes, t)
-			r.unbound(t, errors.New("binding volumes: provisioning failed for the selected node"))
-		case r.env.Now().After(t.bindBy):
-			delete(r.volumes, t)
-			r.unbound(t, errors.New("binding volumes: timed out waiting for the condition"))
+			delete(b.waiting, t)
+			b.r.bindFailed(t, errors.New("binding volumes: provisioning failed for the selected node"))
+		case b.r.env.Now().After(t.bindBy):
+			delete(b.waiting, t)
+			b.r.bindFailed(t, errors.New("binding volumes: timed out waiting for the condition"))
 		}
 	}
 }
 
-func (r *runner) volumesReady(t *task) (ready, refused bool) {
+func (b *volumeBinder) ready(t *task) (ready, refused bool) {
 	ready = true
 	for _, k := range t.plan.claims {
-		pvc := resource.Get(r.st.read, kinds.PersistentVolumeClaims, k.Namespace, k.Name)
+		pvc := resource.Get(b.r.st.read, kinds.PersistentVolumeClaims, k.Namespace, k.Name)
 		if pvc == nil {
 			return false, true
 		}
 		ready = ready && isBound(pvc)
 	}
-	for _, c := range t.plan.provide {
-		pvc := resource.Get(r.st.read, kinds.PersistentVolumeClaims, c.Namespace, c.Name)
+	for _, c := range t.plan.provision {
+		pvc := resource.Get(b.r.st.read, kinds.PersistentVolumeClaims, c.Namespace, c.Name)
 		if pvc != nil && !isBound(pvc) && pvc.Annotations[selectedNode] == "" && pvc.ResourceVersion != c.ResourceVersion {
 			refused = true // the provider took the node off again
 		}
@@ -87,14 +121,14 @@ func (r *runner) volumesReady(t *task) (ready, refused bool) {
 	return ready, refused && !ready
 }
 
-// unpledge takes volumes back from a task that did not come to use them.
-func (r *runner) unpledge(t *task) {
+// forget takes volumes back from a task that did not come to use them.
+func (b *volumeBinder) forget(t *task) {
 	if t.plan == nil {
 		return
 	}
-	for _, g := range t.plan.give {
-		delete(r.st.pledged, g.volume.Name)
+	for _, g := range t.plan.static {
+		delete(b.r.st.volumes.assumed, g.volume.Name)
 	}
 	t.plan = nil
-	r.st.volEpoch++
+	b.r.st.volumes.epoch++
 }

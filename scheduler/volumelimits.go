@@ -17,27 +17,27 @@ import (
 
 var (
 	tooManyVolumes = &refusal{plugin: volumeBinding, reasons: []string{"node(s) exceed max volume count"}}
-	noSpace        = &refusal{plugin: volumeBinding, reasons: []string{"node(s) did not have enough free storage"}, hopeless: true}
+	noSpace        = &refusal{plugin: volumeBinding, reasons: []string{"node(s) did not have enough free storage"}, unresolvable: true}
 )
 
 // An attachment is a volume as drivers count it: by its handle, or by its claim while it has none.
 type attachment struct{ driver, handle string }
 
-// attachmentOf is what a claim needs attached by a CSI driver; none if another kind of volume serves it.
-func (st *state) attachmentOf(ns, claim string) (attachment, bool) {
-	pvc := resource.Get(st.read, kinds.PersistentVolumeClaims, ns, claim)
+// attachmentOf returns what a CSI driver has to attach for a claim; none if another kind of volume serves it.
+func (x *volumeIndex) attachmentOf(ns, claim string) (attachment, bool) {
+	pvc := resource.Get(x.st.read, kinds.PersistentVolumeClaims, ns, claim)
 	if pvc == nil {
 		return attachment{}, false
 	}
 	if pvc.Spec.VolumeName != "" {
-		if pv := resource.Get(st.read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName); pv != nil {
+		if pv := resource.Get(x.st.read, kinds.PersistentVolumes, "", pvc.Spec.VolumeName); pv != nil {
 			if pv.Spec.CSI == nil {
 				return attachment{}, false
 			}
 			return attachment{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, true
 		}
 	}
-	sc := resource.Get(st.read, kinds.StorageClasses, "", storageClass(pvc))
+	sc := resource.Get(x.st.read, kinds.StorageClasses, "", storageClass(pvc))
 	if sc == nil || sc.Provisioner == byHand {
 		return attachment{}, false
 	}
@@ -46,15 +46,15 @@ func (st *state) attachmentOf(ns, claim string) (attachment, bool) {
 
 // checkLimits is the plugin NodeVolumeLimits: a driver attaches only so many volumes to a node, as the node's CSINode
 // says; one that says so itself must be there.
-func (v *volumes) checkLimits(s *slot) *refusal {
+func (v *volumes) checkLimits(s *nodeInfo) *refusal {
 	if len(v.attach) == 0 {
 		return nil
 	}
 	info := resource.Get(v.state.read, kinds.CSINodes, "", s.name)
 	for _, want := range v.attach {
 		d := driverOf(info, want.driver)
-		if d == nil && v.state.requires(want.driver) {
-			return v.state.noDriver(want.driver)
+		if d == nil && v.state.volumes.requires(want.driver) {
+			return v.state.volumes.noDriver(want.driver)
 		}
 		if d != nil && d.Allocatable != nil && d.Allocatable.Count != nil && v.excess(s, want.driver, int(*d.Allocatable.Count)) {
 			return tooManyVolumes
@@ -75,25 +75,25 @@ func driverOf(info *storagev1.CSINode, name string) *storagev1.CSINodeDriver {
 }
 
 // requires says whether pods may only go where the driver is (KEP-5030).
-func (st *state) requires(driver string) bool {
-	d := resource.Get(st.read, kinds.CSIDrivers, "", driver)
+func (x *volumeIndex) requires(driver string) bool {
+	d := resource.Get(x.st.read, kinds.CSIDrivers, "", driver)
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
 }
 
 // noDriver is the one refusal for this driver.
-func (st *state) noDriver(name string) *refusal {
-	r := st.driverless[name]
+func (x *volumeIndex) noDriver(name string) *refusal {
+	r := x.driverless[name]
 	if r == nil {
 		r = &refusal{plugin: volumeBinding, reasons: []string{name + " CSI driver is not installed on the node"}}
-		st.driverless[name] = r
+		x.driverless[name] = r
 	}
 	return r
 }
 
 // excess says whether the volumes that are not attached yet are more than the driver can attach beside those that are.
-func (v *volumes) excess(s *slot, driver string, most int) bool {
+func (v *volumes) excess(s *nodeInfo, driver string, most int) bool {
 	all := map[attachment]bool{}
-	v.state.attached(s, driver, all)
+	v.state.volumes.attached(s, driver, all)
 	fresh := false
 	for _, a := range v.attach {
 		if a.driver == driver && !all[a] {
@@ -103,39 +103,39 @@ func (v *volumes) excess(s *slot, driver string, most int) bool {
 	return fresh && len(all) > most
 }
 
-// attached adds the driver's volumes that the slot's pods use, and those that are attached there though no pod tells why:
+// attached adds the driver's volumes that the node's pods use, and those that are attached there though no pod tells why:
 // what is not detached yet takes a place as well.
-func (st *state) attached(s *slot, driver string, all map[attachment]bool) {
-	for _, t := range s.tasks {
+func (x *volumeIndex) attached(s *nodeInfo, driver string, all map[attachment]bool) {
+	for _, t := range s.pods {
 		for _, name := range core.ClaimNames(t.pod) {
-			if a, ok := st.attachmentOf(t.pod.Namespace, name); ok && a.driver == driver {
+			if a, ok := x.attachmentOf(t.pod.Namespace, name); ok && a.driver == driver {
 				all[a] = true
 			}
 		}
 	}
-	for _, a := range st.attachments()[s.name] {
+	for _, a := range x.attachments()[s.name] {
 		if a.driver == driver {
 			all[a] = true
 		}
 	}
 }
 
-// attachments are what VolumeAttachments say, by node.
-func (st *state) attachments() map[string][]attachment {
-	if st.attachedOn != nil {
-		return st.attachedOn
+// attachments lists what is attached by VolumeAttachments, by node.
+func (x *volumeIndex) attachments() map[string][]attachment {
+	if x.attachedOn != nil {
+		return x.attachedOn
 	}
-	st.attachedOn = map[string][]attachment{}
-	for _, va := range resource.List(st.read, kinds.VolumeAttachments, "") {
+	x.attachedOn = map[string][]attachment{}
+	for _, va := range resource.List(x.st.read, kinds.VolumeAttachments, "") {
 		if va.Spec.Source.PersistentVolumeName == nil {
 			continue
 		}
-		pv := resource.Get(st.read, kinds.PersistentVolumes, "", *va.Spec.Source.PersistentVolumeName)
+		pv := resource.Get(x.st.read, kinds.PersistentVolumes, "", *va.Spec.Source.PersistentVolumeName)
 		if pv != nil && pv.Spec.CSI != nil {
-			st.attachedOn[va.Spec.NodeName] = append(st.attachedOn[va.Spec.NodeName], attachment{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle})
+			x.attachedOn[va.Spec.NodeName] = append(x.attachedOn[va.Spec.NodeName], attachment{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle})
 		}
 	}
-	return st.attachedOn
+	return x.attachedOn
 }
 
 // room says whether the driver of a class has storage for a claim where the node is, if it tells at all (KEP-1472), and

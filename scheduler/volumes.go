@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -25,27 +26,27 @@ const (
 )
 
 var (
-	elsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, hopeless: true}
-	noVolumes = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, hopeless: true}
-	inUse     = &refusal{plugin: volumeBinding, reasons: []string{"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"}}
-	otherZone = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, hopeless: true}
-	lostOnes  = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, hopeless: true}
+	volumeElsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, unresolvable: true}
+	noVolumes       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, unresolvable: true}
+	inUse           = &refusal{plugin: volumeBinding, reasons: []string{"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"}}
+	otherZone       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, unresolvable: true}
+	lostVolume      = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, unresolvable: true}
 )
 
-// volumes is what the claims of a class stand for at one moment.
+// volumes are the persistent volume claims of a class at one moment, by what has to be done for them.
 type volumes struct {
 	broken string // why no node will do
 	lost   bool   // a bound volume does not exist
 	bound  []*nodeaffinity.NodeSelector
-	zones  []zoned
+	zones  []volumeZone
 	once   []key        // claims for one pod at a time
 	attach []attachment // what CSI drivers will have to attach
 	wait   []waitingClaim
 	state  *state
 }
 
-// A zoned volume says by a label in which zones or regions it is.
-type zoned struct {
+// A volumeZone volume says by a label in which zones or regions it is.
+type volumeZone struct {
 	label  string
 	values []string
 }
@@ -57,29 +58,43 @@ type waitingClaim struct {
 	volumes []*corev1.PersistentVolume // that could be its own, the best first
 }
 
-// A volumePlan is what must be written before the pod can be bound.
+// A volumePlan lists the bindings to be written before the pod can be bound.
 type volumePlan struct {
-	give    []gift
-	provide []*corev1.PersistentVolumeClaim
-	claims  []key            // all that must be bound
-	given   map[string]share // what is taken of the volumes, by storage class
-	room    map[string]share // what is taken of the storage that new ones come from
+	static    []staticBinding
+	provision []*corev1.PersistentVolumeClaim
+	claims    []key            // all that must be bound
+	given     map[string]share // what is taken of the volumes, by storage class
+	room      map[string]share // what is taken of the storage that new ones come from
 }
 
-type gift struct {
+type staticBinding struct {
 	volume *corev1.PersistentVolume
 	claim  *corev1.PersistentVolumeClaim
 }
 
-// volumesOf looks up the class's claims.
-func (st *state) volumesOf(c *class) *volumes {
-	v := &volumes{state: st}
-	if st.read == nil {
+// volumeIndex holds what is assumed and counted of claims and volumes, beside the objects themselves.
+type volumeIndex struct {
+	st         *state
+	epoch      int64                   // claims, volumes, storage classes
+	users      map[key]int             // claim → placed pods that use it
+	assumed    map[string]key          // volume → claim that was just given it
+	attachedOn map[string][]attachment // by node; nil: to be looked up again
+	driverless map[string]*refusal     // by CSI driver
+}
+
+func newVolumeIndex(st *state) *volumeIndex {
+	return &volumeIndex{st: st, users: map[key]int{}, assumed: map[string]key{}, driverless: map[string]*refusal{}}
+}
+
+// of looks up the class's claims.
+func (x *volumeIndex) of(c *podClass) *volumes {
+	v := &volumes{state: x.st}
+	if x.st.read == nil {
 		return v
 	}
 	made := ephemeral(c.pod)
 	for _, name := range c.claims {
-		pvc := resource.Get(st.read, kinds.PersistentVolumeClaims, c.pod.Namespace, name)
+		pvc := resource.Get(x.st.read, kinds.PersistentVolumeClaims, c.pod.Namespace, name)
 		switch {
 		case pvc == nil && made[name]:
 			v.broken = fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
@@ -99,7 +114,7 @@ func (st *state) volumesOf(c *class) *volumes {
 		if v.broken != "" {
 			return v
 		}
-		if a, ok := st.attachmentOf(pvc.Namespace, name); ok {
+		if a, ok := x.attachmentOf(pvc.Namespace, name); ok {
 			v.attach = append(v.attach, a)
 		}
 		if slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteOncePod) {
@@ -133,7 +148,7 @@ func (v *volumes) addBound(pvc *corev1.PersistentVolumeClaim) {
 	}
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion} {
 		if x, ok := pv.Labels[label]; ok {
-			v.zones = append(v.zones, zoned{label, strings.Split(x, "__")})
+			v.zones = append(v.zones, volumeZone{label, strings.Split(x, "__")})
 		}
 	}
 	if a := pv.Spec.NodeAffinity; a != nil && a.Required != nil {
@@ -162,7 +177,7 @@ func (v *volumes) addWaiting(pvc *corev1.PersistentVolumeClaim) bool {
 		sel = s
 	}
 	for _, pv := range resource.List(v.state.read, kinds.PersistentVolumes, "") {
-		if v.state.couldBe(pv, pvc, sel) {
+		if v.state.volumes.couldBe(pv, pvc, sel) {
 			w.volumes = append(w.volumes, pv)
 		}
 	}
@@ -191,13 +206,13 @@ func storageClass(pvc *corev1.PersistentVolumeClaim) string {
 }
 
 // couldBe tells whether a volume suits a claim, nodes aside.
-func (st *state) couldBe(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, sel labels.Selector) bool {
+func (x *volumeIndex) couldBe(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim, sel labels.Selector) bool {
 	have, want := pv.Spec.Capacity[corev1.ResourceStorage], pvc.Spec.Resources.Requests[corev1.ResourceStorage]
 	if pv.DeletionTimestamp != nil || have.Cmp(want) < 0 || volumeMode(pv.Spec.VolumeMode) != volumeMode(pvc.Spec.VolumeMode) {
 		return false
 	}
 	own := keyOfClaim(pvc)
-	if other, taken := st.pledged[pv.Name]; taken && other != own {
+	if other, taken := x.assumed[pv.Name]; taken && other != own {
 		return false
 	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
@@ -226,10 +241,27 @@ func keyOfClaim(pvc *corev1.PersistentVolumeClaim) key {
 	return key{Namespace: pvc.Namespace, Name: pvc.Name}
 }
 
-// check is the filters of the plugins VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
-func (v *volumes) check(s *slot) *refusal {
+// readClaims notes which claims the class's pods have.
+func readClaims(c *podClass) { c.claims = core.ClaimNames(c.pod) }
+
+// refreshVolumes looks the claims up again when something about volumes changed.
+func refreshVolumes(c *podClass) {
+	if x := c.st.volumes; len(c.claims) > 0 && (c.volumes == nil || c.volEpoch != x.epoch) {
+		c.volumes, c.volEpoch = x.of(c), x.epoch
+	}
+}
+
+// checkVolumes is the filters of the plugins VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
+func checkVolumes(c *podClass, s *nodeInfo) *refusal {
+	if c.volumes == nil {
+		return nil
+	}
+	return c.volumes.check(s)
+}
+
+func (v *volumes) check(s *nodeInfo) *refusal {
 	for _, k := range v.once {
-		if v.state.claimUsers[k] > 0 {
+		if v.state.volumes.users[k] > 0 {
 			return inUse
 		}
 	}
@@ -237,11 +269,11 @@ func (v *volumes) check(s *slot) *refusal {
 		return r
 	}
 	if v.lost {
-		return lostOnes
+		return lostVolume
 	}
 	for _, sel := range v.bound {
 		if !sel.Match(s.node) {
-			return elsewhere
+			return volumeElsewhere
 		}
 	}
 	if _, r := v.plan(s.node); r != nil {
@@ -272,14 +304,14 @@ func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
 			if n != node.Name {
 				return nil, noVolumes
 			}
-			p.provide = append(p.provide, w.claim)
+			p.provision = append(p.provision, w.claim)
 			continue
 		}
 		pv := w.volumeOn(node, used)
 		switch {
 		case pv != nil:
 			used[pv.Name] = true
-			p.give = append(p.give, gift{pv, w.claim})
+			p.static = append(p.static, staticBinding{pv, w.claim})
 			p.given[w.class.Name] = p.given[w.class.Name].with(w.wants(), pv.Spec.Capacity[corev1.ResourceStorage])
 			continue
 		case w.class.Provisioner == byHand || !allowed(w.class.AllowedTopologies, node):
@@ -292,7 +324,7 @@ func (v *volumes) plan(node *corev1.Node) (*volumePlan, *refusal) {
 		if left != nil {
 			p.room[w.class.Name] = share{p.room[w.class.Name].of, 0}.with(w.wants(), *left) // all take of the same
 		}
-		p.provide = append(p.provide, w.claim)
+		p.provision = append(p.provision, w.claim)
 	}
 	return p, nil
 }

@@ -6,21 +6,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A share is what claims take of storage, in bytes.
+// A share is the part of some storage that claims take, in bytes.
 type share struct{ of, all int64 }
 
 func (s share) with(of, all resource.Quantity) share {
 	return share{s.of + of.Value(), s.all + all.Value()}
 }
 
-// usual is how VolumeBinding ranks nodes unless the profile says otherwise: where most storage stays free (KEP-4049).
+// usual is VolumeBinding's shape unless the profile has another: where most storage stays free (KEP-4049).
 var usual = []Point{{Utilization: 0, Score: maxPoint}, {Utilization: 100, Score: 0}}
 
 // score ranks a node by how full its storage would be: by the volumes that are there for the claims, or else by what new
 // ones come from, where that is known.
 func (p *volumePlan) score(shape []Point) int64 {
 	shares := p.given
-	if len(p.give) == 0 {
+	if len(p.static) == 0 {
 		shares = p.room
 	}
 	if len(shares) == 0 {
@@ -37,15 +37,15 @@ func (p *volumePlan) score(shape []Point) int64 {
 	return int64(math.Round(float64(sum) / float64(len(shares))))
 }
 
-// rankVolumes adds what the plugin VolumeBinding says of the slots.
-func (st *state) rankVolumes(c *class, ok []int32, total []int64) {
-	weight := c.profile.weight(volumePlugin, 1)
-	if weight == 0 {
+// scoreVolumes adds what the plugin VolumeBinding says of the nodes.
+func (cy *cycle) scoreVolumes(weight int64) {
+	c := cy.class
+	if weight == 0 || c.volumes == nil || len(c.volumes.wait) == 0 {
 		return
 	}
-	for j, i := range ok {
-		if p, r := c.volumes.plan(st.slots[i].node); r == nil {
-			total[j] += weight * p.score(c.profile.space())
+	for j, i := range cy.feasible {
+		if p, r := c.volumes.plan(cy.st.nodes[i].node); r == nil {
+			cy.total[j] += weight * p.score(c.profile.space())
 		}
 	}
 }

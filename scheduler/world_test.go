@@ -85,7 +85,7 @@ func (w *world) create(obj resource.Object) resource.Object {
 	return out
 }
 
-// patience is how long a test waits for what must come.
+// patience bounds a test's wait for what must come.
 const patience = 5 * time.Minute
 
 // until waits for a pod to be as wanted.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/auth/bootstrap"
@@ -17,6 +18,8 @@ import (
 const (
 	serverUser = "system:apiserver"
 	serverName = "kube-apiserver" // as field manager
+	// flowControlName is the field manager of what priority and fairness has from the start.
+	flowControlName = "api-priority-and-fairness-config-producer-v1"
 )
 
 // planters is how many objects are written at a time when the server starts, so that they share an fsync.
@@ -68,6 +71,9 @@ func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Ob
 	}
 	r := ServerRequest(k, obj.GetNamespace(), obj.GetName())
 	r.GVK = gvk
+	if gvk.Group == flowcontrolv1.GroupName {
+		r.Manager = flowControlName
+	}
 	var err error
 	old := snap.Lookup(k, r.Scope(), r.Name)
 	if old == nil {

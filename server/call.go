@@ -63,8 +63,13 @@ func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) e
 	return s.Admission.Validate(ctx, q)
 }
 
-// AdmitCall runs admission on the body of a call.
+// AdmitCall runs admission on the body of a call. A review says who set its fields, though it is not stored.
 func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) error {
+	if r.Sub == "" {
+		if err := s.own(ctx, r, nil, in); err != nil {
+			return err
+		}
+	}
 	q := s.asked(r, admission.Create, in, nil, createOptions(r))
 	if err := s.Admission.Mutate(ctx, q); err != nil {
 		return err

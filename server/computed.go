@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,7 +18,7 @@ import (
 type Compute func(ctx context.Context, k resource.Kind, ns, name string) ([]resource.Object, error)
 
 // Computed returns operations for kinds whose objects are computed at every read. They can be got and listed,
-// with selectors; they have no revision, and a watch is refused. See Shelf for kinds that are to be watched.
+// with selectors; they have no revision, and a watch is refused. See MemoryKinds for kinds that are to be watched.
 func Computed(f Compute) Operations { return computing{Compute: f} }
 
 type computing struct {
@@ -70,10 +72,15 @@ var computed = map[schema.GroupResource]Operations{
 	{Resource: "componentstatuses"}: Computed(componentStatuses),
 }
 
+var components = []string{"controller-manager", "etcd-0", "scheduler"}
+
 // componentStatuses tells the health of the parts as upstream names them. They are one process: if this
 // code runs, they run.
-func componentStatuses(context.Context, resource.Kind, string, string) (list []resource.Object, err error) {
-	for _, name := range []string{"controller-manager", "etcd-0", "scheduler"} {
+func componentStatuses(_ context.Context, _ resource.Kind, _, name string) (list []resource.Object, err error) {
+	if name != "" && !slices.Contains(components, name) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "componentstatus"}, name) // as upstream names it
+	}
+	for _, name := range components {
 		list = append(list, &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: name},
 			Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}})
 	}

@@ -66,7 +66,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	obj.SetUID(s.NewUID())
 	obj.SetCreationTimestamp(s.Stamp())
 	if base := obj.GetGenerateName(); obj.GetName() == "" && base != "" {
-		if obj.SetName(base); !k.Info().BaseIsName {
+		if obj.SetName(base); !k.Info().GenerateNameLiteral {
 			obj.SetName(s.generateName(base))
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := s.checkExtended(ctx, r, obj, nil, s.checkNew(r, obj)); len(errs) > 0 {
+	if errs := toldOnce(s.Kinds.Features(), r, s.checkExtended(ctx, r, obj, nil, s.checkNew(r, obj))); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
@@ -118,7 +118,7 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 // checkNew validates a new object. The old events, too, tell of their metadata only when all else is well.
 func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
 	errs := s.checkKind(r, obj, nil)
-	if len(errs) > 0 && (s.oldMeta(r) || r.Kind.Info().MetaLast) {
+	if len(errs) > 0 && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast) {
 		return errs
 	}
 	return append(s.checkMeta(r, obj, nil), errs...)

@@ -154,7 +154,7 @@ func TestCreateWarns(t *testing.T) {
 
 // TestBudgetsTellOfMetadataLast: what is wrong with the metadata of a budget is told when nothing else is.
 func TestBudgetsTellOfMetadataLast(t *testing.T) {
-	strict := &resource.Def[*policyv1.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true, Ways: budgets.Ways,
+	strict := &resource.Def[*policyv1.PodDisruptionBudget]{GVK: budgets.GVK, Plural: budgets.Plural, Namespaced: true, Quirks: budgets.Quirks,
 		Validate: func(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
 			if b.Spec.MinAvailable == nil {
 				errs = append(errs, field.Required(field.NewPath("spec"), ""))

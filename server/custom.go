@@ -1,8 +1,11 @@
 package server
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -23,4 +26,20 @@ func (s *Server) checkKind(r *Request, obj, old resource.Object) field.ErrorList
 		return resource.CheckAs(s.Kinds.Features(), r.Kind, r.Spoken(), "", obj, nil)
 	}
 	return resource.CheckAs(s.Kinds.Features(), r.Kind, r.GVK, r.Sub, obj, old)
+}
+
+// toldOnce leaves out errors that say the same again: since 1.37 upstream does so, for the kinds whose rules are declared.
+func toldOnce(on *features.Set, r *Request, errs field.ErrorList) field.ErrorList {
+	group := r.Kind.Info().GVK.Group
+	declared := !r.Kind.Info().Custom && group != "apiextensions.k8s.io" && group != "apiregistration.k8s.io"
+	if len(errs) < 2 || !declared || !on.AtLeast(37) {
+		return errs
+	}
+	seen := make(map[string]bool, len(errs))
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		text := e.Error()
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
 }

@@ -62,14 +62,17 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	if cur == nil {
 		return nil, false, NotFound(r)
 	}
+	x := s.extension(r.Kind)
 	if err := CheckPreconditions(r, opts.Preconditions, cur.Object); err != nil {
+		if d := err.ErrStatus.Details; x.Delete != nil { // kinds that are deleted in a way of their own are named as the path names them
+			d.Kind = r.Kind.Info().Plural
+		}
 		return nil, false, err
 	}
 	if err := s.admitDelete(ctx, r, opts, cur.Object); err != nil {
 		return nil, false, err
 	}
 	obj := resource.Clone(cur.Object)
-	x := s.extension(r.Kind)
 	switch {
 	case x.Delete != nil:
 		return x.Delete(ctx, r, obj, cur)
@@ -86,11 +89,11 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 }
 
 // CheckPreconditions checks the preconditions of a deletion.
-func CheckPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) error {
+func CheckPreconditions(r *Request, p *metav1.Preconditions, obj resource.Object) *apierrors.StatusError {
 	if p == nil {
 		return nil
 	}
-	refuse := func(what, asked, is, why string) error {
+	refuse := func(what, asked, is, why string) *apierrors.StatusError {
 		gvk := r.Kind.Info().GVK
 		gr := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind} // upstream names the kind here
 		return apierrors.NewConflict(gr, obj.GetName(), fmt.Errorf("the %s in the precondition (%s) does not match the %s in record (%s). "+

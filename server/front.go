@@ -11,11 +11,12 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Server performs operations on objects. It holds no state but its Core's and snapshots of lists under way, which the store can
-// tell again. It is safe for concurrent use.
+// Server performs operations on objects. It holds no state but its Core's, snapshots of lists under way and who watches,
+// which the store can tell again. It is safe for concurrent use.
 type Server struct {
 	*Core
-	pages pages
+	pages     pages
+	audiences audiences
 }
 
 var _ Operations = (*Server)(nil)

@@ -66,7 +66,7 @@ var (
 		},
 		Parts: []resource.Part[*corev1.Namespace]{{Name: "finalize", Take: func(n, old *corev1.Namespace) { n.Status = old.Status }}}}
 	deployments = &resource.Def[*appsv1.Deployment]{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true,
-		Ways:   resource.Ways{StatusResets: []string{"metadata.labels"}},
+		Quirks: resource.Quirks{StatusResets: []string{"metadata.labels"}},
 		Status: true, Generation: true,
 		Default: func(d *appsv1.Deployment) {
 			if d.Spec.Replicas == nil {
@@ -80,15 +80,15 @@ var (
 			},
 			Set: func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }}}
 	jobs = &resource.Def[*corev1.ReplicationController]{GVK: corev1.SchemeGroupVersion.WithKind("ReplicationController"),
-		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true, Ways: resource.Ways{BaseUntold: true}}
+		Plural: "replicationcontrollers", Storage: "controllers", Namespaced: true, OrphanByDefault: true, Quirks: resource.Quirks{SkipGenerateNameCheck: true}}
 	leases = &resource.Def[*coordinationv1.Lease]{GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true,
-		CreateOnUpdate: true, Ways: resource.Ways{NeedsRevision: true}}
+		CreateOnUpdate: true, Quirks: resource.Quirks{NeedsRevision: true}}
 	services = &resource.Def[*corev1.Service]{GVK: corev1.SchemeGroupVersion.WithKind("Service"), Plural: "services", Storage: "services/specs",
 		Namespaced: true, Status: true}
 	ipAddresses = &resource.Def[*networkingv1.IPAddress]{GVK: networkingv1.SchemeGroupVersion.WithKind("IPAddress"), Plural: "ipaddresses",
-		Ways: resource.Ways{BaseIsName: true}}
+		Quirks: resource.Quirks{GenerateNameLiteral: true}}
 	budgets = &resource.Def[*policyv1.PodDisruptionBudget]{GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
-		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true, Ways: resource.Ways{MetaLast: true}}
+		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true, Quirks: resource.Quirks{MetaErrorsLast: true}}
 )
 
 // A world is a server on a store in memory.

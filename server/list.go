@@ -54,7 +54,7 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	if opts.ResourceVersion == "0" {
 		limit = 0 // as upstream's cache does
 	}
-	return s.listSnapshot(snap, c, "", limit), nil
+	return s.listSnapshot(ctx, snap, c, "", limit)
 }
 
 func (s *Server) checkListOptions(opts *metav1.ListOptions, watch bool) error {
@@ -83,11 +83,14 @@ func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	return s.listSnapshot(snap, c, after, opts.Limit), nil
+	return s.listSnapshot(ctx, snap, c, after, opts.Limit)
 }
 
-// listSnapshot picks from a snapshot what comes after the key.
-func (s *Server) listSnapshot(snap *view.Snapshot, c *choice, after string, limit int64) *List {
+// lookUp is the number of objects between two looks at the request: its client may have gone.
+const lookUp = 256
+
+// listSnapshot picks from a snapshot what comes after the key. It ends with ctx: whose client is gone looks at nothing more.
+func (s *Server) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, after string, limit int64) (*List, error) {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
 	if limit <= 0 && c.all() { // all that from yields: nothing to look into the objects for
 		if c.ns == "" {
@@ -96,10 +99,14 @@ func (s *Server) listSnapshot(snap *view.Snapshot, c *choice, after string, limi
 		for e := range c.from(snap, after) {
 			l.Entries = append(l.Entries, e)
 		}
-		return l
+		return l, nil
 	}
 	var last *view.Entry
+	seen := 0
 	for e := range c.from(snap, after) {
+		if seen++; seen%lookUp == 0 && ctx.Err() != nil {
+			return nil, StoreError(ctx.Err(), "list "+c.kind.Info().Plural)
+		}
 		if !c.selects(e.Object) || !c.place(e.Object) {
 			continue
 		}
@@ -114,7 +121,7 @@ func (s *Server) listSnapshot(snap *view.Snapshot, c *choice, after string, limi
 		}
 		l.Entries, last = append(l.Entries, e), e
 	}
-	return l
+	return l, nil
 }
 
 // remaining counts what comes after the last entry of a page.
@@ -179,7 +186,7 @@ func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string,
 		}
 	}
 	if snap.Rev() == rev {
-		return s.listSnapshot(snap, c, after, opts.Limit), nil
+		return s.listSnapshot(ctx, snap, c, after, opts.Limit)
 	}
 	l, err := s.listPast(ctx, c, rev, after, opts.Limit)
 	if err == nil {

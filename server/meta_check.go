@@ -18,7 +18,7 @@ func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList
 	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	if old != nil {
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
-		if errs = append(errs, fixed...); !r.Kind.Info().MetaOnce && !s.oldMeta(r) {
+		if errs = append(errs, fixed...); !r.Kind.Info().MetaErrorsOnce && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
 		}
 	}
@@ -41,7 +41,7 @@ const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerRef
 func (s *Server) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {
-		if e.Field == generateNamePath && r.Kind.Info().BaseUntold {
+		if e.Field == generateNamePath && r.Kind.Info().SkipGenerateNameCheck {
 			continue
 		}
 		if s.Kinds.Features().AtLeast(37) {
@@ -95,7 +95,7 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
 func (s *Server) checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
-	case len(obj.GetFinalizers()) == 0, i.Custom, i.AnyFinalizer, s.oldMeta(r):
+	case len(obj.GetFinalizers()) == 0, i.Custom, i.UnqualifiedFinalizers, s.oldMeta(r):
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {

@@ -190,7 +190,7 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
 	errs := append(s.checkMeta(r, obj, old), s.checkKind(r, obj, old)...)
-	if errs = s.checkExtended(ctx, r, obj, old, errs); len(errs) > 0 {
+	if errs = toldOnce(s.Kinds.Features(), r, s.checkExtended(ctx, r, obj, old, errs)); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {

@@ -62,6 +62,9 @@ type Request struct {
 	Warn    func(text string)
 	// Annotate adds to the audit of the request; nil when there is none.
 	Annotate func(key, value string)
+	// Offer tells the caller of Watch events as its f does, but never blocks: it returns false, and has told nothing, when it
+	// can't tell them at once. It is called by others than the caller of Watch, never beside f. nil: f alone.
+	Offer func(events []Event) bool
 
 	direct bool // the server's own write: no admission
 	many   bool // one of the objects of a deletecollection

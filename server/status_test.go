@@ -13,7 +13,7 @@ import (
 )
 
 var attachments = &resource.Def[*storagev1.VolumeAttachment]{GVK: storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
-	Plural: "volumeattachments", Namespaced: true, Status: true, Ways: resource.Ways{StatusResets: []string{"metadata"}}}
+	Plural: "volumeattachments", Namespaced: true, Status: true, Quirks: resource.Quirks{StatusResets: []string{"metadata"}}}
 
 // TestStatusAndMetadata: what of the metadata a write of the status changes.
 func TestStatusAndMetadata(t *testing.T) {

@@ -32,6 +32,13 @@ type watch struct {
 	from      int64 // resourceVersion that the caller began with
 	told      int64 // that the caller knows by now
 	f         func([]Event) error
+	offer     func([]Event) bool // f that never blocks; nil: there is none. See Request.Offer
+
+	audience *audience
+	woken    chan []Event // it got up, and is to tell this; holds one
+	seated   bool         // guarded by audience.mu, as are the next two
+	at       int          // in the row of its seat
+	news     []Event      // what the audience has for it
 }
 
 // Watch implements Operations.
@@ -49,7 +56,8 @@ func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions
 	if err != nil {
 		return err
 	}
-	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.Spoken(), bookmarks: opts.AllowWatchBookmarks, f: f}
+	w := &watch{s: s, choice: c, kind: r.Kind, spoken: r.Spoken(), bookmarks: opts.AllowWatchBookmarks, f: f, offer: r.Offer,
+		woken: make(chan []Event, 1)}
 	initial, err := w.start(ctx, opts)
 	if err != nil {
 		return err
@@ -134,38 +142,74 @@ func (w *watch) run(ctx context.Context, lasts time.Duration) error {
 	if err := w.f(nil); err != nil { // the watch stands, even when nothing has happened yet
 		return err
 	}
+	w.audience = w.s.audiences.join(w)
+	defer w.audience.leave()
 	for {
-		changed := w.cursor.Changed() // first: what ends the watch from here on wakes it
-		if !w.served() {
-			return w.drain()
+		sits := w.sociable() && w.audience.sit(w) // first: what ends the watch from here on wakes it
+		var changed <-chan struct{}
+		if !sits {
+			changed = w.cursor.Changed()
 		}
+		if !served(w.s.Kinds, w.kind, w.spoken) {
+			return w.catchUp(sits, nil)
+		}
+		var news []Event
+		due, ended := false, false
 		select {
+		case news = <-w.woken:
+			sits = false
 		case <-changed:
-			if err := w.drain(); err != nil {
-				return err
-			}
 		case <-mark.C:
+			due = true
+		case <-end.C:
+			ended = true
+		case <-ctx.Done():
+			ended = true
+		}
+		if ended {
+			if sits {
+				w.audience.rise(w)
+			}
+			return nil
+		}
+		if err := w.catchUp(sits, news); err != nil {
+			return err
+		}
+		if due {
 			if err := w.bookmark(last); err != nil {
 				return err
 			}
 			pause, last = nextBookmark(time.Until(deadline))
 			mark.Reset(pause)
-		case <-end.C:
-			return nil
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }
 
+// sociable says that to sit with others saves something: to be told without getting up, or to be left alone by what is not chosen.
+func (w *watch) sociable() bool { return w.offer != nil || w.choice.ns != "" || !w.choice.all() }
+
+// catchUp tells the news, and then all that is new; if the watch still sits, it gets up for it.
+func (w *watch) catchUp(sits bool, news []Event) error {
+	if sits {
+		news = w.audience.rise(w)
+	}
+	if len(news) > 0 {
+		if err := w.f(news); err != nil {
+			return err
+		}
+		w.told = news[len(news)-1].Rev
+	}
+	return w.drain()
+}
+
 // served says whether the kind is still there, in the version that is watched, and declared as it was: who watches lists
 // again when a definition changes, as objects may look different then.
-func (w *watch) served() bool {
-	k, _, ok := w.s.Kinds.Resource(w.spoken.GroupVersion().WithResource(w.kind.Info().Plural))
+func served(kinds *resource.Set, kind resource.Kind, spoken schema.GroupVersionKind) bool {
+	k, _, ok := kinds.Resource(spoken.GroupVersion().WithResource(kind.Info().Plural))
 	if !ok {
 		return false
 	}
-	was, isCustom := w.kind.(custom)
+	was, isCustom := kind.(custom)
 	is, remains := k.(custom)
 	return isCustom == remains && (!isCustom || was.Declaration() == is.Declaration())
 }

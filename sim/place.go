@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/node"
+	"github.com/kloop-dev/kloop/node/fits"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -29,8 +29,8 @@ func (at place) refuse(p *corev1.Pod) (why, message string) {
 		return "", ""
 	}
 	in := func(o *corev1.Pod) bool { return o.UID != p.UID && o.Status.StartTime != nil }
-	if r := node.Admit(p, list, at.node.Status.Allocatable, in); r != nil {
-		return r.Reason, "Pod was rejected: " + r.Message
+	if why, message = fits.Why(p, list, at.node.Status.Allocatable, in); why != "" {
+		return why, "Pod was rejected: " + message
 	}
 	return "", ""
 }

@@ -28,6 +28,10 @@ type Config struct {
 	// Program does what a user does. It is called once in each run and must do the same each time.
 	Program func(u *User)
 
+	// Beside runs from before the first Start to the end of the run, and must return when its ctx ends: agents that an operator has
+	// elsewhere, which outlive its crashes. No fault hits what it asks for. Nil: nothing does.
+	Beside func(ctx context.Context, w *World)
+
 	Scheme  *runtime.Scheme     // of the user's client and World.Options; nil: client-go's
 	CRDs    fs.FS               // every .yaml and .yml file in it is applied first; nil: none
 	Objects []ctrlclient.Object // created before the operator starts

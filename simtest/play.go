@@ -74,6 +74,9 @@ func (w *World) whole() {
 		w.run.fail("prepare: %v", err)
 		return
 	}
+	if w.c.Beside != nil {
+		w.door.all.Go(func() { w.c.Beside(w.door.ctx, w) })
+	}
 	w.live()
 	w.settle(w.c.Quiet)
 	if err := (&User{Client: user, w: w}).play(w.c.Program); err != nil {

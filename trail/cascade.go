@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A Graph says which write followed from which. It is made once and not changed.
@@ -19,7 +21,7 @@ type Graph struct {
 // the newest one of the object that it worked on.
 func NewGraph(writes []Write) *Graph {
 	g := &Graph{writes: slices.Clone(writes), at: map[int64]int{}}
-	slices.SortFunc(g.writes, func(a, b Write) int { return cmp.Compare(a.Rev, b.Rev) })
+	coldsort.Func(g.writes, func(a, b Write) int { return cmp.Compare(a.Rev, b.Rev) })
 	g.parent, g.below = make([]int, len(g.writes)), make([][]int, len(g.writes))
 	newest := map[Ref]int{} // of an object, so far
 	for i := range g.writes {

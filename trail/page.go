@@ -10,14 +10,15 @@ import (
 // Page is the path under which a server tells the trail of an object, as one JSON object a line.
 const Page = "/convergence/trail"
 
+// What bounds an answer.
 const (
 	longAgo   = 24 * time.Hour // how far back is looked unless since says otherwise
-	mostTold  = 200_000        // writes that are looked at
+	MostTold  = 200_000        // writes that are looked at
 	followFor = time.Hour      // the longest that a client may follow
 )
 
 // ServeHTTP answers for one object: resource (deployments.apps), namespace and name; since, a duration; follow=true goes on
-// with what comes.
+// with what comes. all=true, in the place of an object, asks for every write.
 func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	object := Ref{Resource: q.Get("resource"), Namespace: q.Get("namespace"), Name: q.Get("name")}
@@ -30,18 +31,23 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		since = d
 	}
-	if object.Resource == "" || object.Name == "" {
+	everything := q.Get("all") == "true"
+	if !everything && (object.Resource == "" || object.Name == "") {
 		http.Error(w, "name an object: resource=deployments.apps&namespace=default&name=web", http.StatusBadRequest)
 		return
 	}
 	from := l.cfg.Now().Add(-since)
 	_, news := l.Recent(func(*Write) bool { return false })
-	all, err := l.All(from, mostTold, func(*Write) bool { return true })
+	all, err := l.All(from, MostTold, func(*Write) bool { return true })
 	if err != nil {
 		l.cfg.Log.Warn("read the trail of writes", "err", err)
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	t := &teller{w: w, seen: map[int64]bool{}}
+	if everything {
+		t.tell(all)
+		return
+	}
 	t.tell(NewGraph(all).Around(object))
 	if q.Get("follow") != "true" {
 		return

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/store"
@@ -52,7 +53,7 @@ func (v *View) Broken() (list []Broken) {
 			list = append(list, Broken{Key: key, Rev: r.rev, Err: r.err})
 		}
 	}
-	slices.SortFunc(list, func(a, b Broken) int { return cmp.Compare(a.Key, b.Key) })
+	coldsort.Func(list, func(a, b Broken) int { return cmp.Compare(a.Key, b.Key) })
 	return list
 }
 

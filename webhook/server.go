@@ -41,6 +41,7 @@ func Open(what, kubeconfig string, timeout time.Duration, r Retries) (*Server, e
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", what, err)
 	}
+	client.CheckRedirect = stay
 	return &Server{what: what, client: client, url: cfg.Host, Retries: r}, nil
 }
 

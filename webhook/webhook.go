@@ -102,6 +102,20 @@ func (t Target) key() string {
 	return fmt.Sprintf("%s %x", t.URL, sum)
 }
 
+// stay keeps a client at the host that it was sent to: an answer that tells it to go elsewhere is a failure. On the same host it
+// follows, since a router there may clean its paths by a redirect, as that of Go does with //.
+//
+// Unlike Kubernetes, redirects of webhooks to other hosts are not followed: a webhook would choose which of the addresses that the
+// server can reach is asked, and who reads the review (CVE-2020-8561).
+func stay(to *http.Request, via []*http.Request) error {
+	if from := via[0].URL; to.URL.Scheme == from.Scheme && to.URL.Host == from.Host && len(via) < maxRedirects {
+		return nil
+	}
+	return http.ErrUseLastResponse
+}
+
+const maxRedirects = 10
+
 func (c *Caller) connect(t Target) (*Client, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if len(t.CABundle) > 0 {
@@ -112,7 +126,7 @@ func (c *Caller) connect(t Target) (*Client, error) {
 	}
 	rt := &http.Transport{TLSClientConfig: conf, TLSHandshakeTimeout: dialTimeout, MaxIdleConnsPerHost: idlePerHost,
 		IdleConnTimeout: idleTimeout, DialContext: c.dial}
-	out := &Client{http: &http.Client{Transport: rt}}
+	out := &Client{http: &http.Client{Transport: rt, CheckRedirect: stay}}
 	if s := t.Service; s != nil {
 		port := s.Port
 		if port == 0 {

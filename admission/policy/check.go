@@ -15,6 +15,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/kloop-dev/kloop/admission/cel"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // maxChecked is how many types a policy's expressions are checked against.
@@ -124,7 +125,7 @@ rules:
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b schema.GroupVersionKind) int {
+	coldsort.Func(list, func(a, b schema.GroupVersionKind) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
 	})
 	return list

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kloop-dev/kloop/auth"
 )
 
@@ -65,10 +63,6 @@ func Authenticated(u *auth.User) *auth.User {
 	with.Groups = append(slices.Clone(u.Groups), auth.GroupAuthenticated)
 	return &with
 }
-
-// Unauthorized is the answer to a request whose sender is not known. It says nothing of the reason, which
-// only an attacker would learn from.
-func Unauthorized() error { return apierrors.NewUnauthorized("Unauthorized") }
 
 // A Tokens knows the senders of bearer tokens. ok is false when the token is of no kind it knows; granted are
 // the audiences, of those wanted, that the token is for.

@@ -40,8 +40,7 @@ func Objects(cfg Config) []resource.Object {
 func namespaces() (list []resource.Object) {
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
 		list = append(list, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
-			Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}}})
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}})
 	}
 	return list
 }

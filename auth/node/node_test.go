@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/authtest"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/coordination"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/storage"
 	"github.com/kloop-dev/kloop/resource"
@@ -55,6 +58,10 @@ func cluster() *authtest.Cluster {
 		ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "claim"},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 			NodeStageSecretRef: &corev1.SecretReference{Namespace: "storage", Name: "stage"}}}}})
+	plan := map[string]string{kinds.BGPPlanned: `{"peers":[{"name":"tor"},{"name":"spine","secret":"router"}]}`}
+	lease := &coordinationv1.Lease{ObjectMeta: meta(kinds.AnnounceSpace, kinds.BGPLease("n"))}
+	lease.Annotations = plan
+	authtest.Put(c, coordination.Leases, lease)
 	return authtest.Put(c, storage.VolumeAttachments,
 		&storagev1.VolumeAttachment{ObjectMeta: meta("", "mine"), Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}},
 		&storagev1.VolumeAttachment{ObjectMeta: meta("", "theirs"), Spec: storagev1.VolumeAttachmentSpec{NodeName: "m"}})
@@ -81,7 +88,8 @@ func TestAgents(t *testing.T) {
 		why  string // "": allowed
 	}{
 		{"get secrets ns/by-volume", ""}, {"watch secrets ns/by-env", ""}, {"list secrets ns/by-pull", ""}, {"get secrets storage/stage", ""},
-		{"get secrets ns/elsewhere", "no relationship found between node 'n' and this object"},
+		{"get secrets metallb-system/router", ""}, {"get secrets metallb-system/memberlist", "no relationship"},
+		{"get secrets ns/router", "no relationship"}, {"get secrets ns/elsewhere", "no relationship found between node 'n' and this object"},
 		{"get secrets other/by-volume", "no relationship"}, {"list secrets ns/", "No Object name found"},
 		{"list secrets /", "can only read namespaced object of this type"}, {"update secrets ns/by-volume", "can only read resources of this type"},
 		{"get configmaps ns/by-env", ""}, {"get configmaps ns/by-volume", "no relationship"},

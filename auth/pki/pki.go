@@ -152,9 +152,14 @@ func (p *PKI) NodeServing(node string, hosts ...string) (cert, key []byte, err e
 }
 
 // Pool returns the certificates of the authority as a pool to verify against.
-func (a *Authority) Pool() *x509.CertPool {
+func (a *Authority) Pool() *x509.CertPool { return Pool(a.Cert) }
+
+// Pool returns certificates of authorities as a pool to verify against.
+func Pool(certs ...*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.Cert)
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
 	return pool
 }
 

@@ -270,3 +270,28 @@ func TestRotatingWithoutIssuer(t *testing.T) {
 		t.Errorf("not renewed: %v", err)
 	}
 }
+
+// TestClockJumps sets the clock by hours and years, forwards and backwards: what is shown is good at every time. The times have a running
+// clock in them that does not jump, as those of time.Now have.
+func TestClockJumps(t *testing.T) {
+	start := time.Now()
+	year := 365 * 24 * time.Hour
+	made := start.Add(-2 * year)
+	p := open(t, Config{Now: func() time.Time { return made }})
+	wall := start
+	r, err := p.CA.Rotating(Leaf{User: "agent", Hosts: []string{"kubernetes"}, Server: true}, func() time.Time { return wall })
+	if err != nil {
+		t.Fatal(err)
+	}
+	month := year / 12
+	for _, jump := range []time.Duration{time.Hour, -time.Hour, month, -month, 2 * year, -2 * year, -year, 3 * year} {
+		wall = wall.Add(jump)
+		c, err := r.Get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Leaf.Verify(x509.VerifyOptions{DNSName: "kubernetes", Roots: p.CA.Pool(), CurrentTime: wall}); err != nil {
+			t.Errorf("the clock jumps by %v: %v", jump, err)
+		}
+	}
+}

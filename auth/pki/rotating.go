@@ -36,13 +36,13 @@ func (a *Authority) Rotating(l Leaf, now func() time.Time) (*Rotating, error) {
 func (r *Rotating) Get() (*tls.Certificate, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
-	if r.cert != nil && now.Before(r.renewAt) {
+	now := r.now().Round(0) // the wall's time alone: when it jumps, the running clock does not
+	if r.cert != nil && now.Before(r.renewAt) && (r.cert.Leaf == nil || !now.Before(r.cert.Leaf.NotBefore)) {
 		return r.cert, nil
 	}
 	fresh, err := r.issue(now)
 	if err != nil {
-		if r.cert != nil && r.cert.Leaf != nil && now.Before(r.cert.Leaf.NotAfter) {
+		if r.cert != nil && r.cert.Leaf != nil && now.Before(r.cert.Leaf.NotAfter) && !now.Before(r.cert.Leaf.NotBefore) {
 			return r.cert, nil
 		}
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,14 +30,15 @@ type Desk struct {
 	Rules func(u *auth.User, namespace string) ([]rbacv1.PolicyRule, error)
 }
 
-// Answer returns a copy of the review with its status filled in. namespace is that of the request. ok is
+// Answer returns a review with its status filled in: a copy of what was asked, but for reviews of the caller himself, which
+// repeat nothing of it, as upstream's. namespace is that of the request. ok is
 // false for objects that are no reviews. Errors are those of the API.
 func (d *Desk) Answer(ctx context.Context, u *auth.User, namespace string, in resource.Object) (out resource.Object, ok bool, err error) {
 	switch r := in.(type) {
 	case *authenticationv1.TokenReview:
 		out, err = d.token(ctx, r.DeepCopy())
 	case *authenticationv1.SelfSubjectReview:
-		out = self(u, r.DeepCopy())
+		out = self(u, r.TypeMeta)
 	case *authorizationv1.SubjectAccessReview:
 		out, err = d.subject(ctx, r.DeepCopy())
 	case *authorizationv1.LocalSubjectAccessReview:
@@ -44,7 +46,7 @@ func (d *Desk) Answer(ctx context.Context, u *auth.User, namespace string, in re
 	case *authorizationv1.SelfSubjectAccessReview:
 		out, err = d.selfAccess(ctx, u, r.DeepCopy())
 	case *authorizationv1.SelfSubjectRulesReview:
-		out, err = d.rules(u, r.DeepCopy())
+		out, err = d.rules(u, r)
 	default:
 		return nil, false, nil
 	}
@@ -75,9 +77,9 @@ func (d *Desk) token(ctx context.Context, r *authenticationv1.TokenReview) (*aut
 	return r, nil
 }
 
-func self(u *auth.User, r *authenticationv1.SelfSubjectReview) *authenticationv1.SelfSubjectReview {
-	r.Status = authenticationv1.SelfSubjectReviewStatus{UserInfo: infoOf(u)}
-	return r
+func self(u *auth.User, typ metav1.TypeMeta) *authenticationv1.SelfSubjectReview {
+	return &authenticationv1.SelfSubjectReview{TypeMeta: typ, ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()},
+		Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: infoOf(u)}}
 }
 
 func infoOf(u *auth.User) authenticationv1.UserInfo {
@@ -146,11 +148,12 @@ func userOf(spec *authorizationv1.SubjectAccessReviewSpec) *auth.User {
 	return u
 }
 
-func (d *Desk) rules(u *auth.User, r *authorizationv1.SelfSubjectRulesReview) (*authorizationv1.SelfSubjectRulesReview, error) {
-	if r.Spec.Namespace == "" {
+func (d *Desk) rules(u *auth.User, asked *authorizationv1.SelfSubjectRulesReview) (*authorizationv1.SelfSubjectRulesReview, error) {
+	if asked.Spec.Namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
 	}
-	rules, err := d.Rules(u, r.Spec.Namespace)
+	r := &authorizationv1.SelfSubjectRulesReview{TypeMeta: asked.TypeMeta}
+	rules, err := d.Rules(u, asked.Spec.Namespace)
 	r.Status = authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{},
 		NonResourceRules: []authorizationv1.NonResourceRule{}}
 	if err != nil {

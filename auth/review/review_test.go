@@ -146,13 +146,18 @@ func TestLocalAndSelf(t *testing.T) {
 	if _, err := answer(t, d, local); !apierrors.IsInvalid(err) {
 		t.Errorf("other namespace: %v", err)
 	}
-	who, err := answer(t, d, &authenticationv1.SelfSubjectReview{})
-	if err != nil || who.Status.UserInfo.Username != "me" {
+	named := metav1.ObjectMeta{Name: "x", Labels: map[string]string{"a": "b"}}
+	who, err := answer(t, d, &authenticationv1.SelfSubjectReview{ObjectMeta: named})
+	if err != nil || who.Status.UserInfo.Username != "me" || who.Name != "" || who.CreationTimestamp.IsZero() {
 		t.Errorf("%+v %v", who, err)
 	}
-	rules, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
+	rules, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{ObjectMeta: named,
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
 	if err != nil || len(rules.Status.ResourceRules) != 1 || len(rules.Status.NonResourceRules) != 1 || rules.Status.EvaluationError != "role is missing" {
 		t.Errorf("%+v %v", rules, err)
+	}
+	if rules.Name != "" || rules.Spec.Namespace != "" {
+		t.Errorf("the answer repeats the question: %+v", rules)
 	}
 	if _, err := answer(t, d, &authorizationv1.SelfSubjectRulesReview{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("no namespace: %v", err)

@@ -25,6 +25,8 @@ type Answer struct {
 	Unseen []string             `json:"unseen,omitempty"` // what could not be read, and why
 	Notes  []string             `json:"notes,omitempty"`  // what the answer was made of
 
+	Context string `json:"context,omitempty"` // of several that were asked
+
 	fine string // the words for one object without a gap
 }
 

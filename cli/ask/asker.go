@@ -27,6 +27,8 @@ type Asker struct {
 	NS   string         // asked for, or of the kubeconfig's context; "" is all
 	Home string         // of the kubeconfig's context: an object without a namespace is looked for there
 	Now  func() time.Time
+
+	Context string // names the answer among several; "": there is one
 }
 
 // Flags are those of the commands that only ask.
@@ -39,7 +41,7 @@ type Flags struct {
 // Bind adds the flags to a set.
 func (f *Flags) Bind(fs *flag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the server (default: as kubectl)")
-	fs.StringVar(&f.context, "context", "", "context of the kubeconfig")
+	fs.StringVar(&f.context, "context", "", "context of the kubeconfig; why and gaps take several: a,b")
 	for _, name := range []string{"namespace", "n"} {
 		fs.StringVar(&f.ns, name, "", "namespace (default: that of the context)")
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // A paper says how text is laid out: as it is for programs, wrapped and coloured on a terminal.
@@ -21,11 +21,11 @@ func paperOf(out io.Writer) paper {
 	if !ok {
 		return paper{}
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col < 40 {
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width < 40 {
 		return paper{}
 	}
-	return paper{int(size.Col), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return paper{width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 // Colours of states as they stand in a text.

@@ -33,6 +33,7 @@ type Options struct {
 	Flags
 	output      string
 	wait, watch bool
+	at          string
 	timeout     time.Duration
 }
 
@@ -43,6 +44,7 @@ func Bind(fs *flag.FlagSet) *Options {
 	for _, name := range []string{"output", "o"} {
 		fs.StringVar(&o.output, name, "", "json or yaml (default: text)")
 	}
+	fs.StringVar(&o.at, "at", "", "what it was like at a time: 10m (ago), 14:05 or a time like 2006-01-02T15:04:05Z")
 	fs.BoolVar(&o.wait, "wait", false, "wait until it is what it should be")
 	fs.BoolVar(&o.watch, "watch", false, "answer again whenever the answer changes")
 	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long --wait waits at most")
@@ -53,6 +55,12 @@ func Bind(fs *flag.FlagSet) *Options {
 func (o *Options) Check() error {
 	if o.output != "" && o.output != "json" && o.output != "yaml" {
 		return fmt.Errorf("-o %s is neither json nor yaml", o.output)
+	}
+	if strings.Contains(o.context, ",") && (o.wait || o.watch) {
+		return errors.New("--wait and --watch follow one cluster: give one --context")
+	}
+	if o.at != "" && (o.wait || o.watch) {
+		return errors.New("--at asks for a time that is over: --wait and --watch go with the present")
 	}
 	if o.wait && o.watch {
 		return errors.New("--wait ends when all is well, --watch never does: choose one")
@@ -102,6 +110,9 @@ func (o *Options) Run(ctx context.Context, a *Asker, std Streams, words []string
 // question asks for what the words name. Without a namespace that was asked for, everything is that of all namespaces, or of the
 // kubeconfig's alone where the caller may not see more.
 func (o *Options) question(ctx context.Context, a *Asker, words []string) (*Answer, error) {
+	if o.at != "" {
+		return a.then(ctx, o.at, o.ns, words)
+	}
 	switch len(words) {
 	case 1:
 		return a.Named(ctx, words[0])
@@ -128,6 +139,7 @@ func (o *Options) question(ctx context.Context, a *Asker, words []string) (*Answ
 // tell writes an answer in the form that was asked for.
 func (o *Options) tell(ctx context.Context, a *Asker, std Streams, out *Answer, one bool) error {
 	var err error
+	out.Context = a.Context
 	for _, g := range out.Items {
 		g.SetGroupVersionKind(convergence.Gaps.GVK)
 	}
@@ -141,7 +153,10 @@ func (o *Options) tell(ctx context.Context, a *Asker, std Streams, out *Answer, 
 		err = enc.Encode(out)
 	case "yaml":
 		var data []byte
-		if data, err = yaml.Marshal(out); err == nil {
+		if data, err = yaml.Marshal(out); err == nil && a.Context != "" {
+			data = append([]byte("---\n"), data...)
+		}
+		if err == nil {
 			_, err = std.Out.Write(data)
 		}
 	default:

@@ -22,6 +22,7 @@ func (s *Sheet) Bind(fs *flag.FlagSet, command Commands) (file *string) {
 
 // Fill takes what the file and the environment say, in the order of their authority, after flags were parsed.
 func (s *Sheet) Fill(file string, lookup func(string) (string, bool)) error {
+	s.file, s.lookup = file, lookup
 	if file != "" {
 		if err := s.Load(file); err != nil {
 			return err

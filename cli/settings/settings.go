@@ -15,8 +15,11 @@ import (
 // Options is what the table fills: a cluster's configuration, and what the process itself needs.
 type Options struct {
 	cluster.Config
-	LogLevel string // debug, info, warn or error
-	Pprof    string // where profiles of the process are served, host:port; "": nowhere
+	LogLevel  string // debug, info, warn or error
+	LogFormat string // text or json
+	Pprof     string // where profiles of the process are served, host:port; "": nowhere
+
+	InstallRuntime bool // have the machine's package manager install what a node needs, where it is missing
 }
 
 // Commands that have a setting as a flag.
@@ -61,6 +64,10 @@ const (
 type Sheet struct {
 	list    []Setting
 	flagged map[string][]string // values of flags as given, by key
+
+	// What Fill read, for Again.
+	file   string
+	lookup func(string) (string, bool)
 }
 
 // New returns the sheet of the options, which hold the defaults.

@@ -9,7 +9,8 @@ import (
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
-	return slices.Concat(serving(o), networking(&o.Config), believing(&o.Config), working(&o.Config))
+	return slices.Concat(serving(o), networking(&o.Config), believing(&o.Config), working(o), tuning(&o.Config), placing(&o.Config),
+		adding(&o.Config))
 }
 
 // serving is what concerns the process, the API and what stands behind it.
@@ -20,7 +21,9 @@ func serving(o *Options) []Setting {
 		{Key: "dataDir", Flag: "data-dir", For: Up | Server, Doc: "directory of keys, certificates and the store", value: text{&c.DataDir}},
 		{Key: "store", Flag: "store", For: Up | Server, Doc: "`etcd`, or `memory`, which is gone when kloop ends", value: text{&c.Store}},
 		{Key: "kubeconfig", Flag: "kubeconfig", For: Up | Server, Doc: "where to write the administrator's kubeconfig, beside DATA-DIR/admin.kubeconfig", value: text{&c.Kubeconfig}},
-		{Key: "log", Flag: "log", For: all, Doc: "`debug`, `info`, `warn` or `error`", value: text{&o.LogLevel}},
+		{Key: "log", Flag: "log", For: all,
+			Doc: "`debug`, `info`, `warn` or `error`; SIGHUP has a process read this again", value: text{&o.LogLevel}},
+		{Key: "logFormat", Flag: "logging-format", For: all, Doc: "`text` or `json`, an object a line", value: text{&o.LogFormat}},
 		{Key: "pprof", Flag: "pprof", For: Up | Server, Doc: "serve profiles of kloop itself at this address, host:port", value: text{&o.Pprof}},
 
 		{Key: "api.listen", Flag: "listen", For: Up | Server, Doc: "address of the API, host:port; pods can't reach it on the loopback", value: text{&c.Listen}},
@@ -70,7 +73,8 @@ func networking(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "network.serviceCIDRs", Flag: "service-cluster-ip-range", For: Up | Server | Controllers | Node, Doc: "ranges of cluster IPs, the default family first, one of each at most", value: prefixes{&c.ServiceCIDRs}},
 		{Key: "network.podCIDR", Flag: "cluster-cidr", For: Up | Controllers,
-			Doc: "addresses of pods, cut into a range for each node; default 10.88.0.0/16, of pods on simulated nodes 10.128.0.0/9", value: prefix{&c.PodCIDR}},
+			Doc:   "addresses of pods, one range of each family at most, cut into parts for nodes; default 10.88.0.0/16, of pods on simulated nodes 10.128.0.0/9",
+			value: prefixes{&c.PodCIDRs}},
 		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
 		{Key: "network.mode", Flag: "network", For: Up | Node,
 			Doc:   "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; or `none`, where Flannel, Calico or Cilium does it",
@@ -129,7 +133,8 @@ func believing(c *cluster.Config) []Setting {
 }
 
 // working is what concerns loops and nodes.
-func working(c *cluster.Config) []Setting {
+func working(o *Options) []Setting {
+	c := &o.Config
 	return []Setting{
 		{Key: "controllers.run", Flag: "controllers", For: Up | Controllers, Doc: "`*` is all, `name` one more, `-name` one less; upstream's names and kloop's own", value: words{&c.Controllers}},
 		{Key: "controllers.nodeMonitorGrace", Flag: "node-monitor-grace", For: Up | Controllers, Doc: "silence after which a node is not ready", value: span{&c.NodeMonitorGrace}},
@@ -138,20 +143,44 @@ func working(c *cluster.Config) []Setting {
 		{Key: "controllers.volumeBinderPeriod", Flag: "pvclaimbinder-sync-period", For: Up | Controllers, Doc: "look at all volumes and claims this often too; by default whenever something changes", value: span{&c.BinderPeriod}},
 
 		{Key: "controllers.allocateNodeCIDRs", Flag: "allocate-node-cidrs", For: Up | Controllers, Doc: "give every node a part of the pod range, in spec.podCIDR", value: yes{&c.NodeCIDRs}},
-		{Key: "controllers.nodeCIDRMaskSize", Flag: "node-cidr-mask-size", For: Up | Controllers, Doc: "prefix length of such a part", value: number{&c.NodeCIDRBits}},
+		{Key: "controllers.nodeCIDRMaskSize", Flag: "node-cidr-mask-size", For: Up | Controllers, Doc: "prefix length of such a part where pods have one family", value: number{&c.NodeCIDRBits}},
+		{Key: "controllers.nodeCIDRMaskSizeIPv4", Flag: "node-cidr-mask-size-ipv4", For: Up | Controllers, Doc: "and of IPv4 where they have both; default 24", value: number{&c.NodeCIDRBits4}},
+		{Key: "controllers.nodeCIDRMaskSizeIPv6", Flag: "node-cidr-mask-size-ipv6", For: Up | Controllers, Doc: "and of IPv6; default 64", value: number{&c.NodeCIDRBits6}},
 		{Key: "scheduler.configFile", Flag: "scheduler-config", For: Up | Controllers, Doc: "KubeSchedulerConfiguration: profiles, each with its plugins and weights", value: text{&c.SchedulerConfig}},
 
 		{Key: "node.kind", Flag: "node", For: Up, Doc: "`real`: this machine is a node; `auto`: if it has a container runtime; `none`", value: text{&c.Node}},
 		{Key: "node.name", Flag: "node-name", For: Up, Doc: "name of this machine's node; default: the host name", value: text{&c.NodeName}},
 		{Key: "node.manifests", Flag: "manifests", For: Up, Doc: "directory of static pods of this machine's node", value: text{&c.StaticDir}},
+		{Key: "node.installRuntime", Flag: "install-runtime", For: Up | Node,
+			Doc: "install containerd, runc and the CNI plugins by the machine's package manager, where they are missing", value: yes{&o.InstallRuntime}},
+		{Key: "node.rootDir", Flag: "root-dir", For: Up | Node,
+			Doc:   "the agent's root directory: CSI drivers and device plugins know no other than this; each node of a machine needs its own",
+			value: text{&c.RootDir}},
 		{Key: "node.evictionHard", Flag: "eviction-hard", For: Up | Node,
 			Doc: "when pods are evicted: SIGNAL<QUANTITY or SIGNAL<PERCENT%, with commas; `none`: never", value: text{&c.Pressure.Eviction}},
+		{Key: "node.evictionSoft", Flag: "eviction-soft", For: Up | Node,
+			Doc: "when pods are evicted if it lasts, as evictionHard", value: text{&c.Pressure.EvictionSoft}},
+		{Key: "node.evictionSoftGracePeriod", Flag: "eviction-soft-grace-period", For: Up | Node,
+			Doc: "how long it lasts then: SIGNAL=DURATION, for each", value: pairs{&c.Pressure.EvictionSoftGracePeriod}},
+		{Key: "node.evictionMaxPodGracePeriod", Flag: "eviction-max-pod-grace-period", For: Up | Node,
+			Doc: "seconds that such a pod has to end, at most", value: number{&c.Pressure.EvictionMaxPodGracePeriod}},
+		{Key: "node.evictionMinimumReclaim", Flag: "eviction-minimum-reclaim", For: Up | Node,
+			Doc: "how much more must be left before a threshold is passed: SIGNAL=QUANTITY or PERCENT%", value: pairs{&c.Pressure.EvictionMinimumReclaim}},
+		{Key: "node.evictionPressureTransitionPeriod", Flag: "eviction-pressure-transition-period", For: Up | Node,
+			Doc: "for how long pressure is told after the last crossing; default: 5m", value: span{&c.Pressure.EvictionTransition}},
 		{Key: "node.imageGCHigh", Flag: "image-gc-high-threshold", For: Up | Node,
 			Doc: "percent of the disk in use from which images that nobody uses are removed; 100: never", value: number{&c.Pressure.ImageGCHigh}},
 		{Key: "node.imageGCLow", Flag: "image-gc-low-threshold", For: Up | Node,
 			Doc: "percent of the disk in use until which they are", value: number{&c.Pressure.ImageGCLow}},
+	}
+}
+
+// adding holds the settings of what a cluster does beside its objects: explaining, applying manifests, carrying its Services.
+func adding(c *cluster.Config) []Setting {
+	return []Setting{
 		{Key: "convergence.enabled", Flag: "convergence", For: Up | Server, Doc: "keep what explains why something has not converged: the API convergence.kloop.dev (`kloop why`, `gaps`, `loops`), and the trail", value: no{&c.NoConvergence}},
-		{Key: "trail.off", Flag: "no-trail", For: Up | Server, Doc: "do not remember who changed what and because of what (`kloop trace`)", value: yes{&c.NoTrail}},
+		{Key: "ui.enabled", Flag: "ui", For: Up | Server, Doc: "serve the live page at /ui: static files, which have no rights of their own", value: no{&c.NoPage}},
+		{Key: "trail.off", Flag: "no-trail", For: Up | Server, Doc: "do not remember who changed what and because of what, and what it was before (`kloop trace`, `diff`, `undo`)", value: yes{&c.NoTrail}},
 		{Key: "trail.export", Flag: "trace-export", For: Up | Server, Doc: "where cascades go as OpenTelemetry spans: OTLP over HTTP, as http://collector:4318/v1/traces", value: text{&c.TraceExport}},
 		{Key: "manifests.dir", Flag: "manifests-dir", For: Up,
 			Doc: "directory whose manifests the cluster applies, and prunes what they lose; default: DATA-DIR/manifests", value: text{&c.ManifestsDir}},
@@ -170,11 +199,62 @@ func working(c *cluster.Config) []Setting {
 	}
 }
 
+// tuning holds the settings of a node that shares its machine. The keys are those of the kubelet's configuration.
+func tuning(c *cluster.Config) []Setting {
+	r, s := &c.NodeResources, &c.NodeShutdown
+	return []Setting{
+		{Key: "node.systemReserved", Flag: "system-reserved", For: Up | Node,
+			Doc: "what pods do not get: cpu=QUANTITY, memory, ephemeral-storage, pid", value: pairs{&r.SystemReserved}},
+		{Key: "node.kubeReserved", Flag: "kube-reserved", For: Up | Node,
+			Doc: "what they do not get either, for kloop and the container runtime", value: pairs{&r.KubeReserved}},
+		{Key: "node.reservedSystemCPUs", Flag: "reserved-cpus", For: Up | Node,
+			Doc: "CPUs that pods do not get, as 0-1,4; in place of reserved cpu", value: text{&r.ReservedSystemCPUs}},
+		{Key: "node.cgroupRoot", Flag: "cgroup-root", For: Up | Node,
+			Doc: "cgroup in which that of all pods is, as `/kloop`; agents that share a machine have one each", value: text{&r.CgroupRoot}},
+		{Key: "node.podPidsLimit", Flag: "pod-max-pids", For: Up | Node,
+			Doc: "how many processes one pod may have; 0: any number", value: number{&r.PodPidsLimit}},
+		{Key: "node.swapBehavior", Flag: "swap-behavior", For: Up | Node,
+			Doc: "`NoSwap`, the default, or `LimitedSwap`: Burstable pods use swap by what they request of memory (cgroup v2)", value: text{&r.SwapBehavior}},
+		{Key: "node.memoryReservationPolicy", Flag: "memory-reservation-policy", For: Up | Node,
+			Doc: "`None`, the default, or `TieredReservation`: the kernel keeps the memory that pods request (cgroup v2)", value: text{&r.MemoryReservationPolicy}},
+		{Key: "node.memoryThrottlingFactor", Flag: "memory-throttling-factor", For: Up | Node,
+			Doc:   "share between request and limit from which on memory is slowed down, as 0.9 (cgroup v2)",
+			value: text{&r.MemoryThrottlingFactor}},
+		{Key: "node.enableSystemLogQuery", Flag: "enable-system-log-query", For: Up | Node,
+			Doc: "whether the agent answers questions for the logs of the machine's services", value: yes{&c.NodeLogQuery}},
+		{Key: "node.shutdownGracePeriod", Flag: "shutdown-grace-period", For: Up | Node,
+			Doc: "for how long the machine's shutdown waits for pods to end; default: not at all", value: span{&s.GracePeriod}},
+		{Key: "node.shutdownGracePeriodCriticalPods", Flag: "shutdown-grace-period-critical-pods", For: Up | Node,
+			Doc: "how much of that critical pods have, after the others", value: span{&s.GracePeriodCriticalPods}},
+		{Key: "node.shutdownGracePeriodByPodPriority", Flag: "shutdown-grace-period-by-pod-priority", For: Up | Node,
+			Doc: "in place of both: how long pods of a priority and above have, PRIORITY=DURATION", value: pairs{&s.ByPodPriority}},
+	}
+}
+
+// placing holds the settings of what containers get for themselves. The keys are those of the kubelet's configuration.
+func placing(c *cluster.Config) []Setting {
+	t := &c.NodeTopology
+	return []Setting{
+		{Key: "node.cpuManagerPolicy", Flag: "cpu-manager-policy", For: Up | Node,
+			Doc: "`none`, the default, or `static`: Guaranteed containers that request whole CPUs have them for themselves", value: text{&t.CPUManagerPolicy}},
+		{Key: "node.cpuManagerPolicyOptions", Flag: "cpu-manager-policy-options", For: Up | Node,
+			Doc: "full-pcpus-only=true, distribute-cpus-across-numa, strict-cpu-reservation", value: pairs{&t.CPUManagerPolicyOptions}},
+		{Key: "node.memoryManagerPolicy", Flag: "memory-manager-policy", For: Up | Node,
+			Doc: "`None`, the default, or `Static`: Guaranteed containers have memory of few NUMA nodes", value: text{&t.MemoryManagerPolicy}},
+		{Key: "node.reservedMemory", Flag: "reserved-memory", For: Up | Node,
+			Doc: "memory that pods do not get, by NUMA node, as 0:memory=1Gi;1:memory=1Gi", value: text{&t.ReservedMemory}},
+		{Key: "node.topologyManagerPolicy", Flag: "topology-manager-policy", For: Up | Node,
+			Doc: "how near to each other CPUs, memory and devices lie: `none`, `best-effort`, `restricted`, `single-numa-node`", value: text{&t.TopologyManagerPolicy}},
+		{Key: "node.topologyManagerScope", Flag: "topology-manager-scope", For: Up | Node,
+			Doc: "those of a `container`, the default, or of a `pod` together", value: text{&t.TopologyManagerScope}},
+	}
+}
+
 // Defaults are the options of a command before anything is set.
 func Defaults() Options {
-	return Options{LogLevel: "info", Config: cluster.Config{
+	return Options{LogLevel: "info", LogFormat: "text", Config: cluster.Config{
 		MaxReads: 400, MaxWrites: 200, EmulatedVersion: (*features.Set)(nil).String(),
-		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto,
+		DataDir: "/var/lib/kloop", Listen: ":6443", Store: cluster.StoreEtcd, Node: cluster.NodeAuto, RootDir: cluster.KubeletDir,
 		ServiceCIDRs: cluster.DefaultServiceCIDRs(), NodePortLow: 30000, NodePortHigh: 32767,
 		Snapshots: cluster.Snapshots{Every: cluster.DefaultSnapshotEvery, Keep: cluster.DefaultSnapshotKeep},
 		Issuer:    cluster.DefaultIssuer, Authorization: []string{cluster.ModeNode, cluster.ModeRBAC},

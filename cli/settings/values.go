@@ -99,28 +99,6 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-type prefix struct{ p *netip.Prefix }
-
-func (v prefix) set(s string) (err error) {
-	if s == "" {
-		*v.p = netip.Prefix{}
-		return nil
-	}
-	p, err := parsePrefix(s)
-	if err == nil {
-		*v.p = p
-	}
-	return err
-}
-
-func (v prefix) text() string {
-	if !v.p.IsValid() {
-		return ""
-	}
-	return v.p.String()
-}
-func (v prefix) shape() shape { return scalar }
-
 type address struct{ p *netip.Addr }
 
 func (v address) set(s string) error {

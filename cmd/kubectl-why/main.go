@@ -48,10 +48,7 @@ func run(args []string) int {
 		}
 		return 2
 	}
-	a, err := o.Connect()
-	if err == nil {
-		err = o.Run(ctx, a, ask.Streams{Out: os.Stdout, Err: os.Stderr}, words)
-	}
+	err = o.Ask(ctx, ask.Streams{Out: os.Stdout, Err: os.Stderr}, words)
 	switch {
 	case errors.Is(err, ask.ErrStuck):
 		return ask.CodeStuck

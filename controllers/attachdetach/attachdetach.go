@@ -1,6 +1,6 @@
 // Package attachdetach has volumes attached to the nodes that need them, by way of the CSI drivers' attachers.
 //
-//	reads   Node, the Pods on it, their claims and volumes, CSIDriver, VolumeAttachment
+//	reads   Node, the Pods on it, their PersistentVolumeClaims and PersistentVolumes, CSIDriver, VolumeAttachment
 //	writes  VolumeAttachment: create, delete; Node: status.volumesAttached
 //	rule    a volume of a pod on a node has an attachment to that node; one that no pod there needs, and that the node no
 //	        longer uses, has none; a volume for one node is attached to one

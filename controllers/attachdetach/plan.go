@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // patience is how long a node that is not ready may hold on to a volume after that was asked back, as upstream.
@@ -83,7 +85,7 @@ func plan(n *corev1.Node, want []use, have []*storagev1.VolumeAttachment, asked 
 			t.attach = append(t.attach, u.attachment(n.Name))
 		}
 	}
-	slices.SortFunc(t.attached, func(a, b corev1.AttachedVolume) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	coldsort.Func(t.attached, func(a, b corev1.AttachedVolume) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return t
 }
 

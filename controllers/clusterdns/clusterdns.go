@@ -76,7 +76,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service, clusterIPs [
 	var ends []end
 	if len(clusterIPs) > 0 {
 		for _, n := range resource.List(c, kinds.Nodes, "") {
-			if e := endOf(n); e.addr != "" {
+			if e := endOf(n); e.serves() {
 				ends = append(ends, e)
 			}
 		}

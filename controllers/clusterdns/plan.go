@@ -1,6 +1,7 @@
 package clusterdns
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -25,12 +27,15 @@ const (
 	perSlice    = 100 // endpoints, as upstream's controllers have it
 )
 
-// An end is the DNS server of a node; addr "": it has none.
+// An end is the DNS server of a node, at an address of each family that the node has; "": it has none of that family.
 type end struct {
-	node, addr string
-	port       int32
-	ready      bool
+	node, v4, v6 string
+	port         int32
+	ready        bool
 }
+
+// serves says whether the server is reached at all.
+func (e end) serves() bool { return e.v4 != "" || e.v6 != "" }
 
 func endOf(n *corev1.Node) end {
 	port, err := strconv.ParseUint(n.Annotations[kinds.DNSAnnotation], 10, 16)
@@ -39,9 +44,13 @@ func endOf(n *corev1.Node) end {
 	}
 	e := end{node: n.Name, port: int32(port)}
 	for _, a := range n.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil && !ip.IsLoopback() {
-			e.addr = a.Address
-			break
+		ip, err := netip.ParseAddr(a.Address)
+		switch {
+		case a.Type != corev1.NodeInternalIP || err != nil || ip.IsLoopback():
+		case ip.Is4():
+			e.v4 = cmp.Or(e.v4, a.Address)
+		default:
+			e.v6 = cmp.Or(e.v6, a.Address)
 		}
 	}
 	for _, c := range n.Status.Conditions {
@@ -126,13 +135,12 @@ func service(clusterIPs []netip.Addr) *corev1.Service {
 
 // wanted are the slices: of each port and family in which there are endpoints, a bounded number in each.
 func wanted(s *corev1.Service, ends []end) (list []*discoveryv1.EndpointSlice) {
-	slices.SortFunc(ends, func(a, b end) int { return strings.Compare(a.node, b.node) })
+	coldsort.Func(ends, func(a, b end) int { return strings.Compare(a.node, b.node) })
 	count := map[string]int{}
 	open := map[string]*discoveryv1.EndpointSlice{}
-	for _, e := range ends {
-		typ := discoveryv1.AddressTypeIPv4
-		if netip.MustParseAddr(e.addr).Is6() {
-			typ = discoveryv1.AddressTypeIPv6
+	put := func(e end, typ discoveryv1.AddressType, addr string) {
+		if addr == "" {
+			return
 		}
 		group := fmt.Sprintf("%s-%d", strings.ToLower(string(typ)), e.port)
 		sl := open[group]
@@ -142,9 +150,13 @@ func wanted(s *corev1.Service, ends []end) (list []*discoveryv1.EndpointSlice) {
 			count[group]++
 		}
 		off := false
-		sl.Endpoints = append(sl.Endpoints, discoveryv1.Endpoint{Addresses: []string{e.addr}, NodeName: &e.node,
+		sl.Endpoints = append(sl.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: &e.node,
 			Conditions: discoveryv1.EndpointConditions{Ready: &e.ready, Serving: &e.ready, Terminating: &off},
 			Hints:      &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: e.node}}}})
+	}
+	for _, e := range ends {
+		put(e, discoveryv1.AddressTypeIPv4, e.v4)
+		put(e, discoveryv1.AddressTypeIPv6, e.v6)
 	}
 	return list
 }

@@ -26,13 +26,13 @@ func TestEnd(t *testing.T) {
 		node *corev1.Node
 		want end
 	}{
-		{node("a", "10.0.0.1", "10053", corev1.ConditionTrue), end{"a", "10.0.0.1", 10053, true}},
-		{node("a", "10.0.0.1", "10053", corev1.ConditionUnknown), end{"a", "10.0.0.1", 10053, false}},
-		{node("a", "fd00::1", "53", corev1.ConditionTrue), end{"a", "fd00::1", 53, true}},
+		{node("a", "10.0.0.1", "10053", corev1.ConditionTrue), end{"a", "10.0.0.1", "", 10053, true}},
+		{node("a", "10.0.0.1", "10053", corev1.ConditionUnknown), end{"a", "10.0.0.1", "", 10053, false}},
+		{node("a", "fd00::1", "53", corev1.ConditionTrue), end{"a", "", "fd00::1", 53, true}},
 		{node("simulated", "10.0.0.1", "", corev1.ConditionTrue), end{}},
 		{node("a", "10.0.0.1", "70000", corev1.ConditionTrue), end{}},
 		{node("a", "10.0.0.1", "0", corev1.ConditionTrue), end{}},
-		{node("a", "nowhere", "10053", corev1.ConditionTrue), end{"a", "", 10053, true}},
+		{node("a", "nowhere", "10053", corev1.ConditionTrue), end{"a", "", "", 10053, true}},
 	} {
 		if got := endOf(tt.node); got != tt.want {
 			t.Errorf("%v: %v, want %v", tt.node.Annotations, got, tt.want)
@@ -68,11 +68,11 @@ func TestPlan(t *testing.T) {
 	theirs.Spec.Selector = map[string]string{"k8s-app": "kube-dns"}
 	other := resource.Clone(mine)
 	delete(other.Labels, ours)
-	two := []end{{"b", "10.0.0.2", 10053, true}, {"a", "10.0.0.1", 10053, false}}
+	two := []end{{"b", "10.0.0.2", "", 10053, true}, {"a", "10.0.0.1", "", 10053, false}}
 	there := wanted(mine, two)
 	many := make([]end, 250)
 	for i := range many {
-		many[i] = end{fmt.Sprintf("n%03d", i), "10.0.0.1", 10053, true}
+		many[i] = end{fmt.Sprintf("n%03d", i), "10.0.0.1", "", 10053, true}
 	}
 	for _, tt := range []struct {
 		name string
@@ -86,13 +86,16 @@ func TestPlan(t *testing.T) {
 		{"the first node serves", nil, nil, two, ips, "create 10.96.0.10"},
 		{"the Service is there", mine, nil, two, ips, "make kube-dns-ipv4-10053-0 of 2"},
 		{"all is there", mine, there, two, ips, ""},
-		{"a node got ready", mine, there, []end{two[0], {"a", "10.0.0.1", 10053, true}}, ips, "change kube-dns-ipv4-10053-0 to 2"},
+		{"a node got ready", mine, there, []end{two[0], {"a", "10.0.0.1", "", 10053, true}}, ips, "change kube-dns-ipv4-10053-0 to 2"},
 		{"a node went", mine, there, two[:1], ips, "change kube-dns-ipv4-10053-0 to 1"},
 		{"the last node went", mine, there, nil, ips, "drop kube-dns-ipv4-10053-0"},
 		{"many", mine, nil, many, ips, "make kube-dns-ipv4-10053-0 of 100, make kube-dns-ipv4-10053-1 of 100, make kube-dns-ipv4-10053-2 of 50"},
-		{"both families, two ports", mine, nil, []end{{"a", "10.0.0.1", 10053, true}, {"b", "fd00::1", 10053, true}, {"c", "10.0.0.3", 53,
-			true}}, ips,
+		{"both families, two ports", mine, nil, []end{{"a", "10.0.0.1", "", 10053, true}, {"b", "", "fd00::1", 10053, true},
+			{"c", "10.0.0.3", "", 53, true}}, ips,
 			"make kube-dns-ipv4-10053-0 of 1, make kube-dns-ipv6-10053-0 of 1, make kube-dns-ipv4-53-0 of 1"},
+		{"nodes of both families", mine, nil, []end{{"a", "10.0.0.1", "fd00::1", 10053, true}, {"b", "10.0.0.2", "fd00::2", 10053, true}},
+			ips,
+			"make kube-dns-ipv4-10053-0 of 2, make kube-dns-ipv6-10053-0 of 2"},
 		{"switched off", mine, there, two, nil, "drop kube-dns-ipv4-10053-0, remove"},
 		{"CoreDNS took the Service over", theirs, there, two, ips, "drop kube-dns-ipv4-10053-0"},
 		{"somebody else's Service", other, nil, two, ips, ""},

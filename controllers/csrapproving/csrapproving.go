@@ -1,6 +1,6 @@
 // Package csrapproving approves the certificate requests of kubelets that are allowed to have them.
 //
-//	reads   CertificateSigningRequest, what its user may do
+//	reads   CertificateSigningRequest; by a SubjectAccessReview, what its user may do
 //	writes  CertificateSigningRequest: approval
 //	rule    a kubelet's request for a client certificate is approved when its user may ask for one
 package csrapproving

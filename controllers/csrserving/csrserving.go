@@ -1,6 +1,6 @@
 // Package csrserving approves the requests of nodes for the certificates of their agents' APIs.
 //
-//	reads   CertificateSigningRequest, Node, the Endpoints of the API, the names that its servers have or had
+//	reads   CertificateSigningRequest, Node; Service, Endpoints of the API, and the ConfigMap of the names that its servers have or had
 //	writes  CertificateSigningRequest: approval
 //	rule    a node's request for a serving certificate is approved when all names and addresses in it are the node's own
 //	        and none of them ever stood in a certificate of an API server

@@ -1,7 +1,8 @@
 // Package disruption counts how many pods of a PodDisruptionBudget may be evicted now.
 //
-//	reads   PodDisruptionBudget, the Pods it selects, the scale of what controls them
-//	writes  PodDisruptionBudget: status
+//	reads   PodDisruptionBudget, the Pods it selects; the scale of what controls them: Deployment, ReplicaSet, StatefulSet,
+//	        ReplicationController, others by their scale
+//	writes  PodDisruptionBudget: status; Pod: status, a mark of disruption that is out of date
 //	rule    status.disruptionsAllowed is how many healthy pods there are beyond those that must stay
 package disruption
 

@@ -89,6 +89,10 @@ func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSub
 	if cur != nil {
 		at = now
 	}
+	if cur != nil && equality.Semantic.DeepEqual(cur.Subsets, next.Subsets) {
+		delete(next.Annotations, corev1.EndpointsLastChangeTriggerTime) // labels alone: nothing became ready
+		return next
+	}
 	metav1.SetMetaDataAnnotation(&next.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, at.UTC().Format(time.RFC3339Nano))
 	return next
 }

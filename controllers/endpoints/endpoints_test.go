@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestSubsets(t *testing.T) {
 		{"terminating", service(), []*corev1.Pod{gone}, ""},
 		{"terminating but published", publish, []*corev1.Pod{gone, pod(1, 1, false)}, "1: 2+0 "},
 		{"a port that one of them lacks", two, []*corev1.Pod{pod(1, 1, true), more}, "1: 2+0 9: 1+0 "},
-		{"ports that all have", two, []*corev1.Pod{more}, "1: 1+0 "},
+		{"ports that all have", two, []*corev1.Pod{more}, "9: 1+0 "},
 		{"no ports", bare, []*corev1.Pod{pod(1, 1, true)}, "0: 1+0 "},
 	} {
 		got := ""
@@ -93,5 +94,33 @@ func TestPlanIsQuiet(t *testing.T) {
 	}
 	if next := plan(s, first, nil, true, now); next == nil || next.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
 		t.Errorf("next: %+v", next)
+	}
+}
+
+// The order of ports is upstream's, as a kube-controller-manager 1.36.3 wrote it.
+func TestOrderOfPorts(t *testing.T) {
+	app := func(name string) *string { return &name }
+	list := []corev1.EndpointPort{{Name: "http", Port: 8080, Protocol: corev1.ProtocolTCP, AppProtocol: app("http")},
+		{Name: "grpc", Port: 9090, Protocol: corev1.ProtocolTCP, AppProtocol: app("kubernetes.io/h2c")}}
+	shared := []corev1.EndpointPort{{Name: "t", Port: 53, Protocol: corev1.ProtocolTCP, AppProtocol: app("example.com/x")},
+		{Name: "u", Port: 5353, Protocol: corev1.ProtocolUDP}}
+	slices.SortFunc(list, byPort)
+	slices.SortFunc(shared, byPort)
+	if list[0].Name != "grpc" || shared[0].Name != "u" {
+		t.Errorf("%v %v", list, shared)
+	}
+}
+
+// A change of labels alone is no time at which something became ready.
+func TestLabelsAloneAreNoTrigger(t *testing.T) {
+	s := service()
+	was := plan(s, nil, nil, false, time.Unix(9, 0))
+	if was.Annotations[corev1.EndpointsLastChangeTriggerTime] == "" {
+		t.Fatalf("a new object has no time: %+v", was.ObjectMeta)
+	}
+	s.Labels = map[string]string{"a": "b"}
+	next := plan(s, was, nil, false, time.Unix(10, 0))
+	if _, ok := next.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok || next.Labels["a"] != "b" {
+		t.Errorf("%+v", next.ObjectMeta)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/backends"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // most is how many addresses an Endpoints object holds.
@@ -42,17 +43,17 @@ func subsets(s *corev1.Service, list []*corev1.Pod) (out []corev1.EndpointSubset
 			for _, p := range o.pods {
 				add(&out[i], s, p, address(s, p))
 			}
-			slices.SortFunc(out[i].Addresses, byIP)
-			slices.SortFunc(out[i].NotReadyAddresses, byIP)
+			coldsort.Func(out[i].Addresses, byIP)
+			coldsort.Func(out[i].NotReadyAddresses, byIP)
 		}
 		if o.port != nil {
 			out[i].Ports = append(out[i].Ports, *o.port)
 		}
 	}
 	for i := range out {
-		slices.SortFunc(out[i].Ports, byPort)
+		coldsort.Func(out[i].Ports, byPort)
 	}
-	slices.SortStableFunc(out, func(a, b corev1.EndpointSubset) int { return strings.Compare(portsKey(a.Ports), portsKey(b.Ports)) })
+	coldsort.StableFunc(out, func(a, b corev1.EndpointSubset) int { return strings.Compare(portsKey(a.Ports), portsKey(b.Ports)) })
 	return out, over
 }
 
@@ -149,8 +150,12 @@ func portsOf(s *corev1.Service, p *corev1.Pod) (list []corev1.EndpointPort) {
 	return list
 }
 
-func byPort(a, b corev1.EndpointPort) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)))
+func byPort(a, b corev1.EndpointPort) int { return strings.Compare(orderOf(&a), orderOf(&b)) }
+
+// orderOf gives a port its place among others: by upstream's hash.
+func orderOf(p *corev1.EndpointPort) string {
+	return backends.PortHash("(v1.EndpointPort){Name:(string)%s Port:(int32)%d Protocol:(v1.Protocol)%s AppProtocol:(*string)%s}",
+		p.Name, p.Port, p.Protocol, backends.OrNil(p.AppProtocol))
 }
 
 func portsKey(list []corev1.EndpointPort) (key string) {

@@ -178,7 +178,7 @@ func (d *draft) slice(s *corev1.Service) *discoveryv1.EndpointSlice {
 	es.AddressType, es.Ports, es.Endpoints = d.group.family, d.group.ports, d.endpoints
 	if d.was == nil || len(d.changed) > 0 {
 		metav1.SetMetaDataAnnotation(&es.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, backends.TriggerTime(s, d.changed))
-	} else if d.touched {
+	} else { // nothing became ready
 		delete(es.Annotations, corev1.EndpointsLastChangeTriggerTime)
 	}
 	return es

@@ -188,3 +188,27 @@ func BenchmarkPlan5000(b *testing.B) {
 		plan(s, wanted(s, list, noZone), have)
 	}
 }
+
+// The order of ports is upstream's, as a kube-controller-manager 1.36.3 wrote it.
+func TestOrderOfPorts(t *testing.T) {
+	app := func(name string) *string { return &name }
+	s := service(func(s *corev1.Service) {
+		s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 8080, AppProtocol: app("http")},
+			{Name: "grpc", Port: 9090, AppProtocol: app("kubernetes.io/h2c")}, {Name: "u", Port: 5353, Protocol: corev1.ProtocolUDP},
+			{Name: "t", Port: 53, AppProtocol: app("example.com/x")}}
+		for i := range s.Spec.Ports {
+			p := &s.Spec.Ports[i]
+			p.TargetPort = intstr.FromInt32(p.Port)
+			if p.Protocol == "" {
+				p.Protocol = corev1.ProtocolTCP
+			}
+		}
+	})
+	var got []string
+	for _, p := range portsOf(s, pod(1)) {
+		got = append(got, *p.Name)
+	}
+	if want := []string{"u", "grpc", "http", "t"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -86,7 +86,14 @@ func portsOf(s *corev1.Service, p *corev1.Pod) (list []discoveryv1.EndpointPort)
 			list = append(list, discoveryv1.EndpointPort{Name: &sp.Name, Port: &n, Protocol: &sp.Protocol, AppProtocol: sp.AppProtocol})
 		}
 	}
+	slices.SortStableFunc(list, func(a, b discoveryv1.EndpointPort) int { return strings.Compare(orderOf(&a), orderOf(&b)) })
 	return list
+}
+
+// orderOf gives a port its place among others: by upstream's hash.
+func orderOf(p *discoveryv1.EndpointPort) string {
+	return backends.PortHash("(v1.EndpointPort){Name:(*string)%s Protocol:(*v1.Protocol)%s Port:(*int32)%d AppProtocol:(*string)%s}",
+		*p.Name, *p.Protocol, *p.Port, backends.OrNil(p.AppProtocol))
 }
 
 // portsKey is equal for equal lists of ports, whatever their order.

@@ -1,6 +1,7 @@
 // Package horizontalpodautoscaler keeps as many pods as the load on them calls for.
 //
-//	reads   HorizontalPodAutoscaler, the scale of its target, the target's Pods, metrics
+//	reads   HorizontalPodAutoscaler, its target's Pods, metrics; the target's scale: Deployment, ReplicaSet, StatefulSet,
+//	        ReplicationController, others by their scale
 //	writes  the target: scale; HorizontalPodAutoscaler: status
 //	rule    the largest number of pods that any metric calls for, within bounds, as fast as the behavior allows
 //

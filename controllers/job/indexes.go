@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // indexes is a sorted set of completion indexes as ranges: "1,3-5,7".
@@ -65,7 +67,7 @@ func (l indexes) add(i int) indexes {
 		return l
 	}
 	all := append(slices.Clone(l), span{i, i})
-	slices.SortFunc(all, func(a, b span) int { return a.first - b.first })
+	coldsort.Func(all, func(a, b span) int { return a.first - b.first })
 	out := all[:1]
 	for _, s := range all[1:] {
 		if end := &out[len(out)-1]; end.last+1 == s.first {

@@ -42,7 +42,10 @@ func (w *world) suspend(st *batchv1.JobStatus, decided bool) {
 			st.StartTime = &now
 		}
 	case suspended(w.job):
-		set(corev1.ConditionTrue, "JobSuspended", "Job suspended") // the start time stays until somebody takes it off
+		if cur == nil || cur.Status != corev1.ConditionTrue {
+			st.StartTime = nil // since 1.36: where pods may go can be changed until the job begins again
+		}
+		set(corev1.ConditionTrue, "JobSuspended", "Job suspended")
 	case cur != nil && cur.Status == corev1.ConditionTrue:
 		set(corev1.ConditionFalse, "JobResumed", "Job resumed")
 		st.StartTime = &now

@@ -244,6 +244,9 @@ func (l *ledger) free(p *pool, r *request, six bool) netip.Addr {
 			continue
 		}
 		for a := s.first; s.has(a); a = a.Next() {
+			if len(l.held[a]) > 0 && r.share == "" { // the usual case: fits would say in words whose it is
+				continue
+			}
 			if !(p.avoidBuggy && buggy(a)) && l.fits(a, r) == "" {
 				return a
 			}

@@ -14,13 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
 // mostCandidates bounds how many nodes may answer for one address: after so many failures at once the plan is another one.
 const mostCandidates = 8
 
-// advertSpec is the spec of an L2Advertisement, and what a BGPAdvertisement has in common with it.
+// advertSpec is the spec of an L2Advertisement, and that of a BGPAdvertisement.
 type advertSpec struct {
 	IPAddressPools         []string               `json:"ipAddressPools"`
 	IPAddressPoolSelectors []metav1.LabelSelector `json:"ipAddressPoolSelectors"`
@@ -31,6 +32,12 @@ type advertSpec struct {
 		Weight     int                  `json:"weight"`
 		Preference metav1.LabelSelector `json:"preference"`
 	} `json:"preferredNodeSelectors"`
+
+	AggregationLength   int      `json:"aggregationLength"`
+	AggregationLengthV6 int      `json:"aggregationLengthV6"`
+	LocalPref           uint32   `json:"localPref"`
+	Communities         []string `json:"communities"`
+	Peers               []string `json:"peers"`
 }
 
 // An advert is an L2Advertisement or BGPAdvertisement, read.
@@ -42,6 +49,12 @@ type advert struct {
 	interfaces             []string
 	preferred              []preference
 	broken                 string
+
+	length4, length6 int // of aggregates; 0: single addresses
+	pref             uint32
+	communities      []uint32
+	large            [][3]uint32
+	peers            []string // names; none: all
 }
 
 type preference struct {
@@ -49,9 +62,11 @@ type preference struct {
 	nodes  labels.Selector
 }
 
-func newAdvert(name string, bgp bool, spec advertSpec) *advert {
-	a := &advert{name: name, bgp: bgp, pools: spec.IPAddressPools, interfaces: spec.Interfaces}
-	var errs [4]error
+func newAdvert(name string, bgp bool, spec advertSpec, names map[string]string) *advert {
+	a := &advert{name: name, bgp: bgp, pools: spec.IPAddressPools, interfaces: spec.Interfaces, length4: spec.AggregationLength,
+		length6: spec.AggregationLengthV6, pref: spec.LocalPref, peers: spec.Peers}
+	var errs [5]error
+	a.communities, a.large, errs[4] = communities(spec.Communities, names)
 	a.poolsBy, errs[0] = selectors(spec.IPAddressPoolSelectors)
 	a.nodes, errs[1] = selectors(spec.NodeSelectors)
 	a.chosen, errs[2] = selectors(spec.ServiceSelectors)
@@ -89,16 +104,20 @@ func (a announcement) annotations() (map[string]string, error) {
 		kinds.AnnouncedServices: strings.Join(a.services, ",")}, err
 }
 
-// announce finds for every address that was given who may answer for it, and says so in the decisions.
-func announce(w *world, list []decision) (out []announcement) {
+// announce finds for every address that was given which nodes may answer for it and which routers learn the way, and says so in the
+// decisions.
+func announce(w *world, list []decision) (out []announcement, spoken *book) {
 	at := map[string]int{} // address to its place in out
+	spoken = &book{ways: map[string]map[string]*manner{}, services: map[string][]string{}}
 	for i := range list {
 		d := &list[i]
 		if d.pool == nil {
 			continue
 		}
 		candidates, says := candidatesFor(w, d)
-		d.announced = says
+		if d.announced = together(says, routesFor(w, d, spoken)); d.announced.says == "" {
+			d.announced.says = "no L2Advertisement or BGPAdvertisement is for the pool " + d.pool.name
+		}
 		for _, ip := range d.ips {
 			n, there := at[ip]
 			if !there {
@@ -112,13 +131,27 @@ func announce(w *world, list []decision) (out []announcement) {
 			}
 		}
 	}
-	return out
+	return out, spoken
+}
+
+// together is the verdict on an address that is announced by layer 2, by BGP, or by both.
+func together(l2, bgp verdict) verdict {
+	switch {
+	case bgp.reason == kinds.LBNoAdvertisement && (l2.reason != kinds.LBNoAdvertisement || bgp.says == ""):
+		return l2
+	case l2.reason == kinds.LBNoAdvertisement:
+		return bgp
+	case !l2.ok && bgp.ok:
+		return verdict{true, bgp.reason, bgp.says + "; by layer 2: " + l2.says}
+	}
+	l2.says += "; by BGP: " + bgp.says
+	return l2
 }
 
 // candidatesFor are the nodes that may answer for a service's addresses, in the order of preference.
 func candidatesFor(w *world, d *decision) ([]kinds.Candidate, verdict) {
 	s := d.service
-	adverts, no := advertsFor(w, d)
+	adverts, no := advertsFor(w, d, false)
 	if no.reason != "" {
 		return nil, no
 	}
@@ -155,7 +188,7 @@ func candidatesFor(w *world, d *decision) ([]kinds.Candidate, verdict) {
 	if len(list) == 0 {
 		return nil, verdict{false, refused.reason(), refused.text(len(w.nodes))}
 	}
-	slices.SortFunc(list, func(a, b ranked) int {
+	coldsort.Func(list, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), bytes.Compare(a.hash[:], b.hash[:]))
 	})
 	var out []kinds.Candidate
@@ -176,23 +209,22 @@ func internal(n *corev1.Node) *corev1.Node {
 	return out
 }
 
-// advertsFor are the L2Advertisements for a service's addresses.
-func advertsFor(w *world, d *decision) (list []*advert, no verdict) {
-	no = verdict{false, kinds.LBNoAdvertisement, "no L2Advertisement is for the pool " + d.pool.name}
+// advertsFor are the advertisements for a service's addresses: L2Advertisements, or BGPAdvertisements.
+func advertsFor(w *world, d *decision, bgp bool) (list []*advert, no verdict) {
+	no = verdict{false, kinds.LBNoAdvertisement, ""}
 	for _, a := range w.adverts {
-		if a.broken != "" || !a.covers(d.pool) {
+		if a.bgp != bgp || !a.covers(d.pool) {
 			continue
 		}
 		shared := annotation(d.service, annotationShare) != "" && len(a.chosen) > 0
 		switch {
-		case a.bgp:
-			if no.reason == kinds.LBNoAdvertisement {
-				no = verdict{false, kinds.LBBGPOnly, "it is for BGP only (" + a.name + "), which kloop does not speak"}
-			}
+		case a.broken != "":
+			no.says = a.name + " can't be read: " + a.broken
 		case shared:
-			no = verdict{false, kinds.LBSharedSelector, "the service shares addresses, and " + a.name + " selects services: such are never announced"}
+			no = verdict{false, kinds.LBSharedSelector, "the service shares addresses, and " + a.name +
+				" selects services: such are never announced"}
 		case !matches(a.chosen, d.service.Labels):
-			no.says = fmt.Sprintf("no L2Advertisement for the pool %s selects the service", d.pool.name)
+			no.says = fmt.Sprintf("no advertisement for the pool %s selects the service", d.pool.name)
 		default:
 			list = append(list, a)
 		}

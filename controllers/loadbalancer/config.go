@@ -1,6 +1,14 @@
 package loadbalancer
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,8 +25,9 @@ const group = "metallb.io"
 func byOther(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	o := c.Object()
 	switch i := c.Kind.Info(); {
-	case i.GVK.Group == group && (i.Plural != "servicel2statuses" || c.New == nil):
+	case i.GVK.Group == group && (!strings.HasSuffix(i.Plural, "statuses") || c.New == nil):
 	case c.Kind == kinds.Leases && o.GetNamespace() == kinds.AnnounceSpace && o.GetLabels()[kinds.AnnounceLabel] != "":
+	case c.Kind == kinds.Secrets && o.GetNamespace() == kinds.AnnounceSpace: // it may have a peer's password
 	case c.Kind == kinds.CustomResourceDefinitions && isDefinition(o.GetName()):
 	case c.Kind == kinds.Namespaces:
 		if c.Old != nil && c.New != nil && labels.Equals(c.Old.GetLabels(), c.New.GetLabels()) {
@@ -62,19 +71,77 @@ func (w *world) configure(read resource.Reader, set *resource.Set) {
 		}
 		w.pools = append(w.pools, p)
 	})
+	names := communityNames(each)
 	for _, plural := range []string{"l2advertisements", "bgpadvertisements"} {
 		each(plural, func(obj resource.Object) {
 			var o struct {
 				Spec advertSpec `json:"spec"`
 			}
 			err := decode(obj, &o)
-			a := newAdvert(obj.GetName(), plural == "bgpadvertisements", o.Spec)
+			a := newAdvert(obj.GetName(), plural == "bgpadvertisements", o.Spec, names)
 			if err != nil {
 				a.broken = err.Error()
 			}
 			w.adverts = append(w.adverts, a)
 		})
 	}
+	slices.SortStableFunc(w.adverts, func(a, b *advert) int { return cmp.Compare(a.name, b.name) })
+	each("bgppeers", func(obj resource.Object) { w.peers = append(w.peers, readPeer(read, obj)) })
+	only(w.peers)
+	w.sessions = sessionsOf(read)
+}
+
+// communityNames reads the names that Community objects give. each hands out the objects of a kind.
+func communityNames(each func(plural string, f func(resource.Object))) map[string]string {
+	names := map[string]string{}
+	each("communities", func(obj resource.Object) {
+		var o struct {
+			Spec struct {
+				Communities []struct {
+					Name  string `json:"name"`
+					Value string `json:"value"`
+				} `json:"communities"`
+			} `json:"spec"`
+		}
+		if decode(obj, &o) == nil { // advertisements that use its names say what is missing
+			for _, c := range o.Spec.Communities {
+				names[c.Name] = c.Value
+			}
+		}
+	})
+	return names
+}
+
+func readPeer(read resource.Reader, obj resource.Object) *peer {
+	var o struct {
+		Spec   peerSpec `json:"spec"`
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	err := decode(obj, &o)
+	p := newPeer(obj.GetName(), o.Spec, func(name string) *corev1.Secret {
+		return resource.Get(read, kinds.Secrets, kinds.AnnounceSpace, name)
+	})
+	if p.object = obj; err != nil {
+		p.broken = err.Error()
+	}
+	if c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); c != nil {
+		p.status = *c
+	}
+	return p
+}
+
+// sessionsOf reads how the nodes say that they get on with their peers.
+func sessionsOf(read resource.Reader) map[string]map[string]kinds.BGPSession {
+	out := map[string]map[string]kinds.BGPSession{}
+	for obj := range read.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "bgp") {
+		var list map[string]kinds.BGPSession
+		if json.Unmarshal([]byte(obj.GetAnnotations()[kinds.BGPSessions]), &list) == nil { // what can't be read says nothing
+			out[strings.TrimPrefix(obj.GetName(), kinds.BGPLease(""))] = list
+		}
+	}
+	return out
 }
 
 // metalLB says that MetalLB's own controller runs here.

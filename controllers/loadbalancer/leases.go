@@ -34,7 +34,7 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 		if err != nil {
 			return err
 		}
-		errs = append(errs, lease(ctx, c, have[a.lease()], a.lease(), notes))
+		errs = append(errs, lease(ctx, c, have[a.lease()], a.lease(), "layer2", notes))
 		delete(have, a.lease())
 	}
 	for _, name := range slices.Sorted(maps.Keys(have)) {
@@ -45,16 +45,16 @@ func leases(ctx context.Context, c *loop.Ctx, w *world, list []announcement) err
 		}
 		notes := maps.Clone(l.Annotations)
 		notes[kinds.AnnouncedCandidates] = "[]"
-		errs = append(errs, lease(ctx, c, l, name, notes))
+		errs = append(errs, lease(ctx, c, l, name, "layer2", notes))
 	}
 	return errors.Join(errs...)
 }
 
-// lease brings one to its annotations.
-func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name string, notes map[string]string) error {
+// lease brings one to its annotations. label is by what it announces.
+func lease(ctx context.Context, c *loop.Ctx, l *coordinationv1.Lease, name, label string, notes map[string]string) error {
 	if l == nil {
 		_, err := c.Create(ctx, kinds.Leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kinds.AnnounceSpace, Name: name,
-			Labels: map[string]string{kinds.AnnounceLabel: "layer2"}, Annotations: notes}})
+			Labels: map[string]string{kinds.AnnounceLabel: label}, Annotations: notes}})
 		return err
 	}
 	next := resource.Clone(l)

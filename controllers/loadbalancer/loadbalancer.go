@@ -1,15 +1,16 @@
 // Package loadbalancer gives Services of type LoadBalancer their addresses: those of nodes, or those of MetalLB's IPAddressPools.
 //
-//	reads   Services, EndpointSlices, Nodes, Namespaces; IPAddressPools, L2Advertisements and BGPAdvertisements of metallb.io; Leases;
-//	        MetalLB's Deployment
-//	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool, BGPPeer: status; ServiceL2Status; Lease: one
-//	        for each address of a pool; where pools are wanted and not there: their definitions and namespace
+//	reads   Services, EndpointSlices, Nodes, Namespaces; IPAddressPools, L2Advertisements, BGPAdvertisements, BGPPeers and Communities of
+//	        metallb.io, the peers' Secrets; Leases; MetalLB's Deployment, CustomResourceDefinition
+//	writes  Service: status, annotation metallb.io/ip-allocated-from-pool; IPAddressPool, BGPPeer: status; ServiceL2Status,
+//	        ServiceBGPStatus; Lease: one for each address of a pool, and one for each node that speaks BGP; where pools are wanted and
+//	        not there: their definitions and namespace
 //	rule    a Service of type LoadBalancer that is left to nobody else has the addresses at which it is reached, a condition that
 //	        says which or why not, and neither once its type changes
 //
 // With pools it is MetalLB's controller: what its documentation says of its kinds and annotations holds. The memory of what was given to
 // whom is the Services' statuses alone. Who answers for an address is up to the nodes (package loadbalancer): this loop says in the
-// Lease of the address which of them may.
+// Lease of the address which of them may, and in that of a node which routers it speaks to and what it tells them.
 //
 // Addresses that others wrote are never touched: what carries no condition of ours and has an address is somebody else's. So are
 // Services of a class, and all of them where MetalLB itself runs.
@@ -152,7 +153,7 @@ func backendsOf(read resource.Reader, s *corev1.Service) backends {
 func reconcile(ctx context.Context, c *loop.Ctx, mode Mode) error {
 	set := c.Client().Kinds()
 	w := observe(c, set, mode)
-	decisions, announced := plan(w)
+	decisions, announced, spoken := plan(w)
 	var errs []error
 	if w.mode == Pools {
 		errs = append(errs, install(ctx, c))
@@ -160,19 +161,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, mode Mode) error {
 	for _, d := range decisions {
 		errs = append(errs, act(ctx, c, d))
 	}
-	return errors.Join(append(errs, leases(ctx, c, w, announced), poolStatuses(ctx, c, set, w.pools), reports(ctx, c, set, mode, w.mode))...)
-}
-
-// reports writes what else MetalLB's kinds say, where they are ours to fill in: wanted by configuration, and in force as MetalLB is not here.
-func reports(ctx context.Context, c *loop.Ctx, set *resource.Set, wanted, inForce Mode) error {
-	var errs []error
-	if wanted == Pools {
-		errs = append(errs, l2Statuses(ctx, c, set))
+	errs = append(errs, leases(ctx, c, w, announced), speeches(ctx, c, w, spoken), poolStatuses(ctx, c, set, w.pools))
+	if mode == Pools { // as MetalLB fills them in where it is here
+		errs = append(errs, l2Statuses(ctx, c, set), bgpStatuses(ctx, c, set, spoken))
 	}
-	if inForce == Pools {
-		errs = append(errs, bgpPeers(ctx, c, set))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, peerStatuses(ctx, c, set, w))...)
 }
 
 // act writes what was decided of one service.

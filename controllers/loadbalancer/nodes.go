@@ -85,6 +85,14 @@ func (r refusals) reason() string {
 	return kinds.LBNoNode
 }
 
+// nodes counts those that were refused.
+func (r refusals) nodes() (n int) {
+	for _, some := range r {
+		n += some
+	}
+	return n
+}
+
 func (r refusals) text(all int) string {
 	if all == 0 {
 		return "there is no node"
@@ -107,27 +115,33 @@ func refusal(n *corev1.Node) string {
 	return ""
 }
 
-// unfit says why no traffic from outside is to be led to a node; "": it may.
-func unfit(n *corev1.Node) string {
+// barred says why traffic from outside must not be led to a node; "": it may, if it is alive.
+func barred(n *corev1.Node) string {
 	if n.DeletionTimestamp != nil {
 		return "being deleted"
 	}
 	if _, off := n.Labels[corev1.LabelNodeExcludeBalancers]; off {
 		return "with the label " + corev1.LabelNodeExcludeBalancers
 	}
-	ready := false
 	for _, c := range n.Status.Conditions {
-		switch {
-		case c.Type == corev1.NodeReady:
-			ready = c.Status == corev1.ConditionTrue
-		case c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue:
+		if c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue {
 			return "whose network is unavailable"
 		}
 	}
-	if !ready {
-		return "not ready"
-	}
 	return ""
+}
+
+// unfit says why no traffic from outside is to be led to a node; "": it may.
+func unfit(n *corev1.Node) string {
+	if why := barred(n); why != "" {
+		return why
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return "not ready"
 }
 
 // listening are the ports that programs of the node have, by its own account.

@@ -117,7 +117,7 @@ func TestNodeAddresses(t *testing.T) {
 				}
 			}
 			w.sort()
-			got, _ := plan(w)
+			got, _, _ := plan(w)
 			if lines(got) != tt.want || !strings.Contains(got[len(got)-1].address.says, tt.says) {
 				t.Errorf("got\n%s (%s), want\n%s (%s)", lines(got), got[len(got)-1].address.says, tt.want, tt.says)
 			}
@@ -130,7 +130,7 @@ func TestLeftToOthers(t *testing.T) {
 		s.Status.Conditions = []metav1.Condition{{Type: kinds.AddressCondition}}
 	})
 	w := &world{mode: None, services: []*corev1.Service{mine, service("new", 2, 80)}, former: []*corev1.Service{service("former", 3, 80)}}
-	if list, _ := plan(w); lines(list) != "former: dropped\nmine: dropped" {
+	if list, _, _ := plan(w); lines(list) != "former: dropped\nmine: dropped" {
 		t.Error(lines(list))
 	}
 }

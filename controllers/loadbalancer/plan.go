@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // A world is all that the plan goes by.
@@ -20,6 +22,9 @@ type world struct {
 	pools   []*pool
 	adverts []*advert
 	spaces  map[string]labels.Set // labels of namespaces
+
+	peers    []*peer                                // by name
+	sessions map[string]map[string]kinds.BGPSession // by node and the peer's name, as the nodes tell
 }
 
 // backends are the endpoints of a service that serve.
@@ -62,8 +67,8 @@ func (d decision) ingress() (list []corev1.LoadBalancerIngress) {
 	return list
 }
 
-// plan is pure: what each service is to have, and which nodes may answer for its addresses.
-func plan(w *world) (list []decision, announced []announcement) {
+// plan is pure: what each service is to have, which nodes may answer for its addresses, and what routers learn.
+func plan(w *world) (list []decision, announced []announcement, spoken *book) {
 	for _, s := range w.former {
 		list = append(list, decision{service: s, drop: true})
 	}
@@ -72,7 +77,7 @@ func plan(w *world) (list []decision, announced []announcement) {
 		list = append(list, onNodes(w)...)
 	case Pools:
 		given := fromPools(w)
-		announced = announce(w, given)
+		announced, spoken = announce(w, given)
 		list = append(list, given...)
 	default: // somebody else gives addresses: what we said is wrong now
 		for _, s := range w.services {
@@ -81,7 +86,7 @@ func plan(w *world) (list []decision, announced []announcement) {
 			}
 		}
 	}
-	return list, announced
+	return list, announced, spoken
 }
 
 // A port is taken by one service or program at one address.

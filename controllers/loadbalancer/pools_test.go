@@ -239,7 +239,7 @@ func TestAnnounce(t *testing.T) {
 		}, "a", "192.0.2.0: NoNode"},
 		{"cordoned nodes take part", []string{"{}"}, func(_ *corev1.Service, w *world) { w.nodes[0].Spec.Unschedulable = true }, "a",
 			"192.0.2.0: a b c Candidates"},
-		{"BGP only", []string{"bgp {}"}, nil, "a", "192.0.2.0: OnlyBGPAdvertisement"},
+		{"BGP only", []string{"bgp {}"}, nil, "a", "192.0.2.0: NoPeer"},
 		{"BGP beside", []string{"bgp {}", "{}"}, nil, "a", "192.0.2.0: a b c Candidates"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -252,12 +252,12 @@ func TestAnnounce(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
 					t.Fatal(err)
 				}
-				w.adverts = append(w.adverts, newAdvert(fmt.Sprint("ad", i), bgp || strings.Contains(tt.adverts[i], "bgp"), spec))
+				w.adverts = append(w.adverts, newAdvert(fmt.Sprint("ad", i), bgp || strings.Contains(tt.adverts[i], "bgp"), spec, nil))
 			}
 			if tt.edit != nil {
 				tt.edit(s, w)
 			}
-			list, out := plan(w)
+			list, out, _ := plan(w)
 			var names []string
 			for _, c := range out[0].candidates {
 				if len(c.Interfaces) > 0 {
@@ -284,8 +284,8 @@ func TestOrderOfCandidates(t *testing.T) {
 			&spec); err != nil {
 			t.Fatal(err)
 		}
-		w.adverts = []*advert{newAdvert("ad", false, spec)}
-		_, out := plan(w)
+		w.adverts = []*advert{newAdvert("ad", false, spec, nil)}
+		_, out, _ := plan(w)
 		for _, c := range out[0].candidates {
 			names = append(names, c.Node)
 		}
@@ -312,7 +312,7 @@ func TestOrderOfCandidates(t *testing.T) {
 
 func TestDefinitions(t *testing.T) {
 	list, err := definitions()
-	if err != nil || len(list) != 7 {
+	if err != nil || len(list) != 8 {
 		t.Fatalf("%d definitions, %v", len(list), err)
 	}
 	for _, d := range list {

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,19 +23,21 @@ import (
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
-// l2Status is the status of a ServiceL2Status: the node that answers for a service.
-type l2Status struct {
-	Node             string `json:"node"`
-	ServiceName      string `json:"serviceName"`
-	ServiceNamespace string `json:"serviceNamespace"`
+// announced is the status of a ServiceL2Status, the node that answers for a service; or of a ServiceBGPStatus, a node that announces
+// it, and to which peers.
+type announced struct {
+	Node             string   `json:"node"`
+	ServiceName      string   `json:"serviceName"`
+	ServiceNamespace string   `json:"serviceNamespace"`
+	Peers            []string `json:"peers,omitempty"`
 }
 
-// marked is a label of the ServiceL2Status objects that are ours: where MetalLB ran before, its own may be left.
+// marked is a label of the objects that are ours: where MetalLB ran before, its own may be left.
 const marked = "app.kubernetes.io/managed-by"
 
 // answering reads from the Leases which node answers for which service. It is pure.
-func answering(leases []*coordinationv1.Lease) map[string]l2Status {
-	out := map[string]l2Status{}
+func answering(leases []*coordinationv1.Lease) map[string]announced {
+	out := map[string]announced{}
 	for _, l := range leases {
 		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
@@ -45,28 +45,45 @@ func answering(leases []*coordinationv1.Lease) map[string]l2Status {
 		for _, service := range strings.Split(l.Annotations[kinds.AnnouncedServices], ",") {
 			if ns, name, ok := strings.Cut(service, "/"); ok {
 				sum := sha256.Sum256([]byte(service))
-				out[fmt.Sprintf("l2-%x", sum[:5])] = l2Status{*l.Spec.HolderIdentity, name, ns}
+				out[fmt.Sprintf("l2-%x", sum[:5])] = announced{*l.Spec.HolderIdentity, name, ns, nil}
 			}
 		}
 	}
 	return out
 }
 
-// l2Statuses writes them, by MetalLB's names and labels.
+// l2Statuses writes which node answers for which service, by MetalLB's names and labels.
 func l2Statuses(ctx context.Context, c *loop.Ctx, set *resource.Set) error {
-	k, ok := set.GR(schema.GroupResource{Group: group, Resource: "servicel2statuses"})
-	if !ok {
-		return nil
-	}
 	var leases []*coordinationv1.Lease
 	for obj := range c.ByLabel(kinds.Leases, kinds.AnnounceSpace, kinds.AnnounceLabel, "layer2") {
 		leases = append(leases, resource.As[*coordinationv1.Lease](obj))
 	}
-	want := answering(leases)
+	return statuses(ctx, c, set, "servicel2statuses", answering(leases))
+}
+
+// bgpStatuses writes which nodes announce which service to which peers.
+func bgpStatuses(ctx context.Context, c *loop.Ctx, set *resource.Set, b *book) error {
+	want := map[string]announced{}
+	if b != nil {
+		for s, peers := range b.services {
+			sum := sha256.Sum256([]byte(s))
+			parts := strings.SplitN(s, "/", 3)
+			want[fmt.Sprintf("bgp-%x", sum[:5])] = announced{parts[0], parts[2], parts[1], peers}
+		}
+	}
+	return statuses(ctx, c, set, "servicebgpstatuses", want)
+}
+
+// statuses brings the objects of one kind that are ours to what is wanted.
+func statuses(ctx context.Context, c *loop.Ctx, set *resource.Set, plural string, want map[string]announced) error {
+	k, ok := set.GR(schema.GroupResource{Group: group, Resource: plural})
+	if !ok {
+		return nil
+	}
 	var errs []error
 	for obj := range c.ByLabel(k, kinds.AnnounceSpace, marked, "kloop") {
 		var has struct {
-			Status l2Status `json:"status"`
+			Status announced `json:"status"`
 		}
 		if err := decode(obj, &has); err != nil {
 			return err
@@ -75,7 +92,7 @@ func l2Statuses(ctx context.Context, c *loop.Ctx, set *resource.Set) error {
 		switch {
 		case !there || obj.GetLabels()["metallb.io/node"] != w.Node: // its labels follow the node
 			errs = append(errs, c.Delete(ctx, k, obj))
-		case has.Status != w:
+		case !reflect.DeepEqual(has.Status, w):
 			errs = append(errs, writeStatus(ctx, c, k, obj, w))
 			fallthrough
 		default:
@@ -88,7 +105,7 @@ func l2Statuses(ctx context.Context, c *loop.Ctx, set *resource.Set) error {
 	return errors.Join(errs...)
 }
 
-func makeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, name string, w l2Status) error {
+func makeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, name string, w announced) error {
 	text, err := json.Marshal(map[string]any{"apiVersion": k.Info().GVK.GroupVersion().String(), "kind": k.Info().GVK.Kind,
 		"metadata": map[string]any{"namespace": kinds.AnnounceSpace, "name": name, "labels": map[string]string{marked: "kloop", "metallb.io/node": w.Node,
 			"metallb.io/service-name": w.ServiceName, "metallb.io/service-namespace": w.ServiceNamespace}}})
@@ -108,40 +125,10 @@ func makeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, name string, 
 	return writeStatus(ctx, c, k, obj, w)
 }
 
-func writeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, obj resource.Object, w l2Status) error {
+func writeStatus(ctx context.Context, c *loop.Ctx, k resource.Kind, obj resource.Object, w announced) error {
 	data, err := json.Marshal(map[string]any{"status": w})
 	if err != nil {
 		return err
 	}
 	return c.Patch(ctx, k, obj, client.Patch{Type: types.MergePatchType, Data: data, Sub: "status"})
-}
-
-// bgpPeers tells every BGPPeer that nobody speaks BGP here.
-func bgpPeers(ctx context.Context, c *loop.Ctx, set *resource.Set) error {
-	k, ok := set.GR(schema.GroupResource{Group: group, Resource: "bgppeers"})
-	if !ok {
-		return nil
-	}
-	var errs []error
-	for obj := range c.Each(k, kinds.AnnounceSpace) {
-		var has struct {
-			Status struct {
-				Conditions []metav1.Condition `json:"conditions"`
-			} `json:"status"`
-		}
-		if err := decode(obj, &has); err != nil {
-			return err
-		}
-		if meta.FindStatusCondition(has.Status.Conditions, "Ready") != nil {
-			continue
-		}
-		data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{{Type: "Ready",
-			Status: metav1.ConditionFalse, Reason: "NotSupported", LastTransitionTime: metav1.Time{Time: c.Now().Truncate(time.Second)},
-			Message: "kloop speaks no BGP: install MetalLB itself, or announce by an L2Advertisement"}}}})
-		if err != nil {
-			return err
-		}
-		errs = append(errs, c.Patch(ctx, k, obj, client.Patch{Type: types.MergePatchType, Data: data, Sub: "status"}))
-	}
-	return errors.Join(errs...)
 }

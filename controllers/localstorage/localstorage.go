@@ -1,7 +1,8 @@
 // Package localstorage provisions PersistentVolumes on the disks of nodes: the default storage class.
 //
 //	reads   Nodes: the annotations of package localvolume; PersistentVolumeClaim, PersistentVolume, StorageClass, Deployment
-//	writes  Node: orders, as annotations; PersistentVolume: create, update, delete; PersistentVolumeClaim: selected node, status
+//	writes  StorageClass: create, delete; Node: orders, as annotations; PersistentVolume: create,
+//	        update, delete; PersistentVolumeClaim: selected node, status
 //	rule    a claim of a class of ours whose pod has a node has a volume there; a released volume that is to be deleted is first
 //	        removed by its node; what a claim asks for beyond what it has, it gets
 //

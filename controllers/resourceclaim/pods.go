@@ -136,7 +136,9 @@ func fromTemplate(p *corev1.Pod, name string, t *resourcev1.ResourceClaimTemplat
 	claim := &resourcev1.ResourceClaim{ObjectMeta: *t.Spec.ObjectMeta.DeepCopy(), Spec: *t.Spec.Spec.DeepCopy()}
 	claim.Namespace, claim.GenerateName = p.Namespace, p.Name+"-"+name+"-"
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, ofTemplate, name)
-	claim.OwnerReferences = append(claim.OwnerReferences, *metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod")))
+	ref := metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))
+	ref.BlockOwnerDeletion = nil // a pod that is deleted in the foreground does not wait for its claims
+	claim.OwnerReferences = append(claim.OwnerReferences, *ref)
 	return claim
 }
 

@@ -118,3 +118,12 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// A pod owns its claims, and does not wait for them to go.
+func TestOwnerOfAClaim(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}
+	claim := fromTemplate(p, "a", &resourcev1.ResourceClaimTemplate{})
+	if ref := metav1.GetControllerOf(claim); ref == nil || ref.UID != "u" || ref.BlockOwnerDeletion != nil {
+		t.Errorf("%+v", claim.OwnerReferences)
+	}
+}

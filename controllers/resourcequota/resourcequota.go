@@ -98,13 +98,19 @@ func of(q *corev1.ResourceQuota, k resource.Kind, obj resource.Object, now time.
 // used sums up what the namespace uses of what the quota limits.
 func used(read resource.Reader, all []resource.Kind, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
 	sum := corev1.ResourceList{}
-	for name := range q.Spec.Hard {
-		sum[name] = *apiresource.NewQuantity(0, apiresource.DecimalSI)
-	}
 	for _, k := range all {
 		i := k.Info()
-		if !i.Namespaced || i.Virtual || len(quota.Relevant(i.GR(), q.Spec.Hard)) == 0 {
+		if !i.Namespaced || i.Virtual {
 			continue
+		}
+		names := quota.Relevant(i.GR(), q.Spec.Hard)
+		if len(names) == 0 {
+			continue
+		}
+		for _, name := range names { // what no kind uses is not counted
+			if _, ok := sum[name]; !ok {
+				sum[name] = *apiresource.NewQuantity(0, apiresource.DecimalSI)
+			}
 		}
 		for obj := range read.Each(k, q.Namespace) {
 			quota.Add(sum, of(q, k, obj, now))

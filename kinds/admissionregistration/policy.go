@@ -17,7 +17,7 @@ import (
 // ValidatingAdmissionPolicies declares the kind.
 var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicy]{
 	GVK: gvk("ValidatingAdmissionPolicy"), Plural: "validatingadmissionpolicies", Categories: categories, Generation: true, Status: true,
-	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true, StatusResets: []string{"metadata"}},
 	Default: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
 		rule.Fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
@@ -39,7 +39,7 @@ var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.Validat
 // MutatingAdmissionPolicies declares the kind.
 var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingAdmissionPolicy]{
 	GVK: gvk("MutatingAdmissionPolicy"), Plural: "mutatingadmissionpolicies", Categories: categories, Generation: true,
-	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
 	Default: func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 		rule.Fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
@@ -60,9 +60,9 @@ var MutatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.MutatingA
 // ValidatingAdmissionPolicyBindings declares the kind.
 var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.ValidatingAdmissionPolicyBinding]{
 	GVK: gvk("ValidatingAdmissionPolicyBinding"), Plural: "validatingadmissionpolicybindings", Categories: categories, Generation: true,
-	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
 	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-		defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef)
+		defaultMatch(b.Spec.MatchResources)
 	},
 	Gated: reserving(func(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
@@ -81,9 +81,9 @@ var ValidatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.V
 // MutatingAdmissionPolicyBindings declares the kind.
 var MutatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.MutatingAdmissionPolicyBinding]{
 	GVK: gvk("MutatingAdmissionPolicyBinding"), Plural: "mutatingadmissionpolicybindings", Categories: categories, Generation: true,
-	Ways: resource.Ways{NeedsRevision: true, MetaOnce: true, AnyFinalizer: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
 	Default: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
-		defaultBinding(b.Spec.MatchResources, b.Spec.ParamRef)
+		defaultMatch(b.Spec.MatchResources)
 	},
 	Gated: reserving(func(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 		spec := field.NewPath("spec")
@@ -138,13 +138,6 @@ func paramRefText(r *admissionregistrationv1.ParamRef) string {
 		return r.Selector.String()
 	}
 	return cell.Unset
-}
-
-func defaultBinding(m *admissionregistrationv1.MatchResources, r *admissionregistrationv1.ParamRef) {
-	defaultMatch(m)
-	if r != nil {
-		rule.Fill(&r.ParameterNotFoundAction, admissionregistrationv1.DenyAction)
-	}
 }
 
 func defaultMatch(m *admissionregistrationv1.MatchResources) {

@@ -41,7 +41,8 @@ func clientConfig(c admissionregistrationv1.WebhookClientConfig, path *field.Pat
 	case c.URL != nil:
 		return rule.WebhookURL(*c.URL, path.Child("url"))
 	}
-	return rule.WebhookService(c.Service.Namespace, c.Service.Name, c.Service.Path, c.Service.Port, path.Child("service"))
+	// Upstream passes these two in the other order, so the error of a missing one has the other's path.
+	return rule.WebhookService(c.Service.Name, c.Service.Namespace, c.Service.Path, c.Service.Port, path.Child("service"))
 }
 
 func reviewVersions(list []string, unknown bool, path *field.Path) (errs field.ErrorList) {
@@ -51,6 +52,7 @@ func reviewVersions(list []string, unknown bool, path *field.Path) (errs field.E
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
+			continue
 		}
 		errs = append(errs, rule.Format(v, path.Index(i), validation.IsDNS1035Label)...)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"strings"
 
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -26,7 +26,7 @@ const (
 const rulesName = "x-kubernetes-validations"
 
 // texts checks what can be said of rules without compiling them.
-func texts(s *props, at spot) (errs field.ErrorList) {
+func texts(s *props, at schemaPosition) (errs field.ErrorList) {
 	for i, r := range s.XValidations {
 		path, message := at.path.Child(rulesName).Index(i), strings.TrimSpace(r.Message)
 		switch {
@@ -49,7 +49,7 @@ func texts(s *props, at spot) (errs field.ErrorList) {
 }
 
 // fieldPath checks the path that a rule blames.
-func fieldPath(text string, s *props, at spot, path *field.Path) (errs field.ErrorList) {
+func fieldPath(text string, s *props, at schemaPosition, path *field.Path) (errs field.ErrorList) {
 	if text == "" {
 		return nil
 	}
@@ -73,7 +73,7 @@ func fieldPath(text string, s *props, at spot, path *field.Path) (errs field.Err
 }
 
 // compile compiles the rules of a schema.
-func (w *walk) compile(s *props, at spot) (errs field.ErrorList) {
+func (w *walk) compile(s *props, at schemaPosition) (errs field.ErrorList) {
 	path := at.path.Child(rulesName)
 	for i, r := range s.XValidations {
 		for name, text := range map[string]string{"rule": r.Rule, "messageExpression": r.MessageExpression} {
@@ -92,7 +92,7 @@ func (w *walk) compile(s *props, at spot) (errs field.ErrorList) {
 	return errs
 }
 
-func (w *walk) judge(r verdict, s *props, i int, path *field.Path, at spot) (errs field.ErrorList) {
+func (w *walk) judge(r celCheck, s *props, i int, path *field.Path, at schemaPosition) (errs field.ErrorList) {
 	v, text, message := s.XValidations[i], path.Child("rule"), path.Child("messageExpression")
 	cost := product(r.MaxCost, r.MaxCardinality)
 	if at.known {
@@ -126,32 +126,32 @@ func (w *walk) spend(path *field.Path, what string, cost uint64) field.ErrorList
 	return field.ErrorList{field.Forbidden(path, tooDear(what, cost, maxRuleCost))}
 }
 
-// A bill adds up what the rules of a schema may cost.
-type bill struct {
+// A celCost adds up what the rules of a schema may cost.
+type celCost struct {
 	sum  uint64
-	dear []expense
+	dear []celExpense
 }
 
-type expense struct {
+type celExpense struct {
 	path *field.Path
 	cost uint64
 }
 
-func (b *bill) note(path *field.Path, cost uint64) {
+func (b *celCost) note(path *field.Path, cost uint64) {
 	if b.sum += cost; b.sum < cost {
 		b.sum = math.MaxUint64
 	}
 	if cost >= maxTotalCost/100 {
-		b.dear = append(b.dear, expense{path, cost})
+		b.dear = append(b.dear, celExpense{path, cost})
 	}
 }
 
 // total complains of the sum.
-func (b *bill) total(path *field.Path) (errs field.ErrorList) {
+func (b *celCost) total(path *field.Path) (errs field.ErrorList) {
 	if b.sum <= maxTotalCost {
 		return nil
 	}
-	slices.SortStableFunc(b.dear, func(a, b expense) int {
+	coldsort.StableFunc(b.dear, func(a, b celExpense) int {
 		if a.cost > b.cost {
 			return -1
 		}

@@ -32,10 +32,10 @@ func TestColumns(t *testing.T) {
 		{nil, "[ws.a.example Namespaced v1,v2(storage) 2024-01-02T03:04:05Z a.example W x,z true]"},
 		{old, "[ws.a.example 2024-01-02T03:04:05Z]"},
 	} {
-		if got := fmt.Sprint(resource.RowAs(tc.on, CustomResourceDefinitions, c)); got != tc.want {
+		if got := fmt.Sprint(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)); got != tc.want {
 			t.Errorf("%v: %s, want %s", tc.on, got, tc.want)
 		}
-		if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowAs(tc.on, CustomResourceDefinitions, c)) {
+		if h := resource.HeaderAs(tc.on, CustomResourceDefinitions); len(h) != len(resource.RowsAs(tc.on, CustomResourceDefinitions, nil)(c)) {
 			t.Errorf("%d columns", len(h))
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // reviewVersions are the versions of ConversionReview that are spoken.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-func conversion(c *apiextensions.CustomResourceConversion, l leeway, path *field.Path) (errs field.ErrorList) {
+func conversion(c *apiextensions.CustomResourceConversion, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	if c == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func conversion(c *apiextensions.CustomResourceConversion, l leeway, path *field
 	return append(errs, reviewRules(c.ConversionReviewVersions, l, reviews)...)
 }
 
-func webhook(c *apiextensions.WebhookClientConfig, l leeway, path *field.Path) (errs field.ErrorList) {
+func webhook(c *apiextensions.WebhookClientConfig, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
 		errs = append(errs, field.Required(path, "exactly one of url or service is required"))
@@ -61,7 +61,7 @@ func badCertificates(bundle []byte) error {
 	return err
 }
 
-func reviewRules(list []string, l leeway, path *field.Path) (errs field.ErrorList) {
+func reviewRules(list []string, l ratcheting, path *field.Path) (errs field.ErrorList) {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}

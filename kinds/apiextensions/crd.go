@@ -16,8 +16,8 @@ type crd = *apiextensionsv1.CustomResourceDefinition
 // CustomResourceDefinitions declares the kind.
 var CustomResourceDefinitions = &resource.Def[crd]{
 	GVK: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
-	Ways:  resource.Ways{NeedsRevision: true, AnyFinalizer: true},
-	Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
+	Quirks: resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
+	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
 	ValidateStatus: validateDefinitionStatus, Seal: seal,

@@ -20,7 +20,7 @@ func internal(c crd) (*definition, error) {
 
 // innerSchemas gives the schemas to what was made of an outline: to all versions at once if they have the same.
 func innerSchemas(from []apiextensionsv1.CustomResourceDefinitionVersion, to *spec) error {
-	in, same := inside{}, true
+	in, same := internalConversion{}, true
 	for i := range from {
 		s, err := in.validation(from[i].Schema)
 		if err != nil {
@@ -39,14 +39,14 @@ func innerSchemas(from []apiextensionsv1.CustomResourceDefinitionVersion, to *sp
 	return nil
 }
 
-// inside converts schemas. Upstream's generated code makes three copies of each; it is asked for what is not below others,
+// internalConversion converts schemas. Upstream's generated code makes three copies of each; it is asked for what is not below others,
 // by way of what is here.
-type inside struct {
+type internalConversion struct {
 	flat apiextensionsv1.JSONSchemaProps
 	made props
 }
 
-func (in *inside) validation(from *apiextensionsv1.CustomResourceValidation) (*apiextensions.CustomResourceValidation, error) {
+func (in *internalConversion) validation(from *apiextensionsv1.CustomResourceValidation) (*apiextensions.CustomResourceValidation, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (in *inside) validation(from *apiextensionsv1.CustomResourceValidation) (*a
 	return &apiextensions.CustomResourceValidation{OpenAPIV3Schema: s}, err
 }
 
-func (in *inside) pointed(from *apiextensionsv1.JSONSchemaProps) (*props, error) {
+func (in *internalConversion) pointed(from *apiextensionsv1.JSONSchemaProps) (*props, error) {
 	if from == nil {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (in *inside) pointed(from *apiextensionsv1.JSONSchemaProps) (*props, error)
 	return &to, err
 }
 
-func (in *inside) schema(from apiextensionsv1.JSONSchemaProps) (to props, err error) {
+func (in *internalConversion) schema(from apiextensionsv1.JSONSchemaProps) (to props, err error) {
 	in.flat, in.made = from, props{}
 	in.flat.Properties, in.flat.Items, in.flat.AdditionalProperties = nil, nil, nil
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&in.flat, &in.made, nil); err != nil {

@@ -36,7 +36,7 @@ func withSchemas(outline, stored []byte) []byte {
 		return nil
 	}
 	parts := bytes.Split(outline, []byte(`"schema":{}`))
-	w := transcript{text: make([]byte, 0, len(outline)+2*len(stored))}
+	w := protoJSON{text: make([]byte, 0, len(outline)+2*len(stored))}
 	for rest := fieldOf(message, specField); len(rest) > 0; {
 		n, typ, tag := protowire.ConsumeTag(rest)
 		size := protowire.ConsumeFieldValue(n, typ, rest[max(tag, 0):])

@@ -100,7 +100,7 @@ func TestEverythingHasAllFields(t *testing.T) {
 func FuzzTranscript(f *testing.F) {
 	f.Add([]byte{8, 1})
 	f.Fuzz(func(_ *testing.T, data []byte) { // whatever is stored, it does not panic
-		w := transcript{}
+		w := protoJSON{}
 		w.message(validationLayout(), data)
 	})
 }

@@ -14,14 +14,14 @@ import (
 
 // schemaRules checks that a version's schema is structural, that its types and lists make sense, that its defaults
 // fit it and that its rules compile. status says that status is a subresource.
-func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l leeway, name string, path *field.Path) field.ErrorList {
+func schemaRules(v *apiextensions.CustomResourceValidation, status bool, l ratcheting, name string, path *field.Path) field.ErrorList {
 	if v == nil || v.OpenAPIV3Schema == nil {
 		return nil
 	}
 	return rootRules(v.OpenAPIV3Schema, status, l, name, path.Child("openAPIV3Schema"))
 }
 
-func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (errs field.ErrorList) {
+func rootRules(s *props, status bool, l ratcheting, name string, path *field.Path) (errs field.ErrorList) {
 	if status {
 		errs = append(errs, rootFields(s, path)...)
 	}
@@ -29,7 +29,7 @@ func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (
 		errs = append(errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
 	}
 	w := walk{l: l, same: l.same[name]}
-	at := spot{path: path, root: true, known: true, times: 1}
+	at := schemaPosition{path: path, root: true, known: true, times: 1}
 	var broken *field.Error // says the same as others, unless there are none
 	if !l.unstructural {
 		t, list, err := structured(s, l, path)
@@ -49,7 +49,7 @@ func rootRules(s *props, status bool, l leeway, name string, path *field.Path) (
 }
 
 // structured reads a schema as a structural one. The error says that it is not even near to one.
-func structured(s *props, l leeway, path *field.Path) (*structural.Structural, field.ErrorList, error) {
+func structured(s *props, l ratcheting, path *field.Path) (*structural.Structural, field.ErrorList, error) {
 	t, err := structural.NewStructural(s)
 	if err != nil {
 		return nil, nil, err

@@ -14,13 +14,13 @@ var schemaTypes = []string{"array", "boolean", "integer", "number", "object", "s
 
 // A walk checks all schemas below a root: what being structural does not cover, and their rules.
 type walk struct {
-	l    leeway
+	l    ratcheting
 	same bool // the schema has not changed: its rules may be dear
-	bill bill
+	bill celCost
 }
 
-// A spot is where in the schema one stands, and what follows from what is above.
-type spot struct {
+// A schemaPosition is where in the schema one stands, and what follows from what is above.
+type schemaPosition struct {
 	path    *field.Path
 	s       *structural.Structural // what stands here; nil: rules are not looked at
 	root    bool
@@ -31,8 +31,8 @@ type spot struct {
 	noOlder *field.Path
 }
 
-// below is a spot under another one. Rules are looked at if s is not nil.
-func (at spot) below(of *props, path *field.Path, s *structural.Structural) spot {
+// below is a position under another one. Rules are looked at if s is not nil.
+func (at schemaPosition) below(of *props, path *field.Path, s *structural.Structural) schemaPosition {
 	at.root, at.path, at.s = false, path, s
 	times, bounded := mostOf(of)
 	if at.known = at.known && bounded; at.known {
@@ -41,7 +41,7 @@ func (at spot) below(of *props, path *field.Path, s *structural.Structural) spot
 	return at
 }
 
-// mostOf is how many values there are at most in one of a schema, each at the same spot.
+// mostOf is how many values there are at most in one of a schema, each at the same position.
 func mostOf(s *props) (n uint64, bounded bool) {
 	limit, many := s.MaxItems, s.Type == "array"
 	if s.Type == "object" && s.AdditionalProperties != nil {
@@ -56,8 +56,8 @@ func mostOf(s *props) (n uint64, bounded bool) {
 	return uint64(max(*limit, 0)), true
 }
 
-// barred is a spot below which there is no telling which value was which.
-func (at spot) barred(path *field.Path) spot {
+// barred is a position below which there is no telling which value was which.
+func (at schemaPosition) barred(path *field.Path) schemaPosition {
 	if at.noOlder == nil {
 		at.noOlder = path
 	}
@@ -65,7 +65,7 @@ func (at spot) barred(path *field.Path) spot {
 }
 
 // visit checks a schema and all below it. Rules are compiled where there is nothing else to complain of.
-func (w *walk) visit(v props, at spot) (schema, rules field.ErrorList) {
+func (w *walk) visit(v props, at schemaPosition) (schema, rules field.ErrorList) {
 	s := &v
 	f := findings{w: w, schema: w.here(s, at)}
 	f.values(s, at)
@@ -95,25 +95,25 @@ type findings struct {
 	schema, rules field.ErrorList
 }
 
-func (f *findings) visit(s props, at spot) {
+func (f *findings) visit(s props, at schemaPosition) {
 	schema, rules := f.w.visit(s, at)
 	f.schema, f.rules = append(f.schema, schema...), append(f.rules, rules...)
 }
 
-func (f *findings) pointed(s *props, at spot) {
+func (f *findings) pointed(s *props, at schemaPosition) {
 	if s != nil {
 		f.visit(*s, at)
 	}
 }
 
-func (f *findings) list(list []props, name string, s *props, at spot) {
+func (f *findings) list(list []props, name string, s *props, at schemaPosition) {
 	for i := range list {
 		f.visit(list[i], at.below(s, at.path.Child(name).Index(i), nil))
 	}
 }
 
 // values visits the schemas of what a value consists of.
-func (f *findings) values(s *props, at spot) {
+func (f *findings) values(s *props, at schemaPosition) {
 	if a := s.AdditionalProperties; a != nil && a.Schema != nil {
 		var t *structural.Structural
 		if at.s != nil && at.s.AdditionalProperties != nil {
@@ -156,7 +156,7 @@ func (f *findings) values(s *props, at spot) {
 }
 
 // property is what stands at a property, nil where there can be no rules to look at.
-func (at spot) property(name string, p *props) *structural.Structural {
+func (at schemaPosition) property(name string, p *props) *structural.Structural {
 	if at.s == nil || len(p.XValidations) == 0 && p.Properties == nil && p.Items == nil && p.AdditionalProperties == nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (at spot) property(name string, p *props) *structural.Structural {
 }
 
 // here checks what a schema says itself.
-func (w *walk) here(s *props, at spot) (errs field.ErrorList) {
+func (w *walk) here(s *props, at schemaPosition) (errs field.ErrorList) {
 	forbid := func(name, says string) { errs = append(errs, field.Forbidden(at.path.Child(name), says)) }
 	if !w.l.types && strangeType(s) {
 		errs = append(errs, field.NotSupported(at.path.Child("type"), s.Type, schemaTypes))

@@ -191,7 +191,7 @@ func storedVersions(c *definition, path *field.Path) (errs field.ErrorList) {
 }
 
 // specRules checks the spec.
-func specRules(s *spec, l leeway) (errs field.ErrorList) {
+func specRules(s *spec, l ratcheting) (errs field.ErrorList) {
 	path := field.NewPath("spec")
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	if g := path.Child("group"); s.Group == "" {
@@ -236,7 +236,7 @@ func joined(check func(string) []string) func(string) []string {
 }
 
 // schemasThere asks for a schema of each version.
-func schemasThere(s *spec, l leeway, pruned bool, path *field.Path) (errs field.ErrorList) {
+func schemasThere(s *spec, l ratcheting, pruned bool, path *field.Path) (errs field.ErrorList) {
 	if s.Validation != nil && s.Validation.OpenAPIV3Schema != nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // versions checks the versions, as far as they differ.
-func versions(s *spec, l leeway, top *field.Path) (errs field.ErrorList) {
+func versions(s *spec, l ratcheting, top *field.Path) (errs field.ErrorList) {
 	path := top.Child("versions")
 	stored, seen, unique := 0, map[string]bool{}, true
 	for i := range s.Versions {
@@ -60,7 +60,7 @@ func versions(s *spec, l leeway, top *field.Path) (errs field.ErrorList) {
 }
 
 // common checks what all versions have in common.
-func common(s *spec, l leeway, path *field.Path) field.ErrorList {
+func common(s *spec, l ratcheting, path *field.Path) field.ErrorList {
 	status := hasStatus(s.Subresources) || slices.ContainsFunc(s.Versions, func(v version) bool { return hasStatus(v.Subresources) })
 	errs := schemaRules(s.Validation, status, l, s.Version, path.Child("validation"))
 	errs = append(errs, subresources(s.Subresources, path.Child("subresources"))...)

@@ -17,7 +17,7 @@ func warnDefinition(on *features.Set, c, old crd) (list []string) {
 	if len(is.formats)+len(is.sets) == 0 {
 		return nil
 	}
-	var was oddities
+	var was unknownNames
 	if old != nil {
 		was = odditiesOf(old)
 	}

@@ -39,7 +39,7 @@ func controller(r *appsv1.ControllerRevision) string {
 }
 
 func validateControllerRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
-	if len(r.Data.Raw) == 0 || bytes.Equal(r.Data.Raw, []byte("null")) {
+	if old == nil && len(r.Data.Raw) == 0 || old == nil && bytes.Equal(r.Data.Raw, []byte("null")) {
 		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
 	}
 	errs = append(errs, rule.AtLeast(r.Revision, 0, field.NewPath("revision"))...)

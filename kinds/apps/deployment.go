@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
@@ -19,7 +20,7 @@ import (
 // Deployments declares the kind.
 var Deployments = &resource.Def[*appsv1.Deployment]{
 	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
-	Ways:       resource.Ways{Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
+	Quirks:     resource.Quirks{Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*appsv1.Deployment]{
 		Get: func(d *appsv1.Deployment) resource.Scale {
@@ -38,9 +39,17 @@ var Deployments = &resource.Def[*appsv1.Deployment]{
 		resource.Col("Up-to-date", "string", func(d *appsv1.Deployment) any { return int64(d.Status.UpdatedReplicas) }),
 		resource.Col("Available", "string", func(d *appsv1.Deployment) any { return int64(d.Status.AvailableReplicas) }),
 		resource.Age[*appsv1.Deployment](),
-	}, podColumns(func(d *appsv1.Deployment) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
-		return &d.Spec.Template, d.Spec.Selector
-	})...),
+	}, append(cell.Pods(func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template }),
+		resource.Wide("Selector", "string", func(d *appsv1.Deployment) any { return plainSelector(d.Spec.Selector) }))...),
+}
+
+// plainSelector prints a selector in the way of Deployments alone: nothing for none.
+func plainSelector(s *metav1.LabelSelector) string {
+	sel, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "<invalid>"
+	}
+	return sel.String()
 }
 
 func defaultDeployment(d *appsv1.Deployment) {

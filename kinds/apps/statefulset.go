@@ -27,9 +27,10 @@ var StatefulSets = &resource.Def[*appsv1.StatefulSet]{
 		},
 		Set: func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 	},
-	Gated:   resource.Gated[*appsv1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet},
+	Gated: resource.Gated[*appsv1.StatefulSet]{Default: defaultMaxUnavailable, Drop: dropFromStatefulSet,
+		Validate: validateStatefulSet},
 	Early:   labelled(func(o *appsv1.StatefulSet) map[string]string { return o.Spec.Template.Labels }, "apps/v1beta1"),
-	Default: defaultStatefulSet, Validate: validateStatefulSet, ValidateStatus: validateStatefulSetStatus,
+	Default: defaultStatefulSet, ValidateStatus: validateStatefulSetStatus,
 	Warn: warnStatefulSet,
 	Columns: append([]resource.Column[*appsv1.StatefulSet]{
 		resource.Col("Ready", "string", func(s *appsv1.StatefulSet) any {
@@ -86,12 +87,12 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 }
 
-func validateStatefulSet(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
+func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
-	w := workload{selector: s.Selector, template: withClaims(s)}
+	w := workload{selector: s.Selector, template: withClaims(s), stateful: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, withClaims(&old.Spec)
-		errs = append(errs, statefulSetUpdate(set, old, spec)...)
+		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)
 	} else {
 		errs = append(errs, rule.Format(s.ServiceName, spec.Child("serviceName"), serviceName)...)
 		for i := range s.VolumeClaimTemplates {
@@ -153,8 +154,11 @@ func serviceName(name string) []string {
 	return rule.Label(name)
 }
 
-// statefulSetUpdate refuses changes of all but the fields that the controller can roll out.
-func statefulSetUpdate(set, old *appsv1.StatefulSet, spec *field.Path) field.ErrorList {
+// statefulSetUpdate refuses changes of all but the fields that the controller can roll out. Up to 1.36 that is one error for all.
+func statefulSetUpdate(on *features.Set, set, old *appsv1.StatefulSet, spec *field.Path) field.ErrorList {
+	if on.AtLeast(37) {
+		return statefulSetFixed(&set.Spec, &old.Spec, spec)
+	}
 	merged := *set.Spec.DeepCopy()
 	o := old.Spec
 	merged.Replicas, merged.Ordinals, merged.Template = o.Replicas, o.Ordinals, o.Template
@@ -170,6 +174,17 @@ func statefulSetUpdate(set, old *appsv1.StatefulSet, spec *field.Path) field.Err
 	return field.ErrorList{field.Forbidden(spec, "updates to statefulset spec for fields other than 'replicas', "+
 		"'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' "+
 		"and 'minReadySeconds' are forbidden")}
+}
+
+func statefulSetFixed(s, old *appsv1.StatefulSetSpec, spec *field.Path) (errs field.ErrorList) {
+	claims := slices.Clone(s.VolumeClaimTemplates)
+	for i := range min(len(claims), len(old.VolumeClaimTemplates)) { // which earlier stored ones do not say
+		claims[i].TypeMeta = old.VolumeClaimTemplates[i].TypeMeta
+	}
+	errs = append(errs, rule.Frozen(s.Selector, old.Selector, spec.Child("selector"))...)
+	errs = append(errs, rule.Frozen(claims, old.VolumeClaimTemplates, spec.Child("volumeClaimTemplates"))...)
+	errs = append(errs, rule.Frozen(s.ServiceName, old.ServiceName, spec.Child("serviceName"))...)
+	return append(errs, rule.Frozen(s.PodManagementPolicy, old.PodManagementPolicy, spec.Child("podManagementPolicy"))...)
 }
 
 func statefulSetStrategy(s appsv1.StatefulSetUpdateStrategy, path *field.Path) (errs field.ErrorList) {

@@ -7,11 +7,14 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/kinds/template"
 	"github.com/kloop-dev/kloop/resource"
@@ -22,6 +25,7 @@ type workload struct {
 	selector, oldSelector *metav1.LabelSelector
 	template, oldTemplate *corev1.PodTemplateSpec
 	lenient               bool // a missing selector is reported only as not matching: DaemonSets
+	stateful              bool // metadata of the template is checked once more, and restarts with any selector: StatefulSets
 }
 
 func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
@@ -39,13 +43,28 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	sel, err := metav1.LabelSelectorAsSelector(w.selector)
 	switch {
 	case err != nil && !w.lenient:
-		return append(errs, field.Invalid(selector, w.selector, "invalid label selector")) // of the template, nothing is said
+		errs = append(errs, field.Invalid(selector, w.selector, "invalid label selector"))
+		if w.stateful {
+			errs = append(errs, template.AlwaysRestart(w.template, at)...)
+		}
+		return errs // nothing else about the template
 	case err == nil && !sel.Matches(labels.Set(w.template.Labels)):
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), w.template.Labels,
 			"`selector` does not match template `labels`"))
 	}
 	errs = append(errs, template.Validate(w.template, w.oldTemplate, at)...)
+	if w.stateful {
+		errs = append(errs, metadataAgain(w.template, at)...)
+	}
 	return append(errs, template.AlwaysRestart(w.template, at)...)
+}
+
+// metadataAgain checks labels and annotations of a template a second time, on paths without "metadata".
+func metadataAgain(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	at := path.Child("annotations")
+	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs = append(errs, validation.ValidateAnnotations(t.Annotations, at)...)
+	return append(errs, podspec.ValidateAnnotations(t.Annotations, &t.Spec, at)...)
 }
 
 // templateWarnings returns what to warn of in a new object of a kind whose template is at spec.template, and again

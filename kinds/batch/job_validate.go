@@ -154,7 +154,10 @@ func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 }
 
 func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
-	if value(s.CompletionMode) != batchv1.IndexedCompletion {
+	if mode := value(s.CompletionMode); mode != batchv1.IndexedCompletion {
+		if mode != "" && mode != batchv1.NonIndexedCompletion {
+			return errs // an unknown mode has its own error
+		}
 		if s.BackoffLimitPerIndex != nil {
 			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
 		}

@@ -25,8 +25,8 @@ type csr = *certificatesv1.CertificateSigningRequest
 // to fill in.
 var CertificateSigningRequests = &resource.Def[csr]{
 	GVK: gvk("CertificateSigningRequest"), Plural: "certificatesigningrequests", Short: []string{"csr"}, Status: true,
-	Ways: resource.Ways{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
-	Name: rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
+	Quirks: resource.Quirks{Resets: []string{"spec"}, StatusResets: []string{"status.conditions"}},
+	Name:   rule.PathSegment, Prepare: prepareRequest, Validate: validateRequest,
 	PrepareStatus: takeStatus, ValidateStatus: validateRequestStatus,
 	Parts: []resource.Part[csr]{{Name: "approval", Resets: []string{"spec", "status.certificate"}, Take: takeApproval, Validate: validateApproval}},
 	Columns: []resource.Column[csr]{

@@ -29,7 +29,7 @@ func (g *Gap) DeepCopyObject() runtime.Object {
 func (l *Loop) DeepCopyObject() runtime.Object {
 	out := *l
 	l.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.LastSuccess, out.LastError = clone(l.LastSuccess), l.LastError.copy()
+	out.LastSuccess, out.LastError, out.Writes = clone(l.LastSuccess), l.LastError.copy(), slices.Clone(l.Writes)
 	return &out
 }
 

@@ -95,6 +95,8 @@ type Loop struct {
 	Replicas    int32        `json:"replicas" doc:"Processes that could run the loop: they tell so themselves, or hold its lease."`
 	Leader      string       `json:"leader" doc:"The process that runs it: the holder of its lease, where there is one."`
 	Lease       string       `json:"lease,omitempty" doc:"The lease by which its process is elected: NAMESPACE/NAME."`
+	Keeps       string       `json:"keeps,omitempty" doc:"The resource whose objects it keeps; * is every one."`
+	Writes      []string     `json:"writes,omitempty" doc:"The resources that it may change; * is every one."`
 	Outside     bool         `json:"outside,omitempty" doc:"Of a controller that is known by its lease alone: there are no figures."`
 }
 

@@ -23,7 +23,7 @@ func TestHeaders(t *testing.T) {
 		"Namespace":             "Name Status Age",
 		"ConfigMap":             "Name Data Age",
 		"Secret":                "Name Type Data Age",
-		"ServiceAccount":        "Name Secrets Age",
+		"ServiceAccount":        "Name Age",
 		"Service":               "Name Type Cluster-IP External-IP Port(s) Age [Selector]",
 		"Endpoints":             "Name Endpoints Age",
 		"Event":                 "Last Seen Type Reason Object [Subobject] [Source] Message [First Seen] [Count] [Name]",
@@ -74,7 +74,9 @@ func TestRows(t *testing.T) {
 		{`ResourceQuota: {status: {hard: {pods: 3, limits.cpu: 2, cpu: 1}, used: {pods: 1}}}`, "obj;cpu: 0/1, pods: 1/3;limits.cpu: 0/2;<unknown>"},
 		{`PodTemplate: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}, {name: d, image: j}]}}}`, "obj;c,d;i,j;a=b"},
 		{`ComponentStatus: {conditions: [{type: Healthy, status: 'True', message: ok}]}`, "obj;Healthy;ok;"},
-		{`ServiceAccount: {secrets: [{name: s}]}`, "obj;1;<unknown>"},
+		{`ServiceAccount: {secrets: [{name: s}]}`, "obj;<unknown>"},
+		{`Node: {status: {nodeInfo: {architecture: arm64}}}`,
+			"obj;Unknown;<none>;<unknown>;;<none>;<none>;<unknown>;<unknown> (arm64);<unknown>"},
 	} {
 		k, o := parse(t, c.given)
 		if got := line(k, o); got != c.want {

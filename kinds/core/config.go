@@ -43,12 +43,11 @@ func defaultSecret(s *corev1.Secret) {
 // ServiceAccounts declares the kind.
 var ServiceAccounts = &resource.Def[*corev1.ServiceAccount]{
 	GVK: gvk("ServiceAccount"), Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true,
-	Ways: resource.Ways{ShowsDeleted: true},
-	Warn: warnServiceAccount,
+	Quirks: resource.Quirks{DeleteReturnsObject: true},
+	Warn:   warnServiceAccount,
 	Connect: []resource.SubInfo{{Name: "token", Verbs: doCreate,
 		GVK: schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}}},
 	Columns: []resource.Column[*corev1.ServiceAccount]{
-		resource.Col("Secrets", "string", func(s *corev1.ServiceAccount) any { return int64(len(s.Secrets)) }),
 		resource.Age[*corev1.ServiceAccount](),
 	},
 }

@@ -16,7 +16,7 @@ import (
 // ResourceQuotas declares the kind.
 var ResourceQuotas = &resource.Def[*corev1.ResourceQuota]{
 	GVK: gvk("ResourceQuota"), Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true, Status: true,
-	Ways: resource.Ways{ShowsDeleted: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true},
 	Default: func(q *corev1.ResourceQuota) {
 		podspec.RoundResources(q.Spec.Hard)
 		podspec.RoundResources(q.Status.Hard)
@@ -45,7 +45,7 @@ func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 // LimitRanges declares the kind.
 var LimitRanges = &resource.Def[*corev1.LimitRange]{
 	GVK: gvk("LimitRange"), Plural: "limitranges", Short: []string{"limits"}, Namespaced: true, CreateOnUpdate: true,
-	Ways:    resource.Ways{MetaOnce: true},
+	Quirks:  resource.Quirks{MetaErrorsOnce: true},
 	Default: defaultLimitRange, Validate: validateLimitRange,
 	Prepare: func(l, old *corev1.LimitRange) {
 		if old == nil {

@@ -112,12 +112,10 @@ func nodeAddress(n *corev1.Node, t corev1.NodeAddressType) string {
 
 func nodeKernel(n *corev1.Node) string {
 	switch i := n.Status.NodeInfo; {
-	case i.KernelVersion == "":
-		return unknown
 	case i.Architecture == "":
-		return i.KernelVersion
+		return cell.Or(i.KernelVersion, unknown)
 	default:
-		return fmt.Sprintf("%s (%s)", i.KernelVersion, i.Architecture)
+		return fmt.Sprintf("%s (%s)", cell.Or(i.KernelVersion, unknown), i.Architecture)
 	}
 }
 

@@ -93,16 +93,7 @@ func mayRestart(s *corev1.PodSpec, list []corev1.Container, name string, code in
 	if i < 0 {
 		return false
 	}
-	policy := string(s.RestartPolicy)
-	if own := list[i].RestartPolicy; own != nil {
-		for _, r := range list[i].RestartPolicyRules {
-			if e := r.ExitCodes; e != nil && slices.Contains(e.Values, code) == (e.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-				return true
-			}
-		}
-		policy = string(*own)
-	}
-	return policy == string(corev1.RestartPolicyAlways) || policy == string(corev1.RestartPolicyOnFailure) && code != 0
+	return podspec.Restarts(s.RestartPolicy, &list[i], code)
 }
 
 func validateClaimStatuses(list []corev1.PodResourceClaimStatus, claims []corev1.PodResourceClaim, path *field.Path) (errs field.ErrorList) {

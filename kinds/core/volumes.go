@@ -15,7 +15,7 @@ import (
 // PersistentVolumes declares the kind.
 var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 	GVK: gvk("PersistentVolume"), Plural: "persistentvolumes", Short: []string{"pv"}, Status: true,
-	Ways:    resource.Ways{ShowsDeleted: true, MetaOnce: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, MetaErrorsOnce: true},
 	Default: defaultVolume, Prepare: prepareVolume, PrepareStatus: prepareVolumeStatus,
 	Validate: validateVolume, Warn: warnVolume,
 	Columns: []resource.Column[*corev1.PersistentVolume]{
@@ -41,7 +41,7 @@ var PersistentVolumes = &resource.Def[*corev1.PersistentVolume]{
 // PersistentVolumeClaims declares the kind.
 var PersistentVolumeClaims = &resource.Def[*corev1.PersistentVolumeClaim]{
 	GVK: gvk("PersistentVolumeClaim"), Plural: "persistentvolumeclaims", Short: []string{"pvc"}, Namespaced: true, Status: true,
-	Ways:    resource.Ways{ShowsDeleted: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true},
 	Default: defaultClaim, Prepare: prepareClaim,
 	Validate: validateClaim, ValidateStatus: validateClaimStatus, Warn: warnClaim,
 	Columns: []resource.Column[*corev1.PersistentVolumeClaim]{

@@ -3,6 +3,7 @@ package core
 import (
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,16 @@ import (
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
-func validateVolume(v, old *corev1.PersistentVolume) (errs field.ErrorList) {
+// validateVolume tells of a change twice what is wrong with the whole, as upstream.
+func validateVolume(v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := validateNewVolume(v)
+	if old == nil {
+		return errs
+	}
+	return slices.Concat(errs, errs, validateVolumeUpdate(&v.Spec, &old.Spec))
+}
+
+func validateNewVolume(v *corev1.PersistentVolume) (errs field.ErrorList) {
 	s := &v.Spec
 	add := func(list ...*field.Error) { errs = append(errs, list...) }
 	add(podspec.ValidateAccessModes(s.AccessModes, specPath.Child("accessModes"))...)
@@ -30,7 +40,7 @@ func validateVolume(v, old *corev1.PersistentVolume) (errs field.ErrorList) {
 		} else {
 			add(podspec.ValidateNodeSelector(a.Required, at.Child("required"))...)
 		}
-	} else if s.Local != nil {
+	} else if s.Local != nil && firstSource(s) == "Local" {
 		add(field.Required(at, "Local volume requires node affinity"))
 	}
 	add(podspec.OneSource(s.PersistentVolumeSource, volumeSources, specPath, validateOwnSource)...)
@@ -47,9 +57,6 @@ func validateVolume(v, old *corev1.PersistentVolume) (errs field.ErrorList) {
 		if s.CSI == nil {
 			add(field.Required(specPath.Child("csi"), "has to be specified when using volumeAttributesClassName"))
 		}
-	}
-	if old != nil {
-		add(validateVolumeUpdate(s, &old.Spec)...)
 	}
 	return errs
 }
@@ -74,6 +81,16 @@ var volumeSources = []podspec.Source{{Field: "HostPath"}, {Field: "GCEPersistent
 	{Field: "ISCSI"}, {Field: "Cinder"}, {Field: "FC"}, {Field: "FlexVolume", Beside: true}, {Field: "AzureFile"}, {Field: "VsphereVolume"},
 	{Field: "PhotonPersistentDisk"}, {Field: "PortworxVolume"}, {Field: "AzureDisk"}, {Field: "ScaleIO"}, {Field: "Local"},
 	{Field: "StorageOS"}, {Field: "CSI"}}
+
+// firstSource names the field of the source that counts, if more than one is set.
+func firstSource(s *corev1.PersistentVolumeSpec) string {
+	value := reflect.ValueOf(s.PersistentVolumeSource)
+	at := slices.IndexFunc(volumeSources, func(s podspec.Source) bool { return !value.FieldByName(s.Field).IsNil() })
+	if at < 0 {
+		return ""
+	}
+	return volumeSources[at].Field
+}
 
 // validateOwnSource checks the sources that differ from those of pods; these need little.
 func validateOwnSource(s any, path *field.Path) field.ErrorList {

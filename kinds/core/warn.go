@@ -51,7 +51,7 @@ func warnNode(n, old *corev1.Node) (list []string) {
 		list = append(list, "spec.configSource: the feature is no longer supported")
 	}
 	if n.Spec.DoNotUseExternalID != "" {
-		list = append(list, "spec.externalID: this field is deprecated, and is unused")
+		list = append(list, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
 	}
 	for i, r := range n.Spec.PodCIDRs {
 		list = append(list, validation.GetWarningsForCIDR(specPath.Child("podCIDRs").Index(i), r)...)
@@ -90,7 +90,7 @@ func warnService(s, _ *corev1.Service) (list []string) {
 	say(none && spec.SessionAffinity != corev1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
 	list = append(list, addressWarnings(spec.ExternalIPs, "externalIPs")...)
 	external := spec.Type == corev1.ServiceTypeExternalName
-	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs: deprecated since v1.36; some clusters no longer serve it")
+	say(len(spec.ExternalIPs) > 0 && !none && !external, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody checks it, and the library grumbles
 		list = append(list, validation.GetWarningsForIP(specPath.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}

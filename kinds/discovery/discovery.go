@@ -18,7 +18,7 @@ import (
 // EndpointSlices declares the kind.
 var EndpointSlices = &resource.Def[*discoveryv1.EndpointSlice]{
 	GVK: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Plural: "endpointslices", Namespaced: true, Generation: true,
-	Ways:    resource.Ways{MetaOnce: true},
+	Quirks:  resource.Quirks{MetaErrorsOnce: true},
 	Default: defaultSlice, Prepare: prepareSlice, Validate: validateSlice, Warn: warnSlice,
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
 		resource.Col("AddressType", "string", func(s *discoveryv1.EndpointSlice) any { return string(s.AddressType) }),

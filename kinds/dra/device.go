@@ -72,10 +72,8 @@ func counterNames(m map[string]resourcev1.Counter, path *field.Path) field.Error
 	if len(m) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return entries(m, resourcev1.ResourceSliceMaxCountersPerCounterSet, validation.DNS1123LabelMaxLength, path,
-		func(name string, _ resourcev1.Counter, at *field.Path) field.ErrorList {
-			return rule.Format(name, at, rule.Label)
-		})
+	label := func(name string, at *field.Path) field.ErrorList { return rule.Format(name, at, rule.Label) }
+	return entries(m, resourcev1.ResourceSliceMaxCountersPerCounterSet, path, label, nil)
 }
 
 // bindingConditions checks the conditions that pods wait for before they are bound.

@@ -22,14 +22,14 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 // DeviceClasses declares the kind.
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true, Validate: validateClass,
-	Ways:    resource.Ways{ShowsDeleted: true, BaseUntold: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
 
 // ResourceClaims declares the kind.
 var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	GVK: gvk("ResourceClaim"), Plural: "resourceclaims", Namespaced: true, Status: true,
-	Ways:    resource.Ways{ShowsDeleted: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true},
 	Default: func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec, &c.Status) },
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
@@ -56,18 +56,19 @@ func prepareClaimStatus(c, old *resourcev1.ResourceClaim) {
 // ResourceClaimTemplates declares the kind.
 var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	GVK: gvk("ResourceClaimTemplate"), Plural: "resourceclaimtemplates", Namespaced: true,
-	Ways:    resource.Ways{ShowsDeleted: true},
+	Quirks:  resource.Quirks{DeleteReturnsObject: true},
 	Default: func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec, nil) },
 	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
 	},
 	Validate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 		spec := field.NewPath("spec")
-		if old != nil {
-			return rule.FrozenJSON(t.Spec, old.Spec, spec)
-		}
 		errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
-		return append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
+		errs = append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
+		if old != nil {
+			errs = append(errs, rule.FrozenJSON(t.Spec, old.Spec, spec)...)
+		}
+		return errs
 	},
 	Columns: []resource.Column[*resourcev1.ResourceClaimTemplate]{resource.Age[*resourcev1.ResourceClaimTemplate]()},
 }
@@ -75,7 +76,7 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 // ResourceSlices declares the kind.
 var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
-	Ways: resource.Ways{ShowsDeleted: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true},
 	Default: func(s *resourcev1.ResourceSlice) {
 		for i := range s.Spec.Devices {
 			defaultTaints(s.Spec.Devices[i].Taints)
@@ -104,7 +105,7 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 // DeviceTaintRules declares the kind.
 var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	GVK: gvk("DeviceTaintRule"), Plural: "devicetaintrules", Generation: true, Status: true,
-	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  prepareTaintRule,
 	Validate: validateTaintRule,

@@ -39,13 +39,19 @@ func unlike[T any, K comparable](list []T, most int, path *field.Path, key func(
 
 func itself(s string) string { return s }
 
-// entries checks names and values of a map, in the order of the names. A name that is too long is not told whole.
-func entries[K ~string, V any](m map[K]V, most, longest int, path *field.Path, check func(K, V, *field.Path) field.ErrorList) (errs field.ErrorList) {
+// entries checks names and values of a map, in the order of the names. Errors of names stand at the map, those of values at the
+// entry, whose name loses its middle if it is too long.
+func entries[K ~string, V any](m map[K]V, most int, path *field.Path, name func(string, *field.Path) field.ErrorList,
+	check func(V, *field.Path) field.ErrorList,
+) (errs field.ErrorList) {
 	if len(m) > most {
 		return field.ErrorList{field.TooMany(path, len(m), most)}
 	}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		errs = append(errs, check(k, m[k], path.Key(shortened(string(k), longest)))...)
+		errs = append(errs, name(string(k), path)...)
+		if check != nil {
+			errs = append(errs, check(m[k], path.Key(shortened(string(k), longestKey)))...)
+		}
 	}
 	return errs
 }

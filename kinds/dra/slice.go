@@ -96,13 +96,10 @@ func device(d resourcev1.Device, old *resourcev1.Device, path *field.Path) (errs
 	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		errs = append(errs, field.Invalid(path, n, "the total number of attributes and capacities must not exceed 32"))
 	}
-	errs = append(errs, entries(d.Attributes, noLimit, longestKey, path.Child("attributes"),
-		func(name resourcev1.QualifiedName, a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
-			return append(qualified(string(name), at), attribute(a, at)...)
-		})...)
-	errs = append(errs, entries(d.Capacity, noLimit, longestKey, path.Child("capacity"),
-		func(name resourcev1.QualifiedName, c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
-			return append(qualified(string(name), at), policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))...)
+	errs = append(errs, entries(d.Attributes, noLimit, path.Child("attributes"), qualified, attribute)...)
+	errs = append(errs, entries(d.Capacity, noLimit, path.Child("capacity"), qualified,
+		func(c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
+			return policy(c, is(d.AllowMultipleAllocations), at.Child("requestPolicy"))
 		})...)
 	errs = append(errs, counters(d.ConsumesCounters, path.Child("consumesCounters"))...)
 	errs = append(errs, bindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)

@@ -27,7 +27,7 @@ const exempt = flowcontrolv1.PriorityLevelConfigurationNameExempt
 // FlowSchemas declares the kind.
 var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	GVK: gvk("FlowSchema"), Plural: "flowschemas", Generation: true, Status: true,
-	Ways:     resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
 	Default:  func(s *flowcontrolv1.FlowSchema) { rule.FillZero(&s.Spec.MatchingPrecedence, defaultPrecedence) },
 	Validate: func(s, _ *flowcontrolv1.FlowSchema) field.ErrorList { return validateSchema(s, field.NewPath("spec")) },
 	ValidateStatus: func(s, _ *flowcontrolv1.FlowSchema) (errs field.ErrorList) {
@@ -42,7 +42,7 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 	},
 	Columns: []resource.Column[*flowcontrolv1.FlowSchema]{
 		resource.Col("PriorityLevel", "string", func(s *flowcontrolv1.FlowSchema) any {
-			return cell.Or(s.Spec.PriorityLevelConfiguration.Name, cell.None)
+			return s.Spec.PriorityLevelConfiguration.Name
 		}),
 		resource.Col("MatchingPrecedence", "string", func(s *flowcontrolv1.FlowSchema) any { return int64(s.Spec.MatchingPrecedence) }),
 		resource.Col("DistinguisherMethod", "string", func(s *flowcontrolv1.FlowSchema) any {
@@ -66,7 +66,7 @@ var FlowSchemas = &resource.Def[*flowcontrolv1.FlowSchema]{
 // PriorityLevelConfigurations declares the kind.
 var PriorityLevelConfigurations = &resource.Def[*flowcontrolv1.PriorityLevelConfiguration]{
 	GVK: gvk("PriorityLevelConfiguration"), Plural: "prioritylevelconfigurations", Generation: true, Status: true,
-	Ways:    resource.Ways{MetaOnce: true, StatusResets: []string{"metadata"}},
+	Quirks:  resource.Quirks{MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
 	Default: defaultLevel,
 	Validate: func(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 		return validateLevel(l, field.NewPath("spec"))

@@ -15,7 +15,7 @@ import (
 // RuntimeClasses declares the kind.
 var RuntimeClasses = &resource.Def[*nodev1.RuntimeClass]{
 	GVK: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), Plural: "runtimeclasses", CreateOnUpdate: true, Validate: validateClass,
-	Ways: resource.Ways{NeedsRevision: true, AnyFinalizer: true},
+	Quirks: resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
 	Default: func(c *nodev1.RuntimeClass) {
 		if c.Overhead != nil {
 			podspec.RoundResources(c.Overhead.PodFixed)
@@ -57,8 +57,8 @@ func validateClass(c, old *nodev1.RuntimeClass) (errs field.ErrorList) {
 func tolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	errs := podspec.ValidateTolerations(list, path)
 	for i, t := range list {
-		for _, before := range list[:i] {
-			if rule.Same(t, before) {
+		for _, b := range list[:i] {
+			if t.Key == b.Key && t.Operator == b.Operator && t.Value == b.Value && t.Effect == b.Effect {
 				errs = append(errs, field.Duplicate(path.Index(i), t))
 				break
 			}

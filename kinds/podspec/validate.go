@@ -26,7 +26,7 @@ type checker struct {
 func ValidatePod(p *corev1.Pod) field.ErrorList {
 	c := &checker{spec: &p.Spec, meta: &p.ObjectMeta}
 	path := field.NewPath("spec")
-	errs := validateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	errs := ValidateAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
 	errs = append(errs, c.check(path)...)
 	if p.Spec.ServiceAccountName == "" {
 		errs = append(errs, refuseTokens(p.Spec.Volumes, path.Child("volumes"))...)
@@ -39,7 +39,7 @@ func ValidatePod(p *corev1.Pod) field.ErrorList {
 func ValidateTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
-	errs = append(errs, validateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
+	errs = append(errs, ValidateAnnotations(t.Annotations, &t.Spec, path.Child("annotations"))...)
 	errs = append(errs, Validate(&t.Spec, path.Child("spec"))...)
 	errs = append(errs, AnnotationsAgree(t.Annotations, &t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {

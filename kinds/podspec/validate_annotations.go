@@ -17,8 +17,8 @@ const (
 	oldTolerations = "scheduler.alpha.kubernetes.io/tolerations"
 )
 
-// validateAnnotations checks the annotations that have a meaning for pods.
-func validateAnnotations(a map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
+// ValidateAnnotations checks the annotations that have a meaning for pods.
+func ValidateAnnotations(a map[string]string, s *corev1.PodSpec, path *field.Path) (errs field.ErrorList) {
 	if len(a) == 0 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func ValidateAnnotationChange(a, old map[string]string, s *corev1.PodSpec, path 
 			errs = append(errs, field.Forbidden(path.Key(key), "may not add mirror pod annotation"))
 		}
 	}
-	return append(errs, validateAnnotations(a, s, path)...)
+	return append(errs, ValidateAnnotations(a, s, path)...)
 }
 
 // AnnotationsAgree checks of annotations that have become fields that they say the same as these.

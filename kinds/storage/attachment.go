@@ -15,7 +15,7 @@ import (
 // VolumeAttachments declares the kind.
 var VolumeAttachments = &resource.Def[*storagev1.VolumeAttachment]{
 	GVK: gvk("VolumeAttachment"), Plural: "volumeattachments", Status: true,
-	Ways:     resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true, StatusResets: []string{"metadata"}},
 	Validate: validateAttachment, ValidateStatus: validateAttachmentStatus,
 	Columns: []resource.Column[*storagev1.VolumeAttachment]{
 		{Name: "Attacher", Type: "string", Format: "name", Cell: func(a *storagev1.VolumeAttachment) any { return a.Spec.Attacher }},
@@ -32,7 +32,7 @@ func validateAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorLis
 	errs = append(errs, source(&s.Source, spec.Child("source"))...)
 	errs = append(errs, rule.Format(s.NodeName, spec.Child("nodeName"), rule.Subdomain)...)
 	if old != nil {
-		return append(errs, rule.Frozen(*s, old.Spec, spec)...)
+		errs = append(errs, rule.Frozen(*s, old.Spec, spec)...)
 	}
 	if s.Attacher != "" {
 		errs = append(errs, driverName(s.Attacher, spec.Child("attacher"))...)

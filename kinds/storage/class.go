@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -25,19 +25,13 @@ const (
 // StorageClasses declares the kind.
 var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 	GVK: gvk("StorageClass"), Plural: "storageclasses", Short: []string{"sc"},
-	Ways: resource.Ways{ShowsDeleted: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true},
 	Default: func(c *storagev1.StorageClass) {
 		rule.Fill(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 		rule.Fill(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 	},
-	Validate: validateClass, Warn: warnClass,
+	Validate: validateClass, Warn: warnClass, Among: markDefault,
 	Columns: []resource.Column[*storagev1.StorageClass]{
-		resource.Name(func(c *storagev1.StorageClass) any {
-			if c.Annotations[defaultClass] == "true" || c.Annotations[defaultClassBeta] == "true" {
-				return c.Name + " (default)"
-			}
-			return c.Name
-		}),
 		resource.Col("Provisioner", "string", func(c *storagev1.StorageClass) any { return c.Provisioner }),
 		resource.Col("ReclaimPolicy", "string", func(c *storagev1.StorageClass) any { return orDefault(c.ReclaimPolicy, "Delete") }),
 		resource.Col("VolumeBindingMode", "string", func(c *storagev1.StorageClass) any { return orDefault(c.VolumeBindingMode, cell.Unset) }),
@@ -46,6 +40,34 @@ var StorageClasses = &resource.Def[*storagev1.StorageClass]{
 		}),
 		resource.Age[*storagev1.StorageClass](),
 	},
+}
+
+// markDefault marks the default class of a list: the newest with the annotation. Up to 1.36 every class with it has the mark, one
+// that is shown alone too.
+func markDefault(on *features.Set, list []*storagev1.StorageClass) func(c *storagev1.StorageClass, cells []any) {
+	var chosen *storagev1.StorageClass
+	for _, c := range list {
+		if saysDefault(c) && (chosen == nil || newerClass(c, chosen)) {
+			chosen = c
+		}
+	}
+	return func(c *storagev1.StorageClass, cells []any) {
+		if older := !on.AtLeast(37); older && saysDefault(c) || !older && c == chosen && len(list) > 0 {
+			cells[0] = c.Name + " (default)"
+		}
+	}
+}
+
+func saysDefault(c *storagev1.StorageClass) bool {
+	return c.Annotations[defaultClass] == "true" || c.Annotations[defaultClassBeta] == "true"
+}
+
+// newerClass says whether a was made after b; of two made at once the first by name counts.
+func newerClass(a, b *storagev1.StorageClass) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.Name < b.Name
 }
 
 // warnClass warns of labels of nodes that have newer names.
@@ -87,7 +109,7 @@ func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 }
 
 func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
-	var seen []map[string][]string
+	seen := make([]map[string][]string, len(list)) // as upstream, an empty one is like all that are yet to be looked at
 	for i, term := range list {
 		at, keys := path.Index(i).Child("matchLabelExpressions"), map[string][]string{}
 		for k, e := range term.MatchLabelExpressions {
@@ -102,10 +124,12 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 			}
 			keys[e.Key] = slices.Sorted(slices.Values(e.Values))
 		}
-		if len(keys) == 0 || slices.ContainsFunc(seen, func(s map[string][]string) bool { return reflect.DeepEqual(s, keys) }) {
-			errs = append(errs, field.Duplicate(at, ""))
+		for _, s := range seen {
+			if rule.Same(s, keys) {
+				errs = append(errs, field.Duplicate(at, ""))
+			}
 		}
-		seen = append(seen, keys)
+		seen[i] = keys
 	}
 	return errs
 }
@@ -113,7 +137,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 // VolumeAttributesClasses declares the kind.
 var VolumeAttributesClasses = &resource.Def[*storagev1.VolumeAttributesClass]{
 	GVK: gvk("VolumeAttributesClass"), Plural: "volumeattributesclasses", Short: []string{"vac"},
-	Ways: resource.Ways{ShowsDeleted: true},
+	Quirks: resource.Quirks{DeleteReturnsObject: true},
 	Validate: func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 		errs := provisioner(c.DriverName, field.NewPath("driverName"))
 		errs = append(errs, parameters(c.Parameters, true, field.NewPath("parameters"))...)

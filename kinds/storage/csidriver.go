@@ -22,8 +22,8 @@ const (
 // CSIDrivers declares the kind.
 var CSIDrivers = &resource.Def[*storagev1.CSIDriver]{
 	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
-	Ways:  resource.Ways{NeedsRevision: true, ShowsDeleted: true},
-	Gated: resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing},
+	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true},
+	Gated:  resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing}, Warn: warnDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{
 		resource.Col("AttachRequired", "boolean", func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
 		resource.Col("PodInfoOnMount", "boolean", func(d *storagev1.CSIDriver) any { return is(d.Spec.PodInfoOnMount) }),
@@ -63,6 +63,16 @@ func defaultDriver(d *storagev1.CSIDriver) {
 	}
 	rule.Fill(&s.RequiresRepublish, false)
 	rule.Fill(&s.SELinuxMount, false)
+}
+
+// warnDriver warns of tokens that reach the driver by a way on which they may be logged.
+func warnDriver(d, old *storagev1.CSIDriver) []string {
+	s := &d.Spec
+	if len(s.TokenRequests) == 0 || s.ServiceAccountTokenInSecrets != nil || old != nil && rule.Same(s.TokenRequests, old.Spec.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent " +
+		"possible logging of tokens in volume attributes"}
 }
 
 // defaultMissing and dropMissing are about pods that need the driver where it isn't.

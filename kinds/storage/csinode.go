@@ -15,7 +15,7 @@ import (
 // CSINodes declares the kind.
 var CSINodes = &resource.Def[*storagev1.CSINode]{
 	GVK: gvk("CSINode"), Plural: "csinodes", Prepare: prepareNode, Validate: validateNode,
-	Ways: resource.Ways{NeedsRevision: true, ShowsDeleted: true, MetaOnce: true},
+	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, MetaErrorsOnce: true},
 	Columns: []resource.Column[*storagev1.CSINode]{
 		resource.Col("Drivers", "integer", func(n *storagev1.CSINode) any { return int64(len(n.Spec.Drivers)) }),
 		resource.Age[*storagev1.CSINode](),
@@ -82,7 +82,7 @@ func driversKept(list, old []storagev1.CSINodeDriver) (errs field.ErrorList) {
 // CSIStorageCapacities declares the kind.
 var CSIStorageCapacities = &resource.Def[*storagev1.CSIStorageCapacity]{
 	GVK: gvk("CSIStorageCapacity"), Plural: "csistoragecapacities", Namespaced: true, Validate: validateCapacity, Warn: warnCapacity,
-	Ways: resource.Ways{NeedsRevision: true},
+	Quirks: resource.Quirks{NeedsRevision: true},
 }
 
 // warnCapacity warns of labels of nodes that have newer names.

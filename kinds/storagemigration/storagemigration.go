@@ -3,6 +3,7 @@ package storagemigration
 
 import (
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,20 +15,35 @@ import (
 // StorageVersionMigrations declares the kind.
 var StorageVersionMigrations = &resource.Def[*storagemigrationv1.StorageVersionMigration]{
 	GVK: storagemigrationv1.SchemeGroupVersion.WithKind("StorageVersionMigration"), Plural: "storageversionmigrations", Status: true,
-	Ways:     resource.Ways{NeedsRevision: true, AnyFinalizer: true, StatusResets: []string{"metadata"}},
+	Quirks:   resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true, StatusResets: []string{"metadata"}},
 	Validate: validateMigration, ValidateStatus: validateMigrationStatus,
 	Columns: []resource.Column[*storagemigrationv1.StorageVersionMigration]{
 		resource.Col("Name", "string", func(m *storagemigrationv1.StorageVersionMigration) any { return m.Name }),
 		resource.Col("Resource", "string", func(m *storagemigrationv1.StorageVersionMigration) any {
-			return m.Spec.Resource.Resource + "." + m.Spec.Resource.Group
+			return (&metav1.GroupResource{Group: m.Spec.Resource.Group, Resource: m.Spec.Resource.Resource}).String()
 		}),
+		resource.Col("Status", "string", func(m *storagemigrationv1.StorageVersionMigration) any { return state(m) }),
 	},
+}
+
+// state names the last of the conditions that say how far a migration is.
+func state(m *storagemigrationv1.StorageVersionMigration) string {
+	told := "Unknown"
+	for _, c := range m.Status.Conditions {
+		switch t := storagemigrationv1.MigrationConditionType(c.Type); t {
+		case storagemigrationv1.MigrationRunning, storagemigrationv1.MigrationFailed, storagemigrationv1.MigrationSucceeded:
+			if c.Status == metav1.ConditionTrue {
+				told = c.Type
+			}
+		}
+	}
+	return told
 }
 
 func validateMigration(m, old *storagemigrationv1.StorageVersionMigration) (errs field.ErrorList) {
 	path, r := field.NewPath("spec", "resource"), m.Spec.Resource
 	if old != nil {
-		errs = append(errs, rule.Frozen(r, old.Spec.Resource, path)...)
+		errs = append(errs, rule.Frozen(m.Spec, old.Spec, field.NewPath("spec"))...)
 	}
 	if r.Group != "" {
 		errs = append(errs, rule.Format(r.Group, path.Child("group"), rule.Subdomain)...)

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,9 +28,12 @@ import (
 // Root is the usual mount point of cgroups.
 const Root = "/sys/fs/cgroup"
 
+// Pods is the usual name of the group of all pods.
+const Pods = "kubepods"
+
 // A Tree is the part of the machine's cgroups that holds pods. It is safe for concurrent use on different pods.
 type Tree struct {
-	name    string            // of the topmost group: kubepods
+	name    string            // of the group of all pods: kubepods, or a path that ends so
 	unified string            // version 2: where the one hierarchy is mounted; "": version 1
 	of      map[string]string // version 1: controller → where its hierarchy is mounted
 }
@@ -81,6 +86,10 @@ type Values struct {
 	Quota  *int64  // microseconds of CPU in each 100 ms; -1: no limit
 	Memory *int64  // bytes; -1: no limit
 	Pids   *int64  // processes; -1: no limit
+
+	Min, Low, High *int64 // bytes of memory that are kept, kept if possible, and slowed down above; -1: none. Version 2 only
+
+	Huge map[string]int64 // bytes of huge pages by their size, as the kernel names it: 2MB; -1: no limit
 }
 
 // Period is the time that a quota of CPU is for, in microseconds.
@@ -91,14 +100,12 @@ func (t *Tree) Set(group string, v Values) error {
 	if t.Unified() {
 		return t.setUnified(group, v)
 	}
-	for _, s := range []struct {
-		controller, file string
-		value            string
-	}{
-		{"cpu", "cpu.shares", unsigned(v.Shares)}, {"cpu", "cpu.cfs_period_us", onlyWith(v.Quota, Period)}, {"cpu", "cpu.cfs_quota_us",
-			signed(v.Quota, "-1")},
+	list := []setting{
+		{"cpu", "cpu.shares", unsigned(v.Shares)}, {"cpu", "cpu.cfs_period_us", onlyWith(v.Quota, Period)},
+		{"cpu", "cpu.cfs_quota_us", signed(v.Quota, "-1")},
 		{"memory", "memory.limit_in_bytes", signed(v.Memory, "-1")}, {"pids", "pids.max", signed(v.Pids, "max")},
-	} {
+	}
+	for _, s := range append(list, huge(v, "limit_in_bytes", "-1")...) {
 		root, ok := t.of[s.controller]
 		if !ok || s.value == "" {
 			continue
@@ -108,6 +115,17 @@ func (t *Tree) Set(group string, v Values) error {
 		}
 	}
 	return nil
+}
+
+// A setting is a file of a group, and what is to stand in it; "": nothing.
+type setting struct{ controller, file, value string }
+
+// huge bounds huge pages, the sizes in order.
+func huge(v Values, file, none string) (list []setting) {
+	for _, size := range slices.Sorted(maps.Keys(v.Huge)) {
+		list = append(list, setting{"hugetlb", "hugetlb." + size + "." + file, signed(new(v.Huge[size]), none)})
+	}
+	return list
 }
 
 func (t *Tree) setUnified(group string, v Values) error {
@@ -128,8 +146,10 @@ func (t *Tree) setUnified(group string, v Values) error {
 	if v.Shares != nil {
 		weight = strconv.FormatUint(Weight(*v.Shares), 10)
 	}
-	for _, s := range []struct{ file, value string }{{"cpu.weight", weight}, {"cpu.max", cpu}, {"memory.max", signed(v.Memory, "max")},
-		{"pids.max", signed(v.Pids, "max")}} {
+	list := []setting{{"cpu", "cpu.weight", weight}, {"cpu", "cpu.max", cpu}, {"memory", "memory.max", signed(v.Memory, "max")},
+		{"memory", "memory.min", signed(v.Min, "0")}, {"memory", "memory.low", signed(v.Low, "0")},
+		{"memory", "memory.high", signed(v.High, "max")}, {"pids", "pids.max", signed(v.Pids, "max")}}
+	for _, s := range append(list, huge(v, "max", "max")...) {
 		if _, err := os.Stat(filepath.Join(dir, s.file)); err != nil || s.value == "" {
 			continue // the machine does not delegate this controller
 		}
@@ -160,10 +180,12 @@ func delegate(dir string) error {
 	return nil
 }
 
-// Weight is version 2's weight of the CPU for version 1's shares: 2 to 262144 become 1 to 10000, in a straight line (KEP-2254).
+// Weight is version 2's weight of the CPU for version 1's shares: 2 become 1, 1024 the kernel's default of 100, and 262144 become 10000;
+// between them a curve goes through these three, as the kubelet has it since 1.35 (opencontainers/cgroups 0.0.6).
 func Weight(shares uint64) uint64 {
-	shares = min(max(shares, 2), 262144)
-	return 1 + (shares-2)*9999/262142
+	const rounding = 1e-9 // a power that is whole but for the computer's error is not rounded up
+	l := math.Log2(float64(min(max(shares, 2), 262144)))
+	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34) - rounding))
 }
 
 func put(dir, file, value string) error {

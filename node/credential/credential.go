@@ -167,8 +167,7 @@ func (c *Credential) Run(ctx context.Context) error {
 	pause := time.Duration(0)
 	for {
 		if cert, err := c.Get(); err == nil {
-			wait := max(due(cert.Leaf).Sub(c.cfg.Now()), pause)
-			if err := c.cfg.Sleep(ctx, wait); err != nil {
+			if err := c.untilDue(ctx, cert.Leaf, pause); err != nil {
 				return err
 			}
 		} else if err := c.cfg.Sleep(ctx, pause); err != nil {
@@ -183,6 +182,23 @@ func (c *Credential) Run(ctx context.Context) error {
 		default:
 			c.cfg.Log.Warn("renew the node's certificate", "signer", c.cfg.Signer, "err", err)
 			pause = min(max(2*pause, time.Second), 5*time.Minute)
+		}
+	}
+}
+
+// clockEvery bounds each wait for a certificate to become due: the clock may jump, as when a machine without one of its own
+// hears the time, and no timer notices.
+const clockEvery = 10 * time.Minute
+
+// untilDue returns when the next certificate is due, and no earlier than after the pause.
+func (c *Credential) untilDue(ctx context.Context, leaf *x509.Certificate, pause time.Duration) error {
+	for at := due(leaf); ; pause = 0 {
+		left := max(at.Sub(c.cfg.Now()), pause)
+		if left <= 0 {
+			return nil
+		}
+		if err := c.cfg.Sleep(ctx, min(left, clockEvery)); err != nil {
+			return err
 		}
 	}
 }

@@ -17,9 +17,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A File is one file of an image, given by its content.
@@ -172,7 +173,7 @@ func layer(s Spec) ([]byte, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(s.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	coldsort.Func(s.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range s.Files {
 		if err := writeFile(out, strings.TrimPrefix(f.Path, "/"), int64(f.Mode.Perm()), f.Data); err != nil {
 			return nil, err

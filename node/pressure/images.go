@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // The shares of the disk between which unused images are removed, and how long an image is safe after it came.
@@ -26,7 +28,7 @@ type Image struct {
 // come are not among them: a container that wants one may be on its way.
 func Unused(images []Image, want int64, now time.Time) (list []Image) {
 	candidates := slices.Clone(images)
-	slices.SortStableFunc(candidates, func(a, b Image) int {
+	coldsort.StableFunc(candidates, func(a, b Image) int {
 		return cmp.Or(a.Active.Compare(b.Active), a.Seen.Compare(b.Seen), cmp.Compare(a.ID, b.ID))
 	})
 	for _, i := range candidates {

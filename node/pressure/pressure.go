@@ -12,7 +12,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A Signal names what a threshold looks at.
@@ -55,6 +57,19 @@ type Threshold struct {
 	Signal  Signal
 	Percent float64 // of the capacity; 0: Amount counts
 	Amount  int64   // bytes, inodes or processes
+
+	Grace time.Duration // for so long it is crossed before a pod has to go (soft); 0: at once (hard)
+
+	// Reclaim, or a share of the capacity, is how much more must be left before the threshold no longer counts as crossed.
+	Reclaim        int64
+	ReclaimPercent float64
+}
+
+func (t Threshold) String() string {
+	if t.Percent > 0 {
+		return fmt.Sprintf("%s<%g%%", t.Signal, t.Percent)
+	}
+	return fmt.Sprintf("%s<%d", t.Signal, t.Amount)
 }
 
 // Default are the thresholds of a node that nobody tuned. Disk is a smaller share than upstream's 10 and 15 %, as k3s has it: the
@@ -78,18 +93,62 @@ func Parse(text string) (list []Threshold, err error) {
 			return nil, fmt.Errorf("eviction threshold %s is given twice", name)
 		}
 		t := Threshold{Signal: s}
-		if share, isShare := strings.CutSuffix(value, "%"); isShare {
-			if t.Percent, err = strconv.ParseFloat(share, 64); err != nil || t.Percent < 0 || t.Percent > 100 {
-				return nil, fmt.Errorf("eviction threshold %s: %q is no percentage", name, value)
-			}
-		} else {
-			q, err := resource.ParseQuantity(value)
-			if err != nil || q.Sign() < 0 {
-				return nil, fmt.Errorf("eviction threshold %s: %q is no quantity", name, value)
-			}
-			t.Amount = q.Value()
+		if t.Percent, t.Amount, err = share(value); err != nil {
+			return nil, fmt.Errorf("eviction threshold %s: %w", name, err)
 		}
 		list = append(list, t)
+	}
+	return list, nil
+}
+
+// share reads a percentage or an amount.
+func share(value string) (percent float64, n int64, err error) {
+	if text, isShare := strings.CutSuffix(value, "%"); isShare {
+		if percent, err = strconv.ParseFloat(text, 64); err != nil || !(percent >= 0 && percent <= 100) {
+			return 0, 0, fmt.Errorf("%q is no percentage", value)
+		}
+		return percent, 0, nil
+	}
+	q, err := resource.ParseQuantity(value)
+	if err != nil || q.Sign() < 0 {
+		return 0, 0, fmt.Errorf("%q is no quantity", value)
+	}
+	return 0, q.Value(), nil
+}
+
+// ParseAll reads hard and soft thresholds, the graces that the soft ones must have, and how much more must be left for either to be passed:
+// by signal, as the kubelet's evictionSoftGracePeriod and evictionMinimumReclaim have them. Hard ones are in front.
+func ParseAll(hard, soft string, grace, reclaim map[string]string) ([]Threshold, error) {
+	list, err := Parse(hard)
+	if err != nil {
+		return nil, err
+	}
+	later, err := Parse(soft)
+	if err != nil {
+		return nil, err
+	}
+	for i := range later {
+		t := &later[i]
+		if t.Grace, err = time.ParseDuration(grace[string(t.Signal)]); err != nil || t.Grace <= 0 {
+			return nil, fmt.Errorf("soft eviction threshold %s needs a grace period, as %s=1m30s, not %q", t, t.Signal, grace[string(t.Signal)])
+		}
+	}
+	for name := range grace {
+		if !slices.ContainsFunc(later, func(t Threshold) bool { return string(t.Signal) == name }) {
+			return nil, fmt.Errorf("a grace period is given for %s, which has no soft eviction threshold", name)
+		}
+	}
+	list = append(list, later...)
+	for name, value := range reclaim {
+		percent, n, err := share(value)
+		if _, known := properties[Signal(name)]; err != nil || !known {
+			return nil, fmt.Errorf("minimum reclaim %s=%s: want a signal, and a quantity or a percentage", name, value)
+		}
+		for i := range list {
+			if string(list[i].Signal) == name {
+				list[i].ReclaimPercent, list[i].Reclaim = percent, n
+			}
+		}
 	}
 	return list, nil
 }
@@ -105,20 +164,42 @@ func (t Threshold) Of(capacity int64) int64 {
 	return t.Amount
 }
 
-// Crossed returns the thresholds that are crossed, the most urgent first. What could not be read crosses nothing.
-func Crossed(list []Threshold, now map[Signal]Reading) (crossed []Threshold) {
+// passed is the amount from which on the threshold is no longer crossed, once it was.
+func (t Threshold) passed(capacity int64) int64 {
+	return t.Of(capacity) + t.Reclaim + int64(float64(capacity)*t.ReclaimPercent/100)
+}
+
+// A Tracker remembers since when thresholds are crossed. The zero value has seen none.
+type Tracker struct{ since map[Threshold]time.Time }
+
+// Observe returns the thresholds that are crossed, the most urgent first. What could not be read crosses nothing.
+func (k *Tracker) Observe(list []Threshold, readings map[Signal]Reading, now time.Time) (crossed []Threshold) {
+	since := map[Threshold]time.Time{}
 	for _, t := range list {
-		if r, ok := now[t.Signal]; ok && r.Available < t.Of(r.Capacity) {
-			crossed = append(crossed, t)
+		r, ok := readings[t.Signal]
+		at, was := k.since[t]
+		switch {
+		case !ok || r.Available >= t.passed(r.Capacity) || !was && r.Available >= t.Of(r.Capacity):
+			continue
+		case !was:
+			at = now
 		}
+		since[t] = at
+		crossed = append(crossed, t)
 	}
-	slices.SortStableFunc(crossed, func(a, b Threshold) int {
+	k.since = since
+	coldsort.StableFunc(crossed, func(a, b Threshold) int {
 		return cmp.Compare(properties[a.Signal].urgency, properties[b.Signal].urgency)
 	})
 	return crossed
 }
 
-// Transition is for how long a condition stays after the last crossing: pods do not come back at once to where they were evicted.
+// Due returns those of the crossed thresholds that are so for longer than their grace: something has to be done.
+func (k *Tracker) Due(crossed []Threshold, now time.Time) []Threshold {
+	return slices.DeleteFunc(slices.Clone(crossed), func(t Threshold) bool { return now.Sub(k.since[t]) < t.Grace })
+}
+
+// Transition is for how long a condition stays after the last crossing, unless told otherwise: pods do not come back at once to where they were evicted.
 const Transition = 5 * time.Minute
 
 // Conditions remembers when each condition was last caused. The zero value is a node without pressure.
@@ -136,10 +217,10 @@ func (c *Conditions) Update(now time.Time, crossed []Threshold) {
 	}
 }
 
-// True lists the conditions that hold, in the order of their names.
-func (c *Conditions) True(now time.Time) (list []corev1.NodeConditionType) {
+// True lists the conditions that hold, in the order of their names: those that were caused within the transition period.
+func (c *Conditions) True(now time.Time, transition time.Duration) (list []corev1.NodeConditionType) {
 	for t, last := range c.last {
-		if now.Sub(last) < Transition {
+		if now.Sub(last) < transition {
 			list = append(list, t)
 		}
 	}

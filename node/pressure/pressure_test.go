@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"":     "[]",
 		"none": "[]",
-		"memory.available<100Mi, nodefs.available<5%": "[{memory.available 0 104857600} {nodefs.available 5 0}]",
+		"memory.available<100Mi, nodefs.available<5%": "[memory.available<104857600 nodefs.available<5%]",
 		"memory.available":                            "error: is no eviction threshold",
 		"memory.free<1":                               "error: is no eviction threshold",
 		"pid.available<-1":                            "error: is no quantity",
@@ -40,12 +40,62 @@ func TestCrossed(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := map[Signal]Reading{NodefsAvailable: {9, 100}, PIDAvailable: {9, 100}, MemoryAvailable: {99, 1000}, ImagefsAvailable: {0, 100}}
-	if got := fmt.Sprint(Crossed(list, now)); got != "[{memory.available 0 100} {nodefs.available 10 0} {pid.available 0 10}]" {
+	at := time.Unix(1e9, 0)
+	if got := fmt.Sprint(new(Tracker).Observe(list, now, at)); got != "[memory.available<100 nodefs.available<10% pid.available<10]" {
 		t.Error(got)
 	}
 	now = map[Signal]Reading{NodefsAvailable: {10, 100}, MemoryAvailable: {100, 1000}} // just enough, and one that can't be read
-	if got := Crossed(list, now); len(got) != 0 {
+	if got := new(Tracker).Observe(list, now, at); len(got) != 0 {
 		t.Error(got)
+	}
+}
+
+func TestSoft(t *testing.T) {
+	grace := map[string]string{"memory.available": "1m30s"}
+	list, err := ParseAll("memory.available<100", "memory.available<300", grace, map[string]string{"memory.available": "10%"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k Tracker
+	at := time.Unix(1e9, 0)
+	for _, step := range []struct {
+		after     time.Duration
+		left      int64
+		met, acts string
+	}{
+		{0, 299, "[memory.available<300]", "[]"},
+		{89 * time.Second, 299, "[memory.available<300]", "[]"},
+		{90 * time.Second, 299, "[memory.available<300]", "[memory.available<300]"},
+		{2 * time.Minute, 399, "[memory.available<300]", "[memory.available<300]"}, // not enough was reclaimed
+		{3 * time.Minute, 400, "[]", "[]"},
+		{4 * time.Minute, 399, "[]", "[]"},
+		{5 * time.Minute, 99, "[memory.available<100 memory.available<300]", "[memory.available<100]"},
+		{6 * time.Minute, 199, "[memory.available<100 memory.available<300]", "[memory.available<100]"},
+		{6 * time.Minute, 200, "[memory.available<300]", "[]"},
+	} {
+		now := at.Add(step.after)
+		met := k.Observe(list, map[Signal]Reading{MemoryAvailable: {step.left, 1000}}, now)
+		if got, due := fmt.Sprint(met), fmt.Sprint(k.Due(met, now)); got != step.met || due != step.acts {
+			t.Errorf("after %v with %d left: %s, due %s; want %s, due %s", step.after, step.left, got, due, step.met, step.acts)
+		}
+	}
+	for want, bad := range map[string][4]string{
+		"needs a grace period":         {"", "memory.available<1", "", ""},
+		"has no soft":                  {"memory.available<1", "", "memory.available=1m", ""},
+		"minimum reclaim":              {"memory.available<1", "", "", "memory.free=1"},
+		"memory.available=x":           {"memory.available<1", "", "", "memory.available=x"},
+		"as memory.available=1m30s, n": {"", "memory.available<1", "memory.available=-1m", ""},
+	} {
+		one := func(pair string) map[string]string {
+			k, v, ok := strings.Cut(pair, "=")
+			if !ok {
+				return nil
+			}
+			return map[string]string{k: v}
+		}
+		if _, err := ParseAll(bad[0], bad[1], one(bad[2]), one(bad[3])); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", bad, err, want)
+		}
 	}
 }
 
@@ -54,10 +104,10 @@ func TestTransition(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	c.Update(at, []Threshold{{Signal: NodefsInodesFree}})
 	c.Update(at.Add(time.Minute), nil)
-	if got := c.True(at.Add(Transition - time.Second)); fmt.Sprint(got) != "[DiskPressure]" {
+	if got := c.True(at.Add(Transition-time.Second), Transition); fmt.Sprint(got) != "[DiskPressure]" {
 		t.Error(got)
 	}
-	if got := c.True(at.Add(Transition)); len(got) != 0 {
+	if got := c.True(at.Add(Transition), Transition); len(got) != 0 {
 		t.Error(got)
 	}
 }

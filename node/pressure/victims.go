@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A Use counts what a pod uses now.
@@ -49,7 +51,7 @@ func amount(list corev1.ResourceList, r corev1.ResourceName) int64 {
 // important, then who exceeds its request by more.
 func Rank(starved corev1.ResourceName, pods []Use) {
 	over := func(u Use) int64 { return u.of(starved) - u.request(starved) }
-	slices.SortStableFunc(pods, func(a, b Use) int {
+	coldsort.StableFunc(pods, func(a, b Use) int {
 		exceeds := 0
 		if starved != "pids" { // nobody asks for process numbers, so nobody exceeds
 			exceeds = compareBool(over(b) > 0, over(a) > 0)

@@ -6,6 +6,8 @@ package probe
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,13 +45,42 @@ type Set struct {
 
 	mu   sync.Mutex
 	byID map[string]*watched
+
+	tally map[Count]uint64
+}
+
+// A Count tells one sort of a container's answers to its probes from others.
+type Count struct {
+	Namespace, Pod string
+	UID            types.UID
+	Container      string
+	Kind           string // Startup, Liveness, Readiness
+	Result         string // successful, failed, unknown
+}
+
+// Counts returns how often probes of containers that are watched were answered so.
+func (s *Set) Counts() map[Count]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.tally)
+}
+
+func (s *Set) count(pod *corev1.Pod, container string, k kind, a answer) {
+	c := Count{pod.Namespace, pod.Name, pod.UID, container,
+		string(k),
+		map[answer]string{passed: "successful", failed: "failed", unknown: "unknown"}[a]}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() == nil && slices.ContainsFunc(slices.Collect(maps.Values(s.byID)), func(w *watched) bool { return w.uid == pod.UID }) {
+		s.tally[c]++ // else the pod has gone meanwhile
+	}
 }
 
 // NewSet returns a set that watches nothing yet. changed is called, from any goroutine, when the Result of a
 // container of the named pod has changed.
 func NewSet(target Target, changed func(ns, name string)) *Set {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Set{target: target, changed: changed, ctx: ctx, cancel: cancel, byID: map[string]*watched{}}
+	return &Set{target: target, changed: changed, ctx: ctx, cancel: cancel, byID: map[string]*watched{}, tally: map[Count]uint64{}}
 }
 
 // Sync watches the running container id of the pod, reached at ip, that runs since started. Calling it again
@@ -102,6 +133,7 @@ func (s *Set) StopPod(uid types.UID) {
 			delete(s.byID, id)
 		}
 	}
+	maps.DeleteFunc(s.tally, func(c Count, _ uint64) bool { return c.UID == uid })
 }
 
 // Close ends all probes and waits for them. The set is of no use afterwards.

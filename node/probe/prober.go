@@ -122,6 +122,7 @@ func (p *prober) once(ctx context.Context, regular bool) (more bool) {
 	if a != passed && !regular {
 		return true
 	}
+	p.set.count(pod, p.spec.Name, p.kind, a)
 	p.tell(pod, a, text)
 	if a == unknown {
 		return true

@@ -72,7 +72,8 @@ type stage struct {
 }
 
 func newStage(c *corev1.Container, says map[string]string, age time.Duration) *stage {
-	s := &stage{script: &script{says: says, began: time.Now()}, pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	s := &stage{script: &script{says: says, began: time.Now()}, pod: pod}
 	s.Set = NewSet(s.script, func(string, string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -195,6 +196,22 @@ func TestLiveness(t *testing.T) {
 	})
 }
 
+// Answers are counted until the pod goes.
+func TestCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(&corev1.Container{Name: "c", LivenessProbe: command("live", 0, 1, 1, 3)}, map[string]string{"live": "f"}, 0)
+		defer s.Close()
+		s.expect(t, 10*time.Second, "sick")
+		if list := s.Counts(); len(list) != 1 || list[Count{"ns", "p", "u", "c", "Liveness", "failed"}] != 3 {
+			t.Errorf("%v", list)
+		}
+		s.StopPod("u")
+		if list := s.Counts(); len(list) != 0 {
+			t.Errorf("of a pod that has gone: %v", list)
+		}
+	})
+}
+
 func TestErrorsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(&corev1.Container{Name: "c", LivenessProbe: command("live", 0, 1, 1, 1)}, map[string]string{"live": "e"}, 0)
@@ -282,7 +299,8 @@ func TestStop(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a goroutine that stays fails the test
-		s := newStage(&corev1.Container{Name: "c", StartupProbe: command("up", 0, 1, 1, 1000), LivenessProbe: command("live", 0, 1, 1, 1)}, map[string]string{"up": "f"}, 0)
+		c := &corev1.Container{Name: "c", StartupProbe: command("up", 0, 1, 1, 1000), LivenessProbe: command("live", 0, 1, 1, 1)}
+		s := newStage(c, map[string]string{"up": "f"}, 0)
 		time.Sleep(3 * time.Second)
 		s.Close()
 		s.Sync(s.pod, &corev1.Container{Name: "x"}, "late", "", time.Now())

@@ -1,3 +1,5 @@
+//go:build linux
+
 package runtime
 
 import (
@@ -24,6 +26,7 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
   path = '{dir}/opt'
 [plugins.'io.containerd.grpc.v1.cri']
   sandbox_image = '{pause}'
+  enable_cdi = true
   disable_apparmor = {no-apparmor}
   restrict_oom_score_adj = {limited-oom}
   netns_mounts_under_state_dir = {own-network}

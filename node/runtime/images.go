@@ -12,6 +12,8 @@ import (
 
 	"github.com/distribution/reference"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // Load imports an image archive of docker or OCI, so that pods can use it without a registry, and returns the names by which pods find its
@@ -100,7 +102,7 @@ func (r *Runtime) ListImages(ctx context.Context) ([]Image, error) {
 		list = append(list, Image{ID: i.Id, Names: slices.Sorted(slices.Values(names)), Size: i.Size})
 	}
 	first := func(i Image) string { return cmp.Or(strings.Join(i.Names, " "), i.ID) }
-	slices.SortFunc(list, func(a, b Image) int { return cmp.Compare(first(a), first(b)) })
+	coldsort.Func(list, func(a, b Image) int { return cmp.Compare(first(a), first(b)) })
 	return list, nil
 }
 

@@ -49,10 +49,6 @@ func (c Config) OwnConfig() string { return filepath.Join(c.Dir, "cni/conf/10-kl
 // IPAMDir holds what the plugin host-local remembers: which addresses are given out.
 func (c Config) IPAMDir() string { return filepath.Join(c.Dir, "cni/ipam") }
 
-// errNone says that this machine has no runtime, and what to do.
-var errNone = errors.New("no container runtime: install containerd, runc and the CNI plugins (scripts/runtime does on Debian and Ubuntu), " +
-	"or run with --sim-nodes N for simulated nodes")
-
 // Available says whether a runtime can be started here, and if not, why and what to do.
 func Available(cfg Config) error {
 	if cfg.Socket != "" {
@@ -66,7 +62,7 @@ func Available(cfg Config) error {
 	}
 	for _, program := range []string{"containerd", "runc", "ctr"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%s: %w", program, errNone)
+			return missing(program)
 		}
 	}
 	if _, err := cniPlugins(); err != nil {
@@ -82,7 +78,7 @@ func cniPlugins() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("no CNI plugins in /usr/lib/cni or /opt/cni/bin: %w", errNone)
+	return "", missing("CNI plugins in /usr/lib/cni, /opt/cni/bin or /usr/libexec/cni")
 }
 
 // A Runtime is a connection to a CRI runtime. Safe for concurrent use.

@@ -6,6 +6,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -23,8 +24,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
 
@@ -37,9 +40,19 @@ type Config struct {
 	// Container finds a container of a pod, the current one or the one before it, and where the runtime writes its
 	// log. Its error tells the caller why there is none: container "c" in pod "p" is waiting to start.
 	Container func(ns, pod, container string, previous bool) (id, logPath string, running bool, err error)
-	ClientCA  *x509.CertPool // signs the certificates of callers
-	Client    client.Client  // asks who callers with tokens are and what others may do; nil: only the server's own may call
-	Log       *slog.Logger   // nil: the default
+	// Probes counts the answers of probes; nil: none are told.
+	Probes         func() []ProbeCount
+	SystemLogs     string // directory of the node's own logs, which /logs/ shows; "": it shows none
+	SystemLogQuery bool   // /logs/?query= asks services' journals and files
+	journalctl     string // "": by its name
+	// Configuration is the node's, as the kubelet's KubeletConfiguration, for JSON; nil: it is not told.
+	Configuration func() any
+	Checkpoints   string // directory of checkpoints; "": none are made
+	// Volumes returns the usage of a pod's volumes of CSI drivers; nil: nobody knows.
+	Volumes  func(uid types.UID) []csi.Usage
+	ClientCA *x509.CertPool // signs the certificates of callers
+	Client   client.Client  // asks who callers with tokens are and what others may do; nil: only the server's own may call
+	Log      *slog.Logger   // nil: the default
 }
 
 // The callers that may do everything, without asking.
@@ -60,6 +73,7 @@ func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	cfg.journalctl = cmp.Or(cfg.journalctl, "journalctl")
 	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics()}
 	if cfg.Client != nil {
 		a.access = &access{client: cfg.Client, node: cfg.Node, known: map[[sha256.Size]byte]verdict{}}
@@ -82,6 +96,12 @@ func New(cfg Config) http.Handler {
 		"GET /stats/summary":    a.summary,
 		"GET /metrics/resource": a.resourceMetrics,
 		"GET /metrics":          a.ownMetrics,
+		"GET /metrics/cadvisor": a.cadvisorMetrics,
+		"GET /metrics/probes":   a.probeMetrics,
+		"GET /configz":          a.configz,
+		"GET /logs/":            a.nodeLogs,
+		"POST /logs/":           a.nodeLogs,
+		"GET /runningpods/":     a.runningPods,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := h(w, r); err != nil {
@@ -220,10 +240,6 @@ func (a *api) healthz(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok"))
 	return nil
-}
-
-func (a *api) checkpoint(http.ResponseWriter, *http.Request) error {
-	return refusal{http.StatusNotImplemented, "checkpoints of containers are not supported yet"}
 }
 
 // Bounds of connections.

@@ -4,16 +4,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -28,6 +34,36 @@ type stub struct {
 
 func (stub) ContainerStatus(context.Context, *cri.ContainerStatusRequest, ...grpc.CallOption) (*cri.ContainerStatusResponse, error) {
 	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{State: cri.ContainerState_CONTAINER_EXITED}}, nil
+}
+
+func (stub) CheckpointContainer(_ context.Context, r *cri.CheckpointContainerRequest,
+	_ ...grpc.CallOption) (*cri.CheckpointContainerResponse, error) {
+	if r.ContainerId != "able" {
+		return nil, status.Error(codes.Unimplemented, "unknown method")
+	}
+	return &cri.CheckpointContainerResponse{}, os.WriteFile(r.Location, []byte("state"), 0o600)
+}
+
+func (stub) ListContainers(context.Context, *cri.ListContainersRequest, ...grpc.CallOption) (*cri.ListContainersResponse, error) {
+	return &cri.ListContainersResponse{Containers: []*cri.Container{{Id: "id1", Metadata: &cri.ContainerMetadata{Name: "c"}, CreatedAt: 5e9,
+		Image: &cri.ImageSpec{Image: "img"}, Labels: map[string]string{"io.kubernetes.pod.name": "web",
+			"io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u1"}}}}, nil
+}
+
+func (stub) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest, ...grpc.CallOption) (*cri.ListPodSandboxResponse, error) {
+	return &cri.ListPodSandboxResponse{}, nil
+}
+
+func (stub) ListPodSandboxStats(context.Context, *cri.ListPodSandboxStatsRequest,
+	...grpc.CallOption) (*cri.ListPodSandboxStatsResponse, error) {
+	n := func(v uint64) *cri.UInt64Value { return &cri.UInt64Value{Value: v} }
+	cpu, memory := &cri.CpuUsage{UsageCoreNanoSeconds: n(2.5e9)}, &cri.MemoryUsage{WorkingSetBytes: n(1 << 20), RssBytes: n(4096)}
+	return &cri.ListPodSandboxStatsResponse{Stats: []*cri.PodSandboxStats{{
+		Attributes: &cri.PodSandboxAttributes{Id: "box", Metadata: &cri.PodSandboxMetadata{Name: "web", Namespace: "ns", Uid: "u1"}},
+		Linux: &cri.LinuxPodSandboxStats{Cpu: cpu, Memory: memory,
+			Network: &cri.NetworkUsage{DefaultInterface: &cri.NetworkInterfaceUsage{Name: "eth0", RxBytes: n(7), TxBytes: n(8)}},
+			Containers: []*cri.ContainerStats{{Attributes: &cri.ContainerAttributes{Id: "id1", Metadata: &cri.ContainerMetadata{Name: "c"}},
+				Cpu: cpu, Memory: memory, WritableLayer: &cri.FilesystemUsage{UsedBytes: n(99)}}}}}}}, nil
 }
 
 func (stub) ExecSync(_ context.Context, r *cri.ExecSyncRequest, _ ...grpc.CallOption) (*cri.ExecSyncResponse, error) {
@@ -49,7 +85,13 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u1"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "waiting"}}}}
-	h := New(Config{Runtime: rt, ClientCA: keys.CA.Pool(), Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *apiresource.NewQuantity(1<<21, apiresource.BinarySI)}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Image: "img", ContainerID: "containerd://id1"}}
+	h := New(Config{Runtime: rt, Checkpoints: filepath.Join(t.TempDir(), "checkpoints"),
+		Configuration: func() any { return map[string]int{"maxPods": 7} },
+		Probes: func() []ProbeCount {
+			return []ProbeCount{{"ns", "web", "u1", "c", "Liveness", "failed", 3}, {"ns", "web", "u1", "c", "Liveness", "successful", 9}}
+		}, ClientCA: keys.CA.Pool(), Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
 		Container: func(_, _, name string, previous bool) (string, string, bool, error) {
 			switch {
 			case previous:
@@ -133,7 +175,8 @@ func call(t *testing.T, tr http.RoundTripper, method, url string) (code int, bod
 func TestOwnMetrics(t *testing.T) {
 	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
 	code, body := call(t, n.server(t), "GET", n.url+"/metrics")
-	for _, want := range []string{"go_goroutines ", "process_start_time_seconds ", "kubelet_running_pods ", `kubelet_running_containers{container_state="running"} `} {
+	for _, want := range []string{"go_goroutines ", "process_start_time_seconds ", "kubelet_running_pods ",
+		`kubelet_running_containers{container_state="running"} `} {
 		if code != http.StatusOK || !strings.Contains(body, "\n"+want) {
 			t.Errorf("%d: no %s", code, want)
 		}
@@ -205,7 +248,16 @@ func TestAnswers(t *testing.T) {
 		{"POST /portForward/ns/web?port=x", 400, "invalid port"},
 		{"POST /run/ns/web/u1/c?cmd=ls&cmd=-l", 200, "id1: ls -l"},
 		{"POST /run/ns/web/c", 400, "cmd"},
-		{"POST /checkpoint/ns/web/c", 501, "not supported"},
+		{"POST /checkpoint/ns/web/c", 501, "takes containerd 2.0 and criu"},
+		{"POST /checkpoint/ns/web/c?timeout=-1", 400, "no number of seconds"},
+		{"POST /checkpoint/ns/web/other", 404, "container other does not exist"},
+		{"POST /checkpoint/ns/web/waiting", 404, "does not run"},
+		{"POST /checkpoint/ns/none/c", 404, "not found"},
+		{"GET /configz", 200, `{"kubeletconfig":{"maxPods":7}}`},
+		{"GET /metrics/probes", 200,
+			`prober_probe_total{container="c",namespace="ns",pod="web",pod_uid="u1",probe_type="Liveness",result="failed"} 3`},
+		{"GET /runningpods/", 200, `"name":"web","namespace":"ns","uid":"u1"`},
+		{"GET /runningpods/", 200, `"containers":[{"name":"c","image":"img"`},
 		{"GET /pods", 200, `"kind":"PodList"`}, {"GET /pods", 200, `"uid":"u1"`},
 		{"GET /healthz", 200, "ok"},
 	} {
@@ -213,5 +265,53 @@ func TestAnswers(t *testing.T) {
 		if code, body := call(t, tr, method, n.url+path); code != tt.code || !strings.Contains(body, tt.body) {
 			t.Errorf("%s: %d %q, want %d %q", tt.path, code, body, tt.code, tt.body)
 		}
+	}
+}
+
+// What dashboards for Kubernetes ask for: containers have their image and pods have none, and each has its sums once.
+func TestCadvisorMetrics(t *testing.T) {
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "id1")
+	code, body := call(t, n.server(t), "GET", n.url+"/metrics/cadvisor")
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	const c = `container="c",id="/kubepods/podu1/id1",image="img",name="id1",namespace="ns",pod="web"`
+	const pod = `container="",id="/kubepods/podu1",image="",name="",namespace="ns",pod="web"`
+	for _, want := range []string{
+		"machine_cpu_cores ", "machine_memory_bytes ", `container_cpu_usage_seconds_total{` + c + `,cpu="total"} 2.5 `,
+		`container_cpu_usage_seconds_total{` + pod + `,cpu="total"} 2.5 `, `container_memory_working_set_bytes{` + c + `} 1.048576e+06 `,
+		`container_memory_rss{` + c + `} 4096 `, `container_spec_memory_limit_bytes{` + c + `} 2.097152e+06`,
+		`container_network_receive_bytes_total{` + pod + `,interface="eth0"} 7 `, `container_start_time_seconds{` + c + `} 5`,
+		`container_network_transmit_bytes_total{` + pod + `,interface="eth0"} 8 `, `container_fs_usage_bytes{` + c + `} 99 `,
+	} {
+		if strings.Count(body, "\n"+want) != 1 {
+			t.Errorf("not once: %s", want)
+		}
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(body) {
+		name, _, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, "# TYPE ") {
+			name = line
+		}
+		if seen[name] && name != "#" {
+			t.Errorf("twice: %s", line)
+		}
+		seen[name] = true
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	n := serveNode(t, &runtime.Runtime{Containers: stub{}}, "", "able")
+	code, body := call(t, n.server(t), "POST", n.url+"/checkpoint/ns/web/c")
+	var list struct{ Items []string }
+	if err := json.Unmarshal([]byte(body), &list); code != http.StatusOK || err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d %s %v", code, body, err)
+	}
+	if text, err := os.ReadFile(list.Items[0]); err != nil || string(text) != "state" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if name := filepath.Base(list.Items[0]); !strings.HasPrefix(name, "checkpoint-web_ns-c-") || !strings.HasSuffix(name, ".tar") {
+		t.Errorf("the archive is named %s", name)
 	}
 }

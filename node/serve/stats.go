@@ -8,7 +8,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/node/csi"
 )
 
 // The types below are the kubelet's summary API, as far as it is filled.
@@ -34,6 +37,18 @@ type podStats struct {
 	Memory     *memoryStats     `json:"memory,omitempty"`
 	Network    *networkStats    `json:"network,omitempty"`
 	Processes  *processStats    `json:"process_stats,omitempty"`
+	Volumes    []volumeStats    `json:"volume,omitempty"`
+}
+
+type volumeStats struct {
+	Name string `json:"name"`
+	fsStats
+	Claim *claimRef `json:"pvcRef,omitempty"`
+}
+
+type claimRef struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
 }
 
 type podRef struct {
@@ -102,8 +117,30 @@ func (a *api) summary(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, s)
 }
 
-// gather asks the runtime and the kernel what is used.
+// gather asks the runtime and the kernel what is used, and adds what drivers said of volumes.
 func (a *api) gather(ctx context.Context) (s summary, err error) {
+	if s, err = a.gatherPods(ctx); err != nil || a.cfg.Volumes == nil {
+		return s, err
+	}
+	for i := range s.Pods {
+		for _, u := range a.cfg.Volumes(types.UID(s.Pods[i].PodRef.UID)) {
+			s.Pods[i].Volumes = append(s.Pods[i].Volumes, volumeOf(u))
+		}
+	}
+	return s, nil
+}
+
+func volumeOf(u csi.Usage) volumeStats {
+	v := volumeStats{Name: u.Volume, fsStats: fsStats{Time: metav1.NewTime(u.At), AvailableBytes: &u.Free, CapacityBytes: &u.Size,
+		UsedBytes: &u.Used, InodesFree: &u.InodesFree, Inodes: &u.Inodes, InodesUsed: &u.InodesUsed}}
+	if u.Claim != "" {
+		v.Claim = &claimRef{u.Claim, u.Namespace}
+	}
+	return v
+}
+
+// gatherPods asks the runtime and the kernel what is used.
+func (a *api) gatherPods(ctx context.Context) (s summary, err error) {
 	if s.Node, err = readNode(); err != nil {
 		return s, err
 	}

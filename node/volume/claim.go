@@ -10,40 +10,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
+	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// bound stands on a claim that has its volume: its phase follows. The scheduler goes by it.
-const bound = "pv.kubernetes.io/bind-completed"
+// bindCompleted stands on a claim that has its volume: its phase follows. The scheduler goes by it.
+const bindCompleted = "pv.kubernetes.io/bind-completed"
 
 // claim finds the directory behind a claim. Only volumes that are a path of this host can be had.
 func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name string) (string, error) {
-	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, name)
+	pvc, pv, err := m.bound(ctx, pod, volume, name)
 	if err != nil {
 		return "", err
-	}
-	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
-		return "", fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
-	}
-	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bound] == "" {
-		return "", fmt.Errorf("persistentvolumeclaim %q is not bound", name)
-	}
-	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
-	if err != nil {
-		return "", err
-	}
-	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != pvc.UID {
-		return "", fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, name)
 	}
 	block, err := blockMode(pod, volume, pv)
 	if err != nil {
 		return "", err
 	}
+	if err := m.reachable(ctx, pod, volume, pv); err != nil {
+		return "", err
+	}
 	switch {
+	case pv.Spec.CSI != nil:
+		return m.driven(ctx, &csi.Request{Pod: pod, Name: volume, PV: pv, Claim: pvc, Block: block, ReadOnly: readOnly(pod, volume),
+			Group: fsGroup(pod)})
 	case pv.Spec.HostPath != nil && block:
 		return device(pv.Spec.HostPath.Path)
 	case pv.Spec.HostPath != nil:
@@ -56,7 +51,57 @@ func (m *Mounter) claim(ctx context.Context, pod *corev1.Pod, volume, name strin
 		}
 		return pv.Spec.Local.Path, local(pv.Spec.Local.Path, fsGroup(pod))
 	}
-	return "", fmt.Errorf("persistentvolume %q: only hostPath and local volumes are supported yet", pv.Name)
+	return "", fmt.Errorf("persistentvolume %q: only CSI, hostPath and local volumes are supported yet", pv.Name)
+}
+
+// bound finds a claim of the pod, and the volume that it has.
+func (m *Mounter) bound(ctx context.Context, pod *corev1.Pod, volume, name string) (*corev1.PersistentVolumeClaim,
+	*corev1.PersistentVolume, error) {
+	pvc, err := read(ctx, m, kinds.PersistentVolumeClaims, pod.Namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ephemeral(pod, volume) && !metav1.IsControlledBy(pvc, pod) { // else its namesake's data would be shown, and deleted with this pod
+		return nil, nil, fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", pvc.Namespace, name, pod.Namespace, pod.Name)
+	}
+	if pvc.Spec.VolumeName == "" || pvc.Status.Phase != corev1.ClaimBound && pvc.Annotations[bindCompleted] == "" {
+		return nil, nil, fmt.Errorf("persistentvolumeclaim %q is not bound", name)
+	}
+	pv, err := read(ctx, m, kinds.PersistentVolumes, "", pvc.Spec.VolumeName)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != pvc.UID {
+		return nil, nil, fmt.Errorf("persistentvolume %q is not bound to claim %q", pv.Name, name)
+	}
+	return pvc, pv, nil
+}
+
+// reachable refuses a volume that can't be had from this node: at its path there may be something else. A pod that has it keeps it,
+// whatever becomes of the node's labels.
+func (m *Mounter) reachable(ctx context.Context, pod *corev1.Pod, volume string, pv *corev1.PersistentVolume) error {
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	known := s.reached[volume]
+	m.mu.Unlock()
+	if known || pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	terms, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
+	if err != nil {
+		return fmt.Errorf("read the node affinity of persistentvolume %q: %w", pv.Name, err)
+	}
+	n, err := read(ctx, m, kinds.Nodes, "", m.cfg.Node)
+	if err != nil {
+		return err
+	}
+	if !terms.Match(n) {
+		return fmt.Errorf("MountVolume.NodeAffinity check failed for volume %q : no matching NodeSelectorTerms", pv.Name)
+	}
+	m.mu.Lock()
+	s.reached[volume] = true
+	m.mu.Unlock()
+	return nil
 }
 
 // ephemeral says that the pod's volume is a claim of the pod's own.

@@ -30,7 +30,7 @@ func TestClaimKinds(t *testing.T) {
 		err   string
 	}{
 		{name: "bound, and its phase follows", spec: byClaim + `}`,
-			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bound: "yes"}}},
+			claim: corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{bindCompleted: "yes"}}},
 			pv:    local(dir, nil)},
 		{name: "no device", spec: byClaim + `}`, pv: local(dir, &block), err: "is not a block device"},
 		{name: "no device there", spec: byClaim + `}`, pv: local("/none", &block), err: "look at the block volume"},
@@ -46,7 +46,7 @@ func TestClaimKinds(t *testing.T) {
 	} {
 		c := cluster()
 		tt.claim.UID, tt.claim.Spec.VolumeName = "c1", "pv"
-		if tt.claim.Annotations[bound] == "" {
+		if tt.claim.Annotations[bindCompleted] == "" {
 			tt.claim.Status.Phase = corev1.ClaimBound
 		}
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv",
@@ -61,6 +61,29 @@ func TestClaimKinds(t *testing.T) {
 			t.Errorf("%s: %v %v", tt.name, paths, err)
 		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
 			t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+		}
+	}
+}
+
+// TestReachable refuses a local volume of another node, though its path exists here, and lets a pod keep one that it has.
+func TestReachable(t *testing.T) {
+	c := cluster()
+	node := c.seen["nodes//n1"].(*corev1.Node)
+	c.server["persistentvolumeclaims/ns/data"] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{UID: "c1"},
+		Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	c.server["persistentvolumes//pv"] = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+		Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c1"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: t.TempDir()}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "host", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}}}}}}}}
+	m := mounter(t, c)
+	p := pod(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}`)
+	for _, step := range []struct{ host, err string }{{"b", "NodeAffinity check failed"}, {"a", ""}, {"b", ""}} {
+		node.Labels = map[string]string{"host": step.host}
+		_, err := m.Prepare(t.Context(), p)
+		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("on %s: %v", step.host, err)
 		}
 	}
 }

@@ -14,20 +14,23 @@ import (
 )
 
 // tmpfs mounts a file system in memory on the path, unless there is one.
-func tmpfs(path, options string) error {
+func tmpfs(path, options string) error { return memory("tmpfs", unix.TMPFS_MAGIC, path, options) }
+
+// memory mounts a file system of a sort that lies in memory, by its magic number, on the path, unless there is one.
+func memory(sort string, magic uint32, path, options string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return fmt.Errorf("look at %s: %w", path, err)
 	}
-	if st.Type == unix.TMPFS_MAGIC {
+	if uint32(st.Type) == magic {
 		here, err := mountPoint(path)
 		if err != nil || here {
 			return err
 		}
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
-	if err := unix.Mount("tmpfs", path, "tmpfs", flags, options); err != nil {
-		return fmt.Errorf("mount a tmpfs on %s: %w", path, err)
+	if err := unix.Mount(sort, path, sort, flags, options); err != nil {
+		return fmt.Errorf("mount a %s on %s: %w", sort, path, err)
 	}
 	return nil
 }

@@ -7,18 +7,20 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // emptyDir makes a directory that any user of the pod's containers may use.
-func emptyDir(path string, src *corev1.EmptyDirVolumeSource, group *int64) error {
+func emptyDir(path string, src *corev1.EmptyDirVolumeSource, pod *corev1.Pod) error {
 	if err := os.MkdirAll(path, 0o750); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
 	}
-	switch src.Medium {
-	case corev1.StorageMediumDefault:
-	case corev1.StorageMediumMemory:
+	switch {
+	case src.Medium == corev1.StorageMediumDefault:
+	case src.Medium == corev1.StorageMediumMemory:
 		options := "mode=0777"
 		if src.SizeLimit != nil && src.SizeLimit.Value() > 0 {
 			options += ",size=" + strconv.FormatInt(src.SizeLimit.Value(), 10)
@@ -26,11 +28,19 @@ func emptyDir(path string, src *corev1.EmptyDirVolumeSource, group *int64) error
 		if err := tmpfs(path, options); err != nil {
 			return err
 		}
+	case strings.HasPrefix(string(src.Medium), string(corev1.StorageMediumHugePages)):
+		size, err := hugePages(src.Medium, pod)
+		if err == nil {
+			err = memory("hugetlbfs", unix.HUGETLBFS_MAGIC, path, "pagesize="+strconv.FormatInt(size, 10))
+		}
+		if err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("emptyDir of medium %q is not supported yet", src.Medium)
 	}
 	mode := fs.ModePerm // whatever the umask
-	if group != nil {
+	if group := fsGroup(pod); group != nil {
 		mode |= fs.ModeSetgid // what is made inside belongs to the group too
 		if err := os.Lchown(path, -1, int(*group)); err != nil {
 			return fmt.Errorf("give the directory to group %d: %w", *group, err)

@@ -13,24 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SubPath returns the path of sub inside the volume at base, and makes a directory of it where nothing is. No
-// symlink that a container may have left leads out of the volume: that is an error. The answer holds no symlinks,
-// but another container of the pod may put one there before the path is used: Pin is safe against that too.
-func SubPath(base, sub string) (path string, err error) {
-	fd, err := openSub(base, sub)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
-	path, err = os.Readlink(fdPath(fd))
-	if err != nil {
-		return "", fmt.Errorf("subpath %q: %w", sub, err)
-	}
-	return path, nil
-}
-
-// Pin is SubPath for the mount with the given index of a container, at a path that nobody can redirect: what sub
-// means now is mounted there, until the pod's volumes are removed or Pin is called for the same mount again.
+// Pin returns the path of sub inside the volume at base for the mount with the given index of a container, and makes a directory of
+// it where nothing is. No symlink that a container may have left leads out of the volume: that is an error. Nobody can redirect that
+// path: what sub means now is mounted there, until the pod's volumes are removed or Pin is called for the same mount again.
 func (m *Mounter) Pin(uid types.UID, container string, index int, base, sub string) (path string, err error) {
 	if err := checkUID(uid); err != nil {
 		return "", err

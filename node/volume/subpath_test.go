@@ -2,10 +2,13 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSubPath(t *testing.T) {
@@ -80,7 +83,7 @@ func TestPin(t *testing.T) {
 	if got := pin(1, "was/b"); got != filepath.Join(m.pinsDir(p.UID), "c", "1") {
 		t.Error(got)
 	}
-	if err := m.Remove(p.UID); err != nil {
+	if err := m.Remove(t.Context(), p.UID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(base); !errors.Is(err, os.ErrNotExist) {
@@ -95,4 +98,20 @@ func TestPin(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// SubPath returns the path of sub inside the volume at base, and makes a directory of it where nothing is. No
+// symlink that a container may have left leads out of the volume: that is an error. The answer holds no symlinks,
+// but another container of the pod may put one there before the path is used: Pin is safe against that too.
+func SubPath(base, sub string) (path string, err error) {
+	fd, err := openSub(base, sub)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	path, err = os.Readlink(fdPath(fd))
+	if err != nil {
+		return "", fmt.Errorf("subpath %q: %w", sub, err)
+	}
+	return path, nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/node/csi"
 )
 
 // Config says where volumes live and what they are filled from.
@@ -29,6 +30,8 @@ type Config struct {
 	Client client.Client // reads ConfigMaps, Secrets, claims and the Node; asks for tokens
 	Node   string        // name of the Node: its allocatable resources stand in for limits that are not set
 	Log    *slog.Logger  // nil: the default
+	Events *client.Recorder
+	Wake   func() // called when a volume that was waited for may be had now; nil: nobody waits
 }
 
 // A Mounter makes, refreshes and removes volumes. It is safe for concurrent use on different pods; calls for one
@@ -36,6 +39,7 @@ type Config struct {
 type Mounter struct {
 	cfg Config
 	log *slog.Logger
+	csi *csi.Mounter
 
 	mu   sync.Mutex
 	pods map[types.UID]*state
@@ -45,6 +49,8 @@ type Mounter struct {
 type state struct {
 	written map[string]string // volume → digest of the content that is on disk
 	tokens  map[string]*token // by what was asked for
+	reached map[string]bool   // volumes that can be had from this node
+	look    time.Time         // when drivers' volumes are looked at again
 }
 
 // New returns a Mounter. It touches nothing.
@@ -52,15 +58,20 @@ func New(cfg Config) *Mounter {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}}
+	m := &Mounter{cfg: cfg, log: cfg.Log, pods: map[types.UID]*state{}}
+	m.csi = csi.New(csi.Config{Dir: cfg.Dir, Client: cfg.Client, Node: cfg.Node, Events: cfg.Events, Log: cfg.Log, Wake: cfg.Wake, Token: m.driverToken})
+	return m
 }
+
+// CSI mounts the volumes of drivers.
+func (m *Mounter) CSI() *csi.Mounter { return m.csi }
 
 func (m *Mounter) state(uid types.UID) *state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.pods[uid]
 	if s == nil {
-		s = &state{written: map[string]string{}, tokens: map[string]*token{}}
+		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -89,12 +100,16 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 
 func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (path string, err error) {
 	switch {
+	case v.Image != nil:
+		return "", nil // it has no place on the host: the runtime mounts it
 	case v.HostPath != nil:
 		return v.HostPath.Path, checkHostPath(v.HostPath)
 	case v.PersistentVolumeClaim != nil:
 		return m.claim(ctx, pod, v.Name, v.PersistentVolumeClaim.ClaimName)
 	case v.Ephemeral != nil:
 		return m.claim(ctx, pod, v.Name, pod.Name+"-"+v.Name)
+	case v.CSI != nil:
+		return m.driven(ctx, inline(pod, v))
 	}
 	name := plugin(v)
 	if name == "" {
@@ -102,7 +117,7 @@ func (m *Mounter) prepare(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 	}
 	path = filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+name, v.Name)
 	if v.EmptyDir != nil {
-		return path, emptyDir(path, v.EmptyDir, fsGroup(pod))
+		return path, emptyDir(path, v.EmptyDir, pod)
 	}
 	if err := contentDir(path, v); err != nil {
 		return "", err
@@ -144,7 +159,7 @@ func unsupported(v *corev1.Volume) error {
 	for _, k := range []struct {
 		name string
 		is   bool
-	}{{"csi", s.CSI != nil}, {"image", s.Image != nil}, {"nfs", s.NFS != nil},
+	}{{"nfs", s.NFS != nil},
 		{"iscsi", s.ISCSI != nil}, {"fc", s.FC != nil}, {"flexVolume", s.FlexVolume != nil}, {"rbd", s.RBD != nil},
 		{"cephfs", s.CephFS != nil}, {"portworxVolume", s.PortworxVolume != nil}} {
 		if k.is {
@@ -158,7 +173,8 @@ func unsupported(v *corev1.Volume) error {
 // again although nothing may change: a token grows old; 0 means only on a change. Volumes that were not prepared
 // are left alone.
 func (m *Mounter) Refresh(ctx context.Context, pod *corev1.Pod) (next time.Duration, err error) {
-	var errs []error
+	next, err = m.refreshDriven(ctx, pod)
+	errs := []error{err}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if !follows(v) {
@@ -179,37 +195,27 @@ func (m *Mounter) Refresh(ctx context.Context, pod *corev1.Pod) (next time.Durat
 	return next, errors.Join(errs...)
 }
 
-// Remove unmounts and deletes the volumes of a pod. Nothing to remove is no error.
-func (m *Mounter) Remove(uid types.UID) error {
+// Remove unmounts and deletes the volumes of a pod, whose containers are gone. Nothing to remove is no error. What can't be unmounted
+// stays, and with it all that may lie below.
+func (m *Mounter) Remove(ctx context.Context, uid types.UID) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	delete(m.pods, uid)
 	m.mu.Unlock()
-	for _, dir := range []string{m.pinsDir(uid), m.volumesDir(uid)} { // pins first: they hold volumes
-		if err := removeDir(dir); err != nil {
+	steps := []func() error{
+		func() error { return removeDir(m.pinsDir(uid)) }, // first: they hold volumes
+		func() error { return m.csi.Unmount(ctx, uid) },
+		func() error { return removeDir(m.volumesDir(uid)) },
+		func() error { return removeDir(filepath.Join(m.podDir(uid), "volumeDevices")) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
 		}
 	}
 	return nil
-}
-
-// Orphans lists the pods that have volumes on disk.
-func (m *Mounter) Orphans() (list []types.UID) {
-	entries, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
-	if err != nil {
-		return nil // there never was a pod
-	}
-	for _, e := range entries {
-		uid := types.UID(e.Name())
-		_, err1 := os.Lstat(m.volumesDir(uid))
-		_, err2 := os.Lstat(m.pinsDir(uid))
-		if err1 == nil || err2 == nil {
-			list = append(list, uid)
-		}
-	}
-	return list
 }
 
 func (m *Mounter) podDir(uid types.UID) string {

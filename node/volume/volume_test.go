@@ -94,7 +94,7 @@ func mounter(t *testing.T, c client.Client) *Mounter {
 	m := New(Config{Dir: t.TempDir(), Client: c, Node: "n1"})
 	t.Cleanup(func() {
 		for _, uid := range m.Orphans() {
-			if err := m.Remove(uid); err != nil {
+			if err := m.Remove(context.Background(), uid); err != nil {
 				t.Error(err)
 			}
 		}
@@ -207,8 +207,7 @@ func TestErrors(t *testing.T) {
 		`secret: {secretName: pass, items: [{key: k, path: p}]}`:                            "references non-existent secret key: k",
 		`projected: {sources: [{configMap: {name: yy}}]}`:                                   `configmap "yy" not found`,
 		`projected: {sources: [{clusterTrustBundle: {path: p}}]}`:                           "clusterTrustBundle are not supported yet",
-		`csi: {driver: d}`:                                                                  "volumes of type csi are not supported yet",
-		`image: {reference: i}`:                                                             "volumes of type image are not supported yet",
+		`csi: {driver: d}`:                                                                  "driver name d not found in the list of registered CSI drivers",
 		`nfs: {server: s, path: /p}`:                                                        "volumes of type nfs are not supported yet",
 		`ephemeral: {}`:                                                                     `persistentvolumeclaim "web-x" not found`,
 		`persistentVolumeClaim: {claimName: yy}`:                                            `persistentvolumeclaim "yy" not found`,
@@ -218,7 +217,8 @@ func TestErrors(t *testing.T) {
 		`hostPath: {path: /proc, type: CharDevice}`:                                         "is not a character device",
 		`hostPath: {path: /dev/null, type: BlockDevice}`:                                    "is not a block device",
 		`hostPath: {path: /proc/none, type: Directory}`:                                     "is not a directory",
-		`emptyDir: {medium: HugePages}`:                                                     `medium "HugePages" is not supported`,
+		`emptyDir: {medium: HugePages}`:                                                     `no container requests huge pages`,
+		`emptyDir: {medium: HugePages-2Mi}`:                                                 `requests huge pages of this size`,
 		`downwardAPI: {items: [{path: p, fieldRef: {fieldPath: status.podIP}}]}`:            `field "status.podIP" is not supported`,
 		`downwardAPI: {items: [{path: "../p", fieldRef: {fieldPath: metadata.name}}]}`:      `can't be a file of a volume`,
 		`downwardAPI: {items: [{path: "a/../../p", fieldRef: {fieldPath: metadata.name}}]}`: `can't be a file of a volume`,
@@ -419,7 +419,7 @@ func TestEmptyDirAndRemove(t *testing.T) {
 	}
 	defer held.Close()
 	for range 2 {
-		if err := m.Remove("u1"); err != nil {
+		if err := m.Remove(context.Background(), "u1"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -431,7 +431,7 @@ func TestEmptyDirAndRemove(t *testing.T) {
 		t.Errorf("orphans %v", got)
 	}
 	for _, uid := range []types.UID{"", "..", "a/b", "."} {
-		if err := m.Remove(uid); err == nil {
+		if err := m.Remove(context.Background(), uid); err == nil {
 			t.Errorf("Remove(%q): no error", uid)
 		}
 	}
@@ -468,7 +468,7 @@ func TestClaim(t *testing.T) {
 		{"hostPath", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}}, ""},
 		{"local", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}}}, ""},
 		{"no directory", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/none"}}}, "look at the local volume"},
-		{"nfs", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}}, "only hostPath and local"},
+		{"nfs", claim, corev1.PersistentVolumeSpec{ClaimRef: ref, PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}}, "only CSI, hostPath and local"},
 		{"pending", pending, corev1.PersistentVolumeSpec{}, "is not bound"},
 		{"another's", claim, corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: "c2"}}, "is not bound to claim"},
 	} {
@@ -505,4 +505,21 @@ func TestOwnTree(t *testing.T) {
 	if info, _ := os.Stat("/etc/passwd"); info.Mode().Perm()&0o020 != 0 {
 		t.Error("followed a symlink out of the volume")
 	}
+}
+
+// Orphans lists the pods that have volumes on disk.
+func (m *Mounter) Orphans() (list []types.UID) {
+	entries, err := os.ReadDir(filepath.Join(m.cfg.Dir, "pods"))
+	if err != nil {
+		return nil // there never was a pod
+	}
+	for _, e := range entries {
+		uid := types.UID(e.Name())
+		_, err1 := os.Lstat(m.volumesDir(uid))
+		_, err2 := os.Lstat(m.pinsDir(uid))
+		if err1 == nil || err2 == nil {
+			list = append(list, uid)
+		}
+	}
+	return list
 }

@@ -9,9 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A File is the log: one JSON event a line.
@@ -161,7 +162,7 @@ func (f *File) prune(stem, ext string) error {
 			all = append(all, old{path, at})
 		}
 	}
-	slices.SortFunc(all, func(a, b old) int { return b.at.Compare(a.at) })
+	coldsort.Func(all, func(a, b old) int { return b.at.Compare(a.at) })
 	var errs []error
 	for i, o := range all {
 		switch {

@@ -14,7 +14,6 @@ package fair
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,10 +132,4 @@ func (f *Fair) Leave(t Ticket) {
 	now := time.Now()
 	t.flow.level.leave(&t, now)
 	t.flow.duration.Observe(now.Sub(t.since).Seconds())
-}
-
-// Refused tells whether the error is a refusal that trying again later may help.
-func Refused(err error) bool {
-	var r Refusal
-	return errors.As(err, &r)
 }

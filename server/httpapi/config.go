@@ -55,15 +55,19 @@ type Config struct {
 	Audit *audit.Auditor // records requests, streams included; nil: nobody does
 
 	Address  string                  // host:port told to clients in /api
-	Live     []health.Check          // /livez; Ready includes them
-	Ready    []health.Check          // /readyz and /healthz
+	Live     []health.Check          // of /livez, /readyz and /healthz
 	Traffic  []health.Check          // /readyz alone
+	Begun    []health.Check          // of all three: what was started
+	Ready    []health.Check          // /readyz and /healthz
 	Flags    map[string]string       // with what the program was started, for /flagz: no secrets
 	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
 	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
+	Page     http.Handler            // static files at /ui, the same for everybody: served before anyone is asked who they are; nil: none
 
 	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
 	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few
+
+	Relieved func() // called when many streams have ended, which makes no garbage collector look; it must not block. nil: nobody is
 
 	MaxBody    int64         // bytes; 0: 3 MiB
 	Timeout    time.Duration // of requests that are not streams; 0: 60 s

@@ -109,18 +109,19 @@ func (c *call) route() error {
 		}
 		return reply.Generic(http.StatusMethodNotAllowed)
 	}
+	connects := c.info.Sub != "" && stream.Serves(c.facts, c.info.Sub)
+	if err := routable(c, connects); err != nil {
+		return err
+	}
 	c.deprecation()
 	if c.info.Verb == "watch" && !slices.Contains(c.facts.Verbs, "watch") {
 		return apierrors.NewMethodNotSupported(c.gr(), "watch")
 	}
-	if c.info.Sub != "" && stream.Serves(c.facts, c.info.Sub) {
+	if connects {
 		return c.connect()
 	}
 	if !c.sub.GVK.Empty() {
 		c.out = c.sub.GVK
-	}
-	if !c.facts.Custom && !reply.Routable(c.r.Header.Get("Accept"), true) {
-		return reply.Generic(http.StatusNotAcceptable)
 	}
 	var ok bool
 	c.acc, ok = reply.Negotiate(c.r.Header.Get("Accept"), !c.facts.Custom, c.allows)
@@ -132,6 +133,23 @@ func (c *call) route() error {
 		return err
 	}
 	return c.perform()
+}
+
+// routable refuses content types that upstream's router has no way for: without a warning, and before the path is looked at.
+// Custom resources and connections are past that router.
+func routable(c *call, connects bool) error {
+	if c.facts.Custom || connects {
+		return nil
+	}
+	if c.info.Verb == "patch" {
+		if _, err := c.patchType(); err != nil {
+			return err
+		}
+	}
+	if !reply.Routable(c.r.Header.Get("Accept"), true) {
+		return reply.Generic(http.StatusNotAcceptable)
+	}
+	return nil
 }
 
 // storable refuses a name in the path that can't be part of a key.

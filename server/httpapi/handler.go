@@ -42,10 +42,11 @@ type Handler struct{ s *surface }
 // New returns the handler for the configuration. It starts nothing.
 func New(cfg Config) *Handler {
 	cfg.fill()
-	s := &surface{cfg: cfg, unlisted: cfg.Fair.Pages(), send: reply.Sender{Stall: cfg.Timeout}}
+	s := &surface{cfg: cfg, streams: streams{relieved: cfg.Relieved}, unlisted: cfg.Fair.Pages(), send: reply.Sender{Stall: cfg.Timeout}}
 	s.discovery = discovery.Handler{Kinds: cfg.Kinds, Others: cfg.Groups, Delegate: s.delegate, Address: cfg.Address, Send: s.send}
 	s.openapi = discovery.OpenAPI{Docs: cfg.OpenAPI, Send: s.send}
-	s.health = health.Handler{Live: cfg.Live, Ready: cfg.Ready, Traffic: cfg.Traffic, Closing: s.streams.closed, SLIs: health.NewSLIs()}
+	s.health = health.Handler{Live: cfg.Live, Traffic: cfg.Traffic, Begun: cfg.Begun, Ready: cfg.Ready, Closing: s.streams.closed,
+		SLIs: health.NewSLIs()}
 	s.self = health.Pages{Version: cfg.Version.GitVersion, Features: cfg.Kinds.Features(), Flags: cfg.Flags, Began: time.Now(), Send: s.send}
 	s.connections = stream.New(stream.Config{Ops: cfg.Ops, Kinds: cfg.Kinds, Nodes: cfg.Nodes, Dial: cfg.Dial, Connect: cfg.Connect,
 		WriteStall: cfg.WriteStall, Send: s.send})
@@ -63,6 +64,10 @@ func (h *Handler) Close() {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.s
+	if s.cfg.Page != nil && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) {
+		s.cfg.Page.ServeHTTP(w, r)
+		return
+	}
 	start := time.Now()
 	rec := &recorder{ResponseWriter: w}
 	head := w.Header()
@@ -138,13 +143,17 @@ func (s *surface) admit(w *recorder, r *http.Request, i *info, start time.Time) 
 
 func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time.Time) (*auth.User, bool) {
 	user, ok, err := s.cfg.Authn.Authenticate(r)
-	switch {
-	case err == nil && ok:
+	if err == nil && ok {
 		r.Header.Del("Authorization") // no part further in may see or pass on the secret
 		return user, true
-	case err == nil && !s.cfg.NoAnonymous:
+	}
+	if r.ProtoMajor == 2 { // many streams on one connection would cost a stranger nothing
+		w.Header().Set("Connection", "close")
+	}
+	if err == nil && !s.cfg.NoAnonymous {
 		return &auth.User{Name: auth.Anonymous, Groups: []string{auth.GroupUnauthed}}, true
-	case err != nil:
+	}
+	if err != nil {
 		slog.Debug("request with wrong credentials", "path", r.URL.Path, "err", err)
 	}
 	s.auditStranger(r, i, start, w.Header().Get("Audit-Id"))

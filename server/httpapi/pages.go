@@ -37,14 +37,14 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 		s.health.SLIs.Serve(w, r)
 	case parts[0] == "openapi" && len(parts) > 1:
 		s.openapi.Serve(w, r, parts[1:])
-	case i.Path == "/.well-known/openid-configuration" || i.Path == "/openid/v1/jwks":
-		s.issuer(w, r, i.Path)
+	case slices.Contains(issuerPaths, strings.TrimSuffix(i.Path, "/")):
+		s.issuer(w, r, strings.TrimSuffix(i.Path, "/"))
 	case i.Path == "/debug/pprof":
 		http.Redirect(w, r, "/debug/pprof/", http.StatusFound)
 	case strings.HasPrefix(i.Path, "/debug/pprof/"):
 		profile(w, r, strings.TrimPrefix(i.Path, "/debug/pprof/"))
 	default:
-		s.extra(w, r, i.Path)
+		s.extra(w, aggregator.WithUser(r, i.User), i.Path)
 	}
 }
 
@@ -115,6 +115,8 @@ func writeIndented(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", codec.JSON)
 	_, _ = w.Write(doc)
 }
+
+var issuerPaths = []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}
 
 // issuer answers the public side of service account tokens.
 func (s *surface) issuer(w http.ResponseWriter, r *http.Request, path string) {

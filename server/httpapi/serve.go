@@ -27,7 +27,8 @@ const (
 func (h *Handler) Serve(ctx context.Context, l net.Listener, tlsConfig *tls.Config) error {
 	srv := h.server(tlsConfig)
 	busy := &busyConns{conns: map[net.Conn]bool{}, rested: make(chan struct{}, 1)}
-	srv.ConnState = busy.note
+	srv.ConnState, srv.ConnContext = busy.note, withLine
+	l = lines{l, h.s.cfg.WriteStall}
 	failed := make(chan error, 1)
 	go func() {
 		if tlsConfig == nil {

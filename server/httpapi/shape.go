@@ -33,7 +33,7 @@ func (c *call) allows(a reply.Accepted) bool {
 	}
 	switch a.As {
 	case shapeTable:
-		return a.Format != reply.Proto
+		return a.Format != reply.Proto && !c.called() // what code answers has no columns
 	case shapePartial, shapePartials:
 		return true
 	}
@@ -70,7 +70,7 @@ func (c *call) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOpt
 	}
 	t := c.table(k, opts, 1)
 	t.ResourceVersion = obj.GetResourceVersion()
-	return t, c.addRow(t, k, obj, opts)
+	return t, c.addRow(t, k, obj, opts, resource.RowsAs(c.cfg.Kinds.Features(), k, nil))
 }
 
 // partial is the metadata of an object as an object of its own. It shares memory with obj.
@@ -119,8 +119,10 @@ func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.
 	return t
 }
 
-// addRow adds the row of an object, which is of the version that the caller speaks.
-func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions) error {
+// addRow adds the row of an object of the version that the caller speaks; cells makes what stands in it.
+func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions,
+	cells func(resource.Object) []any,
+) error {
 	hub := obj
 	if !c.facts.Custom { // those have columns in every version
 		var err error
@@ -128,7 +130,7 @@ func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *
 			return err
 		}
 	}
-	row := metav1.TableRow{Cells: resource.RowAs(c.cfg.Kinds.Features(), k, hub)}
+	row := metav1.TableRow{Cells: cells(hub)}
 	if m, ok := k.(resource.Marked); ok {
 		row.Conditions = m.RowMarks(hub)
 	}
@@ -169,12 +171,19 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 	}
 	t := c.table(c.kind, o, len(l.Entries))
 	t.ListMeta = listOf{l}.meta()
+	var all []resource.Object
+	if resource.RelatesRows(c.kind) {
+		for _, e := range l.Entries {
+			all = append(all, e.Object)
+		}
+	}
+	cells := resource.RowsAs(c.cfg.Kinds.Features(), c.kind, all)
 	for _, e := range c.rows(l.Entries) {
 		obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
 		}
-		if err := c.addRow(t, c.kind, obj, o); err != nil {
+		if err := c.addRow(t, c.kind, obj, o, cells); err != nil {
 			return nil, err
 		}
 	}

@@ -11,11 +11,17 @@ type streams struct {
 	next  int
 	open  map[int]context.CancelFunc
 	ended bool
+
+	most     int    // that were open at once since relieved was called
+	relieved func() // called when many have ended; nil: nobody wants to know
 }
 
 // maxStreams bounds how many streams there are at once: ten or so of each of ten thousand nodes. A watch at rest costs
 // some tens of KB.
 const maxStreams = 100000
+
+// manyStreams is how many must have ended, and half of all with them, for the memory that they held to be worth a look.
+const manyStreams = 256
 
 // join returns a context that ends with the server. leave must be called when the stream is over. ok is false when there
 // are too many streams.
@@ -37,12 +43,24 @@ func (s *streams) join(parent context.Context) (ctx context.Context, leave func(
 	s.next++
 	id := s.next
 	s.open[id] = cancel
+	s.most = max(s.most, len(s.open))
 	return ctx, func() {
 		cancel()
-		s.mu.Lock()
-		delete(s.open, id)
-		s.mu.Unlock()
+		s.leave(id)
 	}, true
+}
+
+func (s *streams) leave(id int) {
+	s.mu.Lock()
+	delete(s.open, id)
+	many := s.relieved != nil && s.most-len(s.open) >= max(manyStreams, s.most/2)
+	if many {
+		s.most = len(s.open)
+	}
+	s.mu.Unlock()
+	if many {
+		s.relieved()
+	}
 }
 
 func (s *streams) closed() bool {

@@ -165,7 +165,7 @@ func (c *call) delete() error {
 	if err != nil {
 		return err
 	}
-	if gone && (e == nil || !c.facts.ShowsDeleted) {
+	if gone && (e == nil || !c.facts.DeleteReturnsObject) {
 		st := &metav1.Status{Status: metav1.StatusSuccess,
 			Details: &metav1.StatusDetails{Name: c.info.Name, Group: c.gvk.Group, Kind: c.facts.Plural}}
 		if e != nil {

@@ -49,6 +49,9 @@ func (c *call) watch() error {
 	c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
 	defer c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
 	st := newWatchStream(c.w, c.cfg.WriteStall, f.mediaType())
+	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables are told with their columns once
+		req.Offer = st.offers(c.r, f)
+	}
 	kick := time.AfterFunc(headersAfter, st.start)
 	defer kick.Stop()
 	err = c.ops().Watch(c.r.Context(), req, &opts, func(events []server.Event) error {
@@ -145,6 +148,43 @@ func (st *watchStream) send(ctx context.Context, f framer, events []server.Event
 		}
 	}
 	return st.rc.Flush()
+}
+
+// offerLimit bounds what is kept for a client that doesn't take an offer at once.
+const offerLimit = 64 << 10
+
+// offers returns send for those who can't wait (server.Request.Offer); nil if the answer shares its connection.
+func (st *watchStream) offers(r *http.Request, f framer) func(events []server.Event) bool {
+	l := lineOf(r)
+	if l == nil {
+		return nil
+	}
+	ctx := r.Context()
+	return func(events []server.Event) bool {
+		if !st.mu.TryLock() {
+			return false
+		}
+		defer st.mu.Unlock()
+		if !st.started || st.broken {
+			return false
+		}
+		bp := reply.Borrow()
+		b := (*bp)[:0]
+		defer func() { reply.Return(bp, b) }()
+		for i := range events {
+			var err error
+			if b, err = f.frame(ctx, b, &events[i]); err != nil || len(b) > offerLimit {
+				return false
+			}
+		}
+		took, err := l.softly(func() error {
+			if _, err := st.w.Write(b); err != nil {
+				return err
+			}
+			return st.rc.Flush()
+		})
+		return took && err == nil // after an error the connection takes nothing more, so nothing is told twice
+	}
 }
 
 // end turns the outcome of a watch into an answer, an ERROR event, or nothing when the client is not there.

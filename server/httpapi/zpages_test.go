@@ -20,16 +20,16 @@ func TestZPages(t *testing.T) {
 		code         int
 		want         string
 	}{
-		{"/statusz", "", 200, "\nkube-apiserver statusz\nWarning: "},
+		{"/statusz", "", 200, "\napiserver statusz\nWarning: "},
 		{"/statusz", "text/plain", 200, "Emulation version: 1.37\n"},
 		{"/flagz", "*/*", 200, "data-dir=/d\nlog=warn\n"},
-		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kube-apiserver"},"startTime":"`},
+		{"/statusz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 200, `{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"apiserver"},"startTime":"`},
 		{"/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", 200,
-			`{"kind":"Flagz","apiVersion":"config.k8s.io/v1alpha1","metadata":{"name":"kube-apiserver"},"flags":{"data-dir":"/d","log":"warn"}}`},
+			`{"kind":"Flagz","apiVersion":"config.k8s.io/v1alpha1","metadata":{"name":"apiserver"},"flags":{"data-dir":"/d","log":"warn"}}`},
 		{"/flagz", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz", 200, "kind: Flagz\n"},
 		{"/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz", 406, ""},
 		{"/statusz", "application/json", 406, ""},
-		{"/statusz", "application/json, text/plain", 200, "kube-apiserver statusz"},
+		{"/statusz", "application/json, text/plain", 200, "apiserver statusz"},
 	} {
 		res := w.do("GET", test.path, "", "Accept", test.accept)
 		if res.code != test.code || !strings.Contains(string(res.body), test.want) {

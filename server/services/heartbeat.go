@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/store"
@@ -107,7 +107,7 @@ func (s *Allocator) publishAll(ctx context.Context, port uint16) error {
 			at = append(at, netip.AddrPortFrom(a, port))
 		}
 	}
-	slices.SortFunc(at, netip.AddrPort.Compare)
+	coldsort.Func(at, netip.AddrPort.Compare)
 	return s.PublishEndpoints(ctx, at)
 }
 

@@ -69,11 +69,12 @@ func (s *Allocator) publish(ctx context.Context, want resource.Object) error {
 
 func (s *Allocator) service(at []netip.AddrPort) resource.Object {
 	ip := s.ServiceAddress().String()
+	single := corev1.IPFamilyPolicySingleStack
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: kubernetes,
 			Labels: map[string]string{"component": "apiserver", "provider": kubernetes}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip},
-			SessionAffinity: corev1.ServiceAffinityNone,
+			SessionAffinity: corev1.ServiceAffinityNone, IPFamilyPolicy: &single,
 			Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP,
 				TargetPort: intstr.FromInt32(int32(at[0].Port()))}}},
 	}

@@ -29,7 +29,7 @@ func (s extension) bind(ctx context.Context, r *server.Request, in resource.Obje
 	if one.Name == "" {
 		one.Name = b.Name
 	}
-	if b.Name != "" && b.Name != one.Name {
+	if b.Name != one.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	if err := s.AdmitCall(ctx, &one, b); err != nil {

@@ -53,7 +53,7 @@ func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptio
 	default:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Eviction object: %T", in))
 	}
-	if in.GetName() != "" && in.GetName() != r.Name {
+	if in.GetName() != r.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	if opts == nil {

@@ -72,8 +72,8 @@ func writeOne(s *etcd.Store, w int) error {
 	}
 }
 
-// A process that is killed at any moment loses nothing that it had acknowledged. (Power loss would need a
-// disk that lies on demand; what the log does against it is etcd's fsync before every acknowledgement.)
+// A process that is killed at any moment loses nothing that it had acknowledged. (Cuts of
+// the disk's power are in test/torture.)
 func TestKill(t *testing.T) { // not beside others: a child that is being started holds the locks of files that they closed
 	dir := t.TempDir()
 	seed := uint64(time.Now().UnixNano())

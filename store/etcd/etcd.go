@@ -68,7 +68,7 @@ func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.grant = s.grant
 	if m != nil {
-		s.room = newRoom(m.dir, log)
+		s.room = newRoom(m.dir, !m.noSync, log)
 	}
 	return s
 }

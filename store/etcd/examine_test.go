@@ -126,8 +126,17 @@ func TestTornLog(t *testing.T) {
 	if err := os.WriteFile(names[0], data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(names[0]+".broken", nil, 0o600); err != nil { // as etcd leaves
+		t.Fatal(err)
+	}
 	s := open(t, dir)
 	if page, err := s.List(t.Context(), "/registry/", "", 0, 0); err != nil || len(page.KVs) != 200 {
 		t.Errorf("%d keys, %v", len(page.KVs), err)
+	}
+	if copies, _ := filepath.Glob(names[0] + ".*"); len(copies) > 0 {
+		t.Errorf("a crash leaves %v behind", copies)
+	}
+	if info, err := os.Stat(names[0]); err != nil || info.Size() != int64(len(data)) {
+		t.Errorf("the file of the log has %d bytes, and had %d: %v", info.Size(), len(data), err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"math"
 	"net"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/config"
@@ -73,6 +75,7 @@ type member struct {
 	dir    string
 	quota  int64
 	shared bool        // others than this process write to the store
+	noSync bool        // a crash may lose data
 	ports  []io.Closer // what answers peers and clients
 }
 
@@ -115,8 +118,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	var seen examined
 	if len(first) == 0 {
+		lighten(c.Dir, c.Log)
 		if seen, err = examine(c.Dir); err != nil {
 			return nil, err
+		}
+		if err := mend(datadir.ToWALDir(c.Dir)); err != nil {
+			return nil, fmt.Errorf("open %s: %w", c.Dir, err)
 		}
 		if seen.members > 1 && c.Peers == nil {
 			return nil, fmt.Errorf("data directory %s belongs to a member of a cluster of %d: start it with the address at which the others reach it, "+
@@ -156,6 +163,9 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	defer func() {
 		if p := recover(); p != nil {
 			m, err = nil, &CorruptError{Dir: c.Dir, Part: "the data", Err: fmt.Errorf("%v", p)}
+			if strings.Contains(fmt.Sprint(p), syscall.ENOSPC.Error()) {
+				err = fmt.Errorf("start etcd on %s: make room on its disk: %v", c.Dir, p)
+			}
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
@@ -167,7 +177,7 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
-	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared()}
+	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared(), noSync: c.NoSync}
 	server.Start()
 	if err := m.listen(c, lg); err != nil {
 		m.stop()

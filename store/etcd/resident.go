@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -58,8 +57,8 @@ func (m *member) letGo() error {
 		return fmt.Errorf("find the database: %w", err)
 	}
 	for from, to := range mapped(maps, path) {
-		if _, _, code := syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_DONTNEED); code != 0 {
-			return fmt.Errorf("let go of the map of the database: %w", code)
+		if err := dontNeed(from, to); err != nil {
+			return fmt.Errorf("let go of the map of the database: %w", err)
 		}
 	}
 	return nil

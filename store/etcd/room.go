@@ -1,12 +1,15 @@
 package etcd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 
 	"github.com/kloop-dev/kloop/store"
 )
@@ -18,11 +21,52 @@ const (
 	roomAgain = 16 << 20 // so much more ends that
 	roomEvery = 100 * time.Millisecond
 	roomBytes = 4 << 20 // written: look again at once
+
+	// reserved is the room that the database holds for what was accepted since the last look: others may take all that is left at any
+	// moment, and etcd ends the process when it can't commit.
+	reserved = 16 << 20
+
+	// overshoot is by how much a file of the log may become longer than it was made: the last batch is written whole.
+	overshoot = 8 << 20
+
+	// A file keeps the room that a start needs, for the log is made anew in part. A start on a full disk removes it.
+	ballast      = "reserve"
+	ballastBytes = 48 << 20
 )
+
+// holdRoom takes what the store may need before anybody looks at the disk again. Etcd makes the files of its log at full length, but
+// without their blocks when a signal comes between.
+func holdRoom(dir string) error {
+	kept, err := os.OpenFile(filepath.Join(dir, ballast), os.O_CREATE, 0o600)
+	if err == nil {
+		err = kept.Close()
+	}
+	err = errors.Join(err, reserve(datadir.ToBackendFileName(dir), reserved), reserve(filepath.Join(dir, ballast), ballastBytes))
+	for _, pattern := range []string{"*.wal", "*.tmp"} {
+		names, _ := filepath.Glob(filepath.Join(datadir.ToWALDir(dir), pattern)) // the pattern is well formed
+		for _, name := range names[max(0, len(names)-2):] {
+			if e := reserve(name, overshoot); !errors.Is(e, os.ErrNotExist) { // it may get its name just now
+				err = errors.Join(err, e)
+			}
+		}
+	}
+	return err
+}
+
+// lighten makes room for a start on a disk that is full.
+func lighten(dir string, log *slog.Logger) {
+	if left, err := freeOn(dir); err != nil || left >= ballastBytes {
+		return
+	}
+	if err := release(filepath.Join(dir, ballast)); err != nil {
+		log.Warn("give back the room that was kept for a start on a full disk", "err", err)
+	}
+}
 
 // A room watches how much is free where the store lies. It looks when something is written, and never otherwise.
 type room struct {
 	free func() (bytes uint64, err error)
+	hold func() error // keeps room for what may not fail; nil: nothing does
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -32,13 +76,14 @@ type room struct {
 	short bool
 }
 
-// newRoom watches the file system that dir is on.
-func newRoom(dir string, log *slog.Logger) *room {
-	return &room{log: log, free: func() (uint64, error) {
-		var st unix.Statfs_t
-		err := unix.Statfs(dir, &st)
-		return st.Bavail * uint64(st.Bsize), err
-	}}
+// newRoom watches the file system that dir is on, and holds some of it for a store that must last.
+func newRoom(dir string, lasts bool, log *slog.Logger) *room {
+	r := &room{log: log, free: func() (uint64, error) { return freeOn(dir) }}
+	if lasts {
+		r.hold = func() error { return holdRoom(dir) }
+	}
+	r.look()
+	return r
 }
 
 // take refuses a write with ErrNoSpace when the disk is nearly full. It says so once, and once that it is over. A nil room has no end.
@@ -72,6 +117,11 @@ func (r *room) look() {
 	case r.short && left >= keptBack+roomAgain:
 		r.short = false
 		r.log.Info("the disk of the store has room again: writes go on", "mib", left>>20)
+	}
+	if !r.short && r.hold != nil {
+		if err := r.hold(); err != nil {
+			r.log.Debug("reserve room for the database", "err", err) // not every file system can
+		}
 	}
 }
 

@@ -166,3 +166,19 @@ func (s *Store) Healthy(ctx context.Context) error { return s.rules.Load().Healt
 
 // Close implements store.Store.
 func (s *Store) Close() error { return errors.Join(s.rules.Load().Close(), s.Store.Close()) }
+
+// Seal returns what the store would keep of a value under a key, for those who keep copies beside it; hidden says that the value
+// can't be read from it.
+func (s *Store) Seal(key string, value []byte) (kept []byte, hidden bool, err error) {
+	r := s.rules.Load()
+	if r.writer(key) == nil {
+		return value, false, nil
+	}
+	kept, err = r.seal(key, value)
+	return kept, true, err
+}
+
+// Unseal returns the value of what Seal returned for the key. It fails when the key it was sealed by is no longer configured.
+func (s *Store) Unseal(key string, kept []byte) ([]byte, error) {
+	return s.rules.Load().open(key, kept)
+}

@@ -36,7 +36,11 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	do := func() error { return run(ctx, os.Args[1:]) }
+	if slices.Equal(os.Args[1:], []string{floorArg}) {
+		do = floorMain
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -123,7 +123,7 @@ func TestChoose(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "build kubectl runtime images lint unit race oracle e2e"},
+		{nil, "build kubectl runtime vm browser images lint unit cross bgp race oracle postgres e2e"},
 		{[]string{"check"}, "build lint-fast unit-fast"},
 		{[]string{"race", "build"}, "build race"},
 	} {

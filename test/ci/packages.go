@@ -19,9 +19,9 @@ var raced = []string{"store/memory", "controllers"}
 
 // unraced are packages with goroutines whose tests tell the race detector nothing.
 var unraced = map[string]string{
-	"test/proof": "its goroutines take turns by a scheduler of the test's own, which the detector takes for races",
-	"test/bench": "measures",
-	"test/scale": "measures",
+	"test/simulation": "its goroutines take turns by a scheduler of the test's own, which the detector takes for races",
+	"test/bench":      "measures",
+	"test/scale":      "measures",
 }
 
 type goPackage struct {

@@ -10,7 +10,7 @@ import (
 )
 
 // judging are folders whose every test judges what must hold each time: durable data, histories, clusters under faults, attacks.
-var judging = []string{"store", "sim", "test/torture", "test/proof", "test/attack", "test/e2e/servers"}
+var judging = []string{"store", "sim", "test/torture", "test/simulation", "test/attack", "test/e2e/servers"}
 
 // judgingName matches the names of tests elsewhere that do. The others say so themselves: t.Attr("retry", "never").
 // TestJudges in judge_test.go finds those that forgot.

@@ -47,14 +47,54 @@ var steps = []step{
 	{"runtime", all, true, func(*session) error {
 		return asRoot(func() error { return script("scripts/runtime", "etcd=etcd-server") })
 	}},
+	{"vm", all, false, func(*session) error { return asRoot(func() error { return script("scripts/vm", "fetch") }) }},
+	{"browser", all, false, func(*session) error { return asRoot(func() error { return script("scripts/browser") }) }},
 	{"images", all, false, func(*session) error { return asRoot(func() error { return script("scripts/image-nginx") }) }},
 	{"lint", all, false, func(*session) error { return script("scripts/lint") }},
 	{"unit", all, false, func(s *session) error { return s.tests(nil, "./...") }},
+	{"cross", all, false, func(*session) error { return cross() }},
+	{"bgp", all, false, func(*session) error { // a module of its own: GoBGP is the peer
+		return asRoot(func() error { return script("go", "-C", "test/bgp", "test", "-count=1", "-vet=off", ".") })
+	}},
 	{"race", all, false, (*session).race},
 	{"oracle", all, false, func(*session) error { return script("scripts/oracle") }},
-	{"e2e", all, false, func(s *session) error {
-		return asRoot(func() error { return s.tests([]string{"-count=1", "-tags=e2e"}, "./test/e2e/...") })
+	{"postgres", all, false, func(*session) error { // a module of its own
+		return errors.Join(script("make", "-s", "-C", "examples/postgres", "test"),
+			asRoot(func() error { return script("make", "-s", "-C", "examples/postgres", "e2e") }))
 	}},
+	{"e2e", all, false, func(s *session) error {
+		return asRoot(func() error {
+			return errors.Join(s.tests([]string{"-count=1", "-tags=e2e"}, "./test/e2e/..."), s.families("6"), s.families("46"))
+		})
+	}},
+}
+
+// families runs what the addresses of a cluster matter to with others than IPv4.
+func (s *session) families(f string) error {
+	const name = "KLOOP_E2E_FAMILIES"
+	if err := os.Setenv(name, f); err != nil {
+		return err
+	}
+	defer os.Unsetenv(name)
+	return s.tests([]string{"-count=1", "-tags=e2e", "-run=TestFamilies|TestTwoNodes|TestNetworkPolicy"}, "./test/e2e")
+}
+
+// elsewhere are the systems beside this one that kloop is made for. scripts/release builds for darwin/amd64 too, which differs in
+// nothing of ours.
+var elsewhere = []string{"linux/arm64", "darwin/arm64", "windows/amd64"}
+
+// cross builds for other systems all that runs there: without Linux that is everything but nodes.
+func cross() error {
+	for _, system := range elsewhere {
+		goos, arch, _ := strings.Cut(system, "/")
+		cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
+		cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+arch, "CGO_ENABLED=0")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("build for %s: %w", system, err)
+		}
+	}
+	return nil
 }
 
 func script(name string, args ...string) error {

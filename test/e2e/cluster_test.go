@@ -5,8 +5,10 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,10 +25,13 @@ import (
 )
 
 // The two nodes: their namespaces and addresses. The ranges of their pods, and the routes between them, are the cluster's own.
-var nodes = []struct{ ns, name, addr string }{
-	{"kloop-e2e-1", "one", "10.200.0.2"},
-	{"kloop-e2e-2", "two", "10.200.0.3"},
+var nodes = []struct{ ns, name, addr, addr6 string }{
+	{"kloop-e2e-1", "one", "10.200.0.2", "fd00:200::2"},
+	{"kloop-e2e-2", "two", "10.200.0.3", "fd00:200::3"},
 }
+
+// Families of addresses that the cluster under test has: "4", "6", "46" or "64", the default one first.
+var families = cmp.Or(os.Getenv("KLOOP_E2E_FAMILIES"), "4")
 
 const (
 	bridge = "kloop-e2e"
@@ -92,7 +97,11 @@ func sh(format string, args ...any) error {
 // network joins the nodes by a bridge, each in its own namespace.
 func network() error {
 	unwire()
-	if err := sh("ip link add %s type bridge && ip addr add 10.200.0.1/24 dev %s && ip link set %s up", bridge, bridge, bridge); err != nil {
+	if err := sh(`set -e
+		ip link add %[1]s type bridge
+		ip addr add 10.200.0.1/24 dev %[1]s
+		ip addr add fd00:200::1/64 dev %[1]s nodad
+		ip link set %[1]s up`, bridge); err != nil {
 		return err
 	}
 	for i, n := range nodes {
@@ -100,10 +109,11 @@ func network() error {
 			ip netns add %[1]s
 			ip link add kle2e%[2]d type veth peer name eth0 netns %[1]s
 			ip link set kle2e%[2]d master %[3]s up
-			ip -n %[1]s addr add %[4]s/24 dev eth0
 			ip -n %[1]s link set lo up
 			ip -n %[1]s link set eth0 up
-			ip -n %[1]s route add default via 10.200.0.1`, n.ns, i, bridge, n.addr)
+			case %[6]s in *4*) ip -n %[1]s addr add %[4]s/24 dev eth0; ip -n %[1]s route add default via 10.200.0.1;; esac
+			case %[6]s in *6*) ip -n %[1]s addr add %[5]s/64 dev eth0 nodad; ip -n %[1]s route add default via fd00:200::1;; esac`,
+			n.ns, i, bridge, n.addr, n.addr6, families)
 		if err != nil {
 			return err
 		}
@@ -195,23 +205,41 @@ func (c *testCluster) start(node int, args ...string) (*exec.Cmd, error) {
 	}
 }
 
+// apiAddress is where the first node's API listens, in the default family.
+func apiAddress() string {
+	if families[0] == '6' {
+		return net.JoinHostPort(nodes[0].addr6, port)
+	}
+	return net.JoinHostPort(nodes[0].addr, port)
+}
+
 func (c *testCluster) startServer() (err error) {
-	c.server, err = c.start(0, "up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", nodes[0].addr+":"+port, "--node", "real",
+	args := []string{"up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", apiAddress(), "--node", "real",
 		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug",
-		"--manifests", filepath.Join(c.dir, "manifests"))
+		"--manifests", filepath.Join(c.dir, "manifests"),
+		"--root-dir", filepath.Join(c.dir, "one", "node")}
+	var pods, services []string
+	for _, f := range families {
+		pods = append(pods, map[rune]string{'4': "10.88.0.0/16", '6': "fd88::/56"}[f])
+		services = append(services, map[rune]string{'4': "10.96.0.0/16", '6': "fd96::/108"}[f])
+	}
+	if families != "4" {
+		args = append(args, "--cluster-cidr", strings.Join(pods, ","), "--service-cluster-ip-range", strings.Join(services, ","))
+	}
+	c.server, err = c.start(0, args...)
 	return err
 }
 
 func (c *testCluster) startAgent() error {
 	n := nodes[1]
 	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "token", "--node", "--data-dir", filepath.Join(c.dir, "one"),
-		"--server", "https://"+nodes[0].addr+":"+port).Output()
+		"--server", "https://"+apiAddress()).Output()
 	if err != nil {
 		return fmt.Errorf("make a token for the node: %w: %s", err, out)
 	}
 	join := strings.Fields(string(out))[1:] // without the name of the program
 	c.agent, err = c.start(1, append(join, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
-		"--address", n.addr, "--heartbeat", "1s", "--log", "debug")...)
+		"--heartbeat", "1s", "--log", "debug", "--root-dir", filepath.Join(c.dir, n.name, "node"))...)
 	return err
 }
 

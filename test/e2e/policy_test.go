@@ -38,7 +38,8 @@ spec:
 		t.Fatal("the pods are not on both nodes")
 	}
 	reaches := func(p *corev1.Pod) (bool, string) {
-		out, err := it.try("exec", "-n", ns, "client", "--", "timeout", "3", "wget", "-q", "-O", "-", "http://"+p.Status.PodIP+"/hostname")
+		url := "http://" + host(p.Status.PodIP) + "/hostname"
+		out, err := it.try("exec", "-n", ns, "client", "--", "timeout", "3", "wget", "-q", "-O", "-", url)
 		return err == nil && strings.TrimSpace(out) == p.Name, fmt.Sprint(out, err)
 	}
 	none := func(when string) {

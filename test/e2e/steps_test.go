@@ -162,7 +162,15 @@ func ready(t *testing.T, ns, service string) (n int) {
 
 // fetch asks a service for a page from inside a pod.
 func fetch(ns, pod, service string) (string, error) {
-	return it.try("exec", "-n", ns, pod, "--", "wget", "-q", "-O", "-", "http://"+clusterIP(ns, service)+"/hostname")
+	return it.try("exec", "-n", ns, pod, "--", "wget", "-q", "-O", "-", "http://"+host(clusterIP(ns, service))+"/hostname")
+}
+
+// host is an address as URLs have it.
+func host(ip string) string {
+	if strings.Contains(ip, ":") {
+		return "[" + ip + "]"
+	}
+	return ip
 }
 
 func clusterIP(ns, service string) string {

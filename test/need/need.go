@@ -17,6 +17,9 @@ const (
 	Etcd       = "etcd"       // an upstream etcd on the path
 	Kubectl    = "kubectl"    // bin/kubectl, or one on the path
 	Proc       = "proc"       // a complete /proc
+	Browser    = "browser"    // chromium on the path, and axe-core: scripts/browser
+	Qemu       = "qemu"       // qemu and a kernel to run in it: scripts/vm fetch
+	Systemd    = "systemd"    // systemd's tools, which read units; it need not run
 	Resize     = "resize"     // CAP_SYS_RESOURCE, which the growth of a mounted file system takes
 )
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,18 +50,34 @@ type victim struct {
 	dir  string
 	addr string
 	cmd  *exec.Cmd
+	off  atomic.Bool // its power is being cut
 }
 
 // newVictim chooses an address that the server keeps over its restarts.
-func newVictim(t *testing.T) *victim {
+func newVictim(t *testing.T, dir string) *victim {
 	t.Helper()
-	v := &victim{t: t, dir: t.TempDir(), addr: port.Held(t)}
+	v := &victim{t: t, dir: dir, addr: port.Held(t)}
 	t.Cleanup(v.kill)
 	return v
 }
 
 // start returns when the server is ready.
 func (v *victim) start() {
+	v.t.Helper()
+	v.off.Store(false)
+	said := v.launch()
+	select {
+	case text := <-said:
+		if !strings.HasPrefix(text, "ready") {
+			v.t.Fatalf("the server ends: %s", text)
+		}
+	case <-time.After(patience):
+		v.t.Fatal("the server does not start")
+	}
+}
+
+// launch begins a start, and returns where the server says what became of it.
+func (v *victim) launch() <-chan string {
 	v.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -82,14 +99,7 @@ func (v *victim) start() {
 		in.Scan()
 		said <- in.Text()
 	}()
-	select {
-	case text := <-said:
-		if !strings.HasPrefix(text, "ready") {
-			v.t.Fatalf("the server ends: %s", text)
-		}
-	case <-time.After(patience):
-		v.t.Fatal("the server does not start")
-	}
+	return said
 }
 
 func (v *victim) kill() {

@@ -1,9 +1,9 @@
 package applyset
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A member is what the cluster holds of the set.
@@ -42,7 +42,7 @@ const brake = 10
 // look; surely says that a person has confirmed that many may go.
 func plan(set string, want []named, have map[ID]member, lost func(origin string) bool, seen map[ID]settled, surely bool) (d todo, stopped int) {
 	wanted := map[ID]string{}
-	slices.SortStableFunc(want, func(a, b named) int { return byRank(a.id, b.id) })
+	coldsort.StableFunc(want, func(a, b named) int { return byRank(a.id, b.id) })
 	for _, w := range want {
 		if first, twice := wanted[w.id]; twice {
 			d.doubles = append(d.doubles, conflict{w.id, w.Origin, first})
@@ -73,8 +73,8 @@ func plan(set string, want []named, have map[ID]member, lost func(origin string)
 		}
 		d.prune = append(d.prune, m)
 	}
-	slices.SortFunc(d.kept, byRank)
-	slices.SortFunc(d.prune, func(a, b member) int { return byRank(b.id, a.id) })
+	coldsort.Func(d.kept, byRank)
+	coldsort.Func(d.prune, func(a, b member) int { return byRank(b.id, a.id) })
 	if n := len(d.prune); ours >= brake && n > ours/2 && !surely {
 		d.prune, stopped = nil, n
 	}

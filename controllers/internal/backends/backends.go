@@ -3,6 +3,9 @@
 package backends
 
 import (
+	"encoding/hex"
+	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -122,6 +125,21 @@ func sameBackend(a, b *corev1.Pod) bool {
 	return a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		reachable(a) == reachable(b) && pods.Ready(a) == pods.Ready(b) && a.Spec.NodeName == b.Spec.NodeName &&
 		a.Status.PodIP == b.Status.PodIP && slices.Equal(a.Status.PodIPs, b.Status.PodIPs) && maps.Equal(a.Labels, b.Labels)
+}
+
+// PortHash gives the ports of an endpoint upstream's order: FNV-1a of the port as it is printed there, in hexadecimal.
+func PortHash(format string, args ...any) string {
+	sum := fnv.New128a()
+	_, _ = fmt.Fprintf(sum, format, args...) // a hash takes everything
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// OrNil prints an optional text.
+func OrNil(text *string) string {
+	if text == nil {
+		return "<nil>"
+	}
+	return *text
 }
 
 // TriggerTime is when the newest of the pods became ready, or failing that the service was made: from then to the

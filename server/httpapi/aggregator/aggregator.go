@@ -22,6 +22,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server/httpapi/discovery"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
@@ -275,7 +276,7 @@ func (a *Aggregator) Groups() []discovery.Group {
 	groups := make([]discovery.Group, 0, len(byName))
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		g := byName[name]
-		slices.SortFunc(g.Versions, func(x, y discovery.Version) int {
+		coldsort.Func(g.Versions, func(x, y discovery.Version) int {
 			at := func(v discovery.Version) int32 { return rank[schema.GroupVersion{Group: name, Version: v.Name}] }
 			if d := at(y) - at(x); d != 0 {
 				return int(d)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -133,7 +134,7 @@ func groupsOf(set *resource.Set, all []resource.Kind) []Group {
 			g = &Group{Name: gv.Group, Priority: priorityOf(gv.Group, custom[gv.Group])}
 			byName[gv.Group] = g
 		}
-		slices.SortFunc(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
+		coldsort.Func(list, func(a, b metav1.APIResource) int { return strings.Compare(a.Name, b.Name) })
 		g.Versions = append(g.Versions, Version{Name: gv.Version, Resources: list, custom: custom[gv.Group]})
 	}
 	return ordered(byName)
@@ -142,7 +143,7 @@ func groupsOf(set *resource.Set, all []resource.Kind) []Group {
 func ordered(byName map[string]*Group) []Group {
 	groups := make([]Group, 0, len(byName))
 	for _, g := range byName {
-		slices.SortFunc(g.Versions, func(a, b Version) int {
+		coldsort.Func(g.Versions, func(a, b Version) int {
 			return version.CompareKubeAwareVersionStrings(b.Name, a.Name)
 		})
 		groups = append(groups, *g)
@@ -152,7 +153,7 @@ func ordered(byName map[string]*Group) []Group {
 }
 
 func sortGroups(groups []Group) {
-	slices.SortFunc(groups, func(a, b Group) int {
+	coldsort.Func(groups, func(a, b Group) int {
 		if c := cmp.Compare(b.Priority, a.Priority); c != 0 {
 			return c
 		}
@@ -230,7 +231,7 @@ func merged(all []Group, g Group) []Group {
 			both.Versions = append(both.Versions, v)
 		}
 	}
-	slices.SortStableFunc(both.Versions, func(a, b Version) int { return version.CompareKubeAwareVersionStrings(b.Name, a.Name) })
+	coldsort.StableFunc(both.Versions, func(a, b Version) int { return version.CompareKubeAwareVersionStrings(b.Name, a.Name) })
 	all[at] = both
 	return all
 }

@@ -57,7 +57,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 		h.undiscovered(w, r, name)
 		return
 	}
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet && (ver != "" || parts[0] == "api") { // upstream's groups and their list ask for no method
 		h.Send.Fail(w, r, reply.Generic(http.StatusMethodNotAllowed))
 		return
 	}

@@ -42,7 +42,7 @@ func (s *OpenAPI) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 	case parts[0] == "v3" && len(parts) == 1 && !folder:
 		s.index(w, r)
 	case parts[0] == "v3":
-		s.v3(w, r, strings.Join(parts[1:], "/"))
+		s.v3(w, r, strings.TrimPrefix(r.URL.Path, "/openapi/v3/"))
 	default:
 		reply.NotFoundPage(w)
 	}

@@ -28,24 +28,28 @@ type Check struct {
 
 // A Handler answers /healthz, /livez, /readyz and the single checks below them. It is safe for concurrent use.
 type Handler struct {
-	Live    []Check     // /livez; Ready includes them
-	Ready   []Check     // /readyz and /healthz
+	Live    []Check     // of all three
 	Traffic []Check     // /readyz alone
+	Begun   []Check     // of all three: what was started
+	Ready   []Check     // /readyz and /healthz
 	Closing func() bool // the server shuts down and takes nothing new
 	SLIs    *SLIs       // count how the checks went
 }
 
-// Checks are those of the given endpoint.
+// Checks are those of the given endpoint, in upstream's order.
 func (h *Handler) Checks(endpoint string) []Check {
 	well := func(context.Context) error { return nil }
 	list := []Check{{Name: "ping", Run: well}, {Name: "log", Run: well}}
-	list = append(list, h.Live...)
-	if endpoint == "livez" {
-		return list
-	}
-	list = append(list, h.Ready...)
 	if endpoint == "readyz" {
-		list = append(list, h.Traffic...)
+		list = slices.Concat(list, h.Live, h.Traffic)
+	} else { // this server calls itself without a certificate, so none can expire; the name is asked for
+		list = append(append(list, Check{Name: "loopback-serving-certificate", Run: well}), h.Live...)
+	}
+	list = append(list, h.Begun...)
+	if endpoint != "livez" {
+		list = append(list, h.Ready...)
+	}
+	if endpoint == "readyz" {
 		list = append(list, Check{Name: "shutdown", Run: func(context.Context) error {
 			if h.Closing() {
 				return errors.New("process is shutting down")
@@ -80,8 +84,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 func (h *Handler) single(w http.ResponseWriter, r *http.Request, endpoint string, c Check) {
 	head := w.Header()
 	head.Set("Content-Type", "text/plain; charset=utf-8")
-	head.Set("X-Content-Type-Options", "nosniff")
 	if err := h.run(r.Context(), endpoint, c); err != nil {
+		head.Set("X-Content-Type-Options", "nosniff")
 		slog.Debug("health check failed", "check", c.Name, "err", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = fmt.Fprintf(w, "internal server error: %v\n", err)

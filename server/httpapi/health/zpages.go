@@ -18,7 +18,7 @@ import (
 )
 
 // program is the name under which this server tells of itself.
-const program = "kube-apiserver"
+const program = "apiserver"
 
 // zGroup is the group of the pages' structured form, which is no group of the API.
 const zGroup = "config.k8s.io"

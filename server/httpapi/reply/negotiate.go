@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource/codec"
 )
 
@@ -100,7 +100,7 @@ func ParseAccept(header string) []Clause {
 		c.read(fields[1:])
 		list = append(list, c)
 	}
-	slices.SortStableFunc(list, func(a, b Clause) int {
+	coldsort.StableFunc(list, func(a, b Clause) int {
 		if d := cmp.Compare(b.q, a.q); d != 0 {
 			return d
 		}

@@ -1,0 +1,208 @@
+package apply
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// maxUpdaters is how many managers may have updated an object before the oldest are merged.
+const maxUpdaters = 10
+
+// fastUpdate does what smd.update does, 10 to 50 times as fast, for the objects and books that it knows: those
+// whose owners all speak the same version. It returns false, having changed nothing, when it does not: the
+// library decides then. Tests hold the two together.
+func (t *Tracker) fastUpdate(w *Write, old, obj resource.Object) bool {
+	list, ok := startingFields(w, old, obj)
+	if !ok || !wellKept(w, list) || partly(w) {
+		return false
+	}
+	if len(list) == 0 && old != nil && old.GetUID() != "" {
+		obj.SetManagedFields(nil) // an object without books stays without
+		return true
+	}
+	diff, fits, ok := t.difference(w, old, obj)
+	if !ok {
+		return false
+	}
+	if diff = diff.withoutResets(w); len(diff) == 0 {
+		obj.SetManagedFields(slices.Clone(list))
+		return true
+	}
+	if out, ok := rebook(w, fits, list, diff); ok {
+		obj.SetManagedFields(out)
+		return true
+	}
+	return false
+}
+
+// difference says how obj differs from old, and gives a check of whether a set fits the type.
+func (t *Tracker) difference(w *Write, old, obj resource.Object) (diff set, fit func(set) bool, ok bool) {
+	if w.Kind.Info().Custom {
+		u, typ, diff, ok := t.custom(w, old, obj)
+		return diff, func(s set) bool { return u.fits(s, typ.TypeRef) }, ok
+	}
+	plan := planOf(w, old, obj)
+	if plan == nil {
+		return nil, nil, false
+	}
+	if old == nil {
+		old = w.Kind.New(w.GVK)
+	}
+	walk := walks.Get().(*walk)
+	defer walk.done()
+	_, diff = walk.diff(plan, reflect.ValueOf(old), reflect.ValueOf(obj))
+	return diff, func(s set) bool { return fits(s, plan) }, !walk.lost
+}
+
+// planOf returns the plan for the objects, or nil if they are not for the fast path.
+func planOf(w *Write, old, obj resource.Object) *node {
+	typ := reflect.TypeOf(obj)
+	if w.Kind.Info().Custom || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct ||
+		old != nil && reflect.TypeOf(old) != typ {
+		return nil
+	}
+	if plan := planned.of(typ.Elem(), w.GVK); plan != nil && plan.op == opStruct {
+		return plan
+	}
+	return nil
+}
+
+// startingFields are the books before the write: those of old, unless the client sent others.
+func startingFields(w *Write, old, obj resource.Object) (list []metav1.ManagedFieldsEntry, ok bool) {
+	given := obj.GetManagedFields()
+	if old != nil {
+		list = old.GetManagedFields()
+	}
+	switch {
+	case w.Sub != "" || given == nil:
+		return list, true
+	case len(given) == 0 || len(given) == 1 && reflect.DeepEqual(given[0], metav1.ManagedFieldsEntry{}):
+		return nil, true
+	}
+	return list, len(list) == len(given) && sameOwners(list, given) && sameTimes(list, given)
+}
+
+// wellKept says whether the entries are valid, of the writer's version and each of another owner.
+func wellKept(w *Write, list []metav1.ManagedFieldsEntry) bool {
+	gv := w.GVK.GroupVersion().String()
+	for i := range list {
+		e := &list[i]
+		if e.APIVersion != gv || e.FieldsType != "FieldsV1" || e.FieldsV1 == nil ||
+			e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate {
+			return false
+		}
+		for j := range i {
+			if sameOwner(e, &list[j]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
+}
+
+// rebook moves what differs to the writer. ok is false when the library has to do it.
+func rebook(w *Write, fits func(set) bool, list []metav1.ManagedFieldsEntry, diff set) (out []metav1.ManagedFieldsEntry, ok bool) {
+	gained := diff.only(changes)
+	self := metav1.ManagedFieldsEntry{Manager: managerName(w.Manager), Operation: metav1.ManagedFieldsOperationUpdate, Subresource: w.Sub,
+		APIVersion: w.GVK.GroupVersion().String(), FieldsType: "FieldsV1"}
+	updaters := 0
+	out = make([]metav1.ManagedFieldsEntry, 0, len(list)+1)
+	for i := range list {
+		e := list[i]
+		had, ok := parseSet(rawFields(&e))
+		if !ok || !fits(had) {
+			return nil, false
+		}
+		left, same := had.minus(diff, changes|removed)
+		if sameOwner(&e, &self) && len(gained) > 0 {
+			gained = left.union(gained)
+			continue // it comes back below, with a new time
+		}
+		if len(left) == 0 {
+			continue
+		}
+		if !same {
+			e.FieldsV1 = fieldsOf(left)
+		}
+		if out = append(out, e); e.Operation == metav1.ManagedFieldsOperationUpdate {
+			updaters++
+		}
+	}
+	if len(gained) > 0 {
+		now := stamp(w.Now)
+		self.Time, self.FieldsV1 = &now, fieldsOf(gained)
+		out, updaters = append(out, self), updaters+1
+	}
+	if updaters > maxUpdaters {
+		return nil, false
+	}
+	if len(out) == 0 {
+		return nil, true
+	}
+	order(out)
+	return out, true
+}
+
+// managerName is what an empty name becomes.
+func managerName(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// pages are buffers to write field sets in.
+var pages = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+
+// fieldsOf writes a set. Objects keep it for long, so it takes no more room than it needs.
+func fieldsOf(s set) *metav1.FieldsV1 {
+	page := pages.Get().(*[]byte)
+	defer pages.Put(page)
+	*page = s.appendJSON((*page)[:0])
+	f := &metav1.FieldsV1{}
+	f.SetRawBytes(append(make([]byte, 0, len(*page)), *page...))
+	return f
+}
+
+// fits says whether a set speaks of places that the plan has, and looks into none that are owned as a whole now.
+func fits(s set, n *node) bool {
+	at := 0
+	for i := range s {
+		child := n.elem
+		if n.op == opStruct {
+			for at < len(n.fields) && n.fields[at].text != s[i].step.text {
+				at++
+			}
+			if at == len(n.fields) {
+				return false
+			}
+			child = n.fields[at].node
+		}
+		if child == nil || (s[i].step.text[0] == 'k') != (n.op == opKeyed) || (s[i].step.text[0] == 'v') != (n.op == opSet) {
+			return false
+		}
+		if len(s[i].sub) > 0 && !fits(s[i].sub, child) {
+			return false
+		}
+	}
+	return true
+}
+
+// resetSteps turns a path of names into steps.
+func resetSteps(path string) []string {
+	parts := strings.Split(path, ".")
+	for i := range parts {
+		parts[i] = "f:" + parts[i]
+	}
+	return parts
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kloop-dev/kloop/cli/settings"
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/clusters"
+	"github.com/kloop-dev/kloop/machine"
+	"github.com/kloop-dev/kloop/node/runtime"
+)
+
+// nodeCmd makes this machine, or this network namespace, a node of a cluster elsewhere.
+func nodeCmd(ctx context.Context, std stdio, args []string) error {
+	fs := flags(std, "node", "")
+	var n machine.Joined
+	config := fs.String("kubeconfig", "",
+		"how to reach the server, as system:node:NAME or with a bootstrap token (default: as when it joined)")
+	fs.StringVar(&n.Join.Server, "server", "",
+		"join the cluster of this server, https://host:port; kloop token --node prints this and the next two")
+	fs.StringVar(&n.Join.Token, "token", "", "bootstrap token to join with")
+	fs.Var((*words)(&n.Join.Hashes), "ca-hash", "hash of the public key of the cluster's authority, sha256:HEX")
+	dir := fs.String("data-dir", "/var/lib/kloop-node", "directory of the runtime, volumes and the node's certificate")
+	pods := fs.String("pod-cidr", "", "addresses of pods, one range of each family; the Node registers with them (default: the cluster gives the node a range)")
+	address := fs.String("address", "", "address of the node, or one of each family: A,B (default: the first of the machine)")
+	o := settings.Defaults()
+	s := settings.New(&o)
+	file := s.Bind(fs, settings.Node)
+	fs.StringVar(&n.Name, "name", "", "name of the node (default: the host name)")
+	fs.StringVar(&n.Runtime.Socket, "runtime", "", "socket of a running CRI runtime (default: start containerd)")
+	fs.StringVar(&n.StaticDir, "manifests", "", "directory of static pods")
+	fs.IntVar(&n.Port, "port", 10250, "port of the agent's own API")
+	fs.DurationVar(&n.Beat, "heartbeat", 10*time.Second, "how often to tell the server that the node lives; at most a quarter of its grace")
+	fs.BoolVar(&n.Proxy, "proxy", true, "program the cluster's services")
+	explain := fs.Bool("explain", false,
+		"only print what the node would do for the cluster's services and pods; needs --kubeconfig, any user's, and no rights here")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv)
+	if err != nil {
+		return err
+	}
+	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
+	n.DNS, n.NoPolicies, n.Network, n.Pressure = o.DNS, o.NoPolicies, o.Network, o.Pressure
+	n.Resources, n.Shutdown, n.Topology, n.LogQuery = o.NodeResources, o.NodeShutdown, o.NodeTopology, o.NodeLogQuery
+	if n.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
+		return err
+	}
+	heed(ctx, std, s)
+	switch {
+	case n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0):
+		return errors.New("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
+	case n.Join.Server != "":
+		*config = ""
+	case *config != "":
+		if n.Rest, err = connection(*config); err != nil {
+			return err
+		}
+	}
+	if err := nameNode(&n, *pods, *address); err != nil {
+		return err
+	}
+	if *explain {
+		return explainNode(ctx, n, std)
+	}
+	n.Keys = filepath.Join(*dir, "pki")
+	if !o.NoLocalStorage {
+		n.Storage = filepath.Join(*dir, "storage")
+	}
+	n.Dir, n.Former = o.RootDir, filepath.Join(*dir, "node")
+	n.Runtime.Dir, n.Runtime.Log = filepath.Join(*dir, "runtime"), n.Log
+	return runNode(ctx, std, n, o.InstallRuntime)
+}
+
+// installRuntime installs what a node needs, if that is wanted and something of it is missing.
+func installRuntime(ctx context.Context, std stdio, wanted bool) error {
+	if !wanted || runtime.Available(runtime.Config{}) == nil {
+		return nil
+	}
+	return runtime.Install(ctx, std.err)
+}
+
+// runNode runs the node until ctx ends. install says that what it lacks is to be installed.
+func runNode(ctx context.Context, std stdio, n machine.Joined, install bool) error {
+	if err := installRuntime(ctx, std, install); err != nil {
+		return err
+	}
+	if err := runtime.Available(n.Runtime); err != nil {
+		return err
+	}
+	dir := filepath.Dir(n.Former)
+	release, err := clusters.Claim(dir)
+	if err != nil {
+		return advise(err)
+	}
+	defer release()
+	if err := cluster.CheckFormat(dir); err != nil {
+		return err
+	}
+	if err := cluster.NoteFormat(dir); err != nil {
+		return err
+	}
+	err = advise(machine.Run(ctx, n, func() {
+		fmt.Fprintf(std.out, "node %s is ready\n", n.Name)
+		tellManager(n.Log)
+	}))
+	sayLeft(std, dir)
+	return err
+}
+
+// explainNode prints what the node would do.
+func explainNode(ctx context.Context, n machine.Joined, std stdio) error {
+	if n.Rest == nil {
+		_, err := connection("")
+		return err
+	}
+	return advise(machine.Explain(ctx, n, 30*time.Second, std.out))
+}
+
+// nameNode fills the node's name and addresses.
+func nameNode(n *machine.Joined, pods, address string) (err error) {
+	if n.Name == "" {
+		if n.Name, err = os.Hostname(); err != nil {
+			return err
+		}
+		n.Name = strings.ToLower(n.Name)
+	}
+	if pods != "" {
+		for text := range strings.SplitSeq(pods, ",") {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return fmt.Errorf("read --pod-cidr: %w", err)
+			}
+			n.PodCIDRs = append(n.PodCIDRs, p.Masked())
+		}
+	}
+	if address == "" {
+		return nil
+	}
+	first, second, two := strings.Cut(address, ",")
+	if n.Address, err = netip.ParseAddr(first); err == nil && two {
+		n.Second, err = netip.ParseAddr(second)
+	}
+	if err != nil {
+		return fmt.Errorf("read --address: %w", err)
+	}
+	if two && n.Address.Is4() == n.Second.Is4() {
+		return fmt.Errorf("--address %s: name one of IPv4 and one of IPv6", address)
+	}
+	return nil
+}
+
+// thisMachine becomes the node of a cluster in this process.
+var thisMachine = machine.Here

@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/history"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/past"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
+	"github.com/kloop-dev/kloop/store/sealed"
+	"github.com/kloop-dev/kloop/trail"
+)
+
+// makePast makes what answers for the past, if who wrote is remembered.
+func (b *building) makePast() error {
+	d := b.frontDoor
+	if d.trail == nil {
+		return nil
+	}
+	cfg := history.Config{Secret: standInKey(b.c.keys.ServiceAccount), Log: d.log}
+	if b.c.cfg.DataDir != "" {
+		cfg.Dir = filepath.Join(b.c.cfg.DataDir, "history")
+	}
+	if s, ok := d.store.(*sealed.Store); ok {
+		cfg.Cipher = s
+	}
+	a := &archive{frontDoor: d, authorize: b.authz}
+	a.desk = &past.Desk{History: history.New(cfg), View: d.view, Kinds: d.set, Now: time.Now, Writes: a.writes,
+		Reader: func(r *http.Request) past.Reader { return a.sight(r) }}
+	d.past = a
+	return nil
+}
+
+// An archive answers for the past.
+type archive struct {
+	*frontDoor
+	desk      *past.Desk
+	authorize auth.Authorizer
+}
+
+// standInKey makes stand-ins for values of Secrets the same after a restart, on all servers, and impossible to guess from the value.
+func standInKey(key crypto.Signer) []byte {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil { // the key is somewhere else: values look new after a restart
+		der = make([]byte, sha256.Size)
+		_, _ = rand.Read(der) // never fails
+	}
+	sum := sha256.Sum256(append([]byte("kloop history\x00"), der...))
+	return sum[:]
+}
+
+// keep follows what changes. Without an archive nothing is kept.
+func (a *archive) keep(ctx context.Context, ready func()) error {
+	if a == nil {
+		ready()
+		<-ctx.Done()
+		return nil
+	}
+	return a.desk.History.Run(ctx, a.view, ready)
+}
+
+// A hindsight limits one reader of the past.
+type hindsight struct {
+	*sight
+	authorize auth.Authorizer
+	user      *auth.User
+}
+
+func (a *archive) sight(r *http.Request) *hindsight {
+	u := aggregator.UserOf(r.Context())
+	if u == nil { // nobody sees nothing
+		u = &auth.User{}
+	}
+	return &hindsight{&sight{authorize: a.authorize, user: u, known: map[convergence.Object]bool{}}, a.authorize, u}
+}
+
+// Sees implements past.Reader.
+func (h *hindsight) Sees(ctx context.Context, k resource.Kind, ns, name string) bool {
+	return h.user.In(auth.GroupMasters) || h.sees(ctx, convergence.Object{Resource: k.Info().GR().String(), Namespace: ns, Name: name})
+}
+
+// Trail implements past.Reader.
+func (h *hindsight) Trail(ctx context.Context) bool {
+	d, _, err := h.authorize.Authorize(ctx, &auth.Attributes{User: h.user, Verb: "get", Group: serverGroup, Version: "v1", Resource: "trail"})
+	return h.user.In(auth.GroupMasters) || err == nil && d == auth.Allow
+}
+
+// writes collects those that this server knows of, and the others that share its store.
+func (a *archive) writes(ctx context.Context, since time.Time) (list []trail.Write, notes []string) {
+	list, err := a.trail.All(since, trail.MostTold, func(*trail.Write) bool { return true })
+	if err != nil {
+		notes = append(notes, err.Error())
+	}
+	for _, at := range a.servers() {
+		more, err := a.writesOf(ctx, at, since)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("who wrote by the server %s is not known: %v", at, err))
+		}
+		list = append(list, more...)
+	}
+	return list, notes
+}
+
+// writesOf asks another server.
+func (a *archive) writesOf(ctx context.Context, at string, since time.Time) (list []trail.Write, err error) {
+	ctx, stop := context.WithTimeout(ctx, tellLimit)
+	defer stop()
+	cfg, err := a.c.restOf("https://"+at, serverUser)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := client.Raw(cfg)
+	if err != nil {
+		return nil, err
+	}
+	q := url.Values{"all": {"true"}, "since": {time.Since(since).String()}}
+	body, err := raw.Get().RequestURI(trail.Page + "?" + q.Encode()).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	for dec := json.NewDecoder(body); ; {
+		var w trail.Write
+		if err := dec.Decode(&w); err == io.EOF || len(list) == trail.MostTold {
+			return list, nil
+		} else if err != nil {
+			return list, err
+		}
+		list = append(list, w)
+	}
+}
+
+// gaps answers what was not what it should be at a time: of a namespace, or of one object.
+func (a *archive) gaps(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	at, err := time.Parse(time.RFC3339Nano, q.Get("at"))
+	if err != nil || at.After(time.Now()) {
+		refuse(w, apierrors.NewBadRequest("at: use a time that is over, like "+time.Now().UTC().Format(time.RFC3339)))
+		return
+	}
+	world, notes, err := a.desk.World(r.Context(), at)
+	if err != nil {
+		refuse(w, apierrors.NewInternalError(err))
+		return
+	}
+	who := a.sight(r)
+	var list []*convergence.Gap
+	if name := q.Get("name"); name != "" {
+		g, err := a.gap(r.Context(), world, who, q)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		if g != nil {
+			list = append(list, g)
+		}
+	} else {
+		list, _ = world.Gaps(q.Get("namespace"))
+	}
+	out := struct {
+		Items []*convergence.Gap `json:"items"`
+		Notes []string           `json:"notes,omitempty"`
+	}{[]*convergence.Gap{}, notes}
+	for _, g := range list {
+		if g = who.shownThen(r.Context(), g); g != nil {
+			converge.Foreign(g)
+			out.Items = append(out.Items, g)
+		}
+	}
+	reply(w, out)
+}
+
+// gap explains one object, or what kept it at rest; nil: it was what it should be.
+func (a *archive) gap(ctx context.Context, world *converge.World, who *hindsight, q url.Values) (*convergence.Gap, *apierrors.StatusError) {
+	for _, k := range a.set.All() {
+		gr := k.Info().GR()
+		if gr.String() != q.Get("resource") {
+			continue
+		}
+		ns, name := q.Get("namespace"), q.Get("name")
+		if !k.Info().Namespaced {
+			ns = ""
+		}
+		obj := world.Read.Lookup(k, ns, name)
+		if obj == nil || !who.Sees(ctx, k, ns, name) {
+			return nil, apierrors.NewNotFound(gr, name)
+		}
+		if step := world.Explain(k, obj); step != nil {
+			return step.Gap(), nil
+		}
+		return world.Rest(k, obj), nil
+	}
+	return nil, apierrors.NewBadRequest("resource: there is none named " + q.Get("resource"))
+}
+
+// shownThen masks a gap for the reader; nil: it may not see it.
+func (h *hindsight) shownThen(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+	if h.user.In(auth.GroupMasters) {
+		return g
+	}
+	if !h.sees(ctx, g.Object) {
+		return nil
+	}
+	if m := h.masked(ctx, g); m != nil {
+		return m
+	}
+	return g
+}

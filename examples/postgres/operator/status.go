@@ -1,0 +1,134 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/examples/postgres/api/v1alpha1"
+)
+
+// decideConditions says in status how things are, for people and for kloop why. What is false says what it waits for.
+func decideConditions(w World, status *v1alpha1.PostgresClusterStatus) {
+	c := w.Cluster
+	status.ObservedGeneration = c.Generation
+	set := func(kind string, ok bool, reason, message string) {
+		cond := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: c.Generation}
+		if ok {
+			cond.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&status.Conditions, cond)
+	}
+	up, reason, message := primaryState(w, status)
+	set("PrimaryAvailable", up, reason, message)
+
+	standbys, streaming := c.Instances()-1, 0
+	var absent []string
+	for _, name := range w.names() {
+		switch {
+		case name == status.TargetPrimary:
+		case up && slices.Contains(w.report(status.TargetPrimary).Streaming, name):
+			streaming++
+		default:
+			absent = append(absent, name+w.why(name))
+		}
+	}
+	status.ReadyReplicas = int32(streaming)
+	whole := len(absent) == 0
+	if whole {
+		set("Replicating", true, "AllStream", fmt.Sprintf("%d standbys have what the primary has", standbys))
+	} else {
+		set("Replicating", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
+	}
+	var old []string
+	for _, name := range w.names() {
+		if w.outdated(name) {
+			old = append(old, name)
+		}
+	}
+	if len(old) == 0 {
+		set("UpToDate", true, "UpToDate", "")
+	} else {
+		set("UpToDate", false, "RollingUpdate", "to be made anew, one after the other: "+strings.Join(old, ", "))
+	}
+	archived := archiveState(w, status, up, set)
+	switch {
+	case !up:
+		set("Ready", false, reason, message)
+	case c.Spec.Synchronous == v1alpha1.Required && standbys > 0 && streaming == 0:
+		set("Ready", false, "WritesBlocked", "synchronous is required, and no standby streams: commits wait")
+	case !whole:
+		set("Ready", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
+	case !archived:
+		set("Ready", false, "NotArchiving", meta.FindStatusCondition(status.Conditions, "Archiving").Message)
+	default:
+		set("Ready", true, "Ready", "")
+	}
+}
+
+func archiveState(w World, status *v1alpha1.PostgresClusterStatus, up bool, set func(string, bool, string, string)) bool {
+	if w.Cluster.Spec.BackupSchedule == "" {
+		meta.RemoveStatusCondition(&status.Conditions, "Archiving")
+		return true
+	}
+	bad := w.report(status.TargetPrimary).ArchiveBad
+	switch {
+	case bad != "":
+		set("Archiving", false, "WALNotTaken", "the archive has not taken "+bad)
+	case !ready(w.Pods[archiveName(w.Cluster)]):
+		set("Archiving", false, "NoArchive", "pod "+archiveName(w.Cluster)+" is not ready")
+	case up:
+		set("Archiving", true, "Archiving", "")
+		return true
+	default:
+		return meta.IsStatusConditionTrue(status.Conditions, "Archiving")
+	}
+	return false
+}
+
+// primaryState says whether there is a primary, and else what is waited for.
+func primaryState(w World, status *v1alpha1.PostgresClusterStatus) (up bool, reason, message string) {
+	if e := status.Election; e != nil {
+		var voters []string
+		for name := range w.Pods {
+			if w.report(name).Epoch == status.Epoch {
+				voters = append(voters, name)
+			}
+		}
+		if who := missing(*status, voters); who != "" {
+			return false, "WaitingForQuorum", fmt.Sprintf(
+				"%s; before another is primary, this must be heard of, or commits could be lost: %s", e.Reason, who)
+		}
+		return false, "Election", e.Reason
+	}
+	target := status.TargetPrimary
+	if w.leads() && target == w.Cluster.Status.TargetPrimary {
+		return true, "Serving", target + " takes writes"
+	}
+	return false, "Starting", target + " is to be primary" + w.why(target)
+}
+
+// why says what keeps an instance from running; empty: nothing known.
+func (w World) why(name string) string {
+	switch p, r := w.Pods[name], w.report(name); {
+	case p == nil:
+		return ", its pod is not there"
+	case p.DeletionTimestamp != nil:
+		return ", its pod is being deleted"
+	case p.Status.Phase == corev1.PodPending:
+		return ", its pod is pending"
+	case r.Problem != "":
+		return ": " + r.Problem
+	}
+	return ""
+}
+
+func ready(p *corev1.Pod) bool {
+	return p != nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,145 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// A shelf holds chunks in files, or in memory where there is no directory, up to a number of bytes: the oldest go first. Its owner
+// locks it, except while chunks are read.
+type shelf struct {
+	dir  string
+	most int64
+
+	file *os.File
+	size int64    // of the file, or of all runs
+	runs [][]byte // in memory: the chunks
+}
+
+// share bounds one file.
+func (s *shelf) share() int64 { return s.most / segments }
+
+// add puts a chunk behind all others.
+func (s *shelf) add(h header, records []byte) error {
+	chunk, err := pack(h, records)
+	if err != nil {
+		return err
+	}
+	if s.dir == "" {
+		s.remember(chunk)
+		return nil
+	}
+	if err := s.room(); err != nil {
+		return err
+	}
+	n, err := s.file.Write(chunk)
+	s.size += int64(n)
+	if err != nil {
+		_ = s.file.Close() // a torn chunk ends its file: the next one goes into another
+		s.file = nil
+		return fmt.Errorf("write the history: %w", err)
+	}
+	return nil
+}
+
+func (s *shelf) remember(chunk []byte) {
+	s.runs = append(s.runs, chunk)
+	s.size += int64(len(chunk))
+	for len(s.runs) > 1 && s.size > s.most {
+		s.size -= int64(len(s.runs[0]))
+		s.runs[0], s.runs = nil, s.runs[1:]
+	}
+}
+
+// room makes sure that there is a file that takes more. Every process begins one of its own.
+func (s *shelf) room() error {
+	if s.file != nil && s.size < s.share() {
+		return nil
+	}
+	if err := s.close(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the history: %w", err)
+	}
+	names, err := s.list()
+	if err != nil {
+		return err
+	}
+	if err := s.drop(names); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, time.Now().UTC().Format("20060102T150405.000000000")+suffix)
+	if s.file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return fmt.Errorf("begin a part of the history: %w", err)
+	}
+	s.size = 0
+	return nil
+}
+
+const suffix = ".history"
+
+func (s *shelf) list() ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(s.dir, "*"+suffix))
+	slices.Sort(names)
+	return names, err
+}
+
+// drop removes the oldest files until there is room for another one. Restarts make small ones, so their number is bounded too.
+func (s *shelf) drop(names []string) error {
+	var total int64
+	sizes := make([]int64, len(names))
+	for i, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			sizes[i] = info.Size()
+			total += sizes[i]
+		}
+	}
+	for i := 0; i < len(names) && (total > s.most-s.share() || len(names)-i > 64*segments); i++ {
+		if err := os.Remove(names[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("drop the oldest part of the history: %w", err)
+		}
+		total -= sizes[i]
+	}
+	return nil
+}
+
+func (s *shelf) close() error {
+	if s.file == nil {
+		return nil
+	}
+	err := s.file.Close()
+	s.file = nil
+	return err
+}
+
+// opened are the files, or the chunks in memory, oldest first, as they are now. What is added to them later is not read.
+func (s *shelf) opened() (list []io.ReadCloser, err error) {
+	if s.dir == "" {
+		for _, r := range s.runs {
+			list = append(list, io.NopCloser(bytes.NewReader(r)))
+		}
+		return list, nil
+	}
+	names, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // its time had come
+		}
+		if err != nil {
+			return list, fmt.Errorf("read the history: %w", err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}

@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/auth/pki"
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/node/credential"
+)
+
+// TestNodeJoins has a machine that knows a token and a hash join, restart, and get the certificate of its API.
+func TestNodeJoins(t *testing.T) {
+	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
+	c, err := cluster.Start(ctx, cluster.Config{Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.NewRemote(cfg, kinds.NewSet(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := cluster.NodeToken(ctx, admin, c.URL(), cfg.CAData, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := credential.Discovery{Server: c.URL(), Token: token, Hashes: []string{hashOf(t, cfg)}}
+	for what, bad := range map[string]credential.Discovery{
+		"which is not the one that was given": {Server: join.Server, Token: token, Hashes: []string{"sha256:00"}},
+		"does not know the secret":            {Server: join.Server, Token: token[:7] + strings.Repeat("x", 16), Hashes: join.Hashes},
+		"does not know the bootstrap token":   {Server: join.Server, Token: "nobody." + strings.Repeat("x", 16), Hashes: join.Hashes},
+	} {
+		n := Joined{Config: Config{Name: "n1", Log: quiet}, Join: bad, Keys: t.TempDir()}
+		if _, _, err := n.enrol(ctx); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%q, want %q", err, what)
+		}
+	}
+
+	dir := t.TempDir()
+	machine := Config{Name: "n1", Address: netip.MustParseAddr("10.0.0.1"), Log: quiet}
+	n := Joined{Config: machine, Join: join, Keys: dir}
+	own, _, err := n.enrol(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := own.Get()
+	if err != nil || first.Leaf.Subject.CommonName != "system:node:n1" {
+		t.Fatal(err, first)
+	}
+
+	again := Joined{Config: machine, Keys: dir} // no token any more
+	own, remote, err := again.enrol(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := own.Get(); err != nil || kept.Leaf.SerialNumber.Cmp(first.Leaf.SerialNumber) != 0 {
+		t.Errorf("the node did not find its certificate again: %v", err)
+	}
+	if err := own.Renew(ctx); err != nil {
+		t.Errorf("renew the certificate as the node itself: %v", err)
+	}
+	if next, err := own.Get(); err != nil || next.Leaf.SerialNumber.Cmp(first.Leaf.SerialNumber) == 0 {
+		t.Errorf("the certificate is not a new one: %v", err)
+	}
+
+	serving, err := again.serving(remote)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- serving.Renew(ctx) }() // waits until the Node says that the address is its own
+	if _, err := remote.Create(ctx, kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remote.Patch(ctx, kinds.Nodes, "", "n1", client.Patch{Type: types.MergePatchType, Sub: "status",
+		Data: []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	cert, err := serving.Get()
+	if err != nil || !slices.Contains(cert.Leaf.DNSNames, "n1") || len(cert.Leaf.IPAddresses) != 1 {
+		t.Error(err, cert)
+	}
+	for _, name := range []string{nodeKubeconfig, nodeClientFile, nodeServerFile} {
+		if i, err := os.Stat(filepath.Join(dir, name)); err != nil || i.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// hashOf returns the hash of the cluster's authority, by which a machine that joins knows it.
+func hashOf(t *testing.T, cfg *rest.Config) string {
+	t.Helper()
+	certs, err := pki.ParseCerts(cfg.CAData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credential.KeyHash(certs[0])
+}
+
+// TestHostPort: an address of the server is told from its URL, for the address by which this machine reaches it.
+func TestHostPort(t *testing.T) {
+	for server, want := range map[string]string{"https://192.168.5.1": "192.168.5.1:443", "https://h:6443": "h:6443", "h:6443": "h:6443",
+		"192.168.5.1:6443": "", "": ""} {
+		if got := hostPort(server); got != want {
+			t.Errorf("%q: %q, want %q", server, got, want)
+		}
+	}
+}

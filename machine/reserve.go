@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/node"
+	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// reserve fills in an agent's configuration, or says what can't be meant.
+func reserve(n cluster.NodeResources, cfg *node.Config) (err error) {
+	r := &cfg.Resources
+	if r.SystemReserved, err = reservation("systemReserved", n.SystemReserved); err != nil {
+		return err
+	}
+	if r.KubeReserved, err = reservation("kubeReserved", n.KubeReserved); err != nil {
+		return err
+	}
+	if _, err := cpuset.Parse(n.ReservedSystemCPUs); err != nil {
+		return fmt.Errorf("reservedSystemCPUs %q: want a list of CPUs, as 0-1,4: %w", n.ReservedSystemCPUs, err)
+	}
+	if root := n.CgroupRoot; root != "" && (!path.IsAbs(root) || path.Clean(root) != root) {
+		return fmt.Errorf("cgroupRoot %q: want the path of a cgroup, as /kloop", root)
+	}
+	cfg.CgroupDir = strings.TrimPrefix(path.Join(n.CgroupRoot, cgroup.Pods), "/")
+	r.ReservedSystemCPUs, r.PodPidsLimit = n.ReservedSystemCPUs, int64(n.PodPidsLimit)
+	if r.LimitedSwap, err = either("swapBehavior", n.SwapBehavior, "NoSwap", "LimitedSwap"); err != nil {
+		return err
+	}
+	if r.TieredReservation, err = either("memoryReservationPolicy", n.MemoryReservationPolicy, "None", "TieredReservation"); err != nil {
+		return err
+	}
+	if n.MemoryThrottlingFactor == "" {
+		return nil
+	}
+	f, err := strconv.ParseFloat(n.MemoryThrottlingFactor, 64)
+	if err != nil || !(f > 0 && f <= 1) {
+		return fmt.Errorf("memoryThrottlingFactor %q: want a number above 0 and at most 1", n.MemoryThrottlingFactor)
+	}
+	r.MemoryThrottlingFactor = f
+	return nil
+}
+
+// either reads a choice between two: whether it is the second.
+func either(key, value, first, second string) (bool, error) {
+	if value != "" && value != first && value != second {
+		return false, fmt.Errorf("%s %q: want %s or %s", key, value, first, second)
+	}
+	return value == second, nil
+}
+
+// reservation reads the amounts that are reserved.
+func reservation(key string, amounts map[string]string) (corev1.ResourceList, error) {
+	list := corev1.ResourceList{}
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		switch corev1.ResourceName(name) {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, node.Pid:
+		default:
+			return nil, fmt.Errorf("%s: %s can't be reserved: use cpu, memory, ephemeral-storage and pid", key, name)
+		}
+		q, err := resource.ParseQuantity(amounts[name])
+		if err != nil || q.Sign() < 0 {
+			return nil, fmt.Errorf("%s: %s=%s: want a quantity that is not negative, as 500m or 1Gi", key, name, amounts[name])
+		}
+		list[corev1.ResourceName(name)] = q
+	}
+	return list, nil
+}

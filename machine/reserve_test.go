@@ -1,0 +1,52 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/node"
+)
+
+func TestNodeResources(t *testing.T) {
+	amounts := map[string]string{"cpu": "500m", "memory": "1Gi", "pid": "100"}
+	good := cluster.NodeResources{SystemReserved: amounts, KubeReserved: amounts, ReservedSystemCPUs: "0-1,4", PodPidsLimit: 7,
+		CgroupRoot:   "/kloop-dev-1",
+		SwapBehavior: "LimitedSwap", MemoryReservationPolicy: "TieredReservation", MemoryThrottlingFactor: "0.9"}
+	var cfg node.Config
+	if err := reserve(good, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	r := cfg.Resources
+	if r.SystemReserved.Cpu().MilliValue() != 500 || r.KubeReserved.Memory().Value() != 1<<30 || r.PodPidsLimit != 7 ||
+		!r.LimitedSwap || !r.TieredReservation || r.MemoryThrottlingFactor != 0.9 || r.ReservedSystemCPUs != "0-1,4" {
+		t.Errorf("%+v", r)
+	}
+	if cfg.CgroupDir != "kloop-dev-1/kubepods" {
+		t.Error(cfg.CgroupDir)
+	}
+	plain := cluster.NodeResources{SwapBehavior: "NoSwap", MemoryReservationPolicy: "None"}
+	if err := reserve(plain, &cfg); err != nil || cfg.Resources.LimitedSwap || cfg.CgroupDir != "kubepods" {
+		t.Errorf("%+v, %v", cfg.Resources, err)
+	}
+	for want, bad := range map[string]cluster.NodeResources{
+		"gpu can't be reserved": {KubeReserved: map[string]string{"gpu": "1"}},
+		"cpu=-1: want":          {SystemReserved: map[string]string{"cpu": "-1"}},
+		"cpu=x: want":           {SystemReserved: map[string]string{"cpu": "x"}},
+		"a list of CPUs":        {ReservedSystemCPUs: "1-"},
+		"want NoSwap or":        {SwapBehavior: "UnlimitedSwap"},
+		"want None or":          {MemoryReservationPolicy: "All"},
+		"\"kloop\": want the":   {CgroupRoot: "kloop"},
+		"\"/a/../b\": want the": {CgroupRoot: "/a/../b"},
+		"at most 1":             {MemoryThrottlingFactor: "1.1"},
+		"\"NaN\": want":         {MemoryThrottlingFactor: "NaN"},
+	} {
+		if err := reserve(bad, &node.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", bad, err, want)
+		}
+	}
+	_, err := cluster.Start(t.Context(), cluster.Config{Machine: Here, NodeResources: cluster.NodeResources{SwapBehavior: "x"}})
+	if err == nil || !strings.Contains(err.Error(), "swapBehavior") {
+		t.Errorf("a setting that is none: %v", err)
+	}
+}

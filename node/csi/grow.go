@@ -1,0 +1,185 @@
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// How often a volume of a running pod is looked at: whether it has to grow, and whether its driver wants to publish it again.
+const (
+	lookEvery      = time.Minute
+	republishEvery = 90 * time.Second
+)
+
+// Refresh keeps a mounted volume of a running pod as its objects say: it grows, and is published again where its driver asks for that. A
+// failure leaves the mount as it is. After next it should be called again.
+func (m *Mounter) Refresh(ctx context.Context, r *Request) (next time.Duration, err error) {
+	j, err := m.job(ctx, r)
+	if err != nil {
+		return lookEvery, err
+	}
+	if !m.recorded(j) {
+		return 0, nil
+	}
+	m.want(j.v, r.Pod.UID, j.attaches())
+	unlock, err := m.lock(ctx, j.v)
+	if err != nil {
+		return lookEvery, err
+	}
+	defer unlock()
+	m.grow(ctx, j)
+	if err := m.measure(ctx, j); err != nil && ctx.Err() == nil {
+		m.log.Warn("ask how full a volume is", "volume", j.v.String(), "err", err)
+	}
+	if j.about == nil || !is(j.about.Spec.RequiresRepublish) {
+		return lookEvery, nil
+	}
+	s, known := m.settled(r)
+	if left := time.Until(s.again); known && left > 0 {
+		return min(left, lookEvery), nil
+	}
+	if j.attaches() {
+		if j.context, err = m.attached(ctx, j.v); err != nil {
+			return lookEvery, err
+		}
+	}
+	err = m.publish(ctx, j)
+	if known {
+		s.again = time.Now().Add(republishEvery)
+		m.settle(r, s)
+	}
+	return lookEvery, err
+}
+
+// recorded says that the volume was published for the pod.
+func (m *Mounter) recorded(j *job) bool {
+	files, blocks, err := m.published(j.Pod.UID)
+	if j.Block {
+		files = blocks
+	}
+	return err == nil && slices.Contains(files, j.name())
+}
+
+// grow has the driver enlarge a published volume to what the PersistentVolume has become, and writes that into the claim. What comes of
+// it stands in events of the claim; the volume can be used as it is.
+func (m *Mounter) grow(ctx context.Context, j *job) {
+	if j.Claim == nil || j.ReadOnly || !j.d.does(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
+		return
+	}
+	want, have := j.PV.Spec.Capacity[corev1.ResourceStorage], j.Claim.Status.Capacity[corev1.ResourceStorage]
+	if want.Cmp(have) <= 0 || m.refusedGrowth(j, want.Value()) {
+		return
+	}
+	err := m.expand(ctx, j, want.Value())
+	if err == nil {
+		err = m.grown(ctx, j)
+	}
+	switch {
+	case err == nil:
+		m.event(j, corev1.EventTypeNormal, "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded for volume %q", j.PV.Name)
+	case ctx.Err() == nil:
+		m.event(j, corev1.EventTypeWarning, "VolumeResizeFailed", "NodeExpandVolume failed for volume %q: %v", j.PV.Name, err)
+		m.log.Warn("enlarge a volume", "volume", j.PV.Name, "err", err)
+	}
+}
+
+func (m *Mounter) expand(ctx context.Context, j *job, size int64) error {
+	secrets, err := m.secret(ctx, j.PV.Spec.CSI.NodeExpandSecretRef)
+	if err != nil {
+		return err
+	}
+	call, stop := m.Drivers.limit(ctx)
+	defer stop()
+	_, err = j.d.node.NodeExpandVolume(call, &csi.NodeExpandVolumeRequest{VolumeId: j.v.handle, VolumePath: j.target,
+		StagingTargetPath: j.staging, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: j.capability(j.d), Secrets: secrets})
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.OutOfRange, codes.InvalidArgument, codes.NotFound: // it will not do so, ever (KEP-1790)
+		m.mu.Lock()
+		if m.bad[j.Pod.UID] == nil {
+			m.bad[j.Pod.UID] = map[string]struct{}{}
+		}
+		m.bad[j.Pod.UID][sizeKey(j, size)] = struct{}{}
+		m.mu.Unlock()
+		err = errors.Join(failed("the driver", err), m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
+			if s.AllocatedResourceStatuses == nil {
+				s.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{}
+			}
+			s.AllocatedResourceStatuses[corev1.ResourceStorage] = corev1.PersistentVolumeClaimNodeResizeInfeasible
+		}))
+		return err
+	}
+	return failed("the driver", err)
+}
+
+func sizeKey(j *job, size int64) string { return fmt.Sprint(j.PV.Name, " ", size) }
+
+// refusedGrowth says that the driver has refused this size for good.
+func (m *Mounter) refusedGrowth(j *job, size int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, bad := m.bad[j.Pod.UID][sizeKey(j, size)]
+	return bad
+}
+
+// grown writes the new size into the claim.
+func (m *Mounter) grown(ctx context.Context, j *job) error {
+	return m.status(ctx, j, func(s *corev1.PersistentVolumeClaimStatus) {
+		if s.Capacity == nil {
+			s.Capacity = corev1.ResourceList{}
+		}
+		s.Capacity[corev1.ResourceStorage] = j.PV.Spec.Capacity[corev1.ResourceStorage]
+		if delete(s.AllocatedResourceStatuses, corev1.ResourceStorage); len(s.AllocatedResourceStatuses) == 0 {
+			s.AllocatedResourceStatuses = nil
+		}
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == corev1.PersistentVolumeClaimFileSystemResizePending || c.Type == corev1.PersistentVolumeClaimResizing ||
+				c.Type == corev1.PersistentVolumeClaimNodeResizeError
+		})
+	})
+}
+
+// status changes the claim's status.
+func (m *Mounter) status(ctx context.Context, j *job, change func(*corev1.PersistentVolumeClaimStatus)) error {
+	for range tries {
+		obj, err := m.cfg.Client.Get(ctx, kinds.PersistentVolumeClaims, j.Claim.Namespace, j.Claim.Name)
+		if err != nil {
+			return fmt.Errorf("read the claim: %w", err)
+		}
+		next := resource.Clone(obj.(*corev1.PersistentVolumeClaim))
+		if next.UID != j.Claim.UID {
+			return errors.New("the claim is another one by now")
+		}
+		change(&next.Status)
+		if _, err = m.cfg.Client.Update(ctx, kinds.PersistentVolumeClaims, next, "status"); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return errors.New("write the claim's status: it keeps changing")
+}
+
+// event tells of the claim, and of the pod that waits for it to grow.
+func (m *Mounter) event(j *job, typ, reason, format string, args ...any) {
+	if m.cfg.Events == nil {
+		return
+	}
+	for _, ref := range []corev1.ObjectReference{
+		{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: j.Claim.Namespace, Name: j.Claim.Name, UID: j.Claim.UID},
+		{Kind: "Pod", APIVersion: "v1", Namespace: j.Pod.Namespace, Name: j.Pod.Name, UID: j.Pod.UID},
+	} {
+		m.cfg.Events.Ref(ref, typ, reason, format, args...)
+	}
+}

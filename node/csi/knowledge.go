@@ -1,0 +1,130 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// knowledge holds facts beside the disk. All of it can be had again.
+type knowledge struct {
+	files  sync.Mutex // held while the record of a staged volume is written, or is judged to be none
+	mu     sync.Mutex
+	locks  map[volumeID]*turn               // volumes that somebody works on
+	wanted map[volumeID]map[types.UID]bool  // pods that have asked for a volume
+	staged map[volumeID]bool                // by this agent
+	done   map[types.UID]map[string]settled // pods' volumes that this agent has published
+	attach map[volumeID]bool                // wanted ones that have to be attached
+	usage  map[types.UID]map[string]Usage
+	bad    map[types.UID]map[string]struct{} // growths that were refused: not asked for again with the same sizes
+}
+
+// settled is a volume that was published for a pod.
+type settled struct {
+	path  string
+	own   bool
+	again time.Time // when it is published once more, if its driver asks for that
+}
+
+// A turn is held by who works on a volume.
+type turn struct {
+	held  chan struct{}
+	users int // who holds it or waits for it
+}
+
+// lock waits until nobody else works on the volume. Work on other volumes goes on beside.
+func (k *knowledge) lock(ctx context.Context, v volumeID) (unlock func(), err error) {
+	k.mu.Lock()
+	t := k.locks[v]
+	if t == nil {
+		t = &turn{held: make(chan struct{}, 1)}
+		k.locks[v] = t
+	}
+	t.users++
+	k.mu.Unlock()
+	leave := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(k.locks, v)
+		}
+	}
+	select {
+	case t.held <- struct{}{}:
+		return func() { <-t.held; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, fmt.Errorf("wait for other work on the volume %s: %w", v, ctx.Err())
+	}
+}
+
+// want notes that a pod asks for a volume. It is in use from then on until unwant.
+func (k *knowledge) want(v volumeID, uid types.UID, attach bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.wanted[v] == nil {
+		k.wanted[v] = map[types.UID]bool{}
+	}
+	k.wanted[v][uid] = true
+	if attach {
+		k.attach[v] = true
+	}
+}
+
+// unwant forgets that a pod asks for volumes, and returns them.
+func (k *knowledge) unwant(uid types.UID) (list []volumeID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for v, pods := range k.wanted {
+		if pods[uid] {
+			list = append(list, v)
+			if delete(pods, uid); len(pods) == 0 {
+				delete(k.wanted, v)
+			}
+		}
+	}
+	delete(k.done, uid)
+	delete(k.bad, uid)
+	delete(k.usage, uid)
+	return list
+}
+
+// isWanted says that a pod has asked for the volume.
+func (k *knowledge) isWanted(v volumeID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.wanted[v]) > 0
+}
+
+func (k *knowledge) isStaged(v volumeID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.staged[v]
+}
+
+func (k *knowledge) setStaged(v volumeID, is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.staged[v] = is; !is {
+		delete(k.staged, v)
+	}
+}
+
+func (k *knowledge) settled(r *Request) (settled, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, ok := k.done[r.Pod.UID][r.Name]
+	return s, ok
+}
+
+func (k *knowledge) settle(r *Request, s settled) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.done[r.Pod.UID] == nil {
+		k.done[r.Pod.UID] = map[string]settled{}
+	}
+	k.done[r.Pod.UID][r.Name] = s
+}

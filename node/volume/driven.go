@@ -1,0 +1,109 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/node/csi"
+)
+
+// driven mounts a volume of a CSI driver.
+func (m *Mounter) driven(ctx context.Context, r *csi.Request) (string, error) {
+	got, err := m.csi.Mount(ctx, r)
+	if err != nil || !got.Own {
+		return got.Path, err
+	}
+	if err := own(got.Path, *r.Group); err != nil {
+		return "", fmt.Errorf("give the volume to group %d: %w", *r.Group, err)
+	}
+	return got.Path, nil
+}
+
+// inline is a volume that the pod defines itself.
+func inline(pod *corev1.Pod, v *corev1.Volume) *csi.Request {
+	return &csi.Request{Pod: pod, Name: v.Name, Inline: v.CSI, ReadOnly: v.CSI.ReadOnly != nil && *v.CSI.ReadOnly, Group: fsGroup(pod)}
+}
+
+// readOnly says that no container may write the pod's volume.
+func readOnly(pod *corev1.Pod, name string) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == name {
+			return ReadOnly(&pod.Spec.Volumes[i])
+		}
+	}
+	return false
+}
+
+// How often volumes of drivers are looked at that did not say when.
+const drivenEvery = time.Minute
+
+// refreshDriven keeps the volumes of drivers as their objects say. After next it should be called again; 0: the pod has none.
+func (m *Mounter) refreshDriven(ctx context.Context, pod *corev1.Pod) (next time.Duration, err error) {
+	if !m.csi.Has(pod.UID) {
+		return 0, nil
+	}
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	left := time.Until(s.look)
+	m.mu.Unlock()
+	if left > 0 {
+		return left, nil
+	}
+	next = drivenEvery
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		r, err := m.request(ctx, pod, &pod.Spec.Volumes[i])
+		if r == nil || err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		again, err := m.csi.Refresh(ctx, r)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look after volume %q: %w", r.Name, err))
+		}
+		if again > 0 {
+			next = min(next, again)
+		}
+	}
+	m.mu.Lock()
+	s.look = time.Now().Add(next)
+	m.mu.Unlock()
+	if err := errors.Join(errs...); err != nil { // the volume is as it was, and the pod runs
+		m.log.Warn("volumes of CSI drivers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "again", next, "err", err)
+	}
+	return next, nil
+}
+
+// request returns a pod's request to a driver; nil: the volume is none of a driver's.
+func (m *Mounter) request(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (*csi.Request, error) {
+	name := ""
+	switch {
+	case v.CSI != nil:
+		return inline(pod, v), nil
+	case v.PersistentVolumeClaim != nil:
+		name = v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		name = pod.Name + "-" + v.Name
+	default:
+		return nil, nil
+	}
+	pvc, pv, err := m.bound(ctx, pod, v.Name, name)
+	if err != nil || pv.Spec.CSI == nil {
+		return nil, err
+	}
+	block, err := blockMode(pod, v.Name, pv)
+	return &csi.Request{Pod: pod, Name: v.Name, PV: pv, Claim: pvc, Block: block, ReadOnly: ReadOnly(v), Group: fsGroup(pod)}, err
+}
+
+// driverToken gives a driver a token for a pod.
+func (m *Mounter) driverToken(ctx context.Context, pod *corev1.Pod, audience string, life int64) (csi.Token, error) {
+	t, err := m.token(ctx, pod, audience, life)
+	if err != nil {
+		return csi.Token{}, err
+	}
+	return csi.Token{Text: t.text, Expires: t.expiry}, nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"go/ast"
+	"maps"
+	"path"
+	"slices"
+	"testing"
+)
+
+// maxMethods bounds the methods of a type: one with more is several things in one.
+const maxMethods = 40
+
+// broad are the types that had more when the law came, with their methods then. A number only goes down.
+var broad = map[string]int{
+	"server/httpapi.call": 67,
+	"server.Server":       60,
+	"cluster.Cluster":     52,
+	"view.View":           51,
+	"crd.Stored":          48,
+}
+
+// TestReceivers counts the methods of every type outside tests.
+func TestReceivers(t *testing.T) {
+	methods := map[string]int{}
+	for _, s := range mustSources(t) {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[path.Dir(s.path)+"."+receiver(fn.Recv.List[0].Type)]++
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		if most := max(maxMethods, broad[name]); methods[name] > most {
+			t.Errorf("%s has %d methods, more than %d: give some to a type of their own", name, methods[name], most)
+		}
+	}
+	for name, n := range broad {
+		if methods[name] <= maxMethods {
+			t.Errorf("%s has %d methods, not %d any more: take it out of broad", name, methods[name], n)
+		}
+	}
+}
+
+func receiver(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return ""
+}

@@ -1,0 +1,40 @@
+package resource
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Quirks are how a kind differs from most where nothing else about it says so. Upstream's kinds grew that way, and clients can
+// tell. The zero value is how most are.
+type Quirks struct {
+	NeedsRevision         bool // an update must say which revision it replaces
+	DeleteReturnsObject   bool // the answer to a deletion is the last state, not a Status
+	GenerateNameLiteral   bool // generateName is the name: there is no other
+	SkipGenerateNameCheck bool // a bad generateName is told of only by the name that was made of it
+	MetaErrorsOnce        bool // a changed uid or the like is told of once; of others both the generic rules and the kind's own tell
+	MetaErrorsLast        bool // of a new object's bad metadata is told only when all else is well
+	UnqualifiedFinalizers bool // finalizers need not name a domain
+
+	// Hides is an annotation that only whole objects show: it stands for a field that the version has no longer.
+	Hides string
+	// Orphaned is the warning that a deletion gets which does not say what is to become of the dependents.
+	Orphaned string
+
+	// Resets are the fields that a write of the object itself can't own, beside the status where that is a subresource. Paths
+	// are joined by dots; * is any element.
+	Resets []string
+	// StatusResets are those that a write of the status neither changes nor owns: beside spec, metadata or parts of it.
+	StatusResets []string
+}
+
+// restoreMetadata gives obj the parts of old's metadata that the paths name.
+func restoreMetadata(paths []string, obj, old metav1.Object) {
+	for _, p := range paths {
+		switch p {
+		case "metadata":
+			metav1.ResetObjectMetaForStatus(obj, old)
+		case "metadata.labels":
+			obj.SetLabels(old.GetLabels())
+		case "metadata.ownerReferences":
+			obj.SetOwnerReferences(old.GetOwnerReferences())
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package scheduler
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
+)
+
+// A demand is the part of a pod that decides where it can run. Its encoding is the key of the pod's equivalence class, and it is
+// all of the pod that filters and scores see: none can read a field that is not in the key.
+type demand struct {
+	pod      *corev1.Pod // all fields that don't matter are zero
+	features ndf.FeatureSet
+	key      string
+}
+
+// demandOf reduces a pod to what matters of it. The reduced pod is memory that the next call uses again: most pods are of a class that
+// is there. Who keeps a demand clones it.
+func (st *state) demandOf(p *corev1.Pod) demand {
+	st.reduced = corev1.Pod{}
+	d := demand{pod: &st.reduced, features: st.featuresOf(p)}
+	q, s := d.pod, &p.Spec
+	q.Namespace, q.Labels = p.Namespace, p.Labels
+	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+		q.OwnerReferences = []metav1.OwnerReference{*ref}
+	}
+	q.Spec = localSpec(s)
+	q.Spec.Affinity, q.Spec.TopologySpreadConstraints = s.Affinity, s.TopologySpreadConstraints
+	q.Spec.PreemptionPolicy, q.Spec.ResourceClaims = s.PreemptionPolicy, s.ResourceClaims
+	q.Status.ResourceClaimStatuses = p.Status.ResourceClaimStatuses
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		if v.PersistentVolumeClaim == nil && v.Ephemeral == nil {
+			continue
+		}
+		reduced := corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: v.PersistentVolumeClaim}}
+		if v.Ephemeral != nil {
+			reduced.Ephemeral = &corev1.EphemeralVolumeSource{}
+		}
+		q.Spec.Volumes = append(q.Spec.Volumes, reduced)
+	}
+	if len(s.ResourceClaims) > 0 || len(ephemeral(p)) > 0 {
+		q.Name, q.UID = p.Name, p.UID // claims are made and reserved for one pod
+	}
+	d.key = keyOfReduced(q, d.features, p)
+	return d
+}
+
+// clone is the demand with a pod of its own.
+func (d demand) clone() *demand {
+	pod := *d.pod
+	d.pod = &pod
+	return &d
+}
+
+// localDemand is the part on which verdicts about a node by itself depend: no other pods, volumes or devices.
+func (d *demand) localDemand() *demand {
+	q := &corev1.Pod{Spec: localSpec(&d.pod.Spec)}
+	if a := affinityOf(d.pod); a != nil {
+		q.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
+	}
+	return &demand{pod: q, features: d.features, key: keyOfReduced(q, d.features, d.pod)}
+}
+
+// localSpec keeps the fields that verdicts about a node by itself read, node affinity aside.
+func localSpec(s *corev1.PodSpec) corev1.PodSpec {
+	return corev1.PodSpec{SchedulerName: s.SchedulerName, NodeSelector: s.NodeSelector, Tolerations: s.Tolerations, Overhead: s.Overhead,
+		Priority: s.Priority, Resources: s.Resources, InitContainers: reducedContainers(s.InitContainers), Containers: reducedContainers(s.Containers)}
+}
+
+func keyOfReduced(q *corev1.Pod, features ndf.FeatureSet, p *corev1.Pod) string {
+	data, err := q.Marshal()
+	if err != nil {
+		return string(p.UID) // can't be; then it is like no other
+	}
+	return string(data) + "\x00" + features.String()
+}
+
+func reducedContainers(list []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(list))
+	for i := range list {
+		c := &list[i]
+		out[i] = corev1.Container{Image: c.Image, RestartPolicy: c.RestartPolicy,
+			Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}}
+		for _, p := range c.Ports {
+			if p.HostPort != 0 {
+				out[i].Ports = append(out[i].Ports, corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+)
+
+// A statusWriter writes what the scheduler says of pods into their status, one write a pod at a time, after all bindings.
+type statusWriter struct {
+	r     *runner
+	queue []statusWrite
+}
+
+// A statusWrite is a write to a pod's status that waits for its turn.
+type statusWrite struct {
+	task *task
+	text string
+	do   job
+}
+
+// set queues the write of the pod's PodScheduled condition and nomination, if they are not so already. Without a reason only
+// the nomination is written.
+func (w *statusWriter) set(t *task, reason, text, nominated string) {
+	p := t.pod
+	saying := reason + "\n" + text + "\n" + nominated
+	if t.lastStatus == saying {
+		return
+	}
+	t.lastStatus = saying
+	status := map[string]any{}
+	if c := find(p, corev1.PodScheduled); reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason || c.Message != text) {
+		status["conditions"] = []any{condition(p, corev1.PodScheduled, corev1.ConditionFalse, reason, text, w.r.env.Now())}
+	}
+	switch {
+	case nominated != "" && nominated != p.Status.NominatedNodeName:
+		status["nominatedNodeName"] = nominated
+	case nominated == "" && p.Status.NominatedNodeName != "":
+		status["nominatedNodeName"] = nil
+	}
+	if len(status) == 0 {
+		return
+	}
+	_, t.nominating = status["nominatedNodeName"]
+	w.queue = append(w.queue, statusWrite{t, saying, func(ctx context.Context) func() {
+		err := w.patch(because(ctx, p), p, status)
+		return func() { w.written(t, err) }
+	}})
+}
+
+// written ends the writing of a status.
+func (w *statusWriter) written(t *task, err error) {
+	t.statusInFlight, t.nominating = false, t.nominating && t.nextStatus != nil
+	if t.afterStatus != nil && !t.gone {
+		t.afterStatus()
+	}
+	if t.nextStatus != nil {
+		w.queue = append(w.queue, *t.nextStatus)
+	}
+	t.afterStatus, t.nextStatus = nil, nil
+	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {
+		return
+	}
+	t.lastStatus = ""
+	w.r.log.Error("write status", "kind", "Pod", "object", keyOf(t.pod), "err", err)
+	if t.stage == unschedulable { // look again, to say it again
+		w.r.q.addBackoff(t, w.r.env.Now())
+	}
+}
+
+// patch changes the status of exactly this pod.
+func (w *statusWriter) patch(ctx context.Context, p *corev1.Pod, status map[string]any) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	_, err = w.r.env.Client.Patch(ctx, kinds.Pods, p.Namespace, p.Name,
+		client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
+	return err
+}
+
+func find(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == typ {
+			return c
+		}
+	}
+	return nil
+}
+
+// condition makes a pod's condition; the time of its transition moves only with its status.
+func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus, reason, text string, now time.Time) map[string]any {
+	at := metav1.NewTime(now)
+	if old := find(p, typ); old != nil && old.Status == status {
+		at = old.LastTransitionTime
+	}
+	return map[string]any{"type": typ, "status": status, "reason": reason, "message": text, "lastTransitionTime": at, "lastProbeTime": nil,
+		"observedGeneration": p.Generation}
+}

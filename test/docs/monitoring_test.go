@@ -1,0 +1,137 @@
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/cluster"
+)
+
+const monitoring = "../../docs/monitoring"
+
+var (
+	// A selector is a metric with its labels. All that the files have begin so.
+	selector = regexp.MustCompile(`\b((?:apiserver|kubernetes)_[a-z_]+)\{([^}]*)\}`)
+	labelled = regexp.MustCompile(`([a-z_]+)(?:=~|!~|!=|=)`)
+	grouped  = regexp.MustCompile(`\bby \(([a-z_, ]+)\)`)
+)
+
+// expressions are those of the rules and of the dashboard.
+func expressions(t *testing.T) (list []string) {
+	t.Helper()
+	var rules struct {
+		Groups []struct{ Rules []struct{ Expr string } }
+	}
+	var board struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	text, err := os.ReadFile(filepath.Join(monitoring, "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = os.ReadFile(filepath.Join(monitoring, "dashboard.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			list = append(list, r.Expr)
+		}
+	}
+	for _, p := range board.Panels {
+		for _, g := range p.Targets {
+			list = append(list, g.Expr)
+		}
+	}
+	return list
+}
+
+// TestMonitoring holds names and labels in rules and dashboard against what a server tells.
+func TestMonitoring(t *testing.T) {
+	told := metrics(t)
+	checked := 0
+	for _, e := range expressions(t) {
+		for _, m := range selector.FindAllStringSubmatch(e, -1) {
+			checked++
+			line := sample(told, m[1])
+			if line == "" {
+				t.Errorf("%s: no server tells %s", e, m[1])
+				continue
+			}
+			var labels []string
+			for _, l := range labelled.FindAllStringSubmatch(m[2], -1) {
+				labels = append(labels, l[1])
+			}
+			for _, by := range grouped.FindAllStringSubmatch(e, -1) {
+				labels = append(labels, strings.Split(by[1], ", ")...)
+			}
+			for _, l := range labels {
+				if l != "job" && !strings.Contains(line, l+`="`) { // job is Prometheus' own
+					t.Errorf("%s: %s has no label %s: %s", e, m[1], l, line)
+				}
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("%d metrics in the files", checked)
+	}
+}
+
+// sample is a line of a metric, "" if there is none.
+func sample(told []byte, name string) string {
+	for line := range strings.Lines(string(told)) {
+		if strings.HasPrefix(line, name+"{") {
+			return line
+		}
+	}
+	return ""
+}
+
+// metrics are those of a server that has served something, and refused something.
+func metrics(t *testing.T) []byte {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Config{NoLoops: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Stop() })
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for _, path := range []string{"/api/v1/namespaces", "/metrics"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err = io.ReadAll(resp.Body)
+		if resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", path, resp.Status, err)
+		}
+	}
+	return bytes.TrimSpace(text)
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+// Command guest is the first process (init) of the virtual machines of package vm: it mounts what programs take for granted, loads
+// modules, runs one command, writes the command's exit code to the second serial port, and powers the machine off.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/test/vm"
+)
+
+// broken is the exit code of a guest that could not run its command, as env(1) has it.
+const broken = 125
+
+func main() {
+	code := broken
+	if err := prepare(); err != nil {
+		fmt.Println("guest:", err)
+	} else if code, err = work(); err != nil {
+		fmt.Println("guest:", err)
+	}
+	if err := report(code); err != nil {
+		fmt.Println("guest:", err)
+	}
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Println("guest:", err)
+	}
+}
+
+// prepare mounts. The root is bound over itself first: the kernel's first root can't be exchanged (pivot_root), which runtimes of
+// containers do.
+func prepare() error {
+	if err := unix.Mount("/", "/mnt", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind the root: %w", err)
+	}
+	if err := errors.Join(os.Chdir("/mnt"), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
+		return fmt.Errorf("move the root: %w", err)
+	}
+	for _, m := range []struct{ kind, at, data string }{
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""}, {"tmpfs", "/run", "mode=755"},
+		{"cgroup2", "/sys/fs/cgroup", "memory_recursiveprot"}, {"devpts", "/dev/pts", "ptmxmode=666"}, {"tmpfs", "/dev/shm", ""},
+		{"mqueue", "/dev/mqueue", ""},
+	} {
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, m.data); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	if err := os.Chmod("/tmp", 0o1777); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte("guest")); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
+
+func work() (code int, err error) {
+	var task vm.Task
+	data, err := os.ReadFile(vm.TaskPath)
+	if err == nil {
+		err = json.Unmarshal(data, &task)
+	}
+	if err != nil {
+		return broken, err
+	}
+	for _, m := range task.Modules {
+		if err := load(m); err != nil {
+			return broken, err
+		}
+	}
+	cmd := exec.Command(task.Command[0], task.Command[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, task.Env
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return max(exit.ExitCode(), 1), nil // a signal has no code
+	}
+	if err != nil {
+		return broken, err
+	}
+	return 0, nil
+}
+
+func load(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// report tells the host. It reads what the second serial port was given.
+func report(code int) error {
+	f, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, code)
+	return errors.Join(err, f.Close())
+}
