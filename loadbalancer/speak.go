@@ -14,6 +14,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -23,6 +24,9 @@ import (
 
 // secretPause is after how long a password that could not be read is asked for again.
 const secretPause = 5 * time.Second
+
+// lastWords bounds how often the end is written into the Lease: others write there too, and there is nobody left to try again later.
+const lastWords = 5
 
 // A speaking is the running loop that announces by BGP. One goroutine owns it; sessions reach it by states alone.
 type speaking struct {
@@ -70,7 +74,9 @@ func Speak(ctx context.Context, cfg Config) error {
 		}
 		s.again = time.Time{}
 		s.obey(ctx)
-		s.report(ctx, s.sessions())
+		if s.report(ctx, s.sessions()) != nil { // a conflict: the feed shows the Lease as it is
+			s.again = time.Now().Add(apiPause)
+		}
 	}
 }
 
@@ -81,7 +87,25 @@ func (s *speaking) leave() {
 	for name := range ended {
 		ended[name] = kinds.BGPSession{Trouble: "the node's agent has stopped"}
 	}
-	s.report(context.Background(), ended)
+	for range lastWords {
+		if s.report(context.Background(), ended) == nil {
+			return
+		}
+		s.reread(context.Background())
+	}
+}
+
+// reread takes the Lease from the API: the feed may be behind, or have ended. Without an answer the one that is known stays.
+func (s *speaking) reread(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, apiPatience)
+	defer cancel()
+	obj, err := s.cfg.Client.Get(ctx, kinds.Leases, kinds.AnnounceSpace, kinds.BGPLease(s.cfg.Node))
+	switch {
+	case err == nil:
+		s.lease = resource.As[*coordinationv1.Lease](obj)
+	case apierrors.IsNotFound(err):
+		s.lease = nil
+	}
 }
 
 // own has what a speaker says of its machine. A node without an IPv4 address has a router ID all the same.
@@ -189,27 +213,30 @@ func (s *speaking) sessions() map[string]kinds.BGPSession {
 }
 
 // report writes into the Lease how the sessions are, if it says something else.
-func (s *speaking) report(ctx context.Context, now map[string]kinds.BGPSession) {
+func (s *speaking) report(ctx context.Context, now map[string]kinds.BGPSession) error {
 	if s.lease == nil {
-		return
+		return nil
 	}
 	var said map[string]kinds.BGPSession
 	if json.Unmarshal([]byte(s.lease.Annotations[kinds.BGPSessions]), &said) == nil && maps.Equal(said, now) {
-		return
+		return nil
 	}
 	text, err := json.Marshal(now)
-	if err != nil { // numbers and words can be written
-		return
+	if err != nil {
+		return err
 	}
 	next := resource.Clone(s.lease)
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
 	next.Annotations[kinds.BGPSessions] = string(text)
 	ctx, cancel := context.WithTimeout(ctx, apiPatience)
 	defer cancel()
 	obj, err := s.cfg.Client.Update(ctx, kinds.Leases, next, "")
-	if err != nil { // a conflict: the feed shows the Lease as it is
+	if err != nil {
 		s.cfg.Log.Debug("say how the BGP sessions are", "object", "lease/"+next.Name, "again", apiPause, "err", err)
-		s.again = time.Now().Add(apiPause)
-		return
+		return err
 	}
 	s.lease = resource.As[*coordinationv1.Lease](obj)
+	return nil
 }
