@@ -39,11 +39,11 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}}
 }
 
-// goTest runs go test and returns what it reports; err is a run that could not be read.
-func goTest(flags []string, packages []string) (*report, error) {
+// goTest runs go test in the module of a folder and returns what it reports; err is a run that could not be read.
+func goTest(dir string, flags, packages []string) (*report, error) {
 	args := slices.Concat([]string{"test", "-json", "-timeout", "20m"}, flags, packages) // a busy machine is slow
 	cmd := exec.Command("go", args...)
-	cmd.Stderr = os.Stderr
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	if slices.Contains(flags, "-race") {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	}

@@ -35,7 +35,12 @@ const most = 5
 // tests runs packages. A failure that is not final is run once more, alone on the machine; what passes then is written down,
 // and a test that is written down already is mended, not run again.
 func (s *session) tests(flags []string, packages ...string) error {
-	r, err := goTest(flags, packages)
+	return s.testsOf(".", flags, packages...)
+}
+
+// testsOf is tests, in the module of a folder.
+func (s *session) testsOf(dir string, flags []string, packages ...string) error {
+	r, err := goTest(dir, flags, packages)
 	if err != nil {
 		return err
 	}
@@ -54,7 +59,7 @@ func (s *session) tests(flags []string, packages ...string) error {
 		return fmt.Errorf("%s", strings.Join(lost, ", "))
 	}
 	for _, f := range r.failures {
-		if err := s.again(flags, f); err != nil {
+		if err := s.again(dir, flags, f); err != nil {
 			return err
 		}
 	}
@@ -75,10 +80,10 @@ func (f failure) verdict(known []flicker, now time.Time, failures int) string {
 	return ""
 }
 
-func (s *session) again(flags []string, f failure) error {
+func (s *session) again(dir string, flags []string, f failure) error {
 	name := short(f.pkg) + "." + f.test
 	fmt.Printf("once more, alone: %s\n", name)
-	r, err := goTest(append(slices.Clone(flags), "-count=1", "-run=^"+f.test+"$"), []string{f.pkg})
+	r, err := goTest(dir, append(slices.Clone(flags), "-count=1", "-run=^"+f.test+"$"), []string{f.pkg})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -53,20 +54,42 @@ var steps = []step{
 	{"lint", all, false, func(*session) error { return script("scripts/lint") }},
 	{"unit", all, false, func(s *session) error { return s.tests(nil, "./...") }},
 	{"cross", all, false, func(*session) error { return cross() }},
-	{"bgp", all, false, func(*session) error { // a module of its own: GoBGP is the peer
-		return asRoot(func() error { return script("go", "-C", "test/bgp", "test", "-count=1", "-vet=off", ".") })
+	{"bgp", all, false, func(s *session) error { // a module of its own: GoBGP is the peer
+		return asRoot(func() error { return s.testsOf("test/bgp", []string{"-count=1", "-vet=off"}, ".") })
 	}},
 	{"race", all, false, (*session).race},
 	{"oracle", all, false, func(*session) error { return script("scripts/oracle") }},
-	{"postgres", all, false, func(*session) error { // a module of its own
-		return errors.Join(script("make", "-s", "-C", "examples/postgres", "test"),
-			asRoot(func() error { return script("make", "-s", "-C", "examples/postgres", "e2e") }))
-	}},
+	{"postgres", all, false, (*session).postgres},
 	{"e2e", all, false, func(s *session) error {
 		return asRoot(func() error {
 			return errors.Join(s.tests([]string{"-count=1", "-tags=e2e"}, "./test/e2e/..."), s.families("6"), s.families("46"))
 		})
 	}},
+}
+
+// postgres tests the example, a module of its own: on envtest and in simulation, and with real containers.
+func (s *session) postgres() error {
+	const dir = "examples/postgres"
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	assets, kloop := filepath.Join(root, dir, "bin/assets"), filepath.Join(root, "bin/kloop")
+	if err := errors.Join(os.Setenv("KUBEBUILDER_ASSETS", assets), os.Setenv("KLOOP", kloop)); err != nil {
+		return err
+	}
+	defer os.Unsetenv("KUBEBUILDER_ASSETS")
+	defer os.Unsetenv("KLOOP")
+	if err := script(kloop, "envtest", assets); err != nil {
+		return err
+	}
+	flags := []string{"-vet=off", "-ldflags=-w"}
+	return errors.Join(s.testsOf(dir, flags, "./..."), asRoot(func() error {
+		if err := script("make", "-s", "-C", dir, "image"); err != nil {
+			return err
+		}
+		return s.testsOf(dir, append(flags, "-count=1", "-tags=e2e"), "./e2e")
+	}))
 }
 
 // families runs what the addresses of a cluster matter to with others than IPv4.

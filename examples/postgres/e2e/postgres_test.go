@@ -76,6 +76,7 @@ func TestPostgres(t *testing.T) {
 	acked := l.end()
 	lost, err := l.lost(t.Context())
 	if err != nil || len(lost) > 0 {
+		t.Attr("retry", "never")
 		t.Errorf("%d of %d acknowledged rows are lost: %v, %v", len(lost), len(acked), lost[:min(len(lost), 10)], err)
 	}
 	t.Logf("%d rows were acknowledged, %d are lost", len(acked), len(lost))
