@@ -19,7 +19,7 @@ import (
 // builder makes documents from kinds and schemas.
 type builder struct {
 	lib    *edition
-	custom map[schema.GroupVersionKind]told
+	custom map[schema.GroupVersionKind]*told
 	on     *features.Set
 	texts  map[string]json.RawMessage // of custom resources, as far as they were needed
 	lists  map[string]json.RawMessage // of custom resources
@@ -113,17 +113,20 @@ func (b *builder) read(gvk schema.GroupVersionKind) {
 	if b.texts == nil {
 		b.texts = map[string]json.RawMessage{}
 	}
-	raw, err := json.RawMessage(nil), error(nil)
-	if t, ok := b.custom[gvk]; ok {
-		raw, err = t.text()
-	}
-	if raw == nil {
-		if err != nil {
-			slog.Warn("a kind is described without its schema", "kind", gvk.Kind, "err", err)
+	b.texts[customName(gvk)], _ = json.Marshal(b.custom[gvk].object(gvk))
+}
+
+// object is the schema. One that can't be made is any object.
+func (t *told) object(gvk schema.GroupVersionKind) object {
+	if t != nil && t.tree != nil {
+		doc, err := t.tree()
+		if err == nil {
+			return doc
 		}
-		raw, _ = customSchema(gvk, nil)
+		slog.Warn("a kind is described without its schema", "kind", gvk.Kind, "err", err)
 	}
-	b.texts[customName(gvk)] = raw
+	doc, _ := customSchema(gvk, nil)
+	return doc
 }
 
 // used returns all schemas that the routes need.
@@ -176,14 +179,19 @@ func (b *builder) addList(i *resource.Info, gvk schema.GroupVersionKind) {
 	if b.lists == nil {
 		b.lists = map[string]json.RawMessage{}
 	}
+	name, list := listSchema(i, gvk)
+	b.lists[name], _ = json.Marshal(list)
+	b.read(gvk)
+}
+
+// listSchema is the schema of a custom resource's list, and its name.
+func listSchema(i *resource.Info, gvk schema.GroupVersionKind) (string, object) {
 	list := listOf(i, gvk)
-	name := customName(gvk)
 	props := typeProps()
 	props["metadata"] = refWith(meta+"ListMeta", "Standard list metadata.")
-	props["items"] = object{"type": "array", "description": "List of " + i.Plural + ".", "items": ref(name)}
-	b.lists[customName(list)], _ = json.Marshal(object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
-		"required": []string{"items"}, "properties": props, gvkExtension: []any{gvkObject(list)}})
-	b.read(gvk)
+	props["items"] = object{"type": "array", "description": "List of " + i.Plural + ".", "items": ref(customName(gvk))}
+	return customName(list), object{"type": "object", "description": list.Kind + " is a list of " + gvk.Kind,
+		"required": []string{"items"}, "properties": props, gvkExtension: []any{gvkObject(list)}}
 }
 
 func refWith(name, doc string) object {
@@ -198,7 +206,7 @@ func typeProps() object {
 }
 
 // customSchema completes the schema of a custom resource: type, metadata and what kind it is.
-func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (json.RawMessage, error) {
+func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (object, error) {
 	doc := object{}
 	if s != nil {
 		raw, err := json.Marshal(s)
@@ -213,7 +221,7 @@ func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (json.RawMessage,
 	}
 	doc["type"], doc[gvkExtension] = "object", []any{gvkObject(gvk)}
 	if s == nil {
-		return json.Marshal(doc)
+		return doc, nil
 	}
 	props := typeProps()
 	if own, ok := doc["properties"].(object); ok {
@@ -222,5 +230,5 @@ func customSchema(gvk schema.GroupVersionKind, s *spec.Schema) (json.RawMessage,
 	}
 	props["metadata"] = refWith(meta+"ObjectMeta", "Standard object's metadata.")
 	doc["properties"] = props
-	return json.Marshal(doc)
+	return doc, nil
 }

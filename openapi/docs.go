@@ -1,12 +1,8 @@
 package openapi
 
 import (
-	"crypto/sha512"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,12 +17,19 @@ import (
 type Docs struct {
 	set *resource.Set
 
-	mu     sync.Mutex
-	custom map[schema.GroupVersionKind]told // the schemas of custom resources, v3
+	mu     sync.Mutex                        // held briefly: nothing is made under it
+	custom map[schema.GroupVersionKind]*told // the schemas of custom resources, v3
+	marks  map[schema.GroupVersionKind]kindMark
 	made   map[string]document
 	size   int
 	forget *time.Timer
 	groups groups
+	whole  map[string]*whole // v2 documents, by their form
+
+	forgetWhole *time.Timer
+
+	making sync.Mutex // a v3 document: one at a time; locked before mu
+	v2     sync.Mutex // a v2 document, the same
 }
 
 // A document is a finished text and what it was made from.
@@ -50,18 +53,22 @@ var ErrNotServed = fmt.Errorf("group version is not served")
 // AddSchema tells the schema of a custom resource in one version, in v3 form; nil stands for any object. Types
 // that are not told have no more than metadata.
 func (d *Docs) AddSchema(gvk schema.GroupVersionKind, s *spec.Schema) error {
-	raw, err := customSchema(gvk, s)
+	doc, err := customSchema(gvk, s)
 	if err != nil {
 		return err
 	}
-	d.put(gvk, told{mark: string(raw), text: func() (json.RawMessage, error) { return raw, nil }})
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("encode the schema of %s: %w", gvk, err)
+	}
+	d.put(gvk, &told{mark: string(raw), tree: func() (object, error) { return doc, nil }})
 	return nil
 }
 
 // AddSchemaLater is AddSchema with a schema that is made whenever a document needs it. The mark stands for its
 // content: it changes when that does.
 func (d *Docs) AddSchemaLater(gvk schema.GroupVersionKind, mark string, later func() (*spec.Schema, error)) {
-	d.put(gvk, told{mark: mark, text: func() (json.RawMessage, error) {
+	d.put(gvk, &told{mark: mark, tree: func() (object, error) {
 		s, err := later()
 		if err != nil {
 			return nil, err
@@ -72,15 +79,15 @@ func (d *Docs) AddSchemaLater(gvk schema.GroupVersionKind, mark string, later fu
 
 // told is the schema of a custom resource.
 type told struct {
-	mark string // stands for the text in fingerprints
-	text func() (json.RawMessage, error)
+	mark string                 // stands for the tree in fingerprints
+	tree func() (object, error) // not to be changed
 }
 
-func (d *Docs) put(gvk schema.GroupVersionKind, t told) {
+func (d *Docs) put(gvk schema.GroupVersionKind, t *told) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.custom == nil {
-		d.custom = map[schema.GroupVersionKind]told{}
+		d.custom = map[schema.GroupVersionKind]*told{}
 	}
 	d.custom[gvk] = t
 	d.groups = groups{}
@@ -92,59 +99,6 @@ func (d *Docs) RemoveSchema(gvk schema.GroupVersionKind) {
 	defer d.mu.Unlock()
 	delete(d.custom, gvk)
 	d.groups = groups{}
-}
-
-// groups is what the set held when it was looked at last.
-type groups struct {
-	all   []resource.Kind
-	kinds map[schema.GroupVersion][]resource.Kind
-	etags map[schema.GroupVersion]string
-	pages map[string]route // by their path in the index
-	etag  string           // of everything
-}
-
-// look returns the groups; d.mu must be held. A set that changed is another slice.
-func (d *Docs) look() *groups {
-	all := d.set.All()
-	if d.groups.kinds != nil && len(all) == len(d.groups.all) && (len(all) == 0 || &all[0] == &d.groups.all[0]) {
-		return &d.groups
-	}
-	g := groups{all: all, kinds: map[schema.GroupVersion][]resource.Kind{}, etags: map[schema.GroupVersion]string{}, pages: rootPages()}
-	for _, k := range all {
-		i := k.Info()
-		for _, gvk := range d.set.Served(k) {
-			if in, ok := resource.In(k, gvk); ok {
-				g.kinds[gvk.GroupVersion()] = append(g.kinds[gvk.GroupVersion()], in)
-			}
-			if path := "apis/" + gvk.Group; gvk.Group != "" && !i.Custom && g.pages[path].path == "" {
-				g.pages[path] = groupPage(gvk.Group)
-			}
-		}
-	}
-	sum := sha512.New()
-	for _, gv := range slices.SortedFunc(maps.Keys(g.kinds), compareGV) {
-		g.etags[gv] = d.fingerprint(gv, g.kinds[gv])
-		sum.Write([]byte(g.etags[gv]))
-	}
-	g.etag = strings.ToUpper(hex.EncodeToString(sum.Sum(nil)))
-	d.groups = g
-	return &d.groups
-}
-
-func compareGV(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }
-
-// fingerprint is the hash of all that the document of a group version follows from, which is quicker to have
-// than the document itself.
-func (d *Docs) fingerprint(gv schema.GroupVersion, kinds []resource.Kind) string {
-	sum := sha512.New()
-	fmt.Fprintln(sum, len(packed), d.set.Features(), gv)
-	for _, k := range kinds {
-		i := k.Info()
-		fmt.Fprintln(sum, i.GVK, i.Plural, i.ListKind, i.Namespaced, i.Verbs, i.Subs, i.Custom)
-		gvk := gv.WithKind(i.GVK.Kind)
-		fmt.Fprintf(sum, "%s\n", d.custom[gvk].mark)
-	}
-	return strings.ToUpper(hex.EncodeToString(sum.Sum(nil)))
 }
 
 // GroupPath is the path of a group version, as it stands in the index: api/v1, apis/apps/v1.
@@ -189,89 +143,105 @@ func (d *Docs) V3Proto(path string) (data []byte, etag string, err error) {
 	return d.v3(path, "proto", func(o object) ([]byte, error) { return encode(o, v3Messages, "Document") })
 }
 
-// V2JSON returns the v2 document of everything as JSON, which must not be changed, and its hash.
-func (d *Docs) V2JSON() (data []byte, etag string, err error) {
-	return d.v2("json", func(o object) ([]byte, error) { return json.Marshal(o) })
-}
-
-// V2Proto is V2JSON in the protobuf form, application/com.github.proto-openapi.spec.v2@v1.0+protobuf.
-func (d *Docs) V2Proto() (data []byte, etag string, err error) {
-	return d.v2("proto", func(o object) ([]byte, error) { return encode(o, v2Messages, "Document") })
-}
-
 func (d *Docs) v3(path, form string, write func(object) ([]byte, error)) ([]byte, string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	g := d.look()
-	gv := groupVersion(path)
-	etag, ok := g.etags[gv]
-	page, isPage := g.pages[path]
-	if isPage {
-		etag = d.pageMark(path)
-	} else if !ok {
-		return nil, "", fmt.Errorf("OpenAPI of %s: %w", path, ErrNotServed)
+	name := "v3/" + form + "/" + path
+	if doc, ok, err := d.known(name, path); ok || err != nil {
+		return doc.data, doc.etag, err
 	}
-	return d.remember("v3/"+form+"/"+path, etag, func() ([]byte, error) {
-		lib, err := openEdition(d.set.Features())
-		if err != nil {
-			return nil, err
-		}
-		b := builder{lib: lib, custom: d.custom, on: d.set.Features()}
-		if isPage {
-			return write(b.pageDocument(page))
-		}
-		routes := b.routes(gv, g.kinds[gv])
-		return write(b.v3Document(routes, b.schemas(gv, routes)))
-	})
-}
-
-func (d *Docs) v2(form string, write func(object) ([]byte, error)) ([]byte, string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	g := d.look()
-	return d.remember("v2/"+form, g.etag, func() ([]byte, error) {
-		lib, err := openEdition(d.set.Features())
-		if err != nil {
-			return nil, err
-		}
-		b := builder{lib: lib, custom: d.custom, on: d.set.Features()}
-		var routes []route
-		for _, gv := range slices.SortedFunc(maps.Keys(g.kinds), compareGV) {
-			routes = append(routes, b.routes(gv, g.kinds[gv])...)
-		}
-		for _, page := range g.pages {
-			routes = append(routes, page)
-		}
-		doc, err := b.v2(routes)
-		if err != nil {
-			return nil, err
-		}
-		return write(doc)
-	})
-}
-
-// remember returns the document of that name if it is still true, or makes it. d.mu must be held.
-func (d *Docs) remember(name, etag string, make func() ([]byte, error)) ([]byte, string, error) {
-	if d.forget == nil {
-		d.forget = time.AfterFunc(idle, d.drop)
-	} else {
-		d.forget.Reset(idle)
+	d.making.Lock()
+	defer d.making.Unlock()
+	doc, ok, err := d.known(name, path) // somebody else may have made it meanwhile
+	if ok || err != nil {
+		return doc.data, doc.etag, err
 	}
-	if doc, ok := d.made[name]; ok && doc.etag == etag {
-		return doc.data, etag, nil
-	}
-	data, err := make()
-	if err != nil {
+	if doc, err = d.makeV3(path, write); err != nil {
 		return nil, "", fmt.Errorf("make the OpenAPI document %s: %w", name, err)
 	}
-	if d.size += len(data); d.made == nil || d.size > keep {
-		d.made, d.size = map[string]document{}, len(data)
-	}
-	d.made[name] = document{etag, data}
-	return data, etag, nil
+	d.remember(name, doc)
+	return doc.data, doc.etag, nil
 }
 
-// drop forgets all documents.
+// known returns the document at a path of the index if it was made and is still true.
+func (d *Docs) known(name, path string) (doc document, ok bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	etag, err := d.etagOf(path)
+	if err != nil {
+		return doc, false, err
+	}
+	d.wake()
+	doc, ok = d.made[name]
+	return doc, ok && doc.etag == etag, nil
+}
+
+// etagOf is the hash of the document at a path of the index. d.mu must be held.
+func (d *Docs) etagOf(path string) (string, error) {
+	g := d.look()
+	if _, is := g.pages[path]; is {
+		return d.pageMark(path), nil
+	}
+	etag, ok := g.etags[groupVersion(path)]
+	if !ok {
+		return "", fmt.Errorf("OpenAPI of %s: %w", path, ErrNotServed)
+	}
+	return etag, nil
+}
+
+func (d *Docs) makeV3(path string, write func(object) ([]byte, error)) (doc document, err error) {
+	gv := groupVersion(path)
+	d.mu.Lock()
+	doc.etag, err = d.etagOf(path)
+	kinds := d.groups.kinds[gv]
+	page, isPage := d.groups.pages[path]
+	b := builder{custom: d.schemasOf(gv, kinds), on: d.set.Features()}
+	d.mu.Unlock()
+	if err != nil {
+		return doc, err
+	}
+	if b.lib, err = openEdition(b.on); err != nil {
+		return doc, err
+	}
+	if isPage {
+		doc.data, err = write(b.pageDocument(page))
+		return doc, err
+	}
+	routes := b.routes(gv, kinds)
+	doc.data, err = write(b.v3Document(routes, b.schemas(gv, routes)))
+	return doc, err
+}
+
+// schemasOf returns the schemas of the custom resources in a group version. d.mu must be held.
+func (d *Docs) schemasOf(gv schema.GroupVersion, kinds []resource.Kind) map[schema.GroupVersionKind]*told {
+	custom := map[schema.GroupVersionKind]*told{}
+	for _, k := range kinds {
+		gvk := gv.WithKind(kindIn(k.Info(), gv))
+		if t, ok := d.custom[gvk]; ok {
+			custom[gvk] = t
+		}
+	}
+	return custom
+}
+
+// remember keeps a document while it is asked for and there is room.
+func (d *Docs) remember(name string, doc document) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.size += len(doc.data); d.made == nil || d.size > keep {
+		d.made, d.size = map[string]document{}, len(doc.data)
+	}
+	d.made[name] = doc
+}
+
+// wake puts off that documents are forgotten. d.mu must be held.
+func (d *Docs) wake() {
+	if d.forget == nil {
+		d.forget = time.AfterFunc(idle, d.drop)
+		return
+	}
+	d.forget.Reset(idle)
+}
+
+// drop forgets v3 documents.
 func (d *Docs) drop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -52,6 +53,10 @@ func parse(t *testing.T, b []byte, err error) (doc object) {
 	return doc
 }
 
+func joined(parts [][]byte, etag string, err error) ([]byte, string, error) {
+	return bytes.Join(parts, nil), etag, err
+}
+
 func at(v any, path ...string) any {
 	for _, p := range path {
 		m, _ := v.(object)
@@ -83,7 +88,7 @@ func TestProto(t *testing.T) {
 		}
 		same(t, gv.String(), got, want)
 	}
-	j, _, err := d.V2JSON()
+	j, _, err := joined(d.V2JSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +96,7 @@ func TestProto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := d.V2Proto()
+	b, _, err := joined(d.V2Proto())
 	got := &openapi_v2.Document{}
 	if err == nil {
 		err = proto.Unmarshal(b, got)
@@ -196,7 +201,7 @@ func TestCustom(t *testing.T) {
 	if got := at(doc, "paths", "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}", "patch", "requestBody", "content"); len(got.(object)) != 3 {
 		t.Errorf("patches of a custom resource: %v", got)
 	}
-	b, _, err = d.V2JSON()
+	b, _, err = joined(d.V2JSON())
 	doc = parse(t, b, err)
 	if at(doc, "definitions", name, "properties", "spec", "properties", "free", "type") != nil {
 		t.Error("v2 says a type for what may be anything")
@@ -224,7 +229,7 @@ func TestRootsOfCustomKinds(t *testing.T) {
 		if at(parse(t, b, err), "components", "schemas", name, "properties", "metadata") == nil {
 			t.Errorf("%s: no metadata", text)
 		}
-		b, _, err = d.V2JSON()
+		b, _, err = joined(d.V2JSON())
 		old := at(parse(t, b, err), "definitions", name).(object)
 		if old["type"] != "object" || (old["properties"] != nil) != fields || old[keeps] != nil || old[gvkExtension] == nil {
 			t.Errorf("%s: %v", text, old)
@@ -261,15 +266,29 @@ func TestForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(idle - time.Second)
-		if _, _, err := d.V3(GroupPath(core)); err != nil || len(d.made) != 2 {
-			t.Fatalf("%d documents, %v", len(d.made), err)
+		if _, _, err := d.V3(GroupPath(core)); err != nil || d.count() != 2 {
+			t.Fatalf("%d documents, %v", d.count(), err)
 		}
 		time.Sleep(idle + time.Second)
 		synctest.Wait()
-		if len(d.made) != 0 {
-			t.Errorf("%d documents are still there", len(d.made))
+		if d.count() != 0 {
+			t.Errorf("%d documents are still there", d.count())
+		}
+		if _, _, err := d.V2JSON(); err != nil || d.count() != 1 {
+			t.Fatalf("%d documents, %v", d.count(), err)
+		}
+		time.Sleep(idle + time.Second)
+		synctest.Wait()
+		if d.count() != 0 {
+			t.Error("the v2 document is still there")
 		}
 	})
+}
+
+func (d *Docs) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.made) + len(d.whole)
 }
 
 func TestRoutes(t *testing.T) {
@@ -297,7 +316,8 @@ func BenchmarkDocs(b *testing.B) {
 	for name, f := range map[string]func(d *Docs) ([]byte, string, error){
 		"v3":      func(d *Docs) ([]byte, string, error) { return d.V3(GroupPath(apps)) },
 		"v3proto": func(d *Docs) ([]byte, string, error) { return d.V3Proto(GroupPath(apps)) },
-		"v2":      (*Docs).V2JSON, "v2proto": (*Docs).V2Proto,
+		"v2":      func(d *Docs) ([]byte, string, error) { return joined(d.V2JSON()) },
+		"v2proto": func(d *Docs) ([]byte, string, error) { return joined(d.V2Proto()) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

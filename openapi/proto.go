@@ -56,16 +56,20 @@ type layout struct {
 
 // encode writes a document by the layouts.
 func encode(doc object, layouts map[string]layout, root string) ([]byte, error) {
+	plain, err := asRead(doc)
+	if err != nil {
+		return nil, err
+	}
+	return encoder{layouts}.message(nil, plain, root), nil
+}
+
+// asRead returns a document as it is when it was written and read: numbers are float64, texts are strings.
+func asRead(doc object) (plain object, err error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err
 	}
-	var plain object
-	if err := json.Unmarshal(raw, &plain); err != nil {
-		return nil, err
-	}
-	e := encoder{layouts}
-	return e.message(nil, plain, root), nil
+	return plain, json.Unmarshal(raw, &plain)
 }
 
 type encoder struct{ layouts map[string]layout }

@@ -1,38 +1,26 @@
 package openapi
 
-import (
-	"encoding/json"
-	"fmt"
-	"strings"
-)
+import "strings"
 
-// v2 puts the old document together, which describes everything at once.
-func (b *builder) v2(routes []route) (object, error) {
-	paths := object{}
-	for i := range routes {
-		paths[routes[i].path] = routes[i].v2()
-	}
-	defs := object{}
-	for name, raw := range b.used(routes) {
-		if old, ok := b.lib.v2(name); ok {
-			raw = old
-		}
-		var s object
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, fmt.Errorf("read the schema %s: %w", name, err)
-		}
-		if s[gvkExtension] != nil && s["x-kubernetes-preserve-unknown-fields"] == true {
-			s = object{"type": "object", gvkExtension: s[gvkExtension]} // with a field clients would refuse all others
-		}
-		defs[name] = oldForm(s)
-	}
+// head is the old document but for its paths and definitions.
+func (b *builder) head() object {
 	return object{
-		"swagger": "2.0", "info": b.info(), "paths": paths, "definitions": defs, "consumes": mediaTypes, "produces": mediaTypes,
+		"swagger": "2.0", "info": b.info(), "consumes": mediaTypes, "produces": mediaTypes,
 		"securityDefinitions": object{"BearerToken": object{"type": "apiKey", "name": "authorization", "in": "header",
 			"description": "Bearer Token authentication"}},
 		"security": []any{object{"BearerToken": []string{}}},
-	}, nil
+	}
 }
+
+// oldRoot is the old form of the schema of a kind.
+func oldRoot(s object) object {
+	if s[gvkExtension] != nil && s["x-kubernetes-preserve-unknown-fields"] == true {
+		s = object{"type": "object", gvkExtension: s[gvkExtension]} // with a field clients would refuse all others
+	}
+	return oldForm(s)
+}
+
+const oldPrefix = "#/definitions/"
 
 func (r *route) v2() object {
 	item := object{}
@@ -96,7 +84,7 @@ func oldForm(s object) object {
 		switch k {
 		case "default", "oneOf", "anyOf", "not", "nullable":
 		case "$ref":
-			out[k] = strings.Replace(v.(string), refPrefix, "#/definitions/", 1)
+			out[k] = strings.Replace(v.(string), refPrefix, oldPrefix, 1)
 		case "properties":
 			props, _ := v.(object)
 			made := object{}
@@ -108,7 +96,7 @@ func oldForm(s object) object {
 			out[k] = olderAny(v)
 		case "allOf":
 			if inner := onlyRef(v); inner != "" {
-				out["$ref"] = strings.Replace(inner, refPrefix, "#/definitions/", 1)
+				out["$ref"] = strings.Replace(inner, refPrefix, oldPrefix, 1)
 			}
 		default:
 			out[k] = v

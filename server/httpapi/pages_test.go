@@ -196,8 +196,11 @@ func (docs) V3(path string) ([]byte, string, error) {
 	return []byte(`{"of":"` + path + `"}`), "H", nil
 }
 func (docs) V3Proto(string) ([]byte, string, error) { return []byte("p3"), "H", nil }
-func (docs) V2JSON() ([]byte, string, error)        { return []byte(`{"swagger":"2.0"}`), "H", nil }
-func (docs) V2Proto() ([]byte, string, error)       { return []byte("p2"), "H", nil }
+func (docs) V2JSON() ([][]byte, string, error) {
+	return [][]byte{[]byte(`{"swagger":`), []byte(`"2.0"}`)}, "H", nil
+}
+func (docs) V2Proto() ([][]byte, string, error) { return [][]byte{[]byte("p2")}, "H", nil }
+func (docs) V2Hash() string                     { return "H" }
 
 func TestOpenAPI(t *testing.T) {
 	w := newWorld(t, func(c *httpapi.Config) { c.OpenAPI = docs{} })
@@ -224,6 +227,24 @@ func TestOpenAPI(t *testing.T) {
 	}
 	got = w.must("GET", "/openapi/v2", "", 200)
 	w.must("GET", "/openapi/v2", "", 304, "If-None-Match", got.header.Get("ETag"))
+}
+
+// unmade are documents that can't be made.
+type unmade struct{ docs }
+
+func (unmade) V2JSON() ([][]byte, string, error) { return nil, "", errors.New("made") }
+func (unmade) V3(string) ([]byte, string, error) { return nil, "", errors.New("made") }
+
+// A client that has a document gets 304, and the document is not made.
+func TestKnownDocumentsAreNotMade(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.OpenAPI = unmade{} })
+	for path, hash := range map[string]string{"/openapi/v2": "H", "/openapi/v3/api/v1": "H1"} {
+		got := w.must("GET", path, "", 304, "If-None-Match", `"`+hash+`"`)
+		if got.header.Get("ETag") != `"`+hash+`"` || got.header.Get("Vary") != "Accept" {
+			t.Errorf("%s: %v", path, got.header)
+		}
+		w.must("GET", path, "", 500, "If-None-Match", `"older"`)
+	}
 }
 
 func TestTooManyRequests(t *testing.T) {

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha512"
 	"encoding/json"
@@ -263,7 +264,7 @@ func (j *joinedDocs) V3Proto(path string) ([]byte, string, error) {
 }
 
 // V2JSON implements discovery.Docs.
-func (j *joinedDocs) V2JSON() ([]byte, string, error) {
+func (j *joinedDocs) V2JSON() ([][]byte, string, error) {
 	more := j.specs()
 	doc, hash, err := j.Docs.V2JSON()
 	if err != nil || len(more) == 0 {
@@ -271,11 +272,31 @@ func (j *joinedDocs) V2JSON() ([]byte, string, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.join(doc, hash, more)
+	joined, tag, err := j.join(doc, hash, more)
+	return [][]byte{joined}, tag, err
+}
+
+// V2Hash implements discovery.Docs.
+func (j *joinedDocs) V2Hash() string {
+	hash, more := j.Docs.V2Hash(), j.specs()
+	if len(more) == 0 {
+		return hash
+	}
+	return tagOf(hash, more)
+}
+
+// tagOf is the hash of the document of all.
+func tagOf(own string, more []described) string {
+	sum := sha512.New()
+	fmt.Fprintln(sum, own)
+	for _, d := range more {
+		fmt.Fprintln(sum, d.v2Tag)
+	}
+	return fmt.Sprintf("%X", sum.Sum(nil))
 }
 
 // V2Proto implements discovery.Docs.
-func (j *joinedDocs) V2Proto() ([]byte, string, error) {
+func (j *joinedDocs) V2Proto() ([][]byte, string, error) {
 	more := j.specs()
 	if len(more) == 0 {
 		return j.Docs.V2Proto()
@@ -295,7 +316,7 @@ func (j *joinedDocs) V2Proto() ([]byte, string, error) {
 			return nil, "", err
 		}
 	}
-	return j.proto, tag, nil
+	return [][]byte{j.proto}, tag, nil
 }
 
 // specs are the v2 documents of others in a fixed order.
@@ -310,13 +331,8 @@ func (j *joinedDocs) specs() (list []described) {
 }
 
 // join returns the document of all, remembered while nothing changes; mu is held.
-func (j *joinedDocs) join(own []byte, hash string, more []described) ([]byte, string, error) {
-	sum := sha512.New()
-	fmt.Fprintln(sum, hash)
-	for _, d := range more {
-		fmt.Fprintln(sum, d.v2Tag)
-	}
-	tag := fmt.Sprintf("%X", sum.Sum(nil))
+func (j *joinedDocs) join(own [][]byte, hash string, more []described) ([]byte, string, error) {
+	tag := tagOf(hash, more)
 	if j.forget == nil {
 		j.forget = time.AfterFunc(joinedIdle, j.drop)
 	} else {
@@ -325,7 +341,7 @@ func (j *joinedDocs) join(own []byte, hash string, more []described) ([]byte, st
 	if j.tag == tag && j.json != nil {
 		return j.json, tag, nil
 	}
-	spec, err := readSwagger(own)
+	spec, err := readSwagger(bytes.Join(own, nil))
 	if err != nil {
 		return nil, "", err
 	}

@@ -20,9 +20,11 @@ type Docs interface {
 	// V3 returns the document at a path of the index as JSON, and its hash; V3Proto the same as protobuf.
 	V3(path string) (doc []byte, hash string, err error)
 	V3Proto(path string) (doc []byte, hash string, err error)
-	// V2JSON returns the document of everything; V2Proto the same as protobuf.
-	V2JSON() (doc []byte, hash string, err error)
-	V2Proto() (doc []byte, hash string, err error)
+	// V2JSON returns the document of everything, in parts that follow each other; V2Proto the same as protobuf.
+	V2JSON() (doc [][]byte, hash string, err error)
+	V2Proto() (doc [][]byte, hash string, err error)
+	// V2Hash returns the hash that both have now. Nothing is made for it.
+	V2Hash() string
 }
 
 // OpenAPI answers below /openapi.
@@ -54,6 +56,9 @@ func (s *OpenAPI) v2(w http.ResponseWriter, r *http.Request) {
 		s.Send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
 		return
 	}
+	if r.Header.Get("If-None-Match") != "" && s.unchanged(w, r, s.Docs.V2Hash()) {
+		return
+	}
 	get, typ := s.Docs.V2JSON, codec.JSON
 	if proto {
 		get, typ = s.Docs.V2Proto, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -63,19 +68,29 @@ func (s *OpenAPI) v2(w http.ResponseWriter, r *http.Request) {
 		s.Send.Fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, typ, doc, hash)
+	s.tagged(w, r, typ, hash, doc...)
 }
 
 // tagged answers with a document unless the client has it already.
-func (s *OpenAPI) tagged(w http.ResponseWriter, r *http.Request, typ string, doc []byte, hash string) {
-	tag := strconv.Quote(hash)
-	w.Header().Set("ETag", tag)
-	w.Header().Add("Vary", "Accept")
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
+func (s *OpenAPI) tagged(w http.ResponseWriter, r *http.Request, typ, hash string, doc ...[]byte) {
+	if s.unchanged(w, r, hash) {
 		return
 	}
-	s.Send.Write(w, r, http.StatusOK, typ, doc)
+	w.Header().Set("ETag", strconv.Quote(hash))
+	w.Header().Add("Vary", "Accept")
+	s.Send.Write(w, r, http.StatusOK, typ, doc...)
+}
+
+// unchanged answers a client that has the document with this hash already.
+func (s *OpenAPI) unchanged(w http.ResponseWriter, r *http.Request, hash string) bool {
+	tag := strconv.Quote(hash)
+	if r.Header.Get("If-None-Match") != tag {
+		return false
+	}
+	w.Header().Set("ETag", tag)
+	w.Header().Add("Vary", "Accept")
+	w.WriteHeader(http.StatusNotModified)
+	return true
 }
 
 func (s *OpenAPI) index(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +107,7 @@ func (s *OpenAPI) index(w http.ResponseWriter, r *http.Request) {
 		s.Send.Fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, "text/plain; charset=utf-8", doc, fmt.Sprintf("%X", sha512.Sum512_256(doc)))
+	s.tagged(w, r, "text/plain; charset=utf-8", fmt.Sprintf("%X", sha512.Sum512_256(doc)), doc)
 }
 
 // v3 answers with the document at one path of the index. One asked for by its right hash may be kept for
@@ -116,6 +131,9 @@ func (s *OpenAPI) v3(w http.ResponseWriter, r *http.Request, path string) {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
 	}
+	if s.unchanged(w, r, hash) {
+		return
+	}
 	get, typ := s.Docs.V3, codec.JSON
 	if proto {
 		get, typ = s.Docs.V3Proto, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
@@ -125,7 +143,7 @@ func (s *OpenAPI) v3(w http.ResponseWriter, r *http.Request, path string) {
 		s.Send.Fail(w, r, err)
 		return
 	}
-	s.tagged(w, r, typ, doc, hash)
+	s.tagged(w, r, typ, hash, doc)
 }
 
 // wantsProtoDoc reads the Accept header of a request for an OpenAPI document.
