@@ -88,7 +88,8 @@ func (p *Postgres) Configure(ctx context.Context, c *v1alpha1.PostgresCluster) (
 	if changed {
 		return false, p.reload(ctx)
 	}
-	return p.shows(ctx, "synchronous_standby_names", waitsFor(c.Status.Quorum, p.Name)), nil
+	file, err := os.Stat(p.data("postgresql.conf"))
+	return err == nil && p.shows(ctx, file.ModTime(), "synchronous_standby_names", waitsFor(c.Status.Quorum, p.Name)), err
 }
 
 // writeUpstream says whom a standby receives from.

@@ -57,6 +57,7 @@ type Manager struct {
 	rewound  bool
 	failed   int       // starts that failed in a row
 	quorum   time.Time // since when the wanted quorum is in force; zero: it is not
+	read     int64     // generation of the cluster whose settings PostgreSQL had read before the present pass; 0: none
 	act      Act       // of the last pass
 	trouble  string    // why the last act failed
 	last     string    // what was last decided, for the log
@@ -123,6 +124,9 @@ func (m *Manager) pass(ctx context.Context) (moved bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look at PostgreSQL: %w", err)
 	}
+	if !local.Running {
+		m.read = 0
+	}
 	s := m.situation(ctx, &c, local)
 	if !s.Held && !(local.Running && !local.InRecover) && (c.Status.TargetPrimary != m.Pod || c.Status.Election != nil) {
 		m.lease.abandon() // it was lost while nobody was reached: the fence must not fall on a standby
@@ -143,6 +147,9 @@ func (m *Manager) pass(ctx context.Context) (moved bool, err error) {
 	m.ready.Store(local.Running && (local.InRecover || s.Held && act == Tend))
 	if err := m.report(ctx, s, act, reason, m.inForce(&c, s, settled)); err != nil {
 		return false, fmt.Errorf("report: %w", err)
+	}
+	if settled {
+		m.read = c.Generation // what is observed from now on is of these settings
 	}
 	if err := m.do(ctx, act, s, &c); err != nil {
 		m.trouble = fmt.Sprintf("%s: %v", act, err)
@@ -201,7 +208,7 @@ func (m *Manager) inForce(c *v1alpha1.PostgresCluster, s Situation, settled bool
 // report writes what changed into the annotation.
 func (m *Manager) report(ctx context.Context, s Situation, act Act, reason string, quorum *v1alpha1.Quorum) error {
 	l := s.Local
-	r := v1alpha1.Report{Version: m.Server.Version(), SystemID: l.SystemID, Restart: l.Restart, ArchiveBad: l.Archive}
+	r := v1alpha1.Report{Version: m.Server.Version(), SystemID: l.SystemID, Generation: m.read, Restart: l.Restart, ArchiveBad: l.Archive}
 	switch {
 	case l.Running && l.InRecover:
 		r.Role = v1alpha1.Replica

@@ -52,15 +52,16 @@ func (p *Postgres) reload(ctx context.Context) error {
 	return p.with(ctx, func(c *pgx.Conn) error { _, err := c.Exec(ctx, "select pg_reload_conf()"); return err })
 }
 
-// shows says whether PostgreSQL runs with a setting.
-func (p *Postgres) shows(ctx context.Context, name, want string) (yes bool) {
+// shows says whether PostgreSQL has read its settings since they were written, and runs with one of them as wanted.
+func (p *Postgres) shows(ctx context.Context, written time.Time, name, want string) (yes bool) {
 	if server, _ := p.alive(); server == nil {
 		return false
 	}
 	err := p.with(ctx, func(c *pgx.Conn) error {
 		var have string
-		err := c.QueryRow(ctx, "select current_setting($1)", name).Scan(&have)
-		yes = have == want
+		var read time.Time
+		err := c.QueryRow(ctx, "select current_setting($1), pg_conf_load_time()", name).Scan(&have, &read)
+		yes = have == want && !read.Before(written.Truncate(time.Microsecond))
 		return err
 	})
 	return yes && err == nil

@@ -30,7 +30,7 @@ func decidePods(w World) Steps {
 	s.make(w)
 	s.label(w)
 	s.shrink(w)
-	if len(s.StopPods) == 0 && w.settled() {
+	if len(s.StopPods) == 0 && w.steady() {
 		s.roll(w)
 	}
 	return s
@@ -126,30 +126,47 @@ func (s *Steps) shrink(w World) {
 }
 
 // roll replaces one pod of an older template: standbys first, from the last one on. A primary with standbys has handed over before.
+// A standby that does not stream serves nobody, and may not be able to before it starts anew: it has fewer connections than its primary.
 func (s *Steps) roll(w World) {
 	names := w.names()
 	slices.Reverse(names)
 	for _, name := range names {
-		if w.outdated(name) && (name != w.Cluster.Status.TargetPrimary || len(names) == 1) {
+		mayGo := w.settled() || name != w.Cluster.Status.TargetPrimary && !w.streams(name)
+		if w.outdated(name) && mayGo && (name != w.Cluster.Status.TargetPrimary || len(names) == 1) {
 			s.StopPods = append(s.StopPods, name)
 			return
 		}
 	}
 }
 
-// settled says whether all instances are there and have caught up: one of them may go.
-func (w World) settled() bool {
+// steady says whether there is a primary and all pods are there.
+func (w World) steady() bool {
 	status := w.Cluster.Status
 	if !w.leads() || status.Election != nil || status.QuorumBefore != nil || status.CurrentPrimary != status.TargetPrimary {
 		return false
 	}
-	r := w.report(status.TargetPrimary)
+	return !slices.ContainsFunc(w.names(), func(name string) bool { return !stays(w.Pods[name]) })
+}
+
+// settled says whether all instances have caught up and have told what the cluster's present settings mean to them: one may go.
+func (w World) settled() bool {
 	for _, name := range w.names() {
-		if !stays(w.Pods[name]) || name != status.TargetPrimary && !slices.Contains(r.Streaming, name) {
+		if w.unasked(name) || name != w.Cluster.Status.TargetPrimary && !w.streams(name) {
 			return false
 		}
 	}
-	return true
+	return w.steady()
+}
+
+// streams says whether a standby has caught up, as far as the primary knows.
+func (w World) streams(name string) bool {
+	return slices.Contains(w.report(w.Cluster.Status.TargetPrimary).Streaming, name)
+}
+
+// unasked says whether an instance runs that may not have read the cluster's settings yet.
+func (w World) unasked(name string) bool {
+	r := w.report(name)
+	return r.Role != "" && r.Generation != w.Cluster.Generation
 }
 
 // outdated says whether a pod is of an older template, or has settings that wait for a restart.

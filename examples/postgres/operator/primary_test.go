@@ -44,6 +44,12 @@ func primary(streaming ...string) v1alpha1.Report {
 		Quorum: &v1alpha1.Quorum{Number: 1, Members: []string{"c-1", "c-2", "c-3"}}}
 }
 
+// needs is a report of an instance that has read the settings of a generation and must restart for them.
+func needs(r v1alpha1.Report, generation int64) v1alpha1.Report {
+	r.Restart, r.Generation = true, generation
+	return r
+}
+
 type reports = map[string]v1alpha1.Report
 
 // TestElect: who has most wins, and not before enough were heard that no commit can be missing.
@@ -119,6 +125,9 @@ func TestDecidePrimary(t *testing.T) {
 		{"only the primary is", all, func(w *World) { old(w, "c-1") }, "c-2", false},
 		{"only it is, and a standby is away", reports{"c-1": primary("c-2"), "c-2": {SystemID: "7"}, "c-3": {SystemID: "7"}},
 			func(w *World) { old(w, "c-1") }, "c-1", false},
+		{"its settings wait for a restart, and a standby has not read them yet", reports{"c-1": needs(primary("c-2", "c-3"), 2),
+			"c-2": {SystemID: "7", Role: v1alpha1.Replica, Generation: 1}, "c-3": needs(voice(0, 1, 1), 2)},
+			func(w *World) { w.Cluster.Generation = 2 }, "c-1", false},
 		{"it is not one too many", all, func(w *World) { w.Cluster.Spec.Replication.ReplicaCount = 0 }, "c-1", false},
 		{"the cluster is deleted", reports{"c-1": {}, "c-2": {SystemID: "7"}}, func(w *World) {
 			w.LeaseAge, w.Cluster.DeletionTimestamp = time.Minute, &metav1.Time{}
@@ -167,6 +176,15 @@ func TestPods(t *testing.T) {
 	w.Pods["c-3"].DeletionTimestamp = &metav1.Time{}
 	if s := decidePods(w); len(s.StopPods) != 0 {
 		t.Errorf("stops %v while another is away", s.StopPods)
+	}
+	// PostgreSQL pauses on a standby that has fewer connections than its primary: only a restart lets it stream again.
+	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": needs(voice(0, 1, 1), 0)})
+	if s := decidePods(w); len(s.StopPods) != 1 || s.StopPods[0] != "c-3" {
+		t.Errorf("stops %v, want c-3, which can't stream before", s.StopPods)
+	}
+	w = world(reports{"c-1": primary("c-2"), "c-2": needs(voice(0, 1, 1), 0), "c-3": {}})
+	if s := decidePods(w); len(s.StopPods) != 0 {
+		t.Errorf("stops %v while another does not stream", s.StopPods)
 	}
 	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": {}})
 	w.Cluster.Spec.Replication.ReplicaCount = 1

@@ -44,16 +44,22 @@ func decideConditions(w World, status *v1alpha1.PostgresClusterStatus) {
 	} else {
 		set("Replicating", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
 	}
-	var old []string
+	var old, unasked []string
 	for _, name := range w.names() {
-		if w.outdated(name) {
+		switch {
+		case w.outdated(name):
 			old = append(old, name)
+		case w.unasked(name):
+			unasked = append(unasked, name)
 		}
 	}
-	if len(old) == 0 {
-		set("UpToDate", true, "UpToDate", "")
-	} else {
+	switch {
+	case len(old) > 0:
 		set("UpToDate", false, "RollingUpdate", "to be made anew, one after the other: "+strings.Join(old, ", "))
+	case len(unasked) > 0:
+		set("UpToDate", false, "Settings", "to read the present settings: "+strings.Join(unasked, ", "))
+	default:
+		set("UpToDate", true, "UpToDate", "")
 	}
 	archived := archiveState(w, status, up, set)
 	switch {

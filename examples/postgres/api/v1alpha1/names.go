@@ -33,6 +33,7 @@ type Report struct {
 	Version    string   `json:"version,omitempty"`    // of PostgreSQL in the image
 	Streaming  []string `json:"streaming,omitempty"`  // of a primary: standbys that have caught up, sorted
 	Quorum     *Quorum  `json:"quorum,omitempty"`     // of a primary: what is in force
+	Generation int64    `json:"generation,omitempty"` // of the cluster: its settings were read before the rest was observed
 	Restart    bool     `json:"restart,omitempty"`    // settings wait for a restart
 	ArchiveBad string   `json:"archiveBad,omitempty"` // WAL that could not be archived
 	Problem    string   `json:"problem,omitempty"`    // why it does not run
