@@ -151,7 +151,7 @@ func (r *runner[T]) wakeFor(c client.Change, read resource.Reader) {
 	obj := c.Object()
 	cause.Namespace, cause.Name = obj.GetNamespace(), obj.GetName()
 	if r.For == nil || c.Kind == resource.Kind(r.For) {
-		if !r.skip(obj) || c.New == nil {
+		if !r.skip(obj) {
 			r.q.wake(KeyOf(c.Kind, obj), cause)
 		}
 	}

@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -325,6 +326,36 @@ func TestSkipAndPokes(t *testing.T) {
 		rec, _ := w.Record("test", key("a"))
 		if runs != 2 || rec.Causes[len(rec.Causes)-1].Why != "a bell rang" {
 			t.Errorf("%d runs, causes %v", runs, rec.Causes)
+		}
+	})
+}
+
+// TestGone: the end of an object that is skipped wakes nobody, unless the loop asks for it.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var gone, asked []string
+		note := func(to *[]string) func(context.Context, *loop.Ctx, loop.Key) (time.Duration, error) {
+			return func(_ context.Context, _ *loop.Ctx, k loop.Key) (time.Duration, error) {
+				*to = append(*to, k.Name)
+				return 0, nil
+			}
+		}
+		skip := func(cm *corev1.ConfigMap) bool { return cm.Data["skip"] != "" }
+		done := func(context.Context, *loop.Ctx, *corev1.ConfigMap) (time.Duration, error) { return 0, nil }
+		run(t, f, &controller{Skip: skip, Reconcile: done, Gone: note(&gone)})
+		run(t, f, &controller{Skip: skip, Reconcile: done, Gone: note(&asked), Wake: []loop.Wake{loop.Deleted(kinds.ConfigMaps)}})
+		f.put("a")
+		f.put("s", "skip", "1")
+		synctest.Wait()
+		for _, name := range []string{"a", "s"} {
+			if err := f.Delete(t.Context(), kinds.ConfigMaps, "", name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		if slices.Sort(asked); !slices.Equal(gone, []string{"a"}) || !slices.Equal(asked, []string{"a", "s"}) {
+			t.Errorf("gone %v, and where it was asked for %v", gone, asked)
 		}
 	})
 }

@@ -70,7 +70,7 @@ type Controller[T resource.Object] struct {
 	ExternalWakes *ExternalWakes
 	// Outline says that Reconcile sees no more than the outline of objects that are kept sealed.
 	Outline bool
-	// Skip, if set, says that an object never needs a look.
+	// Skip, if set, says that an object never needs a look, nor does its end: see Deleted.
 	Skip func(T) bool
 
 	// Reconcile makes the world match obj, or says when to look again. obj is shared: Clone before changing.
@@ -88,6 +88,15 @@ type Wake struct {
 	Keys func(c client.Change, read resource.Reader, wake func(ns, name string))
 	// KeysOf is Keys for controllers of every kind.
 	KeysOf func(c client.Change, read resource.Reader, wake func(Key))
+}
+
+// Deleted wakes the key of an object of kind k that is deleted, also of one that Skip leaves out.
+func Deleted(k resource.Kind) Wake {
+	return Wake{Kind: k, Keys: func(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+		if c.New == nil {
+			wake(c.Old.GetNamespace(), c.Old.GetName())
+		}
+	}}
 }
 
 // Owner wakes the controlling owner, of the controller's kind, of objects of kind k: the old one too when

@@ -40,7 +40,7 @@ func Controller() *loop.Controller[*corev1.Node] {
 		Name: "attach-detach",
 		For:  kinds.Nodes,
 		Skip: func(n *corev1.Node) bool { return n.Annotations[managed] != "true" },
-		Wake: []loop.Wake{
+		Wake: []loop.Wake{loop.Deleted(kinds.Nodes),
 			loop.Each(kinds.Pods, ofPod), loop.Each(kinds.PersistentVolumeClaims, ofClaim),
 			loop.Each(kinds.PersistentVolumes, ofVolume), loop.Each(kinds.VolumeAttachments, ofAttachment),
 		},

@@ -39,6 +39,7 @@ func Classes(on bool) *loop.Controller[*storagev1.StorageClass] {
 		Name:   "local-storage-classes",
 		For:    kinds.StorageClasses,
 		Skip:   func(s *storagev1.StorageClass) bool { return on || s.Labels[ours] != us },
+		Wake:   []loop.Wake{loop.Deleted(kinds.StorageClasses)},
 		Writes: []resource.Kind{kinds.StorageClasses},
 		Find: func(_ resource.Reader, wake func(ns, name string)) {
 			for _, name := range []string{classPath, classStandard, classImage} {
