@@ -56,7 +56,7 @@ func Boot(ctx context.Context, k Kernel, c Config, console io.Writer, command ..
 	cmd := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(memory), "-nic", "none",
 		"-serial", "stdio", "-serial", "file:"+result, "-kernel", k.Image, "-initrd", disk,
-		"-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable cgroup_no_v1=all swapaccount=1")
+		"-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr clocksource=hpet notsc no_timer_check cgroup_no_v1=all swapaccount=1")
 	cmd.Stdout, cmd.Stderr = console, console
 	// A test that is killed leaves no machine behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -97,6 +97,15 @@ func pack(ctx context.Context, path string, k Kernel, c Config, command []string
 		to := fmt.Sprintf("/modules/%03d-%s.ko", i, m.name)
 		task.Modules = append(task.Modules, to)
 		a.file(to, 0o644, bytes.NewReader(m.data), int64(len(m.data)))
+	}
+	for _, name := range c.Later {
+		modules, err := closure(k.Modules, []string{name})
+		if err != nil {
+			return err
+		}
+		for i, m := range modules {
+			a.file(fmt.Sprintf("%s/%s/%03d-%s.ko", laterDir, name, i, m.name), 0o644, bytes.NewReader(m.data), int64(len(m.data)))
+		}
 	}
 	for _, p := range c.Programs {
 		files, err := linked(p)

@@ -10,6 +10,7 @@ package vm
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -20,12 +21,15 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kloop-dev/kloop/test/need"
 )
 
 // Config says what a test needs in its guest.
 type Config struct {
 	Modules  []string          // of the kernel, by name; what they depend on is loaded before them
+	Later    []string          // modules that Load loads, with what they depend on
 	Programs []string          // of the host, found as a shell does, with the libraries that they are linked with
 	Files    map[string]string // path in the guest → file or directory of the host
 	Build    map[string]string // path in the guest → Go package that is compiled for it, relative to the test's
@@ -37,6 +41,7 @@ type Config struct {
 const (
 	inGuest  = "KLOOP_VM_GUEST"
 	testPath = "/kloop.test"
+	laterDir = "/later"
 	limit    = 5 * time.Minute
 )
 
@@ -92,6 +97,33 @@ func Run(t *testing.T, c Config) bool {
 	verdict(t, code, err, console.String())
 	t.Logf("%s in a guest\n%s", time.Since(start).Round(100*time.Millisecond), console)
 	return false
+}
+
+// Load loads a module of Config.Later, in the guest, after those that it depends on. One that is loaded already stays.
+func Load(name string) error {
+	list, err := filepath.Glob(filepath.Join(laterDir, name, "*"))
+	if err != nil || len(list) == 0 {
+		return fmt.Errorf("the guest was not given module %s", name)
+	}
+	for _, path := range list {
+		if err := Insert(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Insert loads the module in a file. One that is loaded already stays.
+func Insert(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load %s: %w", filepath.Base(path), err)
+	}
+	return nil
 }
 
 // static returns the file of this program, or of one that is made at the path if this one needs libraries.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -81,7 +80,7 @@ func work() (code int, err error) {
 		return broken, err
 	}
 	for _, m := range task.Modules {
-		if err := load(m); err != nil {
+		if err := vm.Insert(m); err != nil {
 			return broken, err
 		}
 	}
@@ -95,18 +94,6 @@ func work() (code int, err error) {
 		return broken, err
 	}
 	return 0, nil
-}
-
-func load(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("load %s: %w", filepath.Base(path), err)
-	}
-	return nil
 }
 
 // report tells the host. It reads what the second serial port was given.
