@@ -13,26 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hookRules is the number of rules that hook makes, to know whether they are all there.
-func hookRules(v6 bool) int {
+// hookRules is the number of rules that hook makes in a chain, to know whether they are all there.
+func hookRules(chain string, v6 bool) int {
+	n := 4
 	if v6 {
-		return 5
+		n++
 	}
-	return 4
+	if chain == ledName {
+		n++
+	}
+	return n
 }
 
-// hook queues the chain that forwarded packets pass. Destinations are chosen by then, sources are still the clients'. Packets that the
-// node sends to its own pods, and those that its pods send to it, do not come here: they always pass.
+// hook queues the chain that forwarded packets pass, and that of packets that a virtual server of the proxy's mode ipvs led to a pod:
+// those leave the machine as if they were its own. Destinations are chosen by then, sources are still the clients'. Packets that the node
+// sends to its own pods have its address and pass; those that its pods send to it do not come here.
 func (w *writer) hook() {
+	w.hookAt(hookName, nftables.ChainHookForward)
+	w.hookAt(ledName, nftables.ChainHookOutput)
+}
+
+func (w *writer) hookAt(name string, num *nftables.ChainHook) {
 	priority := *nftables.ChainPriorityFilter - 5
-	c := w.c.AddChain(&nftables.Chain{Name: hookName, Table: w.t, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookForward, Priority: &priority})
+	c := w.c.AddChain(&nftables.Chain{Name: name, Table: w.t, Type: nftables.ChainTypeFilter, Hooknum: num, Priority: &priority})
 	known := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
 	w.rule(c, []expr.Any{
 		&expr.Ct{Register: 1, Key: expr.CtKeySTATE},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: known, Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
 		&expr.Verdict{Kind: expr.VerdictReturn}})
+	if name == ledName {
+		w.rule(c, []expr.Any{
+			&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+			&expr.Verdict{Kind: expr.VerdictReturn}})
+	}
 	if w.p.V6 {
 		const solicitation, redirect = 133, 137 // neighbour discovery, RFC 4861
 		w.rule(c, []expr.Any{

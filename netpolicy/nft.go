@@ -17,6 +17,7 @@ import (
 // The names of ours in the kernel: nothing else is touched.
 const (
 	tableName = "kloop-policy"
+	ledName   = "led-v1"
 	hookName  = "forward-v1" // the number counts up when the chain's rules change: what an older version left is then made anew
 )
 

@@ -23,6 +23,7 @@ func observe(v6 bool) (o Observed, err error) {
 		return o, fmt.Errorf("list the kernel's chains: %w", err)
 	}
 	o = Observed{Sets: map[string]Set{}, Chains: map[string]int{}}
+	hooked := 0
 	for _, ch := range chains {
 		if ch.Table.Name != tableName {
 			continue
@@ -31,13 +32,15 @@ func observe(v6 bool) (o Observed, err error) {
 		if err != nil {
 			return o, fmt.Errorf("list the rules of the chain %s: %w", ch.Name, err)
 		}
-		if ch.Name == hookName {
-			o.Hooked = len(rules) == hookRules(v6)
+		if ch.Name == hookName || ch.Name == ledName {
+			if len(rules) == hookRules(ch.Name, v6) {
+				hooked++
+			}
 			continue
 		}
 		o.Chains[ch.Name] = len(rules)
 	}
-	if !o.Hooked {
+	if o.Hooked = hooked == 2; !o.Hooked {
 		return Observed{}, nil
 	}
 	sets, err := c.GetSets(t)
