@@ -72,6 +72,8 @@ func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	low := strings.ToLower(c.Message)
 	switch {
+	case c.Type == kinds.IPVSUnavailable:
+		return "run the commands of the message on " + n.Name + ", which goes over to IPVS by itself; or take the proxy's mode nftables"
 	case c.Type == corev1.NodeDiskPressure:
 		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:

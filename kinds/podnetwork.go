@@ -9,5 +9,8 @@ const (
 	PodBridge = "cni0"     // the link of a machine that its pods are on
 	PodTunnel = "kloop-vx" // the link to the pods of other machines
 
+	// IPVSUnavailable is the condition of nodes whose services IPVS is asked to serve: True when nftables does, for want of modules.
+	IPVSUnavailable = "KloopIPVSUnavailable"
+
 	NodePortPrimary = "primary" // stands for a node's internal addresses among those at which node ports are served
 )

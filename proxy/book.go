@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/ipvs"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,11 +25,17 @@ type book struct {
 	udp  bool           // a service with UDP changed
 
 	checked map[key]bool // services with a health check port
+
+	// In mode ipvs only: virtual servers, those that changed since the kernel was told, and who shares the server of a mark.
+	servers map[ipvs.Key]server
+	moved   map[ipvs.Key]bool
+	sharers map[ipvs.Key][]sharer
 }
 
 func newBook(h here) *book {
 	return &book{here: h, services: map[key]*service{}, claims: map[address][]*service{},
-		uses: map[element]int{}, checked: map[key]bool{}, ways: [2]map[way]int{{}, {}}}
+		uses: map[element]int{}, checked: map[key]bool{}, ways: [2]map[way]int{{}, {}},
+		servers: map[ipvs.Key]server{}, moved: map[ipvs.Key]bool{}, sharers: map[ipvs.Key][]sharer{}}
 }
 
 // A change lists elements that differ, with their data before and after; nil where there was or will be none.
@@ -68,6 +75,7 @@ func (b *book) fill(read resource.Reader) {
 		b.replace(n, plan(read, n, &b.here))
 	}
 	for _, s := range b.services {
+		b.serve(s, 1)
 		s.elements(b.owner(s), func(e element, _ string, w way) {
 			switch e.set {
 			case hairpin, virtual:
@@ -125,6 +133,7 @@ func (b *book) tally(names map[key]bool, out change, side int) {
 		if s == nil {
 			continue
 		}
+		b.serve(s, 2*side-1)
 		s.elements(b.owner(s), func(e element, data string, w way) {
 			switch e.set {
 			case hairpin, virtual:
@@ -218,10 +227,14 @@ func (b *book) owner(s *service) func(*claim) bool {
 			return true
 		}
 		return s == slices.MinFunc(rivals, func(x, y *service) int {
-			return cmp.Or(x.claimed(c.at)-y.claimed(c.at), x.made.Compare(y.made.Time),
-				cmp.Compare(x.name.Namespace, y.name.Namespace), cmp.Compare(x.name.Name, y.name.Name))
+			return cmp.Or(x.claimed(c.at)-y.claimed(c.at), x.compare(y))
 		})
 	}
+}
+
+// compare orders services by age, then by name.
+func (s *service) compare(o *service) int {
+	return cmp.Or(s.made.Compare(o.made.Time), cmp.Compare(s.name.Namespace, o.name.Namespace), cmp.Compare(s.name.Name, o.name.Name))
 }
 
 // claimed is the kind of a service's claim to an address.

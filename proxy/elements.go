@@ -13,7 +13,7 @@ const (
 	ways             // way → its chain
 	endpoints        // list and number → endpoint
 	members          // list and endpoint, of lists with session affinity: which endpoints a client may keep
-	virtual          // addresses of load balancers that no machine has: what no service has there is refused
+	virtual          // addresses that no machine has beside its services: what no service has there is refused
 	hairpin          // an endpoint on this node, twice: as source and destination
 	affinity         // list and client → endpoint. Packets write it, and it forgets by itself
 	setCount
@@ -57,6 +57,9 @@ func (s *service) elements(owns func(*claim) bool, add func(e element, data stri
 		}
 	}
 	for _, l := range s.lists {
+		if s.ipvs {
+			break // its virtual servers have the endpoints
+		}
 		for i, e := range l.ends {
 			add(element{l.v6, endpoints, bits(l.id) + index(i)}, endpointKey(e), way{})
 			if l.sticky {

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"pgregory.net/rapid"
 
+	"github.com/kloop-dev/kloop/ipvs"
 	"github.com/kloop-dev/kloop/nft"
 )
 
@@ -66,7 +67,10 @@ func smallTown() here {
 func TestChangesAddUp(t *testing.T) {
 	t.Attr("retry", "never")
 	rapid.Check(t, func(t *rapid.T) {
-		w, b := newWorld(), newBook(smallTown())
+		town := smallTown()
+		town.ipvs = rapid.Bool().Draw(t, "ipvs")
+		w, b := newWorld(), newBook(town)
+		servers := map[ipvs.Key]server{}
 		kernel := [2][setCount]map[string]string{b.all(false), b.all(true)}
 		for range rapid.IntRange(1, 12).Draw(t, "changes") {
 			pending := change{}
@@ -90,6 +94,15 @@ func TestChangesAddUp(t *testing.T) {
 				if want := fresh.all(v6); !reflect.DeepEqual(kernel[i], want) {
 					t.Fatalf("IPv6 %v: the changes lead to\n%q, want\n%q", v6, kernel[i], want)
 				}
+			}
+			for k := range b.moved {
+				if delete(servers, k); b.servers[k].ends != nil {
+					servers[k] = b.servers[k]
+				}
+			}
+			clear(b.moved)
+			if !reflect.DeepEqual(servers, fresh.servers) || !reflect.DeepEqual(b.servers, fresh.servers) {
+				t.Fatalf("virtual servers %v, by their changes %v, want %v", b.servers, servers, fresh.servers)
 			}
 			if !maps.Equal(b.uses, fresh.uses) || !reflect.DeepEqual(b.ways, fresh.ways) || !maps.Equal(b.checked, fresh.checked) {
 				t.Fatalf("uses %v, want %v; ways %v, want %v", b.uses, fresh.uses, b.ways, fresh.ways)

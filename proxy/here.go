@@ -22,11 +22,15 @@ type here struct {
 	own        []netip.Addr   // addresses of the node
 	external   []netip.Addr   // by which the node is reached from outside, where something in front of it translates them
 	taken      string         // ports that programs of the node have at them, as its annotation lists them
+
+	ipvs     bool         // services are virtual servers of the kernel
+	machines []netip.Addr // with ipvs: addresses of nodes and of this machine's interfaces, which no service may take from them
+	present  []netip.Addr // with ipvs: those of them that this machine has
 }
 
 // newHere reads it from a snapshot. Node ports are served at the node's internal addresses, as kube-proxy's "primary" has it.
 func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
-	h := here{node: cfg.Node}
+	h := here{node: cfg.Node, ipvs: cfg.ipvs}
 	if n := resource.Get(read, kinds.Nodes, "", cfg.Node); n != nil {
 		h.zone = n.Labels[corev1.LabelTopologyZone]
 		h.pods = prefixes(podRanges(n))
@@ -60,7 +64,43 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 		slices.SortFunc(list, netip.Prefix.Compare)
 	}
 	slices.SortFunc(h.own, netip.Addr.Compare)
+	if h.ipvs {
+		h.lookAround(read, interfaces)
+	}
 	return h
+}
+
+// lookAround finds out which addresses are of machines. In mode ipvs a service's address becomes this machine's own, whole: one that a
+// machine has stays its.
+func (h *here) lookAround(read resource.Reader, interfaces []netip.Addr) {
+	h.present = slices.Concat(h.own, interfaces)
+	h.machines = slices.Clone(h.present)
+	for obj := range read.Each(kinds.Nodes, "") {
+		for _, a := range obj.(*corev1.Node).Status.Addresses {
+			if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+				h.machines = append(h.machines, addrs(a.Address)...)
+			}
+		}
+	}
+	for _, list := range []*[]netip.Addr{&h.present, &h.machines} {
+		slices.SortFunc(*list, netip.Addr.Compare)
+		*list = slices.Compact(*list)
+	}
+}
+
+// virtual are the addresses of a service that no machine has: those of load balancers, or with ipvs all.
+func (h *here) virtual(s *corev1.Service, in family) []netip.Addr {
+	if !h.ipvs {
+		return fromPool(s, in.ingress)
+	}
+	return slices.DeleteFunc(slices.Concat(in.cluster, in.external, in.ingress), func(a netip.Addr) bool {
+		return slices.Contains(h.machines, a) || a.IsLoopback() || a.IsUnspecified()
+	})
+}
+
+// leaves says that packets to an address leave this machine in mode ipvs, for the one that has it.
+func (h *here) leaves(a netip.Addr) bool {
+	return h.ipvs && slices.Contains(h.machines, a) && !slices.Contains(h.present, a)
 }
 
 func podRanges(n *corev1.Node) []string {
@@ -99,7 +139,8 @@ func nodePortAddresses(words []string, own, interfaces []netip.Addr) (list []net
 
 func (h here) equal(o here) bool {
 	return h.node == o.node && h.zone == o.zone && slices.Equal(h.pods, o.pods) && slices.Equal(h.services, o.services) &&
-		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own) && slices.Equal(h.external, o.external) && h.taken == o.taken
+		slices.Equal(h.nodePorts, o.nodePorts) && slices.Equal(h.own, o.own) && slices.Equal(h.external, o.external) && h.taken == o.taken &&
+		h.ipvs == o.ipvs && slices.Equal(h.machines, o.machines) && slices.Equal(h.present, o.present)
 }
 
 // lends says whether a service may have a port of an address from outside: where the address is the node's own, unless a program of

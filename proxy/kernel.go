@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -21,7 +22,15 @@ type kernel struct {
 	fallow int       // at most so many
 }
 
-func newKernel(v6 bool) *kernel { return &kernel{layout: newLayout(v6)} }
+func newKernel(v6, ipvs bool) *kernel {
+	l := newLayout(v6)
+	l.ipvs = ipvs
+	return &kernel{layout: l}
+}
+
+func newKernels(ipvs bool) [2]*kernel {
+	return [2]*kernel{newKernel(false, ipvs), newKernel(true, ipvs)}
+}
 
 // wanted says whether the family has anything to serve. Without the table stays away.
 func (k *kernel) wanted(b *book) bool {
@@ -70,7 +79,7 @@ func (k *kernel) repair(c *nft.Conn, b *book) ([]*nft.Batch, *kernel, error) {
 		if exists {
 			d.batch.DeleteTable()
 		}
-		return []*nft.Batch{d.batch}, newKernel(v6), nil
+		return []*nft.Batch{d.batch}, newKernel(v6, k.layout.ipvs), nil
 	}
 	usable := false
 	if exists {
@@ -153,8 +162,9 @@ func (k *kernel) usable(c *nft.Conn) (bool, error) {
 	return true, nil
 }
 
-// Cleanup deletes our tables from the network namespace of this thread, for a machine whose services another program serves now.
-func Cleanup() error {
+// Cleanup deletes our tables from the network namespace of this thread, and what mode ipvs of ours left but for the virtual servers of the
+// excluded addresses, for a machine whose services another program serves now.
+func Cleanup(exclude ...netip.Prefix) error {
 	c, err := nft.Open()
 	if err != nil {
 		return err
@@ -175,7 +185,7 @@ func Cleanup() error {
 			return err
 		}
 	}
-	return nil
+	return sweepIPVS(exclude)
 }
 
 // A difference collects two transactions: chains and their rules, then elements that go and elements that come.

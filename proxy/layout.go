@@ -26,13 +26,14 @@ const masquerade = 0x4000
 type layout struct {
 	v6    bool
 	words uint32 // of an address
+	ipvs  bool   // virtual servers choose the endpoint; see layout_ipvs.go
 }
 
 func newLayout(v6 bool) layout {
 	if v6 {
-		return layout{true, 4}
+		return layout{v6: true, words: 4}
 	}
-	return layout{false, 1}
+	return layout{words: 1}
 }
 
 func (l layout) family() byte {
@@ -173,10 +174,16 @@ func (l layout) ours(list []netip.Prefix) (out []netip.Prefix) {
 // Unlike Kubernetes, an address that no service has is refused as well, not ignored: the client need not wait to learn it.
 func (l layout) entry(h *here) (rules []nft.Rule) {
 	ranges := l.ours(h.services)
+	if l.ipvs {
+		rules = append(rules, l.answering())
+	}
 	if len(l.ours(h.pods)) > 0 {
 		for _, p := range ranges {
 			rules = append(rules, l.rule(p.String()+": cluster IPs", l.match(p, false), to(expr.VerdictJump, "strangers")))
 		}
+	}
+	if l.ipvs {
+		rules = append(rules, l.fromVirtual())
 	}
 	// A look-up that the kernel began in one generation of a map misses an element that the next replaces: the old one may be gone and the
 	// new one not yet be in force for it. The second look-up begins in the new generation.
@@ -210,10 +217,14 @@ func (l layout) outgoing() []nft.Rule {
 			&expr.Cmp{Op: expr.CmpOpNeq, Register: 2, Data: make([]byte, 4)}}
 	}
 	masq := []expr.Any{&expr.Masq{FullyRandom: true}}
-	return []nft.Rule{
+	led := append([]expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: 1}}, isSet(destinationNAT)...)
+	var rules []nft.Rule
+	if l.ipvs {
+		led, rules = l.wasService(), append(rules, l.forgetMark())
+	}
+	return append(rules,
 		l.rule("marked for this node's address", []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}}, isSet(masquerade), unmark(), masq),
-		l.rule("a pod that met itself", []expr.Any{&expr.Ct{Key: expr.CtKeySTATUS, Register: 1}}, isSet(destinationNAT),
-			l.loadAddress(true, 0), l.loadAddress(false, l.words), []expr.Any{lookup(hairpin, 0, 0, false)}, masq)}
+		l.rule("a pod that met itself", led, l.loadAddress(true, 0), l.loadAddress(false, l.words), []expr.Any{lookup(hairpin, 0, 0, false)}, masq))
 }
 
 func mark() []expr.Any   { return setMark(^uint32(masquerade), masquerade) }
@@ -241,24 +252,33 @@ func (l layout) way(w way, h *here) (rules []nft.Rule) {
 		return l.refuse()
 	case w.kind == drop:
 		return []nft.Rule{l.rule("no endpoint on this node", to(expr.VerdictDrop, ""))}
+	case w.kind == split && l.ipvs:
+		return l.splitServers(w, h)
 	case w.kind == split:
 		next := w.leadsTo()
 		for _, p := range l.ours(h.pods) {
 			rules = append(rules, l.rule(p.String()+": pods of this node", l.match(p, true), to(expr.VerdictGoto, next[0].name())))
 		}
 		return append(rules,
-			l.rule("this node itself", []expr.Any{
-				&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true},
-				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-			}, to(expr.VerdictGoto, next[1].name())),
+			l.rule("this node itself", fromHere(), to(expr.VerdictGoto, next[1].name())),
 			l.rule("from outside", to(expr.VerdictGoto, next[2].name())))
 	case w.masq:
 		plain.masq = false
 		return []nft.Rule{l.rule("with this node's address", mark(), to(expr.VerdictGoto, plain.name()))}
+	case l.ipvs:
+		return []nft.Rule{l.rule("a virtual server has it", to(expr.VerdictAccept, ""))}
 	case w.sticky != 0:
 		return append(l.sticky(w), l.pick(w)...)
 	}
 	return l.pick(w)
+}
+
+// fromHere matches packets that have an address of this machine as their source.
+func fromHere() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
 }
 
 func (l layout) refuse() []nft.Rule {

@@ -2,13 +2,17 @@
 // port, external or load balancer address go to one of the service's endpoints.
 //
 //	reads   Services, EndpointSlices, ServiceCIDRs, the node's own Node
-//	writes  the nftables tables "ip kloop" and "ip6 kloop" of the network namespace that it runs in; UDP flows of conntrack
+//	writes  the nftables tables "ip kloop" and "ip6 kloop" of the network namespace that it runs in; UDP flows of conntrack;
+//	        in mode ipvs virtual servers and the interface kube-ipvs0, and the node's condition IPVSUnavailable
 //	rule    every address of every service leads to the endpoints that its policies allow, and what leads nowhere is refused
 //
 // A service is a pure function of its objects (service.go), a handful of elements of a constant number of maps (elements.go), which
 // constant chains look up (layout.go, layout_pick.go). What changed goes to the kernel as one transaction (kernel.go). What was done is
 // remembered only as long as the kernel says that nobody else touched its filter; otherwise, and at the start, the table is listed and
 // mended, whatever is in it.
+//
+// In mode ipvs the same plan has two programmers: the tables decide who may come in and with which source, and virtual servers
+// (servers.go, director.go) choose the endpoint. What the kernel lacks for it is said (mode.go), and the tables do all meanwhile.
 package proxy
 
 import (
@@ -36,6 +40,11 @@ type Config struct {
 	// NodePortAddresses are the addresses at which node ports are served: ranges, or Primary, which stands for the node's internal
 	// addresses and is the default. Never those of the loopback.
 	NodePortAddresses []string
+
+	Mode string        // ModeIPVS, or "": nftables alone, which also serves while the kernel has no IPVS
+	IPVS IPVS          // of ModeIPVS
+	Self client.Client // as the node, which tells on its Node whether ModeIPVS is possible; nil: nowhere
+	ipvs bool          // it is in force
 
 	Healthz string // host:port at which the proxy says that it works; "": nowhere
 }

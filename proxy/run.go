@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,10 @@ type loop struct {
 	changed    change    // what is not in the kernel yet
 	health     *healthPorts
 	prepared   string // ranges for which the machine is prepared
+
+	mode mode
+	read resource.Reader // the newest
+	tell chan corev1.NodeCondition
 }
 
 func newLoop(ctx context.Context, cfg Config) (*loop, error) {
@@ -43,10 +48,11 @@ func newLoop(ctx context.Context, cfg Config) (*loop, error) {
 		return nil, err
 	}
 	return &loop{cfg: cfg, conn: conn, touched: touched, unsure: true, changed: change{}, health: newHealthPorts(cfg.Events),
-		kernels: [2]*kernel{newKernel(false), newKernel(true)}}, nil
+		kernels: newKernels(false)}, nil
 }
 
 func (l *loop) close() {
+	l.mode.close()
 	l.health.close()
 	l.conn.Close()
 }
@@ -55,6 +61,13 @@ func (l *loop) close() {
 func (l *loop) run(ctx context.Context, ready func()) error {
 	batches := make(chan client.Batch)
 	go follow(ctx, l.cfg.Client.Feed(kinds.Services, kinds.EndpointSlices, kinds.ServiceCIDRs, kinds.Nodes), batches)
+	l.tell = startTeller(ctx, &l.cfg)
+	ticks := make(<-chan time.Time)
+	if l.cfg.Mode == ModeIPVS {
+		t := time.NewTicker(tend)
+		defer t.Stop()
+		ticks = t.C
+	}
 	var again <-chan time.Time
 	for first := true; ; {
 		select {
@@ -67,6 +80,10 @@ func (l *loop) run(ctx context.Context, ready func()) error {
 			l.gather(ctx, batches)
 		case <-l.touched:
 			if l.book == nil || !l.disturbed() {
+				continue
+			}
+		case <-ticks:
+			if l.book == nil || !l.tend() {
 				continue
 			}
 		case <-again:
@@ -127,6 +144,7 @@ func (l *loop) gather(ctx context.Context, batches <-chan client.Batch) {
 
 // learn plans what a batch changes, and says whether that is anything.
 func (l *loop) learn(b client.Batch) bool {
+	l.read = b.Read
 	if b.Reset || l.book == nil {
 		l.replan(b.Read)
 		return true
@@ -145,7 +163,7 @@ func (l *loop) learn(b client.Batch) bool {
 					dirty[key{Namespace: o.Namespace, Name: name}] = true
 				}
 			case *corev1.Node:
-				elsewhere = elsewhere || o.Name == l.cfg.Node
+				elsewhere = elsewhere || o.Name == l.cfg.Node || l.cfg.ipvs
 			default:
 				elsewhere = true
 			}
@@ -166,9 +184,52 @@ func (l *loop) learn(b client.Batch) bool {
 
 // replan computes everything from one snapshot.
 func (l *loop) replan(read resource.Reader) {
+	l.read = read
+	l.decide()
 	l.book = newBook(newHere(&l.cfg, read, interfaces(l.cfg)))
 	l.book.fill(read)
 	l.unsure, l.rest, l.changed = true, time.Time{}, change{}
+	if l.mode.director != nil {
+		l.mode.director.sure = false
+	}
+}
+
+// decide goes over to the mode that is asked for when the kernel can do it. The book is to be made anew then.
+func (l *loop) decide() bool {
+	was := l.mode.problem
+	changed := l.mode.choose(&l.cfg, l.cfg.Log)
+	if changed {
+		l.cfg.ipvs, l.kernels = true, newKernels(true)
+	}
+	if l.tell != nil && (changed || l.mode.problem != was) {
+		select {
+		case <-l.tell: // what it has not looked at yet is old
+		default:
+		}
+		l.tell <- l.mode.condition(&l.cfg)
+	}
+	return changed
+}
+
+// tend looks after mode ipvs, and says whether there is something to program.
+func (l *loop) tend() bool {
+	d := l.mode.director
+	switch {
+	case d == nil && l.decide():
+		l.replan(l.read)
+		return true
+	case d == nil:
+		return false
+	case d.due() || !d.sure:
+		d.sure = false
+		return true
+	}
+	if err := d.drain(l.book); err != nil {
+		l.cfg.Log.Warn("take away endpoints whose connections are over", "err", err)
+		d.sure = false
+		return true
+	}
+	return false
 }
 
 // merge adds a later change: what was before stays what was before.
@@ -204,6 +265,9 @@ func (l *loop) act() (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := l.mode.raise(l.book); err != nil {
+		return 0, err
+	}
 	later := l.unsure && !mend // somebody keeps changing the filter: what is new goes in on top, the list comes later
 	began := time.Now()
 	if err = l.program(mend); err != nil && !mend {
@@ -214,6 +278,10 @@ func (l *loop) act() (wait time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := l.mode.lower(l.book); err != nil {
+		return 0, err
+	}
+	l.mode.sweep(&l.cfg, l.cfg.Log)
 	took := time.Since(began)
 	l.cfg.Log.Debug("services programmed", "services", len(l.book.services), "elements", len(l.changed), "mended", mend, "took", took)
 	l.changed = change{}
@@ -311,22 +379,26 @@ func (l *loop) bring(k *kernel, mend bool) (next *kernel, transactions uint32, e
 	return next, transactions, nil
 }
 
-// interfaces lists the machine's addresses if the configuration asks for more than the node's own.
+// interfaces lists the machine's addresses if the configuration asks for more than the node's own. Those of services are none.
 func interfaces(cfg Config) (list []netip.Addr) {
-	for _, w := range cfg.NodePortAddresses {
-		if w == Primary {
+	asked := cfg.ipvs || slices.ContainsFunc(cfg.NodePortAddresses, func(w string) bool { return w != Primary })
+	if !asked {
+		return nil
+	}
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil
+	}
+	for _, link := range links {
+		if link.Name == dummyName {
 			continue
 		}
-		found, err := net.InterfaceAddrs()
-		if err != nil {
-			return nil
-		}
+		found, _ := link.Addrs() // an interface that just went has none
 		for _, a := range found {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
 				list = append(list, p.Addr().Unmap())
 			}
 		}
-		return list
 	}
-	return nil
+	return list
 }

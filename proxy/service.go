@@ -55,7 +55,8 @@ type service struct {
 	lists  []list
 	local  []netip.Addr // endpoints on this node
 
-	virtual []netip.Addr // load balancer addresses that no machine has
+	ipvs    bool         // virtual servers of IPVS have its endpoints
+	virtual []netip.Addr // load balancer addresses that no machine has; with ipvs: all that are its own
 	health  *health
 }
 
@@ -88,13 +89,13 @@ func proxied(s *corev1.Service) bool {
 }
 
 func newService(s *corev1.Service, slicesOf []*discoveryv1.EndpointSlice, h *here) *service {
-	out := &service{name: key{Namespace: s.Namespace, Name: s.Name}, uid: s.UID, made: s.CreationTimestamp}
+	out := &service{name: key{Namespace: s.Namespace, Name: s.Name}, uid: s.UID, made: s.CreationTimestamp, ipvs: h.ipvs}
 	for _, v6 := range []bool{false, true} {
 		in := inFamily(s, h, v6)
 		if len(in.cluster) == 0 {
 			continue
 		}
-		out.virtual = append(out.virtual, fromPool(s, in.ingress)...)
+		out.virtual = append(out.virtual, h.virtual(s, in)...)
 		for i := range s.Spec.Ports {
 			out.port(s, &s.Spec.Ports[i], in, portEndpoints(slicesOf, s.Spec.Ports[i].Name, proto(s.Spec.Ports[i].Protocol), v6), h, v6)
 		}
@@ -227,7 +228,7 @@ func (out *service) port(s *corev1.Service, p *corev1.ServicePort, in family, al
 		}
 		number := g.way.id()
 		for _, a := range g.addrs {
-			if g.kind == loadBalancerIP && !h.lends(a, p) {
+			if g.kind == loadBalancerIP && !h.lends(a, p) || g.kind >= loadBalancerIP && h.leaves(a) {
 				continue
 			}
 			out.claims = append(out.claims, claim{address{a, protocolNumber(p.Protocol), uint16(g.port)}, g.kind, id, g.way, number})

@@ -161,6 +161,9 @@ func ownNetwork(t testing.TB, addresses ...string) {
 func newProxy(t testing.TB, w *world, cfg Config) *loop {
 	t.Helper()
 	cfg.Log = slog.New(slog.DiscardHandler)
+	if inIPVS {
+		cfg.Mode = ModeIPVS
+	}
 	if cfg.Node == "" {
 		cfg.Node, cfg.Address = "n1", netip.MustParseAddr("10.1.0.100")
 	}
@@ -186,9 +189,13 @@ func (l *loop) sync(t testing.TB, w *world, names ...key) {
 	}
 }
 
+// inIPVS has all tests of this process use mode ipvs: those of a guest whose kernel has it.
+var inIPVS bool
+
 // holds checks that the kernel has what the book wants and nothing else.
 func (l *loop) holds(t testing.TB) {
 	t.Helper()
+	l.serves(t)
 	for i, k := range l.kernels {
 		if !k.wanted(l.book) {
 			continue
