@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ func (c Config) check() error {
 	if c.Machine != nil {
 		errs = append(errs, c.Machine.Check(c))
 	}
+	if on, set := c.Features["KubeProxyIPVS"]; set && !on && c.ProxyMode == ProxyIPVS {
+		errs = append(errs, errors.New("proxy mode ipvs needs the feature gate KubeProxyIPVS, which is set to false"))
+	}
 	_, err := inOrder(c.Authorization, nil)
 	return errors.Join(append(errs, err, c.checkPods(), c.CheckNode(), checkPorts(c.NodePortLow, c.NodePortHigh))...)
 }
@@ -68,16 +72,38 @@ func (c Config) check() error {
 // CheckNode finds what can't be meant among the settings that servers and nodes share.
 func (c Config) CheckNode() error {
 	_, _, _, err := c.Pressure.Limits()
-	return errors.Join(err, checkProxy(c.ProxyMode, c.ProxyScheduler), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
+	return errors.Join(err, checkProxy(c.ProxyMode, c.ProxyScheduler, c.IPVS), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
 		checkNodePortAddresses(c.NodePortAddresses))
 }
 
-func checkProxy(mode, scheduler string) error {
+// IPVS has the settings of ProxyIPVS beside its scheduler, as kube-proxy names them.
+type IPVS struct {
+	LooseARP bool           // the kernel answers ARP for services' addresses on every interface: no strictARP
+	Exclude  []netip.Prefix // addresses whose virtual servers are somebody else's
+
+	// How long the kernel remembers silent connections; 0: as it does.
+	TCPTimeout, TCPFinTimeout, UDPTimeout time.Duration
+}
+
+func (i IPVS) none() bool {
+	return !i.LooseARP && len(i.Exclude) == 0 && i.TCPTimeout == 0 && i.TCPFinTimeout == 0 && i.UDPTimeout == 0
+}
+
+// schedulers are those that Linux has, each in a module ip_vs_NAME.
+var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh", "twos"}
+
+func checkProxy(mode, scheduler string, settings IPVS) error {
 	switch {
+	case mode == ProxyIPVS && scheduler != "" && !slices.Contains(schedulers, scheduler):
+		return fmt.Errorf("ipvs scheduler %q: use one of %s", scheduler, strings.Join(schedulers, ", "))
+	case mode == ProxyIPVS && min(settings.TCPTimeout, settings.TCPFinTimeout, settings.UDPTimeout) < 0:
+		return errors.New("a timeout of ipvs is negative")
 	case mode == ProxyIPVS:
-		return errors.New("proxy mode ipvs is not there yet: use nftables")
+		return nil
 	case mode != "" && mode != ProxyNftables && mode != ProxyNone:
-		return fmt.Errorf("proxy mode %q: use nftables, or none where another program serves the services", mode)
+		return fmt.Errorf("proxy mode %q: use nftables, ipvs, or none where another program serves the services", mode)
+	case !settings.none():
+		return errors.New("settings of ipvs need the proxy's mode ipvs")
 	case scheduler != "":
 		return fmt.Errorf("a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", scheduler)
 	}

@@ -93,6 +93,10 @@ func TestConfigRefusesWhatCantBeMeant(t *testing.T) {
 		{Config{NodeMonitorGrace: -time.Second}, "negative"},
 		{Config{ServingCert: "x"}, "needs its key"},
 		{Config{ProxyMode: "iptables"}, "use nftables"},
+		{Config{ProxyMode: ProxyIPVS, ProxyScheduler: "lcc"}, "wlc"},
+		{Config{ProxyMode: ProxyIPVS, IPVS: IPVS{UDPTimeout: -1}}, "negative"},
+		{Config{ProxyMode: ProxyIPVS, Features: map[string]bool{"KubeProxyIPVS": false}}, "feature gate"},
+		{Config{IPVS: IPVS{LooseARP: true}}, "mode ipvs"},
 		{Config{ProxyMode: ProxyNone, ProxyScheduler: "rr"}, "needs its mode ipvs"},
 		{Config{ProxyScheduler: "rr"}, "needs its mode ipvs"},
 	}

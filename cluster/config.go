@@ -135,6 +135,7 @@ type Config struct {
 
 	ProxyMode      string // ProxyNftables, ProxyIPVS or ProxyNone; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr
+	IPVS           IPVS
 	// NodePortAddresses are the machine's addresses at which node ports are served: ranges, or "primary", the node's internal
 	// addresses; none: those.
 	NodePortAddresses []string

@@ -153,7 +153,7 @@ KubeletRegistrationGetOnExistsOnly d36-
 -KubeletSeparateDiskGC b36+
 -KubeletServiceAccountTokenForCredentialProviders b36+
 -KubeletTracing g36+!
--KubeProxyIPVS d37+
+KubeProxyIPVS d37+
 KubeProxyNFTablesLocalhostNodePorts a37-
 ListFromCacheSnapshot b36+
 LoadBalancerIPMode g36+!

@@ -28,7 +28,7 @@ func nodeLoops(n Config) []nodeLoop {
 		{"local storage", true, nil, func(ctx context.Context, ready func()) error {
 			return localstorage.Run(ctx, localstorage.Config{Client: n.Client, Node: n.Name, Dir: n.Storage, Log: n.Log}, ready)
 		}},
-		{"proxy", n.Proxy, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}, n.serveServices},
+		{"proxy", n.Proxy, n.proxyReads(), n.serveServices},
 		{"pod network", n.Runtime.Socket == "", []client.Source{{Kind: kinds.Nodes}}, n.connectPods},
 		{"network policies", !n.NoPolicies, []client.Source{{Kind: kinds.NetworkPolicies}}, func(ctx context.Context, ready func()) error {
 			return n.policies.Run(ctx, ready)
@@ -85,15 +85,30 @@ func (n Config) connectPods(ctx context.Context, ready func()) error {
 // serveServices programs the cluster's services, or takes away what was programmed when another program does so now.
 func (n Config) serveServices(ctx context.Context, ready func()) error {
 	if n.ProxyMode == cluster.ProxyNone {
-		if err := proxy.Cleanup(); err != nil {
+		if err := proxy.Cleanup(n.IPVS.Exclude...); err != nil {
 			n.log().Warn("another program serves the services; rules of ours may be left", "err", err)
 		}
 		ready()
 		<-ctx.Done()
 		return nil
 	}
-	return proxy.Run(ctx, proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.PodCIDRs, Log: n.Log,
-		Events: n.Events, Services: n.Services, Healthz: ":" + proxy.HealthzPort, NodePortAddresses: n.NodePortAddresses}, ready)
+	cfg := proxy.Config{Client: n.ProxyClient, Node: n.Name, Address: n.Address, Pods: n.PodCIDRs, Log: n.Log,
+		Events: n.Events, Services: n.Services, Healthz: ":" + proxy.HealthzPort, NodePortAddresses: n.NodePortAddresses,
+		Self: n.Client, IPVS: proxy.IPVS{Scheduler: n.ProxyScheduler, LooseARP: n.IPVS.LooseARP, Exclude: n.IPVS.Exclude,
+			TCPTimeout: n.IPVS.TCPTimeout, TCPFinTimeout: n.IPVS.TCPFinTimeout, UDPTimeout: n.IPVS.UDPTimeout}}
+	if n.ProxyMode == cluster.ProxyIPVS {
+		cfg.Mode = proxy.ModeIPVS
+	}
+	return proxy.Run(ctx, cfg, ready)
+}
+
+// proxyReads are what the proxy reads. In mode ipvs it must know the addresses of all machines, which no service may take from them.
+func (n Config) proxyReads() []client.Source {
+	list := []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}
+	if n.ProxyMode == cluster.ProxyIPVS {
+		list = append(list, client.Source{Kind: kinds.Nodes})
+	}
+	return list
 }
 
 // nodeSources lists the objects that a node watches. ConfigMaps and Secrets it watches one by one: client.Pinned.

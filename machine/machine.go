@@ -64,7 +64,8 @@ type Config struct {
 	// whole returns a client that reads all that network policies are judged by; nil: ProxyClient does.
 	whole func(context.Context) (client.Client, error)
 
-	ProxyMode, ProxyScheduler string   // as in cluster.Config
+	ProxyMode, ProxyScheduler string // as in cluster.Config
+	IPVS                      cluster.IPVS
 	NodePortAddresses         []string // as in cluster.Config
 	Log                       *slog.Logger
 }
@@ -94,7 +95,7 @@ func (n *Config) settle() error {
 // parts are the parts of a node, in the order in which they start.
 func (n Config) parts() ([]cluster.Part, error) {
 	n.Log = n.log()
-	settings := cluster.Config{ProxyMode: n.ProxyMode, ProxyScheduler: n.ProxyScheduler, ServiceCIDRs: n.Services, DNS: n.DNS,
+	settings := cluster.Config{ProxyMode: n.ProxyMode, ProxyScheduler: n.ProxyScheduler, IPVS: n.IPVS, ServiceCIDRs: n.Services, DNS: n.DNS,
 		NodePortAddresses: n.NodePortAddresses, Network: n.Network, Pressure: n.Pressure}
 	if err := settings.CheckNode(); err != nil {
 		return nil, err

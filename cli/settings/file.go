@@ -107,6 +107,11 @@ func (l *loading) key(path string, key, val *yaml.Node) error {
 		}
 		return t.change(text, l.at(key))
 	}
+	if flag, group := kubeProxyArg(path); flag != "" {
+		return l.proxyArg(flag, key, val)
+	} else if group && val.Kind == yaml.MappingNode {
+		return errors.Join(l.level(path, val)...)
+	}
 	siblings, group := l.s.below(path)
 	switch {
 	case !group:
@@ -117,6 +122,33 @@ func (l *loading) key(path string, key, val *yaml.Node) error {
 		return fmt.Errorf("%s: %s holds the settings %s", l.at(val), path, strings.Join(siblings, ", "))
 	}
 	return errors.Join(l.level(path, val)...)
+}
+
+// kubeProxyArg finds the arguments of kube-proxy, where files of RKE have them: services.kubeproxy.extra_args, whole or from kubeproxy on.
+// group: the path leads there.
+func kubeProxyArg(path string) (flag string, group bool) {
+	path = strings.TrimPrefix(path, "services.")
+	flag, _ = strings.CutPrefix(path, "kubeproxy.extra_args.")
+	if flag != path {
+		return flag, false
+	}
+	return "", path == "services" || path == "kubeproxy" || path == "kubeproxy.extra_args"
+}
+
+// proxyArg takes one of them: a setting of ours that has its name.
+func (l *loading) proxyArg(flag string, key, val *yaml.Node) error {
+	for i := range l.s.list {
+		t := &l.s.list[i]
+		if t.Flag != flag || !strings.HasPrefix(t.Key, "proxy.") {
+			continue
+		}
+		text, err := written(t.shape(), val)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", l.at(val), flag, err)
+		}
+		return t.change(text, l.at(key))
+	}
+	return fmt.Errorf("%s: kloop has no argument %s of kube-proxy", l.at(key), flag)
 }
 
 // resolved follows an alias.

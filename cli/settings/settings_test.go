@@ -233,3 +233,22 @@ func FuzzLoad(f *testing.F) {
 		_ = New(&o).read("f", strings.NewReader(text)) // must return
 	})
 }
+
+// TestKubeProxyArgs reads the arguments of kube-proxy where files of RKE have them.
+func TestKubeProxyArgs(t *testing.T) {
+	const args = "extra_args: {proxy-mode: ipvs, ipvs-scheduler: lc, ipvs-strict-arp: false, ipvs-exclude-cidrs: 10.0.0.0/8}"
+	for _, text := range []string{"kubeproxy: {" + args + "}", "services: {kubeproxy: {" + args + "}}"} {
+		o := Defaults()
+		if err := New(&o).read("f.yaml", strings.NewReader(header+text)); err != nil {
+			t.Fatal(err)
+		}
+		if o.ProxyMode != "ipvs" || o.ProxyScheduler != "lc" || !o.IPVS.LooseARP || len(o.IPVS.Exclude) != 1 {
+			t.Errorf("%s: %+v", text, o.IPVS)
+		}
+	}
+	o := Defaults()
+	err := New(&o).read("f.yaml", strings.NewReader(header+"kubeproxy: {extra_args: {ipvs-schedule: lc}}"))
+	if err == nil || !strings.Contains(err.Error(), "f.yaml:3: kloop has no argument ipvs-schedule") {
+		t.Error(err)
+	}
+}
