@@ -72,8 +72,8 @@ func (c Config) check() error {
 // CheckNode finds what can't be meant among the settings that servers and nodes share.
 func (c Config) CheckNode() error {
 	_, _, _, err := c.Pressure.Limits()
-	return errors.Join(err, checkProxy(c.ProxyMode, c.ProxyScheduler, c.IPVS), checkServices(c.ServiceCIDRs), c.DNS.check(), checkNetwork(c.Network),
-		checkNodePortAddresses(c.NodePortAddresses))
+	return errors.Join(err, checkProxy(c.ProxyMode, c.ProxyScheduler, c.IPVS), checkServices(c.ServiceCIDRs), c.DNS.check(),
+		checkNetwork(c.Network), checkNodePortAddresses(c.NodePortAddresses))
 }
 
 // IPVS has the settings of ProxyIPVS beside its scheduler, as kube-proxy names them.

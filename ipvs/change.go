@@ -93,7 +93,8 @@ func (c *Conn) Do(changes *Changes) error {
 }
 
 func (ch change) String() string {
-	what := [...]string{newService: "make", setService: "change", delService: "delete", newDest: "give", setDest: "change", delDest: "take"}[ch.cmd]
+	what := [...]string{newService: "make", setService: "change", delService: "delete",
+		newDest: "give", setDest: "change", delDest: "take"}[ch.cmd]
 	switch ch.cmd {
 	case newDest, setDest, delDest:
 		return fmt.Sprintf("%s destination %s of virtual server %s", what, ch.dest.At, ch.svc.Key)
@@ -222,7 +223,8 @@ func (c *Conn) dump(cmd uint8, attr *nl.RtAttr, reset func(), each func([]byte))
 
 func parseService(b []byte) (Service, bool) {
 	v6 := short(find(b, svcFamily)) == unix.AF_INET6
-	s := Service{Scheduler: unix.ByteSliceToString(find(b, svcSched)), Flags: number(find(b, svcFlags)) &^ hashed, Timeout: number(find(b, svcTimeout))}
+	s := Service{Scheduler: unix.ByteSliceToString(find(b, svcSched)), Flags: number(find(b, svcFlags)) &^ hashed,
+		Timeout: number(find(b, svcTimeout))}
 	if s.Mark = number(find(b, svcMark)); s.Mark != 0 {
 		s.Key = MarkKey(s.Mark, v6)
 		return s, true

@@ -102,7 +102,7 @@ func (n Config) serveServices(ctx context.Context, ready func()) error {
 	return proxy.Run(ctx, cfg, ready)
 }
 
-// proxyReads are what the proxy reads. In mode ipvs it must know the addresses of all machines, which no service may take from them.
+// proxyReads lists the sources of the proxy. In mode ipvs it must know the addresses of all machines, which no service may take from them.
 func (n Config) proxyReads() []client.Source {
 	list := []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.ServiceCIDRs}}
 	if n.ProxyMode == cluster.ProxyIPVS {

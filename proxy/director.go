@@ -25,7 +25,7 @@ type director struct {
 	held    map[ipvs.Key]*held // all of the kernel's, but for those excluded
 	at      map[netip.Addr]int // how many of them an address has
 	ending  map[ipvs.Key]bool  // those that wait for the end of connections
-	sure    bool               // held is what the kernel has
+	sure    bool               // the kernel has what held says
 	audited time.Time
 }
 
@@ -52,7 +52,8 @@ func newDirector(cfg IPVS, log *slog.Logger) (*director, error) {
 		return nil, err
 	}
 	r := &director{cfg: cfg, log: log, conn: conn, dummy: d}
-	if err := errors.Join(prepareIPVS(), d.claim(!cfg.LooseARP), conn.Timeouts(cfg.TCPTimeout, cfg.TCPFinTimeout, cfg.UDPTimeout)); err != nil {
+	err = errors.Join(prepareIPVS(), d.claim(!cfg.LooseARP), conn.Timeouts(cfg.TCPTimeout, cfg.TCPFinTimeout, cfg.UDPTimeout))
+	if err != nil {
 		r.close()
 		return nil, err
 	}

@@ -208,8 +208,8 @@ func everyScheduler(t *testing.T) {
 	}
 }
 
-// leavesAsOwn holds what network policies count on (netpolicy/hook.go): what a virtual server leads to a pod passes the hook of the machine's
-// own packets, to the endpoint and with the client's address.
+// leavesAsOwn holds what network policies count on (netpolicy/hook.go): what a virtual server leads to a pod passes the
+// hook of the machine's own packets, to the endpoint and with the client's address.
 func leavesAsOwn(t *testing.T) {
 	c := newTown(t)
 	name := c.w.service("web", "10.96.0.10")

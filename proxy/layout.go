@@ -224,7 +224,8 @@ func (l layout) outgoing() []nft.Rule {
 	}
 	return append(rules,
 		l.rule("marked for this node's address", []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: 1}}, isSet(masquerade), unmark(), masq),
-		l.rule("a pod that met itself", led, l.loadAddress(true, 0), l.loadAddress(false, l.words), []expr.Any{lookup(hairpin, 0, 0, false)}, masq))
+		l.rule("a pod that met itself", led, l.loadAddress(true, 0), l.loadAddress(false, l.words),
+			[]expr.Any{lookup(hairpin, 0, 0, false)}, masq))
 }
 
 func mark() []expr.Any   { return setMark(^uint32(masquerade), masquerade) }

@@ -101,7 +101,7 @@ func tryScheduler(c *ipvs.Conn, name string) error {
 	return c.Do(&end)
 }
 
-// A mode is how the loop serves services now, and how it shall.
+// A mode has how the loop serves services now, and how it shall.
 type mode struct {
 	director *director // nil: nftables alone
 	problem  string    // why it is not what was asked for
@@ -109,7 +109,7 @@ type mode struct {
 	swept    bool // what ModeIPVS left is gone
 }
 
-// tend is how often ModeIPVS is looked after: is it possible now, are connections over.
+// tend is the time after which ModeIPVS is looked after again: is it possible now, are connections over.
 const tend = 5 * time.Second
 
 // choose goes over to the mode that is asked for, if the kernel can do it, else to nftables, and says whether that is another than before.

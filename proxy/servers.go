@@ -10,7 +10,7 @@ import (
 	"github.com/kloop-dev/kloop/ipvs"
 )
 
-// A server is what one virtual server of IPVS shall be. It is a pure function of a service and its claim to an address.
+// A server describes one virtual server of IPVS as it shall be. It is a pure function of a service and its claim to an address.
 type server struct {
 	sticky int32 // seconds
 	ends   []netip.AddrPort
