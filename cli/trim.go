@@ -87,6 +87,19 @@ func (t *trimmer) soon() {
 	}
 }
 
+// now has memory given back at once: what was garbage is known to be much.
+func (t *trimmer) now() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.stopped:
+	case t.timer == nil:
+		t.timer = time.AfterFunc(0, t.over)
+	default:
+		t.timer.Reset(0)
+	}
+}
+
 // over ends a burst.
 func (t *trimmer) over() {
 	t.mu.Lock()

@@ -44,10 +44,15 @@ func TestTrim(t *testing.T) {
 		if rest(relief); freed.Load() != 2 {
 			t.Errorf("when nothing more is: %d times", freed.Load())
 		}
+		tr.now()
+		if rest(time.Second); freed.Load() != 3 {
+			t.Errorf("at once: %d times", freed.Load())
+		}
 		collect(burstCycles, time.Second)
 		tr.stop()
 		tr.soon()
-		if rest(time.Minute); freed.Load() != 2 || tr.cycle(time.Now()) {
+		tr.now()
+		if rest(time.Minute); freed.Load() != 3 || tr.cycle(time.Now()) {
 			t.Errorf("stopped, and goes on: %d times", freed.Load())
 		}
 	})

@@ -113,7 +113,7 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 		}
 	}
 	memory := trim(ctx)
-	o.Relieved = memory.soon
+	o.Relieved, o.Shed = memory.soon, memory.now
 	o.Flags = settings.New(o).Flags()
 	o.Machine = thisMachine
 	if o.Node != cluster.NodeNone {

@@ -80,6 +80,7 @@ type Config struct {
 
 	Flags map[string]string // with what the process was started, for /flagz: no secrets
 
+	Shed     func() // called when much of what the past takes in memory is let go; must not block. nil: not called
 	Relieved func() // called when much of what clients held in memory is let go, many watches; must not block. nil: nobody is
 
 	NoLoops     bool     // the front door alone: no controllers, no scheduler

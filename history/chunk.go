@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -50,13 +51,21 @@ func (h *header) sum(packed []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(h.marshal()[:headerSize-4]), crc32.IEEETable, packed)
 }
 
+// packers are used again while there is much to pack: each is a megabyte.
+var packers = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil { // the level is one of the library's
+		panic(err)
+	}
+	return w
+}}
+
 // pack makes a chunk of records.
 func pack(h header, records []byte) ([]byte, error) {
 	var b bytes.Buffer
-	w, err := flate.NewWriter(&b, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	w := packers.Get().(*flate.Writer)
+	defer packers.Put(w)
+	w.Reset(&b)
 	if _, err := w.Write(records); err != nil {
 		return nil, err
 	}

@@ -139,31 +139,34 @@ func (r *runner[T]) dispatch(ctx context.Context) error {
 		if batch.Reset {
 			r.wakeAll(batch.Read, "start")
 		}
-		for _, c := range batch.Changes {
-			r.wakeFor(c, batch.Read)
+		for i := range batch.Changes {
+			r.wakeFor(&batch.Changes[i], batch.Read)
 		}
 		r.q.caughtUp(batch.Read)
 	}
 }
 
-func (r *runner[T]) wakeFor(c client.Change, read resource.Reader) {
-	cause := Cause{Why: "change", Kind: c.Kind, Rev: c.Rev}
-	obj := c.Object()
-	cause.Namespace, cause.Name = obj.GetNamespace(), obj.GetName()
+func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader) {
 	if r.For == nil || c.Kind == resource.Kind(r.For) {
-		if !r.skip(obj) {
-			r.q.wake(KeyOf(c.Kind, obj), cause)
+		if obj := c.Object(); !r.skip(obj) {
+			r.q.wake(KeyOf(c.Kind, obj), causeOf(c))
 		}
 	}
 	for _, w := range r.Wake {
 		switch {
 		case w.Kind != nil && w.Kind != c.Kind:
 		case w.KeysOf != nil:
-			w.KeysOf(c, read, func(k Key) { r.q.wake(k, cause) })
+			w.KeysOf(*c, read, func(k Key) { r.q.wake(k, causeOf(c)) })
 		default:
-			w.Keys(c, read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, cause) })
+			w.Keys(*c, read, func(ns, name string) { r.q.wake(Key{r.For, ns, name}, causeOf(c)) })
 		}
 	}
+}
+
+// causeOf is made when a key is woken: most changes wake none.
+func causeOf(c *client.Change) Cause {
+	obj := c.Object()
+	return Cause{Why: "change", Kind: c.Kind, Rev: c.Rev, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 func (r *runner[T]) skip(obj resource.Object) bool {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +192,41 @@ func TestExpiryByAge(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if n := r.v.Stats().Changes; n != 0 {
 			t.Errorf("%d changes are kept in silence", n)
+		}
+	})
+}
+
+// After a burst what was replaced is let go within a minute, but not what is fresh; a small history stays.
+func TestSheds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shed atomic.Int64
+		r := start(t, view.Config{Bytes: 256 << 10, Shed: func() { shed.Add(1) }})
+		first := r.wait(r.put(maps, cm("a", "x", ""))).Rev()
+		for i := range 100 {
+			r.wait(r.put(maps, cm("a", "x", strings.Repeat("x", 1000)+fmt.Sprint(i))))
+		}
+		time.Sleep(30 * time.Second)
+		if _, err := r.v.Cursor(first, maps).TryNext(); err != nil {
+			t.Errorf("a fresh history: %v", err)
+		}
+		r.wait(r.put(maps, cm("a", "x", "last")))
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if s := r.v.Stats(); s.Replaced > 32<<10 || s.Changes < 10 || shed.Load() != 1 {
+			t.Errorf("a minute later: %+v, told %d times", s, shed.Load())
+		}
+		if _, err := r.v.Cursor(first, maps).TryNext(); !errors.Is(err, view.ErrExpired) {
+			t.Errorf("an old cursor: %v", err)
+		}
+		last := r.v.Revision()
+		if b, err := r.v.Cursor(last-5, maps).TryNext(); err != nil || len(b.Changes) != 5 {
+			t.Errorf("a young cursor: %d changes, %v", len(b.Changes), err)
+		}
+		n := r.v.Stats().Changes
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if now := r.v.Stats().Changes; now != n || shed.Load() != 1 {
+			t.Errorf("a small history shrank: %d changes, then %d", n, now)
 		}
 	})
 }

@@ -15,6 +15,7 @@ type history struct {
 	head   int
 	weight int64 // of the replaced objects, in stored bytes
 	pushed int64 // changes ever recorded
+	shed   int64 // bytes that were dropped since the burst began
 	marks  []mark
 }
 
@@ -122,6 +123,7 @@ func (v *View) record(t *table, c Change) {
 	for h.len() > v.cfg.Changes || h.weight > v.cfg.Bytes && h.len() > 1 {
 		v.dropOldest()
 	}
+	v.startShedding()
 }
 
 // age drops what is older than the history shall be, so that a burst of changes does not stay in memory for as
@@ -143,6 +145,52 @@ func (v *View) age() bool {
 		h.marks = nil
 	}
 	return v.aging
+}
+
+// After a burst of changes the history is cut to a small part of what it may hold: the memory is worth more than that a client
+// which was away for longer can go on without listing again. Changes that are fresh stay.
+const (
+	fresh     = 40 * time.Second
+	shedEvery = 10 * time.Second
+	shedTo    = 8 // that part of the bounds
+)
+
+// large says that there is something to shed. It needs mu.
+func (v *View) large() bool {
+	h := &v.history
+	return h.len() > v.cfg.Changes/shedTo || h.weight > v.cfg.Bytes/shedTo
+}
+
+// startShedding needs mu.
+func (v *View) startShedding() {
+	if !v.shedding && v.large() {
+		v.shedding = true
+		later(shedEvery, v, (*View).shed)
+	}
+}
+
+// shed drops what is not fresh of a large history. It reports whether it has to come again.
+func (v *View) shed() bool {
+	v.mu.Lock()
+	h, now := &v.history, time.Now()
+	before := h.weight
+	h.marks = append(h.marks, mark{now, h.pushed})
+	for _, m := range h.marks {
+		for now.Sub(m.at) >= fresh && v.large() && h.pushed-int64(h.len()) < m.pushed {
+			v.dropOldest()
+		}
+	}
+	h.shed += before - h.weight
+	v.shedding = v.large()
+	again, much := v.shedding, h.shed > v.cfg.Bytes/shedTo
+	if !again {
+		h.shed = 0
+	}
+	v.mu.Unlock()
+	if much && !again && v.cfg.Shed != nil { // not while the burst goes on
+		v.cfg.Shed()
+	}
+	return again
 }
 
 // startAging needs mu.

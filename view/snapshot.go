@@ -52,21 +52,12 @@ func (s *Snapshot) Entry(k resource.Kind, ns, name string) *Entry {
 // It starts behind the key `from`, which is relative to the kind's prefix: "name", or "namespace/name" for
 // namespaced kinds, whether it exists or not. "" starts at the first.
 func (s *Snapshot) Entries(k resource.Kind, ns, from string) iter.Seq[*Entry] {
-	start := &Entry{ns: ns}
-	if from != "" {
-		at := &Entry{name: from}
-		if k.Info().Namespaced {
-			at.ns, at.name, _ = strings.Cut(from, "/")
-		}
-		if start = at; ns != "" && compareNamespaces(at.ns, ns) < 0 {
-			start = &Entry{ns: ns}
-		}
-	}
 	return func(yield func(*Entry) bool) {
 		f := s.of(k)
-		if f == nil {
+		if f == nil || f.objects.Len() == 0 {
 			return
 		}
+		start := startOf(k, ns, from)
 		f.objects.AscendGreaterOrEqual(start, func(e *Entry) bool {
 			if ns != "" && e.ns != ns {
 				return false
@@ -101,6 +92,21 @@ func (s *Snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
 		return e.Object
 	}
 	return nil
+}
+
+// startOf returns the place at which a walk through a namespace begins, behind the key from.
+func startOf(k resource.Kind, ns, from string) *Entry {
+	if from == "" {
+		return &Entry{ns: ns}
+	}
+	at := &Entry{name: from}
+	if k.Info().Namespaced {
+		at.ns, at.name, _ = strings.Cut(from, "/")
+	}
+	if ns != "" && compareNamespaces(at.ns, ns) < 0 {
+		return &Entry{ns: ns}
+	}
+	return at
 }
 
 // Each implements resource.Reader.

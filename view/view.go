@@ -31,6 +31,7 @@ type Config struct {
 	Bytes     int64         // how many bytes of replaced objects the history keeps, counted as stored; 32 MiB
 	Encodings int64         // how many bytes of encodings are kept; 64 MiB
 	Offers    int64         // how many bytes of offered values wait for their event; 32 MiB
+	Shed      func()        // called when much of the history was dropped; must not block. nil: not called
 	Guard     bool          // hash every object, so that CheckFrozen can find those that were changed; for tests
 }
 
@@ -84,6 +85,7 @@ type View struct {
 	waits    []*waiting
 	retained []retained
 	aging    bool     // age comes by
+	shedding bool     // shed comes by
 	woken    []*table // whose cursors are to be woken
 	moved    bool     // a table moved since the last snapshot
 }
