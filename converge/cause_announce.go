@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -84,7 +83,7 @@ func addressUnanswered(l *look) *Finding {
 		f.Below = []Ref{{kinds.Nodes, "", u.holder}}
 	default:
 		f.Next = does(person, "starts kloop's agent, with its own proxy, on the nodes that may answer")
-		f.Advice = []string{fmt.Sprintf("kubectl get lease -n %s -o yaml: the annotation %s lists them", kinds.AnnounceSpace, kinds.AnnouncedCandidates)}
+		f.Advice = []string{"the annotation " + kinds.AnnouncedCandidates + " lists them: kubectl get lease -n " + kinds.AnnounceSpace + " -o yaml"}
 	}
 	return f
 }
@@ -109,8 +108,8 @@ func leftToMetalLB(l *look) *Finding {
 		for d := range l.Read.ByLabel(kinds.Deployments, "", label, value) {
 			return &Finding{Says: "waits for an address from MetalLB, which runs here; kloop leaves services to it", Owner: "MetalLB", State: Waiting,
 				Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does("MetalLB", "gives it an address"),
-				Advice: []string{"kubectl describe service " + s.Name + " -n " + s.Namespace + " shows MetalLB's events",
-					"kubectl logs -n " + d.GetNamespace() + " deployment/" + d.GetName()}}
+				Advice: []string{"MetalLB's events tell more: kubectl describe service " + s.Name + " -n " + s.Namespace,
+					"and so does its log: kubectl logs -n " + d.GetNamespace() + " deployment/" + d.GetName()}}
 		}
 	}
 	return nil

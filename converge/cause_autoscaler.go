@@ -97,7 +97,7 @@ func (l *look) target(h *autoscalingv2.HorizontalPodAutoscaler) []Ref {
 
 func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, text string) *Finding {
 	f := &Finding{Says: "gets no metrics: " + text, State: Blocked, Waits: forName("APIService", "v1beta1.metrics.k8s.io"), Next: does(l.owner, "asks again every 15 s"),
-		Advice: []string{"see what kubectl top pods -n " + h.Namespace + " says: metrics come from the node agents by way of metrics.k8s.io",
+		Advice: []string{"look whether node agents tell what pods use, by way of metrics.k8s.io: kubectl top pods -n " + h.Namespace,
 			"a target in percent needs requests in the pod template"}}
 	if strings.Contains(text, "missing request") {
 		f.Waits, f.Advice = on("Field", refTo(l.kind, h), "spec.metrics"), []string{"set requests for the resource in the target's pod template"}

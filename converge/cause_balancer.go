@@ -30,15 +30,16 @@ const excludeLabel = corev1.LabelNodeExcludeBalancers
 
 // remedies stand by the reasons that the loop gives.
 var remedies = map[string]remedy{
-	kinds.LBNoNode: {Blocked, person, []string{"kubectl get nodes: are they ready, and does kloop's own proxy run there?",
-		"kubectl label nodes NODE " + excludeLabel + "- where a node is to take part: kubeadm gives its control planes that label"}},
+	kinds.LBNoNode: {Blocked, person, []string{"look whether nodes are ready, and kloop's own proxy runs there: kubectl get nodes",
+		"where a node is to take part, take off the label that kubeadm gives its control planes: kubectl label nodes NODE " +
+			excludeLabel + "-"}},
 	kinds.LBPortsTaken: {Blocked, person, []string{"use another port, stop the program that has it, or take it from the other service",
 		"with addresses of pools (loadBalancer.mode) services don't share ports"}},
 	kinds.LBNoLocalEndpoint: {Waiting, "", []string{"externalTrafficPolicy Cluster needs no endpoint on the node itself"}},
 	kinds.LBNoPool: {Blocked, person, []string{"make an IPAddressPool in " + kinds.AnnounceSpace +
 		" that is for this service and has autoAssign, or name one in the annotation metallb.io/address-pool"}},
 	kinds.LBPoolExhausted: {Blocked, person, []string{"add addresses to a pool, or let services share one: annotation metallb.io/allow-shared-ip",
-		"kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml shows in status how many are in use"}},
+		"their status tells how many are in use: kubectl get ipaddresspools -n " + kinds.AnnounceSpace + " -o yaml"}},
 	kinds.LBRequestRefused: {Blocked, person, []string{"correct spec.loadBalancerIP or the annotations metallb.io/loadBalancerIPs and " +
 		"metallb.io/address-pool"}},
 	kinds.LBNoAdvertisement: {Blocked, person, []string{"make an L2Advertisement or a BGPAdvertisement in " + kinds.AnnounceSpace +
@@ -48,8 +49,7 @@ var remedies = map[string]remedy{
 	kinds.LBAggregate: {Blocked, person, []string{"set the BGPAdvertisement's aggregationLength so that aggregates lie within the pool"}},
 	kinds.LBNoPeer: {Blocked, person, []string{"make a BGPPeer in " + kinds.AnnounceSpace + " for the router of the nodes, or correct it",
 		"or an L2Advertisement, if the address is in the network of the nodes"}},
-	kinds.LBNoSession: {Blocked, person, []string{"kubectl get bgppeers -n " + kinds.AnnounceSpace +
-		" -o yaml shows each one's condition Ready",
+	kinds.LBNoSession: {Blocked, person, []string{"see each one's condition Ready: kubectl get bgppeers -n " + kinds.AnnounceSpace + " -o yaml",
 		"the router must know the nodes as its neighbours, with their AS number, and take connections to TCP port 179"}},
 }
 

@@ -55,7 +55,7 @@ func notApproved(l *look) *Finding {
 	}
 	f := &Finding{Says: "waits for somebody to approve it: " + r.Spec.Username + " asks " + r.Spec.SignerName, Owner: person, State: Blocked,
 		Waits: on("Person", refTo(l.kind, r), "status.conditions[Approved]"), Next: does(person, "approves or denies it"),
-		Advice: []string{"kubectl certificate approve " + r.Name + " (or deny)"}}
+		Advice: []string{"kubectl certificate approve " + r.Name, "or: kubectl certificate deny " + r.Name}}
 	if rec, ok := l.record("csr-approving", l.kind, r); ok && rec.Note != "" {
 		f.Says += "; it is not approved by itself because " + rec.Note
 	}

@@ -199,7 +199,7 @@ func classMissing(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 	return &Finding{Says: "names the storage class " + name + ", which does not exist, and no volume of that class fits it", State: Blocked,
 		Waits:  on("Object", r, ""),
 		Next:   does("volume-binder", "looks again when the class or a volume of it exists"),
-		Advice: []string{"kubectl get storageclass lists those that exist; create " + name + ", or make the claim anew with another one"}}
+		Advice: []string{"create " + name + ", or make the claim anew with a class that exists: kubectl get storageclass"}}
 }
 
 func waitForPod(l *look, c *corev1.PersistentVolumeClaim) *Finding {

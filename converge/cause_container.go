@@ -186,6 +186,11 @@ func times(n int32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
+// signals are what a program is ended by, in words.
+var signals = map[int32]string{4: "SIGILL: an instruction that this processor does not know", 6: "SIGABRT: the program gave up",
+	7: "SIGBUS: a fault of the program", 8: "SIGFPE: a fault of the program", 11: "SIGSEGV: a fault of the program",
+	15: "SIGTERM: somebody asked it to end"}
+
 // exit words how a container ended.
 func exit(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exits with code %d", t.ExitCode)
@@ -196,7 +201,11 @@ func exit(t *corev1.ContainerStateTerminated) string {
 		text += " (its command was not found)"
 	}
 	if t.Signal != 0 || t.ExitCode > 128 {
-		text = fmt.Sprintf("is ended by signal %d", max(t.Signal, t.ExitCode-128))
+		signal := max(t.Signal, t.ExitCode-128)
+		text = fmt.Sprintf("is ended by signal %d", signal)
+		if what := signals[signal]; what != "" {
+			text += " (" + what + ")"
+		}
 	}
 	if m := strings.TrimSpace(t.Message); m != "" {
 		text += ", saying: " + lastLine(m)
@@ -218,9 +227,13 @@ func initCrash(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if !isInit || t == nil || c.Ready || c.State.Running != nil {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("does not start: its init container %s %s (%s)", c.Name, exit(t), times(max(c.RestartCount, 1))),
+	what := "init container"
+	if sidecar(p, c.Name) {
+		what = "sidecar"
+	}
+	return &Finding{Says: fmt.Sprintf("does not start: its %s %s %s (%s)", what, c.Name, exit(t), times(max(c.RestartCount, 1))),
 		State: BackingOff,
-		Next:  at(again(c), agentOf(p), "starts init container %s again", c.Name), Error: textOnly(exit(t)),
+		Next:  at(again(c), agentOf(p), "starts %s %s again", what, c.Name), Error: textOnly(exit(t)),
 		Advice: []string{"read its log: kubectl logs " + p.Name + " -c " + c.Name + " -n " + p.Namespace}}
 }
 

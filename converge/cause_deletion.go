@@ -123,9 +123,9 @@ func namespaceFinalizer(l *look) *Finding {
 		return &Finding{Says: "is empty and held by the finalizer " + string(name) + " of its spec", Owner: who, State: Blocked,
 			Waits: on("Field", refTo(l.kind, n), "spec.finalizers"), Next: does(who, "removes the finalizer when its work is done"),
 			Advice: []string{"look whether " + who + " runs, and at its log",
-				"if it will never come back, remove the finalizer by hand: what it was to clean up stays behind (" +
+				"if it will never come back, remove the finalizer by hand: what it was to clean up stays behind: " +
 					`kubectl get namespace ` + n.Name + ` -o json | sed 's|"` + string(name) +
-					`"|"kubernetes"|' | kubectl replace --raw /api/v1/namespaces/` + n.Name + `/finalize -f -)`}}
+					`"|"kubernetes"|' | kubectl replace --raw /api/v1/namespaces/` + n.Name + `/finalize -f -`}}
 	}
 	return nil
 }
@@ -177,8 +177,9 @@ func podOnLostNode(l *look) *Finding {
 func podStopping(l *look) *Finding {
 	p := l.obj.(*corev1.Pod)
 	f := &Finding{Says: "has not stopped though its time is over", Owner: agentOf(p), State: Waiting,
-		Next:   does(agentOf(p), "kills the containers and removes the pod"),
-		Advice: []string{"look at the node agent's log; kubectl delete pod --grace-period=0 --force forgets the pod without waiting for its containers"}}
+		Next: does(agentOf(p), "kills the containers and removes the pod"),
+		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName,
+			"or forget the pod without waiting for its containers: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=0 --force"}}
 	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
 		f.Error = eventFailure(e)
 	}
@@ -274,8 +275,7 @@ func finalizerStuck(l *look) *Finding {
 		f.State, f.Says = Missing, f.Says+", and no controller watches "+l.kind.Info().GR().String()
 		f.Next = does(who, "removes the finalizer when it runs again; it is not connected now")
 		f.Advice = []string{"start the controller that set the finalizer again",
-			fmt.Sprintf("if it will never come back, remove the finalizer by hand: what it was to clean up stays behind (kubectl patch %s %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}')",
-				l.kind.Info().Singular, l.obj.GetName())}
+			"if it will never come back, remove the finalizer by hand; what it was to clean up stays behind: " + l.without(name)}
 	}
 	return f
 }
@@ -301,4 +301,18 @@ func apiServiceOf(read resource.Reader, group string) *apiregistrationv1.APIServ
 		}
 	}
 	return nil
+}
+
+// without is the command that takes a finalizer from the object, and leaves it the others.
+func (l *look) without(finalizer string) string {
+	left := slices.DeleteFunc(slices.Clone(l.obj.GetFinalizers()), func(f string) bool { return f == finalizer })
+	to := "null"
+	if len(left) > 0 {
+		to = `["` + strings.Join(left, `","`) + `"]`
+	}
+	command := "kubectl patch " + l.kind.Info().GR().String() + " " + l.obj.GetName()
+	if ns := l.obj.GetNamespace(); ns != "" {
+		command += " -n " + ns
+	}
+	return command + ` --type=merge -p '{"metadata":{"finalizers":` + to + `}}'`
 }

@@ -58,7 +58,7 @@ func deviceDriverMissing(p *corev1.Pod, text string) *Finding {
 func devicesNotPrepared(p *corev1.Pod, text string) *Finding {
 	return &Finding{Says: "waits for its devices, which can't be made ready on " + p.Spec.NodeName + ": " + text, Owner: agentOf(p),
 		State: BackingOff, Waits: on("Field", refTo(kinds.Pods, p), "spec.resourceClaims"), Next: does(agentOf(p), "tries again"),
-		Advice: []string{"kubectl describe resourceclaims -n " + p.Namespace + " tells who has them", "read the log of the driver on that node"}}
+		Advice: []string{"see who has them: kubectl describe resourceclaims -n " + p.Namespace, "read the log of the driver on that node"}}
 }
 
 // devicesHeld: no process of the pod runs, and its end is not told, because a driver does not take its devices back.

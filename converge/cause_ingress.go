@@ -136,7 +136,7 @@ func ingressBackendMissing(l *look) *Finding {
 	if why == "no such service" {
 		return &Finding{Says: "leads to service/" + b.Name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", r, ""),
 			Next:   does(person, "creates service/%s, or names another one", b.Name),
-			Advice: []string{"kubectl get services -n " + i.Namespace + " lists those that exist"}}
+			Advice: []string{"those that exist: kubectl get services -n " + i.Namespace}}
 	}
 	port := orElse(b.Port.Name, fmt.Sprint(b.Port.Number))
 	return &Finding{Says: "leads to port " + port + " of service/" + b.Name + ", which has no such port", Owner: person, State: Blocked,
@@ -154,7 +154,7 @@ func ingressSecretMissing(l *look) *Finding {
 	return &Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: person, State: Blocked,
 		Waits: on("Object", l.namespaced(kinds.Secrets, name), ""),
 		Next:  does(person, "creates secret/%s, or has it made", name),
-		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=FILE --key=FILE",
+		Advice: []string{"kubectl create secret tls " + name + " -n " + i.Namespace + " --cert=CERT --key=KEY",
 			"if cert-manager is to make it, look at its certificate: kubectl get certificate -n " + i.Namespace}}
 }
 
@@ -166,14 +166,14 @@ func ingressClassMissing(l *look) *Finding {
 		return &Finding{Says: "names no ingress class, and there was no default one when it was made", Owner: person, State: Blocked,
 			Waits: on("Field", refTo(l.kind, i), "spec.ingressClassName"),
 			Next:  does(person, "names a class"),
-			Advice: []string{"set spec.ingressClassName: kubectl get ingressclass lists the classes",
+			Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
 				"if there is none, install an ingress controller"}}
 	case name != "" && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
 		r := Ref{kinds.IngressClasses, "", name}
 		return &Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: person, State: Blocked,
 			Waits:  on("Object", r, ""),
 			Next:   does(person, "creates ingressclass/%s, or names another one", name),
-			Advice: []string{"kubectl get ingressclass lists those that exist", "install the controller that brings the class " + name}}
+			Advice: []string{"those that exist: kubectl get ingressclass", "install the controller that brings the class " + name}}
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	case c.Type == corev1.NodeDiskPressure:
 		return "free disk space on " + n.Name + ": images and logs that nobody needs, or give it a larger disk"
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
-		return "have fewer pods on " + n.Name + ", or pods with limits; kubectl top pods -A tells who uses most memory"
+		return "have fewer pods on " + n.Name + ", or pods with limits; see who uses most: kubectl top pods -A --sort-by=memory"
 	case c.Type == corev1.NodeNetworkUnavailable || strings.Contains(low, "cni") || strings.Contains(low, "network"):
 		return "look whether the network plugin is installed, and at its pod there: kubectl get pods -A --field-selector spec.nodeName=" + n.Name
 	}

@@ -49,7 +49,7 @@ func operatorMissing(l *look, _ map[string]any) *Finding {
 		Waits: forName("Controller", who),
 		Next:  does(who, "takes it up when it runs and watches %s", gr),
 		Advice: []string{"start the controller of " + gr.String() +
-			", or look why it does not reach the API server: kubectl get pods -A, and its log"}}
+			", or look at its log, and why it does not reach the API server: kubectl get pods -A"}}
 	if at := l.lastWrite(who); !at.IsZero() {
 		f.Says += fmt.Sprintf("; %s wrote it last %s ago", who, ago(l.Now.Sub(at)))
 	}
@@ -88,7 +88,7 @@ func (l *look) operatorDown() *Finding {
 	who := l.keeper()
 	lease := l.leaseOf(who)
 	f := &Finding{Owner: who, State: Missing, Waits: forName("Controller", who), Next: does(who, "takes it up when it runs"),
-		Advice: []string{"look at the controller of " + l.kind.Info().GR().String() + ": kubectl get pods -A, and its log"}}
+		Advice: []string{"look at the controller of " + l.kind.Info().GR().String() + ", and its log: kubectl get pods -A"}}
 	defer l.lastWord(f)
 	if l.idle(f, who, lease) {
 		return f

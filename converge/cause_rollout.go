@@ -46,7 +46,7 @@ func loopNotRunning(l *look) *Finding {
 	}
 	return &Finding{Says: "waits for the loop " + l.owner + ", which does not run", Owner: l.owner, State: Missing,
 		Waits: forName("Controller", l.owner),
-		Next:  does(l.owner, "closes the gap when it runs"), Advice: []string{"start the loops: kloop up, or kloop controllers"}}
+		Next:  does(l.owner, "closes the gap when it runs"), Advice: []string{"start the loops: kloop controllers"}}
 }
 
 func paused(l *look) *Finding {
@@ -91,6 +91,7 @@ func rolloutStuck(l *look) *Finding {
 			f.Error = textOnly(c.Message)
 		}
 	}
+	l.halfway(d, rs, f)
 	return f
 }
 
@@ -140,7 +141,7 @@ func podsRejected(l *look) *Finding {
 		last.Status.Reason, why), Owner: person, State: Blocked, Error: textOnly(last.Status.Message),
 		Waits: on("Field", refTo(l.kind, l.obj), "spec.template.spec.nodeName"), Next: does(person, "corrects the pod template"),
 		Advice: []string{"leave nodeName out of the pod template: then the scheduler chooses a node that the pod fits",
-			"or lower what the template asks for; kubectl describe node " + last.Spec.NodeName + " tells what the node has"}}
+			"or lower what the template asks for to what the node has: kubectl describe node " + last.Spec.NodeName}}
 }
 
 func podsNotReady(l *look) *Finding {
@@ -197,6 +198,7 @@ func orderedPod(l *look) *Finding {
 	if s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement {
 		f.Next = does(l.owner, "is done when its pods are ready")
 	}
+	l.setHalfway(s, f)
 	return f
 }
 

@@ -46,7 +46,7 @@ func scheduling() []Situation {
 		{"ClaimPending", of, pod(claimPending)},
 		{"VolumeAway", of, pod(volumeAway)},
 		{"VolumeLimit", of, pod(unsuitable("volumes, of which a node takes only so many",
-			"remove pods with such volumes from the node, or add a node; kubectl describe csinode tells how many one takes",
+			"remove pods with such volumes from the node, or add a node; see how many one takes: kubectl describe csinode",
 			"exceed max volume count"))},
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv",
 			"PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "enough free storage"))},
@@ -93,7 +93,8 @@ func gated(l *look, p *corev1.Pod, _ string) *Finding {
 	f := &Finding{Says: "is held back by the scheduling gate " + list(names, 3), Owner: "who set the gate " + names[0], State: Blocked,
 		Waits: &convergence.Wait{Type: "Field", Name: names[0], On: ptr(l.object()), Field: "spec.schedulingGates"}}
 	f.Next = does(f.Owner, "removes the gate when the pod may be scheduled")
-	f.Advice = []string{"look whether the controller that sets " + names[0] + " runs; the gate can be removed by kubectl edit pod " + p.Name}
+	f.Advice = []string{"look whether the controller that sets " + names[0] + " runs",
+		"or take the gate away: kubectl edit pod " + p.Name + " -n " + p.Namespace}
 	return f
 }
 
@@ -116,7 +117,7 @@ func noNodes(l *look, p *corev1.Pod, text string) *Finding {
 	}
 	return &Finding{Says: "can't be scheduled: the cluster has no node", State: Blocked, Waits: forName("Node", "any"),
 		Next:   does("scheduler", "tries again when a node joins"),
-		Advice: []string{"add a node: kloop node, or kloop up --node=real on this machine"}}
+		Advice: []string{"add a node: kloop node", "or make one of this machine: kloop up --node=real"}}
 }
 
 func claimMissing(l *look, p *corev1.Pod, text string) *Finding {

@@ -46,10 +46,9 @@ func noEndpoints(l *look, s *corev1.Service) *Finding {
 		return nil
 	}
 	return &Finding{Says: "has no selector, and nobody made endpoints for it", Owner: person, State: Blocked,
-		Waits: on("Field", refTo(l.kind, s), "spec.selector"),
-		Next:  does(person, "gives it a selector, or an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, s.Name),
-		Advice: []string{"kubectl set selector service " + s.Name + " app=NAME -n " + s.Namespace +
-			", with the labels of the pods that are meant"}}
+		Waits:  on("Field", refTo(l.kind, s), "spec.selector"),
+		Next:   does(person, "gives it a selector, or an EndpointSlice with the label %s=%s", discoveryv1.LabelServiceName, s.Name),
+		Advice: []string{"give it the labels of the pods that are meant: kubectl set selector service " + s.Name + " app=NAME -n " + s.Namespace}}
 }
 
 func nothingSelected(l *look, s *corev1.Service) *Finding {

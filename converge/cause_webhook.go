@@ -39,7 +39,7 @@ func webhookDown(l *look, text string) *Finding {
 		f.Says = "can't create its pods: they are those of the webhook " + name + ", which is down and must be asked about them first"
 		f.Next = does(person, "breaks the circle")
 		f.Advice = []string{"let the webhook not be asked about its own namespace: add a namespaceSelector or objectSelector to " + hook.config,
-			"to get out of it now: kubectl delete " + hook.config + ", and create it again when its pods are ready"}
+			"to get out of it now, delete it, and create it again when its pods are ready: kubectl delete " + hook.config}
 	case svc != nil:
 		f.Below = []Ref{refTo(kinds.Services, svc)}
 	}

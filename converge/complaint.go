@@ -31,6 +31,8 @@ var badConditions = []badCondition{
 	{"ReconcileSuccess", "False", "can't be brought about"},
 	{"ReconcileSucceeded", "False", "can't be brought about"}, {"Error", "True", "has an error"}, {"Ready", "False", "is not ready"},
 	{"Available", "False", "is not available"},
+	{"NotReady", "True", "is not ready"}, {"AllReplicasReady", "False", "has replicas that are not ready"},
+	{"ClusterAvailable", "False", "is not available"}, {"Reconciled", "False", "can't be brought about"},
 	{"Healthy", "False", "is not healthy"}, {"Degraded", "True", "is degraded"}, {"Programmed", "False", "is not in force"},
 	{"Valid", "False", "is not valid"},
 	{"Launched", "False", "was not started"}, {"Ready", "Unknown", "is not known to be ready"},
@@ -46,7 +48,7 @@ var badPhases = map[string]struct {
 	"failed": {"failed", true}, "failure": {"failed", true}, "error": {"has an error", true}, "errored": {"has an error", true},
 	"partiallyfailed":  {"failed in part", true},
 	"failedvalidation": {"is not valid", true}, "finalizingpartiallyfailed": {"failed in part", true}, "degraded": {"is degraded", false},
-	"unhealthy": {"is not healthy", false}, "missing": {"is not there", false},
+	"faulted": {"has no copy that can be used", false}, "unhealthy": {"is not healthy", false}, "missing": {"is not there", false},
 	"health_err": {"is not healthy", false}, "red": {"is not healthy", false}, "stalled": {"is stalled", true},
 	"crashloopbackoff":   {"crashes again and again", false},
 	"errorunschedulable": {"fits on no node", false}, "errimagepull": {"can't pull its image", false},
@@ -54,9 +56,9 @@ var badPhases = map[string]struct {
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
-// phaseFields are where operators say in one word how they are: most, then Argo CD, Elastic, Rook, KubeVirt.
+// phaseFields are where operators say in one word how they are: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark.
 var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
-	{"ceph", "health"}, {"printableStatus"}}
+	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"}}
 
 // messageFields are where the words to a phase stand.
 var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError"}
@@ -73,9 +75,32 @@ func complaintIn(tree map[string]any) complaint {
 	if c := ofParts(status); c.says != "" {
 		return c
 	}
+	for _, field := range []string{"failureMessage", "errorMessage"} { // as a Machine of the Cluster API has it
+		if text, _ := status[field].(string); text != "" {
+			return complaint{says: "failed", want: "status." + field + " empty", have: "status." + field + " set", message: text, final: true}
+		}
+	}
+	if c := pendingFor(status); c.says != "" {
+		return c
+	}
 	if e, ok := status["error"].(map[string]any); ok { // as a VolumeSnapshot has it
 		if text, _ := e["message"].(string); text != "" {
 			return complaint{says: "has an error", want: "status.error empty", have: "status.error set", message: text}
+		}
+	}
+	return complaint{}
+}
+
+// pendingFor is of who says that it waits, and for what: who only waits may well be on its way.
+func pendingFor(status map[string]any) complaint {
+	for _, field := range []string{"phase", "state"} {
+		word, _ := status[field].(string)
+		text, _ := status["reason"].(string)
+		if more, _ := status["message"].(string); more != "" {
+			text = more
+		}
+		if strings.EqualFold(word, "pending") && strings.Contains(text, " ") {
+			return complaint{says: "is pending", want: "status." + field + " another word", have: "status." + field + "=" + word, message: text}
 		}
 	}
 	return complaint{}
@@ -125,6 +150,9 @@ func ofPhases(status map[string]any) complaint {
 				if text, _ := from[name].(string); text != "" && c.message == "" {
 					c.message = text
 				}
+			}
+			if list, _ := from["validationErrors"].([]any); len(list) > 0 && c.message == "" {
+				c.message = fmt.Sprint(list[0])
 			}
 		}
 		return c

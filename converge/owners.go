@@ -56,8 +56,11 @@ func (l *look) keeper() string {
 	return best
 }
 
-// byHand tells managers and user agents that are tools of people.
+// byHand tells managers and user agents that are tools of people. Flux's helm-controller is none, as others with a tool's name.
 func byHand(manager string) bool {
+	if name, _, _ := strings.Cut(manager, "/"); strings.HasSuffix(name, "-controller") || strings.HasSuffix(name, "-operator") {
+		return false
+	}
 	for _, tool := range []string{"kubectl", "helm", "Helm", "curl", "Mozilla", "k9s", "kloop-why", "kloop-follow", "terraform", "before-first-apply"} {
 		if strings.HasPrefix(manager, tool) {
 			return true

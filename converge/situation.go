@@ -48,6 +48,9 @@ type Finding struct {
 	Error  *convergence.Failure
 	Advice []string
 	Below  []Ref // where the cause lies, if not here
+
+	Aside string   // what else matters to who waits, of the object itself
+	Also  []string // advice that holds whatever the cause below is
 }
 
 // A Ref names an object that may not exist.

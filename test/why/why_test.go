@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -98,7 +99,7 @@ var worlds = map[string]cluster.Config{
 // TestSituations makes every situation of situations.yaml and holds what is said of it to what is expected.
 func TestSituations(t *testing.T) {
 	list := read(t, "situations.yaml")
-	if len(list) < 222 {
+	if len(list) < 270 {
 		t.Errorf("only %d situations", len(list))
 	}
 	in := map[string]*world{}
@@ -121,6 +122,7 @@ func TestSituations(t *testing.T) {
 	}
 	t.Run("docs", func(t *testing.T) { page.check(t) })
 	t.Run("survey", func(t *testing.T) { surveys(t, in, list) })
+	t.Run("advice", func(t *testing.T) { checkAdvice(t, in, list) })
 }
 
 // fatal gives up on a situation.
@@ -352,7 +354,10 @@ func (w *world) do(s situation, st step) {
 			return w.event(s, st)
 		case st.Watch != "":
 			r, _ := w.as(st.As, true).in(s, st.Watch)
-			_, err := r.Watch(w.all, metav1.ListOptions{}) // ends with the cluster
+			seen, err := r.Watch(w.all, metav1.ListOptions{}) // ends with the cluster
+			if err == nil {
+				go w.again(r, seen)
+			}
 			return err
 		case st.Try != "":
 			return w.as(st.As, false).try(s, st.Try)
@@ -372,6 +377,23 @@ func (w *world) do(s situation, st step) {
 		}
 		return err
 	})
+}
+
+// again goes on watching, as controllers do: a definition that changes ends the watches of its kind.
+func (w *world) again(r dynamic.ResourceInterface, seen watch.Interface) {
+	for w.all.Err() == nil {
+		for range seen.ResultChan() {
+		}
+		next, err := r.Watch(w.all, metav1.ListOptions{})
+		if err == nil {
+			seen = next
+			continue
+		}
+		select {
+		case <-w.all.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // try asks for what must be refused.

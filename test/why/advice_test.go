@@ -1,0 +1,204 @@
+package why_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kloop-dev/kloop/cli"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/test/need"
+)
+
+// A command in an advice is all of it, or what stands behind its words and a colon: a person marks it up to the end of the line.
+var (
+	pasted = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) .*)$`)
+	named  = regexp.MustCompile(`\b(kubectl|kloop) [a-z]`)
+	blanks = regexp.MustCompile(`\b(FILE|CERT|KEY|NODE|NAME|PASSWORD|USER|REGISTRY)\b`)
+)
+
+// filled is what a person puts in the place of a word in capitals.
+func filled(dir, command string) string {
+	return blanks.ReplaceAllStringFunc(command, func(w string) string {
+		switch w {
+		case "FILE", "CERT", "KEY":
+			return filepath.Join(dir, strings.ToLower(w))
+		case "NODE":
+			return "sim-0"
+		}
+		return strings.ToLower(w)
+	})
+}
+
+// An advised is a command, and where it was advised.
+type advised struct {
+	world                *world
+	cause, about, advice string
+	command              string // "": the advice has none
+}
+
+// advice is all that is advised in the worlds.
+func advice(t *testing.T, in map[string]*world, list []situation) (all []advised) {
+	t.Helper()
+	gvr := convergence.GroupVersion.WithResource("gaps")
+	add := func(w *world, obj any) {
+		data, err := json.Marshal(obj)
+		var g convergence.Gap
+		if err = errors.Join(err, json.Unmarshal(data, &g)); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range g.Advice {
+			m := pasted.FindStringSubmatch(a)
+			one := advised{world: w, cause: g.Cause, about: g.Namespace + "/" + g.Name, advice: a}
+			if m != nil {
+				one.command = m[1]
+			}
+			if before := strings.TrimSuffix(a, one.command); named.MatchString(before) {
+				t.Errorf("%s (%s): the command in this advice can't be pasted: %s", one.about, g.Cause, a)
+			}
+			all = append(all, one)
+		}
+	}
+	for _, w := range in {
+		gaps, err := w.dyn.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range gaps.Items {
+			add(w, &gaps.Items[i])
+		}
+	}
+	for _, s := range list {
+		w := in[s.World].with(t)
+		if obj, err := w.dyn.Resource(gvr).Namespace(w.spaceOf(s)).Get(t.Context(), s.Ask, metav1.GetOptions{}); err == nil {
+			add(w, obj)
+		}
+	}
+	return all
+}
+
+// checkAdvice runs one command of each form that is advised for a cause, as a person who pastes it, in its world. What
+// would change something is asked for as a dry run where kubectl has one.
+func checkAdvice(t *testing.T, in map[string]*world, list []situation) {
+	kubectl, err := findKubectl()
+	need.Have(t, need.Kubectl, err)
+	dir := t.TempDir()
+	shim(t, dir, kubectl)
+	seen, turns := map[string]bool{}, make(chan struct{}, 2)
+	var wg sync.WaitGroup
+	commands := 0
+	for _, a := range advice(t, in, list) {
+		words := strings.Fields(a.command)
+		key := a.cause + " " + strings.Join(words[:min(3, len(words))], " ")
+		if len(words) == 0 || seen[key] {
+			continue
+		}
+		seen[key] = true
+		commands++
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if err := paste(t, dir, a); err != nil {
+				t.Errorf("%s (%s): %s\n%v", a.about, a.cause, a.command, err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d commands", commands)
+	if commands < 60 {
+		t.Errorf("only %d commands are advised", commands)
+	}
+}
+
+func findKubectl() (string, error) {
+	if beside, err := filepath.Abs("../../bin/kubectl"); err == nil {
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	return exec.LookPath("kubectl")
+}
+
+// shim puts a kubectl into a directory that changes nothing if it can, and the files that a person has.
+func shim(t *testing.T, dir, kubectl string) {
+	t.Helper()
+	script := `#!/bin/sh
+case "$1" in
+certificate) shift; exec '` + kubectl + `' get csr "$2";;
+delete|patch|scale|label|annotate|taint|uncordon|create|set) exec '` + kubectl + `' "$@" --dry-run=server;;
+replace) shift; cat >/dev/null; exec '` + kubectl + `' get "$1" "${2%/finalize}";; # of what would be replaced
+esac
+exec '` + kubectl + `' "$@"
+`
+	cert, key := keyPair(t)
+	for name, text := range map[string]string{"kubectl": script, "file": "a: b\n", "cert": cert, "key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// paste runs a command. Logs that simulated nodes have not count as had.
+func paste(t *testing.T, dir string, a advised) error {
+	line := filled(dir, a.command)
+	if words := strings.Fields(line); words[0] == "kloop" {
+		var out, errs bytes.Buffer
+		if code := cli.Run(t.Context(), strings.NewReader(""), &out, &errs, append(words, "--help")); code != 0 {
+			return fmt.Errorf("it ends with %d: %s", code, &errs)
+		}
+		return nil
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+a.world.config, "EDITOR=true")
+	out, err := cmd.CombinedOutput()
+	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask", "Metrics not available"} {
+		if bytes.Contains(out, []byte(fine)) {
+			return nil
+		}
+	}
+	if strings.HasPrefix(a.advice, "if ") && bytes.Contains(out, []byte("doesn't have a resource type")) {
+		return nil // it is for those who have it
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// keyPair is a certificate and its key, in PEM.
+func keyPair(t *testing.T) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return block("CERTIFICATE", der), block("PRIVATE KEY", private)
+}
