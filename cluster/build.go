@@ -50,7 +50,7 @@ func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 		b.makeAdmission,  // what is changed in requests, and refused
 		b.makeTokens,     // who is believed by a token
 		b.makeServer,     // the operations on objects
-		b.makeMetrics,    // metrics.k8s.io
+		b.makeMetrics,    // metrics.k8s.io, and figures for Prometheus
 		b.makeGaps,       // convergence.kloop.dev
 		b.makePast,       // what changed, and how it was
 		b.makeOthers,     // kinds that users define, and groups that other servers answer
@@ -108,6 +108,7 @@ func (b *building) makeServer() error {
 }
 
 func (b *building) makeMetrics() error {
+	b.metrics.MustRegister(figures{b.frontDoor})
 	if b.c.cfg.NoLoops {
 		return nil
 	}
@@ -137,7 +138,7 @@ func (b *building) makeHandler() error {
 		Ops: b.server, Virtual: b.virtualOps, Kinds: b.set, Authn: b.authn(authn.TokenUnion{b.tokens, joinTokens{c.keys}}), Authz: serverAccess{b.authz}, Extra: c.pages(d), Address: c.address, NoAnonymous: true,
 		Page:    c.cfg.page(),
 		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
-		Connect: b.server.Connect, Registry: b.metrics, Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
+		Connect: b.server.Connect, Registry: b.metrics, Process: b.ofProcess(), Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
 		Live: []health.Check{storeAnswers("etcd", b.store)}, Flags: c.cfg.Flags, Relieved: c.cfg.Relieved,
 		Traffic: []health.Check{storeAnswers("etcd-readiness", b.store), {Name: "informer-sync", Run: reached}},
 		Begun:   started(), Ready: keyChecks(b.store),

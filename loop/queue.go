@@ -28,6 +28,7 @@ type entry struct {
 	state     state
 	dirty     bool      // woken while running: look again when done
 	due       time.Time // when waiting
+	pushed    time.Time // when queued
 	notBefore time.Time // not before this: the controller's Rest
 	index     int       // in the heap when waiting
 	fence     map[resource.Kind]int64
@@ -120,7 +121,8 @@ func (q *queue) known() (list []Key) {
 const backoffResetFailures = 3
 
 func (q *queue) push(e *entry) {
-	e.state, e.index = queued, -1
+	e.state, e.index, e.pushed = queued, -1, q.now()
+	q.rates.adds++
 	q.ready = append(q.ready, e)
 	q.ring()
 }
@@ -169,6 +171,7 @@ func (q *queue) take() (*entry, time.Duration) {
 		q.ring() // another worker may have work, or must take over the timer
 	}
 	e.state, e.dirty = running, false
+	q.rates.waited.add(now.Sub(e.pushed))
 	e.rec.started(now)
 	return e, 0
 }

@@ -14,6 +14,9 @@ type rateStats struct {
 	slot   int64 // the ten seconds that the newest count is of
 
 	done, failed int64
+	adds         int64     // keys that became due
+	waited       Spread    // how long they were, before a look
+	worked       Spread    // how long looks took
 	good         time.Time // the newest end without error
 	err          string
 	errAt        time.Time
@@ -25,6 +28,7 @@ const slotLength = 10 * time.Second
 func (p *rateStats) add(now time.Time, took time.Duration, err error) {
 	p.took[p.looks%len(p.took)] = took
 	p.looks++
+	p.worked.add(took)
 	p.turn(now)
 	p.counts[p.slot%int64(len(p.counts))]++
 	p.done++
@@ -61,4 +65,5 @@ func (p *rateStats) fill(s *Stats, now time.Time) {
 		s.P99 = took[(n*99-1)/100]
 	}
 	s.Done, s.Failed, s.LastGood, s.LastErr, s.LastFail, s.ErrRow = p.done, p.failed, p.good, p.err, p.errAt, p.errs
+	s.Adds, s.Waited, s.Worked = max(p.adds, p.done), p.waited, p.worked
 }

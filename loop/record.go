@@ -100,6 +100,10 @@ type Stats struct {
 	LastErr  string        // the newest error, of any key
 	LastFail time.Time
 	ErrRow   int64 // errors since a look last went well
+
+	Adds   int64  // keys that became due, ever
+	Waited Spread // how long keys were due before they were looked at; empty where nobody counts
+	Worked Spread // how long looks took
 }
 
 // Records returns the records of all keys that are not at rest or last failed.

@@ -61,6 +61,7 @@ type Config struct {
 	Ready    []health.Check          // /readyz and /healthz
 	Flags    map[string]string       // with what the program was started, for /flagz: no secrets
 	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
+	Process  prometheus.Gatherer     // metrics of the process, exposed too; nil: none
 	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
 	Page     http.Handler            // static files at /ui, the same for everybody: served before anyone is asked who they are; nil: none
 

@@ -45,12 +45,12 @@ func New(cfg Config) *Handler {
 	s := &surface{cfg: cfg, streams: streams{relieved: cfg.Relieved}, unlisted: cfg.Fair.Pages(), send: reply.Sender{Stall: cfg.Timeout}}
 	s.discovery = discovery.Handler{Kinds: cfg.Kinds, Others: cfg.Groups, Delegate: s.delegate, Address: cfg.Address, Send: s.send}
 	s.openapi = discovery.OpenAPI{Docs: cfg.OpenAPI, Send: s.send}
-	s.health = health.Handler{Live: cfg.Live, Traffic: cfg.Traffic, Begun: cfg.Begun, Ready: cfg.Ready, Closing: s.streams.closed,
+	s.health = health.Handler{Live: cfg.Live, Traffic: cfg.Traffic, Begun: cfg.Begun, Ready: cfg.Ready, Closing: s.streams.leaving,
 		SLIs: health.NewSLIs()}
 	s.self = health.Pages{Version: cfg.Version.GitVersion, Features: cfg.Kinds.Features(), Flags: cfg.Flags, Began: time.Now(), Send: s.send}
 	s.connections = stream.New(stream.Config{Ops: cfg.Ops, Kinds: cfg.Kinds, Nodes: cfg.Nodes, Dial: cfg.Dial, Connect: cfg.Connect,
 		WriteStall: cfg.WriteStall, Send: s.send})
-	s.meter = newMeter(cfg.Registry, &s.under)
+	s.meter = newMeter(&cfg, &s.under)
 	cfg.Registry.MustRegister(cfg.Fair, gauges{cfg.Kinds.Features()})
 	return &Handler{s: s}
 }
@@ -145,6 +145,7 @@ func (s *surface) authenticate(w *recorder, r *http.Request, i *info, start time
 	user, ok, err := s.cfg.Authn.Authenticate(r)
 	if err == nil && ok {
 		r.Header.Del("Authorization") // no part further in may see or pass on the secret
+		s.meter.certificate(r, start)
 		return user, true
 	}
 	if r.ProtoMajor == 2 { // many streams on one connection would cost a stranger nothing

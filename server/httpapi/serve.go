@@ -22,6 +22,9 @@ const (
 	streamsLimit  = 1000                  // HTTP/2 streams on one connection: informers share it
 )
 
+// Leave says at /readyz that the server will end soon, so that load balancers send nobody any more. It serves on.
+func (h *Handler) Leave() { h.s.streams.announce() }
+
 // Serve answers on the listener until ctx ends; then it ends watches and other streams, lets short requests
 // finish, and returns. tlsConfig nil means plain HTTP, for tests and sockets that are protected otherwise.
 func (h *Handler) Serve(ctx context.Context, l net.Listener, tlsConfig *tls.Config) error {

@@ -11,6 +11,7 @@ type streams struct {
 	next  int
 	open  map[int]context.CancelFunc
 	ended bool
+	going bool // it will end soon, and says so
 
 	most     int    // that were open at once since relieved was called
 	relieved func() // called when many have ended; nil: nobody wants to know
@@ -67,6 +68,20 @@ func (s *streams) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
+}
+
+// leaving says that the server is to get no new clients: it ends, or will soon.
+func (s *streams) leaving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended || s.going
+}
+
+// announce has leaving say so.
+func (s *streams) announce() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.going = true
 }
 
 func (s *streams) close() {

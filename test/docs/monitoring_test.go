@@ -92,6 +92,60 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
+// TestUpstreamMetrics holds docs/monitoring/upstream.tsv, the metrics that the rules and dashboards of kubernetes-mixin and of etcd
+// ask for, against what a cluster tells: each is there with its labels, or said to be missing, and why.
+func TestUpstreamMetrics(t *testing.T) {
+	told := metrics(t)
+	text, err := os.ReadFile(filepath.Join(monitoring, "upstream.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		cells := strings.Split(strings.TrimSpace(line), "\t")
+		if len(cells) != 4 {
+			t.Fatalf("not four cells: %q", line)
+		}
+		name, labels, missing := cells[0], strings.Fields(cells[1]), cells[3]
+		row := told.one(name)
+		if missing != "served" {
+			if row != "" {
+				t.Errorf("%s is served: %s", name, row)
+			}
+			continue
+		}
+		served++
+		if row == "" {
+			t.Errorf("%s is not served", name)
+			continue
+		}
+		for _, l := range labels {
+			if l != "-" && !strings.Contains(row, l+`="`) {
+				t.Errorf("%s has no label %s: %s", name, l, row)
+			}
+		}
+	}
+	if served < 35 {
+		t.Errorf("%d metrics are served", served)
+	}
+}
+
+// A telling is what a server answers at /metrics.
+type telling []byte
+
+// one is a line of a metric, with labels or without; "" if there is none.
+func (told telling) one(name string) string {
+	for line := range strings.Lines(string(told)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
+			return line
+		}
+	}
+	return ""
+}
+
 // sample is a line of a metric, "" if there is none.
 func sample(told []byte, name string) string {
 	for line := range strings.Lines(string(told)) {
@@ -103,9 +157,9 @@ func sample(told []byte, name string) string {
 }
 
 // metrics are those of a server that has served something, and refused something.
-func metrics(t *testing.T) []byte {
+func metrics(t *testing.T) telling {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Config{NoLoops: true})
+	c, err := cluster.Start(t.Context(), cluster.Config{DataDir: t.TempDir(), SimNodes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,5 +187,5 @@ func metrics(t *testing.T) []byte {
 			t.Fatalf("%s: %s, %v", path, resp.Status, err)
 		}
 	}
-	return bytes.TrimSpace(text)
+	return telling(bytes.TrimSpace(text))
 }

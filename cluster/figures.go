@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// figures tell, under upstream's names, how the loops in this process get on and how many objects there are. They are made
+// when somebody asks: nothing is counted twice.
+type figures struct{ d *frontDoor }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	queueDepth   = desc("workqueue_depth", "Keys that are due.", "name")
+	queueAdds    = desc("workqueue_adds_total", "Keys that became due.", "name")
+	queueRetries = desc("workqueue_retries_total", "Looks that failed, and are tried again.", "name")
+	queueWaited  = desc("workqueue_queue_duration_seconds", "How long keys were due before they were looked at.", "name")
+	queueWorked  = desc("workqueue_work_duration_seconds", "How long looks took.", "name")
+	queueOldest  = desc("workqueue_longest_due_seconds", "How long the oldest key that is due has been so.", "name")
+
+	attempts     = desc("scheduler_schedule_attempts_total", "Looks at pods without a node.", "profile", "result")
+	attemptsTook = desc("scheduler_scheduling_attempt_duration_seconds", "How long decisions took, the write of the binding excluded.",
+		"profile", "result")
+	decisionTook = desc("scheduler_scheduling_algorithm_duration_seconds", "How long decisions took.")
+	pendingPods  = desc("scheduler_pending_pods", "Pods without a node.", "queue")
+
+	objects     = desc("apiserver_storage_objects", "Objects stored.", "resource")
+	unavailable = desc("aggregator_unavailable_apiservice", "API services whose server does not answer: 1.", "name")
+)
+
+// Describe implements prometheus.Collector.
+func (f figures) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queueDepth, queueAdds, queueRetries, queueWaited, queueWorked, queueOldest, attempts, attemptsTook,
+		decisionTook, pendingPods, objects, unavailable} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (f figures) Collect(to chan<- prometheus.Metric) {
+	for _, s := range f.d.c.Loops.Stats() {
+		queueFigures(to, &s)
+		if s.Name == "scheduler" {
+			schedulerFigures(to, &s)
+		}
+	}
+	snap := f.d.view.Snapshot()
+	for _, k := range f.d.set.All() {
+		if !k.Info().Virtual {
+			gauge(to, objects, float64(snap.Count(k, "")), k.Info().GR().String())
+		}
+	}
+	for _, a := range resource.List(resource.Reader(snap), kinds.APIServices, "") {
+		gauge(to, unavailable, truth(lost(a)), a.Name)
+	}
+}
+
+func lost(a *apiregistrationv1.APIService) bool {
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			return c.Status == apiregistrationv1.ConditionFalse
+		}
+	}
+	return false
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func gauge(to chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func counter(to chan<- prometheus.Metric, d *prometheus.Desc, v int64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func spread(to chan<- prometheus.Metric, d *prometheus.Desc, s *loop.Spread, labels ...string) {
+	to <- prometheus.MustNewConstHistogram(d, uint64(s.Count), s.Sum.Seconds(), s.Buckets(), labels...)
+}
+
+func queueFigures(to chan<- prometheus.Metric, s *loop.Stats) {
+	gauge(to, queueDepth, float64(s.Depth), s.Name)
+	counter(to, queueAdds, s.Adds, s.Name)
+	counter(to, queueRetries, s.Failed, s.Name)
+	spread(to, queueWaited, &s.Waited, s.Name)
+	spread(to, queueWorked, &s.Worked, s.Name)
+	gauge(to, queueOldest, s.Oldest.Seconds(), s.Name)
+}
+
+// schedulerFigures tell of the scheduler, whose keys are pods. A pod that fits nowhere waits, and is no error.
+func schedulerFigures(to chan<- prometheus.Metric, s *loop.Stats) {
+	const profile = "default-scheduler"
+	counter(to, attempts, s.Done-s.Failed, profile, "decided")
+	counter(to, attempts, s.Failed, profile, "error")
+	spread(to, attemptsTook, &s.Worked, profile, "decided")
+	spread(to, decisionTook, &s.Worked)
+	gauge(to, pendingPods, float64(s.Depth), "active")
+	gauge(to, pendingPods, float64(s.Failing), "backoff")
+	gauge(to, pendingPods, float64(s.Waiting-s.Failing), "unschedulable")
+}
+
+// ofProcess tells of this process, and of the etcd in it if there is one: its library counts for the whole process, and would
+// tell of a member that has no leader where there is no member.
+func (b *building) ofProcess() prometheus.Gatherer {
+	if b.c.etcd != nil {
+		return prometheus.DefaultGatherer
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}
