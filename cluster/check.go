@@ -54,6 +54,7 @@ func (c Config) check() error {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)
 		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
 	}
+	refuse(c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay, "shutdown delay of %s: use 0 to %s", c.ShutdownDelay, maxShutdownDelay)
 	switch c.LoadBalancer {
 	case "", loadbalancer.Nodes, loadbalancer.Pools, loadbalancer.None:
 	default:

@@ -147,7 +147,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"kubeconfig", c.writeKubeconfig},
 	}
 	if c.together() {
-		list = append(list, part{"presence", c.door.stay})
+		list = append(list, part{"leadership", c.handOver}, part{"presence", c.door.stay})
 		if !c.cfg.NoConvergence {
 			list = append(list, part{"reports", c.door.tellOthers})
 		}
@@ -173,7 +173,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), st.Close())
 	}
-	return append(list, nodes...), nil
+	return append(append(list, nodes...), part{"traffic", c.leave}), nil // the first to hear of the end
 }
 
 // openKeys loads or makes the certificates.

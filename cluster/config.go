@@ -49,6 +49,8 @@ type Config struct {
 	Authz Authz // what decides about requests
 	Audit Audit // what is recorded of requests
 
+	ShutdownDelay time.Duration // how long it says at /readyz that it ends, and serves on, before it does; 15 s at most
+
 	MaxReads, MaxWrites int // seats for short requests, all priority levels together have the sum; 0: 400 and 200
 
 	Listen string   // host:port of the API; "": 127.0.0.1:0

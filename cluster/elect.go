@@ -40,6 +40,32 @@ func (c *Cluster) elected(list func() ([]part, error)) part {
 	}}
 }
 
+// maxShutdownDelay leaves a part that is to stop a few seconds of its limit.
+const maxShutdownDelay = stopLimit - 5*time.Second
+
+// leave says at /readyz that the server is about to end, and waits for as long as load balancers take to notice.
+func (c *Cluster) leave(ctx context.Context, ready func()) error {
+	ready()
+	<-ctx.Done()
+	c.door.handler.Leave()
+	time.Sleep(c.cfg.ShutdownDelay)
+	return nil
+}
+
+// handOver has another member lead the store before this server stops serving: one that leads and just ends would have the
+// others find out, and what is written meanwhile fail.
+func (c *Cluster) handOver(ctx context.Context, ready func()) error {
+	ready()
+	<-ctx.Done()
+	if c.etcd == nil {
+		return nil
+	}
+	if err := c.etcd.HandOver(); err != nil {
+		c.cfg.Log.Warn("hand the lead of the store over", "err", err)
+	}
+	return nil
+}
+
 // Identity is a name for a process that stands for election: nobody else has it, and a person can tell the machine.
 func Identity() string {
 	host, err := os.Hostname()

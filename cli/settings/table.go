@@ -31,6 +31,8 @@ func serving(o *Options) []Setting {
 		{Key: "api.advertise", Flag: "advertise-address", For: Up | Server, Doc: "address at which pods reach the API; default: where it listens, or the machine's", value: address{&c.Advertise}},
 		{Key: "api.maxReads", Flag: "max-requests-inflight", For: Up | Server, Doc: "seats for requests that read; all priority levels share these and the next", value: number{&c.MaxReads}},
 		{Key: "api.maxWrites", Flag: "max-mutating-requests-inflight", For: Up | Server, Doc: "seats for requests that write", value: number{&c.MaxWrites}},
+		{Key: "api.shutdownDelay", Flag: "shutdown-delay-duration", For: Up | Server,
+			Doc: "how long a server that is told to end serves on, and says so at /readyz, for load balancers to notice; 15s at most", value: span{&c.ShutdownDelay}},
 		{Key: "api.certFile", Flag: "tls-cert-file", For: Up | Server, Doc: "serving certificate of your own; without one the cluster's authority issues it", value: text{&c.ServingCert}},
 		{Key: "api.keyFile", Flag: "tls-private-key-file", For: Up | Server, Doc: "its key", value: text{&c.ServingKey}},
 		{Key: "api.clientCAFile", Flag: "client-ca-file", For: Up | Server, Doc: "a further authority whose client certificates are believed", value: text{&c.ClientCA}},

@@ -59,6 +59,8 @@ type Store struct {
 	mu       sync.RWMutex // orders enter and Close
 	closed   bool
 	inflight sync.WaitGroup
+
+	fence fence
 }
 
 var _ store.Store = (*Store)(nil)
@@ -117,11 +119,7 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 
 // commit does op if the key has the expected revision.
 func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int64, error) {
-	resp, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).
-		Then(op).
-		Else(clientv3.OpGet(w.Key)).
-		Commit()
+	resp, err := s.transact(ctx, w, op)
 	if err != nil {
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}

@@ -75,6 +75,7 @@ type member struct {
 	dir    string
 	quota  int64
 	shared bool        // others than this process write to the store
+	peers  bool        // there may be other members
 	noSync bool        // a crash may lose data
 	ports  []io.Closer // what answers peers and clients
 }
@@ -85,6 +86,14 @@ func (m *member) stop() {
 	for _, p := range m.ports {
 		_ = p.Close() // nothing that could be lost
 	}
+}
+
+// HandOver has another member lead, if this one does and there is another: within a second or so, or it says why not.
+func (s *Store) HandOver() error {
+	if s.Sole() || s.member == nil {
+		return nil
+	}
+	return s.member.server.TryTransferLeadershipOnShutdown()
 }
 
 // Open starts an etcd member in this process on its own data directory, and returns when it takes writes.
@@ -177,7 +186,7 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
-	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared(), noSync: c.NoSync}
+	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared(), peers: c.Peers != nil, noSync: c.NoSync}
 	server.Start()
 	if err := m.listen(c, lg); err != nil {
 		m.stop()
