@@ -22,15 +22,17 @@ import (
 
 // Names in a backup that holds keys too.
 const (
-	backupStore = "snapshot.db"
-	backupKeys  = "pki"
+	backupFormat = "format.json" // first, so that nothing of a backup that is too new is touched
+	backupStore  = "snapshot.db"
+	backupKeys   = "pki"
 )
 
 // backup saves the store of a server to a file: of one that runs, or of the data directory of one that is stopped.
 func backup(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "backup", "FILE")
-	config := fs.String("kubeconfig", "", "how to reach a running server, as an administrator; without it --data-dir says where the server is")
-	dir := fs.String("data-dir", "/var/lib/kloop", "directory of a server on this machine, running or not")
+	config := fs.String("kubeconfig", "", "how to reach a running server, as an administrator (default: $KUBECONFIG)")
+	dir := fs.String("data-dir", "", "directory of a server on this machine, running or not (default: "+localData+
+		", if there is a store, and else the cluster that other commands speak to)")
 	keys := fs.Bool("keys", false, "save the cluster's keys as well; the file is a tar archive then, and opens the cluster to who reads it")
 	words, err := wordsOf(fs, args, 1, 1)
 	if err != nil {
@@ -40,19 +42,23 @@ func backup(ctx context.Context, std stdio, args []string) error {
 	if *keys && *config != "" {
 		return errors.New("keys are saved on the server's own machine only: leave --kubeconfig away and name its --data-dir")
 	}
+	from, where, err := backupOf(*config, *dir, *keys)
+	if err != nil {
+		return err
+	}
 	plain := to
 	if *keys {
 		plain = to + ".store"
 		defer os.Remove(plain)
 	}
-	if err := saveStore(ctx, plain, *config, *dir); err != nil {
+	if err := saveStore(ctx, plain, from, where); err != nil {
 		return advise(err)
 	}
 	if err := etcd.CheckSnapshot(plain); err != nil {
 		return errors.Join(err, os.Remove(plain))
 	}
 	if *keys {
-		if err := cluster.SaveSnapshot(to, func(w io.Writer) error { return pack(w, plain, filepath.Join(*dir, backupKeys)) }); err != nil {
+		if err := cluster.SaveSnapshot(to, func(w io.Writer) error { return pack(w, plain, filepath.Join(where, backupKeys)) }); err != nil {
 			return err
 		}
 	}
@@ -60,21 +66,53 @@ func backup(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "saved %d bytes to %s; kloop restore makes a data directory of it\n", info.Size(), to)
+	_, err = fmt.Fprintf(std.out, "saved %d bytes of %s to %s; kloop restore makes a data directory of it\n", info.Size(),
+		source(from, where), to)
 	return err
 }
 
+// localData is the directory of this machine's server, unless it was given another.
+const localData = "/var/lib/kloop"
+
+// backupOf finds the store to be saved: named by flags, or by $KUBECONFIG, or on this machine, or of the cluster that other commands speak
+// to. A server that is asked has a configuration, one whose directory is read has none.
+func backupOf(config, dir string, keys bool) (from *rest.Config, where string, err error) {
+	if dir != "" && config == "" {
+		return nil, dir, nil
+	}
+	_, missing := os.Stat(filepath.Join(localData, "etcd", "member"))
+	if keys || config == "" && os.Getenv("KUBECONFIG") == "" && missing == nil {
+		return nil, localData, nil
+	}
+	if _, from, err = chosen(config, ""); err != nil && config == "" {
+		err = fmt.Errorf("%w; or run this where the server is, and name its directory with --data-dir", err)
+	}
+	return from, "", err
+}
+
+// source names what was saved.
+func source(from *rest.Config, dir string) string {
+	if from != nil {
+		return from.Host
+	}
+	return dir
+}
+
 // saveStore asks a running server, or reads the data directory itself.
-func saveStore(ctx context.Context, to, config, dir string) error {
-	if config != "" {
-		return download(ctx, to, config)
+func saveStore(ctx context.Context, to string, from *rest.Config, dir string) error {
+	if from != nil {
+		return download(ctx, to, from)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd", "member")); err != nil {
 		return fmt.Errorf("there is no store in %s: name the directory of a server with --data-dir, or a running one with --kubeconfig: %w", dir, err)
 	}
 	st, err := etcd.Open(ctx, etcd.Config{Dir: filepath.Join(dir, "etcd")}) // replays what the database file may lack
 	if errors.Is(err, etcd.ErrInUse) {
-		return download(ctx, to, filepath.Join(dir, "admin.kubeconfig"))
+		cfg, err := connection(filepath.Join(dir, "admin.kubeconfig"))
+		if err != nil {
+			return err
+		}
+		return download(ctx, to, cfg)
 	}
 	if err != nil {
 		return err
@@ -83,11 +121,7 @@ func saveStore(ctx context.Context, to, config, dir string) error {
 	return cluster.SaveSnapshot(to, func(w io.Writer) error { return st.Snapshot(ctx, w) })
 }
 
-func download(ctx context.Context, to, kubeconfig string) error {
-	cfg, err := connection(kubeconfig)
-	if err != nil {
-		return err
-	}
+func download(ctx context.Context, to string, cfg *rest.Config) error {
 	door, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
@@ -100,13 +134,21 @@ func download(ctx context.Context, to, kubeconfig string) error {
 	return cluster.SaveSnapshot(to, func(w io.Writer) error { _, err := io.Copy(w, res.Body); return err })
 }
 
-// pack writes the archive: the store first, then the keys.
+// pack writes the archive: who wrote it in which format, the store, then the keys.
 func pack(w io.Writer, store, keys string) error {
-	out := tar.NewWriter(w)
-	if err := addFile(out, backupStore, store); err != nil {
+	note, err := os.MkdirTemp("", "kloop-backup-")
+	if err != nil {
 		return err
 	}
-	err := filepath.WalkDir(keys, func(path string, e fs.DirEntry, err error) error {
+	defer os.RemoveAll(note)
+	if err := cluster.NoteFormat(note); err != nil {
+		return err
+	}
+	out := tar.NewWriter(w)
+	if err := errors.Join(addFile(out, backupFormat, filepath.Join(note, backupFormat)), addFile(out, backupStore, store)); err != nil {
+		return err
+	}
+	err = filepath.WalkDir(keys, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
@@ -198,6 +240,8 @@ func unpackBackup(path, dir string) (store string, err error) {
 		}
 		name := filepath.Clean(h.Name)
 		switch {
+		case name == backupFormat:
+			err = checkBackup(path, in)
 		case name == backupStore:
 			err = cluster.SaveSnapshot(store, func(w io.Writer) error { _, err := io.Copy(w, in); return err })
 		case !strings.HasPrefix(name, backupKeys+"/") || !filepath.IsLocal(name):
@@ -209,4 +253,24 @@ func unpackBackup(path, dir string) (store string, err error) {
 			return "", err
 		}
 	}
+}
+
+// checkBackup refuses a backup that a newer kloop wrote.
+func checkBackup(path string, note io.Reader) error {
+	dir, err := os.MkdirTemp("", "kloop-restore-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	text, err := io.ReadAll(io.LimitReader(note, 64<<10))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, backupFormat), text, 0o600)
+	}
+	if err == nil {
+		err = cluster.CheckFormat(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", path, err)
+	}
+	return nil
 }

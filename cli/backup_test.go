@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -95,6 +96,7 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{[]string{"--data-dir", none, "x"}, "there is no store"},
+		{[]string{"--data-dir", none, "--keys", "x"}, "there is no store"},
 		{[]string{"--kubeconfig", none, "x"}, "no such file"},
 		{[]string{"--kubeconfig", none, "--keys", "x"}, "on the server's own machine"},
 	} {
@@ -104,14 +106,40 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The names of members are the servers'; one that takes no others has none to show.
+// A backup that a newer kloop wrote is refused before anything is made of it.
+func TestBackupOfNewer(t *testing.T) {
+	dir := t.TempDir()
+	file, to := filepath.Join(dir, "new.tar"), filepath.Join(dir, "to")
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	note := `{"format":99,"program":"v1.99.0"}`
+	head := &tar.Header{Name: backupFormat, Mode: 0o600, Size: int64(len(note)), Format: tar.FormatPAX}
+	if err := w.WriteHeader(head); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(note)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(file, b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := said(t, restore, "--data-dir", to, file)
+	if !errors.Is(err, cluster.ErrNewer) {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(to, "*")); len(left) > 0 {
+		t.Errorf("%v is left behind", left)
+	}
+}
+
+// The names of members are the servers'; one that takes no others shows itself.
 func TestMemberOfALoneServer(t *testing.T) {
 	dir := t.TempDir()
 	c, _ := runServer(t, dir)
 	defer c.Stop()
-	_, err := said(t, member, "list", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig"))
-	if err == nil || !strings.Contains(err.Error(), "takes no other members") {
-		t.Errorf("got %v", err)
+	out, err := said(t, member, "list", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig"))
+	if err != nil || !strings.Contains(out, "--peer-listen") || strings.Count(out, "true") != 1 {
+		t.Errorf("got %q, %v", out, err)
 	}
 	if _, err := said(t, member, "remove", "x", "--kubeconfig", filepath.Join(dir, "admin.kubeconfig")); err == nil || errors.Is(err, errUsage) {
 		t.Errorf("flags behind the words: %v", err)

@@ -53,6 +53,8 @@ func groups() []group {
 				"kloop undo deployment/web"},
 			{"plan", "-f FILE | drain NODE …", "tell what would happen, in a fork of the cluster and in simulated time", planCmd, "kloop plan drain node-7"},
 			{"ui", "[--port N]", "show the cluster in a browser, live: loops, gaps, cascades, nodes, plans", ui, "kloop ui"},
+			{"watch", "[-n NS]", "show the whole cluster on this terminal, live: gaps, nodes, rollouts, events", watch,
+				"kloop watch   # q ends it, / filters"},
 			{"loops", "", "show how the control loops are doing", loops, "kloop loops"},
 			{"follow", "[KIND/]NAME", "show the cascade of a workload as it happens", follow, "kloop follow statefulset/db -n shop"},
 		}},

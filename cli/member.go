@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,9 +69,13 @@ func printMembers(w io.Writer, list []etcd.Peer) error {
 	out := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(out, "NAME\tID\tADDRESS\tVOTES")
 	for _, m := range list {
-		fmt.Fprintf(out, "%s\t%x\t%s\t%v\n", m.Name, m.ID, m.URL, !m.Learner)
+		fmt.Fprintf(out, "%s\t%x\t%s\t%v\n", m.Name, m.ID, cmp.Or(m.URL, "-"), !m.Learner)
 	}
-	return out.Flush()
+	if err := out.Flush(); err != nil || len(list) != 1 || list[0].URL != "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "this server is alone, and takes others when it is started with --peer-listen HOST:PORT")
+	return err
 }
 
 // kloopPage asks a server for one of kloop's own pages. Answers other than 200 are errors.

@@ -83,7 +83,8 @@ func addressUnanswered(l *look) *Finding {
 		f.Below = []Ref{{kinds.Nodes, "", u.holder}}
 	default:
 		f.Next = does(person, "starts kloop's agent, with its own proxy, on the nodes that may answer")
-		f.Advice = []string{"the annotation " + kinds.AnnouncedCandidates + " lists them: kubectl get lease -n " + kinds.AnnounceSpace + " -o yaml"}
+		f.Advice = []string{"the annotation " + kinds.AnnouncedCandidates +
+			" lists them: kubectl get lease -n " + kinds.AnnounceSpace + " -o yaml"}
 	}
 	return f
 }

@@ -186,7 +186,7 @@ func times(n int32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// signals are what a program is ended by, in words.
+// signals words what may end a program.
 var signals = map[int32]string{4: "SIGILL: an instruction that this processor does not know", 6: "SIGABRT: the program gave up",
 	7: "SIGBUS: a fault of the program", 8: "SIGFPE: a fault of the program", 11: "SIGSEGV: a fault of the program",
 	15: "SIGTERM: somebody asked it to end"}

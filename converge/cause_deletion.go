@@ -179,7 +179,8 @@ func podStopping(l *look) *Finding {
 	f := &Finding{Says: "has not stopped though its time is over", Owner: agentOf(p), State: Waiting,
 		Next: does(agentOf(p), "kills the containers and removes the pod"),
 		Advice: []string{"look at the node agent's log on " + p.Spec.NodeName,
-			"or forget the pod without waiting for its containers: kubectl delete pod " + p.Name + " -n " + p.Namespace + " --grace-period=0 --force"}}
+			"or forget the pod without waiting for its containers: kubectl delete pod " + p.Name + " -n " + p.Namespace +
+				" --grace-period=0 --force"}}
 	if e := l.warning(p.UID, "FailedKillPod", "FailedPreStopHook"); e != nil {
 		f.Error = eventFailure(e)
 	}

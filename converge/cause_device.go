@@ -17,7 +17,8 @@ func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
 			continue
 		}
 		return &Finding{Says: "names the resource claim template " + name + ", which does not exist", Owner: person, State: Blocked, Waits: on("Object", l.namespaced(kinds.ResourceClaimTemplates, name), ""),
-			Next: does(person, "creates resourceclaimtemplate/%s, or names another one", name), Advice: []string{"those that exist: kubectl get resourceclaimtemplates -n " + p.Namespace}}
+			Next:   does(person, "creates resourceclaimtemplate/%s, or names another one", name),
+			Advice: []string{"those that exist: kubectl get resourceclaimtemplates -n " + p.Namespace}}
 	}
 	return nil
 }

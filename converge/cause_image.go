@@ -99,7 +99,10 @@ func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findi
 		}
 		return &Finding{Says: fmt.Sprintf("can't pull the image %q, and the secret %s, which is to have the credentials for it, does not exist", c.Image, s.Name), State: Blocked,
 			Waits: on("Object", l.namespaced(kinds.Secrets, s.Name), ""), Error: textOnly(text), Next: does(agentOf(p), "pulls with the credentials when the secret exists"),
-			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace + " --docker-server=REGISTRY --docker-username=USER --docker-password=PASSWORD", "or name another one in imagePullSecrets, of the pod or of its service account"}}
+			Advice: []string{"kubectl create secret docker-registry " + s.Name + " -n " + p.Namespace +
+				" --docker-server=REGISTRY " +
+				"--docker-username=USER --docker-password=PASSWORD",
+				"or name another one in imagePullSecrets, of the pod or of its service account"}}
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func limitRange(l *look, text string) *Finding {
 		return nil
 	}
 	return &Finding{Says: "is refused by a LimitRange: " + between(text+"\x00", " is forbidden: ", "\x00"), Waits: forName("Policy", "LimitRange"),
-		Next: does(person, "changes the requests and limits, or the LimitRange"), Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.obj.GetNamespace()}}
+		Next:   does(person, "changes the requests and limits, or the LimitRange"),
+		Advice: []string{"see what is allowed: kubectl describe limitrange -n " + l.obj.GetNamespace()}}
 }
 
 func priorityClassMissing(l *look, text string) *Finding {

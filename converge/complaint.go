@@ -56,7 +56,7 @@ var badPhases = map[string]struct {
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
-// phaseFields are where operators say in one word how they are: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark.
+// phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark.
 var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
 	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"}}
 

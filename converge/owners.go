@@ -61,7 +61,8 @@ func byHand(manager string) bool {
 	if name, _, _ := strings.Cut(manager, "/"); strings.HasSuffix(name, "-controller") || strings.HasSuffix(name, "-operator") {
 		return false
 	}
-	for _, tool := range []string{"kubectl", "helm", "Helm", "curl", "Mozilla", "k9s", "kloop-why", "kloop-follow", "terraform", "before-first-apply"} {
+	for _, tool := range []string{"kubectl", "helm", "Helm", "curl", "Mozilla", "k9s", "kloop-why",
+		"kloop-follow", "kloop-watch", "terraform", "before-first-apply"} {
 		if strings.HasPrefix(manager, tool) {
 			return true
 		}

@@ -112,6 +112,6 @@ func (l *look) setHalfway(s *appsv1.StatefulSet, f *Finding) {
 	if f.Aside = "nothing serves: the version before has no pod left"; serve > 0 {
 		f.Aside = fmt.Sprintf("%s of the version before %s", count(int(serve), "pod"), ifOne(serve, "still serves", "still serve"))
 	}
-	f.Also = []string{"or go back to the version before, and then delete the pod that is not ready: kubectl rollout undo statefulset/" + s.Name +
-		" -n " + s.Namespace}
+	f.Also = []string{"or go back to the version before, and then delete the pod that is not ready: kubectl rollout undo " +
+		"statefulset/" + s.Name + " -n " + s.Namespace}
 }

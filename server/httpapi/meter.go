@@ -82,7 +82,7 @@ type sameAs struct{ prometheus.Metric }
 // Desc implements prometheus.Metric.
 func (sameAs) Desc() *prometheus.Desc { return sliDesc }
 
-// scope is how much a request is about.
+// scope says how much a request concerns.
 func scope(i *info) string {
 	switch {
 	case i.Res == "":

@@ -20,9 +20,9 @@ var (
 	ErrTaken    = errors.New("the place is taken") // by a member that lives, or one of the same name elsewhere
 )
 
-// Members lists who keeps the store, as of a moment after the call began.
+// Members lists who keeps the store, of a server that takes no others itself alone, without a URL, as of a moment after the call began.
 func (s *Store) Members(ctx context.Context) ([]Peer, error) {
-	if s.member == nil || s.Sole() {
+	if s.member == nil {
 		return nil, ErrAlone
 	}
 	if _, err := s.Revision(ctx); err != nil { // so that what follows is not old
@@ -30,7 +30,11 @@ func (s *Store) Members(ctx context.Context) ([]Peer, error) {
 	}
 	var list []Peer
 	for _, m := range s.member.server.Cluster().Members() {
-		list = append(list, toPeer(m))
+		p := toPeer(m)
+		if s.Sole() {
+			p.URL = "" // etcd has one that nobody listens at
+		}
+		list = append(list, p)
 	}
 	return list, nil
 }
@@ -48,6 +52,9 @@ func toPeer(m *membership.Member) Peer {
 // fails with ErrTaken if one is alive there or another has the name, and with other errors while the cluster is too
 // unwell for a change.
 func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
+	if s.Sole() {
+		return nil, ErrAlone
+	}
 	list, err := s.Members(ctx)
 	if err != nil {
 		return nil, err
@@ -78,6 +85,9 @@ func (s *Store) Admit(ctx context.Context, name, url string) ([]Peer, error) {
 
 // Remove takes the member with that name, or id in hexadecimal, out of the cluster. It stops when it hears of it.
 func (s *Store) Remove(ctx context.Context, who string) (Peer, error) {
+	if s.Sole() {
+		return Peer{}, ErrAlone
+	}
 	list, err := s.Members(ctx)
 	if err != nil {
 		return Peer{}, err

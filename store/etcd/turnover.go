@@ -14,10 +14,10 @@ import (
 )
 
 // What is proposed while the lead of the members changes hands may be lost without a word: etcd says after seven seconds that it does
-// not know. So a member writes each key on condition that its fence, a key of its own, is where it was. When the lead has
+// not know. So a member writes each key on condition that its fence, a key of its own, has not moved. When the lead has
 // changed and a write has no answer it moves the fence: what was not done by then never will be, and can be sent again.
 
-// fencePrefix is where members keep their fences, out of sight of what follows the objects.
+// fencePrefix begins the keys of fences, out of sight of what follows the objects.
 const fencePrefix = "/kloop/fence/"
 
 const (
@@ -32,7 +32,7 @@ type fence struct {
 	epoch int64 // its newest known revision; 0: not known
 }
 
-// An answer is what became of one try of a transaction.
+// An answer tells the outcome of one try of a transaction.
 type answer struct {
 	resp  *clientv3.TxnResponse
 	err   error
@@ -133,7 +133,7 @@ func (s *Store) fenced(a answer) bool {
 	return true
 }
 
-// fenceAt is where the fence is. The first write of a process moves it: what one before it left on the way is done with, too.
+// fenceAt returns the revision of the fence. The first write of a process moves it: what one before it left on the way is done with, too.
 func (s *Store) fenceAt(ctx context.Context) (int64, error) {
 	s.fence.mu.Lock()
 	defer s.fence.mu.Unlock()
