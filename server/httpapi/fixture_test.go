@@ -2,9 +2,11 @@ package httpapi_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -195,6 +197,33 @@ func at(v any, path ...any) any {
 		}
 	}
 	return v
+}
+
+// front serves the handler over TLS as a cluster does, and returns its address.
+func (w *world) front() string {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	conf := &tls.Config{Certificates: []tls.Certificate{certificate()}}
+	go func() { served <- w.handler.Serve(ctx, l, conf) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			w.t.Errorf("serve: %v", err)
+		}
+	})
+	return "https://" + l.Addr().String()
+}
+
+// transport speaks HTTP/2 or HTTP/1.1 to a front.
+func transport(t testing.TB, http2 bool) *http.Transport {
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
 }
 
 // serve runs the handler on a loopback address.

@@ -85,6 +85,24 @@ func (l *line) softly(write func() error) (bool, error) {
 	return true, err
 }
 
+// Put implements h2.Line.
+func (l *line) Put(write func() error) (<-chan struct{}, error) {
+	l.mu.Lock()
+	l.soft = true
+	l.mu.Unlock()
+	err := write()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.soft = false
+	if err == nil {
+		err = l.err
+	}
+	return l.done, err
+}
+
+// Err implements h2.Line.
+func (l *line) Err() error { return l.failed() }
+
 // Write implements net.Conn.
 func (l *line) Write(b []byte) (int, error) {
 	l.mu.Lock()
@@ -111,6 +129,9 @@ func (l *line) failed() error {
 
 // put gives the kernel what it takes and keeps the rest. It needs mu.
 func (l *line) put(b []byte) (int, error) {
+	if l.err != nil {
+		return len(b), nil // what went before is lost, and so is this: the next write says so
+	}
 	if l.done != nil {
 		l.kept = append(l.kept, b...)
 		return len(b), nil

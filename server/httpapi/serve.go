@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/kloop-dev/kloop/server/httpapi/h2"
 )
 
 // Bounds of connections.
@@ -31,6 +33,9 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, tlsConfig *tls.Conf
 	srv := h.server(tlsConfig)
 	busy := &busyConns{conns: map[net.Conn]bool{}, rested: make(chan struct{}, 1)}
 	srv.ConnState, srv.ConnContext = busy.note, withLine
+	if tlsConfig != nil {
+		defer h2.Attach(srv, streamBounds(h.s.cfg.WriteStall)).Close()
+	}
 	l = lines{l, h.s.cfg.WriteStall}
 	failed := make(chan error, 1)
 	go func() {
@@ -105,6 +110,12 @@ func (b *busyConns) none() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.conns) == 0
+}
+
+// streamBounds are those of HTTP/2.
+func streamBounds(stall time.Duration) h2.Config {
+	return h2.Config{Streams: streamsLimit, Header: headerLimit, StreamWindow: 256 << 10, ConnWindow: 1 << 20, Ping: 30 * time.Second,
+		Pong: 15 * time.Second, Idle: idleConn, Write: stall}
 }
 
 func (h *Handler) server(tlsConfig *tls.Config) *http.Server {

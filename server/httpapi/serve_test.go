@@ -94,52 +94,46 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// Watches over HTTP/1.1 are told by one goroutine; a client that takes nothing loses its watch, and holds up none of the others.
+// Watches are told by one goroutine; a client that takes nothing loses its watch, and holds up none of the others, not those on its own
+// connection either.
 func TestSlowWatcherAmongMany(t *testing.T) {
-	w := newWorld(t, func(c *configuration) { c.WriteStall = 50 * time.Millisecond })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(limited(t))
-	served := make(chan error, 1)
-	go func() { served <- w.handler.Serve(ctx, l, &tls.Config{Certificates: []tls.Certificate{certificate()}}) }()
-	defer func() { cancel(); <-served }()
-	open := func() (net.Conn, *bufio.Reader) {
-		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		if _, err := io.WriteString(c, "GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatalf("%v, %v", resp, err)
-		}
-		return c, bufio.NewReader(resp.Body)
-	}
-	open() // and never reads
-	var readers []*bufio.Reader
-	for range 5 {
-		_, r := open()
-		readers = append(readers, r)
-	}
-	data := strings.Repeat("x", 30<<10) // what can be offered
-	for i := range 600 {                // more than the buffers between here and there hold
-		name := fmt.Sprintf("c%03d", i)
-		w.configMap(name, data)
-		for _, r := range readers {
-			text, err := r.ReadString('\n')
-			if err != nil || !strings.HasPrefix(text, `{"type":"ADDED"`) || !strings.Contains(text, `"name":"`+name+`"`) {
-				t.Fatalf("%s: %v, %.200s", name, err, text)
+	for name, k := range map[string]struct{ http2, shared bool }{"HTTP/1.1": {}, "HTTP/2": {http2: true}, "shared": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *configuration) { c.WriteStall = 50 * time.Millisecond })
+			at, tr := w.front(), transport(t, k.http2)
+			open := func() *bufio.Reader {
+				if !k.shared {
+					tr = transport(t, k.http2)
+				}
+				resp, err := (&http.Client{Transport: tr}).Get(at + "/api/v1/configmaps?watch=1")
+				if err != nil || resp.StatusCode != 200 || (resp.ProtoMajor == 2) != k.http2 {
+					t.Fatalf("%v, %v", resp, err)
+				}
+				t.Cleanup(func() { resp.Body.Close() })
+				return bufio.NewReader(resp.Body)
 			}
-		}
-	}
-	for deadline := time.Now().Add(10 * time.Minute); gauge(w, "apiserver_registered_watchers") != float64(len(readers)); {
-		if time.Now().After(deadline) {
-			t.Fatal("the watch of a client that does not read goes on")
-		}
+			open() // and never reads
+			var readers []*bufio.Reader
+			for range 5 {
+				readers = append(readers, open())
+			}
+			data := strings.Repeat("x", 30<<10) // what can be offered
+			for i := range 600 {                // more than the buffers between here and there hold
+				name := fmt.Sprintf("c%03d", i)
+				w.configMap(name, data)
+				for _, r := range readers {
+					text, err := r.ReadString('\n')
+					if err != nil || !strings.HasPrefix(text, `{"type":"ADDED"`) || !strings.Contains(text, `"name":"`+name+`"`) {
+						t.Fatalf("%s: %v, %.200s", name, err, text)
+					}
+				}
+			}
+			deadline := time.Now().Add(10 * time.Minute)
+			for gauge(w, "apiserver_registered_watchers") != float64(len(readers)) {
+				if time.Now().After(deadline) {
+					t.Fatal("the watch of a client that does not read goes on")
+				}
+			}
+		})
 	}
 }

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"testing"
 )
@@ -11,21 +10,13 @@ import (
 // Who has not said who he is, or lies, gets one answer for each connection of HTTP/2. All others keep theirs.
 func TestStrangersKeepNoConnection(t *testing.T) {
 	w := newWorld(t)
-	srv := httptest.NewUnstartedServer(w.handler)
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	t.Cleanup(func() {
-		w.handler.Close()
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	client := srv.Client()
+	at, client := w.front(), &http.Client{Transport: transport(t, true)}
 	for user, want := range map[string]bool{"root": true, "nobody": false, "liar": false} {
 		client.CloseIdleConnections()
 		used := map[string]bool{}
 		for range 3 {
 			trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { used[c.Conn.LocalAddr().String()] = true }}
-			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, srv.URL+"/healthz", nil)
+			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, at+"/healthz", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -14,18 +13,9 @@ import (
 func TestTrickle(t *testing.T) {
 	w := newWorld(t)
 	w.configMap("there", "v")
-	srv := httptest.NewUnstartedServer(w.handler)
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	t.Cleanup(func() {
-		w.handler.Close()
-		srv.CloseClientConnections()
-		srv.Close()
-	})
-	old := srv.Client()
-	plain := old.Transport.(*http.Transport).Clone()
-	plain.ForceAttemptHTTP2, plain.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
-	for proto, client := range map[string]*http.Client{"HTTP/2.0": old, "HTTP/1.1": {Transport: plain}} {
+	at := w.front()
+	for proto, tr := range map[string]*http.Transport{"HTTP/2.0": transport(t, true), "HTTP/1.1": transport(t, false)} {
+		client := &http.Client{Transport: tr}
 		for _, q := range []struct{ method, path, typ string }{
 			{"POST", "/api/v1/namespaces/ns/configmaps", "application/json"},
 			{"PUT", "/api/v1/namespaces/ns/configmaps/there", "application/yaml"},
@@ -34,7 +24,7 @@ func TestTrickle(t *testing.T) {
 		} {
 			in, out := io.Pipe()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			req, err := http.NewRequestWithContext(ctx, q.method, srv.URL+q.path+"?timeout=300ms", in)
+			req, err := http.NewRequestWithContext(ctx, q.method, at+q.path+"?timeout=300ms", in)
 			if err != nil {
 				t.Fatal(err)
 			}

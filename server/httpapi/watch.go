@@ -153,10 +153,10 @@ func (st *watchStream) send(ctx context.Context, f framer, events []server.Event
 // offerLimit bounds what is kept for a client that doesn't take an offer at once.
 const offerLimit = 64 << 10
 
-// offers returns send for those who can't wait (server.Request.Offer); nil if the answer shares its connection.
+// offers returns send for those who can't wait (server.Request.Offer); nil if the connection is none for that.
 func (st *watchStream) offers(r *http.Request, f framer) func(events []server.Event) bool {
-	l := lineOf(r)
-	if l == nil {
+	put := st.putter(r)
+	if put == nil {
 		return nil
 	}
 	ctx := r.Context()
@@ -177,6 +177,20 @@ func (st *watchStream) offers(r *http.Request, f framer) func(events []server.Ev
 				return false
 			}
 		}
+		return put(b)
+	}
+}
+
+// putter returns what puts bytes on the connection if that can't block, and says whether it did; nil if there is no such thing.
+func (st *watchStream) putter(r *http.Request) func(b []byte) bool {
+	if w := offererOf(st.w); w != nil {
+		return w.Offer
+	}
+	l := lineOf(r)
+	if l == nil {
+		return nil
+	}
+	return func(b []byte) bool {
 		took, err := l.softly(func() error {
 			if _, err := st.w.Write(b); err != nil {
 				return err
@@ -184,6 +198,23 @@ func (st *watchStream) offers(r *http.Request, f framer) func(events []server.Ev
 			return st.rc.Flush()
 		})
 		return took && err == nil // after an error the connection takes nothing more, so nothing is told twice
+	}
+}
+
+// An offerer is an answer over HTTP/2: see Offer of h2's.
+type offerer interface{ Offer(b []byte) bool }
+
+// offererOf finds it behind what wraps it; nil if there is none.
+func offererOf(w http.ResponseWriter) offerer {
+	for {
+		switch of := w.(type) {
+		case offerer:
+			return of
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = of.Unwrap()
+		default:
+			return nil
+		}
 	}
 }
 
