@@ -94,7 +94,7 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// Watches are told by one goroutine; a client that takes nothing loses its watch, and holds up none of the others, not those on its own
+// One goroutine writes to all watches; a client that takes nothing loses its watch, and holds up none of the others, not those on its own
 // connection either.
 func TestSlowWatcherAmongMany(t *testing.T) {
 	for name, k := range map[string]struct{ http2, shared bool }{"HTTP/1.1": {}, "HTTP/2": {http2: true}, "shared": {true, true}} {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// creditFrom is from how many bytes that were read the client is told of room on the connection.
+// creditFrom bounds the bytes that were read before the client learns of the room on the connection.
 const creditFrom = 32 << 10
 
-// A body is what the client sends. What the handler has yet to read is bounded by the stream's window.
+// A body holds what the client sends. What the handler has yet to read is bounded by the stream's window.
 type body struct {
 	st *stream
 
@@ -117,7 +117,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// unread is what nobody has read yet. It needs mu, as do the next.
+// unread returns what nobody has read yet. It needs mu, as do the next.
 func (b *body) unread() []byte { return b.buf[b.at:] }
 
 func (b *body) discard() { b.closed, b.buf, b.at = true, nil, 0 }

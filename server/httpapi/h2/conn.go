@@ -25,7 +25,7 @@ const (
 	mostWindow   = 1<<31 - 1
 )
 
-// errGone is what reads and writes of streams fail with whose connection has ended.
+// errGone fails reads and writes of streams whose connection has ended.
 var errGone = errors.New("h2: the connection has ended")
 
 // A conn is one connection.
@@ -205,7 +205,7 @@ func (c *conn) broken(err error) {
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // who reads closes it
 }
 
-// finish is what the reader does last. The http.Server closes the connection.
+// finish ends what is left when the reader has ended. The http.Server closes the connection.
 func (c *conn) finish() {
 	c.mu.Lock()
 	ended := c.err

@@ -65,7 +65,7 @@ func (w *response) release() {
 	}
 }
 
-// trailer is what follows the body: headers that were announced, and those that say by their names that they are trailers.
+// trailer returns what follows the body: headers that were announced, and those that say by their names that they are trailers.
 func (w *response) trailer() http.Header {
 	var out http.Header
 	add := func(k string, vv []string) {
@@ -110,7 +110,7 @@ func encode(code int, h http.Header) *block {
 		b.add(":status", strconv.Itoa(code))
 	}
 	for k, vv := range h {
-		if ofConnections[k] || !httpguts.ValidHeaderFieldName(k) { // as is what marks a trailer
+		if ofConnections[k] || !httpguts.ValidHeaderFieldName(k) { // the mark of a trailer neither
 			continue
 		}
 		k = lower(k)

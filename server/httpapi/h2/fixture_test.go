@@ -35,13 +35,13 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 
 // A world is a server and where it listens.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	srv  *http.Server
 	addr string
 }
 
 // serve serves the handler until the test ends. Connections are lines if lined says so.
-func serve(t *testing.T, cfg h2.Config, lined bool, h http.HandlerFunc) *world {
+func serve(t testing.TB, cfg h2.Config, lined bool, h http.HandlerFunc) *world {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,7 +114,7 @@ func until(t *testing.T, what string, done <-chan struct{}) {
 
 // A raw is a client that says what it likes.
 type raw struct {
-	t *testing.T
+	t testing.TB
 	net.Conn
 	*http2.Framer
 	enc  *hpack.Encoder
@@ -164,7 +164,7 @@ func (r *raw) ask(id uint32, end bool, method string, more ...string) {
 		BlockFragment: r.block(method, more...)}))
 }
 
-// await reads until a frame is what is wanted. It answers nothing.
+// await reads until the frame comes that is wanted. It answers nothing.
 func (r *raw) await(what string, is func(http2.Frame) bool) {
 	r.t.Helper()
 	for range 1 << 20 {

@@ -53,7 +53,7 @@ func TestTooManyStreams(t *testing.T) {
 	r.reset(7, http2.ErrCodeRefusedStream)
 }
 
-// Headers longer than allowed are told so; without end they end the connection.
+// Headers longer than allowed have an answer; without end they end the connection.
 func TestLongHeaders(t *testing.T) {
 	w := serve(t, bounds(), true, quiet)
 	r := w.raw()

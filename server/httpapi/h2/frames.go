@@ -170,7 +170,7 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 	}
 }
 
-// lateStreams is how many streams that were reset are remembered.
+// lateStreams bounds the streams that were reset and are remembered.
 const lateStreams = 16
 
 // settings appends a frame of SETTINGS. It needs mu.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func conversation(f func(*http2.Framer, []byte)) []byte {
 
 // Whatever bytes come, the server neither panics nor hangs, and answers the next client.
 func FuzzFrames(f *testing.F) {
-	f.Add(conversation(func(fr *http2.Framer, head []byte) {
+	usual := conversation(func(fr *http2.Framer, head []byte) {
 		_ = fr.WriteSettings()
 		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: head})
 		_ = fr.WriteData(1, false, []byte("some"))
@@ -36,7 +37,15 @@ func FuzzFrames(f *testing.F) {
 		_ = fr.WriteRSTStream(3, http2.ErrCodeCancel)
 		_ = fr.WritePing(false, [8]byte{1})
 		_ = fr.WriteGoAway(0, http2.ErrCodeNo, nil)
-	}))
+	})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		b := bytes.Clone(usual)
+		for range rnd.IntN(4) {
+			b[rnd.IntN(len(b))] = byte(rnd.IntN(256))
+		}
+		f.Add(b)
+	}
 	f.Add(conversation(func(fr *http2.Framer, head []byte) {
 		_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3})
 		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 5, EndHeaders: true, BlockFragment: head})
@@ -44,10 +53,14 @@ func FuzzFrames(f *testing.F) {
 		_ = fr.WriteWindowUpdate(5, 1000)
 		_ = fr.WritePriority(5, http2.PriorityParam{StreamDep: 5})
 	}))
+	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+	plain, lined := serve(f, bounds(), false, echo), serve(f, bounds(), true, echo)
 	f.Fuzz(func(t *testing.T, said []byte) {
-		w := serve(t, bounds(), len(said)%2 == 0, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(w, r.Body)
-		})
+		w := *plain
+		if len(said)%2 == 0 {
+			w = *lined
+		}
+		w.t = t
 		c, err := tls.Dial("tcp", w.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func Attach(hs *http.Server, cfg Config) *Server {
 	return s
 }
 
-// modern says that TLS is what HTTP/2 asks for.
+// modern says that TLS is as new as HTTP/2 asks for.
 func modern(state *tls.ConnectionState) bool { return state.Version >= tls.VersionTLS12 }
 
 // serve answers on a connection until it ends.
@@ -118,7 +118,7 @@ func (s *Server) Close() {
 	}
 }
 
-// idleWorkers is how many goroutines wait for requests when there are none: they keep the stacks that they have grown.
+// idleWorkers bounds the goroutines that wait for requests when there are none: they keep the stacks that they have grown.
 const idleWorkers = 32
 
 // run has the stream's request answered.

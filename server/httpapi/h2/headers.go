@@ -111,7 +111,8 @@ func names(values []string) []string {
 }
 
 // ofConnections are headers that say something of a connection, which HTTP/2 has no place for.
-var ofConnections = map[string]bool{"Connection": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Upgrade": true, "Keep-Alive": true}
+var ofConnections = map[string]bool{"Connection": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Keep-Alive": true}
 
 // request makes the request that the headers describe; nil if they make no sense.
 func (c *conn) request(f *http2.MetaHeadersFrame) *http.Request {

@@ -31,7 +31,7 @@ func (c *conn) watch() {
 	}
 }
 
-// look is what the watcher does each time.
+// look does the watcher's work each time.
 func (c *conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

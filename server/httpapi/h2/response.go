@@ -114,8 +114,8 @@ func (w *response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stream sends what is buffered and p while that is at least as many bytes as said, and returns what remains of p. Unless all of the buffer was
-// sent it remains there.
+// stream sends what is buffered and p while that is at least as many bytes as said, and returns what remains of p. What
+// remains of the buffer stays there.
 func (w *response) stream(p []byte, least int) ([]byte, error) {
 	st, c := w.st, w.st.c
 	c.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// errAnswered is what writes fail with after the handler has returned.
+// errAnswered fails writes after the handler has returned.
 var errAnswered = errors.New("h2: the request has been answered")
 
 // A stream is one request and its answer.
@@ -168,8 +168,8 @@ func wait(cond *sync.Cond, until time.Time) {
 	cond.Wait()
 }
 
-// send appends as much of a and b, one behind the other, as fits a frame and the windows, and returns how much that is. It waits until it is
-// something. last says that nothing follows. It needs mu.
+// send appends as much of a and b, one behind the other, as fits a frame and the windows, and returns how much that is. It
+// waits until it is something. last says that nothing follows. It needs mu.
 func (st *stream) send(a, b []byte, last bool) (int, error) {
 	c := st.c
 	n := min(len(a)+len(b), payload)
