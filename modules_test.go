@@ -26,7 +26,7 @@ var modules = map[string]string{
 	"golang.org/x/crypto":                         "secretbox, a form of values encrypted at rest",
 	"go.yaml.in/yaml/v3":                          "the configuration file, with line numbers",
 	"golang.org/x/mod":                            "reads go.mod in the taste test",
-	"golang.org/x/net":                            "reads our DNS messages in tests; no part of the binary",
+	"golang.org/x/net":                            "the wire format of HTTP/2; reads our DNS messages in tests",
 	"golang.org/x/sys":                            "system calls of the node agent",
 	"golang.org/x/term":                           "how wide a terminal is, on every system",
 	"google.golang.org/grpc":                      "transport of CRI, etcd and gRPC probes",
