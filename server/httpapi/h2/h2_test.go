@@ -14,34 +14,39 @@ import (
 	"time"
 )
 
+// answerer answers in many ways.
+func answerer(t *testing.T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/hello":
+			fmt.Fprintf(w, "hello %s %s %s", r.Method, r.Proto, r.URL.RawQuery)
+		case "/none":
+			w.WriteHeader(http.StatusNoContent)
+			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
+				t.Errorf("a body where there is none: %v", err)
+			}
+		case "/nothing":
+		case "/flushed":
+			w.WriteHeader(http.StatusTeapot)
+			w.(http.Flusher).Flush()
+			io.WriteString(w, "later")
+		case "/long":
+			w.Header().Set("Content-Length", "3")
+			if _, err := w.Write([]byte("four")); !errors.Is(err, http.ErrContentLength) {
+				t.Errorf("more than announced: %v", err)
+			}
+			io.WriteString(w, "") // and then too little
+		case "/early":
+			w.Header().Set("Link", "</x>")
+			w.WriteHeader(http.StatusEarlyHints)
+			io.WriteString(w, "late")
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	both(t, func(t *testing.T, lined bool) {
-		w := serve(t, bounds(), lined, func(w http.ResponseWriter, r *http.Request) {
-			switch r.URL.Path {
-			case "/hello":
-				fmt.Fprintf(w, "hello %s %s %s", r.Method, r.Proto, r.URL.RawQuery)
-			case "/none":
-				w.WriteHeader(http.StatusNoContent)
-				if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
-					t.Errorf("a body where there is none: %v", err)
-				}
-			case "/nothing":
-			case "/flushed":
-				w.WriteHeader(http.StatusTeapot)
-				w.(http.Flusher).Flush()
-				io.WriteString(w, "later")
-			case "/long":
-				w.Header().Set("Content-Length", "3")
-				if _, err := w.Write([]byte("four")); !errors.Is(err, http.ErrContentLength) {
-					t.Errorf("more than announced: %v", err)
-				}
-				io.WriteString(w, "") // and then too little
-			case "/early":
-				w.Header().Set("Link", "</x>")
-				w.WriteHeader(http.StatusEarlyHints)
-				io.WriteString(w, "late")
-			}
-		})
+		w := serve(t, bounds(), lined, answerer(t))
 		c := w.client()
 		for _, q := range []struct {
 			method, path, body string
