@@ -16,7 +16,7 @@ const module = "github.com/kloop-dev/kloop"
 // lives inside its own folder, nothing else. Peers on one rung never import each other.
 var ladder = [][]string{
 	{"internal/"},
-	{"features", "strict", "nft", "notify", "forwarding", "packaging"},
+	{"features", "strict", "nft", "ipvs", "notify", "forwarding", "packaging"},
 	{"resource"},
 	{"kinds/rule", "kinds/cell", "kinds/expression"},
 	{"kinds/podspec"},
