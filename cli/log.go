@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -49,6 +50,13 @@ func setLevel(at string) error {
 	}
 	level.Set(l)
 	return nil
+}
+
+// verbose sets the level as klog counts: the API's /debug/flags/v.
+func verbose(n int) {
+	if err := setLevel(verbosity(strconv.Itoa(max(n, 0)))); err != nil {
+		slog.Error("the level of the log stays", "err", err)
+	}
 }
 
 // heed reads the settings again whenever the process gets SIGHUP, until ctx ends. The level of the log is changed at once; of other

@@ -114,7 +114,7 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 	}
 	memory := trim(ctx)
 	o.Relieved, o.Shed = memory.soon, memory.now
-	o.Flags = settings.New(o).Flags()
+	o.Flags, o.Verbosity = settings.New(o).Flags(), verbose
 	o.Machine = thisMachine
 	if o.Node != cluster.NodeNone {
 		if err := installRuntime(ctx, std, o.InstallRuntime); err != nil {

@@ -140,7 +140,7 @@ func (b *building) makeHandler() error {
 		OpenAPI: b.others.Docs(b.docs), Issuer: issuer{b.signer, c.URL()}, Nodes: agents{d}, Groups: b.others, Delegate: b.others,
 		Connect: b.server.Connect, Registry: b.metrics, Process: b.ofProcess(),
 		Audit: b.auditor, Fair: b.fair(), Count: b.count, Witness: b.witness(), Trusts: trusts(b.authz),
-		Live: []health.Check{storeAnswers("etcd", b.store)}, Flags: c.cfg.Flags, Relieved: c.cfg.Relieved,
+		Live: []health.Check{storeAnswers("etcd", b.store)}, Flags: c.cfg.Flags, Relieved: c.cfg.Relieved, Verbosity: c.cfg.Verbosity,
 		Traffic: []health.Check{storeAnswers("etcd-readiness", b.store), {Name: "informer-sync", Run: reached}},
 		Begun:   started(), Ready: keyChecks(b.store),
 	})

@@ -82,7 +82,10 @@ type Config struct {
 
 	Flags map[string]string // with what the process was started, for /flagz: no secrets
 
-	Shed     func() // called when much of what the past takes in memory is let go; must not block. nil: not called
+	Shed func() // called when much of what the past takes in memory is let go; must not block. nil: not called
+	// Verbosity sets how much the process logs, as klog counts; safe for concurrent use. nil: nobody can, and /debug/flags is not there.
+	Verbosity func(n int)
+
 	Relieved func() // called when much of what clients held in memory is let go, many watches; must not block. nil: nobody is
 
 	NoLoops     bool     // the front door alone: no controllers, no scheduler

@@ -82,3 +82,23 @@ func TestTokenRequestNames(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTokenRequestOwner: what asks for a token says who set its fields, though it is not stored.
+func TestTokenRequestOwner(t *testing.T) {
+	c := start(t, cluster.Config{NoLoops: true})
+	cs := clientset(t, config(t, c))
+	accounts := cs.CoreV1().ServiceAccounts("kube-system")
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
+	must[*corev1.ServiceAccount](t)(accounts.Create(t.Context(), sa, metav1.CreateOptions{}))
+	asked := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"a"}}}
+	got := must[*authenticationv1.TokenRequest](t)(
+		accounts.CreateToken(t.Context(), "robot", asked, metav1.CreateOptions{FieldManager: "me"}))
+	f := got.ManagedFields
+	if len(f) != 1 || f[0].Manager != "me" || f[0].Subresource != "token" ||
+		f[0].APIVersion != "authentication.k8s.io/v1" {
+		t.Fatalf("%+v", f)
+	}
+	if want := `{"f:spec":{"f:audiences":{},"f:expirationSeconds":{}}}`; string(f[0].FieldsV1.Raw) != want {
+		t.Errorf("%s", f[0].FieldsV1.Raw)
+	}
+}

@@ -63,6 +63,19 @@ func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) e
 	return s.Admission.Validate(ctx, q)
 }
 
+// OwnBody records who set the fields of the body of a subresource that is a kind of its own.
+func (s *Server) OwnBody(r *Request, kind resource.Kind, in resource.Object) error {
+	if s.Fields == nil {
+		return nil
+	}
+	w := s.write(r)
+	w.Kind, w.GVK = kind, kind.Info().GVK
+	if err := s.Fields.Update(w, nil, in); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return nil
+}
+
 // AdmitCall runs admission on the body of a call. A review says who set its fields, though it is not stored.
 func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) error {
 	if r.Sub == "" {

@@ -208,6 +208,22 @@ func TestDeleteCollectionAdmission(t *testing.T) {
 	}
 }
 
+// TestDeleteCollectionOfThePast reads what was there at a revision, and says when nobody knows any more.
+func TestDeleteCollectionOfThePast(t *testing.T) {
+	w := start(t)
+	a := create(w, configMaps, configMap("a"))
+	create(w, configMaps, configMap("b"))
+	which := &metav1.ListOptions{ResourceVersion: a.ResourceVersion}
+	l, err := w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, which)
+	if err != nil || len(l.Entries) != 1 {
+		t.Fatalf("%v: %+v", err, l)
+	}
+	which.ResourceVersion += "000"
+	if _, err = w.DeleteCollection(t.Context(), w.ask(configMaps, ""), nil, which); err == nil {
+		t.Error("a revision that has not come yet is taken")
+	}
+}
+
 func TestDeleteCollection(t *testing.T) {
 	w := start(t)
 	for i := range 100 {

@@ -24,7 +24,7 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 	if unread {
 		return nil, noUnread()
 	}
-	all, err := s.List(ctx, r, which)
+	all, err := s.List(ctx, r, atOnce(which))
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +59,17 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 		return nil, err
 	}
 	return all, nil
+}
+
+// atOnce makes a list's options those of a collection's deletion, which upstream reads page by page: with pages, a revision means
+// exactly that one, and one that is gone is an error.
+func atOnce(which *metav1.ListOptions) *metav1.ListOptions {
+	if which == nil || which.ResourceVersion == "" || which.ResourceVersion == "0" || which.ResourceVersionMatch != "" || which.Continue != "" {
+		return which
+	}
+	out := *which
+	out.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	return &out
 }
 
 // feed hands the objects of a list out until one fails.

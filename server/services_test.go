@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -42,6 +43,9 @@ func TestServiceAddresses(t *testing.T) {
 		t.Errorf("%v is of the part for fixed addresses", ip)
 	}
 	owner := w.get(ipAddresses, got.ClusterIP).(*networkingv1.IPAddress)
+	if f := owner.ManagedFields; len(f) != 1 || f[0].Manager != "kube-apiserver" || !json.Valid(f[0].FieldsV1.Raw) {
+		t.Errorf("nobody owns the fields of the address: %v", f)
+	}
 	if p := owner.Spec.ParentRef; p == nil || p.Name != "a" || p.Namespace != "ns" || p.Resource != "services" ||
 		owner.Labels[networkingv1.LabelManagedBy] != "ipallocator.k8s.io" {
 		t.Errorf("address %+v", owner)

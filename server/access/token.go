@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 )
@@ -19,6 +20,12 @@ type Tokens interface {
 	// Request answers a request for a token of the account with a copy that carries it.
 	Request(read resource.Reader, sa *corev1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }
+
+// defaultLife is for how many seconds a token is good when nobody says.
+const defaultLife = 3600
+
+// requests is what the body of a request for a token is, to who tracks its fields.
+var requests = &resource.Def[*authenticationv1.TokenRequest]{GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), Namespaced: true}
 
 // tokenRequests is the kind that errors name; upstream puts the kind in the place of the resource.
 var tokenRequests = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
@@ -46,6 +53,10 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 	if tr.UID != "" && tr.UID != sa.UID {
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: tokenRequests.Group, Resource: tokenRequests.Kind}, r.Name,
 			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", tr.UID, sa.UID))
+	}
+	rule.Fill(&tr.Spec.ExpirationSeconds, defaultLife)
+	if err := s.OwnBody(r, requests, tr); err != nil {
+		return nil, err
 	}
 	tr.Name, tr.Namespace, tr.UID = sa.Name, sa.Namespace, sa.UID
 	tr.CreationTimestamp = s.Stamp()

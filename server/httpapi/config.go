@@ -68,6 +68,8 @@ type Config struct {
 	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
 	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few
 
+	Verbosity func(n int) // sets how much is logged, as klog counts (PUT /debug/flags/v); nil: there is no such page
+
 	Relieved func() // called when many streams have ended, which makes no garbage collector look; it must not block. nil: nobody is
 
 	MaxBody    int64         // bytes; 0: 3 MiB

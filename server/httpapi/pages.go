@@ -39,6 +39,8 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 		s.openapi.Serve(w, r, parts[1:])
 	case slices.Contains(issuerPaths, strings.TrimSuffix(i.Path, "/")):
 		s.issuer(w, r, strings.TrimSuffix(i.Path, "/"))
+	case i.Path == debugFlags || strings.HasPrefix(i.Path, debugFlags+"/"):
+		s.flags(w, r, i.Path)
 	case i.Path == "/debug/pprof":
 		http.Redirect(w, r, "/debug/pprof/", http.StatusFound)
 	case strings.HasPrefix(i.Path, "/debug/pprof/"):

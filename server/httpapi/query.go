@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -35,6 +37,22 @@ func decodeQuery(q url.Values, into any) error {
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// noExport refuses a parameter that upstream took away in 1.18, as upstream does: only who says that it is false gets an answer.
+func noExport(q url.Values) error {
+	words, ok := q["export"]
+	if !ok {
+		return nil
+	}
+	var asked bool
+	if err := runtime.Convert_Slice_string_To_bool(&words, &asked, nil); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the export parameter cannot be parsed: %v", err))
+	}
+	if asked {
+		return apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
 	return nil
 }

@@ -129,3 +129,31 @@ func checks(names ...string) (list []health.Check) {
 	}
 	return list
 }
+
+// What upstream took away is refused, not passed over.
+func TestNoExport(t *testing.T) {
+	w := newWorld(t)
+	for query, code := range map[string]int{"export=true": 400, "export=1": 400, "export": 400, "export=false": 200, "export=what": 400} {
+		w.must("GET", "/api/v1/namespaces/ns?"+query, "", code)
+		w.must("GET", "/api/v1/namespaces?"+query, "", 200)
+	}
+}
+
+// How much is logged can be changed while the server runs, where somebody takes it.
+func TestDebugFlags(t *testing.T) {
+	newWorld(t).must("PUT", "/debug/flags/v", "4", 404)
+	var at []int
+	w := newWorld(t, func(c *httpapi.Config) { c.Verbosity = func(n int) { at = append(at, n) } })
+	if got := w.must("PUT", "/debug/flags/v", "4", 200); string(got.body) != "successfully set klog.logging.verbosity to 4\n" {
+		t.Errorf("%s", got.body)
+	}
+	w.must("PUT", "/debug/flags/v", "much", 400)
+	w.must("PUT", "/debug/flags/v", strings.Repeat("4", 1000), 400)
+	w.must("POST", "/debug/flags/v", "4", 406)
+	if got := w.must("GET", "/debug/flags", "", 200); !strings.Contains(string(got.body), "<tr>v<br>") {
+		t.Errorf("%s", got.body)
+	}
+	if len(at) != 1 || at[0] != 4 {
+		t.Errorf("set to %v", at)
+	}
+}

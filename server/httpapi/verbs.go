@@ -45,7 +45,11 @@ func (c *call) perform() error {
 func (c *call) get() error {
 	var opts metav1.GetOptions
 	if c.r.URL.RawQuery != "" {
-		if err := decodeQuery(c.r.URL.Query(), &opts); err != nil {
+		q := c.r.URL.Query()
+		if err := noExport(q); err != nil && c.info.Sub == "" {
+			return err
+		}
+		if err := decodeQuery(q, &opts); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,10 @@ const (
 	maxStatics = 256
 )
 
+// ownedOfAddress are the fields of an IPAddress that the server sets, all of them.
+const ownedOfAddress = `{"f:metadata":{"f:labels":{".":{},"f:` + networkingv1.LabelIPAddressFamily + `":{},"f:` + networkingv1.LabelManagedBy +
+	`":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
+
 // errTaken says that an address is somebody else's.
 var errTaken = errors.New("provided IP is already allocated")
 
@@ -192,9 +196,13 @@ func (t *taking) reserve(ctx context.Context, a netip.Addr) error {
 }
 
 func (s *Allocator) address(a netip.Addr, svc *corev1.Service) resource.Object {
+	made := s.core.Stamp()
 	obj := &networkingv1.IPAddress{
-		ObjectMeta: metav1.ObjectMeta{Name: a.String(), UID: s.core.NewUID(), CreationTimestamp: s.core.Stamp(), Labels: map[string]string{
-			networkingv1.LabelIPAddressFamily: string(familyOf(a)), networkingv1.LabelManagedBy: managedBy}},
+		ObjectMeta: metav1.ObjectMeta{Name: a.String(), UID: s.core.NewUID(), CreationTimestamp: made, Labels: map[string]string{
+			networkingv1.LabelIPAddressFamily: string(familyOf(a)), networkingv1.LabelManagedBy: managedBy},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate,
+				APIVersion: networkingv1.SchemeGroupVersion.String(), Time: &made, FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: []byte(ownedOfAddress)}}}},
 		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: svc.Namespace, Name: svc.Name}},
 	}
 	obj.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("IPAddress"))
