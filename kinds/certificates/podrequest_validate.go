@@ -59,6 +59,10 @@ func validatePodRequest(r, old pcr) (errs field.ErrorList) {
 		longest = maxOwnExpiration
 	}
 	errs = append(errs, rule.Within(*s.MaxExpirationSeconds, minPodExpiration, longest, spec.Child("maxExpirationSeconds"))...)
+	if len(s.StubPKCS10Request) == 0 {
+		return append(errs, field.Invalid(spec, field.OmitValueType{},
+			"exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"))
+	}
 	return append(errs, stub(s.StubPKCS10Request, spec.Child("stubPKCS10Request"))...)
 }
 
@@ -75,10 +79,7 @@ func userAnnotations(list map[string]string, path *field.Path) field.ErrorList {
 
 // stub checks the request that comes from the node: it proves that the asker has the key.
 func stub(der []byte, path *field.Path) field.ErrorList {
-	switch {
-	case len(der) == 0:
-		return field.ErrorList{field.Required(path, "")}
-	case len(der) > maxStubRequest:
+	if len(der) > maxStubRequest {
 		return field.ErrorList{field.TooLong(path, "", maxStubRequest)}
 	}
 	request, err := x509.ParseCertificateRequest(der)

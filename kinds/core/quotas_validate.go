@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
-	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // What a scope can narrow.
@@ -72,29 +71,34 @@ func validateHard(list corev1.ResourceList, path *field.Path) (errs field.ErrorL
 
 func validateScopes(q *corev1.ResourceQuota, path *field.Path) (errs field.ErrorList) {
 	for _, s := range q.Spec.Scopes {
-		errs = append(errs, validateScope(s, q, path, path)...)
+		errs = append(errs, validateScope(s, q.Spec.Scopes, q, path, path)...)
 	}
-	return append(errs, opposed(q.Spec.Scopes, path)...)
+	return append(errs, opposed(q.Spec.Scopes, q.Spec.Scopes, path)...)
 }
 
 // validateScope checks that a scope exists and means something for everything that is limited.
-func validateScope(s corev1.ResourceQuotaScope, q *corev1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
+// A scope that is not there is said to be wrong by name, one that means nothing by all of them, as shown.
+func validateScope(s corev1.ResourceQuotaScope, shown any, q *corev1.ResourceQuota, name, path *field.Path) (errs field.ErrorList) {
 	narrows, known := scopes[s]
 	if !known {
+		if name == path {
+			return field.ErrorList{field.Invalid(name, shown, "unsupported scope")}
+		}
 		return field.ErrorList{field.Invalid(name, s, "unsupported scope")}
 	}
 	for _, n := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
 		if isQuotaResource(n) && !narrows.Has(n) {
-			errs = append(errs, field.Invalid(path, s, "unsupported scope applied to resource"))
+			errs = append(errs, field.Invalid(path, shown, "unsupported scope applied to resource"))
 		}
 	}
 	return errs
 }
 
-func opposed(list []corev1.ResourceQuotaScope, path *field.Path) (errs field.ErrorList) {
+// opposed complains of scopes that nothing can be in together. What is shown are the scopes beside a selector, also for one.
+func opposed(list, shown []corev1.ResourceQuotaScope, path *field.Path) (errs field.ErrorList) {
 	for _, p := range opposites {
 		if slices.Contains(list, p[0]) && slices.Contains(list, p[1]) {
-			errs = append(errs, field.Invalid(path, list, "conflicting scopes"))
+			errs = append(errs, field.Invalid(path, shown, "conflicting scopes"))
 		}
 	}
 	return errs
@@ -105,23 +109,24 @@ func validateScopeSelector(q *corev1.ResourceQuota, path *field.Path) (errs fiel
 	var list []corev1.ResourceQuotaScope
 	for _, r := range q.Spec.ScopeSelector.MatchExpressions {
 		list = append(list, r.ScopeName)
-		errs = append(errs, validateScope(r.ScopeName, q, path.Child("scopeName"), path)...)
+		errs = append(errs, validateScope(r.ScopeName, q.Spec.ScopeSelector, q, path.Child("scopeName"), path)...)
 		valued := r.ScopeName == corev1.ResourceQuotaScopePriorityClass || r.ScopeName == corev1.ResourceQuotaScopeVolumeAttributesClass
 		if _, known := scopes[r.ScopeName]; known && !valued && r.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exist' for this scope"))
+			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "+
+				"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
 		}
 		switch r.Operator {
 		case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn'"))
+				errs = append(errs, field.Required(path.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"))
 			}
 		case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 			if len(r.Values) > 0 {
-				errs = append(errs, field.Invalid(path.Child("values"), r.Values, "must be no value when `operator` is 'Exists' or 'DoesNotExist'"))
+				errs = append(errs, field.Invalid(path.Child("values"), r.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"))
 			}
 		default:
-			errs = append(errs, rule.Says([]string{"not a valid selector operator"}, r.Operator, path.Child("operator"))...)
+			errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
 		}
 	}
-	return append(errs, opposed(list, path)...)
+	return append(errs, opposed(list, q.Spec.Scopes, path)...)
 }

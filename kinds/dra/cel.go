@@ -1,14 +1,18 @@
 package dra
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/dynamic-resource-allocation/cel"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/expression"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
@@ -43,7 +47,7 @@ func compiles(text string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateClass(c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
+func validateClass(on *features.Set, c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if old == nil || !rule.Same(c.Spec.Selectors, old.Spec.Selectors) {
 		errs = append(errs, selectors(c.Spec.Selectors, spec.Child("selectors"))...)
@@ -52,8 +56,13 @@ func validateClass(c, old *resourcev1.DeviceClass) (errs field.ErrorList) {
 		func(k resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
 			return configuration(k.DeviceConfiguration, at)
 		})...)
-	if n := c.Spec.ExtendedResourceName; n != nil && !podspec.IsExtendedResource(corev1.ResourceName(*n)) {
-		errs = append(errs, field.Invalid(spec.Child("extendedResourceName"), *n, "must be a valid extended resource name"))
+	at, n := spec.Child("extendedResourceName"), c.Spec.ExtendedResourceName
+	switch {
+	case n == nil || old != nil && on.AtLeast(37) && rule.Same(n, old.Spec.ExtendedResourceName):
+	case on.AtLeast(37): // each mistake is told
+		errs = append(errs, validate.ExtendedResourceName(context.Background(), operation.Operation{}, at, n, nil)...)
+	case !podspec.IsExtendedResource(corev1.ResourceName(*n)):
+		errs = append(errs, field.Invalid(at, *n, "must be a valid extended resource name"))
 	}
 	return errs
 }

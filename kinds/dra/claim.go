@@ -39,14 +39,25 @@ func request(r resourcev1.DeviceRequest, path *field.Path) (errs field.ErrorList
 	errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Label)...)
 	switch e := r.Exactly; {
 	case e != nil && len(r.FirstAvailable) > 0:
-		return append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+		errs = append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+		return append(errs, alternatives(r.FirstAvailable, path, classNamed)...)
 	case e == nil && len(r.FirstAvailable) == 0:
 		return append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))
 	case e != nil:
 		return append(errs, wish(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, path.Child("exactly"))...)
 	}
-	return append(errs, unlike(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
-		func(f resourcev1.DeviceSubRequest) string { return f.Name }, alternative)...)
+	return append(errs, alternatives(r.FirstAvailable, path, alternative)...)
+}
+
+func alternatives(list []resourcev1.DeviceSubRequest, path *field.Path,
+	check func(resourcev1.DeviceSubRequest, *field.Path) field.ErrorList) field.ErrorList {
+	return unlike(list, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
+		func(f resourcev1.DeviceSubRequest) string { return f.Name }, check)
+}
+
+// classNamed is what is said of alternatives though they should not be there.
+func classNamed(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
+	return rule.NeededFormat(f.DeviceClassName, path.Child("deviceClassName"), rule.Subdomain)
 }
 
 func alternative(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {

@@ -21,7 +21,8 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 
 // DeviceClasses declares the kind.
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
-	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true, Validate: validateClass,
+	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true,
+	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: validateClass},
 	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }

@@ -52,7 +52,11 @@ func (c *checker) checkInitContainers(path *field.Path) (errs field.ErrorList) {
 		if k.Name != "" || names.Has("") {
 			errs = append(errs, unique(names, k.Name, at.Child("name"))...)
 		}
-		errs = append(errs, checkRestart(k, at)...)
+		restart := checkRestart(k, at)
+		if k.RestartPolicy == nil { // upstream looks at rules of init containers only beside a policy
+			restart = restart[:min(len(restart), 1)]
+		}
+		errs = append(errs, restart...)
 		errs = append(errs, checkHostPorts([]corev1.Container{*k}, path)...)
 		if k.RestartPolicy != nil && *k.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			errs = append(errs, c.checkLife(k, at)...)

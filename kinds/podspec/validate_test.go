@@ -59,6 +59,8 @@ var cases = []struct {
 	{"own restart policy", inContainer(`restartPolicy: Maybe`), []string{c0("restartPolicy NotSupported")}},
 	{"restart rules", inContainer(`restartPolicyRules: [{action: Jump}]`), []string{c0("restartPolicy Required"),
 		c0("restartPolicyRules[0].action NotSupported"), c0("restartPolicyRules[0].exitCodes Required")}},
+	{"rules of init", `initContainers: [{name: i, image: i, restartPolicyRules: [{action: Jump}]}]`,
+		[]string{"spec.initContainers[0].restartPolicy Required"}}, // no word of the rules, unlike above
 	{"init restart policy", `initContainers: [{name: i, image: i, restartPolicy: Sometimes}]`, []string{"spec.initContainers[0].restartPolicy NotSupported"}},
 	{"probe of init", `initContainers: [{name: i, image: i, readinessProbe: {exec: {command: [a]}}}]`, []string{"spec.initContainers[0].readinessProbe Forbidden"}},
 	{"probe of sidecar", `initContainers: [{name: i, image: i, restartPolicy: Always, readinessProbe: {exec: {command: [a]}}}]`, nil},

@@ -60,17 +60,20 @@ func source(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorLi
 
 // inlineVolume checks a volume that stands in a pod: it was translated to CSI, and nobody claims it.
 func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.ErrorList) {
+	const not = "may not be specified in the context of inline volumes"
 	for _, f := range []struct {
-		name string
-		set  bool
+		name, says string
+		set        bool
 	}{
-		{"claimRef", v.ClaimRef != nil}, {"capacity", len(v.Capacity) > 0}, {"storageClassName", v.StorageClassName != ""},
-		{"nodeAffinity", v.NodeAffinity != nil},
-		{"persistentVolumeReclaimPolicy", v.PersistentVolumeReclaimPolicy != "" && v.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain},
-		{"volumeMode", v.VolumeMode != nil && *v.VolumeMode != corev1.PersistentVolumeFilesystem},
+		{"claimRef", not, v.ClaimRef != nil}, {"capacity", not, len(v.Capacity) > 0}, {"storageClassName", not, v.StorageClassName != ""},
+		{"nodeAffinity", not, v.NodeAffinity != nil},
+		{"persistentVolumeReclaimPolicy", "may only be Retain in the context of inline volumes",
+			v.PersistentVolumeReclaimPolicy != "" && v.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain},
+		{"volumeMode", "may not specify volumeMode other than Filesystem in the context of inline volumes",
+			v.VolumeMode != nil && *v.VolumeMode != corev1.PersistentVolumeFilesystem},
 	} {
 		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be specified in the context of inline volumes"))
+			errs = append(errs, field.Forbidden(path.Child(f.name), f.says))
 		}
 	}
 	errs = append(errs, podspec.ValidateAccessModes(v.AccessModes, path.Child("accessModes"))...)
@@ -81,6 +84,10 @@ func inlineVolume(v *corev1.PersistentVolumeSpec, path *field.Path) (errs field.
 			errs = append(errs, field.Required(path, "must specify a volume type"))
 		}
 		return errs
+	}
+	rest := v.PersistentVolumeSource
+	if rest.CSI = nil; !reflect.ValueOf(rest).IsZero() {
+		return append(errs, field.Forbidden(csi, "may not specify more than 1 volume type"))
 	}
 	errs = append(errs, podspec.ValidateDriverName(v.CSI.Driver, csi.Child("driver"))...)
 	return append(errs, rule.Needed(v.CSI.VolumeHandle, csi.Child("volumeHandle"))...)
