@@ -64,7 +64,7 @@ func (s *Server) Connect(ctx context.Context, r *Request, opts runtime.Object) e
 }
 
 // OwnBody records who set the fields of the body of a subresource that is a kind of its own.
-func (s *Server) OwnBody(r *Request, kind resource.Kind, in resource.Object) error {
+func OwnBody(s *Server, r *Request, kind resource.Kind, in resource.Object) error {
 	if s.Fields == nil {
 		return nil
 	}

@@ -64,7 +64,10 @@ func (s *Server) DeleteCollection(ctx context.Context, r *Request, opts *metav1.
 // atOnce makes a list's options those of a collection's deletion, which upstream reads page by page: with pages, a revision means
 // exactly that one, and one that is gone is an error.
 func atOnce(which *metav1.ListOptions) *metav1.ListOptions {
-	if which == nil || which.ResourceVersion == "" || which.ResourceVersion == "0" || which.ResourceVersionMatch != "" || which.Continue != "" {
+	switch {
+	case which == nil, which.ResourceVersion == "", which.ResourceVersion == "0":
+		return which
+	case which.ResourceVersionMatch != "", which.Continue != "":
 		return which
 	}
 	out := *which

@@ -59,7 +59,7 @@ func validateClass(on *features.Set, c, old *resourcev1.DeviceClass) (errs field
 	at, n := spec.Child("extendedResourceName"), c.Spec.ExtendedResourceName
 	switch {
 	case n == nil || old != nil && on.AtLeast(37) && rule.Same(n, old.Spec.ExtendedResourceName):
-	case on.AtLeast(37): // each mistake is told
+	case on.AtLeast(37): // one error for each mistake
 		errs = append(errs, validate.ExtendedResourceName(context.Background(), operation.Operation{}, at, n, nil)...)
 	case !podspec.IsExtendedResource(corev1.ResourceName(*n)):
 		errs = append(errs, field.Invalid(at, *n, "must be a valid extended resource name"))

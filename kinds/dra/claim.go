@@ -55,7 +55,7 @@ func alternatives(list []resourcev1.DeviceSubRequest, path *field.Path,
 		func(f resourcev1.DeviceSubRequest) string { return f.Name }, check)
 }
 
-// classNamed is what is said of alternatives though they should not be there.
+// classNamed judges alternatives that should not be there.
 func classNamed(f resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
 	return rule.NeededFormat(f.DeviceClassName, path.Child("deviceClassName"), rule.Subdomain)
 }

@@ -24,8 +24,9 @@ type Tokens interface {
 // defaultLife is for how many seconds a token is good when nobody says.
 const defaultLife = 3600
 
-// requests is what the body of a request for a token is, to who tracks its fields.
-var requests = &resource.Def[*authenticationv1.TokenRequest]{GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), Namespaced: true}
+// requests is the kind of a request's body, by which its fields are tracked.
+var requests = &resource.Def[*authenticationv1.TokenRequest]{Namespaced: true,
+	GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")}
 
 // tokenRequests is the kind that errors name; upstream puts the kind in the place of the resource.
 var tokenRequests = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind()
@@ -55,7 +56,7 @@ func (s extension) token(ctx context.Context, r *server.Request, in resource.Obj
 			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", tr.UID, sa.UID))
 	}
 	rule.Fill(&tr.Spec.ExpirationSeconds, defaultLife)
-	if err := s.OwnBody(r, requests, tr); err != nil {
+	if err := server.OwnBody(s.Server, r, requests, tr); err != nil {
 		return nil, err
 	}
 	tr.Name, tr.Namespace, tr.UID = sa.Name, sa.Namespace, sa.UID

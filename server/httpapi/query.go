@@ -41,7 +41,7 @@ func decodeQuery(q url.Values, into any) error {
 	return nil
 }
 
-// noExport refuses a parameter that upstream took away in 1.18, as upstream does: only who says that it is false gets an answer.
+// noExport refuses a parameter that upstream took away in 1.18, as upstream does, unless it is false.
 func noExport(q url.Values) error {
 	words, ok := q["export"]
 	if !ok {

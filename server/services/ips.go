@@ -28,8 +28,8 @@ const (
 )
 
 // ownedOfAddress are the fields of an IPAddress that the server sets, all of them.
-const ownedOfAddress = `{"f:metadata":{"f:labels":{".":{},"f:` + networkingv1.LabelIPAddressFamily + `":{},"f:` + networkingv1.LabelManagedBy +
-	`":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
+const ownedOfAddress = `{"f:metadata":{"f:labels":{".":{},"f:` + networkingv1.LabelIPAddressFamily + `":{},"f:` +
+	networkingv1.LabelManagedBy + `":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
 
 // errTaken says that an address is somebody else's.
 var errTaken = errors.New("provided IP is already allocated")
