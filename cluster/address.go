@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -85,6 +86,9 @@ func towards(network, to string) (netip.Addr, bool) {
 	return from.Addr().Unmap(), err == nil && from.Addr().IsGlobalUnicast()
 }
 
+// ownLinks are the pod network's, with addresses that are no machine's.
+var ownLinks = []string{kinds.PodBridge, kinds.PodTunnel, kinds.PodWireGuard}
+
 // onLink is the first address of a family that a link has; zero: none has.
 func onLink(v6 bool) (netip.Addr, error) {
 	links, err := net.Interfaces()
@@ -93,7 +97,7 @@ func onLink(v6 bool) (netip.Addr, error) {
 	}
 	for _, l := range links {
 		addrs, err := l.Addrs()
-		if err != nil || l.Name == kinds.PodBridge || l.Name == kinds.PodTunnel {
+		if err != nil || slices.Contains(ownLinks, l.Name) {
 			continue // it has just gone, or is our own
 		}
 		for _, a := range addrs {

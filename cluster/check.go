@@ -22,20 +22,19 @@ const (
 
 // How pods reach those of other machines.
 const (
-	NetworkAuto   = kinds.NetworkAuto
-	NetworkVXLAN  = kinds.NetworkVXLAN
-	NetworkRoutes = kinds.NetworkRoutes
-	NetworkNone   = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
+	NetworkAuto      = kinds.NetworkAuto
+	NetworkVXLAN     = kinds.NetworkVXLAN
+	NetworkRoutes    = kinds.NetworkRoutes
+	NetworkWireGuard = kinds.NetworkWireGuard
+	NetworkNone      = "none" // somebody else makes the pod network, as Flannel, Calico or Cilium
 )
 
 func checkNetwork(mode string) error {
 	switch mode {
-	case "", NetworkAuto, NetworkVXLAN, NetworkRoutes, NetworkNone:
+	case "", NetworkAuto, NetworkVXLAN, NetworkRoutes, NetworkWireGuard, NetworkNone:
 		return nil
-	case "wireguard":
-		return errors.New("network mode wireguard is not there yet: use auto, vxlan or routes, or none and bring Cilium or Calico")
 	}
-	return fmt.Errorf("network mode %q: use auto, vxlan or routes, or none where another program makes the pod network", mode)
+	return fmt.Errorf("network mode %q: use auto, vxlan, routes or wireguard, or none where another program makes the pod network", mode)
 }
 
 // check finds what can't be meant, before anything is opened.

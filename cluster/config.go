@@ -137,7 +137,7 @@ type Config struct {
 
 	NoPolicies bool // nodes enforce no network policies: somebody else does
 
-	Network string // how pods reach other machines: NetworkAuto, NetworkVXLAN, NetworkRoutes, or NetworkNone; "": auto
+	Network string // how pods reach other machines: NetworkAuto, NetworkVXLAN, NetworkRoutes, NetworkWireGuard or NetworkNone; "": auto
 
 	ProxyMode      string // ProxyNftables, ProxyIPVS or ProxyNone; "": nftables
 	ProxyScheduler string // how ipvs chooses among endpoints: rr, lc, sh…; "": rr

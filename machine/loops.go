@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
@@ -79,7 +80,8 @@ func (n Config) connectPods(ctx context.Context, ready func()) error {
 		return nil
 	}
 	return podnetwork.Run(ctx, podnetwork.Config{Client: n.ProxyClient, Self: n.Client, Node: n.Name, Mode: n.Network, Log: n.Log,
-		CNI: podnetwork.CNI{File: n.Runtime.OwnConfig(), Dir: n.Runtime.IPAMDir()}}, ready)
+		KeyFile: filepath.Join(n.Dir, "wireguard.key"),
+		CNI:     podnetwork.CNI{File: n.Runtime.OwnConfig(), Dir: n.Runtime.IPAMDir()}}, ready)
 }
 
 // serveServices programs the cluster's services, or takes away what was programmed when another program does so now.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -28,8 +29,8 @@ func (k *kernel) bring(want state) error {
 	if err != nil {
 		return err
 	}
-	if want.tunnel == nil && len(have.routes) == 0 && len(want.routes) == 0 {
-		return k.dropTunnel()
+	if want.tunnel == nil && want.secret == nil && len(have.routes) == 0 && len(want.routes) == 0 {
+		return errors.Join(k.drop(Tunnel), k.drop(Secret))
 	}
 	var errs []error
 	do := func(what any, err error) {
@@ -43,15 +44,28 @@ func (k *kernel) bring(want state) error {
 		want.routes = maps.Clone(want.routes)
 		maps.DeleteFunc(want.routes, func(_ netip.Prefix, r route) bool { return r.link == Tunnel })
 	}
+	sealed, err := k.bringSecret(want, &have)
+	if err != nil {
+		errs, want.routes = append(errs, err), nil
+	}
 	if on != nil {
 		k.fill(on, want, have, do)
+	}
+	if sealed != nil {
+		k.fillSecret(sealed, want, have, do)
 	}
 	k.bringRoutes(want, have, do)
 	if on != nil {
 		k.thin(on, want, have, do)
 	}
+	if sealed != nil {
+		k.thinSecret(sealed, want, have, do)
+	}
 	if want.tunnel == nil {
-		errs = append(errs, k.dropTunnel())
+		errs = append(errs, k.drop(Tunnel))
+	}
+	if want.secret == nil {
+		errs = append(errs, k.drop(Secret))
 	}
 	if len(errs) > 3 {
 		errs = append(errs[:3], fmt.Errorf("and %d more", len(errs)-3))
@@ -65,7 +79,7 @@ func (k *kernel) bringTunnel(want state, have *state) (netlink.Link, error) {
 		return nil, nil
 	}
 	if have.tunnel == nil || have.tunnel.local != want.tunnel.local {
-		if err := k.dropTunnel(); err != nil {
+		if err := k.drop(Tunnel); err != nil {
 			return nil, err
 		}
 		v := &netlink.Vxlan{LinkAttrs: netlink.NewLinkAttrs(), VxlanId: tunnelID, Port: TunnelPort, Learning: false}
@@ -76,7 +90,8 @@ func (k *kernel) bringTunnel(want state, have *state) (netlink.Link, error) {
 		if err := k.h.LinkAdd(v); err != nil {
 			return nil, fmt.Errorf("make the VXLAN link %s: %w", Tunnel, err)
 		}
-		lost := state{addrs: map[netip.Prefix]bool{}, neighbours: map[netip.Addr]mac{}, forwarding: map[mac]netip.Addr{}, routes: have.routes}
+		lost := state{addrs: map[netip.Prefix]bool{}, neighbours: map[netip.Addr]mac{}, forwarding: map[mac]netip.Addr{}, routes: have.routes,
+			secret: have.secret}
 		maps.DeleteFunc(lost.routes, func(_ netip.Prefix, r route) bool { return r.link == Tunnel || r.link == "" })
 		*have = lost
 	}
@@ -101,14 +116,14 @@ func (k *kernel) bringTunnel(want state, have *state) (netlink.Link, error) {
 	return l, nil
 }
 
-// dropTunnel removes the link, and all that is on it.
-func (k *kernel) dropTunnel() error {
-	l, err := k.link(Tunnel)
+// drop removes a link, and all that is on it.
+func (k *kernel) drop(name string) error {
+	l, err := k.link(name)
 	if err == nil && l != nil {
 		err = k.h.LinkDel(l)
 	}
 	if err != nil {
-		return fmt.Errorf("remove the link %s: %w", Tunnel, err)
+		return fmt.Errorf("remove the link %s: %w", name, err)
 	}
 	return nil
 }
@@ -234,7 +249,7 @@ func (k *kernel) prepare(want state) error {
 		// A peer may send through the tunnel what we send plainly, and the other way round: the strict check would drop it. The larger
 		// of the two values counts.
 		knob := "net/ipv4/conf/" + r.link + "/rp_filter"
-		if r.link != Tunnel && max(read(knob), read("net/ipv4/conf/all/rp_filter")) == "1" {
+		if !slices.Contains(links, r.link) && max(read(knob), read("net/ipv4/conf/all/rp_filter")) == "1" {
 			knobs[knob] = "2"
 		}
 	}

@@ -36,7 +36,7 @@ func Cleanup(file string, log *slog.Logger) error {
 			errs = append(errs, fmt.Errorf("remove the route to %v: %w", what, err))
 		}
 	})
-	return errors.Join(append(errs, k.dropTunnel(), unmask())...)
+	return errors.Join(append(errs, k.drop(Tunnel), k.drop(Secret), unmask())...)
 }
 
 // dropBridge removes the bridge if it is of our making and nothing hangs on it.
@@ -73,7 +73,7 @@ func unmask() error {
 	for _, t := range tables {
 		there, err := c.Exists(t)
 		if err == nil && there {
-			err = program(c, t, nil, nil)
+			err = program(c, t, nil, nil, false)
 		}
 		if err != nil {
 			return fmt.Errorf("remove the rules that let pods out: %w", err)

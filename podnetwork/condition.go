@@ -11,6 +11,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -28,26 +29,79 @@ func (l *loop) tell(ctx context.Context, read resource.Reader) error {
 	if l.cfg.Self == nil || n == nil {
 		return nil
 	}
-	want := condition(l.census, l.trouble)
-	for _, c := range n.Status.Conditions {
-		if c.Type == want.Type {
-			if c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message {
-				return nil
-			}
-			if c.Status == want.Status {
-				want.LastTransitionTime = c.LastTransitionTime
-			}
-		}
+	var list []any
+	if c, same := compare(n, condition(l.census, l.trouble)); !same {
+		list = append(list, c)
 	}
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{want}}})
+	peers, same := compare(n, l.peers())
+	switch {
+	case l.cfg.Mode == ModeWireGuard && !same:
+		list = append(list, peers)
+	case l.cfg.Mode != ModeWireGuard && conditionOf(n, peers.Type) != nil: // it was, before
+		list = append(list, map[string]any{"type": peers.Type, "$patch": "delete"})
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return l.patch(ctx, "status", map[string]any{"status": map[string]any{"conditions": list}})
+}
+
+// patch changes the own Node.
+func (l *loop) patch(ctx context.Context, sub string, change any) error {
+	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	_, err = l.cfg.Self.Patch(ctx, kinds.Nodes, "", l.cfg.Node, client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
+	_, err = l.cfg.Self.Patch(ctx, kinds.Nodes, "", l.cfg.Node, client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: sub})
 	if apierrors.IsNotFound(err) {
 		return nil // it will be made again, and that wakes us
 	}
 	return err
+}
+
+// publish writes the public key into the own Node, or takes it back.
+func (l *loop) publish(ctx context.Context) error {
+	var key any
+	if l.cfg.Mode == ModeWireGuard && l.public != (wireguard.Key{}) {
+		key = l.public.String()
+	}
+	if l.cfg.Self == nil || key == nil && l.census.own.key == "" || key == l.census.own.key {
+		return nil
+	}
+	return l.patch(ctx, "", map[string]any{"metadata": map[string]any{"annotations": map[string]any{kinds.WireGuardKey: key}}})
+}
+
+func conditionOf(n *corev1.Node, typ corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == typ {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// compare says whether the Node has the condition, which else keeps the time at which its status changed.
+func compare(n *corev1.Node, want corev1.NodeCondition) (corev1.NodeCondition, bool) {
+	c := conditionOf(n, want.Type)
+	if c == nil {
+		return want, false
+	}
+	if c.Status == want.Status {
+		want.LastTransitionTime = c.LastTransitionTime
+	}
+	return want, c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message
+}
+
+// peers is the condition SilentPeers: what it says need not be this node's fault, and keeps no pod away from it.
+func (l *loop) peers() corev1.NodeCondition {
+	now := metav1.Now()
+	c := corev1.NodeCondition{Type: kinds.SilentPeers, Status: corev1.ConditionFalse, Reason: "PeersAnswer",
+		Message: "every other node answers", LastHeartbeatTime: now, LastTransitionTime: now}
+	if l.silent != "" {
+		c.Status, c.Reason = corev1.ConditionTrue, "PeersSilent"
+		c.Message = "pods of these nodes are not reached through WireGuard: " + l.silent
+	}
+	return c
 }
 
 func condition(c census, trouble string) corev1.NodeCondition {

@@ -13,7 +13,8 @@ import (
 func Explain(out io.Writer, read resource.Reader, node, mode string) error {
 	c := newCensus(read, node)
 	want, notes := plan(c, ground{}, mode)
-	way := map[string]string{ModeVXLAN: "in the tunnel", ModeRoutes: "by a route, if no router is between"}[mode]
+	way := map[string]string{ModeVXLAN: "in the tunnel", ModeRoutes: "by a route, if no router is between",
+		ModeWireGuard: "encrypted"}[mode]
 	if way == "" {
 		way = "by a route, or if a router is between, in the tunnel"
 	}
@@ -24,6 +25,10 @@ func Explain(out io.Writer, read resource.Reader, node, mode string) error {
 	}
 	if want.tunnel != nil {
 		fmt.Fprintf(&text, "  %-18s %s, VXLAN %d to UDP port %d, as %s\n", "tunnel", Tunnel, tunnelID, TunnelPort, want.tunnel.mac)
+	}
+	if want.secret != nil {
+		fmt.Fprintf(&text, "  %-18s %s, WireGuard to UDP port %d\n", "tunnel", Secret, SecretPort)
+		notes = append(notes, want.secret.mute...)
 	}
 	for _, m := range c.peers {
 		for _, p := range m.ranges {

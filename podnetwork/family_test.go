@@ -69,7 +69,9 @@ func lay(t *testing.T, p plot, mode string) (boxes []*box, router space) {
 	})
 	var all nodes
 	for i, name := range []string{"a", "b", "c"} {
-		b := &box{space: newSpace(t), t: t, name: name, conf: filepath.Join(t.TempDir(), "net.d", "10-kloop.conflist")}
+		dir := t.TempDir()
+		b := &box{space: newSpace(t), t: t, name: name, key: filepath.Join(dir, "key"),
+			conf: filepath.Join(dir, "net.d", "10-kloop.conflist")}
 		lan := []string{"lan1", "lan1", "lan2"}[i]
 		wire(t, b.space, "eth0", router, "to-"+name, lan, 1500)
 		n := node(name, "")
@@ -94,12 +96,15 @@ func lay(t *testing.T, p plot, mode string) (boxes []*box, router space) {
 		b.start(mode, all)
 		b.populate(t, p, i)
 	}
+	if mode == ModeWireGuard {
+		exchange(t, boxes, all)
+	}
 	return boxes, router
 }
 
 // populate gives the machine a pod with an address of each family, as the bridge plugin does.
 func (b *box) populate(t *testing.T, p plot, i int) {
-	const mtu = 1430 // what fits into a tunnel of either family
+	const mtu = 1420 // what fits into a tunnel of either family
 	b.pod = newSpace(t)
 	b.do(t, func() error { return bridge(Bridge) })
 	wire(t, b.pod, "eth0", b.space, fmt.Sprintf("veth%d", i), Bridge, mtu)
@@ -169,6 +174,9 @@ func walk(t *testing.T, p plot, mode string) {
 	for _, f := range p.pods {
 		cidr, _, _, _ := podRange(f, 1)
 		want := Tunnel
+		if mode == ModeWireGuard {
+			want = Secret
+		}
 		if mode == ModeAuto && strings.Contains(strings.Join(p.machines, ""), f) {
 			want = "eth0" // of a family that the machines have, and on one link
 		}

@@ -6,10 +6,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // A kernel is the network of one namespace, by netlink.
@@ -18,6 +22,12 @@ type kernel struct {
 	log    *slog.Logger
 	tunnel atomic.Int32 // index of the tunnel's link, for those who watch; 0: none
 	knobs  map[string]bool
+
+	// Of the encrypted link:
+	wg      *wireguard.Conn // nil: not needed yet
+	private wireguard.Key
+	met     map[wireguard.Key]time.Time      // when the kernel last agreed with a peer on keys
+	told    map[wireguard.Key]netip.AddrPort // where Nodes said that they are
 }
 
 // openKernel opens the network of this thread.
@@ -26,10 +36,15 @@ func openKernel(log *slog.Logger) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a socket to the kernel's routes: %w", err)
 	}
-	return &kernel{h: h, log: log, knobs: map[string]bool{}}, nil
+	return &kernel{h: h, log: log, knobs: map[string]bool{}, told: map[wireguard.Key]netip.AddrPort{}}, nil
 }
 
-func (k *kernel) close() { k.h.Close() }
+func (k *kernel) close() {
+	k.h.Close()
+	if k.wg != nil {
+		k.wg.Close()
+	}
+}
 
 // dump asks for a list again when it changed on the way, a few times.
 func dump[T any](ask func() ([]T, error)) (list []T, err error) {
@@ -70,6 +85,11 @@ func (k *kernel) survey(c census) (g ground, err error) {
 				g.ways[a] = w
 			}
 		}
+		if _, at, err := m.secret(false); err == nil && !g.ways[at.Addr()].known() {
+			if w, ok := k.wayTo(at.Addr(), byIndex); ok {
+				g.ways[at.Addr()] = w
+			}
+		}
 	}
 	return g, k.surveyRoutes(c, byIndex, &g)
 }
@@ -100,7 +120,7 @@ func (k *kernel) wayTo(a netip.Addr, byIndex map[int]*netlink.LinkAttrs) (way, b
 		return way{}, false // no route: the tunnel waits for one
 	}
 	l := byIndex[list[0].LinkIndex]
-	if l == nil || l.Flags&net.FlagLoopback != 0 || l.Name == Tunnel || l.Name == Bridge {
+	if l == nil || l.Flags&net.FlagLoopback != 0 || slices.Contains(links, l.Name) {
 		return way{}, false
 	}
 	return way{link: l.Name, direct: len(list[0].Gw) == 0 && list[0].Via == nil, mtu: l.MTU}, true
@@ -151,6 +171,9 @@ func (k *kernel) observe() (have state, err error) {
 			return have, err
 		}
 	}
+	if have.secret, err = k.observeSecret(); err != nil {
+		return have, err
+	}
 	routes, err := dump(func() ([]netlink.Route, error) {
 		return k.h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN, Protocol: Protocol},
 			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
@@ -179,15 +202,11 @@ func (k *kernel) observe() (have state, err error) {
 
 // observeTunnel reads what is on the tunnel.
 func (k *kernel) observeTunnel(v *netlink.Vxlan, have *state) error {
-	addrs, err := dump(func() ([]netlink.Addr, error) { return k.h.AddrList(v, netlink.FAMILY_ALL) })
+	addrs, err := k.addresses(v)
 	if err != nil {
-		return fmt.Errorf("list the addresses of %s: %w", Tunnel, err)
+		return err
 	}
-	for _, a := range addrs {
-		if p, ok := prefixOf(a.IPNet); ok && !p.Addr().IsLinkLocalUnicast() {
-			have.addrs[p] = true
-		}
-	}
+	have.addrs = addrs
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6, unix.AF_BRIDGE} {
 		list, err := dump(func() ([]netlink.Neigh, error) {
 			return k.h.NeighListExecute(netlink.Ndmsg{Family: uint8(family), Index: uint32(v.Index)})
@@ -208,6 +227,21 @@ func (k *kernel) observeTunnel(v *netlink.Vxlan, have *state) error {
 		}
 	}
 	return nil
+}
+
+// addresses are those of a link that it was given.
+func (k *kernel) addresses(l netlink.Link) (map[netip.Prefix]bool, error) {
+	addrs, err := dump(func() ([]netlink.Addr, error) { return k.h.AddrList(l, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", l.Attrs().Name, err)
+	}
+	all := map[netip.Prefix]bool{}
+	for _, a := range addrs {
+		if p, ok := prefixOf(a.IPNet); ok && !p.Addr().IsLinkLocalUnicast() {
+			all[p] = true
+		}
+	}
+	return all, nil
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {

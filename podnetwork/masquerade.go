@@ -30,7 +30,7 @@ func (l *loop) masquerade() error {
 		if there == (len(own) > 0) && slices.Equal(made, l.masked[i]) {
 			continue
 		}
-		if err := program(l.filter, t, own, pods); err != nil {
+		if err := program(l.filter, t, own, pods, l.cfg.Mode == ModeWireGuard); err != nil {
 			return fmt.Errorf("let pods out of their network: %w", err)
 		}
 		l.masked[i] = made
@@ -59,7 +59,8 @@ func ofFamily(list []netip.Prefix, t nft.Table) (out []netip.Prefix) {
 }
 
 // program replaces the table by the rules for these ranges, at once or not at all. Without a range of the node's own there are none.
-func program(c *nft.Conn, t nft.Table, own, pods []netip.Prefix) error {
+// Sealed, packets to pods leave this machine only through the encrypted link, also while that is missing.
+func program(c *nft.Conn, t nft.Table, own, pods []netip.Prefix, sealed bool) error {
 	b := nft.NewBatch(t)
 	b.AddTable() // so that there is one to delete
 	b.DeleteTable()
@@ -79,7 +80,24 @@ func program(c *nft.Conn, t nft.Table, own, pods []netip.Prefix) error {
 	rule("to a pod", h.load(h.destination), &expr.Lookup{SourceRegister: 1, SetName: podSet}, stays)
 	rule("to many", append(h.within(h.destination, h.multicast, expr.CmpOpEq), stays)...)
 	rule("as the node", &expr.Masq{FullyRandom: true})
+	if sealed {
+		const chain = "sealed" // here, as only here the link is that by which the packet leaves, whatever led it elsewhere on its way
+		b.AddChain(nft.Chain{Name: chain, Hook: &nft.Hook{Type: "filter", Num: unix.NF_INET_POST_ROUTING}})
+		b.AddRule(chain, nft.NewRule(t.Family, "to a pod, and not encrypted", h.seal()...))
+	}
 	return c.Commit(b)
+}
+
+// seal drops a packet to a pod that leaves by another link than the encrypted one, that of this node's pods, or the loopback.
+func (h header) seal() []expr.Any {
+	list := []expr.Any{h.load(h.destination), &expr.Lookup{SourceRegister: 1, SetName: podSet},
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}}
+	for _, name := range []string{Secret, Bridge, "lo"} {
+		data := make([]byte, unix.IFNAMSIZ)
+		copy(data, name)
+		list = append(list, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: data})
+	}
+	return append(list, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
 // sourceNAT is the kernel's priority of what changes sources.

@@ -77,7 +77,7 @@ func TestProgram(t *testing.T) {
 		if list[0].Addr().Is6() {
 			tab = tables[1]
 		}
-		if err := program(c, tab, list[:1], list); err != nil {
+		if err := program(c, tab, list[:1], list, false); err != nil {
 			t.Fatal(err)
 		}
 		chains, err := c.Chains(tab)

@@ -20,6 +20,8 @@ type machine struct {
 	name   string
 	ranges []netip.Prefix // of its pods, at most one of a family that counts
 	addrs  []netip.Addr   // internal addresses
+
+	key, endpoint string // annotations
 }
 
 // A census holds all that the pod network knows of the Nodes.
@@ -52,7 +54,8 @@ func newCensus(read resource.Reader, own string) (c census) {
 	t := territory{taken: map[netip.Prefix]string{}, above: map[netip.Prefix]string{}}
 	over := inside(addrs, nodes)
 	for _, n := range nodes {
-		m := machine{name: n.Name, addrs: internal(n)}
+		m := machine{name: n.Name, addrs: internal(n), key: n.Annotations[kinds.WireGuardKey]}
+		m.endpoint = n.Annotations[kinds.WireGuardEndpoint]
 		for _, p := range podRanges(n) {
 			problem := over[p]
 			if other, taken := t.overlaps(p); taken && problem == "" {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
 
 // The tunnel between machines. Its number and port are kloop's own, so that it stands beside flannel's and Cilium's.
@@ -17,6 +18,9 @@ const (
 	Protocol   = 88   // of the routes that are ours
 	Bridge     = kinds.PodBridge
 )
+
+// links are the pod network's own.
+var links = []string{Tunnel, Secret, Bridge}
 
 // What a VXLAN tunnel takes of a packet: the inner Ethernet header, those of VXLAN, UDP and IP.
 const (
@@ -37,10 +41,13 @@ type way struct {
 	mtu    int
 }
 
+func (w way) known() bool { return w.link != "" }
+
 // A ground holds what a plan depends on beside the Nodes: the machine's network without ours.
 type ground struct {
 	ways    map[netip.Addr]way // to the addresses of peers; those that can't be reached are missing
 	local   netip.Addr         // the own address, if a link has it
+	public  wireguard.Key      // of this node
 	mtu     int                // of that link; 0: unknown
 	foreign map[netip.Prefix]bool
 }
@@ -52,6 +59,7 @@ type state struct {
 	neighbours map[netip.Addr]mac
 	forwarding map[mac]netip.Addr // where the machine with this address in the tunnel is
 	routes     map[netip.Prefix]route
+	secret     *secret // nil: none
 
 	gateways map[netip.Prefix]bool // addresses that the bridge may have
 	mtu      int                   // of pods
@@ -92,6 +100,9 @@ func plan(c census, g ground, mode string) (want state, notes []string) {
 	}
 	notes = c.notes
 	v6 := len(c.own.addrs) > 0 && c.own.addrs[0].Is6()
+	if mode == ModeWireGuard {
+		return planSecret(c, g, want, v6)
+	}
 	want.mtu = podMTU(c, g, mode, v6)
 	if len(c.peers) > 0 && mode != ModeRoutes {
 		want.tunnel = &tunnel{mac: macOf(c.own.name), local: g.local, mtu: want.mtu}
@@ -151,16 +162,13 @@ func (m machine) address(v6 bool) (netip.Addr, bool) {
 // podMTU is the size of pods' packets: what fits into the narrowest link to a peer, with room for the tunnel whether or not it is used
 // now. So pods that run keep the right size when a machine behind a router joins.
 func podMTU(c census, g ground, mode string, v6 bool) int {
-	mtu := g.mtu
+	var ends []netip.Addr
 	for _, m := range c.peers {
-		at, ok := m.address(v6)
-		if w, known := g.ways[at]; ok && known && w.mtu > 0 {
-			mtu = min(mtu, w.mtu)
+		if at, ok := m.address(v6); ok {
+			ends = append(ends, at)
 		}
 	}
-	if mtu <= 0 {
-		mtu = usualMTU
-	}
+	mtu := narrowest(g, ends)
 	switch {
 	case mode == ModeRoutes:
 	case v6:
@@ -169,4 +177,18 @@ func podMTU(c census, g ground, mode string, v6 bool) int {
 		mtu -= overhead4
 	}
 	return max(mtu, leastMTU)
+}
+
+// narrowest is the size of packets that the own link takes and those to the addresses.
+func narrowest(g ground, ends []netip.Addr) int {
+	mtu := g.mtu
+	for _, at := range ends {
+		if w, known := g.ways[at]; known && w.mtu > 0 {
+			mtu = min(mtu, w.mtu)
+		}
+	}
+	if mtu <= 0 {
+		return usualMTU
+	}
+	return mtu
 }

@@ -146,4 +146,9 @@ func TestExplain(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}
+	out.Reset()
+	if err := Explain(&out, n[:2], "a", ModeWireGuard); err != nil || !strings.Contains(out.String(), "WireGuard to UDP port 51820\n") ||
+		!strings.Contains(out.String(), "at 192.0.2.2, encrypted\n") || !strings.Contains(out.String(), "b: its Node has no annotation") {
+		t.Errorf("%s, %v", out.String(), err)
+	}
 }

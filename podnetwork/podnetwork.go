@@ -1,11 +1,12 @@
 // Package podnetwork is the pod network: every pod reaches every other, on whatever machine, at its own address.
 //
-//	reads   Nodes: the ranges of their pods, their addresses; links, addresses, routes and neighbours of the kernel
-//	writes  routes of the protocol Protocol, the link Tunnel and all that is on it, the nftables tables kloop-pods, addresses of the bridge
-//	        cni0; the CNI configuration; Node: the condition NetworkUnavailable of this one
+//	reads   Nodes: the ranges of their pods, their addresses, their keys; links, addresses, routes and neighbours of the kernel
+//	writes  routes of the protocol Protocol, the links Tunnel and Secret and all that is on them, the nftables tables kloop-pods, addresses
+//	        of the bridge cni0; the CNI configuration; Node: the conditions NetworkUnavailable and PodNetworkPeersSilent, and the key, of
+//	        this one
 //	rule    a packet to another node's range goes to that node: by a plain route where both are on one link, in a VXLAN tunnel
-//	        elsewhere; a packet to no pod leaves with the address of the node (masquerade), every other one keeps its source, as the
-//	        Kubernetes network model wants
+//	        elsewhere, and with ModeWireGuard encrypted or not at all; a packet to no pod leaves with the address of the node (masquerade),
+//	        every other one keeps its source, as the Kubernetes network model wants
 //
 // What is wanted follows from the Nodes and from how the kernel would reach their addresses (plan, pure). What is there is read from the
 // kernel at every pass: routes are known to be ours by their protocol, everything else by its link. Nothing is remembered. A node that is
@@ -23,6 +24,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/nft"
+	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -31,9 +33,11 @@ type Config struct {
 	Client client.Client // reads all Nodes
 	Self   client.Client // writes the condition of the own Node; nil: nobody does
 	Node   string
-	Mode   string // ModeAuto, ModeVXLAN or ModeRoutes; "": auto
+	Mode   string // ModeAuto, ModeVXLAN, ModeRoutes or ModeWireGuard; "": auto
 	CNI    CNI
-	Log    *slog.Logger
+
+	KeyFile string // of ModeWireGuard: has the private key of this node, or will
+	Log     *slog.Logger
 }
 
 // Ways to bring packets to another machine.
@@ -41,6 +45,8 @@ const (
 	ModeAuto   = kinds.NetworkAuto
 	ModeVXLAN  = kinds.NetworkVXLAN
 	ModeRoutes = kinds.NetworkRoutes
+
+	ModeWireGuard = kinds.NetworkWireGuard
 )
 
 const (
@@ -63,6 +69,9 @@ type loop struct {
 	said    map[string]bool   // notes that were logged
 	since   time.Time         // when the present trouble began; zero: there is none
 	trouble string
+	public  wireguard.Key               // of this node, with ModeWireGuard
+	silent  string                      // peers that don't answer
+	waiting map[wireguard.Key]time.Time // since when a peer that does not answer should have
 }
 
 // Run keeps the network in step until ctx ends, and leaves it as it is then. ready is called after the first pass, whether or not the node
@@ -89,7 +98,7 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	if err != nil {
 		return err
 	}
-	l := &loop{cfg: cfg, log: cfg.Log, kernel: k, filter: filter, said: map[string]bool{}}
+	l := &loop{cfg: cfg, log: cfg.Log, kernel: k, filter: filter, said: map[string]bool{}, waiting: map[wireguard.Key]time.Time{}}
 	l.run(ctx, touched, flushed, ready)
 	return nil
 }
@@ -144,6 +153,8 @@ func (l *loop) pass(ctx context.Context, read resource.Reader) (wait time.Durati
 	trouble := l.census.trouble
 	if err != nil {
 		trouble, wait = err.Error(), retry
+	} else {
+		wait = l.ask()
 	}
 	switch {
 	case trouble == "":
@@ -158,8 +169,8 @@ func (l *loop) pass(ctx context.Context, read resource.Reader) (wait time.Durati
 	if left := worry - time.Since(l.since); trouble != "" && left > 0 {
 		return min(max(wait, time.Millisecond), left) + time.Millisecond
 	}
-	if err := l.tell(ctx, read); err != nil && ctx.Err() == nil {
-		l.log.Warn("write the condition NetworkUnavailable", "node", l.cfg.Node, "err", err)
+	if err := errors.Join(l.publish(ctx), l.tell(ctx, read)); err != nil && ctx.Err() == nil {
+		l.log.Warn("write what the pod network says of the Node", "node", l.cfg.Node, "err", err)
 		wait = retry
 	}
 	return wait
@@ -174,11 +185,22 @@ func (l *loop) bring() error {
 	if err != nil {
 		return err
 	}
+	if l.cfg.Mode == ModeWireGuard && l.public == (wireguard.Key{}) {
+		if l.public, err = l.kernel.takeKey(l.cfg.KeyFile); err != nil {
+			return err
+		}
+	}
+	g.public = l.public
 	want, notes := plan(l.census, g, l.cfg.Mode)
 	l.note(append(notes, obstacles()...))
+	unmasked := l.masquerade()
+	if unmasked != nil && l.cfg.Mode == ModeWireGuard { // something might leave that should be encrypted
+		return unmasked
+	}
 	err = l.kernel.bring(want)
-	if err := l.masquerade(); err != nil {
-		return err
+	l.listen(want)
+	if unmasked != nil {
+		return unmasked
 	}
 	// Last: with it pods may start. They may, too, when some other machine is not reached.
 	return errors.Join(err, l.cfg.CNI.write(l.census.own.ranges, want.mtu))

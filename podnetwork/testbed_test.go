@@ -211,6 +211,7 @@ type box struct {
 	addr   string // of the machine
 	client *reading
 	conf   string
+	key    string // file
 	pod    space
 	podIP  string
 	stop   func()
@@ -222,7 +223,7 @@ func (b *box) start(mode string, at nodes) {
 	b.client = &reading{states: make(chan resource.Reader)}
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
-	cfg := Config{Client: b.client, Self: b.client, Node: b.name, Mode: mode, CNI: CNI{File: b.conf, Dir: "/var/lib/cni"}}
+	cfg := Config{Client: b.client, Self: b.client, Node: b.name, Mode: mode, KeyFile: b.key, CNI: CNI{File: b.conf, Dir: "/var/lib/cni"}}
 	go func() { done <- b.run(func() error { return Run(ctx, cfg, func() { close(ready) }) }) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
@@ -300,7 +301,9 @@ func newSite(t testing.TB, mtu int) *site {
 	})
 	for i, at := range []struct{ name, lan, addr, gateway string }{{"a", "lan1", "192.0.2.1", "192.0.2.254"},
 		{"b", "lan1", "192.0.2.2", "192.0.2.254"}, {"c", "lan2", "198.51.100.3", "198.51.100.254"}} {
-		b := &box{space: newSpace(t), t: t, name: at.name, addr: at.addr, conf: filepath.Join(t.TempDir(), "net.d", "10-kloop.conflist")}
+		dir := t.TempDir()
+		b := &box{space: newSpace(t), t: t, name: at.name, addr: at.addr, key: filepath.Join(dir, "key"),
+			conf: filepath.Join(dir, "net.d", "10-kloop.conflist")}
 		wire(t, b.space, "eth0", s.router, "to-"+at.name, at.lan, mtu)
 		b.do(t, func() error {
 			if err := give("eth0", at.addr+"/24"); err != nil {
@@ -315,9 +318,13 @@ func newSite(t testing.TB, mtu int) *site {
 
 // begin runs the pod network on all machines, and gives each a pod.
 func (s *site) begin(mode string) {
+	overhead := overhead4
+	if mode == ModeWireGuard {
+		overhead = secretOverhead4
+	}
 	for i, b := range s.boxes() {
 		b.start(mode, s.all())
-		b.attach(fmt.Sprintf("10.88.%d.1", i), fmt.Sprintf("10.88.%d.5", i), s.mtu-overhead4)
+		b.attach(fmt.Sprintf("10.88.%d.1", i), fmt.Sprintf("10.88.%d.5", i), s.mtu-overhead)
 	}
 }
 

@@ -80,7 +80,7 @@ func networking(c *cluster.Config) []Setting {
 			value: prefixes{&c.PodCIDRs}},
 		{Key: "network.nodePorts", Flag: "service-node-port-range", For: Up | Server, Doc: "ports of services of type NodePort", value: ports{&c.NodePortLow, &c.NodePortHigh}},
 		{Key: "network.mode", Flag: "network", For: Up | Node,
-			Doc:   "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; or `none`, where Flannel, Calico or Cilium does it",
+			Doc:   "how pods reach other machines: `auto`, plain routes on one link and VXLAN elsewhere; `vxlan`; `routes`; `wireguard`, encrypted; or `none`, where Flannel, Calico or Cilium does it",
 			value: text{&c.Network}},
 
 		{Key: "network.policies", Flag: "network-policies", For: Up | Node,
