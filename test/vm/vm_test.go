@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,9 +58,30 @@ func TestGuest(t *testing.T) {
 	if err != nil || len(links) != 2 { // lo, and the module's dummy0
 		t.Errorf("network: %v, %v", links, err)
 	}
+	if off := wrong(t); off > 5 {
+		t.Errorf("the clock runs at another speed than the host's: %d s off", off)
+	}
 	if err := exchange(); err != nil {
 		t.Errorf("the root can't be exchanged, as runtimes of containers do: %v", err)
 	}
+}
+
+// wrong is by how many seconds the guest's clock differs from the one that the host keeps for it, at best of some looks.
+func wrong(t *testing.T) (least int64) {
+	least = math.MaxInt64
+	for range 5 {
+		var now unix.Timeval
+		text, err := os.ReadFile("/sys/class/rtc/rtc0/since_epoch")
+		if err == nil {
+			err = unix.Gettimeofday(&now)
+		}
+		kept, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+		least = min(least, max(now.Sec-kept, kept-now.Sec))
+	}
+	return least
 }
 
 // exchange gives one thread another root. The thread ends with its goroutine.
