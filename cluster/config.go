@@ -100,7 +100,10 @@ type Config struct {
 	RootDir string
 	// NoLocalStorage makes no default storage class of volumes on nodes' disks; the own node offers none.
 	NoLocalStorage bool
-	SimNodes       int // how many simulated nodes to make
+	// VolumeSnapshots defines the kinds of snapshots, where nobody else did.
+	VolumeSnapshots bool
+
+	SimNodes int // how many simulated nodes to make
 
 	ManifestsDir string // whose manifests the cluster applies and prunes; "": DataDir/manifests, and none without a DataDir
 	GitSources   bool   // there are GitSources: repositories whose manifests the cluster applies

@@ -30,7 +30,8 @@ func (c *Cluster) loops() (list []part, err error) {
 	}
 	table := append(loopTable(controllers.Config{Kinds: c.door.set, RootCA: c.cred.root, NodeGrace: c.cfg.NodeMonitorGrace,
 		Metrics: horizontalpodautoscaler.REST(own), AutoscalerPeriod: c.cfg.AutoscalerPeriod, Pods: c.cfg.nodeRanges(), LoadBalancer: c.cfg.LoadBalancer,
-		Others: c.door.others, DNS: c.cfg.DNS.published(c.cfg.ServiceCIDRs), LocalStorage: !c.cfg.NoLocalStorage}, profiles),
+		Others: c.door.others, DNS: c.cfg.DNS.published(c.cfg.ServiceCIDRs), LocalStorage: !c.cfg.NoLocalStorage,
+		Snapshots: c.cfg.VolumeSnapshots}, profiles),
 		controllers.Signing(c.keys.CA), controllers.Tokens(c.door.signer, c.cred.root))
 	if table, err = wantedLoops(table, c.cfg.Controllers); err != nil {
 		return nil, err

@@ -1,5 +1,7 @@
 package cluster
 
+import "time"
+
 // NodeResources says what a node keeps from its pods, and how it limits them. The names are those of the kubelet's configuration; the
 // zero value keeps nothing.
 type NodeResources struct {
@@ -9,6 +11,9 @@ type NodeResources struct {
 
 	// CgroupRoot is the cgroup in which that of all pods is, as /kloop; agents that share a machine have one each. "": the topmost.
 	CgroupRoot string
+
+	// MaxContainerRestartPeriod is the longest pause of a crash loop, from a second to five minutes; 0: five minutes.
+	MaxContainerRestartPeriod time.Duration
 
 	PodPidsLimit int // processes of one pod; 0 and below: no limit
 

@@ -93,7 +93,8 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 	}
 	table, err := wantedLoops(loopTable(controllers.Config{Kinds: set, RootCA: ca, NodeGrace: l.Config.NodeMonitorGrace,
 		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod, Pods: l.Config.nodeRanges(),
-		LoadBalancer: l.Config.LoadBalancer, DNS: l.Config.DNS.published(l.Config.ServiceCIDRs), LocalStorage: !l.Config.NoLocalStorage}, profiles), l.Config.Controllers)
+		LoadBalancer: l.Config.LoadBalancer, DNS: l.Config.DNS.published(l.Config.ServiceCIDRs), LocalStorage: !l.Config.NoLocalStorage,
+		Snapshots: l.Config.VolumeSnapshots}, profiles), l.Config.Controllers)
 	if err != nil {
 		return err
 	}

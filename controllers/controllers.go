@@ -70,6 +70,7 @@ type Config struct {
 	DNS              []netip.Addr                   // cluster IPs of the cluster DNS; none: agents serve none
 	LoadBalancer     loadbalancer.Mode              // where Services of type LoadBalancer get their addresses; "": from nodes
 	LocalStorage     bool                           // volumes on nodes' disks, and a default class of them
+	Snapshots        bool                           // the kinds of volume snapshots are defined, where they are missing
 	Pods             []nodeipam.Pool                // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
 }
 
@@ -110,6 +111,7 @@ func All(c Config) []Entry {
 		{volumeexpander.Controller, "expand-controller", "volume_expand"},
 		{localstorage.Controller(c.LocalStorage), "local-storage", localvolume.Provisioner},
 		{localstorage.Classes(c.LocalStorage), "local-storage", localvolume.Provisioner},
+		{localstorage.Snapshots(c.LocalStorage, c.Snapshots), "local-storage", localvolume.Provisioner},
 		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},

@@ -72,7 +72,7 @@ DeploymentReplicaSetTerminatingReplicas b36+
 DetectCacheInconsistency b36+
 DevicePluginCDIDevices g36+!
 DisableAllocatorDualWrite g36+!
--DisableCPUQuotaWithExclusiveCPUs b33+ g37+!
+DisableCPUQuotaWithExclusiveCPUs b33+ g37+!
 DisableNodeKubeProxyVersion d36-
 DRAAdminAccess g36+!
 DRAConsumableCapacity b36+
@@ -96,7 +96,7 @@ DRASchedulerFilterTimeout b36+
 DRAWorkloadResourceClaims a36- b37-
 DynamicResourceAllocation g36+!
 EmptyDirVolumeMode a37-
--EnvFiles b36+
+EnvFiles b36+
 EtcdRangeStream b37+
 EventedPLEG a36-
 EvictionRequestAPI a37-
@@ -141,7 +141,7 @@ JobSuccessPolicy g36+! x37
 KMSv1 d36-
 KubeletAllocatedPodsEndpoint a37-
 -KubeletCgroupDriverFromCRI g36+!
--KubeletCrashLoopBackOffMax b36+
+KubeletCrashLoopBackOffMax b36+
 -KubeletEnsureSecretPulledImages b36+
 KubeletFineGrainedAuthz g36+!
 -KubeletInUserNamespace a36- b37+

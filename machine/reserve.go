@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
@@ -33,6 +34,10 @@ func reserve(n cluster.NodeResources, cfg *node.Config) (err error) {
 		return fmt.Errorf("cgroupRoot %q: want the path of a cgroup, as /kloop", root)
 	}
 	cfg.CgroupDir = strings.TrimPrefix(path.Join(n.CgroupRoot, cgroup.Pods), "/")
+	if p := n.MaxContainerRestartPeriod; p != 0 && (p < time.Second || p > 5*time.Minute) {
+		return fmt.Errorf("maxContainerRestartPeriod %s: want a time from 1s to 5m", p)
+	}
+	cfg.MaxRestartPause = n.MaxContainerRestartPeriod
 	r.ReservedSystemCPUs, r.PodPidsLimit = n.ReservedSystemCPUs, int64(n.PodPidsLimit)
 	if r.LimitedSwap, err = either("swapBehavior", n.SwapBehavior, "NoSwap", "LimitedSwap"); err != nil {
 		return err

@@ -3,6 +3,7 @@ package machine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/node"
@@ -34,6 +35,7 @@ func TestNodeResources(t *testing.T) {
 		"cpu=-1: want":          {SystemReserved: map[string]string{"cpu": "-1"}},
 		"cpu=x: want":           {SystemReserved: map[string]string{"cpu": "x"}},
 		"a list of CPUs":        {ReservedSystemCPUs: "1-"},
+		"from 1s to 5m":         {MaxContainerRestartPeriod: time.Hour},
 		"want NoSwap or":        {SwapBehavior: "UnlimitedSwap"},
 		"want None or":          {MemoryReservationPolicy: "All"},
 		"\"kloop\": want the":   {CgroupRoot: "kloop"},

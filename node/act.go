@@ -108,7 +108,9 @@ func (a *Agent) sandboxed(ctx context.Context, w world) error {
 			}
 		}
 	}
-	if err := a.boxes.runSandbox(ctx, w); err != nil {
+	err := a.boxes.runSandbox(ctx, w)
+	a.meter.Sandbox(err)
+	if err != nil {
 		return err
 	}
 	a.enforce.wake()

@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/probe"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -63,7 +64,9 @@ type Config struct {
 	Labels  map[string]string // of the Node, beside the usual ones
 	Taints  []corev1.Taint    // of the Node when it registers
 	MaxPods int               // 0: 110
-	Beat    time.Duration     // between two renewals of the node's lease; 0: 10 s
+	// MaxRestartPause is the longest pause of a crash loop; 0: five minutes.
+	MaxRestartPause time.Duration
+	Beat            time.Duration // between two renewals of the node's lease; 0: 10 s
 
 	// Eviction are the thresholds at which the node is short of something; none: it never is.
 	Eviction           []pressure.Threshold
@@ -148,6 +151,10 @@ func New(cfg Config) *Agent {
 	}
 	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	shared.backoff.restart = cfg.MaxRestartPause
+	shared.meter = meter.New()
+	shared.cgroups.Observe = shared.meter.Group
+	cfg.Runtime.Observe(shared.meter.Call)
 	shared.hardware = newHardware(cfg, shared.pods, shared.wakePod)
 	shared.terms = newTerms(cfg, shared.cgroups, shared.spare(shared.capacity()))
 	shared.terms.exclusive = shared.hardware.ledger.Exclusive
@@ -166,7 +173,7 @@ func assemble(c *common) *Agent {
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
 	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, let: map[types.UID]bool{}}
 	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
-		Wake: a.driverCame})
+		Wake: a.driverCame, Took: c.meter.Volume})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
 	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.wake(ns, name, "probe") })
 	a.probes.Event = func(p *corev1.Pod, k, text string) { c.event(p, k, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
@@ -205,12 +212,22 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 var errRemoved = errors.New("the pod is removed")
 
 func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (again time.Duration, err error) {
+	began, what := time.Now(), "sync"
+	defer func() { a.meter.Worked(what, time.Since(began)) }()
+	if pod.DeletionTimestamp != nil || finished(pod) {
+		what = "kill"
+	} else if pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending {
+		a.meter.Seen(pod.UID, began)
+	}
 	seen, err := a.observe(ctx, pod.Namespace, pod.Name) // observe
 	if err != nil {
 		return 0, err
 	}
 	if stray := seen.strangers(pod.UID); !stray.empty() { // a namesake that is gone from the API
 		return time.Second, a.clean.remove(ctx, stray)
+	}
+	if seen.empty() && what == "sync" {
+		what = "create"
 	}
 	asked, err := a.grant(pod, seen)
 	if err != nil {

@@ -96,6 +96,7 @@ func (cl *cleaner) removeTraces(ctx context.Context, uid types.UID) error {
 	cl.stop.forget(uid)
 	cl.evict.forget(uid)
 	cl.alloc.forget(uid)
+	cl.meter.Forget(uid)
 	cl.hardware.free(uid)
 	if err := cl.hardware.claims.Unprepare(ctx, uid); err != nil {
 		return err

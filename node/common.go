@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -35,6 +36,7 @@ type common struct {
 	down    atomic.Bool // the machine is shutting down
 
 	hardware *hardware
+	meter    *meter.Meter
 }
 
 // tasks are goroutines beside the loop's: pulls, and containers that take their grace to stop. They end with Run.

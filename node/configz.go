@@ -25,6 +25,7 @@ func (a *Agent) configuration() map[string]any {
 		"memoryReservationPolicy": either(c.Resources.TieredReservation, "TieredReservation", "None"),
 		"systemReserved":          quantityTexts(c.Resources.SystemReserved), "kubeReserved": quantityTexts(c.Resources.KubeReserved),
 		"reservedSystemCPUs": c.Resources.ReservedSystemCPUs,
+		"crashLoopBackOff":   map[string]any{"maxContainerRestartPeriod": cmp.Or(c.MaxRestartPause, lastPause).String()},
 		"podPidsLimit":       cmp.Or(c.Resources.PodPidsLimit, -1),
 		"evictionHard":       hard, "evictionSoft": soft, "evictionSoftGracePeriod": grace, "evictionMinimumReclaim": reclaim,
 		"evictionMaxPodGracePeriod":        c.EvictionMaxGrace,

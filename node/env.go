@@ -22,9 +22,9 @@ import (
 type resolver struct{ *common }
 
 // environment resolves the container's variables, in order: services, then envFrom, then env, later ones winning
-// and able to use earlier ones as $(NAME).
+// and able to use earlier ones as $(NAME). volumes are the host paths of the pod's volumes.
 func (r *resolver) environment(ctx context.Context, read resource.Reader, pod *corev1.Pod, c *corev1.Container,
-	box *sandbox) ([]corev1.EnvVar, error) {
+	box *sandbox, volumes map[string]string) ([]corev1.EnvVar, error) {
 	e := &environment{vars: map[string]string{}}
 	for k, v := range r.serviceEnv(read, pod) {
 		e.vars[k] = v
@@ -46,7 +46,12 @@ func (r *resolver) environment(ctx context.Context, read resource.Reader, pod *c
 		if v.ValueFrom != nil {
 			var found bool
 			var err error
-			if value, found, err = r.valueFrom(ctx, pod, c, v.ValueFrom, box); err != nil {
+			if v.ValueFrom.FileKeyRef != nil {
+				value, found, err = fromFile(v.ValueFrom.FileKeyRef, volumes)
+			} else {
+				value, found, err = r.valueFrom(ctx, pod, c, v.ValueFrom, box)
+			}
+			if err != nil {
 				return nil, err
 			} else if !found {
 				continue

@@ -57,6 +57,7 @@ func (e *evictor) forget(uid types.UID) {
 func (e *evictor) preempt(victim, by *corev1.Pod) {
 	if e.put(victim, &eviction{reason: "Preempting", message: "Preempted in order to admit critical pod", grace: 1,
 		disruption: "Pod was preempted by Kubelet to accommodate a critical pod."}) {
+		e.meter.Preempted("unknown")
 		e.event(victim, "", corev1.EventTypeWarning, "Preempting", "Preempted by pod: %s to free up node resources", by.UID)
 	}
 }

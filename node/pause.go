@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 
 // pauses remembers how long attempts at something are put off. It is bounded by what exists: forget drops a pod's.
 type pauses struct {
+	restart time.Duration // the longest pause of a crash loop; 0: lastPause
+
 	mu sync.Mutex
 	of map[pauseKey]*pause
 }
@@ -36,7 +39,7 @@ func newPauses() *pauses { return &pauses{of: map[pauseKey]*pause{}} }
 // failed notes a failure at the time; a failure that was noted before changes nothing. ran is the time that the
 // attempt lasted.
 func (p *pauses) failed(uid types.UID, what string, at time.Time, ran time.Duration) {
-	p.note(pauseKey{uid, what}, at, ran, firstPause)
+	p.note(pauseKey{uid, what}, at, ran, firstPause, lastPause)
 }
 
 // flat notes a failure that is tried again after the first pause, however often it happens.
@@ -50,14 +53,14 @@ func (p *pauses) flat(uid types.UID, what string, at time.Time) {
 //
 // Unlike Kubernetes, an agent that starts anew goes on with the pause that so many restarts have led to.
 func (p *pauses) ended(uid types.UID, name string, at time.Time, ran time.Duration, restarts int32) {
-	first := time.Duration(0)
+	first, most := time.Duration(0), cmp.Or(p.restart, lastPause)
 	if restarts > 0 && ran <= forgive {
-		first = min(firstPause<<min(restarts-1, 10), lastPause)
+		first = min(firstPause<<min(restarts-1, 10), most)
 	}
-	p.note(pauseKey{uid, name}, at, ran, first)
+	p.note(pauseKey{uid, name}, at, ran, first, most)
 }
 
-func (p *pauses) note(key pauseKey, at time.Time, ran, first time.Duration) {
+func (p *pauses) note(key pauseKey, at time.Time, ran, first, most time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cur := p.of[key]
@@ -68,7 +71,7 @@ func (p *pauses) note(key pauseKey, at time.Time, ran, first time.Duration) {
 	case ran > forgive:
 		cur.length, cur.since = 0, at
 	default:
-		cur.length, cur.since = min(max(cur.length*2, firstPause), lastPause), at
+		cur.length, cur.since = min(max(cur.length*2, firstPause), most), at
 	}
 }
 

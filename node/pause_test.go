@@ -37,3 +37,24 @@ func TestPauses(t *testing.T) {
 		t.Errorf("forgotten pauses stay: %v", p.of)
 	}
 }
+
+// TestShorterPauses has a node on which crash loops go on sooner, and other attempts do not.
+func TestShorterPauses(t *testing.T) {
+	p, at := newPauses(), time.Unix(1000, 0)
+	p.restart = 4 * time.Second
+	for i := range int32(4) {
+		at = at.Add(time.Minute)
+		p.ended("u", "c", at, time.Second, i)
+		p.failed("u", "pull", at, 0)
+	}
+	if left, _ := p.left("u", "c", at); left != 4*time.Second {
+		t.Errorf("a crash loop waits %s", left)
+	}
+	if left, _ := p.left("u", "pull", at); left != 80*time.Second {
+		t.Errorf("a pull waits %s", left)
+	}
+	p.ended("v", "c", at, time.Second, 9) // by an agent that starts anew
+	if left, _ := p.left("v", "c", at); left != 4*time.Second {
+		t.Errorf("after a restart of the agent it waits %s", left)
+	}
+}

@@ -94,7 +94,9 @@ func (p *pleg) relistSoon() {
 func (p *pleg) relist(ctx context.Context) {
 	last := map[string]cri.ContainerState{}
 	for {
+		began := time.Now()
 		now, err := p.states(ctx)
+		p.meter.Relist(began, time.Now())
 		if err != nil && ctx.Err() == nil {
 			p.log.Warn("list the containers of the node", "err", err)
 		}

@@ -133,6 +133,7 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 	for _, u := range pods {
 		text := pressure.Text(t, readings[t.Signal], u)
 		if w.end(u.Pod, text, w.graceOf(u.Pod, t)) {
+			w.meter.Evicted(string(t.Signal))
 			return nil
 		}
 	}
@@ -223,11 +224,24 @@ func (w *watcher) limits(ctx context.Context) error {
 	for _, u := range pods {
 		if limitsDisk(u.Pod) {
 			if text := pressure.Exceeds(u, w.walk(&u)); text != "" {
-				w.end(u.Pod, text, hardGrace)
+				if w.end(u.Pod, text, hardGrace) {
+					w.meter.Evicted(limitSignal(text))
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// limitSignal is the kubelet's name for the limit that a pod exceeded.
+func limitSignal(text string) string {
+	switch {
+	case strings.HasPrefix(text, "Usage of EmptyDir"):
+		return "emptydirfs.limit"
+	case strings.HasPrefix(text, "Pod"):
+		return "ephemeralpodfs.limit"
+	}
+	return "ephemeralcontainerfs.limit"
 }
 
 // limitsDisk says that a pod bounds what it may use of the disk.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,6 +38,9 @@ func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st core
 	if equality.Semantic.DeepEqual(pod.Status, st) {
 		return nil
 	}
+	if st.Phase == corev1.PodRunning && pod.Status.Phase != corev1.PodRunning {
+		a.meter.Runs(pod.UID, pod.CreationTimestamp.Time, time.Now(), idle(&st))
+	}
 	next := resource.Clone(pod)
 	next.Status = st
 	err := c.UpdateStatus(ctx, kinds.Pods, next)
@@ -47,6 +51,16 @@ func (a *Agent) write(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, st core
 		return fmt.Errorf("write the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// idle sums the time in which the init containers of a pod ran.
+func idle(st *corev1.PodStatus) (d time.Duration) {
+	for i := range st.InitContainerStatuses {
+		if t := st.InitContainerStatuses[i].State.Terminated; t != nil {
+			d += t.FinishedAt.Sub(t.StartedAt.Time)
+		}
+	}
+	return d
 }
 
 // reject ends a pod that this node does not take: it says so once, when the API has it.

@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/serve"
 	"github.com/kloop-dev/kloop/resource"
@@ -60,7 +63,11 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 
 // Serve answers the agent's own API on the listener until ctx ends.
 func (a *Agent) Serve(ctx context.Context, l net.Listener, c serve.Config) error {
-	c.Runtime, c.Pods, c.Container, c.Volumes = a.cfg.Runtime, a.pods, a.find, a.vols.CSI().Usage
+	c.Runtime, c.Pods, c.Container, c.Volumes, c.Logs = a.cfg.Runtime, a.pods, a.find, a.vols.Usage, a.logDir
+	c.Meter, c.Serving = a.meter.Gatherer(), a.cfg.Serving
+	c.Groups = func(p *corev1.Pod) (cgroup.Use, map[string]cgroup.Use) {
+		return a.cgroups.Use(p.Status.QOSClass, p.UID)
+	}
 	c.Configuration, c.Checkpoints = func() any { return a.configuration() }, filepath.Join(a.cfg.Dir, "checkpoints")
 	c.Probes = func() (list []serve.ProbeCount) {
 		for p, n := range a.probes.Counts() {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,6 +62,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	mapMounts(conf.Mounts, conf.Linux.SecurityContext.NamespaceOptions.UsernsOptions)
 	made, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: box.id, Config: conf, SandboxConfig: sandboxConf})
 	if err != nil {
+		st.meter.Container(kindOf(pod, name), "CreateContainerError")
 		return st.images.refuse(pod, name, "CreateContainerError", err)
 	}
 	if err := st.alloc.actuated(pod, name, s.spec.Resources); err != nil {
@@ -68,8 +70,10 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	}
 	st.event(pod, name, corev1.EventTypeNormal, "Created", "Created container: %s", name)
 	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
+		st.meter.Container(kindOf(pod, name), "RunContainerError")
 		return st.images.refuse(pod, name, "RunContainerError", err)
 	}
+	st.meter.Container(kindOf(pod, name), "")
 	if err := st.linkLog(pod, name, made.ContainerId, filepath.Join(st.logDir(pod), conf.LogPath)); err != nil {
 		st.log.Warn("a container's log has no link for log shippers", "object", "pod/"+pod.Namespace+"/"+pod.Name, "err", err)
 	}
@@ -81,7 +85,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 
 func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string,
 	volumes map[string]string) (*cri.ContainerConfig, error) {
-	env, err := st.resolver.environment(ctx, c, pod, s.spec, box)
+	env, err := st.resolver.environment(ctx, c, pod, s.spec, box, volumes)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +139,18 @@ func notes(pod *corev1.Pod, s start) map[string]string {
 		m[noteLife] = strconv.Itoa(s.life)
 	}
 	return m
+}
+
+// kindOf names a container's sort for metrics.
+func kindOf(pod *corev1.Pod, name string) string {
+	named := func(c corev1.Container) bool { return c.Name == name }
+	switch {
+	case slices.ContainsFunc(pod.Spec.Containers, named):
+		return "container"
+	case slices.ContainsFunc(pod.Spec.InitContainers, named):
+		return "init_container"
+	}
+	return "ephemeral_container"
 }
 
 // terminationFile makes the file that the container leaves its last words in.

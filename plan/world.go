@@ -153,7 +153,7 @@ func (w *world) admin() *client.Local {
 var idle = []string{"root-ca-publisher", "csr-signing", "csr-approving", "csr-serving-approving", "csr-cleaner", "token-cleaner",
 	"bootstrap-signer",
 	"legacy-serviceaccount-token-cleaner", "horizontal-pod-autoscaler", "cluster-dns", "storage-version-migrator",
-	"local-storage-classes"} // it would remove the classes of a kloop, as the fork makes no volumes on disks
+	"volume-snapshots", "local-storage-classes"} // it would remove the classes of a kloop, as the fork makes no volumes on disks
 
 // run starts the loops.
 func (w *world) run(ctx context.Context, registry *crd.Registry) {

@@ -88,6 +88,9 @@ func networking(c *cluster.Config) []Setting {
 
 		{Key: "storage.local", Flag: "local-storage", For: Up | Controllers | Node,
 			Doc: "volumes on nodes' disks, below DATA-DIR/storage, and a default StorageClass of them, `local-path`; without it bring another", value: no{&c.NoLocalStorage}},
+		{Key: "storage.snapshots", Flag: "volume-snapshots", For: Up | Controllers,
+			Doc:   "define VolumeSnapshot, its class and content, where they are missing; volumes of the class `local-image` can be copied",
+			value: yes{&c.VolumeSnapshots}},
 
 		{Key: "dns.enabled", Flag: "dns", For: Up | Controllers | Node,
 			Doc: "nodes' agents serve the cluster DNS; without it bring another, as CoreDNS", value: no{&c.DNS.Off}},
@@ -229,6 +232,9 @@ func tuning(c *cluster.Config) []Setting {
 			Doc: "cgroup in which that of all pods is, as `/kloop`; agents that share a machine have one each", value: text{&r.CgroupRoot}},
 		{Key: "node.podPidsLimit", Flag: "pod-max-pids", For: Up | Node,
 			Doc: "how many processes one pod may have; 0: any number", value: number{&r.PodPidsLimit}},
+		{Key: "node.maxContainerRestartPeriod", Flag: "max-container-restart-period", For: Up | Node,
+			Doc:   "the longest pause of a crash loop, from 1s to 5m, as crashLoopBackOff.maxContainerRestartPeriod; default: 5m",
+			value: span{&r.MaxContainerRestartPeriod}},
 		{Key: "node.swapBehavior", Flag: "swap-behavior", For: Up | Node,
 			Doc: "`NoSwap`, the default, or `LimitedSwap`: Burstable pods use swap by what they request of memory (cgroup v2)", value: text{&r.SwapBehavior}},
 		{Key: "node.memoryReservationPolicy", Flag: "memory-reservation-policy", For: Up | Node,

@@ -1,8 +1,9 @@
 // Package localstorage provisions PersistentVolumes on the disks of nodes: the default storage class.
 //
-//	reads   Nodes: the annotations of package localvolume; PersistentVolumeClaim, PersistentVolume, StorageClass, Deployment
+//	reads   Nodes: the annotations of package localvolume; PersistentVolumeClaim, PersistentVolume, StorageClass, Deployment;
+//	        VolumeSnapshotClass, VolumeSnapshot, VolumeSnapshotContent, CustomResourceDefinition
 //	writes  StorageClass: create, delete; Node: orders, as annotations; PersistentVolume: create,
-//	        update, delete; PersistentVolumeClaim: selected node, status
+//	        update, delete; PersistentVolumeClaim: selected node, status; the kinds of snapshots: see Snapshots
 //	rule    a claim of a class of ours whose pod has a node has a volume there; a released volume that is to be deleted is first
 //	        removed by its node; what a claim asks for beyond what it has, it gets
 //
@@ -44,7 +45,8 @@ func Controller(on bool) *loop.Controller[*corev1.Node] {
 		Name: "local-storage",
 		For:  kinds.Nodes,
 		Wake: []loop.Wake{loop.Each(kinds.PersistentVolumeClaims, ofClaim), loop.Each(kinds.PersistentVolumes, ofVolume),
-			loop.Each(kinds.StorageClasses, ofClass), loop.Each(kinds.Deployments, ofProvisioner)},
+			loop.Each(kinds.StorageClasses, ofClass), loop.Each(kinds.Deployments, ofProvisioner),
+			{Keys: ofSnapshot}},
 		Find: func(read resource.Reader, wake func(ns, name string)) {
 			for _, v := range resource.List(read, kinds.PersistentVolumes, "") {
 				ofVolume(v, read, wake) // its node may be gone
@@ -53,15 +55,15 @@ func Controller(on bool) *loop.Controller[*corev1.Node] {
 		Writes: []resource.Kind{kinds.Nodes, kinds.PersistentVolumes, kinds.PersistentVolumeClaims},
 		Rest:   20 * time.Millisecond, // many claims at a time are served by few looks
 		Reconcile: func(ctx context.Context, c *loop.Ctx, n *corev1.Node) (time.Duration, error) {
-			return 0, act(ctx, c, n, plan(observe(c, n.Name, n, on)))
+			return 0, act(ctx, c, n, plan(observe(c, c.Client().Kinds(), n.Name, n, on)))
 		},
 		Gone: func(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Duration, error) {
-			return 0, act(ctx, c, nil, plan(observe(c, key.Name, nil, on)))
+			return 0, act(ctx, c, nil, plan(observe(c, c.Client().Kinds(), key.Name, nil, on)))
 		},
 	}
 }
 
-func observe(c resource.Reader, name string, n *corev1.Node, on bool) world {
+func observe(c resource.Reader, set *resource.Set, name string, n *corev1.Node, on bool) world {
 	w := world{name: name, node: n}
 	if n != nil && n.DeletionTimestamp == nil {
 		w.path, w.orders = n.Annotations[localvolume.Path], localvolume.Orders(n)
@@ -83,7 +85,11 @@ func observe(c resource.Reader, name string, n *corev1.Node, on bool) world {
 			continue
 		}
 		if s := classOf(c, p); s != nil && s.Provisioner == localvolume.Provisioner {
-			w.wishes = append(w.wishes, wish{p, s})
+			x := wish{claim: p, class: s}
+			if sourceOf(p) != nil {
+				x.source = new(restoreOf(c, set, p))
+			}
+			w.wishes = append(w.wishes, x)
 		}
 	}
 	if len(w.wishes) > 0 && served(c) {
@@ -323,6 +329,18 @@ func ofVolume(obj resource.Object, _ resource.Reader, wake func(ns, name string)
 func ofClass(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
 	for o := range read.Each(kinds.PersistentVolumeClaims, "") {
 		if p := o.(*corev1.PersistentVolumeClaim); nodeOf(p) != "" && className(p) == obj.GetName() {
+			wake("", nodeOf(p))
+		}
+	}
+}
+
+// ofSnapshot wakes the nodes of the claims that wait for a snapshot.
+func ofSnapshot(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	if c.Kind.Info().GVK.Group != snapshotGroup {
+		return
+	}
+	for o := range read.Each(kinds.PersistentVolumeClaims, "") {
+		if p := resource.As[*corev1.PersistentVolumeClaim](o); sourceOf(p) != nil && nodeOf(p) != "" {
 			wake("", nodeOf(p))
 		}
 	}

@@ -28,6 +28,16 @@ type world struct {
 type wish struct {
 	claim *corev1.PersistentVolumeClaim
 	class *storagev1.StorageClass
+
+	source *restore // what it is to be made of; nil: it is to be empty
+}
+
+// form is the form that its volume gets: that of the snapshot which it is made of.
+func (x *wish) form() string {
+	if x.source != nil && x.source.from.Form != "" {
+		return x.source.from.Form
+	}
+	return formOf(x.class, x.claim)
 }
 
 // A volume is one of ours on the node.
@@ -104,16 +114,23 @@ func (d *todo) bound(have int) {
 
 // wish has the agent make the volume of a claim, and then the PersistentVolume made.
 func (d *todo) wish(w world, x wish) {
-	name, form := nameOf(x.claim), formOf(x.class, x.claim)
+	name, form := nameOf(x.claim), x.form()
 	size := x.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	want := localvolume.Order{Do: localvolume.Make, Dir: localvolume.DirOf(name, x.claim.Namespace, x.claim.Name), Form: form,
 		Size: size.Value()}
-	if why := unfit(x.claim, x.class); why != "" {
+	if x.source != nil && x.source.why == "" {
+		want.From = x.source.from.File()
+	}
+	if why := unfit(x); why != "" {
 		d.refuse = append(d.refuse, refusal{claim: x.claim, why: why})
 		return
 	}
 	if w.path == "" {
 		d.refuse = append(d.refuse, refusal{x.claim, "node " + w.name + " offers no local storage: its agent is another's, or has it switched off", true})
+		return
+	}
+	if x.source != nil && x.source.from.Node != w.name {
+		d.refuse = append(d.refuse, refusal{x.claim, "snapshot " + x.source.name + " lies on node " + x.source.from.Node, true})
 		return
 	}
 	have, ordered := w.orders[name]

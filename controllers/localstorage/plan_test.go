@@ -31,7 +31,7 @@ func claim(edit ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolume
 
 func made(edit ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	v := persistentVolume(wish{claim(), class(classPath, nil)}, n, "/d")
+	v := persistentVolume(wish{claim: claim(), class: class(classPath, nil)}, n, "/d")
 	v.Status.Phase = corev1.VolumeBound
 	for _, e := range edit {
 		e(v)
@@ -104,7 +104,7 @@ func TestPlan(t *testing.T) {
 	grow := localvolume.Order{Do: localvolume.Grow, Dir: dir, Form: localvolume.Ext4, Size: 2 * gi}
 	done := func(o localvolume.Order) localvolume.Order { o.Done = true; return o }
 	failed := func(o localvolume.Order) localvolume.Order { o.Failed = "no room"; return o }
-	wishes := func(p *corev1.PersistentVolumeClaim) []wish { return []wish{{p, class(classPath, nil)}} }
+	wishes := func(p *corev1.PersistentVolumeClaim) []wish { return []wish{{claim: p, class: class(classPath, nil)}} }
 	for _, tt := range []struct {
 		name   string
 		wishes []wish
@@ -186,8 +186,8 @@ func TestPlan(t *testing.T) {
 func TestBound(t *testing.T) {
 	w := world{name: "n", node: &corev1.Node{}, path: "/d", orders: map[string]localvolume.Order{}}
 	for i := range 3 * maxOrders {
-		w.wishes = append(w.wishes, wish{claim(func(p *corev1.PersistentVolumeClaim) { p.UID = types.UID(strconv.Itoa(i)) }),
-			class(classPath, nil)})
+		w.wishes = append(w.wishes, wish{claim: claim(func(p *corev1.PersistentVolumeClaim) { p.UID = types.UID(strconv.Itoa(i)) }),
+			class: class(classPath, nil)})
 	}
 	for done := 0; done < 3*maxOrders; {
 		d := plan(w)
@@ -221,7 +221,7 @@ func TestFormOf(t *testing.T) {
 		{image("directory"), claim(), "directory", true},
 		{image(""), claim(asBlock), localvolume.Block, false},
 	} {
-		if got, why := formOf(tt.class, tt.claim), unfit(tt.claim, tt.class); got != tt.want || (why != "") != tt.refuse {
+		if got, why := formOf(tt.class, tt.claim), unfit(wish{claim: tt.claim, class: tt.class}); got != tt.want || (why != "") != tt.refuse {
 			t.Errorf("%s: got %s, refused %q; want %s, %t", tt.class.Name, got, why, tt.want, tt.refuse)
 		}
 	}

@@ -2,6 +2,7 @@ package localstorage
 
 import (
 	"cmp"
+	"fmt"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,8 @@ func isBlock(p *corev1.PersistentVolumeClaim) bool {
 }
 
 // unfit says why no node can give the claim what it asks for; "": some may.
-func unfit(p *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) string {
+func unfit(x wish) string {
+	p, class := x.claim, x.class
 	for _, m := range p.Spec.AccessModes {
 		if m != corev1.ReadWriteOnce && m != corev1.ReadWriteOncePod {
 			return "local storage is of one node: it can be ReadWriteOnce or ReadWriteOncePod, not " + string(m)
@@ -63,14 +65,30 @@ func unfit(p *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) strin
 	switch {
 	case p.Spec.Selector != nil:
 		return "claim.Spec.Selector is not supported: local storage makes a new volume for each claim"
-	case p.Spec.DataSource != nil || p.Spec.DataSourceRef != nil:
-		return "local storage makes empty volumes only: no dataSource"
+	case x.source != nil:
+		return unlike(x, size.Value())
 	case isBlock(p) && form == localvolume.Directory:
 		return "a directory is no block device: use the class local-image for volumeMode Block"
 	case class.Parameters[parameterForm] == formImage && !localvolume.Image(form):
 		return "images have a file system of type ext4 or xfs, not " + form
 	case size.Sign() <= 0:
 		return "no size is asked for"
+	}
+	return ""
+}
+
+// unlike says why a claim can't be made of its snapshot; "": it can.
+func unlike(x wish, size int64) string {
+	r := x.source
+	switch {
+	case r.why != "":
+		return r.why
+	case x.class.Parameters[parameterForm] != formImage:
+		return "a snapshot can only become an image: use the class local-image"
+	case isBlock(x.claim) != (r.from.Form == localvolume.Block):
+		return "requested volume mode is not that of snapshot " + r.name
+	case size < r.bytes:
+		return fmt.Sprintf("requested volume size %d is less than the size %d for the source snapshot %s", size, r.bytes, r.name)
 	}
 	return ""
 }
@@ -85,7 +103,7 @@ func persistentVolume(x wish, node *corev1.Node, path string) *corev1.Persistent
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{localvolume.Finalizer},
 			Labels: map[string]string{localvolume.Node: localvolume.Label(node.Name)}, Annotations: map[string]string{
-				provisionedBy: x.class.Provisioner, localvolume.Node: node.Name, localvolume.Form: formOf(x.class, x.claim)}},
+				provisionedBy: x.class.Provisioner, localvolume.Node: node.Name, localvolume.Form: x.form()}},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: x.claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			AccessModes:                   x.claim.Spec.AccessModes,

@@ -4,6 +4,7 @@
 //	Node annotation kloop.dev/local-storage        the agent's: the directory that it keeps volumes in
 //	Node annotation kloop.dev/local-storage-free   the agent's: bytes that are free there, roughly
 //	Node annotation volume.kloop.dev/PV-NAME       an Order of the loop's, to which the agent adds its answer
+//	Node annotation snapshot.kloop.dev/NAME        the same for a snapshot of a volume, NAME being that of its VolumeSnapshotContent
 //	PV annotation kloop.dev/local-storage-node     the loop's: the Node on whose disk the volume lies; this makes it ours
 //	PV label kloop.dev/local-storage-node          the same, by which the volumes of a node are found
 //	PV annotation kloop.dev/local-storage-form     the loop's: directory, ext4, xfs or block
@@ -31,6 +32,8 @@ const (
 	Node        = "kloop.dev/local-storage-node"
 	Form        = "kloop.dev/local-storage-form"
 	OrderPrefix = "volume.kloop.dev/"
+
+	SnapshotPrefix = "snapshot.kloop.dev/"
 )
 
 // Provisioner is the name that the storage classes of local storage give. It is that of rancher's local-path-provisioner, so that
@@ -59,6 +62,7 @@ const (
 	Make   = "make"
 	Grow   = "grow"
 	Remove = "remove"
+	Copy   = "copy" // a volume into a snapshot; without a volume: find the snapshot
 )
 
 // An Order is about one volume on one node.
@@ -67,14 +71,18 @@ type Order struct {
 	Dir  string `json:"dir"`            // name of the volume's directory in the node's
 	Form string `json:"form,omitempty"` // of a volume to make or to grow
 	Size int64  `json:"size,omitempty"` // bytes, of a volume to make or to grow
+	// From is the file of the snapshot that a volume is made of, or the directory of the volume that a snapshot is made of; "": none.
+	From string `json:"from,omitempty"`
 
 	Done   bool   `json:"done,omitempty"`   // the agent's answer
 	Failed string `json:"failed,omitempty"` // or why it could not: it tries again
+	At     int64  `json:"at,omitempty"`     // of a snapshot: when it was made, in nanoseconds since 1970
+	Bytes  int64  `json:"bytes,omitempty"`  // of a snapshot: the size of the volume then
 }
 
 // Same says that both want the same, whatever the answer.
 func (o Order) Same(p Order) bool {
-	o.Done, o.Failed, p.Done, p.Failed = false, "", false, ""
+	o.Done, o.Failed, o.At, o.Bytes, p.Done, p.Failed, p.At, p.Bytes = false, "", 0, 0, false, "", 0, 0
 	return o == p
 }
 
@@ -85,10 +93,15 @@ func (o Order) String() string {
 }
 
 // Orders are those on a Node, by the name of the volume. What can't be read is left out, and for its writer to replace.
-func Orders(n *corev1.Node) map[string]Order {
+func Orders(n *corev1.Node) map[string]Order { return orders(n, OrderPrefix) }
+
+// SnapshotOrders are those for snapshots, by the name of the snapshot.
+func SnapshotOrders(n *corev1.Node) map[string]Order { return orders(n, SnapshotPrefix) }
+
+func orders(n *corev1.Node, prefix string) map[string]Order {
 	list := map[string]Order{}
 	for key, text := range n.Annotations {
-		name, ok := strings.CutPrefix(key, OrderPrefix)
+		name, ok := strings.CutPrefix(key, prefix)
 		if !ok {
 			continue
 		}
@@ -132,4 +145,27 @@ func DirOf(volume, ns, claim string) string {
 func Belongs(dir, volume string) bool {
 	return volume != "" && strings.HasPrefix(dir, volume+"_") && filepath.Base(dir) == dir && !strings.HasPrefix(dir, ".") &&
 		len(dir) <= maxName && !strings.ContainsRune(dir, 0)
+}
+
+// A Snapshot is a copy of a volume that is an image, on a node's disk.
+type Snapshot struct{ Node, Dir, Form string }
+
+// File is the name of its file in the node's directory of snapshots.
+func (s Snapshot) File() string { return s.Dir + "." + s.Form }
+
+// Name is the one by which orders know it: the snapshot's own, without the claim's.
+func (s Snapshot) Name() string {
+	name, _, _ := strings.Cut(s.Dir, "_")
+	return name
+}
+
+// Handle is the snapshot's name in a VolumeSnapshotContent.
+func (s Snapshot) Handle() string { return s.Node + "/" + s.File() }
+
+// ParseHandle reads a handle. ok is false for what can't be one.
+func ParseHandle(text string) (s Snapshot, ok bool) {
+	node, file, ok := strings.Cut(text, "/")
+	form := strings.TrimPrefix(filepath.Ext(file), ".")
+	s = Snapshot{Node: node, Dir: strings.TrimSuffix(file, "."+form), Form: form}
+	return s, ok && node != "" && Image(form) && Belongs(s.Dir, s.Name())
 }

@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,19 @@ type Tree struct {
 	name    string            // of the group of all pods: kubepods, or a path that ends so
 	unified string            // version 2: where the one hierarchy is mounted; "": version 1
 	of      map[string]string // version 1: controller → where its hierarchy is mounted
+
+	// Observe hears how long it took to create, update or destroy a group; nil: nobody asks.
+	Observe func(what string, took time.Duration)
+}
+
+// observe begins to time work on a group. The function that it returns ends that.
+func (t *Tree) observe(what string) func() {
+	began := time.Now()
+	return func() {
+		if t.Observe != nil {
+			t.Observe(what, time.Since(began))
+		}
+	}
 }
 
 // Open looks at what is mounted at root. It changes nothing; where there are no cgroups, the Tree does nothing.
@@ -97,6 +111,11 @@ const Period = 100000
 
 // Set makes the group where it is not there, and gives it the values. Controllers that the machine lacks are left out.
 func (t *Tree) Set(group string, v Values) error {
+	what := "create"
+	if _, err := os.Stat(filepath.Join(t.dir("memory"), group)); err == nil {
+		what = "update"
+	}
+	defer t.observe(what)()
 	if t.Unified() {
 		return t.setUnified(group, v)
 	}
@@ -225,6 +244,7 @@ func onlyWith(p *int64, n int) string {
 // Remove removes the pod's group, whatever its class, with all groups below it: programs that make groups of their own (systemd,
 // another runtime) leave them behind. What still runs there is killed; then the error asks for another try.
 func (t *Tree) Remove(uid types.UID) error {
+	defer t.observe("destroy")()
 	var errs []error
 	for _, root := range t.roots() {
 		for _, class := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {

@@ -44,7 +44,7 @@ func names(t *testing.T, d *disk) string {
 
 func do(t *testing.T, a *agent, o localvolume.Order) {
 	t.Helper()
-	if err := a.do(t.Context(), "pvc-1", o); err != nil {
+	if err := a.do(t.Context(), "pvc-1", &o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -106,7 +106,7 @@ func TestOnlyItsOwn(t *testing.T) {
 	for _, d := range []string{"../pvc-1_x", "pvc-2_ns_data", "", ".", "pvc-1_/../../pvc-1_x", outside} {
 		for _, o := range []localvolume.Order{mk, rm} {
 			o.Dir = d
-			if err := a.do(t.Context(), "pvc-1", o); err == nil {
+			if err := a.do(t.Context(), "pvc-1", &o); err == nil {
 				t.Errorf("%s %q is done", o.Do, d)
 			}
 		}
@@ -142,7 +142,7 @@ func TestTooLarge(t *testing.T) {
 	a := open(t)
 	o := mk
 	o.Size = 1 << 60
-	if err := a.do(t.Context(), "pvc-1", o); err == nil || !strings.Contains(err.Error(), "not enough room") {
+	if err := a.do(t.Context(), "pvc-1", &o); err == nil || !strings.Contains(err.Error(), "not enough room") {
 		t.Errorf("got %v", err)
 	}
 	if got := names(t, a.disk); got != "" {
@@ -163,7 +163,7 @@ func TestMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
-	if err := a.do(t.Context(), "pvc-1", rm); err == nil || !strings.Contains(err.Error(), "mounted") {
+	if err := a.do(t.Context(), "pvc-1", &rm); err == nil || !strings.Contains(err.Error(), "mounted") {
 		t.Errorf("got %v", err)
 	}
 	if err := unix.Unmount(at, 0); err != nil {

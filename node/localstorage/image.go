@@ -34,7 +34,7 @@ func (d *disk) image(dir, form string) string { return filepath.Join(d.dir, imag
 func (d *disk) makeImage(ctx context.Context, o localvolume.Order) error {
 	file := d.image(o.Dir, o.Form)
 	if _, err := os.Lstat(file); err == nil {
-		return d.show(o.Dir, o.Form)
+		return d.unfold(ctx, o)
 	}
 	if err := d.roomFor(o.Size); err != nil {
 		return err
@@ -46,14 +46,31 @@ func (d *disk) makeImage(ctx context.Context, o localvolume.Order) error {
 	if err := os.RemoveAll(unready); err != nil {
 		return fmt.Errorf("make the image: %w", err)
 	}
+	if o.From != "" {
+		if err := d.restore(o, unready); err != nil {
+			return fmt.Errorf("make the image: %w", err)
+		}
+	}
 	if err := allocate(unready, o.Size); err != nil {
 		return fmt.Errorf("make the image: %w", err)
 	}
-	if err := format(ctx, unready, o.Form); err != nil {
-		return err
+	if o.From == "" {
+		if err := format(ctx, unready, o.Form); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(os.Rename(unready, file), syncDir(filepath.Dir(file)), syncDir(d.dir)); err != nil {
 		return fmt.Errorf("make the image: %w", err)
+	}
+	return d.unfold(ctx, o)
+}
+
+// unfold shows an image. What was copied from a smaller snapshot gets its size.
+func (d *disk) unfold(ctx context.Context, o localvolume.Order) error {
+	if o.From != "" {
+		if info, err := os.Stat(d.snapshot(o.From)); err != nil || info.Size() < o.Size {
+			return d.growImage(ctx, o)
+		}
 	}
 	return d.show(o.Dir, o.Form)
 }
@@ -133,13 +150,20 @@ func (d *disk) show(dir, form string) error {
 		return fmt.Errorf("make the volume's directory: %w", err)
 	}
 	if here, _, err := volume.Mounted(path); err != nil || here {
+		if here {
+			err = thaw(path) // an agent before this one may have died over a copy
+		}
 		return err
 	}
 	device, err := attach(file)
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount(device, path, form, 0, ""); err != nil {
+	options := ""
+	if form == localvolume.XFS {
+		options = "nouuid" // a volume made of a snapshot has the name of the first
+	}
+	if err := unix.Mount(device, path, form, 0, options); err != nil {
 		return errors.Join(fmt.Errorf("mount %s: %w", file, err), detach(device))
 	}
 	_ = os.Remove(filepath.Join(path, "lost+found")) // databases want an empty directory; e2fsck makes it anew

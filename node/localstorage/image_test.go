@@ -73,7 +73,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if err := a.do(t.Context(), "pvc-1", rm); err == nil || !strings.Contains(err.Error(), "busy") {
+	if err := a.do(t.Context(), "pvc-1", &rm); err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Errorf("a volume in use is removed: %v", err)
 	}
 	held.Close()

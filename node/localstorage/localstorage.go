@@ -117,6 +117,9 @@ func (a *agent) show() {
 // serve does the orders that have no answer. It returns when to look again.
 func (a *agent) serve(ctx context.Context, n *corev1.Node) time.Duration {
 	orders, again := localvolume.Orders(n), lookEvery
+	for name, o := range localvolume.SnapshotOrders(n) {
+		orders[snapshotOf+name] = o
+	}
 	maps.DeleteFunc(a.pauses, func(name string, p pause) bool { o, ok := orders[name]; return !ok || !o.Same(p.order) })
 	for _, name := range slices.Sorted(maps.Keys(orders)) {
 		o := orders[name]
@@ -128,7 +131,7 @@ func (a *agent) serve(ctx context.Context, n *corev1.Node) time.Duration {
 			continue
 		}
 		answer := o
-		if err := a.do(ctx, name, o); err != nil {
+		if err := a.do(ctx, name, &answer); err != nil {
 			answer.Failed = err.Error()
 			a.Log.Warn("local storage", "volume", name, "do", o.Do, "err", err)
 			p := pause{order: o, next: min(max(a.pauses[name].next*2, firstPause), longPause)}
@@ -149,8 +152,12 @@ func (a *agent) serve(ctx context.Context, n *corev1.Node) time.Duration {
 	return again
 }
 
-// do does what an order wants, or finds it done.
-func (a *agent) do(ctx context.Context, name string, o localvolume.Order) error {
+// do does what an order wants, or finds it done. What there is to tell besides goes into its answer.
+func (a *agent) do(ctx context.Context, name string, answer *localvolume.Order) error {
+	o := *answer
+	if name, ok := strings.CutPrefix(name, snapshotOf); ok {
+		return a.doSnapshot(ctx, name, answer)
+	}
 	if !localvolume.Belongs(o.Dir, name) {
 		return fmt.Errorf("%q is not a directory of this volume", o.Dir)
 	}
@@ -166,20 +173,29 @@ func (a *agent) do(ctx context.Context, name string, o localvolume.Order) error 
 		if err := a.disk.remove(o); err != nil {
 			return err
 		}
-		select {
-		case a.trash <- struct{}{}:
-		default:
-		}
+		a.sweep()
 		return nil
 	}
 	return fmt.Errorf("this agent knows no order %q: it is older than the server", o.Do)
 }
 
+// sweep has what was removed emptied now.
+func (a *agent) sweep() {
+	select {
+	case a.trash <- struct{}{}:
+	default:
+	}
+}
+
 // answer writes the answer unless the order has changed: then that one has none yet.
 func (a *agent) answer(ctx context.Context, n *corev1.Node, name string, o localvolume.Order) error {
-	path := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(localvolume.OrderPrefix+name)
+	key := localvolume.OrderPrefix + name
+	if name, ok := strings.CutPrefix(name, snapshotOf); ok {
+		key = localvolume.SnapshotPrefix + name
+	}
+	path := "/metadata/annotations/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 	data, err := json.Marshal([]map[string]string{
-		{"op": "test", "path": path, "value": n.Annotations[localvolume.OrderPrefix+name]},
+		{"op": "test", "path": path, "value": n.Annotations[key]},
 		{"op": "replace", "path": path, "value": o.String()}})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -87,8 +88,23 @@ type Runtime struct {
 	Images     cri.ImageServiceClient
 	PauseImage string
 
-	socket string
-	conn   *grpc.ClientConn
+	socket  string
+	conn    *grpc.ClientConn
+	observe atomic.Pointer[func(method string, took time.Duration, err error)]
+}
+
+// Observe has every call told to f, with gRPC's name of its method, how long it took and what became of it. f must not block.
+func (r *Runtime) Observe(f func(method string, took time.Duration, err error)) { r.observe.Store(&f) }
+
+// timed tells of a call.
+func (r *Runtime) timed(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
+	began := time.Now()
+	err := call(ctx, method, req, res, conn, opts...)
+	if f := r.observe.Load(); f != nil {
+		(*f)(method, time.Since(began), err)
+	}
+	return err
 }
 
 // maxMessage bounds one CRI answer; a list of a few thousand containers is a few megabytes.
@@ -96,14 +112,16 @@ const maxMessage = 32 << 20
 
 // Connect opens a connection to the CRI socket and waits until the runtime answers.
 func Connect(ctx context.Context, socket string) (*Runtime, error) {
+	r := &Runtime{socket: socket}
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(r.timed),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the runtime at %s: %w", socket, err)
 	}
-	r := &Runtime{Containers: cri.NewRuntimeServiceClient(conn), Images: cri.NewImageServiceClient(conn), socket: socket, conn: conn}
+	r.conn, r.Containers, r.Images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
 	if err := r.awake(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("ask the runtime at %s for its version: %w", socket, err), conn.Close())
 	}

@@ -58,7 +58,11 @@ func (a *api) cadvisorMetrics(w http.ResponseWriter, r *http.Request) error {
 		pods[string(p.UID)] = p
 	}
 	for _, p := range s.Pods {
-		f.pod(p, pods[p.PodRef.UID], time.Now())
+		spec, groups := pods[p.PodRef.UID], kernelUse{}
+		if spec != nil && a.cfg.Groups != nil {
+			groups.pod, groups.containers = a.cfg.Groups(spec)
+		}
+		f.pod(p, spec, groups, time.Now())
 	}
 	var all bytes.Buffer
 	for _, m := range f.order {
@@ -70,7 +74,7 @@ func (a *api) cadvisorMetrics(w http.ResponseWriter, r *http.Request) error {
 }
 
 // pod adds what a pod and its containers use. spec is the pod in the API; nil: it is gone there.
-func (f *families) pod(p podStats, spec *corev1.Pod, now time.Time) {
+func (f *families) pod(p podStats, spec *corev1.Pod, groups kernelUse, now time.Time) {
 	const group = "/kubepods/pod" // as cgroups are named, without the class of service, which is not told here
 	id := group + p.PodRef.UID
 	labels := func(id, container, image, name string, more ...string) string {
@@ -79,7 +83,9 @@ func (f *families) pod(p podStats, spec *corev1.Pod, now time.Time) {
 		return "{" + strings.Join(append([]string{text}, more...), ",") + "}"
 	}
 	f.use(func(more ...string) string { return labels(id, "", "", "", more...) }, p.CPU, p.Memory, nil)
-	if p.Network != nil {
+	f.counted(func(more ...string) string { return labels(id, "", "", "", more...) }, groups.pod)
+	known := spec != nil && f.traffic(func(more ...string) string { return labels(id, "", "", "", more...) }, spec, groups.pod.Pid)
+	if p.Network != nil && !known {
 		for _, i := range p.Network.Interfaces {
 			of := labels(id, "", "", "", fmt.Sprintf("interface=%q", i.Name))
 			for _, m := range []struct {
@@ -103,6 +109,7 @@ func (f *families) pod(p podStats, spec *corev1.Pod, now time.Time) {
 		}
 		of := func(more ...string) string { return labels(id+"/"+name, c.Name, image, name, more...) }
 		f.use(of, c.CPU, c.Memory, c.Rootfs)
+		f.counted(of, groups.containers[name])
 		if !c.StartTime.IsZero() {
 			f.family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.").sample(of(),
 				float64(c.StartTime.Unix()), metav1.Time{})

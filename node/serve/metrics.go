@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -26,8 +27,11 @@ func (a *api) resourceMetrics(w http.ResponseWriter, r *http.Request) error {
 
 // ownMetrics answers with the metrics of the agent itself, under the kubelet's names.
 func (a *api) ownMetrics(w http.ResponseWriter, r *http.Request) error {
-	pods, containers := a.cfg.Pods(), map[string]int{}
+	pods, containers, up := a.cfg.Pods(), map[string]int{}, 0
 	for _, p := range pods {
+		if hasSandbox(p) {
+			up++
+		}
 		for i := range p.Status.ContainerStatuses {
 			containers[containerState(&p.Status.ContainerStatuses[i].State)]++
 		}
@@ -35,13 +39,14 @@ func (a *api) ownMetrics(w http.ResponseWriter, r *http.Request) error {
 	name := newFamily("kubelet_node_name", "gauge", "The node's name. The count is always 1.")
 	name.sample(fmt.Sprintf("{node=%q}", a.cfg.Node), 1, metav1.Time{})
 	running := newFamily("kubelet_running_pods", "gauge", "Number of pods that have a running pod sandbox")
-	running.sample("", float64(len(pods)), metav1.Time{})
+	running.sample("", float64(up), metav1.Time{})
 	each := newFamily("kubelet_running_containers", "gauge", "Number of currently running containers")
 	for _, state := range []string{"exited", "running", "waiting"} {
 		each.sample(fmt.Sprintf("{container_state=%q}", state), float64(containers[state]), metav1.Time{})
 	}
 	a.own.ServeHTTP(w, r)
-	for _, f := range []*family{name, running, each} {
+	more := a.volumeFamilies(r.Context(), pods)
+	for _, f := range append([]*family{name, running, each, a.certificate(time.Now())}, more...) {
 		_, _ = w.Write(f.Bytes()) // the caller may have gone
 	}
 	return nil
@@ -58,10 +63,15 @@ func containerState(s *corev1.ContainerState) string {
 }
 
 // processMetrics tells of the process that the agent runs in, as plain text: its caller appends to it.
-func processMetrics() http.Handler {
+// meter has what the agent counted besides; nil: nothing.
+func processMetrics(meter prometheus.Gatherer) http.Handler {
 	reg := prometheus.NewRegistry()
+	all := prometheus.Gatherers{reg}
+	if meter != nil {
+		all = append(all, meter)
+	}
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true})
+	h := promhttp.HandlerFor(all, promhttp.HandlerOpts{DisableCompression: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		plain := r.Clone(r.Context())
 		plain.Header = http.Header{} // of all formats the one that can be appended to

@@ -20,13 +20,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/csi"
 	"github.com/kloop-dev/kloop/node/runtime"
 )
@@ -48,8 +49,16 @@ type Config struct {
 	// Configuration is the node's, as the kubelet's KubeletConfiguration, for JSON; nil: it is not told.
 	Configuration func() any
 	Checkpoints   string // directory of checkpoints; "": none are made
-	// Volumes returns the usage of a pod's volumes of CSI drivers; nil: nobody knows.
-	Volumes  func(uid types.UID) []csi.Usage
+	// Volumes returns how full a pod's volumes are; nil: nobody knows.
+	Volumes func(context.Context, *corev1.Pod) []csi.Usage
+	// Groups returns what the kernel counted for a pod, and for its containers by their ids; nil: nobody knows.
+	Groups func(*corev1.Pod) (pod cgroup.Use, containers map[string]cgroup.Use)
+	// Logs is the directory of a pod's logs, with one for each container below; nil: they are not counted.
+	Logs  func(*corev1.Pod) string
+	Meter prometheus.Gatherer // the agent's counts; nil: none
+	// Serving is the agent's certificate; nil: no metric tells of it.
+	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
 	ClientCA *x509.CertPool // signs the certificates of callers
 	Client   client.Client  // asks who callers with tokens are and what others may do; nil: only the server's own may call
 	Log      *slog.Logger   // nil: the default
@@ -74,7 +83,7 @@ func New(cfg Config) http.Handler {
 		cfg.Log = slog.Default()
 	}
 	cfg.journalctl = cmp.Or(cfg.journalctl, "journalctl")
-	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics()}
+	a := &api{cfg: cfg, log: cfg.Log, own: processMetrics(cfg.Meter)}
 	if cfg.Client != nil {
 		a.access = &access{client: cfg.Client, node: cfg.Node, known: map[[sha256.Size]byte]verdict{}}
 	}

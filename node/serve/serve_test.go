@@ -77,7 +77,7 @@ type node struct {
 	ca    *pki.PKI
 }
 
-func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
+func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string, more ...func(*Config)) *node {
 	t.Helper()
 	keys, err := pki.Open(pki.Config{})
 	if err != nil {
@@ -87,7 +87,7 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}, {Name: "waiting"}}}}
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: *apiresource.NewQuantity(1<<21, apiresource.BinarySI)}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Image: "img", ContainerID: "containerd://id1"}}
-	h := New(Config{Runtime: rt, Checkpoints: filepath.Join(t.TempDir(), "checkpoints"),
+	cfg := Config{Runtime: rt, Checkpoints: filepath.Join(t.TempDir(), "checkpoints"),
 		Configuration: func() any { return map[string]int{"maxPods": 7} },
 		Probes: func() []ProbeCount {
 			return []ProbeCount{{"ns", "web", "u1", "c", "Liveness", "failed", 3}, {"ns", "web", "u1", "c", "Liveness", "successful", 9}}
@@ -100,13 +100,18 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string) *node {
 				return "", "", false, errors.New(`container "waiting" in pod "web" is waiting to start: ContainerCreating`)
 			}
 			return id, logPath, true, nil
-		}})
+		}}
+	for _, f := range more {
+		f(&cfg)
+	}
+	var pair tls.Certificate
+	cfg.Serving = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	h := New(cfg)
 	cert, key, err := keys.NodeServing("n1", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
+	if pair, err = tls.X509KeyPair(cert, key); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/node/csi"
@@ -27,6 +28,12 @@ type nodeStats struct {
 	CPU       *cpuStats    `json:"cpu,omitempty"`
 	Memory    *memoryStats `json:"memory,omitempty"`
 	Fs        *fsStats     `json:"fs,omitempty"`
+
+	Network *networkStats    `json:"network,omitempty"`
+	Runtime *runtimeStats    `json:"runtime,omitempty"`
+	Limits  *limitStats      `json:"rlimit,omitempty"`
+	Swap    *swapStats       `json:"swap,omitempty"`
+	System  []containerStats `json:"systemContainers,omitempty"`
 }
 
 type podStats struct {
@@ -38,6 +45,8 @@ type podStats struct {
 	Network    *networkStats    `json:"network,omitempty"`
 	Processes  *processStats    `json:"process_stats,omitempty"`
 	Volumes    []volumeStats    `json:"volume,omitempty"`
+	Ephemeral  *fsStats         `json:"ephemeral-storage,omitempty"`
+	Swap       *swapStats       `json:"swap,omitempty"`
 }
 
 type volumeStats struct {
@@ -63,6 +72,8 @@ type containerStats struct {
 	CPU       *cpuStats    `json:"cpu,omitempty"`
 	Memory    *memoryStats `json:"memory,omitempty"`
 	Rootfs    *fsStats     `json:"rootfs,omitempty"`
+	Logs      *fsStats     `json:"logs,omitempty"`
+	Swap      *swapStats   `json:"swap,omitempty"`
 }
 
 type cpuStats struct {
@@ -114,20 +125,37 @@ func (a *api) summary(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if only, _ := strconv.ParseBool(r.URL.Query().Get("only_cpu_and_memory")); only {
+		s.slim()
+		return writeJSON(w, s)
+	}
+	if a.cfg.Volumes != nil {
+		pods := map[string]*corev1.Pod{}
+		for _, p := range a.cfg.Pods() {
+			pods[string(p.UID)] = p
+		}
+		for i := range s.Pods {
+			if p := pods[s.Pods[i].PodRef.UID]; p != nil {
+				for _, u := range a.cfg.Volumes(r.Context(), p) {
+					s.Pods[i].Volumes = append(s.Pods[i].Volumes, volumeOf(u))
+				}
+			}
+		}
+	}
+	a.enrich(r.Context(), &s)
 	return writeJSON(w, s)
 }
 
-// gather asks the runtime and the kernel what is used, and adds what drivers said of volumes.
-func (a *api) gather(ctx context.Context) (s summary, err error) {
-	if s, err = a.gatherPods(ctx); err != nil || a.cfg.Volumes == nil {
-		return s, err
-	}
+// slim leaves CPU and memory, which is all that some readers ask for.
+func (s *summary) slim() {
+	s.Node.Fs = nil
 	for i := range s.Pods {
-		for _, u := range a.cfg.Volumes(types.UID(s.Pods[i].PodRef.UID)) {
-			s.Pods[i].Volumes = append(s.Pods[i].Volumes, volumeOf(u))
+		p := &s.Pods[i]
+		p.Network, p.Processes, p.Volumes = nil, nil, nil
+		for j := range p.Containers {
+			p.Containers[j].Rootfs = nil
 		}
 	}
-	return s, nil
 }
 
 func volumeOf(u csi.Usage) volumeStats {
@@ -139,8 +167,8 @@ func volumeOf(u csi.Usage) volumeStats {
 	return v
 }
 
-// gatherPods asks the runtime and the kernel what is used.
-func (a *api) gatherPods(ctx context.Context) (s summary, err error) {
+// gather asks the runtime and the kernel what is used.
+func (a *api) gather(ctx context.Context) (s summary, err error) {
 	if s.Node, err = readNode(); err != nil {
 		return s, err
 	}

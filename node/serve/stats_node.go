@@ -37,6 +37,10 @@ func readNode() (n nodeStats, err error) {
 	usage := mem["MemTotal"] - min(mem["MemFree"], mem["MemTotal"])
 	n.StartTime = metav1.NewTime(boot)
 	n.CPU = &cpuStats{Time: now, UsageCoreNanoSeconds: &busy}
+	if total := mem["SwapTotal"]; total > 0 {
+		left, used := mem["SwapFree"], total-min(mem["SwapFree"], total)
+		n.Swap = &swapStats{Time: now, Available: &left, Used: &used}
+	}
 	n.Memory = &memoryStats{Time: now, AvailableBytes: &free, UsageBytes: &usage, WorkingSetBytes: &used, RSSBytes: &rss}
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/", &fs); err == nil {

@@ -32,6 +32,8 @@ type Config struct {
 	Log    *slog.Logger  // nil: the default
 	Events *client.Recorder
 	Wake   func() // called when a volume that was waited for may be had now; nil: nobody waits
+	// Took hears of each volume's mounting and unmounting, with its plugin; nil: nobody asks.
+	Took func(what, plugin string, took time.Duration, err error)
 }
 
 // A Mounter makes, refreshes and removes volumes. It is safe for concurrent use on different pods; calls for one
@@ -50,6 +52,8 @@ type state struct {
 	written map[string]string // volume → digest of the content that is on disk
 	tokens  map[string]*token // by what was asked for
 	reached map[string]bool   // volumes that can be had from this node
+	paths   map[string]string // directories of claims on this host; "": none
+	walked  map[string]walked // what lay in directories
 	look    time.Time         // when drivers' volumes are looked at again
 }
 
@@ -71,7 +75,8 @@ func (m *Mounter) state(uid types.UID) *state {
 	defer m.mu.Unlock()
 	s := m.pods[uid]
 	if s == nil {
-		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{}}
+		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
+			paths: map[string]string{}, walked: map[string]walked{}}
 		m.pods[uid] = s
 	}
 	return s
@@ -89,7 +94,9 @@ func (m *Mounter) Prepare(ctx context.Context, pod *corev1.Pod) (map[string]stri
 	paths := map[string]string{}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
+		began := time.Now()
 		path, err := m.prepare(ctx, pod, v)
+		m.took("volume_mount", pluginName(v), began, err)
 		if err != nil {
 			return nil, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
 		}
@@ -210,12 +217,36 @@ func (m *Mounter) Remove(ctx context.Context, uid types.UID) error {
 		func() error { return removeDir(m.volumesDir(uid)) },
 		func() error { return removeDir(filepath.Join(m.podDir(uid), "volumeDevices")) },
 	}
+	began := time.Now()
 	for _, step := range steps {
 		if err := step(); err != nil {
+			m.took("volume_unmount", "", began, err)
 			return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
 		}
 	}
+	m.took("volume_unmount", "", began, nil)
 	return nil
+}
+
+func (m *Mounter) took(what, plugin string, began time.Time, err error) {
+	if m.cfg.Took != nil {
+		m.cfg.Took(what, plugin, time.Since(began), err)
+	}
+}
+
+// pluginName is the kubelet's name for what makes the volume.
+func pluginName(v *corev1.Volume) string {
+	switch name := plugin(v); {
+	case name != "":
+		return "kubernetes.io/" + name
+	case v.CSI != nil:
+		return "kubernetes.io/csi:" + v.CSI.Driver
+	case v.HostPath != nil:
+		return "kubernetes.io/host-path"
+	case v.Image != nil:
+		return "kubernetes.io/image"
+	}
+	return "kubernetes.io/persistent-claim"
 }
 
 func (m *Mounter) podDir(uid types.UID) string {

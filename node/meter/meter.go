@@ -1,0 +1,242 @@
+// Package meter counts what the node's agent does, under the kubelet's names: the dashboards and alerts that people have ask for those.
+package meter
+
+import (
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A Meter counts for one agent. It is safe for concurrent use; a nil one counts nothing.
+type Meter struct {
+	registry *prometheus.Registry
+
+	calls, failures, evictions, preemptions, containers, broken *prometheus.CounterVec
+	took, worker, volumes, groups                               *prometheus.HistogramVec
+	relist, interval, start, total, sli                         prometheus.Histogram
+	seen                                                        prometheus.Gauge
+	pods, brokenPods                                            prometheus.Counter
+
+	mu       sync.Mutex
+	waiting  map[types.UID]time.Time // pods that do not run yet: since when the agent knows them
+	relisted time.Time
+}
+
+// The upper ends of the buckets of times, in seconds, as the kubelet has them: of calls, of pods' starts, of work on volumes.
+var (
+	callBuckets   = prometheus.ExponentialBuckets(.005, 2.5, 14)
+	startBuckets  = []float64{.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600}
+	volumeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+)
+
+// New returns a Meter at zero.
+func New() *Meter {
+	m := &Meter{registry: prometheus.NewRegistry(), waiting: map[types.UID]time.Time{}}
+	m.calls = m.counters("kubelet_runtime_operations_total", "Cumulative number of runtime operations by operation type.", "operation_type")
+	m.failures = m.counters("kubelet_runtime_operations_errors_total", "Cumulative number of runtime operation errors by operation type.",
+		"operation_type")
+	m.took = m.times("kubelet_runtime_operations_duration_seconds", "Duration in seconds of runtime operations. "+
+		"Broken down by operation type.", callBuckets, "operation_type")
+	m.worker = m.times("kubelet_pod_worker_duration_seconds", "Duration in seconds to sync a single pod. Broken down by operation type: "+
+		"create, sync, or kill", prometheus.DefBuckets, "operation_type")
+	m.volumes = m.times("storage_operation_duration_seconds", "Storage operation duration", volumeBuckets,
+		"migrated", "operation_name", "status", "volume_plugin")
+	m.groups = m.times("kubelet_cgroup_manager_duration_seconds", "Duration in seconds for cgroup manager operations. Broken down by method.",
+		prometheus.DefBuckets, "operation_type")
+	m.evictions = m.counters("kubelet_evictions", "Cumulative number of pod evictions by eviction signal", "eviction_signal")
+	m.preemptions = m.counters("kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", "preemption_signal")
+	m.containers = m.counters("kubelet_started_containers_total", "Cumulative number of containers started", "container_type")
+	m.broken = m.counters("kubelet_started_containers_errors_total", "Cumulative number of errors when starting containers",
+		"code", "container_type")
+	m.relist = m.time("kubelet_pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.", prometheus.DefBuckets)
+	m.interval = m.time("kubelet_pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.", prometheus.DefBuckets)
+	m.start = m.time("kubelet_pod_start_duration_seconds", "Duration in seconds from kubelet seeing a pod for the first time to the pod "+
+		"starting to run", startBuckets)
+	m.total = m.time("kubelet_pod_start_total_duration_seconds", "Duration in seconds to start a pod since creation, including time to pull "+
+		"images and run init containers", startBuckets)
+	m.sli = m.time("kubelet_pod_start_sli_duration_seconds", "Duration in seconds to start a pod, excluding time to pull images and run init "+
+		"containers", startBuckets)
+	m.seen = prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_pleg_last_seen_seconds",
+		Help: "Timestamp in seconds when PLEG was last seen active."})
+	m.pods = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_total", Help: "Cumulative number of pods started"})
+	m.brokenPods = prometheus.NewCounter(prometheus.CounterOpts{Name: "kubelet_started_pods_errors_total",
+		Help: "Cumulative number of errors when starting pods"})
+	m.registry.MustRegister(m.seen, m.pods, m.brokenPods)
+	return m
+}
+
+func (m *Meter) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Meter) times(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Meter) time(name, help string, buckets []float64) prometheus.Histogram {
+	v := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+	m.registry.MustRegister(v)
+	return v
+}
+
+// Gatherer tells what was counted.
+func (m *Meter) Gatherer() prometheus.Gatherer { return m.registry }
+
+// Call counts a call of the runtime. method is the full one of gRPC: /runtime.v1.RuntimeService/RunPodSandbox.
+func (m *Meter) Call(method string, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	of := operation(method[strings.LastIndexByte(method, '/')+1:])
+	m.calls.WithLabelValues(of).Inc()
+	m.took.WithLabelValues(of).Observe(took.Seconds())
+	if err != nil {
+		m.failures.WithLabelValues(of).Inc()
+	}
+}
+
+// others are the operations whose names do not follow from the method's.
+var others = map[string]string{"UpdateContainerResources": "update_container", "ListPodSandbox": "list_podsandbox",
+	"CheckpointContainer": "checkpoint_container"}
+
+// operation is the kubelet's name for a method: run_podsandbox for RunPodSandbox.
+func operation(method string) string {
+	if name, ok := others[method]; ok {
+		return name
+	}
+	var b strings.Builder
+	for i, r := range strings.ReplaceAll(method, "PodSandbox", "Podsandbox") {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// Relist counts a look at all containers of the node, which began then.
+func (m *Meter) Relist(began, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	last := m.relisted
+	m.relisted = began
+	m.mu.Unlock()
+	m.relist.Observe(now.Sub(began).Seconds())
+	m.seen.Set(float64(began.UnixNano()) / 1e9)
+	if !last.IsZero() {
+		m.interval.Observe(began.Sub(last).Seconds())
+	}
+}
+
+// Group counts a change of a cgroup: create, update or destroy.
+func (m *Meter) Group(what string, took time.Duration) {
+	if m != nil {
+		m.groups.WithLabelValues(what).Observe(took.Seconds())
+	}
+}
+
+// Volume counts work on a volume of a plugin: volume_mount or volume_unmount.
+func (m *Meter) Volume(what, plugin string, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	status := "success"
+	if err != nil {
+		status = "fail-unknown"
+	}
+	m.volumes.WithLabelValues("false", what, status, plugin).Observe(took.Seconds())
+}
+
+// Evicted counts a pod that has to go because of a signal.
+func (m *Meter) Evicted(signal string) {
+	if m != nil {
+		m.evictions.WithLabelValues(signal).Inc()
+	}
+}
+
+// Preempted counts a pod that has to go for a critical one.
+func (m *Meter) Preempted(resource string) {
+	if m != nil {
+		m.preemptions.WithLabelValues(resource).Inc()
+	}
+}
+
+// Container counts the start of a container: init_container, container or ephemeral_container. code is the reason that the pod's status
+// tells of a failure; "": it started.
+func (m *Meter) Container(kind, code string) {
+	switch {
+	case m == nil:
+	case code == "":
+		m.containers.WithLabelValues(kind).Inc()
+	default:
+		m.broken.WithLabelValues(code, kind).Inc()
+	}
+}
+
+// Sandbox counts the start of a pod's sandbox.
+func (m *Meter) Sandbox(err error) {
+	switch {
+	case m == nil:
+	case err != nil:
+		m.brokenPods.Inc()
+	default:
+		m.pods.Inc()
+	}
+}
+
+// Worked counts a look at a pod: create, sync or kill.
+func (m *Meter) Worked(what string, took time.Duration) {
+	if m != nil {
+		m.worker.WithLabelValues(what).Observe(took.Seconds())
+	}
+}
+
+// Seen says that the agent knows of a pod that does not run yet. Saying it again changes nothing.
+func (m *Meter) Seen(uid types.UID, now time.Time) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.waiting[uid]; !known {
+		m.waiting[uid] = now
+	}
+}
+
+// Runs counts that a pod runs for the first time. idle sums the time of its init containers.
+func (m *Meter) Runs(uid types.UID, created, now time.Time, idle time.Duration) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	since, known := m.waiting[uid]
+	delete(m.waiting, uid)
+	m.mu.Unlock()
+	if !known {
+		return // it ran before this agent began
+	}
+	m.start.Observe(now.Sub(since).Seconds())
+	all := max(now.Sub(created), 0)
+	m.total.Observe(all.Seconds())
+	m.sli.Observe(max(all-idle, 0).Seconds())
+}
+
+// Forget says that a pod is no more.
+func (m *Meter) Forget(uid types.UID) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, uid)
+}

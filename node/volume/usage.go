@@ -1,0 +1,112 @@
+package volume
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/node/csi"
+	"github.com/kloop-dev/kloop/node/pressure"
+)
+
+// walkEvery is the least time between two walks through a volume: a large one costs.
+const walkEvery = time.Minute
+
+// Usage tells how full a pod's volumes are: what drivers said of theirs, how full the file systems of local claims are, and what lies in
+// the directories of the others. Paths of the host are left out: nobody knows what is in them.
+func (m *Mounter) Usage(ctx context.Context, pod *corev1.Pod) []csi.Usage {
+	list := m.csi.Usage(pod.UID)
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch claim := claimName(pod, v); {
+		case claim != "":
+			if u, ok := m.claimUsage(ctx, pod, v.Name, claim); ok {
+				list = append(list, u)
+			}
+		case plugin(v) != "":
+			if u, ok := m.ownUsage(pod, v); ok {
+				list = append(list, u)
+			}
+		}
+	}
+	return list
+}
+
+// claimName is the name of the claim that the volume is; "": it is none.
+func claimName(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// claimUsage looks at the file system of a claim's directory. false: it is no directory of this host, or not there.
+func (m *Mounter) claimUsage(ctx context.Context, pod *corev1.Pod, volume, claim string) (u csi.Usage, ok bool) {
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	path, known := s.paths[volume]
+	m.mu.Unlock()
+	if !known {
+		_, pv, err := m.bound(ctx, pod, volume, claim)
+		if err != nil {
+			return u, false
+		}
+		if pv.Spec.Local != nil && (pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == corev1.PersistentVolumeFilesystem) {
+			path = pv.Spec.Local.Path
+		}
+		m.mu.Lock()
+		s.paths[volume] = path
+		m.mu.Unlock()
+	}
+	if path == "" {
+		return u, false
+	}
+	u, ok = fileSystem(path)
+	u.Volume, u.Namespace, u.Claim = volume, pod.Namespace, claim
+	return u, ok
+}
+
+// ownUsage looks at a directory of the pod's own: one in memory is a file system, of others each file counts.
+func (m *Mounter) ownUsage(pod *corev1.Pod, v *corev1.Volume) (u csi.Usage, ok bool) {
+	path := filepath.Join(m.volumesDir(pod.UID), "kubernetes.io~"+plugin(v), v.Name)
+	u, ok = fileSystem(path)
+	u.Volume = v.Name
+	if !ok || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumDefault {
+		return u, ok
+	}
+	s := m.state(pod.UID)
+	m.mu.Lock()
+	w := s.walked[v.Name]
+	m.mu.Unlock()
+	if now := time.Now(); now.Sub(w.at) >= walkEvery {
+		size, files := pressure.Walk(path)
+		w = walked{at: now, size: uint64(max(size, 0)), files: uint64(max(files, 0))}
+		m.mu.Lock()
+		s.walked[v.Name] = w
+		m.mu.Unlock()
+	}
+	u.Used, u.InodesUsed = w.size, w.files
+	return u, true
+}
+
+// walked counts the files of a directory.
+type walked struct {
+	at          time.Time
+	size, files uint64
+}
+
+func fileSystem(path string) (u csi.Usage, ok bool) {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil {
+		return u, false
+	}
+	size := uint64(fs.Bsize)
+	return csi.Usage{At: time.Now(), Used: (fs.Blocks - fs.Bfree) * size, Free: fs.Bavail * size, Size: fs.Blocks * size,
+		Inodes: fs.Files, InodesFree: fs.Ffree, InodesUsed: fs.Files - fs.Ffree}, true
+}
