@@ -44,6 +44,24 @@ func decideConditions(w World, status *v1alpha1.PostgresClusterStatus) {
 	} else {
 		set("Replicating", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
 	}
+	settingsState(w, set)
+	archived := archiveState(w, status, up, set)
+	switch {
+	case !up:
+		set("Ready", false, reason, message)
+	case c.Spec.Synchronous == v1alpha1.Required && standbys > 0 && streaming == 0:
+		set("Ready", false, "WritesBlocked", "synchronous is required, and no standby streams: commits wait")
+	case !whole:
+		set("Ready", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
+	case !archived:
+		set("Ready", false, "NotArchiving", meta.FindStatusCondition(status.Conditions, "Archiving").Message)
+	default:
+		set("Ready", true, "Ready", "")
+	}
+}
+
+// settingsState says whether all instances run with the present settings and template.
+func settingsState(w World, set func(string, bool, string, string)) {
 	var old, unasked []string
 	for _, name := range w.names() {
 		switch {
@@ -60,19 +78,6 @@ func decideConditions(w World, status *v1alpha1.PostgresClusterStatus) {
 		set("UpToDate", false, "Settings", "to read the present settings: "+strings.Join(unasked, ", "))
 	default:
 		set("UpToDate", true, "UpToDate", "")
-	}
-	archived := archiveState(w, status, up, set)
-	switch {
-	case !up:
-		set("Ready", false, reason, message)
-	case c.Spec.Synchronous == v1alpha1.Required && standbys > 0 && streaming == 0:
-		set("Ready", false, "WritesBlocked", "synchronous is required, and no standby streams: commits wait")
-	case !whole:
-		set("Ready", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
-	case !archived:
-		set("Ready", false, "NotArchiving", meta.FindStatusCondition(status.Conditions, "Archiving").Message)
-	default:
-		set("Ready", true, "Ready", "")
 	}
 }
 
