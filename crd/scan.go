@@ -72,7 +72,7 @@ func skipValue(text string, i int) int {
 
 // metadataAt returns where the brace of an object's metadata is.
 func metadataAt(text string) (at uint32, ok bool) {
-	if text == "" || text[0] != '{' || len(text) > 1<<31 {
+	if text == "" || text[0] != '{' || uint64(len(text)) > 1<<31 {
 		return 0, false
 	}
 	eachMember(text, 0, func(key string, _, start, _ int) bool {
