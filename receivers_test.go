@@ -15,7 +15,6 @@ const maxMethods = 40
 var broad = map[string]int{
 	"server/httpapi.call": 67,
 	"server.Server":       60,
-	"cluster.Cluster":     52,
 	"view.View":           51,
 	"crd.Stored":          48,
 }

@@ -37,6 +37,7 @@ var ladder = [][]string{
 	{"controllers/", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web"},
 	{"controllers"},
 	{"sim", "survey", "past"},
+	{"kit"},
 	{"internal/testcluster"},
 	{"cluster"},
 	{"machine", "plan", "engine", "simtest", "clusters", "service"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // said runs a command and returns what it printed.
@@ -27,7 +28,7 @@ func said(t *testing.T, f func(context.Context, stdio, []string) error, args ...
 
 func runServer(t *testing.T, dir string) (*cluster.Cluster, *kubernetes.Clientset) {
 	t.Helper()
-	c, err := cluster.Start(context.Background(), cluster.Config{DataDir: dir, NoLoops: true})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), DataDir: dir, NoLoops: true})
 	if err != nil {
 		t.Fatal(err)
 	}

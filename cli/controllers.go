@@ -9,6 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // controllersCmd runs the loops against a server elsewhere. Several replicas elect one that works.
@@ -34,6 +35,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	o.Kit = whole.Kit()
 	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
 		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
 		Identity: cluster.Identity()}})

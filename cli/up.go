@@ -11,6 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/clusters"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/notify"
 )
 
@@ -115,7 +116,7 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 	memory := trim(ctx)
 	o.Relieved, o.Shed = memory.soon, memory.now
 	o.Flags, o.Verbosity = settings.New(o).Flags(), verbose
-	o.Machine = thisMachine
+	o.Machine, o.Kit = thisMachine, whole.Kit()
 	if o.Node != cluster.NodeNone {
 		if err := installRuntime(ctx, std, o.InstallRuntime); err != nil {
 			return nil, err

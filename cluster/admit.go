@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/past"
-	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/member"
 	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/web"
 )
@@ -29,15 +29,15 @@ func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 		pages[past.Page] = d.past.desk
 		pages[past.Gaps] = http.HandlerFunc(d.past.gaps)
 	}
-	if c.etcd == nil {
+	if c.storage.etcd == nil {
 		return pages
 	}
 	maps.Copy(pages, map[string]http.Handler{
-		keysPath:          http.HandlerFunc(c.giveKeys),
-		joinPath:          http.HandlerFunc(c.admit),
-		MembersPath:       http.HandlerFunc(c.members),
-		MembersPath + "/": http.HandlerFunc(c.members),
-		SnapshotPath:      http.HandlerFunc(c.giveSnapshot),
+		keysPath:          http.HandlerFunc(c.storage.giveKeys),
+		joinPath:          http.HandlerFunc(c.storage.admit),
+		MembersPath:       http.HandlerFunc(c.storage.members),
+		MembersPath + "/": http.HandlerFunc(c.storage.members),
+		SnapshotPath:      http.HandlerFunc(c.storage.giveSnapshot),
 	})
 	return pages
 }
@@ -51,11 +51,11 @@ func (c *Config) page() http.Handler {
 }
 
 // giveKeys hands the cluster's keys to a newcomer. Others don't get them, whatever they may do.
-func (c *Cluster) giveKeys(w http.ResponseWriter, r *http.Request) {
-	if !c.fromNewcomer(w, r) {
+func (s *storage) giveKeys(w http.ResponseWriter, r *http.Request) {
+	if !s.fromNewcomer(w, r) {
 		return
 	}
-	files, err := readKeys(filepath.Join(c.cfg.DataDir, "pki"))
+	files, err := readKeys(filepath.Join(s.cfg.DataDir, "pki"))
 	if err != nil {
 		refuse(w, apierrors.NewInternalError(err))
 		return
@@ -66,9 +66,9 @@ func (c *Cluster) giveKeys(w http.ResponseWriter, r *http.Request) {
 
 // fromNewcomer says that the request came as one from a server that joins: under the name that only those ask for,
 // and to a server that takes others.
-func (c *Cluster) fromNewcomer(w http.ResponseWriter, r *http.Request) bool {
+func (s *storage) fromNewcomer(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case c.cfg.Together.PeerListen == "":
+	case s.cfg.Together.PeerListen == "":
 		refuse(w, apierrors.NewConflict(noResource, "join", errors.New("this server takes no others: restart it with --peer-listen HOST:PORT")))
 	case r.Method != http.MethodPost || r.TLS == nil || r.TLS.ServerName != joinHost:
 		refuse(w, apierrors.NewBadRequest("only servers that join ask for this"))
@@ -79,8 +79,8 @@ func (c *Cluster) fromNewcomer(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // admit makes a newcomer's member known to the cluster.
-func (c *Cluster) admit(w http.ResponseWriter, r *http.Request) {
-	if !c.fromNewcomer(w, r) {
+func (s *storage) admit(w http.ResponseWriter, r *http.Request) {
+	if !s.fromNewcomer(w, r) {
 		return
 	}
 	var who newcomer
@@ -88,7 +88,7 @@ func (c *Cluster) admit(w http.ResponseWriter, r *http.Request) {
 		refuse(w, apierrors.NewBadRequest("name and url of the member are needed"))
 		return
 	}
-	list, err := c.etcd.Admit(r.Context(), who.Name, who.URL)
+	list, err := s.etcd.Admit(r.Context(), who.Name, who.URL)
 	if err != nil {
 		refuse(w, memberError(err))
 		return
@@ -98,18 +98,18 @@ func (c *Cluster) admit(w http.ResponseWriter, r *http.Request) {
 }
 
 // members lists the members of the store, or removes the one that the path names.
-func (c *Cluster) members(w http.ResponseWriter, r *http.Request) {
+func (s *storage) members(w http.ResponseWriter, r *http.Request) {
 	who := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, MembersPath), "/")
 	switch {
 	case r.Method == http.MethodGet && who == "":
-		list, err := c.etcd.Members(r.Context())
+		list, err := s.etcd.Members(r.Context())
 		if err != nil {
 			refuse(w, memberError(err))
 			return
 		}
 		reply(w, list)
 	case r.Method == http.MethodDelete && who != "":
-		gone, err := c.etcd.Remove(r.Context(), who)
+		gone, err := s.etcd.Remove(r.Context(), who)
 		if err != nil {
 			refuse(w, memberError(err))
 			return
@@ -124,11 +124,11 @@ func (c *Cluster) members(w http.ResponseWriter, r *http.Request) {
 // memberError is the answer to a change of members that failed.
 func memberError(err error) *apierrors.StatusError {
 	switch {
-	case errors.Is(err, etcd.ErrAlone):
+	case errors.Is(err, member.ErrAlone):
 		return apierrors.NewConflict(noResource, "members", err)
-	case errors.Is(err, etcd.ErrNoMember):
-		return apierrors.NewNotFound(noResource, strings.TrimPrefix(err.Error(), etcd.ErrNoMember.Error()+": "))
-	case errors.Is(err, etcd.ErrTaken):
+	case errors.Is(err, member.ErrNoMember):
+		return apierrors.NewNotFound(noResource, strings.TrimPrefix(err.Error(), member.ErrNoMember.Error()+": "))
+	case errors.Is(err, member.ErrTaken):
 		return apierrors.NewConflict(noResource, "members", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError(err.Error(), 1)

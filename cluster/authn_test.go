@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // write makes a file of a test.
@@ -28,6 +30,7 @@ func write(t *testing.T, text string) string {
 func startFor(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
 	cfg.NoLoops, cfg.Log = true, slog.New(slog.DiscardHandler)
+	cfg.Kit = whole.Kit()
 	c, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -165,6 +168,7 @@ func TestWhoAndWhatRefused(t *testing.T) {
 		{Config{EncryptionConfig: write(t, "kind: Pod\n")}, "EncryptionConfiguration"},
 	} {
 		x.cfg.NoLoops, x.cfg.Log = true, slog.New(slog.DiscardHandler)
+		x.cfg.Kit = whole.Kit()
 		c, err := Start(t.Context(), x.cfg)
 		if err == nil {
 			_ = c.Stop()

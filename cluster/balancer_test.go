@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/cluster"
-	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -39,7 +38,7 @@ spec:
 // TestPools: in the mode pools MetalLB's manifests are taken, and a Service has an address from its pool that nodes may answer for; when
 // MetalLB itself arrives, its Services are left to it.
 func TestPools(t *testing.T) {
-	c := start(t, cluster.Config{LoadBalancer: loadbalancer.Pools, SimNodes: 2})
+	c := start(t, cluster.Config{LoadBalancer: "pools", SimNodes: 2})
 	dyn, err := dynamic.NewForConfig(config(t, c))
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func (b *building) makeServer() error {
 	cfg := b.c.cfg
 	b.server, b.alloc = extensions.New(server.Config{Trail: b.tracked(), Kinds: b.set, Store: b.store, View: b.view, Authorize: b.authz, Fields: b.fields,
 		Admission:   b.plugins,
-		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.together(), Stale: stale(b.store),
+		NoWatchList: !cfg.on.On("WatchList"), Sole: !b.c.storage.together(), Stale: stale(b.store),
 	}, extensions.Config{Network: services.Network{Services: cfg.ServiceCIDRs, PortLow: cfg.NodePortLow, PortHigh: cfg.NodePortHigh},
 		Access: access.Config{Tokens: b.signer, Grants: b.roles,
 			Reviews: &review.Desk{Tokens: b.tokens, Audiences: b.signer.Audiences(), Authorize: b.authz, Rules: b.roles.Rules}}})

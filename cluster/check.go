@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/kinds"
 )
 
@@ -55,7 +54,7 @@ func (c Config) check() error {
 	}
 	refuse(c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay, "shutdown delay of %s: use 0 to %s", c.ShutdownDelay, maxShutdownDelay)
 	switch c.LoadBalancer {
-	case "", loadbalancer.Nodes, loadbalancer.Pools, loadbalancer.None:
+	case "", "nodes", "pools", "none":
 	default:
 		refuse(true, "load balancer mode %q: use nodes, pools, or none where another program gives the addresses", c.LoadBalancer)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/auth/token"
-	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/strict"
 )
 
@@ -184,7 +184,7 @@ func (c *Cluster) credentials() (cr trust, err error) {
 
 // wantedLoops are those of the table that the configuration asks for: "*" is all, "name" one more, "-name" one less. The
 // names are those of the loops, or upstream's.
-func wantedLoops(table []controllers.Entry, asked []string) ([]controllers.Entry, error) {
+func wantedLoops(table []kit.Entry, asked []string) ([]kit.Entry, error) {
 	loops := map[string]bool{"csr-signing": true, "serviceaccount-token": true, "node-ipam": true} // these need what not every process has
 	for _, e := range table {
 		loops[e.LoopName()] = true
@@ -206,7 +206,7 @@ func wantedLoops(table []controllers.Entry, asked []string) ([]controllers.Entry
 		}
 		on[own] = !minus
 	}
-	return slices.DeleteFunc(slices.Clone(table), func(e controllers.Entry) bool {
+	return slices.DeleteFunc(slices.Clone(table), func(e kit.Entry) bool {
 		want, said := on[e.LoopName()]
 		return !want && (said || !all)
 	}), nil

@@ -7,12 +7,17 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 func TestWantedLoops(t *testing.T) {
-	table := loopTable(controllers.Config{Kinds: kinds.NewSet()}, nil)
+	table, err := whole.Kit().Loops(kit.Cluster{Kinds: kinds.NewSet()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	const some = "deployment replicaset volume-binder job"
 	tests := []struct{ asked, want, err string }{
 		{"", some, ""},
@@ -118,7 +123,14 @@ func TestResyncOf(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	for _, e := range loopTable(controllers.Config{Kinds: kinds.NewSet()}, nil) {
+	table, err := whole.Kit().Loops(kit.Cluster{Kinds: kinds.NewSet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if DefaultNodeGrace != nodelifecycle.DefaultGrace {
+		t.Error("a node is lost after another time than its loop says")
+	}
+	for _, e := range table {
 		known[e.LoopName()] = true
 	}
 	for _, loop := range []string{"node-lifecycle", "volume-binder", "volume-phase"} {

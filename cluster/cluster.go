@@ -19,7 +19,6 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/store/etcd"
 )
 
 // A Cluster is a running process's worth of Kubernetes.
@@ -29,9 +28,8 @@ type Cluster struct {
 	cred  trust
 	door  *frontDoor
 	files []*followed // read again when they change
-	etcd  *etcd.Store // with a member of its own; nil: there is none
 
-	peerURL string // of that member, for others
+	storage *storage
 
 	name  string         // that it stands for election with
 	Loops *loop.Watchers // why keys are not at rest
@@ -55,7 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.tellIdle(cfg.Log)
-	c := &Cluster{cfg: cfg, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
+	c := &Cluster{cfg: cfg, storage: &storage{cfg: cfg}, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
 	started := make(chan struct{})
 	parts, err := c.parts(ctx)
@@ -102,16 +100,17 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		return nil, fmt.Errorf("listen for the API: %w", err)
 	}
 	c.address = reachable(listener.Addr().(*net.TCPAddr))
-	if err := c.joinKeys(ctx); err != nil {
+	if err := c.storage.joinKeys(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	if c.keys, err = c.openKeys(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	c.storage.keys = c.keys
 	if c.cred, err = c.credentials(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
-	st, err := c.openStore(ctx)
+	st, err := c.storage.openStore(ctx)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -146,17 +145,17 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"events", c.door.record},
 		{"kubeconfig", c.writeKubeconfig},
 	}
-	if c.together() {
-		list = append(list, part{"leadership", c.handOver}, part{"presence", c.door.stay})
+	if c.storage.together() {
+		list = append(list, part{"leadership", c.storage.handOver}, part{"presence", c.door.stay})
 		if !c.cfg.NoConvergence {
 			list = append(list, part{"reports", c.door.tellOthers})
 		}
 	}
-	if c.etcd != nil && c.cfg.Snapshots.Every > 0 {
-		list = append(list, part{"snapshots", c.snapshots})
+	if c.storage.etcd != nil && c.cfg.Snapshots.Every > 0 {
+		list = append(list, part{"snapshots", c.storage.snapshots})
 	}
 	if c.cfg.Together.PeerListen != "" {
-		list = append(list, part{"peer certificate", c.renewPeerCert})
+		list = append(list, part{"peer certificate", c.storage.renewPeerCert})
 	}
 	if !c.cfg.NoLoops {
 		list = append(list, part{"metrics", c.door.measure})
@@ -164,7 +163,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		if err != nil {
 			return nil, errors.Join(err, listener.Close(), st.Close())
 		}
-		if c.together() {
+		if c.storage.together() {
 			loops = []part{c.elected(c.loops)}
 		}
 		list = append(list, loops...)
@@ -206,7 +205,7 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 // certificate is what the API shows: the configuration's, or one of the cluster's own authority.
 func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello != nil && hello.ServerName == joinHost {
-		return c.joinCertificate(), nil
+		return c.storage.joinCertificate(), nil
 	}
 	if c.cred.serving != nil {
 		return c.cred.serving, nil

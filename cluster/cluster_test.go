@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -28,6 +29,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func start(t *testing.T, cfg cluster.Config) *cluster.Cluster {
 	t.Helper()
 	cfg.Log = quiet
+	cfg.Kit = whole.Kit()
 	c, err := cluster.Start(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,7 @@ func configMap(name string) *corev1.ConfigMap {
 // TestStopLeavesNothing starts and stops a cluster and counts goroutines and files.
 func TestStopLeavesNothing(t *testing.T) {
 	run := func() {
-		c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 2, Log: quiet})
+		c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), SimNodes: 2, Log: quiet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +192,7 @@ func noMoreThan(t *testing.T, most int) {
 // TestRestart stops a cluster on etcd and starts it again on the same directory.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
-	first, err := cluster.Start(context.Background(), cluster.Config{DataDir: dir, Log: quiet})
+	first, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), DataDir: dir, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,12 +238,12 @@ func authority(kubeconfig string) string {
 func TestFailedStartFreesThePort(t *testing.T) {
 	c := start(t, cluster.Config{})
 	addr := strings.TrimPrefix(c.URL(), "https://")
-	if _, err := cluster.Start(t.Context(), cluster.Config{Listen: addr, Log: quiet}); err == nil {
+	if _, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), Listen: addr, Log: quiet}); err == nil {
 		t.Fatal("two clusters listen at one address")
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", Log: quiet}); err == nil {
+	if _, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Listen: "127.0.0.1:0", Log: quiet}); err == nil {
 		t.Error("a start that was called off reports a cluster")
 	}
 }

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/auth/token"
-	"github.com/kloop-dev/kloop/controllers/loadbalancer"
-	"github.com/kloop-dev/kloop/controllers/nodelifecycle"
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit"
 )
 
 // The stores.
@@ -31,8 +30,8 @@ const (
 // KubeletDir is the root directory of an agent that drivers of volumes and devices know: they mount it under this very name.
 const KubeletDir = "/var/lib/kubelet"
 
-// Config says what a process runs. The zero value is a whole cluster in memory, without a node, on a free
-// port of the loopback address.
+// Config says what a process runs. With whole.Kit and nothing else it is a whole cluster in memory, without a node,
+// on a free port of the loopback address.
 type Config struct {
 	DataDir     string   // keys, certificates and the store; needed unless Store is memory
 	Store       string   // StoreEtcd or StoreMemory; "": memory without DataDir, etcd with
@@ -91,6 +90,7 @@ type Config struct {
 	NoLoops     bool     // the front door alone: no controllers, no scheduler
 	Controllers []string // which loops run: "*" is all, "name" one more, "-name" one less; none: all
 	Node        string
+	Kit         kit.Kit // what the program has: loops, etcd, and so on; whole.Kit has all
 	Machine     Machine // what makes this machine the Node; nil: it can't be one
 	StaticDir   string  // manifests of the own node's static pods; "": none
 	NodeName    string  // "": the host's name
@@ -149,7 +149,7 @@ type Config struct {
 	// addresses; none: those.
 	NodePortAddresses []string
 
-	LoadBalancer loadbalancer.Mode // where Services of type LoadBalancer get their addresses; "": from nodes
+	LoadBalancer string // where Services of type LoadBalancer get their addresses: nodes, pools or none; "": nodes
 
 	Log *slog.Logger // nil: the default logger
 }
@@ -158,7 +158,7 @@ type Config struct {
 const DefaultIssuer = token.Issuer
 
 // DefaultNodeGrace is the silence after which a node is not ready.
-const DefaultNodeGrace = nodelifecycle.DefaultGrace
+const DefaultNodeGrace = 50 * time.Second
 
 // DefaultServiceCIDRs are the ranges of cluster IPs.
 func DefaultServiceCIDRs() []netip.Prefix {
@@ -209,6 +209,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("copies of Git repositories need a directory: GitDir or DataDir")
 	case c.SimNodes < 0:
 		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
+	case c.SimNodes > 0 && c.Kit.Nodes == nil:
+		return c, errors.New("this program has no simulated nodes (cluster.Config.Kit)")
+	case c.GitSources && c.Kit.Sources == nil:
+		return c, errors.New("this program reads no Git sources (cluster.Config.Kit)")
+	case c.Store == StoreEtcd && c.Kit.Etcd == nil:
+		return c, errors.New("this program has no store that outlives it (cluster.Config.Kit): keep all in memory")
 	}
 	if err := c.Together.fill(c); err != nil {
 		return c, err

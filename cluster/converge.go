@@ -40,7 +40,7 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 		}
 	}
 	loops := &converge.Processes{Here: d.c.Loops, Self: d.c.name, Kinds: d.set, Read: d.read}
-	if d.c.together() && !d.c.cfg.NoLoops {
+	if d.c.storage.together() && !d.c.cfg.NoLoops {
 		loops.Lease = leaderSpace + "/" + leaderLease
 	}
 	board := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}

@@ -28,7 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
 	"github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store"
-	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/member"
 	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/trail"
 	"github.com/kloop-dev/kloop/view"
@@ -63,27 +63,35 @@ type frontDoor struct {
 	metrics *prometheus.Registry
 }
 
+// A storage is this server's part in the store: the member of etcd, its certificate and snapshots, and how other servers join.
+type storage struct {
+	cfg     Config
+	keys    *pki.PKI      // nil until joinKeys has brought them
+	etcd    member.Member // with a member of its own; nil: there is none
+	peerURL string        // of that member, for others
+}
+
 // openStore opens the store that the configuration asks for.
-func (c *Cluster) openStore(ctx context.Context) (store.Store, error) {
+func (s *storage) openStore(ctx context.Context) (store.Store, error) {
 	switch {
-	case c.cfg.Store == StoreMemory:
+	case s.cfg.Store == StoreMemory:
 		return memory.New(), nil
-	case len(c.cfg.EtcdServers) > 0:
-		t := c.cfg.EtcdTLS
-		return etcd.Dial(ctx, etcd.Remote{Endpoints: c.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, Log: c.cfg.Log})
+	case len(s.cfg.EtcdServers) > 0:
+		t := s.cfg.EtcdTLS
+		return s.cfg.Kit.Etcd.Dial(ctx, member.Remote{Endpoints: s.cfg.EtcdServers, CAFile: t.CA, CertFile: t.Cert, KeyFile: t.Key, Log: s.cfg.Log})
 	}
-	peers, err := c.peers()
+	peers, err := s.peers()
 	if err != nil {
 		return nil, err
 	}
-	c.etcd, err = etcd.Open(ctx, etcd.Config{Dir: filepath.Join(c.cfg.DataDir, "etcd"), Peers: peers, Log: c.cfg.Log})
+	s.etcd, err = s.cfg.Kit.Etcd.Open(ctx, member.Config{Dir: filepath.Join(s.cfg.DataDir, "etcd"), Peers: peers, Log: s.cfg.Log})
 	if err != nil {
 		if peers != nil {
 			_ = peers.Listener.Close() // open or not
 		}
-		return nil, c.explainCorrupt(err)
+		return nil, s.explainCorrupt(err)
 	}
-	return c.etcd, nil
+	return s.etcd, nil
 }
 
 func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
@@ -113,8 +121,8 @@ func loopUser(name string) *auth.User {
 func (d *frontDoor) keepStore(ctx context.Context, ready func()) error {
 	ready()
 	var gone <-chan struct{}
-	if d.c.etcd != nil {
-		gone = d.c.etcd.Gone()
+	if d.c.storage.etcd != nil {
+		gone = d.c.storage.etcd.Gone()
 	}
 	select {
 	case <-ctx.Done():
@@ -140,7 +148,7 @@ func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	if err := d.alloc.TellRanges(ctx, objects); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
-	if at := d.c.advertised(); !d.c.together() || len(at) == 0 { // else stay does
+	if at := d.c.advertised(); !d.c.storage.together() || len(at) == 0 { // else stay does
 		if err := d.alloc.PublishEndpoints(ctx, at); err != nil {
 			return fmt.Errorf("publish the service kubernetes: %w", err)
 		}

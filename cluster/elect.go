@@ -54,14 +54,14 @@ func (c *Cluster) leave(ctx context.Context, ready func()) error {
 
 // handOver has another member lead the store before this server stops serving: one that leads and just ends would have the
 // others find out, and what is written meanwhile fail.
-func (c *Cluster) handOver(ctx context.Context, ready func()) error {
+func (s *storage) handOver(ctx context.Context, ready func()) error {
 	ready()
 	<-ctx.Done()
-	if c.etcd == nil {
+	if s.etcd == nil {
 		return nil
 	}
-	if err := c.etcd.HandOver(); err != nil {
-		c.cfg.Log.Warn("hand the lead of the store over", "err", err)
+	if err := s.etcd.HandOver(); err != nil {
+		s.cfg.Log.Warn("hand the lead of the store over", "err", err)
 	}
 	return nil
 }
@@ -76,8 +76,8 @@ func Identity() string {
 }
 
 // together says that other servers may write to the store.
-func (c *Cluster) together() bool {
-	return len(c.cfg.EtcdServers) > 0 || c.etcd != nil && !c.etcd.Sole()
+func (s *storage) together() bool {
+	return len(s.cfg.EtcdServers) > 0 || s.etcd != nil && !s.etcd.Sole()
 }
 
 // stay tells the other servers, and pods, that this one is there.

@@ -22,7 +22,7 @@ func (c *Cluster) encrypted(st store.Store) (store.Store, error) {
 	builtin := kinds.NewSet()
 	var s *sealed.Store
 	err := c.follow("encryption configuration", c.cfg.EncryptionConfig, func(data []byte) error {
-		rules, err := sealed.Parse(data, func(key string) schema.GroupResource {
+		rules, err := sealed.Parse(data, c.cfg.Kit.KMS, func(key string) schema.GroupResource {
 			if k, _, _, ok := builtin.ByKey(key); ok {
 				return k.Info().GR()
 			}

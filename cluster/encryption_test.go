@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/store/sealed"
 )
 
@@ -50,7 +51,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "enc.yaml")
 	encryptionFile(t, file, provider("aesgcm", '1'))
-	cfg := Config{DataDir: dir, NoLoops: true, EncryptionConfig: file, Log: slog.New(slog.DiscardHandler)}
+	cfg := Config{Kit: whole.Kit(), DataDir: dir, NoLoops: true, EncryptionConfig: file, Log: slog.New(slog.DiscardHandler)}
 	c, err := Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)

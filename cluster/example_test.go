@@ -12,11 +12,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // A whole cluster for one test: in memory, with a simulated node, talked to by client-go.
 func ExampleStart() {
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 1, Log: quiet})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), SimNodes: 1, Log: quiet})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func ExampleStart() {
 
 // The front door alone, as controller-runtime's envtest has it: what is written stays as it was written.
 func ExampleStart_alone() {
-	c, err := cluster.Start(context.Background(), cluster.Config{NoLoops: true, AdmissionOff: []string{"ServiceAccount"}, Log: quiet})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
+		NoLoops: true, AdmissionOff: []string{"ServiceAccount"}, Log: quiet})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 func TestCheckFormat(t *testing.T) {
@@ -48,7 +49,7 @@ func TestCheckFormat(t *testing.T) {
 // TestFormatOfStart: a start notes the format, and a directory that is refused is left as it is.
 func TestFormatOfStart(t *testing.T) {
 	dir := t.TempDir()
-	c, err := cluster.Start(t.Context(), cluster.Config{DataDir: dir, Listen: "127.0.0.1:0", NoLoops: true})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), DataDir: dir, Listen: "127.0.0.1:0", NoLoops: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestFormatOfStart(t *testing.T) {
 	if err := os.WriteFile(path, later, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = cluster.Start(t.Context(), cluster.Config{DataDir: dir, Listen: "127.0.0.1:0", NoLoops: true})
+	_, err = cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), DataDir: dir, Listen: "127.0.0.1:0", NoLoops: true})
 	if !errors.Is(err, cluster.ErrNewer) {
 		t.Errorf("started with %v", err)
 	}

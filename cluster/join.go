@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/member"
 )
 
 // Paths by which servers join, and their members are seen to.
@@ -46,17 +46,17 @@ type newcomer struct {
 }
 
 // joinKeys gets the cluster's keys from the server to join, unless they are here already.
-func (c *Cluster) joinKeys(ctx context.Context) error {
-	t := c.cfg.Together
+func (s *storage) joinKeys(ctx context.Context) error {
+	t := s.cfg.Together
 	if t.Join == "" {
 		return nil
 	}
-	dir := filepath.Join(c.cfg.DataDir, "pki")
+	dir := filepath.Join(s.cfg.DataDir, "pki")
 	if _, err := os.Stat(filepath.Join(dir, "ca.key")); err == nil {
 		return sameCluster(dir, t)
 	}
 	var files keyFiles
-	if err := c.askJoin(ctx, keysPath, nil, &files); err != nil {
+	if err := s.askJoin(ctx, keysPath, nil, &files); err != nil {
 		return fmt.Errorf("get the keys of the cluster: %w", err)
 	}
 	return writeKeys(dir, files)
@@ -129,19 +129,19 @@ func readKeys(dir string) (keyFiles, error) {
 }
 
 // joinMembers returns what makes this server's member known to the cluster.
-func (c *Cluster) joinMembers(url string) func(context.Context) ([]etcd.Peer, error) {
-	return func(ctx context.Context) ([]etcd.Peer, error) {
-		var list []etcd.Peer
-		err := c.askJoin(ctx, joinPath, newcomer{Name: c.cfg.Together.Name, URL: url}, &list)
+func (s *storage) joinMembers(url string) func(context.Context) ([]member.Peer, error) {
+	return func(ctx context.Context) ([]member.Peer, error) {
+		var list []member.Peer
+		err := s.askJoin(ctx, joinPath, newcomer{Name: s.cfg.Together.Name, URL: url}, &list)
 		return list, err
 	}
 }
 
 // askJoin asks the server to join, again while it can't take anybody.
-func (c *Cluster) askJoin(ctx context.Context, path string, in, out any) error {
+func (s *storage) askJoin(ctx context.Context, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
-	t := c.cfg.Together
+	t := s.cfg.Together
 	pin, err := tokenAuthority(t.Token)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (c *Cluster) askJoin(ctx context.Context, path string, in, out any) error {
 			return err
 		}
 		if !told {
-			c.cfg.Log.Info("the server to join can't take this one yet", "server", t.Join, "err", err)
+			s.cfg.Log.Info("the server to join can't take this one yet", "server", t.Join, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -217,6 +217,6 @@ func pinned(hash []byte) *tls.Config {
 }
 
 // joinCertificate is what pinned looks for: the authority's own certificate, with its key.
-func (c *Cluster) joinCertificate() *tls.Certificate {
-	return &tls.Certificate{Certificate: [][]byte{c.keys.CA.Cert.Raw}, PrivateKey: c.keys.CA.Key, Leaf: c.keys.CA.Cert}
+func (s *storage) joinCertificate() *tls.Certificate {
+	return &tls.Certificate{Certificate: [][]byte{s.keys.CA.Cert.Raw}, PrivateKey: s.keys.CA.Key, Leaf: s.keys.CA.Cert}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // joined starts a server that takes others, and one that joins it.
@@ -167,7 +168,7 @@ func TestJoinNeedsAToken(t *testing.T) {
 	}
 	for name, tt := range tests {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		c, err := cluster.Start(ctx, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
+		c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 			Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: a.URL(), Token: tt.token}})
 		if err == nil {
 			t.Errorf("%s: joined", name)
@@ -223,7 +224,7 @@ func TestJoinBelievesServersOnly(t *testing.T) {
 	defer between.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it goes on trying
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
+	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 		Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: between.URL, Token: joinToken(t, dir, time.Hour)}})
 	if err == nil {
 		_ = c.Stop()
@@ -279,7 +280,7 @@ func TestAloneTakesNobody(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a := start(t, cluster.Config{DataDir: dir, NoLoops: true})
-	_, err := cluster.Start(t.Context(), cluster.Config{DataDir: t.TempDir(), NoLoops: true, Log: quiet,
+	_, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 		Together: cluster.Together{PeerListen: "127.0.0.1:0", Join: a.URL(), Token: joinToken(t, dir, time.Hour)}})
 	if err == nil || !strings.Contains(err.Error(), "--peer-listen") {
 		t.Errorf("got %v", err)

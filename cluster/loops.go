@@ -2,21 +2,18 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/controllers"
-	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/scheduler"
-	"github.com/kloop-dev/kloop/sim"
 )
 
-// loopTable is every loop of a cluster: the controllers and the scheduler.
-func loopTable(cfg controllers.Config, profiles []scheduler.Profile) []controllers.Entry {
-	return append(controllers.All(cfg),
-		controllers.Entry{Loop: scheduler.New(scheduler.Config{Profiles: profiles}), Account: "kube-scheduler", Component: "default-scheduler"})
-}
+// errNoLoops explains a program that was built without loops.
+var errNoLoops = errors.New("this program brings no loops (cluster.Config.Kit): whole.Kit has all of them, and NoLoops runs none")
 
 // loops are the parts that close gaps, and the simulation of nodes.
 func (c *Cluster) loops() (list []part, err error) {
@@ -24,30 +21,47 @@ func (c *Cluster) loops() (list []part, err error) {
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := c.cfg.profiles()
+	terms := kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root, CA: c.keys.CA, Tokens: c.door.signer, Others: c.door.others, REST: own}
+	table, err := c.cfg.table(terms)
 	if err != nil {
-		return nil, err
-	}
-	table := append(loopTable(controllers.Config{Kinds: c.door.set, RootCA: c.cred.root, NodeGrace: c.cfg.NodeMonitorGrace,
-		Metrics: horizontalpodautoscaler.REST(own), AutoscalerPeriod: c.cfg.AutoscalerPeriod, Pods: c.cfg.nodeRanges(), LoadBalancer: c.cfg.LoadBalancer,
-		Others: c.door.others, DNS: c.cfg.DNS.published(c.cfg.ServiceCIDRs), LocalStorage: !c.cfg.NoLocalStorage,
-		Snapshots: c.cfg.VolumeSnapshots}, profiles),
-		controllers.Signing(c.keys.CA), controllers.Tokens(c.door.signer, c.cred.root))
-	if table, err = wantedLoops(table, c.cfg.Controllers); err != nil {
 		return nil, err
 	}
 	for _, e := range table {
 		list = append(list, c.loopPart(e))
 	}
 	list = append(list, c.sources()...)
-	for _, l := range sim.LoopsIn(c.cfg.simulatedPods()) {
-		list = append(list, c.simPart(l))
+	if c.cfg.Kit.Nodes != nil {
+		for _, l := range c.cfg.Kit.Nodes.Loops(c.cfg.simulatedPods()) {
+			list = append(list, c.simPart(l))
+		}
 	}
 	return list, nil
 }
 
+// table returns those of the program's loops that the configuration asks for.
+func (c Config) table(terms kit.Cluster) ([]kit.Entry, error) {
+	if c.Kit.Loops == nil {
+		return nil, errNoLoops
+	}
+	if c.SchedulerConfig != "" {
+		data, err := os.ReadFile(c.SchedulerConfig)
+		if err != nil {
+			return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
+		}
+		terms.Scheduler = append([]byte{}, data...)
+	}
+	terms.NodeGrace, terms.AutoscalerPeriod, terms.Pods = c.NodeMonitorGrace, c.AutoscalerPeriod, c.nodeRanges()
+	terms.DNS, terms.LoadBalancer, terms.LocalStorage = c.DNS.published(c.ServiceCIDRs), c.LoadBalancer, !c.NoLocalStorage
+	terms.Snapshots = c.VolumeSnapshots
+	table, err := c.Kit.Loops(terms)
+	if err != nil {
+		return nil, err
+	}
+	return wantedLoops(table, c.Controllers)
+}
+
 // loopPart runs a loop as the account that upstream gives it.
-func (c *Cluster) loopPart(e controllers.Entry) part {
+func (c *Cluster) loopPart(e kit.Entry) part {
 	manager := "kube-controller-manager"
 	if e.Account == manager || e.Account == "kube-scheduler" {
 		manager = e.Account
@@ -61,7 +75,7 @@ func (c *Cluster) loopPart(e controllers.Entry) part {
 }
 
 // accountOf is who a loop acts as. What upstream runs as a component's own user has no service account.
-func accountOf(e controllers.Entry) *auth.User {
+func accountOf(e kit.Entry) *auth.User {
 	if e.Account == "kube-controller-manager" || e.Account == "kube-scheduler" {
 		return &auth.User{Name: "system:" + e.Account, Groups: []string{auth.GroupAuthenticated}}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // TestLoopsBesideAnOlderServer: the server lacks kinds that the loops know, and has one that they don't. The loops run all
@@ -24,7 +25,7 @@ func TestLoopsBesideAnOlderServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Election: client.Election{
+		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{Kit: whole.Kit()}, Election: client.Election{
 			Namespace: "kube-system", Name: "kube-controller-manager", Identity: "one", Duration: time.Minute, Renew: time.Second}})
 	}()
 	defer func() {
@@ -80,8 +81,9 @@ func TestLoopsOverHTTP(t *testing.T) {
 		t.Cleanup(stops[id])
 		go func() {
 			defer close(done)
-			err := cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{NodeMonitorGrace: time.Minute}, Election: client.Election{
-				Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
+			err := cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet,
+				Config: cluster.Config{Kit: whole.Kit(), NodeMonitorGrace: time.Minute}, Election: client.Election{
+					Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
 			if err != nil {
 				t.Errorf("%s: %v", id, err)
 			}

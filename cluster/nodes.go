@@ -13,14 +13,13 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/sim"
 )
 
 // nodes are the parts that make nodes: simulated ones, and this machine if it is one.
 func (c *Cluster) nodes() (list []part, err error) {
 	if c.cfg.SimNodes > 0 {
 		list = append(list, part{"simulated nodes", func(ctx context.Context, ready func()) error {
-			if err := sim.Nodes(ctx, c.door.local(nodesUser, "kloop-sim"), c.cfg.SimNodes); err != nil {
+			if err := c.cfg.Kit.Nodes.Make(ctx, c.door.local(nodesUser, "kloop-sim"), c.cfg.SimNodes); err != nil {
 				return fmt.Errorf("make the simulated nodes: %w", err)
 			}
 			ready()

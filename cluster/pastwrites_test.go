@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/trail"
 )
 
 // TestWritesOf asks a server what its trail knows, as another one does.
 func TestWritesOf(t *testing.T) {
-	c, err := Start(context.Background(), Config{NoLoops: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := Start(context.Background(), Config{Kit: whole.Kit(), NoLoops: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -12,19 +13,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/client"
-	"github.com/kloop-dev/kloop/controllers"
-	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
-	"github.com/kloop-dev/kloop/sim"
 )
 
 // Loops says how to run the loops away from the server.
 type Loops struct {
 	Rest     *rest.Config
-	Config   Config // of it Controllers and what says how often they look
+	Config   Config // of it Kit, Controllers and what says how often they look
 	Log      *slog.Logger
 	Election client.Election // without Client
 }
@@ -87,19 +86,14 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 	if err != nil {
 		return err
 	}
-	profiles, err := l.Config.profiles()
+	table, err := l.Config.table(kit.Cluster{Kinds: set, RootCA: ca, REST: raw})
 	if err != nil {
 		return err
 	}
-	table, err := wantedLoops(loopTable(controllers.Config{Kinds: set, RootCA: ca, NodeGrace: l.Config.NodeMonitorGrace,
-		Metrics: horizontalpodautoscaler.REST(raw), AutoscalerPeriod: l.Config.AutoscalerPeriod, Pods: l.Config.nodeRanges(),
-		LoadBalancer: l.Config.LoadBalancer, DNS: l.Config.DNS.published(l.Config.ServiceCIDRs), LocalStorage: !l.Config.NoLocalStorage,
-		Snapshots: l.Config.VolumeSnapshots}, profiles), l.Config.Controllers)
-	if err != nil {
-		return err
-	}
-	for _, s := range sim.Loops() {
-		table = append(table, controllers.Entry{Loop: s, Component: "kloop-sim"})
+	if l.Config.Kit.Nodes != nil {
+		for _, s := range l.Config.Kit.Nodes.Loops(netip.Prefix{}) {
+			table = append(table, kit.Entry{Loop: s, Component: "kloop-sim"})
+		}
 	}
 	for _, e := range table {
 		own := remote

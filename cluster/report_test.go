@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/trail"
 )
 
@@ -102,8 +103,9 @@ func runLoops(t *testing.T, cfg *rest.Config, id string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet, Config: cluster.Config{NodeMonitorGrace: time.Minute}, Election: client.Election{
-			Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
+		done <- cluster.RunLoops(ctx, cluster.Loops{Rest: cfg, Log: quiet,
+			Config: cluster.Config{Kit: whole.Kit(), NodeMonitorGrace: time.Minute}, Election: client.Election{
+				Namespace: "kube-system", Name: "kube-controller-manager", Identity: id, Duration: time.Minute, Renew: time.Second}})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -18,7 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/member"
 )
 
 // noResource is what errors about things beside the API name.
@@ -92,7 +92,7 @@ func (s Snapshots) newest() (string, time.Time) {
 }
 
 // take saves the store under a name of its own, and drops the oldest snapshots beyond those that are kept.
-func (s Snapshots) take(ctx context.Context, st *etcd.Store, now time.Time) (string, error) {
+func (s Snapshots) take(ctx context.Context, st member.Member, now time.Time) (string, error) {
 	path := filepath.Join(s.Dir, snapshotStart+now.UTC().Format(snapshotTime)+snapshotEnd)
 	if err := SaveSnapshot(path, func(w io.Writer) error { return st.Snapshot(ctx, w) }); err != nil {
 		return "", err
@@ -142,30 +142,30 @@ func SaveSnapshot(path string, write func(io.Writer) error) (err error) {
 
 // snapshots saves the store from time to time, if something was written since. A server that was off for longer
 // than that saves soon after its start.
-func (c *Cluster) snapshots(ctx context.Context, ready func()) error {
+func (s *storage) snapshots(ctx context.Context, ready func()) error {
 	ready()
-	s := c.cfg.Snapshots
-	_, last := s.newest()
+	kept := s.cfg.Snapshots
+	_, last := kept.newest()
 	var saved int64 // revision of the last snapshot; 0: unknown
 	for {
-		wait := max(s.Every-time.Since(last), min(s.Every, time.Minute)) // not right at the start, when there is other work
+		wait := max(kept.Every-time.Since(last), min(kept.Every, time.Minute)) // not right at the start, when there is other work
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(wait):
 		}
 		last = time.Now()
-		rev, err := c.etcd.Revision(ctx)
+		rev, err := s.etcd.Revision(ctx)
 		if err == nil && rev == saved {
 			continue
 		}
 		var path string
 		if err == nil {
-			path, err = s.take(ctx, c.etcd, last)
+			path, err = kept.take(ctx, s.etcd, last)
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				slog.Warn("save the store", "err", err, "again", s.Every)
+				slog.Warn("save the store", "err", err, "again", kept.Every)
 			}
 			continue
 		}
@@ -175,32 +175,32 @@ func (c *Cluster) snapshots(ctx context.Context, ready func()) error {
 }
 
 // giveSnapshot sends the whole store as it is now.
-func (c *Cluster) giveSnapshot(w http.ResponseWriter, r *http.Request) {
+func (s *storage) giveSnapshot(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuse(w, apierrors.NewMethodNotSupported(noResource, strings.ToLower(r.Method)))
 		return
 	}
 	ctx := context.WithoutCancel(r.Context()) // a large store takes longer than requests may; the client's going away ends it
-	if _, err := c.etcd.Revision(ctx); err != nil {
+	if _, err := s.etcd.Revision(ctx); err != nil {
 		refuse(w, memberError(err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if err := c.etcd.Snapshot(ctx, w); err != nil {
+	if err := s.etcd.Snapshot(ctx, w); err != nil {
 		slog.Warn("send a snapshot", "err", err)
 		panic(http.ErrAbortHandler) // half a snapshot must not look whole
 	}
 }
 
 // explainCorrupt names the newest snapshot in the error about a store that can't be trusted.
-func (c *Cluster) explainCorrupt(err error) error {
-	var corrupt *etcd.CorruptError
+func (s *storage) explainCorrupt(err error) error {
+	var corrupt *member.CorruptError
 	if !errors.As(err, &corrupt) {
 		return err
 	}
-	path, at := c.cfg.Snapshots.newest()
+	path, at := s.cfg.Snapshots.newest()
 	if path == "" {
-		return fmt.Errorf("%w. There is no snapshot in %s", err, c.cfg.Snapshots.Dir)
+		return fmt.Errorf("%w. There is no snapshot in %s", err, s.cfg.Snapshots.Dir)
 	}
 	return fmt.Errorf("%w. The newest snapshot is %s, taken at %s", err, path, at.Format(time.RFC3339))
 }

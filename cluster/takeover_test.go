@@ -27,6 +27,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/store"
 	"github.com/kloop-dev/kloop/store/etcd"
@@ -138,7 +139,7 @@ func things() *apiextensionsv1.CustomResourceDefinition {
 func TestTakeOver(t *testing.T) {
 	dir := t.TempDir()
 	all := leaveBehind(t, dir)
-	c, err := cluster.Start(t.Context(), cluster.Config{DataDir: dir, NoLoops: true, Log: quiet})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), DataDir: dir, NoLoops: true, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

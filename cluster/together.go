@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/auth/pki"
-	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/member"
 )
 
 // Together says how several servers make one cluster, each with a member of the store in its process. The zero
@@ -65,23 +65,23 @@ const peerLife = 365 * 24 * time.Hour
 // peerFiles are the files of a member's certificate, where kubeadm has them.
 type peerFiles struct{ ca, cert, key string }
 
-func (c *Cluster) peerFiles() peerFiles {
-	dir := filepath.Join(c.cfg.DataDir, "pki")
+func (s *storage) peerFiles() peerFiles {
+	dir := filepath.Join(s.cfg.DataDir, "pki")
 	return peerFiles{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "etcd", "peer.crt"), filepath.Join(dir, "etcd", "peer.key")}
 }
 
 // writePeerCert makes a new certificate for the member. Its readers read both files for every connection, and try
 // again when they don't match.
-func (c *Cluster) writePeerCert(url string) error {
+func (s *storage) writePeerCert(url string) error {
 	host, _, err := net.SplitHostPort(strings.TrimPrefix(url, "https://"))
 	if err != nil {
 		return fmt.Errorf("address of this member for others: %w", err)
 	}
-	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: peerUser, Hosts: []string{host}, Client: true, Server: true, Life: peerLife}, time.Now())
+	cert, key, err := s.keys.CA.Issue(pki.Leaf{User: peerUser, Hosts: []string{host}, Client: true, Server: true, Life: peerLife}, time.Now())
 	if err != nil {
 		return err
 	}
-	f := c.peerFiles()
+	f := s.peerFiles()
 	if err := writeFile(f.key, key); err != nil {
 		return fmt.Errorf("keep the member's key: %w", err)
 	}
@@ -92,8 +92,8 @@ func (c *Cluster) writePeerCert(url string) error {
 }
 
 // peers opens the socket for other members, and says how they are to be spoken to.
-func (c *Cluster) peers() (*etcd.Peers, error) {
-	t := c.cfg.Together
+func (s *storage) peers() (*member.Peers, error) {
+	t := s.cfg.Together
 	if t.PeerListen == "" {
 		return nil, nil
 	}
@@ -103,16 +103,16 @@ func (c *Cluster) peers() (*etcd.Peers, error) {
 	}
 	url, err := peerURL(t, l.Addr().(*net.TCPAddr))
 	if err == nil {
-		err = c.writePeerCert(url)
+		err = s.writePeerCert(url)
 	}
-	c.peerURL = url
+	s.peerURL = url
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	f := c.peerFiles()
-	p := &etcd.Peers{Name: t.Name, Listener: l, URL: url, CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, User: peerUser}
+	f := s.peerFiles()
+	p := &member.Peers{Name: t.Name, Listener: l, URL: url, CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, User: peerUser}
 	if t.Join != "" {
-		p.Join = c.joinMembers(url)
+		p.Join = s.joinMembers(url)
 	}
 	return p, nil
 }
@@ -134,7 +134,7 @@ func peerURL(t Together, at *net.TCPAddr) (string, error) {
 }
 
 // renewPeerCert makes a new certificate for the member long before the old one ends.
-func (c *Cluster) renewPeerCert(ctx context.Context, ready func()) error {
+func (s *storage) renewPeerCert(ctx context.Context, ready func()) error {
 	ready()
 	t := time.NewTicker(peerLife / 2)
 	defer t.Stop()
@@ -144,8 +144,8 @@ func (c *Cluster) renewPeerCert(ctx context.Context, ready func()) error {
 			return nil
 		case <-t.C:
 		}
-		if err := c.writePeerCert(c.peerURL); err != nil {
-			c.cfg.Log.Error("renew the certificate of the store's member", "err", err)
+		if err := s.writePeerCert(s.peerURL); err != nil {
+			s.cfg.Log.Error("renew the certificate of the store's member", "err", err)
 		}
 	}
 }

@@ -5,36 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 
-	"github.com/kloop-dev/kloop/controllers/nodeipam"
-	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/kit"
 )
-
-// profiles are whose pods the scheduler takes, and how.
-func (c Config) profiles() ([]scheduler.Profile, error) {
-	if c.SchedulerConfig == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(c.SchedulerConfig)
-	if err != nil {
-		return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
-	}
-	return scheduler.ReadConfig(data)
-}
 
 // defaultPodCIDR is the range of pods when PodCIDRs names none.
 var defaultPodCIDR = netip.MustParsePrefix("10.88.0.0/16")
 
 // nodeRanges is what nodes get their parts of; none: they get none.
-func (c Config) nodeRanges() (pools []nodeipam.Pool) {
+func (c Config) nodeRanges() (pools []kit.Pool) {
 	if !c.NodeCIDRs {
 		return nil
 	}
 	ranges := c.podCIDRs()
 	for _, r := range ranges {
-		p := nodeipam.Pool{Range: r, Bits: cmp.Or(c.NodeCIDRBits4, 24)}
+		p := kit.Pool{Range: r, Bits: cmp.Or(c.NodeCIDRBits4, 24)}
 		if r.Addr().Is6() {
 			p.Bits = cmp.Or(c.NodeCIDRBits6, 64)
 		}

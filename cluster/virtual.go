@@ -13,11 +13,11 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds/core"
 	metricskinds "github.com/kloop-dev/kloop/kinds/metrics"
 	"github.com/kloop-dev/kloop/metrics"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/sim"
 )
 
 // serveVirtual has a kind that is not stored answered by ops. It must be called before the API serves.
@@ -52,8 +52,8 @@ const maxSummary = 16 << 20
 
 // use asks a node's agent what was used; for a simulated node its pods' annotations say.
 func (d *frontDoor) use(ctx context.Context, n *corev1.Node) (*metrics.Summary, error) {
-	if sim.Simulated(n) {
-		return sim.Use(d.read(), n.Name, time.Now()), nil
+	if core.Simulated(n) && d.c.cfg.Kit.Nodes != nil {
+		return d.c.cfg.Kit.Nodes.Use(d.read(), n.Name, time.Now()), nil
 	}
 	at, err := agents{d}.Endpoint(ctx, n.Name)
 	if err != nil {

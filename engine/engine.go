@@ -26,16 +26,19 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/store/member"
 )
 
 // Config says where a plane runs. The zero value keeps everything in memory and serves on a free port of the loopback address.
 type Config struct {
-	DataDir    string       // keys, certificates and an embedded etcd; "": all is in memory and gone when the process ends
-	Listen     string       // host:port of the API; "": 127.0.0.1:0
-	Kubeconfig string       // file for the administrator's kubeconfig; "": none but the one in DataDir
-	Log        *slog.Logger // nil: slog's default logger
+	DataDir    string        // keys, certificates and the store; "": all is in memory and gone when the process ends
+	Store      member.Opener // what keeps objects in DataDir, as disk.Etcd does; nil: none can be given
+	Listen     string        // host:port of the API; "": 127.0.0.1:0
+	Kubeconfig string        // file for the administrator's kubeconfig; "": none but the one in DataDir
+	Log        *slog.Logger  // nil: slog's default logger
 }
 
 // A Part is a Kind or a Loop.
@@ -66,8 +69,8 @@ type Plane struct {
 var workloads = []string{"apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "storage.k8s.io/v1", "networking.k8s.io/v1",
 	"node.k8s.io/v1", "scheduling.k8s.io/v1"}
 
-// general are the loops that any control plane needs.
-var general = []string{"namespace", "garbage-collector", "serviceaccount", "root-ca-publisher", "clusterrole-aggregation"}
+// errNoStore tells what to import.
+var errNoStore = errors.New("DataDir is given and no Store to keep objects there: Store: disk.Etcd() of package engine/disk is one")
 
 // establish bounds how long Start waits until the server serves the kinds.
 const establish = 30 * time.Second
@@ -79,13 +82,16 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.DataDir != "" && cfg.Store == nil {
+		return nil, errNoStore
+	}
 	off := kinds.APIs{}
 	for _, key := range workloads {
 		off[key] = false
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
-		RuntimeConfig: off, Controllers: general, NoLocalStorage: true})
+		Kit: kit.Kit{Loops: general, Etcd: cfg.Store}, RuntimeConfig: off, NoLocalStorage: true})
 	if err != nil {
 		stop()
 		return nil, err

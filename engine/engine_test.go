@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/kloop-dev/kloop/engine/disk"
 )
 
 // A lamp is wanted on or off.
@@ -319,7 +321,7 @@ func TestGap(t *testing.T) {
 
 // TestRestart: a plane with a directory finds its objects again, and its loops see at once what went on without them.
 func TestRestart(t *testing.T) {
-	h, cfg := newHouse(), Config{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	h, cfg := newHouse(), Config{DataDir: t.TempDir(), Store: disk.Etcd(), Log: slog.New(slog.DiscardHandler)}
 	p, err := Start(t.Context(), cfg, h.loop(nil))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/credential"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -23,7 +24,7 @@ import (
 func TestJoinedNodeAnnounces(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
 	// The loop load-balancer would drop the test's Leases.
-	c, err := cluster.Start(ctx, cluster.Config{Log: quiet, Controllers: []string{"*", "-load-balancer"}})
+	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet, Controllers: []string{"*", "-load-balancer"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
-	balancers "github.com/kloop-dev/kloop/controllers/loadbalancer"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/loadbalancer"
 	"github.com/kloop-dev/kloop/node/credential"
 	"github.com/kloop-dev/kloop/resource"
@@ -45,7 +45,7 @@ const bgpManifests = `
 // the way to a Service; the objects and the Service say so, and say why when the router goes.
 func TestJoinedNodeSpeaks(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
-	c, err := cluster.Start(ctx, cluster.Config{Log: quiet, LoadBalancer: balancers.Pools})
+	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet, LoadBalancer: "pools"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/image"
 	"github.com/kloop-dev/kloop/node/runtime"
@@ -75,7 +76,7 @@ func startNode(t *testing.T) guestNode {
 	if err := errors.Join(netlink.AddrAdd(link, addr), netlink.LinkSetUp(link)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Config{
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(),
 		Store: cluster.StoreMemory, Node: cluster.NodeReal, Machine: Here, NodeDir: dir, NodeName: "guest", Listen: address + ":6443",
 		Log:       slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		ProxyMode: cluster.ProxyNone, NoPolicies: true, NoLocalStorage: true, DNS: cluster.ClusterDNS{Off: true},

@@ -19,13 +19,14 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/credential"
 )
 
 // TestNodeJoins has a machine that knows a token and a hash join, restart, and get the certificate of its API.
 func TestNodeJoins(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
-	c, err := cluster.Start(ctx, cluster.Config{Log: quiet})
+	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node"
 )
 
@@ -47,7 +48,8 @@ func TestNodeResources(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", bad, err, want)
 		}
 	}
-	_, err := cluster.Start(t.Context(), cluster.Config{Machine: Here, NodeResources: cluster.NodeResources{SwapBehavior: "x"}})
+	_, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(),
+		Machine: Here, NodeResources: cluster.NodeResources{SwapBehavior: "x"}})
 	if err == nil || !strings.Contains(err.Error(), "swapBehavior") {
 		t.Errorf("a setting that is none: %v", err)
 	}

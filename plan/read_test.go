@@ -21,6 +21,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -29,7 +30,7 @@ const marked = "the-value-that-must-not-be-seen"
 // A cluster is forked over HTTP by its administrator and by one who may see little; neither fork has the value of a Secret, and plans on
 // both are made.
 func TestRead(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Config{SimNodes: 3, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), SimNodes: 3, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 func TestResolve(t *testing.T) {
-	c, err := cluster.Start(context.Background(), cluster.Config{NoLoops: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

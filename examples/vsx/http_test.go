@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/engine"
+	"github.com/kloop-dev/kloop/engine/disk"
 	"github.com/kloop-dev/kloop/examples/vsx/aoscx"
 	"github.com/kloop-dev/kloop/examples/vsx/lab"
 	"github.com/kloop-dev/kloop/test/need"
@@ -62,7 +63,7 @@ func newBench(t *testing.T) *bench {
 	ended := make(chan error, 1)
 	dir := filepath.Join(t.TempDir(), "data")
 	go func() {
-		ended <- serve(ctx, engine.Config{DataDir: dir, Listen: "127.0.0.1:0", Kubeconfig: b.config}, 500*time.Millisecond)
+		ended <- serve(ctx, engine.Config{DataDir: dir, Store: disk.Etcd(), Listen: "127.0.0.1:0", Kubeconfig: b.config}, 500*time.Millisecond)
 	}()
 	t.Cleanup(func() {
 		stop()

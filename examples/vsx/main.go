@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kloop-dev/kloop/engine"
+	"github.com/kloop-dev/kloop/engine/disk"
 	"github.com/kloop-dev/kloop/examples/vsx/aoscx"
 )
 
@@ -33,7 +34,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, engine.Config{DataDir: *dir, Listen: *listen, Kubeconfig: *kubeconfig}, *poll); err != nil {
+	if err := serve(ctx, engine.Config{DataDir: *dir, Store: disk.Etcd(), Listen: *listen, Kubeconfig: *kubeconfig}, *poll); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -13,24 +13,15 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+
+	contract "github.com/kloop-dev/kloop/store/member"
 )
 
 // ErrInUse is returned by Open for a data directory that another process has open.
 var ErrInUse = errors.New("data directory is in use by another process")
 
 // A CorruptError says which part of a data directory can't be trusted. Nothing in the directory was changed.
-type CorruptError struct {
-	Dir  string
-	Part string // what is broken
-	Err  error  // how
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("data directory %s is corrupt: %s: %v. It was left as it is. To go on, move it away and restore a snapshot "+
-		"in its place (kloop restore); what was written after the snapshot is lost then", e.Dir, e.Part, e.Err)
-}
-
-func (e *CorruptError) Unwrap() error { return e.Err }
+type CorruptError = contract.CorruptError
 
 // examined is what a look at a data directory shows.
 type examined struct {

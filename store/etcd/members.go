@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,13 +10,15 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
+
+	contract "github.com/kloop-dev/kloop/store/member"
 )
 
 // The errors of calls about members that callers tell apart.
 var (
-	ErrAlone    = errors.New("the store of this server takes no other members") // or there is none in this process
-	ErrNoMember = errors.New("no such member")
-	ErrTaken    = errors.New("the place is taken") // by a member that lives, or one of the same name elsewhere
+	ErrAlone    = contract.ErrAlone
+	ErrNoMember = contract.ErrNoMember
+	ErrTaken    = contract.ErrTaken
 )
 
 // Members lists who keeps the store, of a server that takes no others itself alone, without a URL, as of a moment after the call began.

@@ -21,30 +21,15 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.uber.org/zap"
+
+	contract "github.com/kloop-dev/kloop/store/member"
 )
 
-// Peers says how the members of a cluster reach each other: over TLS in both directions. The files are read anew
-// for every connection, so that they can be rotated.
-type Peers struct {
-	Name     string       // of this member, unlike any other's
-	Listener net.Listener // where it answers the others; the store closes it
-	URL      string       // by which the others reach it: https://host:port
-
-	CAFile, CertFile, KeyFile string
-	User                      string // common name that the certificates of all members have, and nobody else's
-
-	// Join is called when the directory holds no data. It makes this member known to a running cluster and returns all
-	// who belong to it then, this one too. nil: this is the first member.
-	Join func(ctx context.Context) ([]Peer, error)
-}
+// Peers says how the members of a cluster reach each other.
+type Peers contract.Peers
 
 // A Peer is one member of the cluster.
-type Peer struct {
-	ID      uint64
-	Name    string // "": it has not started yet
-	URL     string
-	Learner bool // gets all writes, does not vote yet
-}
+type Peer = contract.Peer
 
 func (p *Peers) urls() types.URLs {
 	u, err := types.NewURLs([]string{p.URL})

@@ -11,18 +11,12 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	contract "github.com/kloop-dev/kloop/store/member"
 )
 
-// Remote says how to reach an etcd cluster. With an https endpoint the connection is verified with CAFile, or
-// the system's authorities when that is empty; CertFile and KeyFile are read anew for every connection, so
-// that they can be rotated.
-type Remote struct {
-	Endpoints                 []string
-	CAFile, CertFile, KeyFile string
-	Keep                      time.Duration // history that compaction leaves, up to twice that; 0: 5 minutes
-	Patience                  time.Duration // how long to wait for the first answer; 0: a minute
-	Log                       *slog.Logger  // nil: the default logger
-}
+// Remote says how to reach an etcd cluster.
+type Remote = contract.Remote
 
 const (
 	dialTimeout  = 10 * time.Second // of one connection

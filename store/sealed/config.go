@@ -27,8 +27,9 @@ type rule struct {
 	providers []*sealer // nil: identity, in clear
 }
 
-// Parse reads an EncryptionConfiguration (apiserver.config.k8s.io/v1). resource tells what a store's key is an object of.
-func Parse(data []byte, resource func(key string) schema.GroupResource) (*Rules, error) {
+// Parse reads an EncryptionConfiguration (apiserver.config.k8s.io/v1). resource tells what a store's key is an object
+// of, dial connects to plugins; nil: there are none.
+func Parse(data []byte, dial Dial, resource func(key string) schema.GroupResource) (*Rules, error) {
 	var c config.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return nil, fmt.Errorf("read the EncryptionConfiguration: %w", withoutSecrets(err))
@@ -46,7 +47,7 @@ func Parse(data []byte, resource func(key string) schema.GroupResource) (*Rules,
 		if err := checkPatterns(at, rc.Resources, &seen); err != nil {
 			return nil, err
 		}
-		providers, err := providersOf(at, rc.Providers)
+		providers, err := providersOf(at, rc.Providers, dial)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +100,7 @@ func checkPatterns(at string, patterns []string, seen *[]string) error {
 	return nil
 }
 
-func providersOf(at string, list []config.ProviderConfiguration) (out []*sealer, err error) {
+func providersOf(at string, list []config.ProviderConfiguration, dial Dial) (out []*sealer, err error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s.providers: at least one is needed", at)
 	}
@@ -128,7 +129,7 @@ func providersOf(at string, list []config.ProviderConfiguration) (out []*sealer,
 		if p.KMS != nil && err == nil {
 			var s *sealer
 			n++
-			if s, err = kmsOf(where+".kms", p.KMS); err == nil {
+			if s, err = kmsOf(where+".kms", p.KMS, dial); err == nil {
 				out = append(out, s)
 			}
 		}
@@ -143,7 +144,7 @@ func providersOf(at string, list []config.ProviderConfiguration) (out []*sealer,
 }
 
 // kmsOf connects to a key management plugin. It need not be there yet.
-func kmsOf(at string, c *config.KMSConfiguration) (*sealer, error) {
+func kmsOf(at string, c *config.KMSConfiguration, dial Dial) (*sealer, error) {
 	path, unix := strings.CutPrefix(c.Endpoint, "unix://")
 	timeout := kmsTimeout
 	if c.Timeout != nil {
@@ -166,7 +167,7 @@ func kmsOf(at string, c *config.KMSConfiguration) (*sealer, error) {
 	if strings.HasPrefix(path, "/@") { // one without a file
 		path = path[1:]
 	}
-	k, err := newKMS(c.Name, path, timeout, time.Now)
+	k, err := newKMS(dial, c.Name, path, timeout, time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}

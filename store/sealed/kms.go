@@ -10,12 +10,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // How a key management plugin is asked. What it said is good for a while, so that a plugin that restarts stops no writes.
@@ -36,7 +32,7 @@ const (
 // most, not by a timer: idle means idle.
 type kms struct {
 	name    string
-	conn    *grpc.ClientConn
+	conn    Conn
 	timeout time.Duration
 	now     func() time.Time
 
@@ -54,14 +50,25 @@ type seed struct {
 	until  time.Time // nothing is written with it after this
 }
 
-func newKMS(name, path string, timeout time.Duration, now func() time.Time) (*kms, error) {
-	conn, err := grpc.NewClient("passthrough:///"+name, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plainCodec{})))
+// A Conn is a connection to a plugin. Its methods may be called from any goroutine.
+type Conn interface {
+	// Ask calls a method with a message in wire format and returns the answer's.
+	Ask(ctx context.Context, method string, in []byte) ([]byte, error)
+	// Close ends the connection.
+	Close() error
+}
+
+// Dial sets up the connection to the plugin of that name at a socket's path, which need not be there yet: package plugin's. A program
+// without one takes no configuration that names plugins.
+type Dial func(name, path string) (Conn, error)
+
+func newKMS(dial Dial, name, path string, timeout time.Duration, now func() time.Time) (*kms, error) {
+	if dial == nil {
+		return nil, errors.New("this program has no part that speaks with plugins (cluster.Config.Kit)")
+	}
+	conn, err := dial(name, path)
 	if err != nil {
-		return nil, fmt.Errorf("set up the connection to the plugin %s: %w", name, err)
+		return nil, err
 	}
 	return &kms{name: name, conn: conn, timeout: timeout, now: now, known: map[[sha256.Size]byte]*seed{}}, nil
 }
@@ -74,8 +81,8 @@ func (k *kms) sealer() *sealer {
 func (k *kms) ask(ctx context.Context, method string, in []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	var out []byte
-	if err := k.conn.Invoke(ctx, "/v2.KeyManagementService/"+method, &in, &out); err != nil {
+	out, err := k.conn.Ask(ctx, "/v2.KeyManagementService/"+method, in)
+	if err != nil {
 		return nil, fmt.Errorf("ask the plugin %s (%s): %w", k.name, method, err)
 	}
 	return out, nil

@@ -19,7 +19,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	upstreamaes "k8s.io/apiserver/pkg/storage/value/encrypt/aes"
 	upstream "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
+
+	wire "github.com/kloop-dev/kloop/store/sealed/plugin"
 )
+
+func dialPlugin(name, path string) (Conn, error) { return wire.Dial(name, path) }
 
 // A plugin is a key management plugin whose encryption is to turn all bits.
 type plugin struct {
@@ -99,7 +103,7 @@ func serve(t *testing.T) (*plugin, string) {
 			return &out, err
 		}}
 	}
-	s := grpc.NewServer(grpc.ForceServerCodecV2(plainCodec{}))
+	s := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec{}))
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "v2.KeyManagementService", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{method("Status"), method("Encrypt"), method("Decrypt")}}, p)
 	go func() { _ = s.Serve(l) }()
@@ -109,7 +113,7 @@ func serve(t *testing.T) (*plugin, string) {
 
 func open(t *testing.T, path string, now func() time.Time) *sealer {
 	t.Helper()
-	k, err := newKMS("one", path, 30*time.Second, now)
+	k, err := newKMS(dialPlugin, "one", path, 30*time.Second, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +275,9 @@ func TestKMSConfig(t *testing.T) {
 		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}}, {kms: {apiVersion: v2, name: n, endpoint: 'unix:///y'}}": "names must be unique",
 		"{kms: {apiVersion: v2, name: n, endpoint: 'unix:///x'}, identity: {}}":                                            "2 are given",
 	} {
-		r, err := Parse([]byte(head+entry+"]}]"), func(string) schema.GroupResource { return schema.GroupResource{Resource: "secrets"} })
+		r, err := Parse([]byte(head+entry+"]}]"), dialPlugin, func(string) schema.GroupResource {
+			return schema.GroupResource{Resource: "secrets"}
+		})
 		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", entry, err, why)
 		}

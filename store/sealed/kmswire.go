@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"google.golang.org/grpc/encoding/proto"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -221,20 +219,3 @@ func parsePlain(b []byte) (plain []byte, err error) {
 	})
 	return plain, err
 }
-
-// plainCodec passes messages on as they are: *[]byte.
-type plainCodec struct{}
-
-// Marshal implements encoding.CodecV2.
-func (plainCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (plainCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
-}
-
-// Name implements encoding.CodecV2.
-func (plainCodec) Name() string { return proto.Name }

@@ -66,7 +66,7 @@ func quoted(list string) string {
 
 func rules(t *testing.T, entries ...string) *Rules {
 	t.Helper()
-	r, err := Parse([]byte(file(entries...)), resourceOf)
+	r, err := Parse([]byte(file(entries...)), dialPlugin, resourceOf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestWrongKey(t *testing.T) {
 		}
 	}
 	same := strings.ReplaceAll(file("secrets: aesgcm/k1"), keyOf('1', 32), keyOf('9', 32)) // another secret under the name
-	r, err := Parse([]byte(same), resourceOf)
+	r, err := Parse([]byte(same), dialPlugin, resourceOf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestParseRefuses(t *testing.T) {
 		"case":          {file("Secrets: identity"), "lower case"},
 		"subresource":   {file("pods/status: identity"), "subresource"},
 	} {
-		if _, err := Parse([]byte(c.text), resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Parse([]byte(c.text), dialPlugin, resourceOf); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

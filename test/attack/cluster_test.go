@@ -16,6 +16,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // patience is how long anything may take on a machine with much else to do.
@@ -32,6 +33,7 @@ func newVictim(t *testing.T, cfg cluster.Config) *victim {
 	t.Helper()
 	cfg.Log = slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	cfg.Kit = whole.Kit()
 	c, err := cluster.Start(ctx, cfg)
 	if err != nil {
 		cancel()

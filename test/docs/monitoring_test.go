@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 const monitoring = "../../docs/monitoring"
@@ -159,7 +160,7 @@ func sample(told []byte, name string) string {
 // metrics are those of a server that has served something, and refused something.
 func metrics(t *testing.T) telling {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Config{DataDir: t.TempDir(), SimNodes: 1})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), SimNodes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/test/port"
 )
 
@@ -346,7 +347,7 @@ func TestControllers(t *testing.T) {
 // TestExisting gives envtest a cluster of package cluster instead of processes.
 func TestExisting(t *testing.T) {
 	began := time.Now()
-	c, err := cluster.Start(t.Context(), cluster.Config{Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

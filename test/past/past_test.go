@@ -26,6 +26,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // marked are values of Secrets.
@@ -58,6 +59,7 @@ func newWorld(t *testing.T, cfg cluster.Config) *world {
 func (w *world) start() {
 	w.t.Helper()
 	var err error
+	w.cfg.Kit = whole.Kit()
 	if w.run, err = cluster.Start(context.Background(), w.cfg); err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -53,7 +54,8 @@ func findKubectl() string {
 // setup starts the script's own cluster and points kubectl at it.
 func setup(env *testscript.Env, kubectl string) error {
 	config := filepath.Join(env.WorkDir, "kubeconfig")
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 2, Kubeconfig: config, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
+		SimNodes: 2, Kubeconfig: config, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

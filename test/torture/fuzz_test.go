@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // A target is a server for the fuzzers of this process.
@@ -28,7 +29,7 @@ type target struct {
 
 // fuzzed starts the server when the first fuzzer asks for it. It ends with the process.
 var fuzzed = sync.OnceValue(func() *target {
-	c, err := cluster.Start(context.Background(), cluster.Config{NoLoops: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return &target{err: err}
 	}

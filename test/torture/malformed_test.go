@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 var (
@@ -133,7 +134,7 @@ func TestMalformed(t *testing.T) {
 	old := slog.Default()
 	slog.SetDefault(log)
 	defer slog.SetDefault(old)
-	c, err := cluster.Start(t.Context(), cluster.Config{NoLoops: true, Log: log})
+	c, err := cluster.Start(t.Context(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

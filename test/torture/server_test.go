@@ -18,6 +18,7 @@ import (
 
 	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/test/port"
 )
 
@@ -29,7 +30,8 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverDir); dir != "" {
-		c, err := cluster.Start(context.Background(), cluster.Config{DataDir: dir, Listen: os.Getenv(serverAddr), NoLoops: true})
+		c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
+			DataDir: dir, Listen: os.Getenv(serverAddr), NoLoops: true})
 		if err == nil {
 			fmt.Println("ready")
 			err = c.Wait()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -36,6 +37,7 @@ type site struct {
 func begin(t *testing.T, cfg cluster.Config) *site {
 	t.Helper()
 	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Kit = whole.Kit()
 	c, err := cluster.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

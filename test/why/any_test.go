@@ -19,6 +19,7 @@ import (
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // shop is a namespace in which much is wrong, and who may see it and nothing else.
@@ -63,7 +64,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: viewer}]
 // TestAnyCluster asks a server that does not explain itself, as any Kubernetes does not: by a kubeconfig alone, custom kinds included,
 // with all rights and with few; and holds exit codes and forms of the answer to what is documented.
 func TestAnyCluster(t *testing.T) {
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 2, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
+		SimNodes: 2, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,14 @@ import (
 
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // TestContexts asks two clusters at once, of which one has a pod that no node takes, and a third that is not there.
 func TestContexts(t *testing.T) {
 	merged := clientcmdapi.NewConfig()
 	for _, name := range []string{"well", "ill"} {
-		c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 1, Log: slog.New(slog.DiscardHandler)})
+		c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), SimNodes: 1, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 var costRuns = flag.Int("cost", 0, "how often to measure what explaining costs; -profiles DIR keeps CPU profiles")
@@ -47,7 +48,7 @@ func TestCost(t *testing.T) {
 func cascade(t *testing.T, watched bool, run int) float64 {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 100, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), SimNodes: 100, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

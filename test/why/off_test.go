@@ -15,12 +15,14 @@ import (
 	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // TestOff has a server that explains nothing: it serves no such group, runs its loops all the same, and who asks hears what its objects
 // tell, and how to have it explain itself.
 func TestOff(t *testing.T) {
-	c, err := cluster.Start(context.Background(), cluster.Config{SimNodes: 1, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(),
+		SimNodes: 1, NoConvergence: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

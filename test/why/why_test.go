@@ -32,6 +32,7 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // A situation is one way to be stuck, made for real, and what must be said about it.
@@ -140,6 +141,7 @@ func start(t *testing.T, name string) *world {
 	}
 	conf.NodeMonitorGrace = cmp.Or(conf.NodeMonitorGrace, 5*time.Minute) // a busy machine loses no node
 	conf.Log, conf.Kubeconfig = slog.New(slog.DiscardHandler), filepath.Join(t.TempDir(), "kubeconfig")
+	conf.Kit = whole.Kit()
 	c, err := cluster.Start(context.Background(), conf)
 	if err != nil {
 		t.Fatal(err)

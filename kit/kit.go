@@ -1,0 +1,102 @@
+// Package kit says what a control plane is made of beside its API: the loops, simulated nodes, the store that outlives the process, and
+// the connection to plugins that keep keys. main hands it to package cluster, so that a program links only what it uses. Package
+// kit/whole has all of it.
+package kit
+
+import (
+	"context"
+	"crypto/x509"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/namespace"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/metrics"
+	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/store/member"
+	"github.com/kloop-dev/kloop/store/sealed"
+)
+
+// A Kit holds the parts of a program. It can't do what is nil, and says so when the configuration asks for it.
+type Kit struct {
+	// Loops returns the loops of a cluster in the order in which they start. It is asked once more when this server is elected.
+	Loops func(Cluster) ([]Entry, error)
+	// Sources returns the loops that apply what lies outside of the cluster.
+	Sources func(Sources) []Source
+	Nodes   *Simulation
+	Etcd    member.Opener
+	KMS     sealed.Dial // plugins that keep the keys of encryption at rest
+}
+
+// An Entry is a loop with the names that upstream knows it by.
+type Entry struct {
+	loop.Loop
+	Account   string // service account in kube-system that it acts as
+	Component string // source of its events
+}
+
+// A Cluster tells the loops of the one that they keep.
+type Cluster struct {
+	Kinds            *resource.Set
+	RootCA           []byte           // certificate of the cluster's CA, in PEM
+	CA               CertSigner       //  signs certificate requests; nil: somebody else does
+	Tokens           TokenSigner      // signs tokens of service accounts; nil: somebody else does
+	NodeGrace        time.Duration    // silence after which a node counts as lost; 0: 50 s
+	Others           namespace.Others // servers behind APIServices; nil: nobody empties them
+	REST             rest.Interface   // the API as the autoscaler, for metrics of every kind
+	AutoscalerPeriod time.Duration    // how often autoscalers look; 0: 15 s
+	DNS              []netip.Addr     // cluster IPs of the cluster DNS; none: agents serve none
+	LoadBalancer     string           // where Services of type LoadBalancer get their addresses: nodes, pools or none; "": nodes
+	LocalStorage     bool             // volumes on nodes' disks, and a default class of them
+	Snapshots        bool             // the kinds of VolumeSnapshots are defined
+	Pods             []Pool           // ranges that nodes get their pod addresses from, one of each family; none: nodes have their own
+	Scheduler        []byte           // upstream's KubeSchedulerConfiguration; nil: the default profile
+}
+
+// A CertSigner is an authority for certificates.
+type CertSigner interface {
+	// SignRequest signs a request for life at most and returns the certificate in PEM.
+	SignRequest(req *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration, now time.Time) ([]byte, error)
+}
+
+// A TokenSigner makes the token of a service account that lies in a Secret.
+type TokenSigner interface {
+	Secret(sa *corev1.ServiceAccount, secret string) (string, error)
+}
+
+// A Pool is a range of pod addresses that is cut into ranges for nodes.
+type Pool struct {
+	Range netip.Prefix
+	Bits  int // length of a node's prefix, at most 16 more than the range's
+}
+
+// Sources says what is applied from outside.
+type Sources struct {
+	Manifests string // directory; "": none
+	Server    string // tells this server from others with such a directory
+	Git       bool   // there are GitSources
+	GitDir    string // of their copies
+	// Health returns a judge of the present state: it says what differs between an object and what it should be, "" for nothing.
+	Health func() func(k resource.Kind, obj resource.Object) string
+}
+
+// A Source is a loop that applies what lies outside.
+type Source struct {
+	loop.Loop
+	Manager string                                     // of the fields that it writes
+	First   func(context.Context, client.Client) error // must succeed before it runs; nil: nothing
+}
+
+// A Simulation is of nodes and of the pods on them.
+type Simulation struct {
+	// Make makes n simulated nodes.
+	Make func(ctx context.Context, c client.Client, n int) error
+	// Loops returns what keeps them and their pods, with pod addresses of a range; the zero prefix means 10.128.0.0/9.
+	Loops func(pods netip.Prefix) []loop.Loop
+	// Use sums up what a simulated node's pods say that they use.
+	Use func(read resource.Reader, node string, now time.Time) *metrics.Summary
+}

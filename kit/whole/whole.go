@@ -1,0 +1,91 @@
+// Package whole is the kit of a whole cluster: all loops, the simulation of nodes, etcd, and plugins that keep keys.
+package whole
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers"
+	"github.com/kloop-dev/kloop/controllers/gitsource"
+	"github.com/kloop-dev/kloop/controllers/horizontalpodautoscaler"
+	"github.com/kloop-dev/kloop/controllers/loadbalancer"
+	"github.com/kloop-dev/kloop/controllers/manifests"
+	"github.com/kloop-dev/kloop/controllers/nodeipam"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/resource/codec"
+	"github.com/kloop-dev/kloop/scheduler"
+	"github.com/kloop-dev/kloop/sim"
+	"github.com/kloop-dev/kloop/store/etcd"
+	"github.com/kloop-dev/kloop/store/sealed"
+	"github.com/kloop-dev/kloop/store/sealed/plugin"
+)
+
+// Kit returns all there is.
+func Kit() kit.Kit {
+	return kit.Kit{Loops: loops, Sources: sources, Etcd: etcd.Opener{}, KMS: dial,
+		Nodes: &kit.Simulation{Make: sim.Nodes, Loops: sim.LoopsIn, Use: sim.Use}}
+}
+
+// loops are the controllers and the scheduler.
+func loops(c kit.Cluster) ([]kit.Entry, error) {
+	var profiles []scheduler.Profile
+	if c.Scheduler != nil {
+		var err error
+		if profiles, err = scheduler.ReadConfig(c.Scheduler); err != nil {
+			return nil, err
+		}
+	}
+	cfg := controllers.Config{Kinds: c.Kinds, RootCA: c.RootCA, NodeGrace: c.NodeGrace, Others: c.Others, AutoscalerPeriod: c.AutoscalerPeriod,
+		DNS: c.DNS, LoadBalancer: loadbalancer.Mode(c.LoadBalancer), LocalStorage: c.LocalStorage, Snapshots: c.Snapshots}
+	if c.REST != nil {
+		cfg.Metrics = horizontalpodautoscaler.REST(c.REST)
+	}
+	for _, p := range c.Pods {
+		cfg.Pods = append(cfg.Pods, nodeipam.Pool(p))
+	}
+	table := append(controllers.All(cfg), controllers.Entry{Loop: scheduler.New(scheduler.Config{Profiles: profiles}),
+		Account: "kube-scheduler", Component: "default-scheduler"})
+	if c.CA != nil {
+		table = append(table, controllers.Signing(c.CA))
+	}
+	if c.Tokens != nil {
+		table = append(table, controllers.Tokens(c.Tokens, c.RootCA))
+	}
+	list := make([]kit.Entry, 0, len(table))
+	for _, e := range table {
+		list = append(list, kit.Entry(e))
+	}
+	return list, nil
+}
+
+// sources are files of this machine, and Git repositories.
+func sources(s kit.Sources) (list []kit.Source) {
+	if s.Manifests != "" {
+		list = append(list, kit.Source{Loop: manifests.Controller(s.Manifests, s.Server), Manager: "manifests"})
+	}
+	if s.Git {
+		l := gitsource.Controller(gitsource.Config{Dir: s.GitDir, Health: s.Health})
+		list = append(list, kit.Source{Loop: l, Manager: "git-source", First: defineGitSources})
+	}
+	return list
+}
+
+// defineGitSources applies the definition of the kind.
+func defineGitSources(ctx context.Context, cl client.Client) error {
+	def, err := gitsource.Definition()
+	if err != nil {
+		return err
+	}
+	data, err := codec.MarshalJSON(def)
+	if err != nil {
+		return err
+	}
+	patch := client.Patch{Type: types.ApplyPatchType, Data: data, Force: true}
+	_, err = cl.Patch(ctx, kinds.CustomResourceDefinitions, "", def.GetName(), patch)
+	return err
+}
+
+func dial(name, path string) (sealed.Conn, error) { return plugin.Dial(name, path) }
