@@ -123,7 +123,10 @@ func (v *View) record(t *table, c Change) {
 	for h.len() > v.cfg.Changes || h.weight > v.cfg.Bytes && h.len() > 1 {
 		v.dropOldest()
 	}
-	v.startShedding()
+	if !v.shedding && h.large(&v.cfg) {
+		v.shedding = true
+		later(shedEvery, v, shed)
+	}
 }
 
 // age drops what is older than the history shall be, so that a burst of changes does not stay in memory for as
@@ -155,33 +158,24 @@ const (
 	shedTo    = 8 // that part of the bounds
 )
 
-// large says that there is something to shed. It needs mu.
-func (v *View) large() bool {
-	h := &v.history
-	return h.len() > v.cfg.Changes/shedTo || h.weight > v.cfg.Bytes/shedTo
-}
-
-// startShedding needs mu.
-func (v *View) startShedding() {
-	if !v.shedding && v.large() {
-		v.shedding = true
-		later(shedEvery, v, (*View).shed)
-	}
+// large says that there is something to shed.
+func (h *history) large(c *Config) bool {
+	return h.len() > c.Changes/shedTo || h.weight > c.Bytes/shedTo
 }
 
 // shed drops what is not fresh of a large history. It reports whether it has to come again.
-func (v *View) shed() bool {
+func shed(v *View) bool {
 	v.mu.Lock()
 	h, now := &v.history, time.Now()
 	before := h.weight
 	h.marks = append(h.marks, mark{now, h.pushed})
 	for _, m := range h.marks {
-		for now.Sub(m.at) >= fresh && v.large() && h.pushed-int64(h.len()) < m.pushed {
+		for now.Sub(m.at) >= fresh && h.large(&v.cfg) && h.pushed-int64(h.len()) < m.pushed {
 			v.dropOldest()
 		}
 	}
 	h.shed += before - h.weight
-	v.shedding = v.large()
+	v.shedding = h.large(&v.cfg)
 	again, much := v.shedding, h.shed > v.cfg.Bytes/shedTo
 	if !again {
 		h.shed = 0
