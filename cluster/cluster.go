@@ -172,7 +172,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), st.Close())
 	}
-	return append(append(list, nodes...), part{"traffic", c.leave}), nil // the first to hear of the end
+	return append(append(list, nodes...), c.cfg.leave(c.door.handler)), nil // the first to hear of the end
 }
 
 // openKeys loads or makes the certificates.

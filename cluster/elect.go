@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/server/httpapi"
 )
 
 // The lease by which servers that share a store decide whose loops run; `kloop controllers` holds the same one.
@@ -44,12 +45,14 @@ func (c *Cluster) elected(list func() ([]part, error)) part {
 const maxShutdownDelay = stopLimit - 5*time.Second
 
 // leave says at /readyz that the server is about to end, and waits for as long as load balancers take to notice.
-func (c *Cluster) leave(ctx context.Context, ready func()) error {
-	ready()
-	<-ctx.Done()
-	c.door.handler.Leave()
-	time.Sleep(c.cfg.ShutdownDelay)
-	return nil
+func (c *Config) leave(h *httpapi.Handler) part {
+	return part{"traffic", func(ctx context.Context, ready func()) error {
+		ready()
+		<-ctx.Done()
+		h.Leave()
+		time.Sleep(c.ShutdownDelay)
+		return nil
+	}}
 }
 
 // handOver has another member lead the store before this server stops serving: one that leads and just ends would have the

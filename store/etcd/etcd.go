@@ -69,6 +69,7 @@ func newStore(client *clientv3.Client, m *member, log *slog.Logger) *Store {
 	s := &Store{client: client, member: m, log: log, full: make(chan struct{}, 1), warm: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.leases.grant = s.grant
+	s.fence.client, s.fence.member = client, m
 	if m != nil {
 		s.room = newRoom(m.dir, !m.noSync, log)
 	}
@@ -119,7 +120,7 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 
 // commit does op if the key has the expected revision.
 func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int64, error) {
-	resp, err := s.transact(ctx, w, op)
+	resp, err := s.fence.transact(ctx, w, op)
 	if err != nil {
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}

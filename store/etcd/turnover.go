@@ -27,6 +27,9 @@ const (
 
 // A fence is a member's own. Who moves it holds all other writes up.
 type fence struct {
+	client *clientv3.Client
+	member *member // nil: there is none in this process
+
 	mu    sync.Mutex
 	key   string
 	epoch int64 // its newest known revision; 0: not known
@@ -40,27 +43,27 @@ type answer struct {
 }
 
 // transact does op if the key has the expected revision.
-func (s *Store) transact(ctx context.Context, w store.Write, op clientv3.Op) (*clientv3.TxnResponse, error) {
-	if s.member == nil || !s.member.peers || len(s.member.server.Cluster().Members()) < 2 {
-		return s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).Then(op).
+func (f *fence) transact(ctx context.Context, w store.Write, op clientv3.Op) (*clientv3.TxnResponse, error) {
+	if f.member == nil || !f.member.peers || len(f.member.server.Cluster().Members()) < 2 {
+		return f.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).Then(op).
 			Else(clientv3.OpGet(w.Key)).Commit()
 	}
 	ctx, cancel := context.WithCancel(ctx) // tries that can't succeed any more
 	defer cancel()
 	var earlier []chan answer
 	for {
-		changed := s.member.server.LeaderChangedNotify()
-		epoch, err := s.fenceAt(ctx)
+		changed := f.member.server.LeaderChangedNotify()
+		epoch, err := f.at(ctx)
 		if err != nil {
 			return nil, err
 		}
 		try := make(chan answer, 1)
-		go s.try(ctx, w, op, epoch, try)
+		go f.try(ctx, w, op, epoch, try)
 		var a answer
 		select {
 		case a = <-try:
 		case <-changed:
-			if err := s.moveFence(ctx, epoch); err != nil {
+			if err := f.move(ctx, epoch); err != nil {
 				a = <-try // says what is known
 				return a.resp, a.err
 			}
@@ -78,7 +81,7 @@ func (s *Store) transact(ctx context.Context, w store.Write, op clientv3.Op) (*c
 			}
 		case a.err != nil || a.resp.Succeeded:
 			return a.resp, a.err
-		case s.fenced(a):
+		case f.moved(a):
 		default:
 			return refusedUnless(a, earlier), nil
 		}
@@ -91,11 +94,11 @@ func dropped(err error) bool {
 }
 
 // try is one try of a transaction.
-func (s *Store) try(ctx context.Context, w store.Write, op clientv3.Op, epoch int64, to chan<- answer) {
-	resp, err := s.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect), clientv3.Compare(clientv3.ModRevision(s.fence.key), "=", epoch)).
+func (f *fence) try(ctx context.Context, w store.Write, op clientv3.Op, epoch int64, to chan<- answer) {
+	resp, err := f.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect), clientv3.Compare(clientv3.ModRevision(f.key), "=", epoch)).
 		Then(op).
-		Else(clientv3.OpGet(w.Key), clientv3.OpGet(s.fence.key)).
+		Else(clientv3.OpGet(w.Key), clientv3.OpGet(f.key)).
 		Commit()
 	to <- answer{resp, err, epoch}
 }
@@ -121,49 +124,49 @@ func breathe(ctx context.Context, changed <-chan struct{}) error {
 	return nil
 }
 
-// fenced says that a try was refused because the fence had moved, and notes where it is.
-func (s *Store) fenced(a answer) bool {
+// moved says that a try was refused because the fence had moved, and notes where it is.
+func (f *fence) moved(a answer) bool {
 	kvs := a.resp.Responses[1].GetResponseRange().Kvs
 	if len(kvs) == 0 || kvs[0].ModRevision == a.epoch {
 		return false
 	}
-	s.fence.mu.Lock()
-	defer s.fence.mu.Unlock()
-	s.fence.epoch = max(s.fence.epoch, kvs[0].ModRevision)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.epoch = max(f.epoch, kvs[0].ModRevision)
 	return true
 }
 
-// fenceAt returns the revision of the fence. The first write of a process moves it: what one before it left on the way is done with, too.
-func (s *Store) fenceAt(ctx context.Context) (int64, error) {
-	s.fence.mu.Lock()
-	defer s.fence.mu.Unlock()
-	if s.fence.epoch == 0 {
-		s.fence.key = fmt.Sprintf("%s%x", fencePrefix, uint64(s.member.server.MemberID()))
-		if err := s.putFence(ctx); err != nil {
+// at returns the revision of the fence. The first write of a process moves it: what one before it left on the way is done with, too.
+func (f *fence) at(ctx context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.epoch == 0 {
+		f.key = fmt.Sprintf("%s%x", fencePrefix, uint64(f.member.server.MemberID()))
+		if err := f.put(ctx); err != nil {
 			return 0, err
 		}
 	}
-	return s.fence.epoch, nil
+	return f.epoch, nil
 }
 
-// moveFence moves the fence from where it was, if nobody else did since.
-func (s *Store) moveFence(ctx context.Context, from int64) error {
-	s.fence.mu.Lock()
-	defer s.fence.mu.Unlock()
-	if s.fence.epoch != from {
+// move moves the fence from where it was, if nobody else did since.
+func (f *fence) move(ctx context.Context, from int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.epoch != from {
 		return nil
 	}
-	return s.putFence(ctx)
+	return f.put(ctx)
 }
 
-// putFence tries until the fence has moved: this is lost as other writes are. Who calls it holds the lock.
-func (s *Store) putFence(ctx context.Context) error {
+// put tries until the fence has moved: this is lost as other writes are. Who calls it holds the lock.
+func (f *fence) put(ctx context.Context) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, fenceTry)
-		resp, err := s.client.Put(once, s.fence.key, "")
+		resp, err := f.client.Put(once, f.key, "")
 		cancel()
 		if err == nil {
-			s.fence.epoch = max(s.fence.epoch, resp.Header.Revision)
+			f.epoch = max(f.epoch, resp.Header.Revision)
 			return nil
 		}
 		if ctx.Err() != nil || !dropped(err) && once.Err() == nil {
