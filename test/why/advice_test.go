@@ -167,7 +167,7 @@ func paste(t *testing.T, dir string, a advised) error {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+a.world.config, "EDITOR=true")
 	out, err := cmd.CombinedOutput()
-	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask", "Metrics not available"} {
+	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask", "etrics not available"} {
 		if bytes.Contains(out, []byte(fine)) {
 			return nil
 		}
