@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A jsonField is a field as JSON sees it.
@@ -37,7 +39,7 @@ func jsonFields(t reflect.Type, at []int) (list []jsonField) {
 		}
 		list = append(list, jsonField{name, f.Type, index, omitter(f.Type, strings.Split(opts, ","))})
 	}
-	slices.SortFunc(list, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
+	coldsort.Func(list, func(a, b jsonField) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/loop"
@@ -304,7 +305,7 @@ func ReportOf(e Engine, process, lease string) *convergence.Report {
 				Since: micro(x.Since), Fails: int32(x.Fails), Error: cut(x.LastErr), FirstFail: micro(x.FirstFail), LastFail: micro(x.LastFail), LastGood: micro(x.LastGood), Next: micro(x.Next), Note: cut(x.Note)})
 		}
 	}
-	slices.SortFunc(r.Records, func(a, b convergence.Record) int {
+	coldsort.Func(r.Records, func(a, b convergence.Record) int {
 		return cmp.Or(-cmp.Compare(a.Fails, b.Fails), -cmp.Compare(len(a.Note), len(b.Note)), cmp.Compare(a.Loop, b.Loop), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	r.Records = r.Records[:min(len(r.Records), maxReported)]

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -55,7 +56,7 @@ func newService(s *corev1.Service, slicesOf iter.Seq[resource.Object]) *service 
 	for obj := range slicesOf {
 		d.add(obj.(*discoveryv1.EndpointSlice))
 	}
-	slices.SortFunc(d.ends, func(a, b endpoint) int {
+	coldsort.Func(d.ends, func(a, b endpoint) int {
 		if c := a.addr.Compare(b.addr); c != 0 {
 			return c
 		}

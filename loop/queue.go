@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -112,7 +113,7 @@ func (q *queue) known() (list []Key) {
 	for k := range q.keys {
 		list = append(list, k)
 	}
-	slices.SortFunc(list, compareKeys)
+	coldsort.Func(list, compareKeys)
 	return list
 }
 

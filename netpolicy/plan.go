@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A Plan says all that the kernel shall hold of one address family on one node. Chains and sets of addresses' ranges are named by their content,
@@ -121,7 +123,7 @@ func (b *planner) chain(d Direction, p *pod, policies []*policy) string {
 			list = append(list, b.rule(d, pol.Namespace, r, p)...)
 		}
 	}
-	slices.SortFunc(list, func(x, y Match) int { return strings.Compare(x.String(), y.String()) })
+	coldsort.Func(list, func(x, y Match) int { return strings.Compare(x.String(), y.String()) })
 	list = slices.Compact(list)
 	name := "in-" + hashOf(fmt.Sprint(list))
 	if d == Egress {

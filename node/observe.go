@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // The labels and annotations that tie sandboxes and containers to pods. Their names are the kubelet's, so that
@@ -91,8 +93,8 @@ func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
 		}
 		s.containers = append(s.containers, c)
 	}
-	slices.SortFunc(s.sandboxes, func(a, b sandbox) int { return b.made.Compare(a.made) })
-	slices.SortFunc(s.containers, func(a, b container) int {
+	coldsort.Func(s.sandboxes, func(a, b sandbox) int { return b.made.Compare(a.made) })
+	coldsort.Func(s.containers, func(a, b container) int {
 		return cmp.Or(cmp.Compare(b.restarts, a.restarts), b.made.Compare(a.made))
 	})
 	return s, nil

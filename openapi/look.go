@@ -5,11 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -51,7 +51,7 @@ func (d *Docs) look() *groups {
 	}
 	d.marks = marks
 	sum := sha512.New()
-	for _, gv := range slices.SortedFunc(maps.Keys(g.kinds), compareGV) {
+	for _, gv := range coldsort.Sorted(maps.Keys(g.kinds), compareGV) {
 		g.etags[gv] = d.fingerprint(gv, g.kinds[gv])
 		sum.Write([]byte(g.etags[gv]))
 	}

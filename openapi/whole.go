@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -144,7 +145,7 @@ func (m *wholeMaker) make() (*whole, error) {
 	w := &whole{etag: m.groups.etag, rest: map[schema.GroupVersionKind]*part{}}
 	needs := map[string]bool{}
 	var parts []*part
-	for _, gv := range slices.SortedFunc(maps.Keys(m.groups.kinds), compareGV) {
+	for _, gv := range coldsort.Sorted(maps.Keys(m.groups.kinds), compareGV) {
 		for _, k := range m.groups.kinds[gv] {
 			if !k.Info().Custom {
 				continue
@@ -191,7 +192,7 @@ func (m *wholeMaker) builtIn(needs []string) (*part, error) {
 	sum := sha512.New512_256()
 	fmt.Fprintln(sum, needs)
 	var routes []route
-	for _, gv := range slices.SortedFunc(maps.Keys(m.groups.kinds), compareGV) {
+	for _, gv := range coldsort.Sorted(maps.Keys(m.groups.kinds), compareGV) {
 		kinds := m.groups.kinds[gv]
 		own := slices.DeleteFunc(slices.Clone(kinds), func(k resource.Kind) bool { return k.Info().Custom })
 		for _, k := range own {

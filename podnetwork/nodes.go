@@ -164,7 +164,7 @@ func (t territory) all(own []netip.Prefix) (list []netip.Prefix) {
 	for p := range t.taken {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, netip.Prefix.Compare) // wide ranges stand before narrow ones that begin with the same address
+	coldsort.Func(all, netip.Prefix.Compare) // wide ranges stand before narrow ones that begin with the same address
 	for _, p := range all {
 		if n := len(list); n == 0 || !list[n-1].Overlaps(p) {
 			list = append(list, p)

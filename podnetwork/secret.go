@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
@@ -65,7 +66,7 @@ func planSecret(c census, g ground, want state, v6 bool) (state, []string) {
 			continue
 		}
 		peer := wireguard.Peer{Endpoint: at, Allowed: slices.Clone(m.ranges), Keepalive: keepalive}
-		slices.SortFunc(peer.Allowed, netip.Prefix.Compare)
+		coldsort.Func(peer.Allowed, netip.Prefix.Compare)
 		s.peers[key], s.names[key] = peer, m.name
 		ends = append(ends, at.Addr())
 	}

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // An endpoint is one address of one port.
@@ -41,7 +43,7 @@ func portEndpoints(slicesOf []*discoveryv1.EndpointSlice, port string, protocol 
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b endpoint) int {
+	coldsort.Func(list, func(a, b endpoint) int {
 		return cmp.Or(a.at.Compare(b.at), -compareBool(a.ready, b.ready), -compareBool(a.serving, b.serving))
 	})
 	return slices.CompactFunc(list, func(a, b endpoint) bool { return a.at == b.at })

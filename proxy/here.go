@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -61,9 +62,9 @@ func newHere(cfg *Config, read resource.Reader, interfaces []netip.Addr) here {
 	}
 	h.nodePorts = nodePortAddresses(cfg.NodePortAddresses, h.own, interfaces)
 	for _, list := range [][]netip.Prefix{h.pods, h.services} {
-		slices.SortFunc(list, netip.Prefix.Compare)
+		coldsort.Func(list, netip.Prefix.Compare)
 	}
-	slices.SortFunc(h.own, netip.Addr.Compare)
+	coldsort.Func(h.own, netip.Addr.Compare)
 	if h.ipvs {
 		h.lookAround(read, interfaces)
 	}
@@ -83,7 +84,7 @@ func (h *here) lookAround(read resource.Reader, interfaces []netip.Addr) {
 		}
 	}
 	for _, list := range []*[]netip.Addr{&h.present, &h.machines} {
-		slices.SortFunc(*list, netip.Addr.Compare)
+		coldsort.Func(*list, netip.Addr.Compare)
 		*list = slices.Compact(*list)
 	}
 }
@@ -133,7 +134,7 @@ func nodePortAddresses(words []string, own, interfaces []netip.Addr) (list []net
 		}
 	}
 	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.IsLoopback() || a.IsLinkLocalUnicast() })
-	slices.SortFunc(list, netip.Addr.Compare)
+	coldsort.Func(list, netip.Addr.Compare)
 	return slices.Compact(list)
 }
 

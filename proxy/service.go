@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -100,7 +101,7 @@ func newService(s *corev1.Service, slicesOf []*discoveryv1.EndpointSlice, h *her
 			out.port(s, &s.Spec.Ports[i], in, portEndpoints(slicesOf, s.Spec.Ports[i].Name, proto(s.Spec.Ports[i].Protocol), v6), h, v6)
 		}
 	}
-	slices.SortFunc(out.local, netip.Addr.Compare)
+	coldsort.Func(out.local, netip.Addr.Compare)
 	out.local = slices.Compact(out.local)
 	out.claims = distinct(out.claims)
 	if localOnly(s) && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.HealthCheckNodePort != 0 {
@@ -178,7 +179,7 @@ func sources(s *corev1.Service, ingress []netip.Addr, h *here, v6 bool) string {
 			list = append(list, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	slices.SortFunc(list, netip.Prefix.Compare)
+	coldsort.Func(list, netip.Prefix.Compare)
 	var words []string
 	for _, p := range slices.Compact(list) {
 		if p.Bits() == 0 {

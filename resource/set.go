@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A Set holds the kinds that a server serves. What is added or taken out costs the same however many there are. The zero
@@ -135,7 +136,7 @@ func (s *Set) All() []Kind {
 				s.all = append(s.all, k)
 			}
 		}
-		slices.SortFunc(s.all, func(a, b Kind) int {
+		coldsort.Func(s.all, func(a, b Kind) int {
 			x, y := a.Info(), b.Info()
 			return cmp.Or(strings.Compare(x.GVK.Group, y.GVK.Group), strings.Compare(x.Plural, y.Plural))
 		})

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/resource"
@@ -137,7 +138,7 @@ func requestsOf(p *corev1.Pod, names []corev1.ResourceName, class func(corev1.Re
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b resourcev1.DeviceRequest) int { return strings.Compare(a.Name, b.Name) })
+	coldsort.Func(list, func(a, b resourcev1.DeviceRequest) int { return strings.Compare(a.Name, b.Name) })
 	return list, uses
 }
 

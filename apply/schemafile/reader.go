@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 
 	gvks "k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 func sortedKinds(m map[gvks.GroupVersionKind]string) []gvks.GroupVersionKind {
-	return slices.SortedFunc(maps.Keys(m), func(a, b gvks.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
+	return coldsort.Sorted(maps.Keys(m), func(a, b gvks.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) })
 }
 
 var errTruncated = errors.New("the file ends too early")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kloop-dev/kloop/controllers/internal/backends"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A group is the endpoints of one address family that serve the same ports.
@@ -86,7 +87,7 @@ func portsOf(s *corev1.Service, p *corev1.Pod) (list []discoveryv1.EndpointPort)
 			list = append(list, discoveryv1.EndpointPort{Name: &sp.Name, Port: &n, Protocol: &sp.Protocol, AppProtocol: sp.AppProtocol})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b discoveryv1.EndpointPort) int { return strings.Compare(orderOf(&a), orderOf(&b)) })
+	coldsort.StableFunc(list, func(a, b discoveryv1.EndpointPort) int { return strings.Compare(orderOf(&a), orderOf(&b)) })
 	return list
 }
 

@@ -2,11 +2,22 @@
 // and more each, which is a fortieth of the program. For lists that are short or seldom sorted; what is hot uses slices.
 package coldsort
 
-import "sort"
+import (
+	"iter"
+	"slices"
+	"sort"
+)
 
 // Func sorts a list as slices.SortFunc does.
 func Func[E any](list []E, cmp func(a, b E) int) {
 	sort.Slice(list, func(i, j int) bool { return cmp(list[i], list[j]) < 0 })
+}
+
+// Sorted collects what a sequence has, and sorts it as slices.SortedFunc does.
+func Sorted[E any](seq iter.Seq[E], cmp func(a, b E) int) []E {
+	list := slices.Collect(seq)
+	Func(list, cmp)
+	return list
 }
 
 // StableFunc sorts a list as slices.SortStableFunc does.

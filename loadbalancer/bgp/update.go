@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // Codes of attributes.
@@ -168,7 +170,7 @@ func (s speech) difference(sent map[netip.Prefix]string, want []Route) (out [][]
 		}
 	}
 	for _, afi := range []uint16{afi4, afi6} {
-		slices.SortFunc(gone[afi], netip.Prefix.Compare)
+		coldsort.Func(gone[afi], netip.Prefix.Compare)
 		for part := range slices.Chunk(gone[afi], perUpdate) {
 			out = append(out, withdraw(afi, part))
 		}

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // measureWithin bounds the question: it delays the pod's other work.
@@ -28,7 +29,7 @@ type Usage struct {
 func (m *Mounter) Usage(uid types.UID) []Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.SortedFunc(maps.Values(m.usage[uid]), func(a, b Usage) int { return cmp.Compare(a.Volume, b.Volume) })
+	return coldsort.Sorted(maps.Values(m.usage[uid]), func(a, b Usage) int { return cmp.Compare(a.Volume, b.Volume) })
 }
 
 // measure asks the driver how full a published volume is, if it can tell.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/node/cgroup"
 )
 
@@ -66,7 +67,7 @@ func volumeCounts(pods []*corev1.Pod) *family {
 		}
 	}
 	f := newFamily("volume_manager_total_volumes", "gauge", "Number of volumes in Volume Manager")
-	for _, k := range slices.SortedFunc(maps.Keys(count), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+	for _, k := range coldsort.Sorted(maps.Keys(count), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		f.sample(fmt.Sprintf("{plugin_name=%q,state=%q}", k[0], k[1]), float64(count[k]), metav1.Time{})
 	}
 	return f

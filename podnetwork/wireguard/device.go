@@ -10,6 +10,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
 // A Peer is another machine as a link has it.
@@ -124,7 +126,7 @@ func (c *Conn) Device(link string) (d Device, err error) {
 		return d, fmt.Errorf("read the WireGuard link %s: %w", link, err)
 	}
 	for k, p := range d.Peers {
-		slices.SortFunc(p.Allowed, netip.Prefix.Compare)
+		coldsort.Func(p.Allowed, netip.Prefix.Compare)
 		d.Peers[k] = p
 	}
 	return d, nil
