@@ -49,9 +49,6 @@ func (c *Changes) DeleteFrom(k Key, at netip.AddrPort) {
 	c.list = append(c.list, change{delDest, Service{Key: k}, Destination{At: at}})
 }
 
-// Len counts the commands.
-func (c *Changes) Len() int { return len(c.list) }
-
 // perSend bounds the commands of one message to the kernel, which takes what fits the socket's buffer.
 const perSend = 300
 

@@ -325,6 +325,9 @@ func (w *wiretap) take(frame []byte) {
 		return
 	}
 	packet := frame[ethernet:]
+	if packet[9] == unix.IPPROTO_IGMP {
+		return // a machine says which groups it listens to
+	}
 	udp := packet[int(packet[0]&15)*4:]
 	if packet[9] == unix.IPPROTO_UDP && len(udp) >= 8 && binary.BigEndian.Uint16(udp[2:]) == SecretPort {
 		w.sealed.Add(1)
