@@ -235,7 +235,7 @@ func (c *cluster) rolls(dsn string) {
 	c.ready()
 	after := c.get()
 	if n := after.Status.Timeline - before.Status.Timeline; n != 1 || after.Status.Epoch != before.Status.Epoch {
-		c.t.Errorf("%d promotions, epoch %d to %d; want one promotion, without an election", n, before.Status.Epoch, after.Status.Epoch)
+		c.t.Fatalf("%d promotions, epoch %d to %d; want one promotion, without an election", n, before.Status.Epoch, after.Status.Epoch)
 	}
 	if got := c.query(dsn, "show max_connections"); got != "120" {
 		c.t.Errorf("max_connections is %s, want 120", got)

@@ -22,6 +22,7 @@ type Local struct {
 	Receiving bool     // it does
 	Streaming []string // standbys of a primary that have caught up, sorted
 	Restart   bool     // settings wait for a restart
+	Paused    bool     // a standby replays nothing: its primary has more connections than it
 	Archive   string   // WAL that could not be archived
 }
 

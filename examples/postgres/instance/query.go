@@ -95,7 +95,8 @@ func (p *Postgres) observeStandby(ctx context.Context, c *pgx.Conn, l *Local) er
 	if err := c.QueryRow(ctx, `select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), '0/0')::text,
 		exists (select from pg_stat_wal_receiver where status = 'streaming'),
 		exists (select from pg_stat_activity where backend_type = 'startup'
-			and wait_event in ('RecoveryWalStream', 'RecoveryRetrieveRetryInterval'))`).Scan(&lsn, &l.Receiving, &l.AtEnd); err != nil {
+			and wait_event in ('RecoveryWalStream', 'RecoveryRetrieveRetryInterval')),
+		pg_is_wal_replay_paused()`).Scan(&lsn, &l.Receiving, &l.AtEnd, &l.Paused); err != nil {
 		return err
 	}
 	var err error

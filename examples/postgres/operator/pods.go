@@ -126,12 +126,12 @@ func (s *Steps) shrink(w World) {
 }
 
 // roll replaces one pod of an older template: standbys first, from the last one on. A primary with standbys has handed over before.
-// A standby that does not stream serves nobody, and may not be able to before it starts anew: it has fewer connections than its primary.
+// A standby that has paused serves nobody, and can't before it starts anew.
 func (s *Steps) roll(w World) {
 	names := w.names()
 	slices.Reverse(names)
 	for _, name := range names {
-		mayGo := w.settled() || name != w.Cluster.Status.TargetPrimary && !w.streams(name)
+		mayGo := w.settled() || w.report(name).Paused
 		if w.outdated(name) && mayGo && (name != w.Cluster.Status.TargetPrimary || len(names) == 1) {
 			s.StopPods = append(s.StopPods, name)
 			return

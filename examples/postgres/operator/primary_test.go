@@ -178,13 +178,19 @@ func TestPods(t *testing.T) {
 		t.Errorf("stops %v while another is away", s.StopPods)
 	}
 	// PostgreSQL pauses on a standby that has fewer connections than its primary: only a restart lets it stream again.
-	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": needs(voice(0, 1, 1), 0)})
+	paused := needs(voice(0, 1, 1), 0)
+	paused.Paused = true
+	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": paused})
 	if s := decidePods(w); len(s.StopPods) != 1 || s.StopPods[0] != "c-3" {
 		t.Errorf("stops %v, want c-3, which can't stream before", s.StopPods)
 	}
 	w = world(reports{"c-1": primary("c-2"), "c-2": needs(voice(0, 1, 1), 0), "c-3": {}})
 	if s := decidePods(w); len(s.StopPods) != 0 {
 		t.Errorf("stops %v while another does not stream", s.StopPods)
+	}
+	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": needs(primary(), 0)})
+	if s := decidePods(w); len(s.StopPods) != 0 {
+		t.Errorf("stops %v, which has just handed over and starts anew by itself", s.StopPods)
 	}
 	w = world(reports{"c-1": primary("c-2"), "c-2": {}, "c-3": {}})
 	w.Cluster.Spec.Replication.ReplicaCount = 1

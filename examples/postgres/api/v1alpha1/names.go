@@ -35,6 +35,7 @@ type Report struct {
 	Quorum     *Quorum  `json:"quorum,omitempty"`     // of a primary: what is in force
 	Generation int64    `json:"generation,omitempty"` // of the cluster: its settings were read before the rest was observed
 	Restart    bool     `json:"restart,omitempty"`    // settings wait for a restart
+	Paused     bool     `json:"paused,omitempty"`     // of a standby: it replays nothing, since its primary has more connections than it
 	ArchiveBad string   `json:"archiveBad,omitempty"` // WAL that could not be archived
 	Problem    string   `json:"problem,omitempty"`    // why it does not run
 }
