@@ -161,8 +161,8 @@ func (w World) loss() string {
 // leaves says whether an instance is about to be no more: it stops, and will not be back before its pod is made anew.
 func (w World) leaves(name string) bool { return !stays(w.Pods[name]) }
 
-// successor is the standby that should take over from a primary that leaves, is one too many, or of an older template than all
-// others; empty: nobody. It must have caught up, as far as the primary knows.
+// successor is the standby that should take over from a primary that leaves, is one too many, or is the only one of an older
+// template; empty: nobody. It must have caught up, as far as the primary knows.
 func successor(w World) string {
 	status := w.Cluster.Status
 	target := status.TargetPrimary
@@ -171,7 +171,8 @@ func successor(w World) string {
 		return ""
 	}
 	leaving := w.leaves(target) || w.Cluster.Ordinal(target) > w.Cluster.Instances()
-	if !leaving && (!w.outdated(target) || !w.settled()) {
+	others := func(name string) bool { return name != target && w.outdated(name) }
+	if !leaving && (!w.outdated(target) || !w.settled() || slices.ContainsFunc(w.names(), others)) {
 		return ""
 	}
 	var best string

@@ -122,6 +122,7 @@ func TestDecidePrimary(t *testing.T) {
 		{"its pod is deleted, and one standby lags", reports{"c-1": primary("c-3"), "c-2": {SystemID: "7"}, "c-3": {SystemID: "7"}},
 			func(w *World) { w.Pods["c-1"].DeletionTimestamp = &metav1.Time{} }, "c-3", false},
 		{"all are of an older template: standbys first", all, func(w *World) { old(w, "c-1", "c-2", "c-3") }, "c-1", false},
+		{"one standby is made anew, and not yet the other", all, func(w *World) { old(w, "c-1", "c-2") }, "c-1", false},
 		{"only the primary is", all, func(w *World) { old(w, "c-1") }, "c-2", false},
 		{"only it is, and a standby is away", reports{"c-1": primary("c-2"), "c-2": {SystemID: "7"}, "c-3": {SystemID: "7"}},
 			func(w *World) { old(w, "c-1") }, "c-1", false},
