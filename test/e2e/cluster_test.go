@@ -216,7 +216,7 @@ func apiAddress() string {
 func (c *testCluster) startServer() (err error) {
 	args := []string{"up", "--data-dir", filepath.Join(c.dir, "one"), "--listen", apiAddress(), "--node", "real",
 		"--node-name", nodes[0].name, "--node-monitor-grace", grace.String(), "--log", "debug",
-		"--manifests", filepath.Join(c.dir, "manifests"),
+		"--manifests", filepath.Join(c.dir, "manifests"), "--volume-snapshots",
 		"--root-dir", filepath.Join(c.dir, "one", "node")}
 	var pods, services []string
 	for _, f := range families {

@@ -278,6 +278,28 @@ func errText(err error) string {
 	return ""
 }
 
+// TestVariablesFromFiles: what an init container left in a file becomes variables of the next one, without a volume mounted there; a key
+// that is missing keeps a container from starting, and one that is optional does not.
+func TestVariablesFromFiles(t *testing.T) {
+	ns := space(t)
+	writes := `
+volumes: [{name: v, emptyDir: {}}]
+initContainers:
+- {name: i, image: "nginx:1", command: [sh, -c, "printf \"# mine\\nTOKEN='a b'\\n\" > /v/e.env"], volumeMounts: [{name: v, mountPath: /v}]}`
+	key := "- {name: %s, valueFrom: {fileKeyRef: {volumeName: v, path: e.env, key: %s, optional: %t}}}\n"
+	apply(t, ns, onePod("p", "echo \"got <$TOKEN> <${GONE-unset}>\"; sleep 3600", writes,
+		"env:\n"+fmt.Sprintf(key, "TOKEN", "TOKEN", false)+fmt.Sprintf(key, "GONE", "OTHER", true))+
+		onePod("lacks", "sleep 3600", writes, "env:\n"+fmt.Sprintf(key, "TOKEN", "OTHER", false)))
+	if out := logged(t, ns, "p", "got"); out != "got <a b> <unset>" {
+		t.Errorf("the container has %q", out)
+	}
+	eventually(t, "a container without its key waits", func() (bool, string) {
+		s := getPod(t, ns, "lacks").Status.ContainerStatuses
+		return len(s) > 0 && s[0].State.Waiting != nil && s[0].State.Waiting.Reason == "CreateContainerConfigError" &&
+			strings.Contains(s[0].State.Waiting.Message, `"OTHER" not found in file "e.env"`), fmt.Sprintf("%+v", s)
+	})
+}
+
 func TestSecurityContext(t *testing.T) {
 	ns := space(t)
 	apply(t, ns, onePod("p", "sleep 3600", `

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,13 +71,68 @@ func TestLocalStorage(t *testing.T) {
 	started(3)
 	kubectl(t, "delete", "statefulset", "-n", ns, "store")
 	kubectl(t, "delete", "pvc", "-n", ns, "--all")
+	nothingLeft(t)
+}
+
+// nothingLeft waits until no volume is left, neither in the API nor on a disk.
+func nothingLeft(t *testing.T) {
+	t.Helper()
 	eventually(t, "nothing is left", func() (bool, string) {
 		list, err := it.client.CoreV1().PersistentVolumes().List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		files, err := filepath.Glob(filepath.Join(it.dir, "*", "storage", "*"))
-		trash, err2 := filepath.Glob(filepath.Join(it.dir, "*", "storage", ".*"))
-		return len(list.Items)+len(files)+len(trash) == 0, fmt.Sprint(len(list.Items), files, trash, err, err2)
+		inside, err2 := filepath.Glob(filepath.Join(it.dir, "*", "storage", ".[is]*", "*"))
+		files = slices.DeleteFunc(append(files, inside...), func(path string) bool {
+			return filepath.Base(path) == ".images" || filepath.Base(path) == ".snapshots"
+		})
+		return len(list.Items)+len(files) == 0, fmt.Sprint(len(list.Items), files, err, err2)
 	})
+}
+
+// imageClaim is a claim of an image, which a snapshot may be the source of, and a pod that runs a script beside it.
+func imageClaim(name, script, source string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %[1]s}
+spec:
+  storageClassName: local-image
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 16Mi}}
+%[2]s
+`, name, indent(2, source)) + onePod(name, script, "volumes: [{name: v, persistentVolumeClaim: {claimName: "+name+"}}]",
+		"volumeMounts: [{name: v, mountPath: /v}]")
+}
+
+// TestSnapshot has a copy made of a volume that a pod writes to, and another pod find in a new volume what was written before, and nothing
+// that came after.
+func TestSnapshot(t *testing.T) {
+	ns := space(t)
+	apply(t, ns, imageClaim("first", "echo before > /v/word; sync; echo written; sleep 3600", ""))
+	logged(t, ns, "first", "written")
+	apply(t, ns, `
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {name: e2e}
+driver: rancher.io/local-path
+deletionPolicy: Delete
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: then}
+spec: {volumeSnapshotClassName: e2e, source: {persistentVolumeClaimName: first}}
+`)
+	t.Cleanup(func() { kubectl(t, "delete", "volumesnapshotclass", "e2e") })
+	kubectl(t, "wait", "-n", ns, "volumesnapshot/then", "--for=jsonpath={.status.readyToUse}=true", "--timeout=240s")
+	kubectl(t, "exec", "-n", ns, "first", "--", "sh", "-c", "echo after > /v/word")
+	apply(t, ns, imageClaim("second", "cat /v/word; sleep 3600",
+		"dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: then}"))
+	if out := logged(t, ns, "second", "e"); out != "before" {
+		t.Errorf("the new volume holds %q", out)
+	}
+	kubectl(t, "delete", "-n", ns, "pod,pvc,volumesnapshot", "--all")
+	nothingLeft(t)
 }
