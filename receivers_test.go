@@ -16,7 +16,6 @@ var broad = map[string]int{
 	"server/httpapi.call": 67,
 	"server.Server":       60,
 	"view.View":           51,
-	"crd.Stored":          48,
 }
 
 // TestReceivers counts the methods of every type outside tests.

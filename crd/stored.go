@@ -24,6 +24,8 @@ import (
 // text, and keeps nothing of it alive; who wants more opens it. It never changes, so it may be shared; its setters panic:
 // clone it first, which makes a tree.
 type Stored struct {
+	frozen
+
 	read *version
 	at   atomic.Pointer[packedText] // of the text, which may move
 }
@@ -141,6 +143,13 @@ func (s *Stored) GetObjectKind() schema.ObjectKind { return s }
 
 // GroupVersionKind implements schema.ObjectKind.
 func (s *Stored) GroupVersionKind() schema.GroupVersionKind { return s.read.gvk }
+
+// SetGroupVersionKind implements schema.ObjectKind: it may say once more what the object is.
+func (s *Stored) SetGroupVersionKind(gvk schema.GroupVersionKind) {
+	if gvk != s.read.gvk {
+		panic(frozenText)
+	}
+}
 
 // field returns the raw JSON of a member of the metadata; "" when there is none.
 func (s *Stored) field(name string) (raw string) {
