@@ -68,17 +68,17 @@ func tried(r *http.Request) string {
 }
 
 // auditList records a list as the answer, in the version that the client speaks.
-func (c *call) auditList(l *server.List) {
-	if !c.w.audit.WantsAnswer() {
+func (p *responder) auditList(l *server.List) {
+	if !p.w.audit.WantsAnswer() {
 		return
 	}
-	head, err := c.listHead(l)
+	head, err := p.listHead(l)
 	if err != nil {
 		return
 	}
-	c.w.audit.Answers(head, func(yield func(resource.Object) bool) {
+	p.w.audit.Answers(head, func(yield func(resource.Object) bool) {
 		for _, e := range l.Entries {
-			obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
+			obj, err := p.kind.ConvertTo(p.r.Context(), e.Object, p.gvk)
 			if err == nil && !yield(obj) {
 				return
 			}

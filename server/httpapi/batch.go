@@ -18,25 +18,25 @@ type batcher interface {
 }
 
 // batches says that it takes a webhook to have objects in the version that the caller speaks.
-func (c *call) batches() (batcher, bool) {
-	k, ok := c.kind.(batcher)
+func (p *responder) batches() (batcher, bool) {
+	k, ok := p.kind.(batcher)
 	return k, ok && k.Batched()
 }
 
 // inVersion returns the list with its objects in the version that the caller speaks, where that takes a webhook.
-func (c *call) inVersion(l *server.List) (*server.List, error) {
-	if _, ok := c.batches(); !ok {
+func (p *responder) inVersion(l *server.List) (*server.List, error) {
+	if _, ok := p.batches(); !ok {
 		return l, nil
 	}
 	out := *l
 	var err error
-	out.Entries, err = c.converted(c.r.Context(), l.Entries)
+	out.Entries, err = p.converted(p.r.Context(), l.Entries)
 	return &out, err
 }
 
 // eventsInVersion is inVersion for the events of a watch.
-func (c *call) eventsInVersion(ctx context.Context, events []server.Event) ([]server.Event, error) {
-	if _, ok := c.batches(); !ok || len(events) == 0 {
+func (p *responder) eventsInVersion(ctx context.Context, events []server.Event) ([]server.Event, error) {
+	if _, ok := p.batches(); !ok || len(events) == 0 {
 		return events, nil
 	}
 	var entries []*view.Entry
@@ -45,7 +45,7 @@ func (c *call) eventsInVersion(ctx context.Context, events []server.Event) ([]se
 			entries = append(entries, events[i].Entry)
 		}
 	}
-	entries, err := c.converted(ctx, entries)
+	entries, err := p.converted(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -59,18 +59,18 @@ func (c *call) eventsInVersion(ctx context.Context, events []server.Event) ([]se
 }
 
 // converted returns entries with their objects in the version that the caller speaks.
-func (c *call) converted(ctx context.Context, entries []*view.Entry) ([]*view.Entry, error) {
-	k, _ := c.batches()
+func (p *responder) converted(ctx context.Context, entries []*view.Entry) ([]*view.Entry, error) {
+	k, _ := p.batches()
 	objs := make([]resource.Object, len(entries))
 	other := false
 	for i, e := range entries {
 		objs[i] = e.Object
-		other = other || e.Object.GetObjectKind().GroupVersionKind() != c.gvk
+		other = other || e.Object.GetObjectKind().GroupVersionKind() != p.gvk
 	}
 	if !other {
 		return entries, nil
 	}
-	done, err := k.ConvertAll(ctx, objs, c.gvk)
+	done, err := k.ConvertAll(ctx, objs, p.gvk)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server
 		if err := decodeProto(data, obj, want); err != nil {
 			return err
 		}
-		openapi.Trim(c.cfg.Kinds.Features(), obj) // unknown fields are passed over there
+		openapi.Trim(c.features, obj) // unknown fields are passed over there
 		return nil
 	}
 	doc, strict, err := data, []error(nil), error(nil)
@@ -90,7 +90,7 @@ func (c *call) decode(f reply.Format, data []byte, obj resource.Object, v server
 			return err
 		}
 	}
-	for _, path := range openapi.Trim(c.cfg.Kinds.Features(), obj) {
+	for _, path := range openapi.Trim(c.features, obj) {
 		more = append(more, fmt.Errorf("unknown field %q", path))
 	}
 	return judge(append(strict, more...), v, c.warn.add)

@@ -22,18 +22,13 @@ import (
 
 // call is one request for a resource on its way through a verb.
 type call struct {
-	*surface
-	w     *recorder
-	r     *http.Request
-	info  *info
-	user  *auth.User
-	kind  resource.Kind
-	facts *resource.Info
-	gvk   schema.GroupVersionKind
-	out   schema.GroupVersionKind // of the bodies: gvk, unless a subresource has its own
-	sub   resource.SubInfo
-	acc   reply.Accepted
-	warn  warnings
+	responder
+
+	s    *surface
+	info *info
+	user *auth.User
+	sub  resource.SubInfo
+	warn warnings
 }
 
 // dispatch finds the code for an authorized request.
@@ -47,7 +42,8 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 		s.unknown(w, r, i)
 		return
 	}
-	c := &call{surface: s, w: w, r: r, info: i, user: user, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
+	c := &call{s: s, info: i, user: user}
+	c.responder = responder{send: s.send, features: s.cfg.Kinds.Features(), w: w, r: r, kind: kind, facts: kind.Info(), gvk: gvk, out: gvk}
 	c.warn.h = w.Header()
 	if i.Verb == "watch" {
 		defer c.watched()()
@@ -61,10 +57,10 @@ func (s *surface) dispatch(w *recorder, r *http.Request, i *info, user *auth.Use
 // because takes over what the write was made for, from those whose word counts.
 func (c *call) because() {
 	text := c.r.Header.Get(trail.Header)
-	if text == "" || c.cfg.Trusts == nil || c.r.Method == http.MethodGet {
+	if text == "" || c.s.cfg.Trusts == nil || c.r.Method == http.MethodGet {
 		return
 	}
-	if cause := trail.Decode(text); cause != nil && c.cfg.Trusts(c.r.Context(), c.user, cause) {
+	if cause := trail.Decode(text); cause != nil && c.s.cfg.Trusts(c.r.Context(), c.user, cause) {
 		c.r = c.r.WithContext(trail.With(c.r.Context(), cause))
 	}
 }
@@ -186,14 +182,14 @@ func (c *call) leaving() error {
 
 // connect hands the connection on to what the subresource stands for.
 func (c *call) connect() error {
-	open := c.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
+	open := c.s.meter.streams.WithLabelValues(metricVerb(c.info.Verb), c.info.Res, c.info.Sub)
 	open.Inc()
 	defer open.Dec()
 	if err := c.mayConnect(); err != nil {
 		return err
 	}
 	req := c.request()
-	err := c.connections.Serve(c.w, c.r, req)
+	err := c.s.connections.Serve(c.w, c.r, req)
 	c.info.Name = req.Name
 	return err
 }
@@ -206,12 +202,12 @@ func (c *call) mayConnect() error {
 	default:
 		return nil
 	}
-	if c.info.Verb == "create" || !c.cfg.Kinds.Features().On("AuthorizePodWebsocketUpgradeCreatePermission") {
+	if c.info.Verb == "create" || !c.features.On("AuthorizePodWebsocketUpgradeCreatePermission") {
 		return nil
 	}
 	a := attributes(c.info, c.user)
 	a.Verb = "create"
-	if d, reason, _ := c.cfg.Authz.Authorize(c.r.Context(), a); d != auth.Allow { // what went wrong is in the reason, if anywhere
+	if d, reason, _ := c.s.cfg.Authz.Authorize(c.r.Context(), a); d != auth.Allow { // what went wrong is in the reason, if anywhere
 		return auth.Forbidden(a, reason)
 	}
 	return nil
@@ -293,12 +289,12 @@ func (c *call) request() *server.Request {
 
 // ops returns the operations of the kind.
 func (c *call) ops() server.Operations {
-	if c.cfg.Virtual != nil && c.facts.Virtual {
-		if ops := c.cfg.Virtual(c.kind); ops != nil {
+	if c.s.cfg.Virtual != nil && c.facts.Virtual {
+		if ops := c.s.cfg.Virtual(c.kind); ops != nil {
 			return ops
 		}
 	}
-	return c.cfg.Ops
+	return c.s.cfg.Ops
 }
 
 // namespace is that of the object: the URL of a Namespace names none.

@@ -16,51 +16,51 @@ import (
 )
 
 // entry answers with one object, from the encoding that the entry keeps.
-func (c *call) entry(code int, e *view.Entry) error {
-	ctx := c.r.Context()
-	if c.w.audit.WantsAnswer() {
-		if obj, err := e.Kind.ConvertTo(ctx, e.Object, c.out); err == nil {
-			c.w.audit.Answer(obj)
+func (p *responder) entry(code int, e *view.Entry) error {
+	ctx := p.r.Context()
+	if p.w.audit.WantsAnswer() {
+		if obj, err := e.Kind.ConvertTo(ctx, e.Object, p.out); err == nil {
+			p.w.audit.Answer(obj)
 		}
 	}
 	switch {
-	case c.acc.As != "":
-		obj, err := e.Kind.ConvertTo(ctx, e.Object, c.out)
+	case p.acc.As != "":
+		obj, err := e.Kind.ConvertTo(ctx, e.Object, p.out)
 		if err != nil {
 			return err
 		}
-		return c.shaped(code, e.Kind, obj)
-	case c.acc.Format == reply.Proto:
-		raw, err := e.RawProto(ctx, c.out)
+		return p.shaped(code, e.Kind, obj)
+	case p.acc.Format == reply.Proto:
+		raw, err := e.RawProto(ctx, p.out)
 		if err != nil {
 			return err
 		}
-		head, tail := reply.Envelope(c.out, len(raw))
-		c.send.Write(c.w, c.r, code, codec.Protobuf, head, raw, tail)
+		head, tail := reply.Envelope(p.out, len(raw))
+		p.send.Write(p.w, p.r, code, codec.Protobuf, head, raw, tail)
 		return nil
 	}
-	doc, err := e.JSON(ctx, c.out)
+	doc, err := e.JSON(ctx, p.out)
 	if err != nil {
 		return err
 	}
-	c.send.Document(c.w, c.r, c.acc, code, doc)
+	p.send.Document(p.w, p.r, p.acc, code, doc)
 	return nil
 }
 
 // entries answers with a list.
-func (c *call) entries(l *server.List) error {
-	l, err := c.inVersion(l)
+func (p *responder) entries(l *server.List) error {
+	l, err := p.inVersion(l)
 	if err != nil {
 		return err
 	}
-	c.auditList(l)
+	p.auditList(l)
 	switch {
-	case c.acc.As != "":
-		return c.shapedList(l)
-	case c.acc.Format == reply.Proto:
-		return c.protoList(l)
+	case p.acc.As != "":
+		return p.shapedList(l)
+	case p.acc.Format == reply.Proto:
+		return p.protoList(l)
 	}
-	return c.jsonList(l)
+	return p.jsonList(l)
 }
 
 func (l listOf) meta() metav1.ListMeta {
@@ -73,32 +73,32 @@ func (l listOf) meta() metav1.ListMeta {
 
 type listOf struct{ *server.List }
 
-func (c *call) listGVK() schema.GroupVersionKind {
-	return c.gvk.GroupVersion().WithKind(c.facts.ListKind)
+func (p *responder) listGVK() schema.GroupVersionKind {
+	return p.gvk.GroupVersion().WithKind(p.facts.ListKind)
 }
 
 // jsonList strings the items' encodings together. Those of built-in kinds lose their apiVersion and kind, which
 // the list implies; custom resources keep them, as upstream has it.
-func (c *call) jsonList(l *server.List) error {
-	head, err := c.listHead(l)
+func (p *responder) jsonList(l *server.List) error {
+	head, err := p.listHead(l)
 	if err != nil {
 		return err
 	}
-	cut := []byte(`{"kind":"` + c.gvk.Kind + `","apiVersion":"` + c.gvk.GroupVersion().String() + `",`)
+	cut := []byte(`{"kind":"` + p.gvk.Kind + `","apiVersion":"` + p.gvk.GroupVersion().String() + `",`)
 	open, between := []byte("{"), []byte(",")
 	openNext := []byte(",{")
-	room := c.room(l)
-	return c.sendJSON(l, func(out reply.Emit) error {
+	room := p.room(l)
+	return p.sendJSON(l, func(out reply.Emit) error {
 		if err := out(head); err != nil {
 			return err
 		}
 		for i, e := range l.Entries {
-			doc, err := e.JSONIn(c.r.Context(), c.gvk, room)
+			doc, err := e.JSONIn(p.r.Context(), p.gvk, room)
 			if err != nil {
 				return err
 			}
 			rest, bare := doc, false
-			if !c.facts.Custom {
+			if !p.facts.Custom {
 				rest, bare = bytes.CutPrefix(doc, cut)
 			}
 			switch {
@@ -120,26 +120,26 @@ func (c *call) jsonList(l *server.List) error {
 }
 
 // listHead is the list up to its first item.
-func (c *call) listHead(l *server.List) ([]byte, error) {
+func (p *responder) listHead(l *server.List) ([]byte, error) {
 	meta, err := codec.MarshalJSON(listOf{l}.meta())
 	if err != nil {
 		return nil, err
 	}
-	if c.facts.Custom && l.Continue == "" { // upstream lists them in another way, which says so
+	if p.facts.Custom && l.Continue == "" { // upstream lists them in another way, which says so
 		meta = append([]byte(`{"continue":"",`), meta[1:]...)
 		meta = bytes.Replace(meta, []byte(",}"), []byte("}"), 1) // there was nothing else
 	}
-	gvk := c.listGVK()
+	gvk := p.listGVK()
 	head := `{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `","metadata":`
 	return append(append([]byte(head), meta...), `,"items":[`...), nil
 }
 
-func (c *call) protoList(l *server.List) error {
-	return c.protoItems(l, c.listGVK(), func(ctx context.Context, e *view.Entry) ([]byte, error) { return e.RawProto(ctx, c.gvk) })
+func (p *responder) protoList(l *server.List) error {
+	return p.protoItems(l, p.listGVK(), func(ctx context.Context, e *view.Entry) ([]byte, error) { return e.RawProto(ctx, p.gvk) })
 }
 
 // protoItems assembles a list message by hand: every list type has its metadata in field 1 and the items in field 2.
-func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode func(context.Context, *view.Entry) ([]byte, error)) error {
+func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, encode func(context.Context, *view.Entry) ([]byte, error)) error {
 	meta := listOf{l}.meta()
 	raw, err := meta.Marshal()
 	if err != nil {
@@ -147,8 +147,8 @@ func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode fu
 	}
 	first := reply.AppendVarint([]byte{0x0a}, len(raw))
 	first = append(first, raw...)
-	if big := large(l); big && gvk == c.listGVK() {
-		return c.streamProto(l, first)
+	if big := large(l); big && gvk == p.listGVK() {
+		return p.streamProto(l, first)
 	} else if big { // parts of items must not keep the whole of them
 		whole := encode
 		encode = func(ctx context.Context, e *view.Entry) ([]byte, error) {
@@ -161,7 +161,7 @@ func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode fu
 	parts[1] = first
 	tags := make([]byte, 0, 6*len(l.Entries))
 	for _, e := range l.Entries {
-		item, err := encode(c.r.Context(), e)
+		item, err := encode(p.r.Context(), e)
 		if err != nil {
 			return err
 		}
@@ -172,6 +172,6 @@ func (c *call) protoItems(l *server.List, gvk schema.GroupVersionKind, encode fu
 	}
 	head, tail := reply.Envelope(gvk, size)
 	parts[0] = head
-	c.send.Write(c.w, c.r, http.StatusOK, codec.Protobuf, append(parts, tail)...)
+	p.send.Write(p.w, p.r, http.StatusOK, codec.Protobuf, append(parts, tail)...)
 	return nil
 }

@@ -36,22 +36,22 @@ func gather(room int, produce func(reply.Emit) error) ([][]byte, error) {
 }
 
 // flows says that sendJSON sends a list while it is made.
-func (c *call) flows(l *server.List) bool {
-	return !c.acc.Pretty && c.acc.Format != reply.YAML && large(l)
+func (p *responder) flows(l *server.List) bool {
+	return !p.acc.Pretty && p.acc.Format != reply.YAML && large(l)
 }
 
 // room is where items of a list that is streamed may be made one after the other; nil when all are needed at once.
-func (c *call) room(l *server.List) *[]byte {
-	if c.flows(l) {
+func (p *responder) room(l *server.List) *[]byte {
+	if p.flows(l) {
 		return new([]byte)
 	}
 	return nil
 }
 
 // sendJSON answers with the JSON document that produce makes of a list.
-func (c *call) sendJSON(l *server.List, produce func(reply.Emit) error) error {
-	if c.flows(l) {
-		c.send.Stream(c.w, c.r, codec.JSON, -1, func(e reply.Emit) error {
+func (p *responder) sendJSON(l *server.List, produce func(reply.Emit) error) error {
+	if p.flows(l) {
+		p.send.Stream(p.w, p.r, codec.JSON, -1, func(e reply.Emit) error {
 			if err := produce(e); err != nil {
 				return err
 			}
@@ -63,48 +63,48 @@ func (c *call) sendJSON(l *server.List, produce func(reply.Emit) error) error {
 	if err != nil {
 		return err
 	}
-	c.joined(parts)
+	p.joined(parts)
 	return nil
 }
 
 // sizeOf is the length of an entry's bare message.
-func (c *call) sizeOf(ctx context.Context, e *view.Entry) (int, error) {
-	if raw, ok := e.KeptProto(c.gvk); ok {
+func (p *responder) sizeOf(ctx context.Context, e *view.Entry) (int, error) {
+	if raw, ok := e.KeptProto(p.gvk); ok {
 		return len(raw), nil
 	}
-	obj, err := e.Kind.ConvertTo(ctx, e.Object, c.gvk)
+	obj, err := e.Kind.ConvertTo(ctx, e.Object, p.gvk)
 	if err != nil {
 		return 0, err
 	}
 	if p, ok := obj.(codec.Proto); ok {
 		return p.Size(), nil
 	}
-	raw, err := e.RawProto(ctx, c.gvk)
+	raw, err := e.RawProto(ctx, p.gvk)
 	return len(raw), err
 }
 
 // streamProto sends a large list message. Its lengths stand before what they are of, so items are measured first and
 // encoded when their turn comes.
-func (c *call) streamProto(l *server.List, head []byte) error {
-	ctx := c.r.Context()
+func (p *responder) streamProto(l *server.List, head []byte) error {
+	ctx := p.r.Context()
 	sizes := make([]int, len(l.Entries))
 	size := len(head)
 	for i, e := range l.Entries {
-		n, err := c.sizeOf(ctx, e)
+		n, err := p.sizeOf(ctx, e)
 		if err != nil {
 			return err
 		}
 		sizes[i] = n
 		size += 1 + reply.VarintLen(n) + n
 	}
-	before, after := reply.Envelope(c.listGVK(), size)
-	c.send.Stream(c.w, c.r, codec.Protobuf, len(before)+size+len(after), func(out reply.Emit) error {
+	before, after := reply.Envelope(p.listGVK(), size)
+	p.send.Stream(p.w, p.r, codec.Protobuf, len(before)+size+len(after), func(out reply.Emit) error {
 		if err := out(before, head); err != nil {
 			return err
 		}
 		lead := make([]byte, 0, 16)
 		for i, e := range l.Entries {
-			item, err := e.RawProto(ctx, c.gvk)
+			item, err := e.RawProto(ctx, p.gvk)
 			if err != nil {
 				return err
 			}

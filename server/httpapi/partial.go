@@ -77,18 +77,18 @@ func stringEnd(b []byte) int {
 }
 
 // partialHead is a PartialObjectMetadata up to the value of its metadata.
-func (c *call) partialHead() []byte {
-	return []byte(`{"kind":"` + shapePartial + `","apiVersion":"` + c.acc.APIVersion() + `","metadata":`)
+func (p *responder) partialHead() []byte {
+	return []byte(`{"kind":"` + shapePartial + `","apiVersion":"` + p.acc.APIVersion() + `","metadata":`)
 }
 
 // metadataOf is the encoded metadata of an entry: a JSON object, or a bare PartialObjectMetadata message.
-func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
-	if name := c.facts.Hides; name != "" && e.Object.GetAnnotations()[name] != "" {
-		return c.metadataAnew(e)
+func (p *responder) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
+	if name := p.facts.Hides; name != "" && e.Object.GetAnnotations()[name] != "" {
+		return p.metadataAnew(e)
 	}
-	if c.acc.Format == reply.Proto {
-		if !c.facts.Custom {
-			raw, err := e.RawProto(ctx, c.gvk)
+	if p.acc.Format == reply.Proto {
+		if !p.facts.Custom {
+			raw, err := e.RawProto(ctx, p.gvk)
 			if err != nil {
 				return nil, err
 			}
@@ -96,48 +96,48 @@ func (c *call) metadataOf(ctx context.Context, e *view.Entry) ([]byte, error) {
 				return cut, nil
 			}
 		}
-		return c.metadataAnew(e)
+		return p.metadataAnew(e)
 	}
-	doc, err := e.JSON(ctx, c.gvk)
+	doc, err := e.JSON(ctx, p.gvk)
 	if err != nil {
 		return nil, err
 	}
-	if cut, ok := jsonMetadata(doc, c.gvk); ok {
+	if cut, ok := jsonMetadata(doc, p.gvk); ok {
 		return cut, nil
 	}
-	return c.metadataAnew(e)
+	return p.metadataAnew(e)
 }
 
 // metadataAnew is metadataOf where nothing can be cut out.
-func (c *call) metadataAnew(e *view.Entry) ([]byte, error) {
-	if c.acc.Format == reply.Proto {
-		return codec.RawProto(c.partial(e.Object))
+func (p *responder) metadataAnew(e *view.Entry) ([]byte, error) {
+	if p.acc.Format == reply.Proto {
+		return codec.RawProto(p.partial(e.Object))
 	}
-	return codec.MarshalJSON(&c.partial(e.Object).ObjectMeta)
+	return codec.MarshalJSON(&p.partial(e.Object).ObjectMeta)
 }
 
 // partialList answers with the metadata of a list.
-func (c *call) partialList(l *server.List) error {
-	if c.acc.Format == reply.Proto {
-		return c.protoItems(l, c.partialGVK(shapePartials), c.metadataOf)
+func (p *responder) partialList(l *server.List) error {
+	if p.acc.Format == reply.Proto {
+		return p.protoItems(l, p.partialGVK(shapePartials), p.metadataOf)
 	}
 	meta, err := codec.MarshalJSON(listOf{l}.meta())
 	if err != nil {
 		return err
 	}
-	head := `{"kind":"` + shapePartials + `","apiVersion":"` + c.acc.APIVersion() + `","metadata":` + string(meta) + `,"items":`
+	head := `{"kind":"` + shapePartials + `","apiVersion":"` + p.acc.APIVersion() + `","metadata":` + string(meta) + `,"items":`
 	if len(l.Entries) == 0 { // no items are null, as upstream has it
-		c.send.Document(c.w, c.r, c.acc, http.StatusOK, []byte(head+"null}"))
+		p.send.Document(p.w, p.r, p.acc, http.StatusOK, []byte(head+"null}"))
 		return nil
 	}
-	first := append([]byte("["), c.partialHead()...)
-	next := append([]byte("},"), c.partialHead()...)
-	return c.sendJSON(l, func(out reply.Emit) error {
+	first := append([]byte("["), p.partialHead()...)
+	next := append([]byte("},"), p.partialHead()...)
+	return p.sendJSON(l, func(out reply.Emit) error {
 		if err := out([]byte(head)); err != nil {
 			return err
 		}
 		for i, e := range l.Entries {
-			item, err := c.metadataOf(c.r.Context(), e)
+			item, err := p.metadataOf(p.r.Context(), e)
 			if err != nil {
 				return err
 			}
@@ -154,14 +154,14 @@ func (c *call) partialList(l *server.List) error {
 }
 
 // joined answers with a JSON document in parts.
-func (c *call) joined(parts [][]byte) {
-	if c.acc.Pretty || c.acc.Format == reply.YAML {
-		c.send.Document(c.w, c.r, c.acc, http.StatusOK, bytes.Join(parts, nil))
+func (p *responder) joined(parts [][]byte) {
+	if p.acc.Pretty || p.acc.Format == reply.YAML {
+		p.send.Document(p.w, p.r, p.acc, http.StatusOK, bytes.Join(parts, nil))
 		return
 	}
-	c.send.Write(c.w, c.r, http.StatusOK, codec.JSON, append(parts, reply.Newline)...)
+	p.send.Write(p.w, p.r, http.StatusOK, codec.JSON, append(parts, reply.Newline)...)
 }
 
-func (c *call) partialGVK(kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: metav1.GroupName, Version: c.acc.Version, Kind: kind}
+func (p *responder) partialGVK(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: metav1.GroupName, Version: p.acc.Version, Kind: kind}
 }

@@ -45,56 +45,56 @@ func misfit(format string, args ...any) error {
 }
 
 // shaped answers with one object in the shape that was asked for.
-func (c *call) shaped(code int, k resource.Kind, obj resource.Object) error {
-	out, err := c.shape(k, obj, nil)
+func (p *responder) shaped(code int, k resource.Kind, obj resource.Object) error {
+	out, err := p.shape(k, obj, nil)
 	if err != nil {
 		return err
 	}
-	c.send.Object(c.w, c.r, c.acc, code, out)
+	p.send.Object(p.w, p.r, p.acc, code, out)
 	return nil
 }
 
 // shape makes a table or the bare metadata of one object; opts may be given to save reading them again.
-func (c *call) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
-	switch c.acc.As {
+func (p *responder) shape(k resource.Kind, obj resource.Object, opts *metav1.TableOptions) (runtime.Object, error) {
+	switch p.acc.As {
 	case shapePartial:
-		return c.partial(obj), nil
+		return p.partial(obj), nil
 	case shapePartials:
 		return nil, misfit("you requested %s, but the requested object is not a list (%T)", shapePartials, obj)
 	}
 	if opts == nil {
 		var err error
-		if opts, err = c.tableOptions(); err != nil {
+		if opts, err = p.tableOptions(); err != nil {
 			return nil, err
 		}
 	}
-	t := c.table(k, opts, 1)
+	t := p.table(k, opts, 1)
 	t.ResourceVersion = obj.GetResourceVersion()
-	return t, c.addRow(t, k, obj, opts, resource.RowsAs(c.cfg.Kinds.Features(), k, nil))
+	return t, p.addRow(t, k, obj, opts, resource.RowsAs(p.features, k, nil))
 }
 
 // partial is the metadata of an object as an object of its own. It shares memory with obj.
-func (c *call) partial(obj resource.Object) *metav1.PartialObjectMetadata {
-	p := meta.AsPartialObjectMetadata(obj)
-	if name := c.facts.Hides; p.Annotations[name] != "" {
-		p.Annotations = maps.Clone(p.Annotations)
-		if delete(p.Annotations, name); len(p.Annotations) == 0 {
-			p.Annotations = nil
+func (p *responder) partial(obj resource.Object) *metav1.PartialObjectMetadata {
+	m := meta.AsPartialObjectMetadata(obj)
+	if name := p.facts.Hides; m.Annotations[name] != "" {
+		m.Annotations = maps.Clone(m.Annotations)
+		if delete(m.Annotations, name); len(m.Annotations) == 0 {
+			m.Annotations = nil
 		}
 	}
-	p.TypeMeta = metav1.TypeMeta{Kind: shapePartial, APIVersion: c.acc.APIVersion()}
-	if c.acc.Group == "" || c.acc.As == shapeTable {
-		p.APIVersion = metav1.SchemeGroupVersion.String()
-		if c.acc.Version == "v1beta1" {
-			p.APIVersion = metav1beta1.SchemeGroupVersion.String()
+	m.TypeMeta = metav1.TypeMeta{Kind: shapePartial, APIVersion: p.acc.APIVersion()}
+	if p.acc.Group == "" || p.acc.As == shapeTable {
+		m.APIVersion = metav1.SchemeGroupVersion.String()
+		if p.acc.Version == "v1beta1" {
+			m.APIVersion = metav1beta1.SchemeGroupVersion.String()
 		}
 	}
-	return p
+	return m
 }
 
-func (c *call) tableOptions() (*metav1.TableOptions, error) {
+func (p *responder) tableOptions() (*metav1.TableOptions, error) {
 	var o metav1.TableOptions
-	if err := decodeQuery(c.r.URL.Query(), &o); err != nil {
+	if err := decodeQuery(p.r.URL.Query(), &o); err != nil {
 		return nil, err
 	}
 	if errs := validation.ValidateTableOptions(&o); len(errs) > 0 {
@@ -106,27 +106,27 @@ func (c *call) tableOptions() (*metav1.TableOptions, error) {
 const apiextensions = "apiextensions.k8s.io"
 
 // table is an empty table with columns.
-func (c *call) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
-	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: c.acc.APIVersion()}}
-	header := resource.HeaderAs(c.cfg.Kinds.Features(), k)
+func (p *responder) table(k resource.Kind, o *metav1.TableOptions, rows int) *metav1.Table {
+	t := &metav1.Table{TypeMeta: metav1.TypeMeta{Kind: shapeTable, APIVersion: p.acc.APIVersion()}}
+	header := resource.HeaderAs(p.features, k)
 	if !o.NoHeaders {
 		t.ColumnDefinitions = header
 	}
 	bare := len(header) == 2 && header[1].Name == "Created At"
-	if rows > 0 || !bare && c.facts.GVK.Group != apiextensions { // kinds without columns, and definitions, have null for no rows
+	if rows > 0 || !bare && p.facts.GVK.Group != apiextensions { // kinds without columns, and definitions, have null for no rows
 		t.Rows = make([]metav1.TableRow, 0, rows)
 	}
 	return t
 }
 
 // addRow adds the row of an object of the version that the caller speaks; cells makes what stands in it.
-func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions,
+func (p *responder) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *metav1.TableOptions,
 	cells func(resource.Object) []any,
 ) error {
 	hub := obj
-	if !c.facts.Custom { // those have columns in every version
+	if !p.facts.Custom { // those have columns in every version
 		var err error
-		if hub, err = k.ConvertTo(c.r.Context(), obj, k.Info().GVK); err != nil {
+		if hub, err = k.ConvertTo(p.r.Context(), obj, k.Info().GVK); err != nil {
 			return err
 		}
 	}
@@ -139,51 +139,51 @@ func (c *call) addRow(t *metav1.Table, k resource.Kind, obj resource.Object, o *
 		row.Object.Object = obj
 	case metav1.IncludeNone:
 	default:
-		row.Object.Object = c.partial(hub)
+		row.Object.Object = p.partial(hub)
 	}
 	t.Rows = append(t.Rows, row)
 	return nil
 }
 
 // shapedList answers with a list in the shape that was asked for.
-func (c *call) shapedList(l *server.List) error {
+func (p *responder) shapedList(l *server.List) error {
 	var out runtime.Object
 	var err error
-	switch c.acc.As {
+	switch p.acc.As {
 	case shapeTable:
-		out, err = c.tableOf(l)
+		out, err = p.tableOf(l)
 	case shapePartials:
-		return c.partialList(l)
+		return p.partialList(l)
 	default:
-		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, c.facts.ListKind)
+		err = misfit("you requested %s, but the requested object is a list (%s)", shapePartial, p.facts.ListKind)
 	}
 	if err != nil {
 		return err
 	}
-	c.send.Object(c.w, c.r, c.acc, http.StatusOK, out)
+	p.send.Object(p.w, p.r, p.acc, http.StatusOK, out)
 	return nil
 }
 
-func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
-	o, err := c.tableOptions()
+func (p *responder) tableOf(l *server.List) (*metav1.Table, error) {
+	o, err := p.tableOptions()
 	if err != nil {
 		return nil, err
 	}
-	t := c.table(c.kind, o, len(l.Entries))
+	t := p.table(p.kind, o, len(l.Entries))
 	t.ListMeta = listOf{l}.meta()
 	var all []resource.Object
-	if resource.RelatesRows(c.kind) {
+	if resource.RelatesRows(p.kind) {
 		for _, e := range l.Entries {
 			all = append(all, e.Object)
 		}
 	}
-	cells := resource.RowsAs(c.cfg.Kinds.Features(), c.kind, all)
-	for _, e := range c.rows(l.Entries) {
-		obj, err := c.kind.ConvertTo(c.r.Context(), e.Object, c.gvk)
+	cells := resource.RowsAs(p.features, p.kind, all)
+	for _, e := range p.rows(l.Entries) {
+		obj, err := p.kind.ConvertTo(p.r.Context(), e.Object, p.gvk)
 		if err != nil {
 			return nil, fmt.Errorf("show %s: %w", e.Object.GetName(), err)
 		}
-		if err := c.addRow(t, c.kind, obj, o, cells); err != nil {
+		if err := p.addRow(t, p.kind, obj, o, cells); err != nil {
 			return nil, err
 		}
 	}
@@ -191,8 +191,8 @@ func (c *call) tableOf(l *server.List) (*metav1.Table, error) {
 }
 
 // rows is a list in the order of the table's rows.
-func (c *call) rows(list []*view.Entry) []*view.Entry {
-	if k, ok := c.kind.(resource.Sorted); ok {
+func (p *responder) rows(list []*view.Entry) []*view.Entry {
+	if k, ok := p.kind.(resource.Sorted); ok {
 		if order := k.RowOrder(); order != nil {
 			list = slices.Clone(list)
 			slices.SortStableFunc(list, func(a, b *view.Entry) int { return order(a.Object, b.Object) })

@@ -129,7 +129,7 @@ func (c *call) patch() error {
 		return err
 	}
 	opts.apply(req)
-	data, err := c.readBody(c.w, c.r)
+	data, err := c.s.readBody(c.w, c.r)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (c *call) deleteCollection() error {
 // deleteOptions come in the body or, when there is none, as parameters.
 func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 	opts := &metav1.DeleteOptions{}
-	data, err := c.readBody(c.w, c.r)
+	data, err := c.s.readBody(c.w, c.r)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (c *call) body(req *server.Request, obj resource.Object, named bool) error 
 	if err != nil {
 		return err
 	}
-	data, err := c.readBody(c.w, c.r)
+	data, err := c.s.readBody(c.w, c.r)
 	if err != nil {
 		return err
 	}

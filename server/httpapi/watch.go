@@ -46,9 +46,9 @@ func (c *call) watch() error {
 	if stream.IsWebSocket(c.r) {
 		return c.watchSocket(req, &opts, f)
 	}
-	c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
-	defer c.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
-	st := newWatchStream(c.w, c.cfg.WriteStall, f.mediaType())
+	c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Inc()
+	defer c.s.meter.watches.WithLabelValues(c.gvk.Group, c.gvk.Kind).Dec()
+	st := newWatchStream(c.w, c.s.cfg.WriteStall, f.mediaType())
 	if _, asks := c.batches(); !asks && c.acc.As != shapeTable { // a webhook takes its time, tables are told with their columns once
 		req.Offer = st.offers(c.r, f)
 	}
@@ -247,16 +247,16 @@ type framer interface {
 	mediaType() string
 }
 
-func (c *call) framer() (framer, error) {
-	shaped := &shaper{c: c}
-	if c.acc.As == shapeTable {
-		o, err := c.tableOptions()
+func (p *responder) framer() (framer, error) {
+	shaped := &shaper{p: p}
+	if p.acc.As == shapeTable {
+		o, err := p.tableOptions()
 		if err != nil {
 			return nil, err
 		}
 		shaped.table = o
 	}
-	if c.acc.Format == reply.Proto {
+	if p.acc.Format == reply.Proto {
 		return &protoFramer{shaped}, nil
 	}
 	return &jsonFramer{shaped}, nil
@@ -264,30 +264,30 @@ func (c *call) framer() (framer, error) {
 
 // shaper makes the objects of events that are not simply the entry's own encoding.
 type shaper struct {
-	c     *call
+	p     *responder
 	table *metav1.TableOptions
 }
 
 // own says that the entry's shared encoding is what the event carries.
 func (s *shaper) own(e *server.Event) bool {
-	return s.c.acc.As == "" && e.Entry != nil && e.Entry.Rev == e.Rev
+	return s.p.acc.As == "" && e.Entry != nil && e.Entry.Rev == e.Rev
 }
 
 // bare says that the event carries the metadata of the entry as it is.
 func (s *shaper) bare(e *server.Event) bool {
-	return s.c.acc.As == shapePartial && e.Entry != nil && e.Entry.Rev == e.Rev
+	return s.p.acc.As == shapePartial && e.Entry != nil && e.Entry.Rev == e.Rev
 }
 
 // object is the event's object in the version and shape that the client asked for.
 func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, error) {
 	obj, err := s.plain(ctx, e)
-	if err != nil || s.c.acc.As == "" {
+	if err != nil || s.p.acc.As == "" {
 		return obj, err
 	}
 	if s.table != nil && e.Entry == nil {
 		return s.mark(obj, e), nil
 	}
-	out, err := s.c.shape(s.c.kind, obj, s.table)
+	out, err := s.p.shape(s.p.kind, obj, s.table)
 	if s.table != nil && !s.table.NoHeaders {
 		later := *s.table
 		later.NoHeaders = true // the columns are told once
@@ -299,11 +299,11 @@ func (s *shaper) object(ctx context.Context, e *server.Event) (runtime.Object, e
 // mark is a bookmark as a table: no row, as there is no object to make cells of; the one that ends the initial
 // events says so in a row without cells.
 func (s *shaper) mark(obj resource.Object, e *server.Event) *metav1.Table {
-	t := s.c.table(s.c.kind, &metav1.TableOptions{NoHeaders: true}, 1)
+	t := s.p.table(s.p.kind, &metav1.TableOptions{NoHeaders: true}, 1)
 	t.ResourceVersion = obj.GetResourceVersion()
 	if e.Initial {
 		row := metav1.TableRow{Cells: []any{}}
-		row.Object.Object = s.c.partial(obj)
+		row.Object.Object = s.p.partial(obj)
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -311,14 +311,14 @@ func (s *shaper) mark(obj resource.Object, e *server.Event) *metav1.Table {
 
 func (s *shaper) plain(ctx context.Context, e *server.Event) (resource.Object, error) {
 	if e.Entry != nil {
-		obj, err := s.c.kind.ConvertTo(ctx, e.Entry.Object, s.c.gvk)
+		obj, err := s.p.kind.ConvertTo(ctx, e.Entry.Object, s.p.gvk)
 		if err == nil && e.Entry.Rev != e.Rev {
 			obj = resource.Clone(obj)
 			obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
 		}
 		return obj, err
 	}
-	obj := s.c.kind.New(s.c.gvk)
+	obj := s.p.kind.New(s.p.gvk)
 	obj.SetResourceVersion(strconv.FormatInt(e.Rev, 10))
 	if e.Initial {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
@@ -335,10 +335,10 @@ func (f *jsonFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]by
 	var err error
 	switch {
 	case f.own(e):
-		doc, err = e.Entry.JSON(ctx, f.c.gvk)
+		doc, err = e.Entry.JSON(ctx, f.p.gvk)
 	case f.bare(e):
-		if doc, err = f.c.metadataOf(ctx, e.Entry); err == nil {
-			doc = append(append(f.c.partialHead(), doc...), '}')
+		if doc, err = f.p.metadataOf(ctx, e.Entry); err == nil {
+			doc = append(append(f.p.partialHead(), doc...), '}')
 		}
 	default:
 		var obj runtime.Object
@@ -371,8 +371,8 @@ func (f *protoFramer) mediaType() string { return codec.Protobuf + ";stream=watc
 
 func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
 	if f.bare(e) {
-		raw, err := f.c.metadataOf(ctx, e.Entry)
-		head, tail := reply.Envelope(f.c.partialGVK(shapePartial), len(raw))
+		raw, err := f.p.metadataOf(ctx, e.Entry)
+		head, tail := reply.Envelope(f.p.partialGVK(shapePartial), len(raw))
 		return appendProtoEvent(b, e.Type, head, raw, tail), err
 	}
 	if !f.own(e) {
@@ -383,11 +383,11 @@ func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]b
 		whole, err := codec.MarshalProto(obj)
 		return appendProtoEvent(b, e.Type, whole, nil, nil), err
 	}
-	raw, err := e.Entry.RawProto(ctx, f.c.gvk)
+	raw, err := e.Entry.RawProto(ctx, f.p.gvk)
 	if err != nil {
 		return b, err
 	}
-	head, tail := reply.Envelope(f.c.gvk, len(raw))
+	head, tail := reply.Envelope(f.p.gvk, len(raw))
 	return appendProtoEvent(b, e.Type, head, raw, tail), nil
 }
 

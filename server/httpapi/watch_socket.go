@@ -79,7 +79,7 @@ func (ws *watchSocket) open() error {
 }
 
 func (ws *watchSocket) say(b []byte) error {
-	_ = ws.conn.SetWriteDeadline(time.Now().Add(ws.c.cfg.WriteStall))
+	_ = ws.conn.SetWriteDeadline(time.Now().Add(ws.c.s.cfg.WriteStall))
 	err := ws.conn.WriteMessage(ws.kind, b)
 	if err != nil {
 		ws.cancel()

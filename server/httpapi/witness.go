@@ -45,8 +45,8 @@ func (s *surface) witness(r *http.Request, i *info, rec *recorder) {
 
 // watched tells of a watch as long as it lasts.
 func (c *call) watched() (ended func()) {
-	if c.cfg.Witness == nil {
+	if c.s.cfg.Witness == nil {
 		return func() {}
 	}
-	return c.cfg.Witness.Watching(c.info.gr(), c.r.UserAgent())
+	return c.s.cfg.Witness.Watching(c.info.gr(), c.r.UserAgent())
 }
