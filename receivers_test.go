@@ -13,8 +13,7 @@ const maxMethods = 40
 
 // broad are the types that had more when the law came, with their methods then. A number only goes down.
 var broad = map[string]int{
-	"server.Server": 60,
-	"view.View":     51,
+	"view.View": 51,
 }
 
 // TestReceivers counts the methods of every type outside tests.

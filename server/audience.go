@@ -20,7 +20,7 @@ import (
 // the audience has come, and sits down again when it has read all. So nobody waits for a slow reader.
 type audience struct {
 	of      audienceKey
-	s       *Server
+	s       *reads
 	watches int                // sitting or not; guarded by audiences.mu, as is the next
 	stop    context.CancelFunc // nil: nobody reads
 

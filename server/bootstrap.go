@@ -43,11 +43,18 @@ func (s *Server) Bootstrap(ctx context.Context, objects []resource.Object) error
 	return s.plantAll(ctx, rest)
 }
 
+// A planter writes what a cluster begins with. It looks once at what there is: with an etcd elsewhere that costs a round trip.
+type planter struct {
+	s    *Server
+	snap *view.Snapshot
+}
+
 func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error {
-	snap, err := s.Fresh(ctx) // once: with an etcd elsewhere it costs a round trip
+	snap, err := s.Fresh(ctx)
 	if err != nil {
 		return err
 	}
+	p := planter{s: s, snap: snap}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, planters)
 	fails := make([]error, len(objects))
@@ -55,7 +62,7 @@ func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			fails[i] = s.plant(ctx, snap, obj)
+			fails[i] = p.plant(ctx, obj)
 		})
 	}
 	wg.Wait()
@@ -63,9 +70,9 @@ func (s *Server) plantAll(ctx context.Context, objects []resource.Object) error 
 }
 
 // plant makes one object, or brings it up to date. What others wrote since the snapshot shows as a conflict.
-func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Object) error {
+func (p planter) plant(ctx context.Context, obj resource.Object) error {
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	k, ok := s.Kinds.Kind(gvk)
+	k, ok := p.s.Kinds.Kind(gvk)
 	if !ok {
 		return nil
 	}
@@ -75,13 +82,13 @@ func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Ob
 		r.Manager = flowControlName
 	}
 	var err error
-	old := snap.Lookup(k, r.Scope(), r.Name)
+	old := p.snap.Lookup(k, r.Scope(), r.Name)
 	if old == nil {
-		_, err = s.Create(ctx, r, resource.Clone(obj))
+		_, err = p.s.Create(ctx, r, resource.Clone(obj))
 		if err == nil || !apierrors.IsAlreadyExists(err) {
 			return planting(obj, err)
 		}
-		if old, err = s.Live(ctx, k, r.Scope(), r.Name); err != nil || old == nil {
+		if old, err = p.s.Live(ctx, k, r.Scope(), r.Name); err != nil || old == nil {
 			return err
 		}
 	}
@@ -90,12 +97,12 @@ func (s *Server) plant(ctx context.Context, snap *view.Snapshot, obj resource.Ob
 	case next == nil:
 		return nil
 	case replace:
-		if _, _, err := s.Delete(ctx, r, nil); err != nil && !apierrors.IsNotFound(err) {
+		if _, _, err := p.s.Delete(ctx, r, nil); err != nil && !apierrors.IsNotFound(err) {
 			return planting(obj, err)
 		}
-		_, err = s.Create(ctx, r, resource.Clone(obj))
+		_, err = p.s.Create(ctx, r, resource.Clone(obj))
 	default:
-		_, _, err = s.Update(ctx, r, next)
+		_, _, err = p.s.Update(ctx, r, next)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another server does the same
 		return nil

@@ -68,7 +68,7 @@ func OwnBody(s *Server, r *Request, kind resource.Kind, in resource.Object) erro
 	if s.Fields == nil {
 		return nil
 	}
-	w := s.write(r)
+	w := s.owners.write(r)
 	w.Kind, w.GVK = kind, kind.Info().GVK
 	if err := s.Fields.Update(w, nil, in); err != nil {
 		return apierrors.NewInternalError(err)
@@ -79,7 +79,7 @@ func OwnBody(s *Server, r *Request, kind resource.Kind, in resource.Object) erro
 // AdmitCall runs admission on the body of a call. A review says who set its fields, though it is not stored.
 func (s *Server) AdmitCall(ctx context.Context, r *Request, in resource.Object) error {
 	if r.Sub == "" {
-		if err := s.own(ctx, r, nil, in); err != nil {
+		if err := s.owners.track(ctx, r, nil, in); err != nil {
 			return err
 		}
 	}

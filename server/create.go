@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/resource"
@@ -53,7 +52,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 	}
 	resource.DefaultsAs(s.Kinds.Features(), k, obj)
 	if tracked {
-		if err := s.own(ctx, r, nil, obj); err != nil {
+		if err := s.owners.track(ctx, r, nil, obj); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +85,7 @@ func (s *Server) insert(ctx context.Context, r *Request, obj resource.Object, tr
 
 func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Request, obj resource.Object) (*view.Entry, error) {
 	k := r.Kind
-	if errs := toldOnce(s.Kinds.Features(), r, s.checkExtended(ctx, r, obj, nil, s.checkNew(r, obj))); len(errs) > 0 {
+	if errs := s.rules.check(ctx, r, obj, nil); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, nil) {
@@ -113,15 +112,6 @@ func (s *Server) finishInsert(ctx context.Context, r *Request, q *admission.Requ
 		s.note(ctx, r, nil, e.Object, e.Rev)
 	}
 	return e, err
-}
-
-// checkNew validates a new object. The old events, too, tell of their metadata only when all else is well.
-func (s *Server) checkNew(r *Request, obj resource.Object) field.ErrorList {
-	errs := s.checkKind(r, obj, nil)
-	if len(errs) > 0 && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast) {
-		return errs
-	}
-	return append(s.checkMeta(r, obj, nil), errs...)
 }
 
 func (s *Server) insertDry(ctx context.Context, r *Request, obj resource.Object) (*view.Entry, error) {

@@ -72,14 +72,6 @@ func (s *Server) allocate(ctx context.Context, r *Request, obj, old resource.Obj
 	return func(context.Context, error) {}, nil
 }
 
-// checkExtended adds what the extension has to say to the findings of the kind's own rules.
-func (s *Server) checkExtended(ctx context.Context, r *Request, obj, old resource.Object, errs field.ErrorList) field.ErrorList {
-	if check := s.extension(r.Kind).Validate; check != nil {
-		return check(ctx, r, obj, old, errs)
-	}
-	return errs
-}
-
 // oldMeta says that the caller's version of the kind has the metadata rules of old.
 func (s *Core) oldMeta(r *Request) bool {
 	old := s.extension(r.Kind).OldMeta

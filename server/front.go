@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -15,15 +14,17 @@ import (
 // which the store can tell again. It is safe for concurrent use.
 type Server struct {
 	*Core
-	pages     pages
-	audiences audiences
+	*reads
+	rules  rules
+	owners owners
 }
 
 var _ Operations = (*Server)(nil)
 
 // New returns a server over the given parts. It starts nothing.
 func New(c Config) *Server {
-	return &Server{Core: &Core{Config: c, extensions: map[schema.GroupResource]*Extension{}}}
+	core := &Core{Config: c, extensions: map[schema.GroupResource]*Extension{}}
+	return &Server{Core: core, reads: &reads{Core: core}, rules: rules{core}, owners: owners{core}}
 }
 
 // asked is the request as admission plugins see it.
@@ -61,11 +62,6 @@ func (s *Server) validate(ctx context.Context, r *Request, q *admission.Request)
 		return nil
 	}
 	return s.Admission.Validate(ctx, q)
-}
-
-// write describes the request for the bookkeeping of field ownership.
-func (s *Server) write(r *Request) apply.Write {
-	return apply.Write{Kind: r.Kind, GVK: r.Spoken(), Manager: r.manager(), Sub: r.Sub, Now: s.Time()}
 }
 
 // Spoken is the version of the kind that the caller speaks. The body of a subresource may be of another kind.

@@ -12,9 +12,17 @@ import (
 // patience is how long a read waits for a revision that the caller has seen elsewhere.
 const patience = 3 * time.Second
 
+// reads are the operations that change nothing: get, list and watch, from the view or, for the past, from the store. They hold
+// no state but snapshots of lists under way and who watches.
+type reads struct {
+	*Core
+	pages     pages
+	audiences audiences
+}
+
 // Get implements Operations. Without a resourceVersion the answer holds every write acknowledged before the
 // call; with one it is at least that new; with "0" it is whatever is at hand.
-func (s *Server) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
+func (s *reads) Get(ctx context.Context, r *Request, opts *metav1.GetOptions) (*view.Entry, error) {
 	if c, ok := computed[r.Kind.Info().GR()]; ok {
 		return c.Get(ctx, r, opts)
 	}
@@ -48,7 +56,7 @@ func (r *Request) Scope() string {
 }
 
 // notOlder returns a snapshot for a resourceVersion that asks for one at least that new.
-func (s *Server) notOlder(ctx context.Context, asked string) (*view.Snapshot, error) {
+func (s *reads) notOlder(ctx context.Context, asked string) (*view.Snapshot, error) {
 	rev, err := parseRevision(asked)
 	switch {
 	case err != nil:
@@ -62,7 +70,7 @@ func (s *Server) notOlder(ctx context.Context, asked string) (*view.Snapshot, er
 }
 
 // reach waits a little while for a revision.
-func (s *Server) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
+func (s *reads) reach(ctx context.Context, rev int64) (*view.Snapshot, error) {
 	if snap := s.View.Snapshot(); snap.Rev() >= rev {
 		return snap, nil
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // List implements Operations.
-func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error) {
+func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) (*List, error) {
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}
@@ -57,7 +57,7 @@ func (s *Server) List(ctx context.Context, r *Request, opts *metav1.ListOptions)
 	return s.listSnapshot(ctx, snap, c, "", limit)
 }
 
-func (s *Server) checkListOptions(opts *metav1.ListOptions, watch bool) error {
+func (s *reads) checkListOptions(opts *metav1.ListOptions, watch bool) error {
 	errs := ivalidation.ValidateListOptions(&internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
 		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}, !s.NoWatchList)
 	if len(errs) > 0 {
@@ -67,7 +67,7 @@ func (s *Server) checkListOptions(opts *metav1.ListOptions, watch bool) error {
 }
 
 // listOn goes on where a continue token says.
-func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions) (*List, error) {
+func (s *reads) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions) (*List, error) {
 	rev, after, err := parseToken(opts.Continue)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Server) listOn(ctx context.Context, c *choice, opts *metav1.ListOptions
 const lookUp = 256
 
 // listSnapshot picks from a snapshot what comes after the key. It ends with ctx: whose client is gone looks at nothing more.
-func (s *Server) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, after string, limit int64) (*List, error) {
+func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice, after string, limit int64) (*List, error) {
 	l := &List{Revision: snap.Rev(), Entries: []*view.Entry{}}
 	if limit <= 0 && c.all() { // all that from yields: nothing to look into the objects for
 		if c.ns == "" {
@@ -177,7 +177,7 @@ func (c *choice) absolute(key string) string {
 }
 
 // listAt lists at one very revision: the present one from the view, a past one from the store's history.
-func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
+func (s *reads) listAt(ctx context.Context, c *choice, rev int64, after string, opts *metav1.ListOptions) (*List, error) {
 	snap := s.pages.at(rev)
 	if snap == nil {
 		var err error
@@ -204,7 +204,7 @@ func (s *Server) listAt(ctx context.Context, c *choice, rev int64, after string,
 // pastPage bounds how much of the past is read from the store at a time.
 const pastPage = 1000
 
-func (s *Server) listPast(ctx context.Context, c *choice, rev int64, after string, limit int64) (*List, error) {
+func (s *reads) listPast(ctx context.Context, c *choice, rev int64, after string, limit int64) (*List, error) {
 	info := c.kind.Info()
 	prefix := info.Prefix
 	if c.ns != "" {
@@ -246,7 +246,7 @@ func (s *Server) listPast(ctx context.Context, c *choice, rev int64, after strin
 }
 
 // past decodes an old value; nil when it is not chosen.
-func (c *choice) past(s *Server, kv store.KV) (*view.Entry, error) {
+func (c *choice) past(s *reads, kv store.KV) (*view.Entry, error) {
 	k, ns, name, ok := s.Kinds.ByKey(kv.Key)
 	if !ok || k.Info().GR() != c.kind.Info().GR() || c.name != "" && c.name != name || c.ns != "" && c.ns != ns {
 		return nil, nil

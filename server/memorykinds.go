@@ -21,7 +21,7 @@ import (
 // one object must not be put by two at once.
 type MemoryKinds struct {
 	readOnly
-	reads   *Server
+	reads   *reads
 	view    *view.View
 	store   *memory.Store
 	refresh func(ctx context.Context, k resource.Kind) error
@@ -41,7 +41,7 @@ func NewMemoryKinds(refresh func(ctx context.Context, k resource.Kind) error, ki
 	// Microseconds since 1970: what a client saw of them before the process started anew is too old.
 	s := &MemoryKinds{store: memory.NewSmall(time.Now().UnixMicro(), memoryKindsKeep), refresh: refresh,
 		view: view.NewWith(set, view.Config{Changes: 8192, Bytes: memoryKindsKeep, Encodings: 2 * memoryKindsKeep, Offers: memoryKindsKeep})}
-	s.reads = New(Config{Kinds: set, Store: s.store, View: s.view, Sole: true})
+	s.reads = &reads{Core: &Core{Config: Config{Kinds: set, Store: s.store, View: s.view, Sole: true}}}
 	return s
 }
 

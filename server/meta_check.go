@@ -14,7 +14,7 @@ import (
 var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
-func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
+func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	if old != nil {
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
@@ -26,7 +26,7 @@ func (s *Server) checkMeta(r *Request, obj, old resource.Object) field.ErrorList
 }
 
 // nameCheck is the rule for names in the version that the caller speaks.
-func (s *Server) nameCheck(r *Request) func(name string, prefix bool) []string {
+func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {
 	if check := s.extension(r.Kind).CheckName; check != nil {
 		return func(name string, prefix bool) []string { return check(r, name, prefix) }
 	}
@@ -38,7 +38,7 @@ const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerRef
 // asTold turns the library's findings about metadata into those that clients are told.
 //
 // Up to 1.36 a bad owner reference was told of without its place in the list, and what it lacks as invalid.
-func (s *Server) asTold(r *Request, errs field.ErrorList) field.ErrorList {
+func (s rules) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {
 		if e.Field == generateNamePath && r.Kind.Info().SkipGenerateNameCheck {
@@ -93,7 +93,7 @@ func (f fieldless) GetManagedFields() []metav1.ManagedFieldsEntry {
 }
 
 // checkFinalizers demands that the finalizers of built-in kinds name a domain.
-func (s *Server) checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
+func (s rules) checkFinalizers(r *Request, obj, old resource.Object) (errs field.ErrorList) {
 	switch i := r.Kind.Info(); {
 	case len(obj.GetFinalizers()) == 0, i.Custom, i.UnqualifiedFinalizers, s.oldMeta(r):
 		return nil

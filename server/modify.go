@@ -58,7 +58,7 @@ func (s *Server) attempt(ctx context.Context, r *Request, c *change, cur *view.E
 	singleOwners(r, obj)
 	resource.DefaultsAs(s.Kinds.Features(), r.Kind, obj)
 	if !c.owned && !s.untouched(r, obj, cur.Object) {
-		if err := s.own(ctx, r, old, obj); err != nil {
+		if err := s.owners.track(ctx, r, old, obj); err != nil {
 			return nil, false, err
 		}
 	}
@@ -189,8 +189,7 @@ func (s *Server) untouched(r *Request, obj, old resource.Object) bool {
 // replace takes a changed object through the remaining checks and stores it.
 func (s *Server) replace(ctx context.Context, r *Request, q *admission.Request, obj resource.Object, cur *view.Entry) (*view.Entry, error) {
 	k, old := r.Kind, q.Old
-	errs := append(s.checkMeta(r, obj, old), s.checkKind(r, obj, old)...)
-	if errs = toldOnce(s.Kinds.Features(), r, s.checkExtended(ctx, r, obj, old, errs)); len(errs) > 0 {
+	if errs := s.rules.check(ctx, r, obj, old); len(errs) > 0 {
 		return nil, Invalid(r, obj.GetName(), errs)
 	}
 	for _, text := range resource.WarningsAs(s.Kinds.Features(), k, obj, old) {

@@ -170,11 +170,11 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	var old resource.Object
 	if cur != nil {
 		var err error
-		if old, err = p.s.spoken(ctx, p.r, resource.Opened(cur.Object)); err != nil {
+		if old, err = p.s.owners.spoken(ctx, p.r, resource.Opened(cur.Object)); err != nil {
 			return nil, err
 		}
 	}
-	obj, err := p.s.Fields.Apply(p.s.write(p.r), old, p.data, p.force)
+	obj, err := p.s.Fields.Apply(p.s.owners.write(p.r), old, p.data, p.force)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const (
 
 // A watch is one call of Watch.
 type watch struct {
-	s         *Server
+	s         *reads
 	choice    *choice
 	kind      resource.Kind
 	spoken    schema.GroupVersionKind
@@ -45,7 +45,7 @@ type watch struct {
 //
 // A watch that the view's history can't serve fails with 410, before the first
 // event or in the middle, when its reader was too slow.
-func (s *Server) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error {
+func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions, f func([]Event) error) error {
 	if opts == nil {
 		opts = &metav1.ListOptions{}
 	}

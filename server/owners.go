@@ -5,11 +5,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// own records in obj who owns its fields. It runs before admission: what admission adds has no owner.
-func (s *Server) own(ctx context.Context, r *Request, old, obj resource.Object) error {
+// owners are the bookkeeping of field ownership: of managedFields, on every write.
+type owners struct{ *Core }
+
+// track records in obj who owns its fields. It runs before admission: what admission adds has no owner.
+func (s owners) track(ctx context.Context, r *Request, old, obj resource.Object) error {
 	if s.Fields == nil {
 		return nil
 	}
@@ -33,7 +37,7 @@ func (s *Server) own(ctx context.Context, r *Request, old, obj resource.Object) 
 }
 
 // spoken is the object in the version that the caller speaks. It may share memory with obj.
-func (s *Server) spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
+func (s owners) spoken(ctx context.Context, r *Request, obj resource.Object) (resource.Object, error) {
 	gvk := r.Spoken()
 	if gvk == r.Kind.Info().GVK {
 		return obj, nil
@@ -43,4 +47,9 @@ func (s *Server) spoken(ctx context.Context, r *Request, obj resource.Object) (r
 		return nil, apierrors.NewInternalError(err)
 	}
 	return out, nil
+}
+
+// write describes the request for the bookkeeping of field ownership.
+func (s owners) write(r *Request) apply.Write {
+	return apply.Write{Kind: r.Kind, GVK: r.Spoken(), Manager: r.manager(), Sub: r.Sub, Now: s.Time()}
 }

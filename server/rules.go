@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,8 +18,24 @@ type custom interface {
 	CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }
 
+// rules are the validation of objects: of their metadata, by the rules of their kind, and by those of its extension.
+type rules struct{ *Core }
+
+// check holds an object to all rules; old is nil for a new one. The old events, and some other kinds, tell of the metadata of a new
+// object only when all else is well.
+func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) field.ErrorList {
+	errs := s.checkKind(r, obj, old)
+	if last := old == nil && (s.oldMeta(r) || r.Kind.Info().MetaErrorsLast); !last || len(errs) == 0 {
+		errs = append(s.checkMeta(r, obj, old), errs...)
+	}
+	if more := s.extension(r.Kind).Validate; more != nil {
+		errs = more(ctx, r, obj, old, errs)
+	}
+	return toldOnce(s.Kinds.Features(), r, errs)
+}
+
 // checkKind holds an object to the rules of its kind; old is nil for a new one.
-func (s *Server) checkKind(r *Request, obj, old resource.Object) field.ErrorList {
+func (s rules) checkKind(r *Request, obj, old resource.Object) field.ErrorList {
 	if c, ok := r.Kind.(custom); ok {
 		return c.CheckWarn(r.Sub, obj, old, r.warn)
 	}
