@@ -40,13 +40,13 @@ func TestFlowSchemasInTheOrderTheyMatch(t *testing.T) {
 		return &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: flowcontrolv1.FlowSchemaSpec{MatchingPrecedence: precedence}}
 	}
 	list := []resource.Object{schema("a", 9), schema("c", 1), schema("b", 1)}
-	slices.SortFunc(list, kinds.FlowSchemas.RowOrder())
+	slices.SortFunc(list, resource.RowOrder(kinds.FlowSchemas))
 	for i, want := range []string{"b", "c", "a"} {
 		if got := list[i].GetName(); got != want {
 			t.Errorf("row %d is %s, want %s", i, got, want)
 		}
 	}
-	if kinds.Pods.RowOrder() != nil {
+	if resource.RowOrder(kinds.Pods) != nil {
 		t.Error("pods are listed in an order of their own")
 	}
 }

@@ -67,10 +67,8 @@ type Def[T Object] struct {
 	Select  []Field[T]  // selectable fields beside metadata.name and metadata.namespace
 	Also    []Version[T]
 
-	once      sync.Once
-	info      Info
-	tableOnce sync.Once
-	table     []Column[T]
+	once sync.Once
+	made *rules
 }
 
 // Gated are rules of a kind that depend on what is on in the cluster. Where no cluster is at hand they get the newest
@@ -126,15 +124,10 @@ type Version[T Object] struct {
 	Validate func(obj, old T) field.ErrorList
 }
 
-// Info implements Kind.
-func (d *Def[T]) Info() *Info {
-	d.once.Do(d.fill)
-	return &d.info
-}
-
 var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-func (d *Def[T]) fill() {
+// infoOf gathers the facts of a kind.
+func infoOf(d *Def[Object]) Info {
 	i := Info{GVK: d.GVK, Plural: d.Plural, Singular: d.Singular, ListKind: d.GVK.Kind + "List", Short: d.Short,
 		Categories: d.Categories, Namespaced: d.Namespaced, Verbs: d.Verbs, Virtual: d.Virtual,
 		CreateOnUpdate: d.CreateOnUpdate, Generation: d.Generation, OrphanByDefault: d.OrphanByDefault,
@@ -155,7 +148,7 @@ func (d *Def[T]) fill() {
 	for _, v := range d.Also {
 		i.Also = append(i.Also, v.GVK)
 	}
-	i.Subs = d.subs()
+	i.Subs = subsOf(d)
 	i.Selectable = []string{"metadata.name"}
 	if d.Namespaced || len(d.Select) == 0 { // upstream refuses it only where a kind has labels of its own
 		i.Selectable = append(i.Selectable, "metadata.namespace")
@@ -166,10 +159,10 @@ func (d *Def[T]) fill() {
 			i.Indexed = append(i.Indexed, f.Label)
 		}
 	}
-	d.info = i
+	return i
 }
 
-func (d *Def[T]) subs() (subs []SubInfo) {
+func subsOf(d *Def[Object]) (subs []SubInfo) {
 	read := []string{"get", "patch", "update"}
 	if d.Status {
 		subs = append(subs, SubInfo{Name: "status", Verbs: read, Resets: append([]string{"spec"}, d.Quirks.StatusResets...)})

@@ -67,11 +67,13 @@ type Outlined interface {
 }
 
 // Outline returns obj as its Go type, without what is heavy if it is sealed.
-func Outline[T Object](obj Object) T {
+func Outline[T Object](obj Object) T { return As[T](outlined(obj)) }
+
+func outlined(obj Object) Object {
 	if o, ok := obj.(Outlined); ok {
-		obj = o.Outline()
+		return o.Outline()
 	}
-	return As[T](obj)
+	return obj
 }
 
 // Outlines yields all objects of a kind without what is heavy.
@@ -189,17 +191,6 @@ type Kind interface {
 	Row(obj Object) []any
 	// FieldSet returns the values of the selectable fields.
 	FieldSet(obj Object) fields.Set
-}
-
-// Marked is implemented by kinds whose rows in tables may carry conditions: Completed, of a pod that ended.
-type Marked interface {
-	RowMarks(obj Object) []metav1.TableRowCondition
-}
-
-// Sorted is implemented by kinds whose tables may be in an order of their own; RowOrder is nil for those that
-// keep the order of the list.
-type Sorted interface {
-	RowOrder() func(a, b Object) int
 }
 
 // Versioned is implemented by kinds whose versions differ in more than their types.

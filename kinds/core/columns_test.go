@@ -156,14 +156,14 @@ func TestPodMarks(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]string{corev1.PodPending: "", corev1.PodRunning: "", corev1.PodUnknown: "",
 		corev1.PodSucceeded: "Completed=True Succeeded: The pod has completed successfully.", corev1.PodFailed: "Completed=True Failed: The pod failed."} {
 		var got []string
-		for _, c := range core.Pods.RowMarks(&corev1.Pod{Status: corev1.PodStatus{Phase: phase}}) {
+		for _, c := range resource.Marks(core.Pods, &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}) {
 			got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 		}
 		if s := strings.Join(got, "; "); s != want {
 			t.Errorf("%s: %q, not %q", phase, s, want)
 		}
 	}
-	if core.ConfigMaps.RowMarks(&corev1.ConfigMap{}) != nil {
+	if resource.Marks(core.ConfigMaps, &corev1.ConfigMap{}) != nil {
 		t.Error("a ConfigMap is marked")
 	}
 }

@@ -130,10 +130,7 @@ func (p *responder) addRow(t *metav1.Table, k resource.Kind, obj resource.Object
 			return err
 		}
 	}
-	row := metav1.TableRow{Cells: cells(hub)}
-	if m, ok := k.(resource.Marked); ok {
-		row.Conditions = m.RowMarks(hub)
-	}
+	row := metav1.TableRow{Cells: cells(hub), Conditions: resource.Marks(k, hub)}
 	switch o.IncludeObject {
 	case metav1.IncludeObject:
 		row.Object.Object = obj
@@ -192,11 +189,9 @@ func (p *responder) tableOf(l *server.List) (*metav1.Table, error) {
 
 // rows is a list in the order of the table's rows.
 func (p *responder) rows(list []*view.Entry) []*view.Entry {
-	if k, ok := p.kind.(resource.Sorted); ok {
-		if order := k.RowOrder(); order != nil {
-			list = slices.Clone(list)
-			slices.SortStableFunc(list, func(a, b *view.Entry) int { return order(a.Object, b.Object) })
-		}
+	if order := resource.RowOrder(p.kind); order != nil {
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, func(a, b *view.Entry) int { return order(a.Object, b.Object) })
 	}
 	return list
 }
