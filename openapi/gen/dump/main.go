@@ -6,12 +6,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,9 +43,32 @@ func main() {
 
 // artefact is the content of schemas.json.gz.
 type artefact struct {
-	Kinds   map[string]string       `json:"kinds"` // group/version/kind to the name of its schema
-	Schemas map[string]*spec.Schema `json:"schemas"`
-	V2      map[string]*spec.Schema `json:"v2"` // where the old format differs
+	Kinds   map[string]string `json:"kinds"` // group/version/kind to the name of its schema
+	Schemas models            `json:"schemas"`
+	V2      models            `json:"v2"` // where the old format differs
+}
+
+// models are written in an order in which those of one name stand together, for they are much alike: what gzip remembers is 32 KiB.
+type models map[string]*spec.Schema
+
+// MarshalJSON implements json.Marshaler.
+func (m models) MarshalJSON() ([]byte, error) {
+	last := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+	names := slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(strings.Compare(last(a), last(b)), strings.Compare(a, b))
+	})
+	out := []byte{'{'}
+	for i, name := range names {
+		text, err := json.Marshal(m[name])
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", name, err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(strconv.AppendQuote(out, name), ':'), text...)
+	}
+	return append(out, '}'), nil
 }
 
 func dump(openapi string, merge ...string) error {
@@ -49,7 +76,7 @@ func dump(openapi string, merge ...string) error {
 	if err != nil {
 		return err
 	}
-	out := artefact{Kinds: map[string]string{}, Schemas: map[string]*spec.Schema{}, V2: map[string]*spec.Schema{}}
+	out := artefact{Kinds: map[string]string{}, Schemas: models{}, V2: models{}}
 	ref := func(name string) spec.Ref { return spec.MustCreateRef("#/components/schemas/" + name) }
 	for name, def := range defs.GetOpenAPIDefinitions(ref) {
 		s := def.Schema
