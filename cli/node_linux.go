@@ -51,7 +51,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	}
 	n.Services, n.ProxyMode, n.ProxyScheduler, n.NodePortAddresses = o.ServiceCIDRs, o.ProxyMode, o.ProxyScheduler, o.NodePortAddresses
 	n.IPVS, n.DNS, n.NoPolicies, n.Network, n.Pressure = o.IPVS, o.DNS, o.NoPolicies, o.Network, o.Pressure
-	n.Resources, n.Shutdown, n.Topology, n.LogQuery = o.NodeResources, o.NodeShutdown, o.NodeTopology, o.NodeLogQuery
+	n.Resources, n.Images, n.Shutdown, n.Topology, n.LogQuery = o.NodeResources, o.NodeImages, o.NodeShutdown, o.NodeTopology, o.NodeLogQuery
 	if n.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
 		return err
 	}

@@ -134,9 +134,10 @@ type Config struct {
 
 	Pressure      Pressure      // of the own node
 	NodeResources NodeResources // that it keeps from pods
-	NodeLogQuery  bool          // its agent answers questions for the logs of services
-	NodeShutdown  NodeShutdown  // how long its pods have to end when the machine shuts down
-	NodeTopology  NodeTopology  // that it gives to one container alone
+	NodeImages    NodeImages
+	NodeLogQuery  bool         // its agent answers questions for the logs of services
+	NodeShutdown  NodeShutdown // how long its pods have to end when the machine shuts down
+	NodeTopology  NodeTopology // that it gives to one container alone
 
 	NoPolicies bool // nodes enforce no network policies: somebody else does
 

@@ -15,9 +15,28 @@ type NodeResources struct {
 	// MaxContainerRestartPeriod is the longest pause of a crash loop, from a second to five minutes; 0: five minutes.
 	MaxContainerRestartPeriod time.Duration
 
+	MaxPods              int      // 0: 110
+	AllowedUnsafeSysctls []string // that pods may set beside the safe ones; a star at the end stands for any rest
+
+	ContainerLogMaxSize  string // of a file, as 10Mi, which it is for ""
+	ContainerLogMaxFiles int    // of a container, the current one included; 0: 5
+
 	PodPidsLimit int // processes of one pod; 0 and below: no limit
 
 	SwapBehavior            string // NoSwap or LimitedSwap; "": NoSwap
 	MemoryReservationPolicy string // None or TieredReservation; "": None
 	MemoryThrottlingFactor  string // a number above 0 and at most 1; "": memory is not slowed down before its limit
+}
+
+// NodeImages says how a node gets images, who may have those that are there, and when they go. The names are those of the kubelet's
+// configuration.
+type NodeImages struct {
+	MinimumGCAge, MaximumGCAge time.Duration // 0: two minutes; 0: images go by the disk alone
+
+	MaxParallelPulls int // 0: 4
+
+	// VerificationPolicy is imagePullCredentialsVerificationPolicy: for which images a pod must show its credentials although they are on
+	// disk; "": for those that were pulled. PreloadedAllowlist are names that NeverVerifyAllowlistedImages lets pass.
+	VerificationPolicy string
+	PreloadedAllowlist []string
 }

@@ -28,7 +28,7 @@ func runtimeOf(c cluster.Config) runtime.Config {
 
 func (here) Check(c cluster.Config) error {
 	var cfg node.Config
-	return errors.Join(reserve(c.NodeResources, &cfg), linger(c.NodeShutdown, &cfg), place(c.NodeTopology, &cfg))
+	return errors.Join(reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg), linger(c.NodeShutdown, &cfg), place(c.NodeTopology, &cfg))
 }
 
 func (here) Fit(c cluster.Config) error { return runtime.Available(runtimeOf(c)) }
@@ -43,5 +43,6 @@ func (here) Parts(h cluster.Host) ([]cluster.Part, error) {
 		Runtime: runtimeOf(c), Serving: h.Serving, CA: h.CA, Client: h.Client, ProxyClient: h.ProxyClient, Events: h.Events, Loops: h.Loops,
 		Beat: h.Beat, Proxy: true, Services: c.ServiceCIDRs, ProxyMode: c.ProxyMode, ProxyScheduler: c.ProxyScheduler, IPVS: c.IPVS,
 		NodePortAddresses: c.NodePortAddresses, PodCIDRs: h.PodCIDRs, Network: c.Network, DNS: c.DNS, NoPolicies: c.NoPolicies,
-		Pressure: c.Pressure, Resources: c.NodeResources, Shutdown: c.NodeShutdown, LogQuery: c.NodeLogQuery, Topology: c.NodeTopology, Log: c.Log}.parts()
+		Pressure: c.Pressure, Resources: c.NodeResources, Shutdown: c.NodeShutdown, LogQuery: c.NodeLogQuery, Topology: c.NodeTopology,
+		Images: c.NodeImages, Log: c.Log}.parts()
 }

@@ -55,6 +55,7 @@ type Config struct {
 	NoPolicies  bool // as in cluster.Config
 	Pressure    cluster.Pressure
 	Resources   cluster.NodeResources
+	Images      cluster.NodeImages
 	Shutdown    cluster.NodeShutdown
 	LogQuery    bool // as NodeLogQuery in cluster.Config
 	Topology    cluster.NodeTopology
@@ -177,7 +178,7 @@ func (n Config) agent(rt *runtime.Runtime) (node.Config, error) {
 	if n.policies != nil {
 		cfg.Policies = n.policies
 	}
-	err := errors.Join(reserve(n.Resources, &cfg), linger(n.Shutdown, &cfg), place(n.Topology, &cfg))
+	err := errors.Join(reserve(n.Resources, &cfg), images(n.Images, &cfg), linger(n.Shutdown, &cfg), place(n.Topology, &cfg))
 	if err != nil {
 		return cfg, err
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -15,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -38,6 +40,9 @@ func reserve(n cluster.NodeResources, cfg *node.Config) (err error) {
 		return fmt.Errorf("maxContainerRestartPeriod %s: want a time from 1s to 5m", p)
 	}
 	cfg.MaxRestartPause = n.MaxContainerRestartPeriod
+	if err := admit(n, cfg); err != nil {
+		return err
+	}
 	r.ReservedSystemCPUs, r.PodPidsLimit = n.ReservedSystemCPUs, int64(n.PodPidsLimit)
 	if r.LimitedSwap, err = either("swapBehavior", n.SwapBehavior, "NoSwap", "LimitedSwap"); err != nil {
 		return err
@@ -54,6 +59,45 @@ func reserve(n cluster.NodeResources, cfg *node.Config) (err error) {
 	}
 	r.MemoryThrottlingFactor = f
 	return nil
+}
+
+// admit fills in how many pods there may be, what they may set of the kernel, and how much they may log.
+func admit(n cluster.NodeResources, cfg *node.Config) error {
+	if n.MaxPods < 0 {
+		return fmt.Errorf("maxPods %d: can't be negative", n.MaxPods)
+	}
+	cfg.MaxPods = n.MaxPods
+	if err := node.CheckSysctls(n.AllowedUnsafeSysctls); err != nil {
+		return err
+	}
+	cfg.AllowedSysctls = n.AllowedUnsafeSysctls
+	if n.ContainerLogMaxSize != "" {
+		q, err := resource.ParseQuantity(n.ContainerLogMaxSize)
+		if err != nil || q.Sign() <= 0 {
+			return fmt.Errorf("containerLogMaxSize %q: want a quantity, as 10Mi", n.ContainerLogMaxSize)
+		}
+		cfg.LogMax = q.Value()
+	}
+	if n.ContainerLogMaxFiles != 0 && n.ContainerLogMaxFiles < 2 {
+		return fmt.Errorf("containerLogMaxFiles %d: want 2 or more", n.ContainerLogMaxFiles)
+	}
+	cfg.LogFiles = n.ContainerLogMaxFiles
+	return nil
+}
+
+// images fills in how an agent treats images.
+func images(n cluster.NodeImages, cfg *node.Config) (err error) {
+	switch {
+	case n.MinimumGCAge < 0 || n.MaximumGCAge < 0:
+		return errors.New("imageMinimumGCAge and imageMaximumGCAge can't be negative")
+	case n.MaximumGCAge != 0 && n.MaximumGCAge <= n.MinimumGCAge:
+		return fmt.Errorf("imageMaximumGCAge %s: must be longer than imageMinimumGCAge, %s", n.MaximumGCAge, n.MinimumGCAge)
+	case n.MaxParallelPulls < 0:
+		return fmt.Errorf("maxParallelImagePulls %d: can't be negative", n.MaxParallelPulls)
+	}
+	cfg.ImageAge, cfg.ImageMaxAge, cfg.ParallelPulls = n.MinimumGCAge, n.MaximumGCAge, n.MaxParallelPulls
+	cfg.Verification, err = pullrecord.NewPolicy(n.VerificationPolicy, n.PreloadedAllowlist)
+	return err
 }
 
 // either reads a choice between two: whether it is the second.

@@ -32,17 +32,22 @@ func TestNodeResources(t *testing.T) {
 		t.Errorf("%+v, %v", cfg.Resources, err)
 	}
 	for want, bad := range map[string]cluster.NodeResources{
-		"gpu can't be reserved": {KubeReserved: map[string]string{"gpu": "1"}},
-		"cpu=-1: want":          {SystemReserved: map[string]string{"cpu": "-1"}},
-		"cpu=x: want":           {SystemReserved: map[string]string{"cpu": "x"}},
-		"a list of CPUs":        {ReservedSystemCPUs: "1-"},
-		"from 1s to 5m":         {MaxContainerRestartPeriod: time.Hour},
-		"want NoSwap or":        {SwapBehavior: "UnlimitedSwap"},
-		"want None or":          {MemoryReservationPolicy: "All"},
-		"\"kloop\": want the":   {CgroupRoot: "kloop"},
-		"\"/a/../b\": want the": {CgroupRoot: "/a/../b"},
-		"at most 1":             {MemoryThrottlingFactor: "1.1"},
-		"\"NaN\": want":         {MemoryThrottlingFactor: "NaN"},
+		"gpu can't be reserved":  {KubeReserved: map[string]string{"gpu": "1"}},
+		"cpu=-1: want":           {SystemReserved: map[string]string{"cpu": "-1"}},
+		"cpu=x: want":            {SystemReserved: map[string]string{"cpu": "x"}},
+		"a list of CPUs":         {ReservedSystemCPUs: "1-"},
+		"from 1s to 5m":          {MaxContainerRestartPeriod: time.Hour},
+		"want NoSwap or":         {SwapBehavior: "UnlimitedSwap"},
+		"want None or":           {MemoryReservationPolicy: "All"},
+		"\"kloop\": want the":    {CgroupRoot: "kloop"},
+		"\"/a/../b\": want the":  {CgroupRoot: "/a/../b"},
+		"at most 1":              {MemoryThrottlingFactor: "1.1"},
+		"\"NaN\": want":          {MemoryThrottlingFactor: "NaN"},
+		"maxPods -1":             {MaxPods: -1},
+		"\"vm.swappiness\"":      {AllowedUnsafeSysctls: []string{"vm.swappiness"}},
+		"\"net.*.forward\"":      {AllowedUnsafeSysctls: []string{"net.*.forward"}},
+		"\"0\": want a quantity": {ContainerLogMaxSize: "0"},
+		"containerLogMaxFiles 1": {ContainerLogMaxFiles: 1},
 	} {
 		if err := reserve(bad, &node.Config{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", bad, err, want)
@@ -52,5 +57,24 @@ func TestNodeResources(t *testing.T) {
 		Machine: Here, NodeResources: cluster.NodeResources{SwapBehavior: "x"}})
 	if err == nil || !strings.Contains(err.Error(), "swapBehavior") {
 		t.Errorf("a setting that is none: %v", err)
+	}
+}
+
+func TestNodeImages(t *testing.T) {
+	var cfg node.Config
+	good := cluster.NodeImages{MinimumGCAge: time.Minute, MaximumGCAge: time.Hour, MaxParallelPulls: 2, VerificationPolicy: "AlwaysVerify"}
+	if err := images(good, &cfg); err != nil || cfg.ImageAge != time.Minute || cfg.ImageMaxAge != time.Hour ||
+		cfg.ParallelPulls != 2 || cfg.Verification.Name != "AlwaysVerify" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	for want, bad := range map[string]cluster.NodeImages{
+		"longer than":           {MinimumGCAge: time.Hour, MaximumGCAge: time.Minute},
+		"can't be negative":     {MaximumGCAge: -1},
+		"maxParallelImagePulls": {MaxParallelPulls: -1},
+		"\"Verify\": use":       {VerificationPolicy: "Verify"},
+	} {
+		if err := images(bad, &node.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", bad, err, want)
+		}
 	}
 }

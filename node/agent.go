@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ import (
 	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/probe"
+	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/topology"
 	"github.com/kloop-dev/kloop/node/volume"
@@ -74,6 +76,13 @@ type Config struct {
 	EvictionTransition time.Duration // for how long pressure is told after the last crossing; 0: pressure.Transition
 	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: none go.
 	ImageGCHigh, ImageGCLow int
+	// An image is safe for ImageAge after it came; 0: pressure.ImageAge. One that nobody used for ImageMaxAge goes; 0: none does so.
+	ImageAge, ImageMaxAge time.Duration
+	Verification          pullrecord.Policy // which images on disk a pod needs credentials for; zero: those that were pulled
+	ParallelPulls         int               // 0: 4
+
+	LogMax   int64 // bytes of a container's log until it is rotated; 0: 10 MiB
+	LogFiles int   // that are kept of it; 0: 5
 
 	// Shutdown has pods end before the machine does: how long those of a priority have. None: the machine does not wait.
 	Shutdown []ShutdownGrace
@@ -151,6 +160,7 @@ func New(cfg Config) *Agent {
 	}
 	shared := &common{cfg: cfg, log: cfg.Log.With("node", cfg.Name), backoff: newPauses(), wakes: loop.NewExternalWakes(), tasks: &tasks{},
 		cgroups: cgroup.Open(cmp.Or(cfg.CgroupRoot, cgroup.Root), cfg.CgroupDir)}
+	shared.pulled = pullrecord.Open(filepath.Join(cfg.Dir, "image_manager"), cfg.Verification)
 	shared.backoff.restart = cfg.MaxRestartPause
 	shared.meter = meter.New()
 	shared.cgroups.Observe = shared.meter.Group

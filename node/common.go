@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/meter"
+	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -37,6 +38,7 @@ type common struct {
 
 	hardware *hardware
 	meter    *meter.Meter
+	pulled   *pullrecord.Store
 }
 
 // tasks are goroutines beside the loop's: pulls, and containers that take their grace to stop. They end with Run.

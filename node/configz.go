@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/node/logs"
 	"github.com/kloop-dev/kloop/node/pressure"
 )
 
@@ -32,7 +33,10 @@ func (a *Agent) configuration() map[string]any {
 		"evictionPressureTransitionPeriod": cmp.Or(c.EvictionTransition, pressure.Transition).String(),
 		"imageGCHighThresholdPercent":      c.ImageGCHigh, "imageGCLowThresholdPercent": c.ImageGCLow,
 		"nodeStatusUpdateFrequency": c.Beat.String(), "nodeStatusReportFrequency": statusEvery.String(), "nodeLeaseDurationSeconds": leaseFor,
-		"allowedUnsafeSysctls": c.AllowedSysctls, "serializeImagePulls": false, "maxParallelImagePulls": pullsAtOnce,
+		"allowedUnsafeSysctls": c.AllowedSysctls, "serializeImagePulls": false, "maxParallelImagePulls": cmp.Or(c.ParallelPulls, pullsAtOnce),
+		"imageMinimumGCAge": cmp.Or(c.ImageAge, pressure.ImageAge).String(), "imageMaximumGCAge": c.ImageMaxAge.String(),
+		"imagePullCredentialsVerificationPolicy": c.Verification.Name, "preloadedImagesVerificationAllowlist": c.Verification.Allowed,
+		"containerLogMaxSize": strconv.FormatInt(cmp.Or(c.LogMax, logs.MaxBytes), 10), "containerLogMaxFiles": cmp.Or(c.LogFiles, logs.MaxFiles),
 	}
 	var dns []string
 	for _, d := range c.DNS {

@@ -12,6 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/internal/coldsort"
+	"github.com/kloop-dev/kloop/node/pullrecord"
 )
 
 // A keyring holds the credentials of pull secrets. They are matched with an image by its registry's host and port exactly, and by the
@@ -22,6 +23,13 @@ type keyring struct{ keys []key }
 type key struct {
 	host, port, path string
 	user, password   string
+	from             pullrecord.Secret
+}
+
+// A credential is one that a pod has for an image; without auth it is none at all.
+type credential struct {
+	auth *cri.AuthConfig
+	from *pullrecord.Secret
 }
 
 // entry is one registry's entry in a file of Docker's.
@@ -51,6 +59,7 @@ func (r *keyring) add(s *corev1.Secret) {
 			}
 			k.user, k.password, _ = strings.Cut(string(both), ":")
 		}
+		k.from = pullrecord.Secret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, Hash: pullrecord.Hash(k.user, k.password)}
 		r.keys = append(r.keys, k)
 	}
 	// The most particular first; a map has no order of its own, and attempts must have one.
@@ -88,7 +97,7 @@ func hostAndPort(server string) (host, port string) {
 
 // lookup returns the credentials that are good for the image, in the order in which to try them. They name no server: runtimes would
 // compare it with a URL.
-func (r *keyring) lookup(image string) (list []*cri.AuthConfig) {
+func (r *keyring) lookup(image string) (list []credential) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
 		return nil
@@ -97,7 +106,7 @@ func (r *keyring) lookup(image string) (list []*cri.AuthConfig) {
 	for i := range r.keys {
 		k := &r.keys[i]
 		if k.port == port && matchHost(k.host, host) && strings.HasPrefix(reference.Path(named), k.path) {
-			list = append(list, &cri.AuthConfig{Username: k.user, Password: k.password})
+			list = append(list, credential{&cri.AuthConfig{Username: k.user, Password: k.password}, &k.from})
 		}
 	}
 	return list

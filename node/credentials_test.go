@@ -47,7 +47,8 @@ func TestKeyring(t *testing.T) {
 		var ring keyring
 		ring.add(pullSecret(strings.Fields(c.servers)...))
 		var got []string
-		for _, a := range ring.lookup(c.image) {
+		for _, k := range ring.lookup(c.image) {
+			a := k.auth
 			user := a.Username
 			if a.Password != "secret" { // the user's name had a colon in it
 				user += ":" + strings.TrimSuffix(a.Password, ":secret")
@@ -69,7 +70,7 @@ func TestKeyringOfOld(t *testing.T) {
 		Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.test":{"username":"u","password":"p"}}`)}})
 	ring.add(&corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`nonsense`)}})
 	ring.add(&corev1.Secret{Type: corev1.SecretTypeOpaque})
-	if list := ring.lookup("r.test/app"); len(list) != 1 || list[0].Username != "u" || list[0].Password != "p" {
+	if list := ring.lookup("r.test/app"); len(list) != 1 || list[0].auth.Username != "u" || list[0].auth.Password != "p" {
 		t.Errorf("%v", list)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,6 +66,18 @@ func (w *watcher) collect(ctx context.Context, now time.Time, readings map[press
 		return fmt.Errorf("list the containers: %w", err)
 	}
 	list := w.images.note(images.Images, containers.Containers, w.pods(), now)
+	var ids []string
+	for _, i := range list {
+		ids = append(ids, i.ID)
+	}
+	if err := w.pulled.Prune(ids, now); err != nil {
+		w.log.Warn("forget images that are gone", "err", err)
+	}
+	if age := w.cfg.ImageMaxAge; age > 0 {
+		idle := pressure.Idle(list, age, now)
+		w.removeImages(ctx, idle)
+		list = slices.DeleteFunc(list, func(i pressure.Image) bool { return slices.Contains(idle, i) })
+	}
 	disk := readings[pressure.ImagefsAvailable]
 	want := pressure.Excess(disk, w.cfg.ImageGCHigh, w.cfg.ImageGCLow)
 	if short {
@@ -73,8 +86,17 @@ func (w *watcher) collect(ctx context.Context, now time.Time, readings map[press
 	if want <= 0 {
 		return nil
 	}
-	freed := int64(0)
-	for _, i := range pressure.Unused(list, want, now) {
+	freed := w.removeImages(ctx, pressure.Unused(list, want, cmp.Or(w.cfg.ImageAge, pressure.ImageAge), now))
+	if !short && freed < want {
+		w.nodeEvent(corev1.EventTypeWarning, "FreeDiskSpaceFailed", "Failed to garbage collect required amount of images. "+
+			"Attempted to free %d bytes, but only found %d bytes eligible to free.", want, freed)
+	}
+	return nil
+}
+
+// removeImages returns how many bytes became free.
+func (w *watcher) removeImages(ctx context.Context, list []pressure.Image) (freed int64) {
+	for _, i := range list {
 		if _, err := w.cfg.Runtime.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: i.ID}}); err != nil {
 			w.log.Warn("remove an image that nobody uses", "image", i.ID, "err", err)
 			continue
@@ -82,8 +104,5 @@ func (w *watcher) collect(ctx context.Context, now time.Time, readings map[press
 		w.log.Info("removed an image that nobody uses", "image", i.ID, "bytes", i.Bytes)
 		freed += i.Bytes
 	}
-	if !short && freed < want {
-		w.nodeEvent(corev1.EventTypeWarning, "FreeDiskSpaceFailed", "Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", want, freed)
-	}
-	return nil
+	return freed
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/node/pullrecord"
 )
 
 // pullsAtOnce bounds the pulls that run side by side.
@@ -35,8 +37,8 @@ type puller struct {
 type refusal struct{ reason, message string }
 
 func newPuller(c *common, images cri.ImageServiceClient) *puller {
-	return &puller{common: c, images: images, slots: make(chan struct{}, pullsAtOnce), running: map[pauseKey]bool{},
-		fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
+	return &puller{common: c, images: images, slots: make(chan struct{}, cmp.Or(c.cfg.ParallelPulls, pullsAtOnce)),
+		running: map[pauseKey]bool{}, fresh: map[pauseKey]bool{}, refused: map[pauseKey]refusal{}}
 }
 
 // refuse remembers why a container can't start, for its status, and puts the next attempt off: for ten seconds if its configuration
@@ -133,8 +135,14 @@ func (p *puller) pull(ctx context.Context, w world, want wanted) (image string, 
 		return "", 0, err
 	}
 	fresh := p.isFresh(pod.UID, want.what())
+	usable := have != "" && fresh
+	if have != "" && !fresh && want.policy != corev1.PullAlways {
+		if usable, err = p.pulled.May(want.image, have, func() []pullrecord.Secret { return p.secrets(ctx, pod, want.image) }); err != nil {
+			p.log.Warn("look whether a pod may have an image that is there; it is pulled", "image", want.image, "err", err)
+		}
+	}
 	switch {
-	case have != "" && (want.policy != corev1.PullAlways || fresh):
+	case usable:
 		if !fresh {
 			p.event(pod, want.container, corev1.EventTypeNormal, "Pulled",
 				"Container image %q already present on machine and can be accessed by the pod", want.image)
@@ -244,17 +252,25 @@ func (p *puller) size(ctx context.Context, image string) uint64 {
 // fetchNow pulls with each of the pod's credentials for the registry, at last without any. There is no limit of time: runtimes end a
 // pull that makes no progress.
 func (p *puller) fetchNow(ctx context.Context, pod *corev1.Pod, image string) (err error) {
+	if err := p.pulled.Begin(image); err != nil {
+		return err
+	}
 	spec := &cri.ImageSpec{Image: image}
-	for _, auth := range append(p.credentials(ctx, pod, image), nil) {
-		if _, err = p.images.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: auth}); err == nil {
-			return nil
+	for _, c := range append(p.credentials(ctx, pod, image), credential{}) {
+		var res *cri.PullImageResponse
+		if res, err = p.images.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: c.auth}); err == nil {
+			id, _ := p.present(ctx, image) // the answer names it too, for most runtimes alike
+			return p.pulled.Done(image, cmp.Or(id, res.GetImageRef()), c.from)
 		}
+	}
+	if id, perr := p.present(ctx, image); perr == nil && id == "" {
+		p.pulled.Failed(image)
 	}
 	return err
 }
 
 // credentials are what the pod's pull secrets hold for the image's registry, the most particular first.
-func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) []*cri.AuthConfig {
+func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string) []credential {
 	var ring keyring
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		s, err := client.Find(ctx, p.cfg.Client, kinds.Secrets, pod.Namespace, ref.Name)
@@ -266,4 +282,12 @@ func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string)
 		ring.add(s)
 	}
 	return ring.lookup(image)
+}
+
+// secrets are those of the pod that are for the image's registry.
+func (p *puller) secrets(ctx context.Context, pod *corev1.Pod, image string) (list []pullrecord.Secret) {
+	for _, c := range p.credentials(ctx, pod, image) {
+		list = append(list, *c.from)
+	}
+	return list
 }

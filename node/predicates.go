@@ -44,12 +44,26 @@ func forbiddenSysctl(pod *corev1.Pod, allowed []string) *Rejection {
 	return nil
 }
 
+// ownSysctl says that each pod has the parameter for itself.
+func ownSysctl(name string) bool {
+	return slices.ContainsFunc([]string{"kernel.shm", "kernel.msg", "fs.mqueue.", "net."},
+		func(p string) bool { return strings.HasPrefix(name, p) }) || name == "kernel.sem"
+}
+
+// CheckSysctls refuses what an administrator can't allow pods to set: parameters that are the whole machine's, and stars but at the end.
+func CheckSysctls(allowed []string) error {
+	for _, name := range allowed {
+		if !ownSysctl(name) || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return fmt.Errorf("allowedUnsafeSysctls: pods can't have %q for themselves: use kernel.shm*, kernel.msg*, kernel.sem, "+
+				"fs.mqueue.* and net.*, or what they stand for", name)
+		}
+	}
+	return nil
+}
+
 // allowedSysctl says that the administrator allows the parameter. Only those that each pod has for itself can be.
 func allowedSysctl(name string, allowed []string) bool {
-	own := slices.ContainsFunc([]string{"kernel.shm", "kernel.msg", "fs.mqueue.", "net."},
-		func(p string) bool { return strings.HasPrefix(name, p) }) ||
-		name == "kernel.sem"
-	return own && slices.ContainsFunc(allowed, func(a string) bool {
+	return ownSysctl(name) && slices.ContainsFunc(allowed, func(a string) bool {
 		begin, any := strings.CutSuffix(a, "*")
 		return a == name || any && strings.HasPrefix(name, begin)
 	})

@@ -63,7 +63,7 @@ func (w *watcher) pass(ctx context.Context, now time.Time) error {
 	if len(crossed) > 0 {
 		w.nodeEvent(corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim %s", crossed[0].Signal.Starved())
 	}
-	if w.cfg.ImageGCHigh > 0 && now.Sub(w.collected) >= imagesEvery || diskShort(crossed) {
+	if now.Sub(w.collected) >= imagesEvery || diskShort(crossed) {
 		if err := w.collect(ctx, now, readings, diskShort(crossed)); err != nil {
 			return err
 		}

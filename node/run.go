@@ -41,7 +41,7 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	if len(a.cfg.Shutdown) > 0 {
 		wg.Go(func() { a.ends.run(ctx) })
 	}
-	if len(a.cfg.Eviction) > 0 || a.cfg.ImageGCHigh > 0 {
+	if len(a.cfg.Eviction) > 0 || a.cfg.ImageGCHigh > 0 || a.cfg.ImageMaxAge > 0 {
 		wg.Go(func() { a.watch.run(ctx) })
 	}
 	wg.Go(func() { (&placer{common: a.common}).run(ctx) })
@@ -56,7 +56,8 @@ func (a *Agent) Run(ctx context.Context, env loop.Env) error {
 	wg.Go(func() { newPLEG(a.common).run(ctx) })
 	wg.Go(func() { (&staticPods{a.common}).run(ctx) })
 	wg.Go(func() {
-		logs.Run(ctx, logs.Config{Dir: a.cfg.LogDir, Containers: a.cfg.Runtime.Containers, Log: a.log})
+		logs.Run(ctx, logs.Config{Dir: a.cfg.LogDir, Containers: a.cfg.Runtime.Containers, MaxBytes: a.cfg.LogMax, MaxFiles: a.cfg.LogFiles,
+			Log: a.log})
 	})
 	return a.Loop().Run(ctx, env)
 }

@@ -9,7 +9,8 @@ import (
 
 // table binds every setting to its field.
 func table(o *Options) []Setting {
-	return slices.Concat(serving(o), networking(&o.Config), believing(&o.Config), working(o), tuning(&o.Config), placing(&o.Config),
+	return slices.Concat(serving(o), networking(&o.Config), believing(&o.Config), working(o), tuning(&o.Config),
+		fetching(&o.Config), placing(&o.Config),
 		adding(&o.Config))
 }
 
@@ -230,6 +231,14 @@ func tuning(c *cluster.Config) []Setting {
 			Doc: "CPUs that pods do not get, as 0-1,4; in place of reserved cpu", value: text{&r.ReservedSystemCPUs}},
 		{Key: "node.cgroupRoot", Flag: "cgroup-root", For: Up | Node,
 			Doc: "cgroup in which that of all pods is, as `/kloop`; agents that share a machine have one each", value: text{&r.CgroupRoot}},
+		{Key: "node.maxPods", Flag: "max-pods", For: Up | Node, Doc: "how many pods the node takes; 0: 110", value: number{&r.MaxPods}},
+		{Key: "node.allowedUnsafeSysctls", Flag: "allowed-unsafe-sysctls", For: Up | Node,
+			Doc:   "kernel parameters that pods may set beside the safe ones, as net.core.somaxconn or net.ipv4.*",
+			value: words{&r.AllowedUnsafeSysctls}},
+		{Key: "node.containerLogMaxSize", Flag: "container-log-max-size", For: Up | Node,
+			Doc: "how large a container's log gets until a new file is begun; default: 10Mi", value: text{&r.ContainerLogMaxSize}},
+		{Key: "node.containerLogMaxFiles", Flag: "container-log-max-files", For: Up | Node,
+			Doc: "how many files are kept of it; 0: 5", value: number{&r.ContainerLogMaxFiles}},
 		{Key: "node.podPidsLimit", Flag: "pod-max-pids", For: Up | Node,
 			Doc: "how many processes one pod may have; 0: any number", value: number{&r.PodPidsLimit}},
 		{Key: "node.maxContainerRestartPeriod", Flag: "max-container-restart-period", For: Up | Node,
@@ -250,6 +259,24 @@ func tuning(c *cluster.Config) []Setting {
 			Doc: "how much of that critical pods have, after the others", value: span{&s.GracePeriodCriticalPods}},
 		{Key: "node.shutdownGracePeriodByPodPriority", Flag: "shutdown-grace-period-by-pod-priority", For: Up | Node,
 			Doc: "in place of both: how long pods of a priority and above have, PRIORITY=DURATION", value: pairs{&s.ByPodPriority}},
+	}
+}
+
+// fetching holds the settings of images on a node. The keys are those of the kubelet's configuration.
+func fetching(c *cluster.Config) []Setting {
+	i := &c.NodeImages
+	return []Setting{
+		{Key: "node.imageMinimumGCAge", Flag: "minimum-image-ttl-duration", For: Up | Node,
+			Doc: "how long an image is safe after it came; default: 2m", value: span{&i.MinimumGCAge}},
+		{Key: "node.imageMaximumGCAge", Flag: "maximum-image-ttl-duration", For: Up | Node,
+			Doc: "for how long nobody has used an image that goes whatever room there is; default: it does not", value: span{&i.MaximumGCAge}},
+		{Key: "node.maxParallelImagePulls", Flag: "max-parallel-image-pulls", For: Up | Node, Doc: "0: 4", value: number{&i.MaxParallelPulls}},
+		{Key: "node.imagePullCredentialsVerificationPolicy", Flag: "image-pull-credentials-verification-policy", For: Up | Node,
+			Doc: "which images on disk a pod needs credentials for: `NeverVerifyPreloadedImages`, the default, those that were pulled; " +
+				"`NeverVerifyAllowlistedImages`, `AlwaysVerify`, `NeverVerify`", value: text{&i.VerificationPolicy}},
+		{Key: "node.preloadedImagesVerificationAllowlist", Flag: "preloaded-images-verification-allowlist", For: Up | Node,
+			Doc:   "names of images that need none with NeverVerifyAllowlistedImages, unless pulled; all below one with /* at the end",
+			value: words{&i.PreloadedAllowlist}},
 	}
 }
 

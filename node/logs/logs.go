@@ -23,6 +23,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// MaxBytes and MaxFiles bound logs unless Config says otherwise.
+const (
+	MaxBytes = 10 << 20
+	MaxFiles = 5
+)
+
 // Config says where logs are and how large they may grow.
 type Config struct {
 	Dir        string // of the logs of all pods
@@ -35,10 +41,10 @@ type Config struct {
 
 func (c Config) filled() Config {
 	if c.MaxBytes <= 0 {
-		c.MaxBytes = 10 << 20
+		c.MaxBytes = MaxBytes
 	}
 	if c.MaxFiles < 2 {
-		c.MaxFiles = 5
+		c.MaxFiles = MaxFiles
 	}
 	if c.Every <= 0 {
 		c.Every = 10 * time.Second

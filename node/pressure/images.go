@@ -12,7 +12,7 @@ import (
 const (
 	ImagesHigh = 85 // percent of the disk in use, from which on images go
 	ImagesLow  = 80 // until so little is in use
-	imageAge   = 2 * time.Minute
+	ImageAge   = 2 * time.Minute
 )
 
 // An Image is one on the node's disk.
@@ -25,8 +25,8 @@ type Image struct {
 }
 
 // Unused returns the images that may go, so that at least want bytes become free; the least recently used first. Images that have just
-// come are not among them: a container that wants one may be on its way.
-func Unused(images []Image, want int64, now time.Time) (list []Image) {
+// come, within the last age, are not among them: a container that wants one may be on its way.
+func Unused(images []Image, want int64, age time.Duration, now time.Time) (list []Image) {
 	candidates := slices.Clone(images)
 	coldsort.StableFunc(candidates, func(a, b Image) int {
 		return cmp.Or(a.Active.Compare(b.Active), a.Seen.Compare(b.Seen), cmp.Compare(a.ID, b.ID))
@@ -35,11 +35,21 @@ func Unused(images []Image, want int64, now time.Time) (list []Image) {
 		if want <= 0 {
 			break
 		}
-		if i.Kept || now.Sub(i.Seen) < imageAge {
+		if i.Kept || now.Sub(i.Seen) < age {
 			continue
 		}
 		list = append(list, i)
 		want -= i.Bytes
+	}
+	return list
+}
+
+// Idle returns the images that no container had for longer than age, counted from when the agent first saw them.
+func Idle(images []Image, age time.Duration, now time.Time) (list []Image) {
+	for _, i := range images {
+		if !i.Kept && now.Sub(i.Seen) > age && now.Sub(i.Active) > age {
+			list = append(list, i)
+		}
 	}
 	return list
 }

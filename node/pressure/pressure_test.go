@@ -2,6 +2,7 @@ package pressure
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,7 @@ func TestUnused(t *testing.T) {
 		{ID: "lately", Bytes: 10, Seen: old, Active: now.Add(-time.Minute)}, {ID: "never", Bytes: 10, Seen: old}}
 	for want, ids := range map[int64]string{0: "", 5: "never ", 10: "never ", 11: "never lately ", 1000: "never lately "} {
 		got := ""
-		for _, i := range Unused(images, want, now) {
+		for _, i := range Unused(images, want, ImageAge, now) {
 			got += i.ID + " "
 		}
 		if got != ids {
@@ -193,5 +194,21 @@ func TestRead(t *testing.T) {
 	}
 	if size, files := Walk(dir + "/none"); size != 0 || files != 0 {
 		t.Error(size, files)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	now := time.Unix(10000, 0)
+	var got []string
+	for _, i := range Idle([]Image{
+		{ID: "old", Seen: now.Add(-2 * time.Hour)}, {ID: "kept", Seen: now.Add(-2 * time.Hour), Kept: true},
+		{ID: "new", Seen: now.Add(-time.Minute)},
+		{ID: "used", Seen: now.Add(-2 * time.Hour), Active: now.Add(-time.Minute)},
+		{ID: "left", Seen: now.Add(-3 * time.Hour), Active: now.Add(-2 * time.Hour)},
+	}, time.Hour, now) {
+		got = append(got, i.ID)
+	}
+	if !slices.Equal(got, []string{"old", "left"}) {
+		t.Error(got)
 	}
 }
