@@ -11,11 +11,6 @@ import (
 // maxMethods bounds the methods of a type: one with more is several things in one.
 const maxMethods = 40
 
-// broad are the types that had more when the law came, with their methods then. A number only goes down.
-var broad = map[string]int{
-	"view.View": 51,
-}
-
 // TestReceivers counts the methods of every type outside tests.
 func TestReceivers(t *testing.T) {
 	methods := map[string]int{}
@@ -30,13 +25,8 @@ func TestReceivers(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if most := max(maxMethods, broad[name]); methods[name] > most {
-			t.Errorf("%s has %d methods, more than %d: give some to a type of their own", name, methods[name], most)
-		}
-	}
-	for name, n := range broad {
-		if methods[name] <= maxMethods {
-			t.Errorf("%s has %d methods, not %d any more: take it out of broad", name, methods[name], n)
+		if methods[name] > maxMethods {
+			t.Errorf("%s has %d methods, more than %d: give some to a type of their own", name, methods[name], maxMethods)
 		}
 	}
 }

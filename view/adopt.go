@@ -40,7 +40,7 @@ func (v *View) Adopt(list ...resource.Kind) error {
 		if t.kind != k {
 			t.redeclare(k)
 			v.moved = true
-			v.touch(t) // a version may be gone
+			v.waiters.touch(t) // a version may be gone
 		}
 		if t.objects.Len() == 0 { // what became of it before is not known
 			t.log.floor = max(t.log.floor, now)
@@ -64,7 +64,7 @@ func (v *View) Wake(list ...resource.Kind) {
 	v.mu.Lock()
 	for _, k := range list {
 		if !k.Info().Virtual {
-			v.touch(v.table(k.Info().GR(), k))
+			v.waiters.touch(v.table(k.Info().GR(), k))
 		}
 	}
 	v.finish(v.rev.Load())
@@ -73,14 +73,14 @@ func (v *View) Wake(list ...resource.Kind) {
 // readRaw decodes the values below the prefixes that were held as bytes, in the order of their keys. It needs feed.
 func (v *View) readRaw(prefixes map[string]bool) (found []write) {
 	var keys []string
-	for key := range v.raw {
+	for key := range v.hidden.byKey {
 		if k, _, _, ok := v.kinds.ByKey(key); ok && prefixes[k.Info().Prefix] {
 			keys = append(keys, key)
 		}
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		r := v.raw[key]
+		r := v.hidden.byKey[key]
 		kv := &store.KV{Key: key, Value: r.value}
 		if r.unreadable() {
 			kv.Err = r.err
@@ -142,10 +142,10 @@ func (v *View) Drop(gr schema.GroupResource) error {
 			errs = append(errs, err)
 			continue
 		}
-		v.keep(key, raw{value: value, rev: e.Rev})
+		v.hidden.keep(key, raw{value: value, rev: e.Rev})
 	}
 	t.kind = nil
-	v.touch(t) // who watches the kind is to see that it is gone, also if it had no objects
+	v.waiters.touch(t) // who watches the kind is to see that it is gone, also if it had no objects
 	v.finish(now)
 	return errors.Join(errs...)
 }

@@ -247,7 +247,7 @@ func cut(run []Change, more bool) ([]Change, bool) {
 func (c *Cursor) subscribe() <-chan struct{} {
 	switch {
 	case c.tables == nil:
-		return lazy(&c.v.wakeAll)
+		return lazy(&c.v.waiters.all)
 	case len(c.tables) == 1:
 		return lazy(&c.tables[0].wake)
 	}
@@ -265,27 +265,4 @@ func lazy(ch *chan struct{}) <-chan struct{} {
 		*ch = make(chan struct{})
 	}
 	return *ch
-}
-
-// wakes returns the channels to close for the tables that changed. It needs mu; closing does not.
-func (v *View) wakes() (chs []chan struct{}) {
-	take := func(ch *chan struct{}) {
-		if *ch != nil {
-			chs = append(chs, *ch)
-			*ch = nil
-		}
-	}
-	for _, t := range v.woken {
-		t.woken = false
-		take(&t.wake)
-		for c := range t.cursors {
-			take(&c.wake)
-		}
-		clear(t.cursors)
-	}
-	if len(v.woken) > 0 {
-		take(&v.wakeAll)
-	}
-	v.woken = v.woken[:0]
-	return append(chs, v.due()...)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/kloop-dev/kloop/store"
@@ -27,17 +25,17 @@ const (
 // once, when the view holds all. When the store can't answer it tries again for as long as it takes; when
 // the store's history is gone it lists again and tells cursors of the difference.
 func (v *View) Follow(ctx context.Context, st store.Store, ready func()) error {
-	pause, fresh := firstPause, false
+	pause, f := firstPause, follower{v: v, st: st, ready: ready}
 	for {
 		before := v.rev.Load()
-		err := v.follow(ctx, st, &fresh, &ready)
+		err := f.follow(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, store.ErrClosed):
 			return fmt.Errorf("follow the store: %w", err)
 		case errors.Is(err, store.ErrCompacted), errors.Is(err, store.ErrFuture):
-			fresh = false
+			f.listed = false
 		}
 		if v.rev.Load() != before {
 			pause = firstPause
@@ -50,18 +48,27 @@ func (v *View) Follow(ctx context.Context, st store.Store, ready func()) error {
 	}
 }
 
-func (v *View) follow(ctx context.Context, st store.Store, fresh *bool, ready *func()) error {
-	if !*fresh {
-		if err := v.load(ctx, st); err != nil {
+// A follower is one call of Follow.
+type follower struct {
+	v      *View
+	st     store.Store
+	ready  func() // nil once it is called
+	listed bool   // the view holds what was listed, and the watch goes on from there
+}
+
+// follow lists, unless that is done, and watches until the watch fails.
+func (f *follower) follow(ctx context.Context) error {
+	if !f.listed {
+		if err := f.load(ctx); err != nil {
 			return fmt.Errorf("list the store: %w", err)
 		}
-		*fresh = true
-		if *ready != nil {
-			(*ready)()
-			*ready = nil
+		f.listed = true
+		if f.ready != nil {
+			f.ready()
+			f.ready = nil
 		}
 	}
-	if err := st.Watch(ctx, prefix, v.rev.Load(), v.ingest); err != nil {
+	if err := f.st.Watch(ctx, prefix, f.v.rev.Load(), f.v.ingest); err != nil {
 		return fmt.Errorf("watch the store: %w", err)
 	}
 	return errors.New("watch the store: it ended without an error")
@@ -79,7 +86,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // load makes the view hold what the store holds now.
-func (v *View) load(ctx context.Context, st store.Store) error {
+func (f *follower) load(ctx context.Context) error {
+	v := f.v
 	v.feed.Lock()
 	defer v.feed.Unlock()
 	for _, k := range v.source.All() {
@@ -93,7 +101,7 @@ func (v *View) load(ctx context.Context, st store.Store) error {
 	var all []write
 	rev, after := int64(0), ""
 	for {
-		page, err := st.List(ctx, prefix, after, pageSize, rev)
+		page, err := f.st.List(ctx, prefix, after, pageSize, rev)
 		if err != nil {
 			return err
 		}
@@ -106,20 +114,4 @@ func (v *View) load(ctx context.Context, st store.Store) error {
 	}
 	v.reset(rev, all)
 	return nil
-}
-
-// decodeAll decodes a page on all processors. It needs feed.
-func (v *View) decodeAll(kvs []store.KV) []write {
-	out := make([]write, len(kvs))
-	n := min(runtime.GOMAXPROCS(0), 1+len(kvs)/64)
-	var wg sync.WaitGroup
-	for part := range n {
-		wg.Go(func() {
-			for i := part; i < len(kvs); i += n {
-				out[i] = v.decode(kvs[i].Key, &kvs[i], kvs[i].ModRev)
-			}
-		})
-	}
-	wg.Wait()
-	return out
 }

@@ -17,6 +17,8 @@ type history struct {
 	pushed int64 // changes ever recorded
 	shed   int64 // bytes that were dropped since the burst began
 	marks  []mark
+
+	encoded *budget // gets back what encodings of dropped objects take
 }
 
 // A mark says how many changes had been recorded at a time.
@@ -115,13 +117,13 @@ func (l *log) at(rev int64) (Change, bool) {
 // record logs a change and drops what is too old. It needs mu.
 func (v *View) record(t *table, c Change) {
 	t.log.push(c)
-	v.touch(t)
+	v.waiters.touch(t)
 	h := &v.history
 	h.order = append(h.order, t)
 	h.pushed++
 	h.weight += c.weight()
 	for h.len() > v.cfg.Changes || h.weight > v.cfg.Bytes && h.len() > 1 {
-		v.dropOldest()
+		h.dropOldest()
 	}
 	if !v.shedding && h.large(&v.cfg) {
 		v.shedding = true
@@ -138,12 +140,12 @@ func (v *View) age() bool {
 	h.marks = append(h.marks, mark{now, h.pushed})
 	for len(h.marks) > 0 && now.Sub(h.marks[0].at) >= v.cfg.Age {
 		for h.pushed-int64(h.len()) < h.marks[0].pushed && h.len() > 0 {
-			v.dropOldest()
+			h.dropOldest()
 		}
 		h.marks = h.marks[1:]
 	}
-	v.expireRetained()
-	v.aging = h.len() > 0 || len(v.retained) > 0
+	v.retained.expire()
+	v.aging = h.len() > 0 || len(v.retained.list) > 0
 	if !v.aging {
 		h.marks = nil
 	}
@@ -171,7 +173,7 @@ func shed(v *View) bool {
 	h.marks = append(h.marks, mark{now, h.pushed})
 	for _, m := range h.marks {
 		for now.Sub(m.at) >= fresh && h.large(&v.cfg) && h.pushed-int64(h.len()) < m.pushed {
-			v.dropOldest()
+			h.dropOldest()
 		}
 	}
 	h.shed += before - h.weight
@@ -189,7 +191,7 @@ func shed(v *View) bool {
 
 // startAging needs mu.
 func (v *View) startAging() {
-	if !v.aging && (v.history.len() > 0 || len(v.retained) > 0) {
+	if !v.aging && (v.history.len() > 0 || len(v.retained.list) > 0) {
 		v.aging = true
 		later(time.Minute, v, (*View).age)
 	}
@@ -214,8 +216,8 @@ func (c Change) weight() int64 {
 	return int64(c.Old.size)
 }
 
-func (v *View) dropOldest() {
-	h := &v.history
+// dropOldest drops the oldest change of all kinds.
+func (h *history) dropOldest() {
 	t := h.order[h.head]
 	h.order[h.head] = nil
 	h.head++
@@ -226,7 +228,7 @@ func (v *View) dropOldest() {
 	c := t.log.shift()
 	h.weight -= c.weight()
 	if c.Old != nil {
-		v.encoded.forget(c.Old)
+		h.encoded.forget(c.Old)
 	}
 }
 
@@ -242,13 +244,5 @@ func (v *View) forget(t *table, floor int64) {
 	}
 	v.seq++
 	t.log.lost, t.log.floor = v.seq, floor
-	v.touch(t)
-}
-
-// touch puts a table on the list of those whose cursors are to be woken. It needs mu.
-func (v *View) touch(t *table) {
-	if !t.woken {
-		t.woken = true
-		v.woken = append(v.woken, t)
-	}
+	v.waiters.touch(t)
 }

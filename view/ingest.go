@@ -5,18 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/store"
 )
-
-// A Packer is a kind whose objects the view keeps in a form of their own.
-type Packer interface {
-	// Pack returns an object, which is not used any more, in the form that is kept, at a revision; obj itself if it
-	// has none. text is what codec.Stored makes of obj, or nil; it is the view's.
-	Pack(obj resource.Object, text []byte, rev int64) resource.Object
-}
 
 // A write is one change of one key on its way into the view.
 type write struct {
@@ -28,79 +19,6 @@ type write struct {
 	gone     bool
 	value    []byte // when there is no entry
 	err      error  // why the value could not be decoded
-}
-
-// raw is a value that the view holds but can't show: its kind is not known, or it does not decode.
-type raw struct {
-	value []byte
-	rev   int64
-	err   error // nil: the kind is not known
-}
-
-// Broken is a stored value that does not decode. It is missing from all reads until it is written again.
-type Broken struct {
-	Key string
-	Rev int64
-	Err error
-}
-
-// Broken lists the values that do not decode, by key.
-func (v *View) Broken() (list []Broken) {
-	v.feed.Lock()
-	defer v.feed.Unlock()
-	for key, r := range v.raw {
-		if r.err != nil {
-			list = append(list, Broken{Key: key, Rev: r.rev, Err: r.err})
-		}
-	}
-	coldsort.Func(list, func(a, b Broken) int { return cmp.Compare(a.Key, b.Key) })
-	return list
-}
-
-// decode takes the offered object or decodes the value; kv is nil when the key was deleted. It needs feed.
-func (v *View) decode(key string, kv *store.KV, rev int64) write {
-	w := write{key: key, rev: rev}
-	if k, ns, name, ok := v.kinds.ByKey(key); ok {
-		w.kind, w.ns, w.name = k, ns, name
-	}
-	if kv == nil {
-		w.gone = true
-		return w
-	}
-	if kv.Err != nil {
-		w.err = kv.Err
-		return w
-	}
-	if w.kind == nil {
-		w.value = kv.Value
-		return w
-	}
-	obj, text := v.offers.take(key, kv.Value), kv.Value
-	if obj == nil {
-		text = nil // it may say more than the object, or less
-		if obj, w.err = codec.FromStored(w.kind, kv.Value); w.err != nil {
-			w.value = kv.Value
-			return w
-		}
-	}
-	if p, ok := w.kind.(Packer); ok {
-		obj = p.Pack(obj, text, rev)
-	}
-	w.entry = v.entry(w.kind, w.ns, w.name, rev, obj)
-	w.entry.size = len(kv.Value)
-	return w
-}
-
-func (v *View) entry(k resource.Kind, ns, name string, rev int64, obj resource.Object) *Entry {
-	e := NewEntry(k, rev, obj)
-	if e.ns != ns || e.name != name {
-		e.ns, e.name = ns, name
-	}
-	e.enc.budget = v.encoded
-	if v.cfg.Guard {
-		e.sum = digest(obj)
-	}
-	return e
 }
 
 // ingest is what the store's watch calls.
@@ -131,9 +49,9 @@ func (v *View) ingest(b store.Batch) error {
 func (v *View) finish(rev int64) {
 	v.latest.Store(nil) // first: who sees the new revision must not find the old snapshot
 	v.rev.Store(rev)
-	v.expireRetained()
+	v.retained.expire()
 	v.startAging()
-	wakes := v.wakes()
+	wakes := v.waiters.due(rev)
 	v.mu.Unlock()
 	for _, ch := range wakes {
 		close(ch)
@@ -143,9 +61,9 @@ func (v *View) finish(rev int64) {
 // apply performs one write and records what it changed. It needs feed and mu.
 func (v *View) apply(w write) {
 	if w.entry == nil && !w.gone {
-		v.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
-	} else if len(v.raw) > 0 {
-		v.drop(w.key)
+		v.hidden.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
+	} else {
+		v.hidden.drop(w.key)
 	}
 	if w.kind == nil {
 		return
@@ -169,14 +87,13 @@ func (v *View) apply(w write) {
 func (v *View) reset(rev int64, all []write) {
 	v.mu.Lock()
 	v.floor = rev
-	v.raw = map[string]raw{}
-	v.sealed.Store(0)
+	v.hidden.reset()
 	back := rev < v.rev.Load() // the store was restored from a backup
 	v.seq++
 	listed := map[*table][]*Entry{}
 	for _, w := range all {
 		if w.entry == nil {
-			v.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
+			v.hidden.keep(w.key, raw{value: w.value, rev: w.rev, err: w.err})
 			continue
 		}
 		t := v.table(w.kind.Info().GR(), w.kind)

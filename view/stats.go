@@ -15,7 +15,7 @@ type Stats struct {
 // Stats counts.
 func (v *View) Stats() (s Stats) {
 	v.feed.Lock()
-	for _, r := range v.raw {
+	for _, r := range v.hidden.byKey {
 		if r.err != nil {
 			s.Broken++
 		} else {
@@ -28,7 +28,7 @@ func (v *View) Stats() (s Stats) {
 		s.Objects += t.objects.Len()
 	}
 	s.Changes, s.Replaced = v.history.len(), v.history.weight
-	s.Retained = len(v.retained)
+	s.Retained = len(v.retained.list)
 	v.mu.Unlock()
 	v.encoded.mu.Lock()
 	s.Encodings = v.encoded.used

@@ -56,10 +56,10 @@ func (c Config) filled() Config {
 
 // A View holds the newest state and how it came about. All methods are safe for concurrent use.
 type View struct {
-	cfg     Config
-	source  *resource.Set
-	offers  offers
-	encoded *budget
+	decoder
+
+	cfg    Config
+	source *resource.Set
 
 	rev    atomic.Int64             // of the followed store; 0 when fed by kind
 	latest atomic.Pointer[Snapshot] // nil when something changed since it was made
@@ -67,10 +67,8 @@ type View struct {
 	// feed makes those who change the state take turns; it is held while objects are decoded, mu only while
 	// the trees change. It is taken before mu.
 	feed   sync.Mutex
-	kinds  *resource.Set // the kinds whose keys are decoded; guarded by feed
-	raw    map[string]raw
-	loaded bool         // the first list is in
-	sealed atomic.Int64 // how many values of raw can't be read at all
+	hidden hidden
+	loaded bool // the first list is in
 
 	compacting sync.Mutex // taken before mu, or tried
 
@@ -81,13 +79,11 @@ type View struct {
 	floor    int64     // revision of the last full list: nothing is known about changes before it
 	seq      uint64    // of the last change
 	history  history
-	wakeAll  chan struct{} // closed at the next change; nil when nobody waits
-	waits    []*waiting
-	retained []retained
-	aging    bool     // age comes by
-	shedding bool     // shed comes by
-	woken    []*table // whose cursors are to be woken
-	moved    bool     // a table moved since the last snapshot
+	waiters  waiters
+	retained retention
+	aging    bool // age comes by
+	shedding bool // shed comes by
+	moved    bool // a table moved since the last snapshot
 }
 
 // New returns an empty view of the kinds in the set.
@@ -96,10 +92,11 @@ func New(set *resource.Set) *View { return NewWith(set, Config{}) }
 // NewWith is New with other bounds.
 func NewWith(set *resource.Set, c Config) *View {
 	c = c.filled()
-	v := &View{cfg: c, source: set, kinds: resource.NewSet(set.All()...), raw: map[string]raw{},
-		slots: map[schema.GroupResource]int{}}
+	v := &View{cfg: c, source: set, slots: map[schema.GroupResource]int{},
+		decoder: decoder{kinds: resource.NewSet(set.All()...), encoded: newBudget(c.Encodings), guard: c.Guard}}
+	v.hidden.reset()
 	v.offers.limit = c.Offers
-	v.encoded = newBudget(c.Encodings)
+	v.history.encoded = v.encoded
 	return v
 }
 

@@ -8,13 +8,6 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// waiting is one call of Wait that had to wait.
-type waiting struct {
-	t    *table // nil: for the revision of the whole view
-	rev  int64
-	done chan struct{}
-}
-
 // Wait returns a snapshot at rev or later, or the context's error. It is for followed views; see WaitFor.
 func (v *View) Wait(ctx context.Context, rev int64) (*Snapshot, error) {
 	if v.rev.Load() >= rev {
@@ -48,44 +41,20 @@ func (v *View) await(ctx context.Context, k resource.Kind, rev int64) (*Snapshot
 	if k != nil {
 		w.t = v.table(k.Info().GR(), k)
 	}
-	if v.reached(w) {
+	if w.reached(v.rev.Load()) {
 		defer v.mu.Unlock()
 		return v.snapshot(), nil
 	}
 	w.done = make(chan struct{})
-	v.waits = append(v.waits, w)
+	v.waiters.calls = append(v.waiters.calls, w)
 	v.mu.Unlock()
 	select {
 	case <-w.done:
 		return v.Snapshot(), nil
 	case <-ctx.Done():
 		v.mu.Lock()
-		v.waits = slices.DeleteFunc(v.waits, func(x *waiting) bool { return x == w })
+		v.waiters.calls = slices.DeleteFunc(v.waiters.calls, func(x *waiting) bool { return x == w })
 		v.mu.Unlock()
 		return nil, fmt.Errorf("wait for revision %d (now %d): %w", rev, v.rev.Load(), ctx.Err())
 	}
-}
-
-// reached needs mu.
-func (v *View) reached(w *waiting) bool {
-	now := v.rev.Load()
-	if w.t != nil {
-		now = max(now, w.t.rev)
-	}
-	return now >= w.rev
-}
-
-// due removes and returns the channels of those whose revision is reached. It needs mu.
-func (v *View) due() (chs []chan struct{}) {
-	if len(v.waits) == 0 {
-		return nil
-	}
-	v.waits = slices.DeleteFunc(v.waits, func(w *waiting) bool {
-		if !v.reached(w) {
-			return false
-		}
-		chs = append(chs, w.done)
-		return true
-	})
-	return chs
 }
