@@ -23,7 +23,8 @@ const (
 type cacheKey struct {
 	name             string // in small letters
 	typ              uint16
-	dnssec, unproven bool // the bits DO and CD
+	dnssec, unproven bool       // the bits DO and CD
+	to               *upstreams // others may say something else
 }
 
 // message is the question as it is sent.

@@ -52,7 +52,7 @@ func newForwarder(told *figures, own []netip.AddrPort, log *slog.Logger) *forwar
 // resolve answers from the cache, or asks: one question for all who ask it at the same time. When nobody answers, an answer whose
 // time is over is better than none (RFC 8767).
 func (f *forwarder) resolve(ctx context.Context, to *upstreams, name string, q *query) (*stored, error) {
-	k := cacheKey{name, q.typ, q.dnssec, q.flags&flagCD != 0}
+	k := cacheKey{name, q.typ, q.dnssec, q.flags&flagCD != 0, to}
 	old, fresh := f.cache.get(k, time.Now())
 	f.told.cached(fresh)
 	if fresh {

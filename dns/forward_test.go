@@ -155,7 +155,7 @@ func TestForwardCache(t *testing.T) {
 	if n := up.asked.Load(); n != 1 {
 		t.Errorf("the upstream was asked %d times, want once", n)
 	}
-	k := cacheKey{name: "www.example.com", typ: typeA}
+	k := cacheKey{name: "www.example.com", typ: typeA, to: s.routes.rest}
 	old, fresh := s.out.cache.get(k, time.Now())
 	if !fresh || old.keep != maxKeep {
 		t.Fatalf("kept for %v, want %v", old.keep, maxKeep)

@@ -73,7 +73,7 @@ func (s *server) handle(buf, msg []byte, t transport) (out []byte, q query, read
 	case q.version != 0:
 		return simple(rcodeSuccess, badVersion)
 	}
-	a := s.zone.lookup(q.name, q.typ)
+	a, _ := s.lookup(q.name, q.typ)
 	if a.elsewhere || s.leadsOut(&q, a) {
 		return nil, q, false
 	}
@@ -91,6 +91,7 @@ func (s *server) write(buf []byte, q *query, t transport, a answer) []byte {
 	switch {
 	case a.rcode == rcodeServFail:
 		r.buf[2] &^= flagAA >> 8
+	case len(a.records) == 0 && !within(q.name, s.owner(q)): // a name of others, whose zone is not ours
 	case len(a.records) == 1 && a.records[0].typ == typeSOA:
 		r.soa(answerSection, s.owner(q), s.zone.domain, s.zone.version())
 	case len(a.records) == 0:
@@ -124,9 +125,9 @@ func (s *server) ask(ctx context.Context, buf []byte, q query, t transport) []by
 	var chain []record
 	name := q.name
 	for range maxChain {
-		a := s.zone.lookup(name, q.typ)
+		a, to := s.lookup(name, q.typ)
 		if a.elsewhere {
-			return s.forward(ctx, buf, &q, t, name, chain)
+			return s.forward(ctx, buf, &q, t, to, chain)
 		}
 		follow := s.leadsOut(&q, a)
 		for i := range a.records {
@@ -148,19 +149,32 @@ func (s *server) ask(ctx context.Context, buf []byte, q query, t transport) []by
 }
 
 // forward asks the name servers that know a name. chain are the aliases that led to it.
-func (s *server) forward(ctx context.Context, buf []byte, q *query, t transport, name string, chain []record) []byte {
-	got, err := s.out.resolve(ctx, s.routes.of(name), name, q)
+func (s *server) forward(ctx context.Context, buf []byte, q *query, t transport, to way, chain []record) []byte {
+	got, err := s.out.resolve(ctx, to.ask, to.name, q)
 	if err != nil {
-		s.cfg.Log.Debug("ask the name servers outside the cluster", "name", name, "err", err)
+		s.cfg.Log.Debug("ask the name servers outside the cluster", "name", to.name, "err", err)
 		if len(chain) > 0 { // the alias is true all the same
 			return s.write(buf, q, t, answer{records: chain})
 		}
 		return s.write(buf, q, t, answer{rcode: rcodeServFail})
 	}
-	if len(chain) == 0 {
+	if len(chain) == 0 && to.name == q.name {
 		return got.reply(buf, q, t.limit(q))
 	}
-	return s.write(buf, q, t, answer{records: slices.Concat(chain, got.addresses())})
+	list := got.addresses()
+	for i := range list {
+		if list[i].owner == to.name {
+			list[i].owner = to.from
+		}
+		if list[i].owner == q.name {
+			list[i].owner = ""
+		}
+	}
+	a := answer{records: slices.Concat(chain, list)}
+	if len(chain) == 0 {
+		a.rcode = got.rcode()
+	}
+	return s.write(buf, q, t, a)
 }
 
 // buffers hold messages while they are written.

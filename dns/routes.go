@@ -26,11 +26,17 @@ type route struct {
 // of returns the name servers for a name.
 func (r routes) of(name string) *upstreams {
 	for _, s := range r.stubs {
-		if rest, ok := strings.CutSuffix(name, s.domain); ok && (rest == "" || strings.HasSuffix(rest, ".")) {
+		if within(name, s.domain) {
 			return s.to
 		}
 	}
 	return r.rest
+}
+
+// within says that a name is a domain's or lies below it; "" is the domain of all names.
+func within(name, domain string) bool {
+	rest, ok := strings.CutSuffix(name, domain)
+	return ok && (domain == "" || rest == "" || strings.HasSuffix(rest, "."))
 }
 
 // routes reads the configuration.
@@ -53,13 +59,18 @@ func (c *Config) routes() (r routes, err error) {
 		}
 		r.stubs = append(r.stubs, s)
 	}
-	coldsort.Func(r.stubs, func(a, b route) int {
+	r.sort()
+	return r, nil
+}
+
+// sort puts the longest domain first.
+func (r routes) sort() {
+	coldsort.StableFunc(r.stubs, func(a, b route) int {
 		if n := len(b.domain) - len(a.domain); n != 0 {
 			return n
 		}
 		return strings.Compare(a.domain, b.domain)
 	})
-	return r, nil
 }
 
 // ParseServer reads a name server's address, with or without a port.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ type zone struct {
 	reverse  map[netip.Addr][]key // Services that an address belongs to
 	sources  map[netip.Addr]bool  // of nodes
 	ranges   map[string][]netip.Prefix
+
+	custom atomic.Pointer[custom] // what the cluster's people added; nil: nothing
 }
 
 func newZone(domain string, dns []netip.Addr) *zone {
@@ -76,6 +79,7 @@ func (z *zone) take(b client.Batch) {
 		for obj := range b.Read.Each(kinds.Nodes, "") {
 			z.node(nil, obj)
 		}
+		z.customize(b.Read)
 		z.synced = true
 		return
 	}
@@ -85,6 +89,9 @@ func (z *zone) take(b client.Batch) {
 			if k, ok := serviceOf(obj); ok && !seen[k] {
 				seen[k] = true
 				z.put(b.Read, k)
+				if k == published {
+					z.customize(b.Read)
+				}
 			}
 		}
 		switch c.Kind {
