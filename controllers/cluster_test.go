@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,7 +66,8 @@ func simulate(t *testing.T, n int, f func(c *cluster)) {
 				}
 			})
 		}
-		for _, e := range controllers.All(controllers.Config{Kinds: set, RootCA: []byte("ca"), NodeGrace: 8 * time.Second}) {
+		for _, e := range controllers.All(controllers.Config{Kinds: set, RootCA: []byte("ca"), NodeGrace: 8 * time.Second,
+			DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")}}) {
 			run(e.Loop, e.Component, rightfully(t, c, e.LoopName(), e.Account))
 		}
 		for _, l := range sim.Loops() {

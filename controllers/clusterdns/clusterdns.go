@@ -1,10 +1,12 @@
 // Package clusterdns publishes the cluster DNS: the Service kube-system/kube-dns, by which pods, charts and policies find it, with
 // the nodes' DNS servers as endpoints.
 //
-//	reads   Nodes: the annotation kloop.dev/cluster-dns; Service and EndpointSlices of kube-system/kube-dns
-//	writes  Service: create, delete; EndpointSlice: create, update, delete
+//	reads   Nodes: the annotation kloop.dev/cluster-dns; Service and EndpointSlices of kube-system/kube-dns; ConfigMap coredns-custom
+//	writes  Service: create, update, delete; EndpointSlice: create, update, delete
 //	rule    there is the Service, and every node whose agent serves the DNS is one of its endpoints; without such nodes there is
 //	        neither, and a Service that somebody else made is left alone
+//
+// What the ConfigMap adds stands in an annotation of the Service, which all agents see. Parts that are not understood make an event.
 //
 // Unlike Kubernetes, where the DNS is an add-on that runs in pods, kloop's agents serve it. Somebody who brings another (CoreDNS)
 // changes the Service's selector, or makes one of his own: from then on it is his.
@@ -21,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -47,6 +50,10 @@ func Controller(clusterIPs []netip.Addr) *loop.Controller[*corev1.Service] {
 			}
 		}}, {Kind: kinds.EndpointSlices, Keys: func(c client.Change, r resource.Reader, wake func(ns, name string)) {
 			if o := c.Object(); o.GetNamespace() == space && o.GetLabels()[discoveryv1.LabelServiceName] == name {
+				one(c, r, wake)
+			}
+		}}, {Kind: kinds.ConfigMaps, Keys: func(c client.Change, r resource.Reader, wake func(ns, name string)) {
+			if o := c.Object(); o.GetNamespace() == corefile.Namespace && o.GetName() == corefile.Name {
 				one(c, r, wake)
 			}
 		}}},
@@ -87,13 +94,31 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service, clusterIPs [
 			have = append(have, resource.As[*discoveryv1.EndpointSlice](obj))
 		}
 	}
-	return act(ctx, c, plan(s, have, ends, clusterIPs))
+	return act(ctx, c, plan(s, have, ends, clusterIPs, customize(c, len(ends) > 0)))
+}
+
+// customize reads the ConfigMap and tells what of it has no effect. on: somebody serves it.
+func customize(c *loop.Ctx, on bool) string {
+	m := resource.Get(c, kinds.ConfigMaps, corefile.Namespace, corefile.Name)
+	if m == nil || !on {
+		return ""
+	}
+	custom, faults := corefile.Parse(m.Data)
+	if len(faults) > 0 {
+		c.Event(kinds.ConfigMaps, m, corev1.EventTypeWarning, "CoreDNSCustomIgnored", "%s", corefile.Summary(faults))
+	}
+	return custom.Text()
 }
 
 func act(ctx context.Context, c *loop.Ctx, d todo) error {
 	if d.create != nil {
 		_, err := c.Create(ctx, kinds.Services, d.create) // its slices follow when it is there
 		return err
+	}
+	if d.tell != nil {
+		if err := c.Update(ctx, kinds.Services, d.tell); err != nil {
+			return err
+		}
 	}
 	for _, s := range d.make {
 		if _, err := c.Create(ctx, kinds.EndpointSlices, s); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -64,12 +64,14 @@ func endOf(n *corev1.Node) end {
 // A todo lists the writes that are missing.
 type todo struct {
 	create, remove *corev1.Service
+	tell           *corev1.Service // with what the ConfigMap coredns-custom adds
 	make, change   []*discoveryv1.EndpointSlice
 	drop           []*discoveryv1.EndpointSlice
 }
 
-// plan is pure: what is there against what should be. s is the Service of our name, whoever made it.
-func plan(s *corev1.Service, have []*discoveryv1.EndpointSlice, ends []end, clusterIPs []netip.Addr) (d todo) {
+// plan is pure: what is there against what should be. s is the Service of our name, whoever made it; custom says to nodes what the
+// ConfigMap coredns-custom adds.
+func plan(s *corev1.Service, have []*discoveryv1.EndpointSlice, ends []end, clusterIPs []netip.Addr, custom string) (d todo) {
 	mine := s != nil && s.Labels[ours] == us && len(s.Spec.Selector) == 0 && s.DeletionTimestamp == nil
 	switch {
 	case s == nil && len(ends) > 0:
@@ -77,6 +79,8 @@ func plan(s *corev1.Service, have []*discoveryv1.EndpointSlice, ends []end, clus
 		return d
 	case mine && len(clusterIPs) == 0:
 		d.remove = s
+	case mine && s.Annotations[kinds.DNSCustomAnnotation] != custom:
+		d.tell = told(s, custom)
 	}
 	var want []*discoveryv1.EndpointSlice
 	if mine && len(clusterIPs) > 0 {
@@ -101,6 +105,17 @@ func plan(s *corev1.Service, have []*discoveryv1.EndpointSlice, ends []end, clus
 		}
 	}
 	return d
+}
+
+func told(s *corev1.Service, custom string) *corev1.Service {
+	next := resource.Clone(s)
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	if next.Annotations[kinds.DNSCustomAnnotation] = custom; custom == "" {
+		delete(next.Annotations, kinds.DNSCustomAnnotation)
+	}
+	return next
 }
 
 // service is the Service as CoreDNS's manifests have it, but for the selector. Each node's pods are served by that node.

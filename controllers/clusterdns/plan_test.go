@@ -58,6 +58,9 @@ func (d todo) text() string {
 	if d.remove != nil {
 		s = append(s, "remove")
 	}
+	if d.tell != nil {
+		s = append(s, "tell "+d.tell.Annotations[kinds.DNSCustomAnnotation])
+	}
 	return strings.Join(s, ", ")
 }
 
@@ -101,8 +104,34 @@ func TestPlan(t *testing.T) {
 		{"somebody else's Service", other, nil, two, ips, ""},
 		{"somebody else's Service, switched off", theirs, nil, nil, nil, ""},
 	} {
-		if got := plan(tt.svc, tt.have, tt.ends, tt.ips).text(); got != tt.want {
+		if got := plan(tt.svc, tt.have, tt.ends, tt.ips, "").text(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestPlanCustom: what the ConfigMap adds stands on our Service, and on nobody else's, until it goes.
+func TestPlanCustom(t *testing.T) {
+	ips := []netip.Addr{netip.MustParseAddr("10.96.0.10")}
+	mine := service(ips)
+	ends := []end{{"a", "10.0.0.1", "", 10053, true}}
+	there := wanted(mine, ends)
+	if got := plan(mine, there, ends, ips, "x").text(); got != "tell x" {
+		t.Error(got)
+	}
+	said := told(mine, "x")
+	if got := plan(said, there, ends, ips, "x").text(); got != "" {
+		t.Error(got)
+	}
+	if got := plan(said, there, ends, ips, "").text(); got != "tell " {
+		t.Error(got)
+	}
+	if next := told(said, ""); len(next.Annotations) != len(mine.Annotations) || said.Annotations[kinds.DNSCustomAnnotation] != "x" {
+		t.Error(next.Annotations)
+	}
+	theirs := resource.Clone(mine)
+	theirs.Spec.Selector = map[string]string{"k8s-app": "kube-dns"}
+	if got := plan(theirs, nil, ends, ips, "x").text(); got != "" {
+		t.Error(got)
 	}
 }
