@@ -97,6 +97,7 @@ var healths = map[schema.GroupResource]health{
 	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:               of(definitionHealth),
 	{Resource: "replicationcontrollers"}:                                                 of(replicationControllers().health),
 	{Resource: "pods"}:                                                                   of(podHealth),
+	{Resource: "configmaps"}:                                                             of(configMapHealth),
 	{Resource: "services"}:                                                               of(serviceHealth),
 	{Resource: "persistentvolumeclaims"}:                                                 of(claimHealth),
 	{Resource: "persistentvolumes"}:                                                      of(volumeHealth),

@@ -77,7 +77,7 @@ func situations() []Situation {
 	for _, group := range [][]Situation{
 		devices(), deletions(), refusals(), nodes(), scheduling(), images(), kills(), containers(), volumes(), probes(), flapping(), pods(), budgets(),
 		claims(), rollouts(), jobs(), crons(), latents(), balancers(), services(),
-		ingresses(), autoscalers(), certificates(), leases(), extensions(), operators(), anything(),
+		ingresses(), autoscalers(), certificates(), leases(), extensions(), names(), operators(), anything(),
 	} {
 		all = append(all, group...)
 	}
