@@ -22,32 +22,52 @@ func main() {
 	}
 }
 
-// run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes.
+// run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes. What
+// fetches goes beside what compiles, one step after the other in both; tests wait for both.
 func run(names []string) error {
 	chosen, err := choose(names)
 	if err != nil {
 		return err
 	}
-	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now}
-	var failed []string
-	for _, step := range chosen {
-		fmt.Printf("\n== %s\n", step.name)
-		start := time.Now()
-		err := step.run(s)
-		s.times = append(s.times, took{step.name, time.Since(start), err})
-		if err != nil {
-			fmt.Printf("%s: %v\n", step.name, err)
-			failed = append(failed, step.name)
-		}
-		if err != nil && step.first {
-			break
-		}
+	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now, began: time.Now()}
+	fetched := make(chan []took, 1)
+	go func() { fetched <- s.do(chosen, fetches) }()
+	s.times = s.do(chosen, compiles)
+	s.times = append(s.times, <-fetched...)
+	if !slices.ContainsFunc(s.times, func(t took) bool { return t.last }) {
+		s.times = append(s.times, s.do(chosen, tests)...)
 	}
 	fmt.Print(s.summary())
+	var failed []string
+	for _, t := range s.times {
+		if t.err != nil {
+			failed = append(failed, t.name)
+		}
+	}
 	if len(failed) > 0 {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
+}
+
+// do runs the steps of a kind and says how long each took.
+func (s *session) do(chosen []step, k kind) (times []took) {
+	for _, step := range chosen {
+		if step.kind != k {
+			continue
+		}
+		fmt.Printf("\n== %s\n", step.name)
+		start := time.Now()
+		err := step.run(s)
+		if err != nil {
+			fmt.Printf("%s: %v\n", step.name, err)
+		}
+		times = append(times, took{step.name, time.Since(start), err, err != nil && step.first})
+		if err != nil && step.first {
+			break
+		}
+	}
+	return times
 }
 
 // choose returns the steps with the names or in the lanes that are given, in the order of the table.

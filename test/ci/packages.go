@@ -113,5 +113,5 @@ func (s *session) race() error {
 	if err != nil {
 		return err
 	}
-	return s.tests([]string{"-race", "-short"}, paths...)
+	return s.tests(append(slices.Clip(quiet), "-race", "-short"), paths...)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,12 +17,23 @@ type step struct {
 	lanes []string
 	first bool // nothing goes on without it
 	run   func(*session) error
+	kind  kind
 }
+
+// A kind says what a step spends its time with.
+type kind int
+
+const (
+	tests    kind = iota // measures, waits: nothing runs beside it
+	compiles             // the processor
+	fetches              // the network: runs beside the steps that compile
+)
 
 // A session is one run of the checks.
 type session struct {
 	flickers  string // the file of tests that failed once and passed alone
 	now       func() time.Time
+	began     time.Time
 	times     []took
 	flickered []string
 	skipped   []string
@@ -31,6 +43,7 @@ type took struct {
 	name string
 	time time.Duration
 	err  error
+	last bool // nothing goes on after it
 }
 
 const budget = 60 << 20 // bytes of bin/kloop
@@ -41,31 +54,40 @@ var (
 )
 
 var steps = []step{
-	{"build", both, true, func(*session) error { return errors.Join(script("make", "-s", "bin/kloop"), small("bin/kloop")) }},
-	{"lint-fast", []string{"check"}, false, func(*session) error { return script("scripts/lint", "fast") }},
-	{"unit-fast", []string{"check"}, false, (*session).unitFast},
-	{"kubectl", all, true, func(*session) error { return script("make", "-s", "bin/kubectl") }},
+	{"build", both, true, func(*session) error { return errors.Join(script("make", "-s", "bin/kloop"), small("bin/kloop")) }, compiles},
+	{"lint-fast", []string{"check"}, false, func(*session) error { return script("scripts/lint", "fast") }, compiles},
+	{"unit-fast", []string{"check"}, false, (*session).unitFast, tests},
+
 	{"runtime", all, true, func(*session) error {
 		return asRoot(func() error { return script("scripts/runtime", "etcd=etcd-server") })
-	}},
-	{"vm", all, false, func(*session) error { return asRoot(func() error { return script("scripts/vm", "fetch") }) }},
-	{"browser", all, false, func(*session) error { return asRoot(func() error { return script("scripts/browser") }) }},
-	{"images", all, false, func(*session) error { return asRoot(func() error { return script("scripts/image-nginx") }) }},
-	{"lint", all, false, func(*session) error { return script("scripts/lint") }},
-	{"unit", all, false, func(s *session) error { return s.tests(nil, "./...") }},
-	{"cross", all, false, func(*session) error { return cross() }},
+	}, fetches},
+	{"vm", all, false, func(*session) error { return asRoot(func() error { return script("scripts/vm", "fetch") }) }, fetches},
+	{"browser", all, false, func(*session) error { return asRoot(func() error { return script("scripts/browser") }) }, fetches},
+	{"shell", all, false, func(*session) error { return script("scripts/lint", "shell") }, fetches},
+	{"kubectl", all, true, func(*session) error { return script("make", "-s", "bin/kubectl") }, compiles},
+	{"lint", all, false, func(*session) error { return script("scripts/lint", "go") }, compiles},
+	{"cross", all, false, func(*session) error { return cross() }, compiles},
+	{"images", all, false, func(*session) error { return asRoot(func() error { return script("scripts/image-nginx") }) }, tests},
+	{"arm64", []string{"apart"}, false, func(*session) error { return arm64() }, compiles},
+	{"unit", all, false, func(s *session) error { return s.tests(quiet, "./...") }, tests},
 	{"bgp", all, false, func(s *session) error { // a module of its own: GoBGP is the peer
-		return asRoot(func() error { return s.testsOf("test/bgp", []string{"-count=1", "-vet=off"}, ".") })
-	}},
-	{"race", all, false, (*session).race},
-	{"oracle", all, false, func(*session) error { return script("scripts/oracle") }},
-	{"postgres", all, false, (*session).postgres},
+		return asRoot(func() error { return s.testsOf("test/bgp", once, ".") })
+	}, tests},
+	{"race", all, false, (*session).race, tests},
+	{"oracle", all, false, func(*session) error { return script("scripts/oracle") }, tests},
+	{"postgres", all, false, (*session).postgres, tests},
 	{"e2e", all, false, func(s *session) error {
 		return asRoot(func() error {
-			return errors.Join(s.tests([]string{"-count=1", "-tags=e2e"}, "./test/e2e/..."), s.families("6"), s.families("46"))
+			return errors.Join(s.tests(append(once, "-tags=e2e"), "./test/e2e/..."), s.families("6"), s.families("46"))
 		})
-	}},
+	}, tests},
 }
+
+// The linter has vetted what is tested, and nobody debugs these programs: both would be half of what a test costs that is compiled anew.
+var (
+	quiet = []string{"-vet=off", "-ldflags=-w"}
+	once  = slices.Clip(append(slices.Clip(quiet), "-count=1"))
+)
 
 // postgres tests the example, a module of its own: on envtest and in simulation, and with real containers.
 func (s *session) postgres() error {
@@ -83,12 +105,11 @@ func (s *session) postgres() error {
 	if err := script(kloop, "envtest", assets); err != nil {
 		return err
 	}
-	flags := []string{"-vet=off", "-ldflags=-w"}
-	return errors.Join(s.testsOf(dir, flags, "./..."), asRoot(func() error {
+	return errors.Join(s.testsOf(dir, quiet, "./..."), asRoot(func() error {
 		if err := script("make", "-s", "-C", dir, "image"); err != nil {
 			return err
 		}
-		return s.testsOf(dir, append(flags, "-count=1", "-tags=e2e"), "./e2e")
+		return s.testsOf(dir, append(once, "-tags=e2e"), "./e2e")
 	}))
 }
 
@@ -99,19 +120,25 @@ func (s *session) families(f string) error {
 		return err
 	}
 	defer os.Unsetenv(name)
-	return s.tests([]string{"-count=1", "-tags=e2e", "-run=TestFamilies|TestTwoNodes|TestNetworkPolicy"}, "./test/e2e")
+	return s.tests(append(once, "-tags=e2e", "-run=TestFamilies|TestTwoNodes|TestNetworkPolicy"), "./test/e2e")
 }
 
-// cross looks whether all that runs on other systems is made for them: without Linux that is everything but nodes. One is built to the
-// end; of the others the types are checked, which takes a tenth of the time. scripts/release builds all.
+// cross checks the types of all that runs on other systems: without Linux that is everything but nodes. It takes a tenth of the time of
+// a build, and finds what one does but for the linker's errors; scripts/release builds all.
 func cross() error {
+	return errors.Join(typeCheck("linux", "arm64", "."), typeCheck("darwin", "arm64", "."), typeCheck("windows", "amd64", "."),
+		typeCheck("linux", "arm", "."))
+}
+
+// arm64 builds the program for another processor to the end.
+func arm64() error {
 	cmd := exec.Command("go", "build", "-o", os.DevNull, ".")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build for linux/arm64: %w", err)
 	}
-	return errors.Join(typeCheck("darwin", "arm64", "."), typeCheck("windows", "amd64", "."), typeCheck("linux", "arm", "."))
+	return nil
 }
 
 func script(name string, args ...string) error {
@@ -153,16 +180,14 @@ func (s *session) summary() string {
 	if len(s.skipped) > 0 {
 		fmt.Fprintf(&b, "skipped: %s\n\n", strings.Join(s.skipped, " "))
 	}
-	var sum time.Duration
 	for _, t := range s.times {
 		mark := ""
 		if t.err != nil {
 			mark = "  FAILED"
 		}
 		fmt.Fprintf(&b, "%-12s %6.0f s%s\n", t.name, t.time.Seconds(), mark)
-		sum += t.time
 	}
-	fmt.Fprintf(&b, "%-12s %6.0f s\n", "together", sum.Seconds())
+	fmt.Fprintf(&b, "%-12s %6.0f s\n", "together", s.now().Sub(s.began).Seconds())
 	if len(s.flickered) > 0 {
 		fmt.Fprintf(&b, "failed once and passed alone, written to %s: %s\n", s.flickers, strings.Join(s.flickered, " "))
 	}
