@@ -147,6 +147,9 @@ const clientSide = "kubectl-client-side-apply"
 func (a *author) takeOver(ctx context.Context, k resource.Kind, r *server.Request) error {
 	cur := a.w.view.Snapshot().Lookup(k, r.Namespace, r.Name)
 	if cur == nil {
+		if k == resource.Kind(kinds.ResourceQuotas) {
+			a.tell("%s holds from when it is counted: what is made in that moment may pass it, here as in the cluster", r.Name)
+		}
 		return nil
 	}
 	fields := cur.GetManagedFields()
