@@ -1,3 +1,5 @@
+//go:build !reader
+
 package client
 
 import (
@@ -84,14 +86,6 @@ func (l *Local) Delete(ctx context.Context, k resource.Kind, ns, name string, op
 // Call implements Client.
 func (l *Local) Call(ctx context.Context, k resource.Kind, ns, name, sub string, in resource.Object) (resource.Object, error) {
 	return l.Ops.Call(ctx, l.request(k, ns, name, sub), "create", in)
-}
-
-// typedClone gives the server an object of its own that names its type and is what the wire would make of it.
-func typedClone(k resource.Kind, obj resource.Object) resource.Object {
-	obj = resource.Clone(obj)
-	resource.CutTimes(obj)
-	obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
-	return obj
 }
 
 func object(e *view.Entry, err error) (resource.Object, error) {

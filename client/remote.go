@@ -174,6 +174,14 @@ func groupPath(gvk schema.GroupVersionKind) string {
 	return "/apis/" + gvk.Group + "/" + gvk.Version
 }
 
+// typedClone gives the server an object of its own that names its type and is what the wire would make of it.
+func typedClone(k resource.Kind, obj resource.Object) resource.Object {
+	obj = resource.Clone(obj)
+	resource.CutTimes(obj)
+	obj.GetObjectKind().SetGroupVersionKind(k.Info().GVK)
+	return obj
+}
+
 // do sends an object, in protobuf where the kind has it, and decodes the object that comes back.
 func (r *Remote) do(ctx context.Context, k resource.Kind, method, path string, query url.Values, obj resource.Object) (resource.Object, error) {
 	if obj == nil {

@@ -34,7 +34,7 @@ type lookout struct {
 
 // serveGaps makes the API convergence.kloop.dev. It must be called before the API serves.
 func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
-	for gvk, s := range convergence.Schemas() {
+	for gvk, s := range gapSchemas() {
 		if err := docs.AddSchema(gvk, s); err != nil {
 			return err
 		}

@@ -14,15 +14,13 @@ import (
 type crd = *apiextensionsv1.CustomResourceDefinition
 
 // CustomResourceDefinitions declares the kind.
-var CustomResourceDefinitions = &resource.Def[crd]{
+var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	GVK: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
 	Quirks: resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
 	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
-	Default: defaultDefinition, Prepare: prepareDefinition, Validate: validateDefinition,
-	ValidateStatus: validateDefinitionStatus, Seal: seal,
-	Gated: resource.Gated[crd]{Columns: columns, Warn: warnDefinition},
-}
+	Default: defaultDefinition, Prepare: prepareDefinition, Seal: seal,
+})
 
 func defaultDefinition(c crd) {
 	names := &c.Spec.Names

@@ -1,3 +1,5 @@
+//go:build !reader
+
 package apiextensions
 
 import (
@@ -32,10 +34,4 @@ func warnDefinition(on *features.Set, c, old crd) (list []string) {
 		}
 	}
 	return list
-}
-
-// sameVersions says that the versions of two definitions are the very same in memory, as they are when only the status is written.
-func sameVersions(a, b crd) bool {
-	x, y := a.Spec.Versions, b.Spec.Versions
-	return len(x) == len(y) && (len(x) == 0 || &x[0] == &y[0])
 }

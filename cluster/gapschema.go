@@ -1,4 +1,4 @@
-package convergence
+package cluster
 
 import (
 	"reflect"
@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/kinds/convergence"
 )
 
-// about is what `kubectl explain` says of the kinds themselves.
-var about = map[string]string{
+// aboutGaps is what `kubectl explain` says of the kinds themselves.
+var aboutGaps = map[string]string{
 	"Gap":    "Gap is an object that is not what it should be: what differs, why, whose move it is and what comes next. Gaps are computed; they can't be written.",
 	"Loop":   "Loop tells how one control loop is doing: its queue, its pace, its errors.",
 	"Report": "Report is what a process tells of the loops that run in it. To create one is to tell; nothing is stored.",
 	"Fight":  "Fight is a field that two managers, or one against itself, set back and forth.",
 }
 
-// Schemas returns the OpenAPI schemas of the kinds, made of the Go types and their doc tags.
-func Schemas() map[schema.GroupVersionKind]*spec.Schema {
+// gapSchemas returns the OpenAPI schemas of the kinds, made of the Go types and their doc tags.
+func gapSchemas() map[schema.GroupVersionKind]*spec.Schema {
 	out := map[schema.GroupVersionKind]*spec.Schema{}
-	for _, k := range append(All(), Reports) {
+	for _, k := range append(convergence.All(), convergence.Reports) {
 		gvk := k.Info().GVK
-		s := schemaOf(reflect.TypeOf(k.New(gvk)).Elem(), about[gvk.Kind])
+		s := schemaOf(reflect.TypeOf(k.New(gvk)).Elem(), aboutGaps[gvk.Kind])
 		out[gvk] = &s
 	}
 	return out
@@ -62,5 +62,3 @@ func schemaOf(t reflect.Type, doc string) (s spec.Schema) {
 	}
 	return s
 }
-
-var _ resource.Object = (*Gap)(nil)
