@@ -73,8 +73,10 @@ func (c *city) shop() {
 	}
 	c.add("%s", shopOf(name, 1+c.IntN(8), "i:1", c.pick("500m", "1", "3", "4"), class, ""))
 	if c.IntN(3) == 0 {
-		c.add("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %[1]s}\nspec: {%[2]s, selector: {matchLabels: {app: %[1]s}}}",
-			name, c.pick("maxUnavailable: 1", "minAvailable: 1", "minAvailable: 80%", "maxUnavailable: 25%, unhealthyPodEvictionPolicy: AlwaysAllow"))
+		c.add("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %[1]s}\n"+
+			"spec: {%[2]s, selector: {matchLabels: {app: %[1]s}}}",
+			name, c.pick("maxUnavailable: 1", "minAvailable: 1", "minAvailable: 80%",
+				"maxUnavailable: 25%, unhealthyPodEvictionPolicy: AlwaysAllow"))
 	}
 	if c.IntN(3) == 0 {
 		c.add("apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: %[1]s}\n"+
@@ -87,7 +89,8 @@ func (c *city) shop() {
 // store is a StatefulSet with a volume each.
 func (c *city) store() {
 	text := strings.Replace(db[:strings.Index(db, "---\napiVersion: apps/v1\nkind: DaemonSet")], "replicas: 3", fmt.Sprintf(
-		"replicas: %d\n  podManagementPolicy: %s\n  updateStrategy: %s\n  persistentVolumeClaimRetentionPolicy: {whenScaled: %s, whenDeleted: %s}",
+		"replicas: %d\n  podManagementPolicy: %s\n  updateStrategy: %s\n"+
+			"  persistentVolumeClaimRetentionPolicy: {whenScaled: %s, whenDeleted: %s}",
 		1+c.IntN(5), c.pick("OrderedReady", "Parallel"), c.pick("{}", "{rollingUpdate: {partition: 1}}", "{type: OnDelete}"),
 		c.pick("Retain", "Delete"), c.pick("Retain", "Delete")), 1)
 	c.add("%s", strings.Replace(text, "WaitForFirstConsumer", c.pick("WaitForFirstConsumer", "Immediate"), 1))
@@ -125,7 +128,8 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: c, image: "i:1", resources: {requests: {cpu: "1"}}}]}`,
 		1+c.IntN(6), 1+c.IntN(3), c.pick("NonIndexed", "Indexed"), c.pick("20s", "5m"), c.pick("", "", `, sim.kloop.dev/exit: "3"`))
 	if c.IntN(2) == 0 {
-		c.add("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec:\n  schedule: '%s'\n  suspend: %s\n"+
+		c.add("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\n"+
+			"spec:\n  schedule: '%s'\n  suspend: %s\n"+
 			"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: \"i:1\"}]}}}}",
 			c.pick("30 3 * * *", "0 0 30 2 *"), c.pick("true", "false"))
 	}
@@ -151,12 +155,15 @@ func (c *city) decide() Change {
 	}
 	manifests := []string{
 		shopOf("shop-0", 1+c.IntN(9), "i:2", c.pick("1", "2", "9"), "", ""),
-		fmt.Sprintf(classes, "urgent", 1000000, "PreemptLowerPriority") + "\n---\n" + shopOf("urgent", 2+c.IntN(9), "i:1", "3", "priorityClassName: urgent", ""),
+		fmt.Sprintf(classes, "urgent", 1000000, "PreemptLowerPriority") + "\n---\n" +
+			shopOf("urgent", 2+c.IntN(9), "i:1", "3", "priorityClassName: urgent", ""),
 		shopOf("new", 1+c.IntN(30), "i:1", "1", "", c.pick("", `, sim.kloop.dev/crash: "1"`, `, sim.kloop.dev/pull-error: "*"`)),
-		"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: late}\nspec: {hard: {pods: \"5\"}}\n---\n" + shopOf("late", 6, "i:1", "100m", "", ""),
+		"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: late}\nspec: {hard: {pods: \"5\"}}\n---\n" +
+			shopOf("late", 6, "i:1", "100m", "", ""),
 		"apiVersion: v1\nkind: LimitRange\nmetadata: {name: least}\nspec: {limits: [{type: Container, max: {cpu: \"2\"}}]}\n---\n" +
 			shopOf("shop-0", 2, "i:3", c.pick("1", "3"), "", ""),
-		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: late}\nspec: {minAvailable: 9, selector: {matchLabels: {app: shop-0}}}",
+		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: late}\n" +
+			"spec: {minAvailable: 9, selector: {matchLabels: {app: shop-0}}}",
 	}
 	switch c.IntN(12) {
 	case 0, 1:
