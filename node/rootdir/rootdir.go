@@ -136,6 +136,12 @@ func adopt(dir, former string) error {
 	if same(at, dir) {
 		return nil
 	}
+	if Held(at) {
+		return ErrHeld
+	}
+	if err := unshare(at); err != nil {
+		return err
+	}
 	pods, err := os.ReadDir(filepath.Join(at, "pods"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

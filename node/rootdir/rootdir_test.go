@@ -103,6 +103,41 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// TestOwnMount moves pods from a directory that an agent made a shared mount and left: all of them, or none while one has something mounted
+// there. An agent that works there keeps it.
+func TestOwnMount(t *testing.T) {
+	need.BeRoot(t)
+	base := t.TempDir()
+	first, second := filepath.Join(base, "first"), filepath.Join(base, "second")
+	_, release := open(t, first, "")
+	t.Cleanup(func() { unmountAll(first) })
+	put(t, filepath.Join(first, "pods/a/volumes/x"), "1")
+	if _, _, err := Open(second, first, quiet); !errors.Is(err, ErrHeld) {
+		t.Errorf("an agent works there: %v", err)
+	}
+	release()
+	if err := unix.Mount("tmpfs", filepath.Join(first, "pods/a/volumes"), "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	used, release := open(t, second, first)
+	if used != first {
+		t.Errorf("works in %s, where the pod's volume is not", used)
+	}
+	release()
+	if err := unix.Unmount(filepath.Join(first, "pods/a/volumes"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if used, _ := open(t, second, first); used != second {
+		t.Errorf("works in %s", used)
+	}
+	if _, err := os.Stat(filepath.Join(second, "pods/a/volumes/x")); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.Readlink(first); err != nil || got != second {
+		t.Errorf("the link leads to %s, %v", got, err)
+	}
+}
+
 // TestAdoptClash refuses to choose between two directories of one pod.
 func TestAdoptClash(t *testing.T) {
 	base := t.TempDir()

@@ -44,6 +44,26 @@ func share(dir string) error {
 	return unix.Mount("", dir, "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
+// unshare takes back what share did to a directory that no agent works in any more. While something is mounted below it, which can't be
+// moved, the error is as of another file system.
+func unshare(dir string) error {
+	var here, above unix.Stat_t
+	if err := errors.Join(unix.Stat(dir, &here), unix.Stat(filepath.Dir(dir), &above)); err != nil {
+		return err
+	}
+	if here.Dev != above.Dev {
+		return nil // a file system of its own, which somebody else has mounted
+	}
+	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return unix.EXDEV
+	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM): // it is no mount, or this is no root
+		return nil
+	}
+	return err
+}
+
 // read finds in a table of mounts whether that on which dir lies is shared, and what is mounted below dir, in the order of mounting.
 func read(table, dir string) (shared bool, below []string) {
 	on := ""
