@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -230,7 +231,7 @@ func (c *testCluster) startServer() (err error) {
 	return err
 }
 
-func (c *testCluster) startAgent() error {
+func (c *testCluster) startAgent(more ...string) error {
 	n := nodes[1]
 	out, err := exec.Command(filepath.Join(c.bin, "kloop"), "token", "--node", "--data-dir", filepath.Join(c.dir, "one"),
 		"--server", "https://"+apiAddress()).Output()
@@ -238,8 +239,8 @@ func (c *testCluster) startAgent() error {
 		return fmt.Errorf("make a token for the node: %w: %s", err, out)
 	}
 	join := strings.Fields(string(out))[1:] // without the name of the program
-	c.agent, err = c.start(1, append(join, "--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
-		"--heartbeat", "1s", "--log", "debug", "--root-dir", filepath.Join(c.dir, n.name, "node"))...)
+	c.agent, err = c.start(1, slices.Concat(join, []string{"--name", n.name, "--data-dir", filepath.Join(c.dir, n.name),
+		"--heartbeat", "1s", "--log", "debug", "--root-dir", filepath.Join(c.dir, n.name, "node")}, more)...)
 	return err
 }
 
