@@ -10,6 +10,9 @@ type measurement struct {
 	args   []string                                  // of own kloops: the command and its flags
 	sim    bool                                      // own kloops have simulated nodes
 	nodes  int                                       // that many; 0: as --sim-nodes says
+	real   bool                                      // own kloops have a node with real pods
+	cell   *cell                                     // where those are; nil: where this program is
+	again  *process                                  // an own kloop on the data of this one
 }
 
 // measurements in the order in which they run.
@@ -32,6 +35,7 @@ func measurements() []measurement {
 		{name: "deployment", run: deployment, stores: both, args: up, sim: true},
 		{name: "bind", run: bind, args: up, sim: true, nodes: bindNodes},
 		{name: "namespace", run: namespace, args: up},
+		{name: "pods", args: []string{"up", "--node", "real"}, real: true},
 	}
 }
 

@@ -31,7 +31,12 @@ func ownClusters(ctx context.Context, o *options, rep *report) error {
 				continue
 			}
 			one := onOwn
-			if o.pair != "" {
+			switch {
+			case m.real:
+				one = func(ctx context.Context, o *options, rep *report, m measurement, _ string) error {
+					return realPods(ctx, o, rep, m)
+				}
+			case o.pair != "":
 				one = inPairs
 			}
 			if err := one(ctx, o, rep, m, store); err != nil {
@@ -94,12 +99,17 @@ type process struct {
 const startLimit = 60 * time.Second
 
 func start(ctx context.Context, o *options, m measurement, store string) (*process, error) {
-	dir, err := os.MkdirTemp("", "kloop-bench-")
-	if err != nil {
+	dir, listen, err := "", "127.0.0.1:0", error(nil)
+	if m.again != nil {
+		dir = m.again.dir
+	} else if dir, err = os.MkdirTemp("", "kloop-bench-"); err != nil {
 		return nil, err
 	}
+	if m.cell != nil {
+		listen = net.JoinHostPort(m.cell.address, "6443")
+	}
 	p := &process{dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), ended: make(chan struct{})}
-	args := append(slices.Clone(m.args), "--store", store, "--data-dir", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
+	args := append(slices.Clone(m.args), "--store", store, "--data-dir", filepath.Join(dir, "data"), "--listen", listen,
 		"--kubeconfig", p.kubeconfig, "--log", "warn")
 	if m.sim {
 		args = append(args, "--sim-nodes", strconv.Itoa(cmp.Or(m.nodes, o.nodes)))
@@ -111,6 +121,9 @@ func start(ctx context.Context, o *options, m measurement, store string) (*proce
 		args = append(args, "--pprof", p.pprof)
 	}
 	p.cmd = exec.Command(o.kloop, args...)
+	if m.cell != nil {
+		p.cmd = m.cell.command(o.kloop, append(args, "--root-dir", filepath.Join(dir, "node"))...)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	began := time.Now()
@@ -174,6 +187,11 @@ func (p *process) answers(ctx context.Context, o *options) bool {
 
 // stop ends the process and removes what it left.
 func (p *process) stop() {
+	p.end()
+	os.RemoveAll(p.dir)
+}
+
+func (p *process) end() {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
@@ -181,7 +199,6 @@ func (p *process) stop() {
 		p.cmd.Process.Kill()
 		<-p.ended
 	}
-	os.RemoveAll(p.dir)
 }
 
 // profileSeconds is how much of a measurement its CPU profile covers, from its beginning.

@@ -43,6 +43,14 @@ var yardsticks = map[string]yardstick{
 	"pods made and bound (/s)":                        {157, 2500, true},
 	"waiting pods bound (/s)":                         {157, 2500, true},
 	"namespace gone (s)":                              {10, 0.7, false},
+	"pod beyond the raw runtime (ms)":                 {0, 50, false},
+	"100 pods all Running (s)":                        {0, 20, false},
+	"rate of the raw runtime's (%)":                   {0, 90, true},
+	"100 pods gone, beyond their grace (s)":           {0, 5, false},
+	"idle CPU of 250 pods (% of a core)":              {0, 1, false},
+	"idle memory of a pod (MiB)":                      {0, 0.2, false},
+
+	"restart with 110 pods, exec to all observed (s)": {0, 1, false},
 }
 
 // A line is one figure.
