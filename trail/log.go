@@ -31,6 +31,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	ring    []Write // the newest; next is the place of the next one
+	texts   texts   // of what is in the ring
 	next    int
 	news    chan struct{} // closed when something was noted; nil: nobody waits
 	pending []Write
@@ -66,6 +67,7 @@ func (l *Log) Note(c *Change) {
 	w.At = l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.texts.take(&w)
 	switch {
 	case len(l.ring) < l.cfg.Recent:
 		l.ring = append(l.ring, w)

@@ -200,7 +200,7 @@ func TestExpiryByAge(t *testing.T) {
 func TestSheds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shed atomic.Int64
-		r := start(t, view.Config{Bytes: 256 << 10, Shed: func() { shed.Add(1) }})
+		r := start(t, view.Config{Bytes: 1 << 20, Shed: func() { shed.Add(1) }})
 		first := r.wait(r.put(maps, cm("a", "x", ""))).Rev()
 		for i := range 100 {
 			r.wait(r.put(maps, cm("a", "x", strings.Repeat("x", 1000)+fmt.Sprint(i))))

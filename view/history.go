@@ -157,7 +157,7 @@ func (v *View) age() bool {
 const (
 	fresh     = 40 * time.Second
 	shedEvery = 10 * time.Second
-	shedTo    = 8 // that part of the bounds
+	shedTo    = 32 // that part of the bounds
 )
 
 // large says that there is something to shed.
