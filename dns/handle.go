@@ -58,7 +58,8 @@ func (t transport) limit(q *query) int {
 func (s *server) handle(buf, msg []byte, t transport) (out []byte, q query, ready bool) {
 	q, err := parse(msg)
 	simple := func(rcode, extended byte) ([]byte, query, bool) {
-		return newReply(buf, &q, t.limit(&q), rcode, 0).message(extended), q, true
+		r := newReply(buf, &q, t.limit(&q), rcode, 0)
+		return r.message(extended), q, true
 	}
 	switch {
 	case len(q.raw) == 0 || q.flags&flagQR != 0:

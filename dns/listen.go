@@ -106,17 +106,18 @@ func serveUDP(ctx context.Context, c *net.UDPConn, s *server, seats chan struct{
 		select {
 		case seats <- struct{}{}:
 		default:
-			_, _ = c.WriteToUDPAddrPort(newReply(out, &q, q.udp, rcodeRefused, 0).message(0), from)
+			_, _ = c.WriteToUDPAddrPort(refuse(out, &q, q.udp), from)
 			continue
 		}
-		q.raw = append([]byte(nil), q.raw...)
+		taken := q // a copy: what the goroutine takes along is on the heap, and most questions need no goroutine
+		taken.raw = append([]byte(nil), q.raw...)
 		asking.Go(func() {
 			defer func() { <-seats }()
 			buf := buffers.Get().(*[]byte)
 			defer buffers.Put(buf)
-			answer := s.patiently(ctx, *buf, q, t)
+			answer := s.patiently(ctx, *buf, taken, t)
 			_, _ = c.WriteToUDPAddrPort(answer, from)
-			s.told.question(&q, t, answer, began)
+			s.told.question(&taken, t, answer, began)
 		})
 	}
 }
@@ -190,7 +191,7 @@ func (s *server) converse(ctx context.Context, c net.Conn, seats chan struct{}) 
 				answer = s.patiently(ctx, *buf, q, t)
 				<-seats
 			default:
-				answer = newReply(*buf, &q, maxTCP, rcodeRefused, 0).message(0)
+				answer = refuse(*buf, &q, maxTCP)
 			}
 		}
 		if answer == nil {

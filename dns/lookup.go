@@ -53,7 +53,11 @@ func (z *zone) lookup(name string, typ uint16) answer {
 	if rest == "" {
 		return z.apex(typ)
 	}
-	labels := strings.Split(rest[:len(rest)-1], ".")
+	var room [8]string // on the stack; few names have more
+	labels := room[:0]
+	for label := range strings.SplitSeq(rest[:len(rest)-1], ".") {
+		labels = append(labels, label)
+	}
 	last := len(labels) - 1
 	switch labels[last] {
 	case "svc":

@@ -160,7 +160,8 @@ func skipName(msg []byte, at int) (int, error) {
 
 // readName reads a name as text without a dot at its end, and says where what follows begins. Pointers lead back only, so it ends.
 func readName(msg []byte, at int) (string, int, error) {
-	var text []byte
+	var room [maxName]byte // on the stack: escapes alone make more of it
+	text := room[:0]
 	end, limit := 0, at
 	for {
 		if at >= len(msg) {

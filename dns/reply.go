@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // A reply is an answer while it is written: the header and the question, then records as long as they fit.
 type reply struct {
-	q     *query
+	q     query // a copy: a pointer would put every question on the heap
 	buf   []byte
 	limit int
 	full  bool // something did not fit
@@ -25,8 +25,8 @@ const (
 const optLen = 11
 
 // newReply begins an answer in buf, which is emptied. limit bounds its length.
-func newReply(buf []byte, q *query, limit int, rcode byte, flags uint16) *reply {
-	r := &reply{q: q, limit: limit}
+func newReply(buf []byte, q *query, limit int, rcode byte, flags uint16) (r reply) {
+	r.q, r.limit = *q, limit
 	if q.edns {
 		r.limit -= optLen
 	}
@@ -38,6 +38,12 @@ func newReply(buf []byte, q *query, limit int, rcode byte, flags uint16) *reply 
 		r.buf = append(r.buf, q.raw[headerLen:q.end]...) // in the case of the question
 	}
 	return r
+}
+
+// refuse is the answer to a question too many.
+func refuse(buf []byte, q *query, limit int) []byte {
+	r := newReply(buf, q, limit, rcodeRefused, 0)
+	return r.message(0)
 }
 
 // begin writes a record up to its data and returns where its data's length stands.
