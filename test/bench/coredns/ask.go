@@ -58,7 +58,7 @@ func put(c net.Conn, msg []byte, id uint16, buf []byte) ([]byte, error) {
 	}
 }
 
-// right says whether an answer is what it should be.
+// right compares an answer with the one that is expected.
 func (q question) right(answer []byte) bool {
 	return len(answer) >= 12 && answer[3]&15 == q.rcode && binary.BigEndian.Uint16(answer[6:]) == q.answers
 }

@@ -18,7 +18,7 @@ import (
 
 const space = "default"
 
-// A world is what the server knows of, and what is asked about it.
+// A world holds the questions about the objects that were made, with their answers.
 type world struct{ questions []question }
 
 // populate makes services of three endpoints, without pods.
