@@ -35,6 +35,8 @@ type NodeImages struct {
 
 	MaxParallelPulls int // 0: 4
 
+	Registries string // file in the form of k3s' registries.yaml; "": images come from where their names say
+
 	// VerificationPolicy is imagePullCredentialsVerificationPolicy: for which images a pod must show its credentials although they are on
 	// disk; "": for those that were pulled. PreloadedAllowlist are names that NeverVerifyAllowlistedImages lets pass.
 	VerificationPolicy string

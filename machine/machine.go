@@ -119,6 +119,9 @@ func (n Config) parts() ([]cluster.Part, error) {
 		n.policies = netpolicy.New(netpolicy.Config{Client: n.ProxyClient, Cluster: n.whole, Node: n.Name, Log: n.Log})
 	}
 	n.Runtime.Foreign = n.Network == cluster.NetworkNone
+	if err := images(n.Images, &node.Config{}, &n.Runtime); err != nil {
+		return nil, err
+	}
 	socket := n.Runtime.Socket
 	var list []cluster.Part
 	if socket == "" {
@@ -178,7 +181,7 @@ func (n Config) agent(rt *runtime.Runtime) (node.Config, error) {
 	if n.policies != nil {
 		cfg.Policies = n.policies
 	}
-	err := errors.Join(reserve(n.Resources, &cfg), images(n.Images, &cfg), linger(n.Shutdown, &cfg), place(n.Topology, &cfg))
+	err := errors.Join(reserve(n.Resources, &cfg), images(n.Images, &cfg, new(runtime.Config)), linger(n.Shutdown, &cfg), place(n.Topology, &cfg))
 	if err != nil {
 		return cfg, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/pullrecord"
+	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -85,8 +86,8 @@ func admit(n cluster.NodeResources, cfg *node.Config) error {
 	return nil
 }
 
-// images fills in how an agent treats images.
-func images(n cluster.NodeImages, cfg *node.Config) (err error) {
+// images fills in how an agent treats images, and where its runtime gets them.
+func images(n cluster.NodeImages, cfg *node.Config, rt *runtime.Config) (err error) {
 	switch {
 	case n.MinimumGCAge < 0 || n.MaximumGCAge < 0:
 		return errors.New("imageMinimumGCAge and imageMaximumGCAge can't be negative")
@@ -96,6 +97,14 @@ func images(n cluster.NodeImages, cfg *node.Config) (err error) {
 		return fmt.Errorf("maxParallelImagePulls %d: can't be negative", n.MaxParallelPulls)
 	}
 	cfg.ImageAge, cfg.ImageMaxAge, cfg.ParallelPulls = n.MinimumGCAge, n.MaximumGCAge, n.MaxParallelPulls
+	if rt.Registries, err = runtime.ReadRegistries(n.Registries); err != nil {
+		return err
+	}
+	if rt.Registries != nil {
+		for host, c := range rt.Registries.Configs {
+			cfg.Credentials = append(cfg.Credentials, node.Credential{Server: host, User: c.Auth.Username, Password: c.Auth.Password, Both: c.Auth.Auth})
+		}
+	}
 	cfg.Verification, err = pullrecord.NewPolicy(n.VerificationPolicy, n.PreloadedAllowlist)
 	return err
 }

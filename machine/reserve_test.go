@@ -8,6 +8,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node"
+	"github.com/kloop-dev/kloop/node/runtime"
 )
 
 func TestNodeResources(t *testing.T) {
@@ -62,8 +63,9 @@ func TestNodeResources(t *testing.T) {
 
 func TestNodeImages(t *testing.T) {
 	var cfg node.Config
+	var rt runtime.Config
 	good := cluster.NodeImages{MinimumGCAge: time.Minute, MaximumGCAge: time.Hour, MaxParallelPulls: 2, VerificationPolicy: "AlwaysVerify"}
-	if err := images(good, &cfg); err != nil || cfg.ImageAge != time.Minute || cfg.ImageMaxAge != time.Hour ||
+	if err := images(good, &cfg, &rt); err != nil || cfg.ImageAge != time.Minute || cfg.ImageMaxAge != time.Hour ||
 		cfg.ParallelPulls != 2 || cfg.Verification.Name != "AlwaysVerify" {
 		t.Errorf("%+v, %v", cfg, err)
 	}
@@ -73,7 +75,7 @@ func TestNodeImages(t *testing.T) {
 		"maxParallelImagePulls": {MaxParallelPulls: -1},
 		"\"Verify\": use":       {VerificationPolicy: "Verify"},
 	} {
-		if err := images(bad, &node.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := images(bad, &node.Config{}, &rt); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", bad, err, want)
 		}
 	}

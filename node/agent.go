@@ -80,6 +80,7 @@ type Config struct {
 	ImageAge, ImageMaxAge time.Duration
 	Verification          pullrecord.Policy // which images on disk a pod needs credentials for; zero: those that were pulled
 	ParallelPulls         int               // 0: 4
+	Credentials           []Credential      // of registries, for all pods
 
 	LogMax   int64 // bytes of a container's log until it is rotated; 0: 10 MiB
 	LogFiles int   // that are kept of it; 0: 5

@@ -23,7 +23,7 @@ type keyring struct{ keys []key }
 type key struct {
 	host, port, path string
 	user, password   string
-	from             pullrecord.Secret
+	from             *pullrecord.Secret // nil: they are the node's, for all pods
 }
 
 // A credential is one that a pod has for an image; without auth it is none at all.
@@ -35,31 +35,46 @@ type credential struct {
 // entry is one registry's entry in a file of Docker's.
 type entry struct{ Username, Password, Auth string }
 
+// A Credential opens a registry, or a part of it, to all pods of the node. Both is user and password in one, as Docker writes them.
+type Credential struct{ Server, User, Password, Both string }
+
 // add takes up what a pull secret holds. One that can't be read holds nothing.
 func (r *keyring) add(s *corev1.Secret) {
+	from := &pullrecord.Secret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name}
+	switch s.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		r.addFile(s.Data[corev1.DockerConfigJsonKey], from)
+	case corev1.SecretTypeDockercfg:
+		var auths map[string]entry
+		if json.Unmarshal(s.Data[corev1.DockerConfigKey], &auths) == nil {
+			r.addAll(auths, from)
+		}
+	}
+}
+
+// addFile takes up a configuration of Docker's. from is the secret that holds it; nil: it is the node's.
+func (r *keyring) addFile(text []byte, from *pullrecord.Secret) {
 	var conf struct {
 		Auths map[string]entry `json:"auths"`
 	}
-	switch s.Type {
-	case corev1.SecretTypeDockerConfigJson:
-		if json.Unmarshal(s.Data[corev1.DockerConfigJsonKey], &conf) != nil {
-			return
-		}
-	case corev1.SecretTypeDockercfg:
-		if json.Unmarshal(s.Data[corev1.DockerConfigKey], &conf.Auths) != nil {
-			return
-		}
+	if json.Unmarshal(text, &conf) == nil {
+		r.addAll(conf.Auths, from)
 	}
-	for server, e := range conf.Auths {
+}
+
+func (r *keyring) addAll(auths map[string]entry, from *pullrecord.Secret) {
+	for server, e := range auths {
 		k := keyOf(server)
 		if k.user, k.password = e.Username, e.Password; e.Username == "" {
 			both, err := base64.StdEncoding.DecodeString(e.Auth)
-			if err != nil {
+			if err != nil || len(both) == 0 {
 				continue
 			}
 			k.user, k.password, _ = strings.Cut(string(both), ":")
 		}
-		k.from = pullrecord.Secret{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name, Hash: pullrecord.Hash(k.user, k.password)}
+		if from != nil {
+			k.from = &pullrecord.Secret{UID: from.UID, Namespace: from.Namespace, Name: from.Name, Hash: pullrecord.Hash(k.user, k.password)}
+		}
 		r.keys = append(r.keys, k)
 	}
 	// The most particular first; a map has no order of its own, and attempts must have one.
@@ -106,7 +121,7 @@ func (r *keyring) lookup(image string) (list []credential) {
 	for i := range r.keys {
 		k := &r.keys[i]
 		if k.port == port && matchHost(k.host, host) && strings.HasPrefix(reference.Path(named), k.path) {
-			list = append(list, credential{&cri.AuthConfig{Username: k.user, Password: k.password}, &k.from})
+			list = append(list, credential{&cri.AuthConfig{Username: k.user, Password: k.password}, k.from})
 		}
 	}
 	return list

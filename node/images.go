@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -281,13 +283,28 @@ func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string)
 		}
 		ring.add(s)
 	}
-	return ring.lookup(image)
+	return append(ring.lookup(image), p.nodeRing().lookup(image)...)
+}
+
+// nodeRing holds the credentials of the node's, for all pods: those of its settings, and those of the file config.json in its root directory,
+// where the kubelet has them.
+func (p *puller) nodeRing() *keyring {
+	r := &keyring{}
+	for _, c := range p.cfg.Credentials {
+		r.addAll(map[string]entry{c.Server: {c.User, c.Password, c.Both}}, nil)
+	}
+	if text, err := os.ReadFile(filepath.Join(p.cfg.Dir, "config.json")); err == nil {
+		r.addFile(text, nil)
+	}
+	return r
 }
 
 // secrets are those of the pod that are for the image's registry.
 func (p *puller) secrets(ctx context.Context, pod *corev1.Pod, image string) (list []pullrecord.Secret) {
 	for _, c := range p.credentials(ctx, pod, image) {
-		list = append(list, *c.from)
+		if c.from != nil {
+			list = append(list, *c.from)
+		}
 	}
 	return list
 }

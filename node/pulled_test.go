@@ -2,6 +2,8 @@ package node
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +56,20 @@ func TestPrivateImage(t *testing.T) {
 		r.pod("preloaded", nil, "a")
 		r.reaches("preloaded", corev1.PodRunning)
 		r.rt.mu.Lock()
+		count := len(r.rt.pulls)
+		r.rt.mu.Unlock()
+		config := `{"auths":{"reg.test":{"username":"node","password":"secret"}}}`
+		if err := os.WriteFile(filepath.Join(r.cfg.Dir, "config.json"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.reaches("thief", corev1.PodRunning) // the node may have it: so may all of its pods
+		r.reaches("silent-thief", corev1.PodRunning)
+		r.rt.mu.Lock()
 		defer r.rt.mu.Unlock()
+		if last := r.rt.pulls[len(r.rt.pulls)-1]; len(r.rt.pulls) <= count || last.Auth.GetUsername() != "node" {
+			t.Errorf("not pulled for the node: %v", last)
+		}
+		r.rt.pulls = r.rt.pulls[:count]
 		for _, q := range r.rt.pulls[before:] {
 			if q.Auth != nil {
 				t.Errorf("pulled once more: %v", q)

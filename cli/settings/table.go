@@ -271,6 +271,9 @@ func fetching(c *cluster.Config) []Setting {
 		{Key: "node.imageMaximumGCAge", Flag: "maximum-image-ttl-duration", For: Up | Node,
 			Doc: "for how long nobody has used an image that goes whatever room there is; default: it does not", value: span{&i.MaximumGCAge}},
 		{Key: "node.maxParallelImagePulls", Flag: "max-parallel-image-pulls", For: Up | Node, Doc: "0: 4", value: number{&i.MaxParallelPulls}},
+		{Key: "node.registries", Flag: "registries", For: Up | Node,
+			Doc:   "file with mirrors, certificates and credentials of registries, as k3s' registries.yaml; default: /etc/containerd/certs.d",
+			value: text{&i.Registries}},
 		{Key: "node.imagePullCredentialsVerificationPolicy", Flag: "image-pull-credentials-verification-policy", For: Up | Node,
 			Doc: "which images on disk a pod needs credentials for: `NeverVerifyPreloadedImages`, the default, those that were pulled; " +
 				"`NeverVerifyAllowlistedImages`, `AlwaysVerify`, `NeverVerify`", value: text{&i.VerificationPolicy}},

@@ -30,6 +30,8 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
   disable_apparmor = {no-apparmor}
   restrict_oom_score_adj = {limited-oom}
   netns_mounts_under_state_dir = {own-network}
+  [plugins.'io.containerd.grpc.v1.cri'.registry]
+    config_path = '{registries}'
   [plugins.'io.containerd.grpc.v1.cri'.containerd]
     snapshotter = 'overlayfs'
     default_runtime_name = 'runc'
@@ -59,6 +61,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.bt
   snapshotter = 'overlayfs'
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = '{pause}'
+  [plugins.'io.containerd.cri.v1.images'.registry]
+    config_path = '{registries}'
 [plugins.'io.containerd.cri.v1.runtime']
   disable_apparmor = {no-apparmor}
   restrict_oom_score_adj = {limited-oom}
@@ -90,5 +94,6 @@ func containerdConfig(c Config, plugins []string, modern, limitedOOM bool) ([]by
 	c.Dir = dir
 	return []byte(strings.NewReplacer("{dir}", dir, "{conf}", c.CNIDir(), "{plugin}", "'"+plugins[0]+"'",
 		"{plugins}", "'"+strings.Join(plugins, "', '")+"'", "{own-network}", strconv.FormatBool(!c.Foreign), "{pause}", image.PauseRef,
+		"{registries}", c.registries(),
 		"{limited-oom}", strconv.FormatBool(limitedOOM), "{no-apparmor}", strconv.FormatBool(!hasAppArmor())).Replace(t)), nil
 }

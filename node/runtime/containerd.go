@@ -126,6 +126,11 @@ func (c *Containerd) prepare() error {
 	if err != nil {
 		return err
 	}
+	if c.cfg.Registries != nil {
+		if err := c.cfg.Registries.write(c.cfg.registries()); err != nil {
+			return err
+		}
+	}
 	conf, err := containerdConfig(c.cfg, plugins, modern(string(version)), limitedOOM())
 	if err != nil {
 		return err

@@ -28,6 +28,16 @@ type Config struct {
 	Dir     string // everything that the own containerd keeps: images, state, sockets, networks
 	Foreign bool   // the pod network is somebody else's: CNI configuration and plugins lie in the standard directories
 	Log     *slog.Logger
+
+	Registries *Registries // where images come from; nil: as the files in hostsDir say, or from where their names say
+}
+
+// registries is the directory of hosts.toml files that containerd reads.
+func (c Config) registries() string {
+	if c.Registries == nil {
+		return hostsDir
+	}
+	return filepath.Join(c.Dir, "certs.d")
 }
 
 // Where network plugins that users install look for each other.
