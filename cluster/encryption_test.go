@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/store/sealed"
 )
@@ -34,15 +34,6 @@ func encryptionFile(t *testing.T, path, providers string) {
 
 func provider(kind string, b byte) string {
 	return "{" + kind + ": {keys: [{name: k" + string(b) + ", secret: " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) + "}]}}"
-}
-
-// until waits for something to become true.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Minute, true, func(context.Context) (bool, error) { return ok(), nil })
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
 }
 
 // TestEncryptionAtRest keeps a Secret through a change of keys and looks for it in clear on the disk.
@@ -105,7 +96,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	if changed, err := c.files[0].look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
-	until(t, "the lost Secret is reported", func() bool { // when the view has read all again
+	eventually.Within(t, 10*time.Minute, "the lost Secret is reported", func() bool { // when the view has read all again
 		_, err := secrets.Get(ctx, "s", metav1.GetOptions{})
 		return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "/registry/secrets/default/s")
 	})
@@ -125,7 +116,7 @@ func TestEncryptionAtRest(t *testing.T) {
 	if changed, err := c.files[0].look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
-	until(t, "the Secret is back", func() bool {
+	eventually.Within(t, 10*time.Minute, "the Secret is back", func() bool {
 		got, err := secrets.Get(ctx, "s", metav1.GetOptions{})
 		return err == nil && string(got.Data["k"]) == hidden
 	})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kloop-dev/kloop/engine/disk"
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // A lamp is wanted on or off.
@@ -174,18 +175,6 @@ func lampNamed(name, mode string) *unstructured.Unstructured {
 	return u
 }
 
-// until waits for something to be so, within a bound.
-func until(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for range 3000 {
-		if so() {
-			return
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	t.Fatalf("not within the bound: %s", what)
-}
-
 // ready reads the condition Ready of a lamp.
 func ready(t *testing.T, lamps dynamic.ResourceInterface, name string) string {
 	t.Helper()
@@ -223,7 +212,7 @@ func TestLoop(t *testing.T) {
 	}
 	for i := range 20 {
 		name := fmt.Sprint("l", i)
-		until(t, name+" burns", func() bool {
+		eventually.True(t, name+" burns", func() bool {
 			on, _ := h.is(name)
 			return on && strings.HasPrefix(ready(t, lamps, name), "True AsWanted")
 		})
@@ -240,13 +229,13 @@ func TestLoop(t *testing.T) {
 	}
 	h.set("l0", false)
 	told <- "l0"
-	until(t, "the drift is taken back", func() bool { on, _ := h.is("l0"); return on })
+	eventually.True(t, "the drift is taken back", func() bool { on, _ := h.is("l0"); return on })
 	told <- "l0"
 	told <- "l0"
 	if err := lamps.Delete(t.Context(), "l1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "l1 is gone from the world and the API", func() bool {
+	eventually.True(t, "l1 is gone from the world and the API", func() bool {
 		_, known := h.is("l1")
 		return !known && strings.Contains(ready(t, lamps, "l1"), "not found")
 	})
@@ -265,11 +254,11 @@ func TestModes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "the drift is told", func() bool { return strings.Contains(ready(t, lamps, "seen"), "False Drift") })
+	eventually.True(t, "the drift is told", func() bool { return strings.Contains(ready(t, lamps, "seen"), "False Drift") })
 	if says := ready(t, lamps, "seen"); !strings.Contains(says, "missing: switch") {
 		t.Errorf("the steps are not told: %s", says)
 	}
-	until(t, "the pause is told", func() bool { return strings.HasPrefix(ready(t, lamps, "paused"), "Unknown Paused") })
+	eventually.True(t, "the pause is told", func() bool { return strings.HasPrefix(ready(t, lamps, "paused"), "Unknown Paused") })
 	for _, name := range []string{"seen", "paused"} {
 		if _, known := h.is(name); known {
 			t.Errorf("%s was acted on", name)
@@ -285,11 +274,11 @@ func TestOutOfReach(t *testing.T) {
 	if _, err := lamps.Create(t.Context(), lampNamed("l", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the reason is told", func() bool { return strings.Contains(ready(t, lamps, "l"), "ObserveFailed observe: nobody answers") })
+	eventually.True(t, "the reason is told", func() bool { return strings.Contains(ready(t, lamps, "l"), "ObserveFailed observe: nobody answers") })
 	h.mu.Lock()
 	h.away = false
 	h.mu.Unlock()
-	until(t, "it is tried again", func() bool { on, _ := h.is("l"); return on })
+	eventually.True(t, "it is tried again", func() bool { on, _ := h.is("l"); return on })
 }
 
 // TestGap: what a loop can't do is a gap of the plane, with the loop's reason, as `kloop gaps` shows it.
@@ -309,7 +298,7 @@ func TestGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	gaps := clientOf(t, p).Resource(schema.GroupVersionResource{Group: "convergence.kloop.dev", Version: "v1alpha1", Resource: "gaps"})
-	until(t, "the gap is told", func() bool {
+	eventually.True(t, "the gap is told", func() bool {
 		list, err := gaps.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
@@ -329,7 +318,7 @@ func TestRestart(t *testing.T) {
 	if _, err := lampsOf(t, p).Create(t.Context(), lampNamed("l", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "l burns", func() bool { on, _ := h.is("l"); return on })
+	eventually.True(t, "l burns", func() bool { on, _ := h.is("l"); return on })
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +326,7 @@ func TestRestart(t *testing.T) {
 	if p, err = Start(t.Context(), cfg, h.loop(nil)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "l burns again", func() bool { on, _ := h.is("l"); return on })
+	eventually.True(t, "l burns again", func() bool { on, _ := h.is("l"); return on })
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}

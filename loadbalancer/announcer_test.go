@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -17,7 +18,7 @@ const vip = "192.168.77.100"
 // answers waits until that node is the last one that claimed the address.
 func (l *lan) answers(r *recording, m *member) {
 	l.t.Helper()
-	until(l.t, m.name+" answers", func() bool {
+	eventually.True(l.t, m.name+" answers", func() bool {
 		list := r.turns()
 		return len(list) > 0 && list[len(list)-1].mac == m.mac
 	})
@@ -48,7 +49,7 @@ func TestOneAnswers(t *testing.T) {
 		t.Errorf("answered: %s", got)
 	}
 	l.lease(vip) // no candidates
-	until(t, "the holder lets go", func() bool {
+	eventually.True(t, "the holder lets go", func() bool {
 		lease := resource.Get(l.local.Read(), kinds.Leases, kinds.AnnounceSpace, "l2-"+vip)
 		return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == ""
 	})
@@ -81,7 +82,7 @@ func TestFailover(t *testing.T) {
 			r := l.record(vip)
 			l.lease(vip, l.nodes...)
 			l.answers(r, l.nodes[0])
-			until(t, "heartbeats are heard, as the announcements are over", func() bool {
+			eventually.True(t, "heartbeats are heard, as the announcements are over", func() bool {
 				n := 0
 				for _, s := range r.all() {
 					if s.unasked {
@@ -99,7 +100,7 @@ func TestFailover(t *testing.T) {
 			}
 			t.Logf("failover: %v", turns[1].at.Sub(began)) // two seconds are the goal; a busy machine may take longer
 			if !turns[1].unasked {
-				until(t, "an announcement", func() bool {
+				eventually.True(t, "an announcement", func() bool {
 					for _, s := range r.all() {
 						if s.unasked && s.mac == l.nodes[1].mac {
 							return true
@@ -138,7 +139,7 @@ func TestCutOff(t *testing.T) {
 	n1, n2 := l.nodes[0], l.nodes[1]
 	l.lease(vip, n1, n2)
 	l.answers(r, n1)
-	until(t, "n1 has announced", func() bool { return len(r.all()) > 100 })
+	eventually.True(t, "n1 has announced", func() bool { return len(r.all()) > 100 })
 	n1.api.cut.Store(true)
 	n1.run(func() error {
 		eth, err := netlink.LinkByName("eth0")
@@ -151,7 +152,7 @@ func TestCutOff(t *testing.T) {
 		}
 		return netlink.AddrDel(eth, addr) // no more heartbeats; ARP needs no address
 	})
-	until(t, "n2 has the Lease", func() bool {
+	eventually.True(t, "n2 has the Lease", func() bool {
 		lease := resource.Get(l.local.Read(), kinds.Leases, kinds.AnnounceSpace, "l2-"+vip)
 		return *lease.Spec.HolderIdentity == "n2"
 	})
@@ -177,7 +178,7 @@ func TestAPIGone(t *testing.T) {
 		m.api.cut.Store(true)
 	}
 	before := len(r.all())
-	until(t, "answers for two seconds more", func() bool { return len(r.all()) > before+200 })
+	eventually.True(t, "answers for two seconds more", func() bool { return len(r.all()) > before+200 })
 	if got := order(r.turns(), l.nodes...); got != "n1 " {
 		t.Errorf("answered: %s", got)
 	}
@@ -191,7 +192,7 @@ func TestNeighbours(t *testing.T) {
 			l.lease(addr, l.nodes...)
 			is := func(m *member) {
 				t.Helper()
-				until(t, "the neighbour is "+m.name, func() bool { return l.neighbour(addr) == m.mac })
+				eventually.True(t, "the neighbour is "+m.name, func() bool { return l.neighbour(addr) == m.mac })
 			}
 			is(l.nodes[0])
 			l.nodes[0].stop()

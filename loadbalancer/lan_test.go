@@ -23,16 +23,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/eventually"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/test/need"
-	"github.com/kloop-dev/kloop/view"
 )
 
 // A station is a machine: a network namespace, and a thread in it.
@@ -133,21 +129,7 @@ func (f *shakyFeed) Next(ctx context.Context) (client.Batch, error) {
 // newAPI is an API server in this process.
 func newAPI(t *testing.T) *client.Local {
 	t.Helper()
-	set := kinds.NewSet()
-	st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
-	ready, ended := make(chan struct{}), make(chan struct{})
-	ctx, stop := context.WithCancel(context.Background())
-	go func() {
-		defer close(ended)
-		if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-			t.Error(err)
-		}
-	}()
-	t.Cleanup(func() { stop(); <-ended })
-	<-ready
-	srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
-		Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
-	c := &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "test"}
+	c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) }).Local
 	if _, err := c.Create(t.Context(), kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kinds.AnnounceSpace}}); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +194,7 @@ func (l *lan) plug(s *station, name, ip string) {
 // plugged waits until the kernel knows that the cable is in.
 func (s *station) plugged() {
 	s.t.Helper()
-	until(s.t, "the interface is up", func() (up bool) {
+	eventually.True(s.t, "the interface is up", func() (up bool) {
 		s.run(func() error {
 			eth, err := netlink.LinkByName("eth0")
 			up = err == nil && eth.Attrs().OperState == netlink.OperUp
@@ -375,15 +357,4 @@ func (r *recording) turns() (list []sight) {
 		}
 	}
 	return list
-}
-
-// until waits for a condition, within a bound.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 s: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/cgroup"
 	"github.com/kloop-dev/kloop/node/image"
@@ -119,18 +120,7 @@ func startNode(t *testing.T) guestNode {
 // until polls, for as long as a slow machine may take.
 func until(t *testing.T, what string, ok func(context.Context) (bool, any)) {
 	t.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	var last any
-	for range 500 {
-		done, state := ok(t.Context())
-		if done {
-			return
-		}
-		last = state
-		<-tick.C
-	}
-	t.Fatalf("it was not seen that %s; at last: %v", what, last)
+	eventually.Sees(t, 100*time.Second, what, func() (bool, any) { return ok(t.Context()) })
 }
 
 // create makes a pod with one container that holds so many MiB. It is in the node's network: nothing is to be seen of another.

@@ -10,11 +10,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // A listener notes all that reaches a pod: every connection that was accepted and every datagram that came.
@@ -218,14 +219,10 @@ func round(t *testing.T, bed []*machine, model *Model) (compared, denied int) {
 	return len(all), denied
 }
 
-// await waits for what must arrive; the limit is for a machine that is busy.
+// await waits for what must arrive.
 func await(t *testing.T, l *listener, what string, why func() string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !l.has(what); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not arrive: %s", what, why())
-		}
-	}
+	eventually.Sees(t, eventually.Patience, what+" arrived", func() (bool, string) { return l.has(what), why() })
 }
 
 // TestRepair: what somebody else did to the table is mended, from a chain without its rules to no table at all.

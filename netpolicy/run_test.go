@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -59,15 +59,6 @@ func isolated(t *testing.T, in space, a netip.Addr) (yes bool) {
 	return yes
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not so: ", what)
-		}
-	}
-}
-
 // TestAdmit: when Admit returns, the pod's policies are in force, before its status shows an address; Forget takes them back.
 func TestAdmit(t *testing.T) {
 	s := judged()
@@ -103,9 +94,9 @@ func TestFollow(t *testing.T) {
 	s := judged()
 	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	change(s)
-	until(t, "the policy is in force", func() bool { return isolated(t, in, web) })
+	eventually.True(t, "the policy is in force", func() bool { return isolated(t, in, web) })
 	change(judged())
-	until(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
+	eventually.True(t, "the policy has gone", func() bool { return !isolated(t, in, web) })
 }
 
 // TestLazy: what all nodes run is only asked for once there is a policy, and a pod that starts meanwhile waits for the answer.

@@ -22,17 +22,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
-	"github.com/kloop-dev/kloop/view"
 )
 
 type opt = grpc.CallOption
@@ -348,21 +343,10 @@ func live(t *testing.T, f func(r *rig)) {
 }
 
 func withRig(t *testing.T, f func(r *rig)) {
-	set := kinds.NewSet()
-	st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
+	api := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) })
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	ready := make(chan struct{})
-	wg.Go(func() {
-		if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-			t.Error(err)
-		}
-	})
-	<-ready
-	srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
-		Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
-	r := &rig{Local: &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}},
-		Manager: "kubelet"}, t: t, rt: newFakeRuntime()}
+	r := &rig{Local: api.As(api.User, "kubelet"), t: t, rt: newFakeRuntime()}
 	for _, ns := range []string{"d", "kube-node-lease"} {
 		create(r, kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/nft"
 )
 
@@ -79,7 +80,7 @@ func TestNothingIsLost(t *testing.T) {
 	s.begin(ModeAuto)
 	for _, to := range []*box{s.b, s.c} {
 		f := flow(t, s.a, to, 7)
-		until(t, "no packet arrives", func() bool { return f.got.Load() > 0 })
+		eventually.True(t, "no packet arrives", func() bool { return f.got.Load() > 0 })
 		for i := range 20 {
 			more := s.all()
 			for n := range i % 7 {
@@ -90,10 +91,10 @@ func TestNothingIsLost(t *testing.T) {
 			}
 			s.tell(more)
 		}
-		until(t, "the routes to the nodes that joined", func() bool { return len(routes(t, s.a)) == 2+19%7 })
+		eventually.True(t, "the routes to the nodes that joined", func() bool { return len(routes(t, s.a)) == 2+19%7 })
 		s.a.stop()
 		s.a.start(ModeAuto, s.all())
-		until(t, "the routes to the nodes that left", func() bool { return len(routes(t, s.a)) == 2 })
+		eventually.True(t, "the routes to the nodes that left", func() bool { return len(routes(t, s.a)) == 2 })
 		f.stop()
 		if lost := f.sent.Load() - f.got.Load(); lost != 0 {
 			t.Errorf("from a to %s: %d of %d packets are lost", to.name, lost, f.sent.Load())
@@ -110,12 +111,12 @@ func TestReturns(t *testing.T) {
 	without := s.all()[:2]
 	for _, b := range []*box{s.a, s.b} {
 		b.client.states <- without
-		until(t, "the routes to c go", func() bool { return len(routes(t, b)) == 1 })
+		eventually.True(t, "the routes to c go", func() bool { return len(routes(t, b)) == 1 })
 	}
 	s.c.do(t, func() error { return give("eth0", "198.51.100.33/24") })
 	now := append(without, node("c", "198.51.100.33", "10.88.9.0/24"))
 	s.tell(now)
-	until(t, "cni0 loses its old address", func() bool {
+	eventually.True(t, "cni0 loses its old address", func() bool {
 		left := -1
 		s.c.do(t, func() error {
 			l, err := netlink.LinkByName(Bridge)
@@ -131,11 +132,11 @@ func TestReturns(t *testing.T) {
 	s.c.do(t, func() error { return give(Bridge, "10.88.9.1/24") }) // as the bridge plugin does for the next pod
 	s.c.attach("10.88.9.1", "10.88.9.5", 1450)
 	serve(t, s.c.pod, ":80")
-	until(t, "the pod of the new range is not reached", func() bool {
+	eventually.True(t, "the pod of the new range is not reached", func() bool {
 		seen, err := ask(s.a.pod, "10.88.9.5:80")
 		return err == nil && seen == s.a.podIP
 	})
-	until(t, "the CNI configuration has the old range", func() bool {
+	eventually.True(t, "the CNI configuration has the old range", func() bool {
 		text, err := os.ReadFile(s.c.conf)
 		return err == nil && strings.Contains(string(text), `"subnet": "10.88.9.0/24"`)
 	})
@@ -149,11 +150,11 @@ func TestTells(t *testing.T) {
 	if _, err := os.Stat(a.conf); err == nil {
 		t.Error("there is a CNI configuration without a range")
 	}
-	until(t, "no word of the missing range", func() bool { return strings.Contains(a.client.told(), reasonNoRange) })
+	eventually.True(t, "no word of the missing range", func() bool { return strings.Contains(a.client.told(), reasonNoRange) })
 	a.client.states <- nodes{node("a", a.addr, "10.88.0.0/24")}
-	until(t, "no word that the network is up", func() bool { return strings.Contains(a.client.told(), reasonUp) })
+	eventually.True(t, "no word that the network is up", func() bool { return strings.Contains(a.client.told(), reasonUp) })
 	a.client.states <- nodes{node("0", "192.0.2.9", "10.88.0.0/16"), node("a", a.addr, "10.88.0.0/24")}
-	until(t, "no word of the overlap", func() bool { return strings.Contains(a.client.told(), "overlaps that of node 0") })
+	eventually.True(t, "no word of the overlap", func() bool { return strings.Contains(a.client.told(), "overlaps that of node 0") })
 }
 
 // TestCleanup takes away everything of ours, and nothing of others. Doing it again is no error, and spares the bridge of another.
@@ -225,14 +226,14 @@ func TestMany(t *testing.T) {
 	}
 	began := time.Now()
 	s.a.start(ModeAuto, many)
-	until(t, "a thousand routes", func() bool { return len(routes(t, s.a)) == 1002 })
+	eventually.True(t, "a thousand routes", func() bool { return len(routes(t, s.a)) == 1002 })
 	t.Logf("%d routes after %v", 1002, time.Since(began).Round(time.Millisecond))
 	began = time.Now()
 	s.a.client.states <- append(many, node("last", "192.0.2.250", "10.99.0.0/24"))
-	until(t, "one more", func() bool { return len(routes(t, s.a)) == 1003 })
+	eventually.True(t, "one more", func() bool { return len(routes(t, s.a)) == 1003 })
 	t.Logf("one more after %v", time.Since(began).Round(time.Millisecond))
 	s.a.client.states <- s.all()
-	until(t, "all gone but two", func() bool { return len(routes(t, s.a)) == 2 })
+	eventually.True(t, "all gone but two", func() bool { return len(routes(t, s.a)) == 2 })
 }
 
 // TestNoTunnel: a kernel that makes no tunnel has plain routes and local pods all the same, and the Node says what is missing. When the
@@ -244,15 +245,15 @@ func TestNoTunnel(t *testing.T) {
 	s.begin(ModeAuto)
 	serve(t, s.b.pod, ":80")
 	serve(t, s.c.pod, ":80")
-	until(t, "the pod on b is not reached", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
+	eventually.True(t, "the pod on b is not reached", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
 	if got := routes(t, s.a); len(got) != 1 {
 		t.Errorf("routes: %v", got)
 	}
 	if _, err := os.Stat(s.a.conf); err != nil {
 		t.Error(err)
 	}
-	until(t, "no word of the tunnel", func() bool { return strings.Contains(s.a.client.told(), "make the VXLAN link kloop-vx") })
+	eventually.True(t, "no word of the tunnel", func() bool { return strings.Contains(s.a.client.told(), "make the VXLAN link kloop-vx") })
 	s.a.do(t, func() error { return netlink.LinkDel(other) })
-	until(t, "the pod on c is not reached", func() bool { _, err := ask(s.a.pod, s.c.podIP+":80"); return err == nil })
-	until(t, "no word that the network is up", func() bool { return strings.Contains(s.a.client.told(), reasonUp) })
+	eventually.True(t, "the pod on c is not reached", func() bool { _, err := ask(s.a.pod, s.c.podIP+":80"); return err == nil })
+	eventually.True(t, "no word that the network is up", func() bool { return strings.Contains(s.a.client.told(), reasonUp) })
 }

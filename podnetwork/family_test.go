@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // A plot is a cluster's addresses: of its machines and of its pods, of one family or both.
@@ -145,7 +147,7 @@ func walk(t *testing.T, p plot, mode string) {
 			for j, to := range boxes {
 				_, _, ip, _ := podRange(f, j)
 				at := net.JoinHostPort(ip, "80")
-				until(t, "the pod on "+to.name+" is not reached at "+at, func() bool { _, err := ask(from.pod, at); return err == nil })
+				eventually.True(t, "the pod on "+to.name+" is not reached at "+at, func() bool { _, err := ask(from.pod, at); return err == nil })
 				if seen, err := ask(from.pod, at); err != nil || seen != own {
 					t.Errorf("pod on %s to %s: seen as %q, %v; want %s", from.name, at, seen, err, own)
 				}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 	"github.com/kloop-dev/kloop/test/vm"
@@ -39,7 +40,7 @@ func exchange(t *testing.T, boxes []*box, all nodes) nodes {
 	t.Helper()
 	var with nodes
 	for i, b := range boxes {
-		until(t, b.name+" tells no key", func() bool { return b.published() != "" })
+		eventually.True(t, b.name+" tells no key", func() bool { return b.published() != "" })
 		n := all[i].DeepCopy()
 		n.Annotations = map[string]string{kinds.WireGuardKey: b.published()}
 		with = append(with, n)
@@ -68,7 +69,7 @@ func (b *box) device(t *testing.T) (d wireguard.Device) {
 // reach waits for the first answer from one pod to another.
 func reach(t *testing.T, from, to *box) {
 	t.Helper()
-	until(t, fmt.Sprintf("the pod on %s does not reach that on %s", from.name, to.name), func() bool {
+	eventually.True(t, fmt.Sprintf("the pod on %s does not reach that on %s", from.name, to.name), func() bool {
 		seen, err := ask(from.pod, to.podIP+":80")
 		return err == nil && seen == from.podIP
 	})
@@ -150,7 +151,7 @@ func restart(t *testing.T, s *site, all nodes) {
 	s.a.stop()
 	s.a.start(ModeWireGuard, all)
 	at := asked.Load()
-	until(t, "nobody asks", func() bool { return asked.Load() > at+2 })
+	eventually.True(t, "nobody asks", func() bool { return asked.Load() > at+2 })
 	close(end)
 	<-ended
 	if lost.Load() != 0 {
@@ -175,7 +176,7 @@ func anotherKey(t *testing.T, s *site, all nodes) nodes {
 		t.Fatal(err)
 	}
 	s.b.start(ModeWireGuard, all)
-	until(t, "b tells no other key", func() bool { k := s.b.published(); return k != "" && k != old })
+	eventually.True(t, "b tells no other key", func() bool { k := s.b.published(); return k != "" && k != old })
 	next := nodes{all[0], all[1].DeepCopy(), all[2]}
 	next[1].Annotations[kinds.WireGuardKey] = s.b.published()
 	s.tell(next)
@@ -185,7 +186,7 @@ func anotherKey(t *testing.T, s *site, all nodes) nodes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a keeps the old key", func() bool { _, there := s.a.device(t).Peers[gone]; return !there })
+	eventually.True(t, "a keeps the old key", func() bool { _, there := s.a.device(t).Peers[gone]; return !there })
 	return next
 }
 
@@ -215,9 +216,9 @@ func moved(t *testing.T, s *site, all nodes) {
 	}
 	want := wireguard.Peer{Endpoint: netip.MustParseAddrPort(to + ":51820"), Keepalive: keepalive,
 		Allowed: []netip.Prefix{netip.MustParsePrefix("10.88.7.0/24")}}
-	until(t, "a has c where it was", func() bool { return s.a.device(t).Peers[key].Same(want) })
+	eventually.True(t, "a has c where it was", func() bool { return s.a.device(t).Peers[key].Same(want) })
 	s.tell(next[:2]) // and then it is gone
-	until(t, "a keeps what was c's", func() bool {
+	eventually.True(t, "a keeps what was c's", func() bool {
 		_, there := s.a.device(t).Peers[key]
 		return !there && maps.Equal(routes(t, s.a), map[string]string{"10.88.1.0/24": Secret})
 	})
@@ -228,7 +229,7 @@ func moved(t *testing.T, s *site, all nodes) {
 func strangers(t *testing.T, s *site, all nodes) {
 	next := nodes{all[0], all[1], keyed(node("d", "192.0.2.77", "10.88.9.0/24"), 9)}
 	s.a.client.states <- next
-	until(t, "the Node does not say who is silent", func() bool {
+	eventually.True(t, "the Node does not say who is silent", func() bool {
 		told := s.a.client.told()
 		return strings.Contains(told, kinds.SilentPeers) && strings.Contains(told, "d: no answer from 192.0.2.77:51820")
 	})
@@ -247,7 +248,7 @@ func back(t *testing.T, s *site, all nodes) {
 		b.start(ModeAuto, plain)
 	}
 	reach(t, s.a, s.b)
-	until(t, "what was written stays", func() bool {
+	eventually.True(t, "what was written stays", func() bool {
 		told := s.a.client.told()
 		return strings.Contains(told, `"`+kinds.WireGuardKey+`":null`) && strings.Contains(told, `"$patch":"delete"`)
 	})

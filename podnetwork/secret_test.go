@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/podnetwork/wireguard"
 )
@@ -136,10 +137,10 @@ func TestNoWireGuard(t *testing.T) {
 	s := newSite(t, 1500)
 	s.begin(ModeAuto)
 	serve(t, s.b.pod, ":80")
-	until(t, "no way in the beginning", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
+	eventually.True(t, "no way in the beginning", func() bool { _, err := ask(s.a.pod, s.b.podIP+":80"); return err == nil })
 	s.a.stop()
 	s.a.start(ModeWireGuard, s.all())
-	until(t, "the Node does not say what is wrong", func() bool { return strings.Contains(s.a.client.told(), "modprobe wireguard") })
+	eventually.True(t, "the Node does not say what is wrong", func() bool { return strings.Contains(s.a.client.told(), "modprobe wireguard") })
 	if got := routes(t, s.a); len(got) != 0 {
 		t.Errorf("routes %v", got)
 	}

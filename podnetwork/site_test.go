@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // serve answers TCP connections in a namespace with the client's address.
@@ -163,7 +165,7 @@ func TestPacketSize(t *testing.T) {
 			}
 			for _, to := range []*box{s.b, s.c} {
 				serve(t, to.pod, ":80") // cables that were plugged in a moment ago lose the first packets
-				until(t, "the pod is not reached", func() bool { _, err := ask(s.a.pod, to.podIP+":80"); return err == nil })
+				eventually.True(t, "the pod is not reached", func() bool { _, err := ask(s.a.pod, to.podIP+":80"); return err == nil })
 				if ok, err := probe(t, s.a.pod, to.pod, to.podIP+":9", mtu-50); !ok || err != nil {
 					t.Errorf("a packet of %d bytes to the pod on %s: arrived %v, %v", mtu-50, to.name, ok, err)
 				}
@@ -222,7 +224,7 @@ func TestMend(t *testing.T) {
 		}
 		a.do(t, harm)
 		began := time.Now()
-		until(t, what+": the pod on c is not reached again", func() bool {
+		eventually.True(t, what+": the pod on c is not reached again", func() bool {
 			_, err := ask(a.pod, s.c.podIP+":80")
 			return err == nil && len(routes(t, a)) == 2
 		})

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -332,15 +331,5 @@ func (s *site) begin(mode string) {
 func (s *site) tell(n nodes) {
 	for _, b := range s.boxes() {
 		b.client.states <- n
-	}
-}
-
-// until polls for a state.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -57,7 +58,7 @@ func TestHealthz(t *testing.T) {
 		must(t, json.NewDecoder(r.Body).Decode(&body))
 		return r.StatusCode, body.NodeEligible
 	}
-	until(t, "nobody answers", func() bool { code, _ := ask("/livez"); return code != 0 })
+	eventually.True(t, "nobody answers", func() bool { code, _ := ask("/livez"); return code != 0 })
 	check := func(what string, livez, healthz int, eligible bool) {
 		t.Helper()
 		a, _ := ask("/livez")

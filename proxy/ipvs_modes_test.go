@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/test/vm"
@@ -84,11 +85,11 @@ func modulesMissing(t *testing.T) {
 	if loaded("ip_vs") {
 		t.Fatal("this kernel has IPVS already")
 	}
-	until(t, "the Node does not name the modules", func() bool {
+	eventually.True(t, "the Node does not name the modules", func() bool {
 		return c.says("[ip_vs ip_vs_lc dummy]", "modprobe -a ip_vs ip_vs_lc dummy", "/etc/modules-load.d/", `"status":"True"`)
 	})
 	must(t, errors.Join(vm.Load("ip_vs"), vm.Load("ip_vs_rr"), vm.Load("dummy")))
-	until(t, "the Node does not name the scheduler's module", func() bool { return c.says("[ip_vs_lc]") })
+	eventually.True(t, "the Node does not name the scheduler's module", func() bool { return c.says("[ip_vs_lc]") })
 	if _, err := netlink.LinkByName(dummyName); !isMissing(err) {
 		t.Errorf("%s is there: %v", dummyName, err)
 	}
@@ -96,8 +97,8 @@ func modulesMissing(t *testing.T) {
 		t.Errorf("half of it:\n%s", virtualServers(t))
 	}
 	must(t, vm.Load("ip_vs_lc"))
-	until(t, "IPVS does not serve", func() bool { return strings.Contains(virtualServers(t), "TCP  0A60000A:0050 lc") })
-	until(t, "the Node does not say so", func() bool { return c.says("scheduler lc", `"status":"False"`) })
+	eventually.True(t, "IPVS does not serve", func() bool { return strings.Contains(virtualServers(t), "TCP  0A60000A:0050 lc") })
+	eventually.True(t, "the Node does not say so", func() bool { return c.says("scheduler lc", `"status":"False"`) })
 	if !answers() {
 		t.Error("the service does not answer from its virtual server")
 	}
@@ -182,7 +183,7 @@ func endsGracefully(t *testing.T) {
 	}
 	must(t, c.(*net.TCPConn).SetLinger(0)) // a reset: the kernel forgets those after 10 s
 	must(t, c.Close())
-	until(t, "the endpoint stays", func() bool { l.tend(); return !strings.Contains(virtualServers(t), gone) })
+	eventually.True(t, "the endpoint stays", func() bool { l.tend(); return !strings.Contains(virtualServers(t), gone) })
 }
 
 // echoes gives back what it is sent.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/nft"
 	"github.com/kloop-dev/kloop/resource"
@@ -54,16 +55,6 @@ func beside(t testing.TB, wait *sync.WaitGroup, f func()) {
 	})
 }
 
-// until polls for a state.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what)
-		}
-	}
-}
-
 // TestRunMends runs the proxy as a node does, takes its table away behind its back, as restarting another firewall does, and
 // waits for it to come back without any change in the cluster. Then it rests.
 func TestRunMends(t *testing.T) {
@@ -98,7 +89,7 @@ func TestRunMends(t *testing.T) {
 		b := nft.NewBatch(newLayout(false).table())
 		b.DeleteTable()
 		must(t, c.Commit(b))
-		until(t, "the table does not come back", answers)
+		eventually.True(t, "the table does not come back", answers)
 	}
 	// A change goes in on top; then nobody wakes it.
 	old := w.services[key{Namespace: "d", Name: "web"}]
@@ -108,7 +99,7 @@ func TestRunMends(t *testing.T) {
 	changed.services[key{Namespace: "d", Name: "web"}] = &next
 	changed.ends("web", at("10.1.0.1"))
 	f.batches <- client.Batch{Read: changed, Changes: []client.Change{{Kind: kinds.Services, Old: old, New: &next}}}
-	until(t, "the new node port does not come", func() bool { _, _, err := askWithin(10*time.Second, "192.0.2.1:30081"); return err == nil })
+	eventually.True(t, "the new node port does not come", func() bool { _, _, err := askWithin(10*time.Second, "192.0.2.1:30081"); return err == nil })
 	if _, _, err := askWithin(10*time.Second, "192.0.2.1:30080"); err == nil {
 		t.Error("the old node port answers")
 	}

@@ -9,16 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
-	"github.com/kloop-dev/kloop/view"
 )
 
 // A world is a server on a store in memory with a scheduler.
@@ -30,24 +25,10 @@ type world struct {
 // start runs a server; schedule starts the scheduler too.
 func start(t testing.TB, schedule bool) *world {
 	t.Helper()
-	set := resource.NewSet(kinds.All()...)
-	v := view.New(set)
-	st := memory.New()
-	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- v.Follow(ctx, st, func() { close(ready) }) }()
-	<-ready
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	w := &world{t, &client.Local{Ops: ops, View: v, Set: set, User: &auth.User{Name: "test"}, Manager: "test"}}
+	w := &world{t, testcluster.Start(t).Local}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	if schedule {
-		w.schedule(ctx)
+		w.schedule(t.Context())
 	}
 	return w
 }

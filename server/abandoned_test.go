@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -25,7 +26,7 @@ func TestAbandonedListEnds(t *testing.T) {
 			}
 			return c.Data["n"]
 		}}}}
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds = resource.For(nil, nil, kind)
 		c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
 	})

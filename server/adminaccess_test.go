@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -20,7 +21,7 @@ var (
 
 // TestAdminAccess claims devices that others use, in a namespace before and after it is labelled for that.
 func TestAdminAccess(t *testing.T) {
-	set := func(c *config) {
+	set := func(c *testcluster.Config) {
 		c.Kinds = resource.NewSet(namespaces, claims, claimTemplates)
 		c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/store"
@@ -32,7 +33,7 @@ var (
 )
 
 func TestBootstrap(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Admission = plugin(func(r *admission.Request) error { t.Errorf("asked admission for %s", r.Name); return nil }, nil)
 	})
 	settings := configMap("settings", "k", "1")
@@ -61,7 +62,7 @@ func TestBootstrap(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
-	w := start(t, func(c *config) { c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) })
+	w := start(t, func(c *testcluster.Config) { c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) })
 	for _, addr := range []string{"192.0.2.1:6443", "192.0.2.2:7443", "192.0.2.2:7443"} {
 		at := netip.MustParseAddrPort(addr)
 		if err := w.alloc.PublishEndpoints(t.Context(), []netip.AddrPort{at}); err != nil {
@@ -112,7 +113,7 @@ func TestRepair(t *testing.T) {
 // A server that starts beside others takes nothing away that they may be about to use; what nobody comes to use goes later.
 func TestMend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := start(t, func(c *config) { c.Sole = false })
+		w := start(t, func(c *testcluster.Config) { c.Sole = false })
 		create(w, services, service("a", corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports(80, 31000)}))
 		var address string
 		leaky := func() (port, held bool) { // does what a service half made leaves behind stand in the way of another?
@@ -159,7 +160,7 @@ func (issuer) Request(_ resource.Reader, sa *corev1.ServiceAccount, tr *authenti
 }
 
 func TestToken(t *testing.T) {
-	w := start(t, func(c *config) { c.Kinds.Put(accounts); c.Extensions.Access.Tokens = issuer{} })
+	w := start(t, func(c *testcluster.Config) { c.Kinds.Put(accounts); c.Extensions.Access.Tokens = issuer{} })
 	sa := create(w, accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
 	out, err := w.Call(t.Context(), sub(w.ask(accounts, "robot"), "token"), "create", &authenticationv1.TokenRequest{})
 	if err != nil || out.(*authenticationv1.TokenRequest).Status.Token != string(sa.UID) || out.GetName() != "robot" {
@@ -176,9 +177,9 @@ func TestToken(t *testing.T) {
 func TestServersComeAndGo(t *testing.T) { synctest.Test(t, serversComeAndGo) }
 
 func serversComeAndGo(t *testing.T) {
-	more := func(c *config) { c.Sole = false; c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) }
+	more := func(c *testcluster.Config) { c.Sole = false; c.Kinds.Put(endpointsKind); c.Kinds.Put(endpointSlices) }
 	a := start(t, more)
-	b := start(t, more, func(c *config) { c.Store = a.store })
+	b := start(t, more, func(c *testcluster.Config) { c.Store = a.store })
 	stay := func(w *world, at string) (leave func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ready, done := make(chan struct{}), make(chan error, 1)
@@ -226,7 +227,7 @@ func serversComeAndGo(t *testing.T) {
 func TestMendAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &refusing{}
-		w := start(t, func(c *config) { f.Store, c.Store, c.Sole = c.Store, f, true })
+		w := start(t, func(c *testcluster.Config) { f.Store, c.Store, c.Sole = c.Store, f, true })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.alloc.RepairLoop(ctx)
@@ -250,7 +251,7 @@ func TestMendAlone(t *testing.T) {
 func TestRepairAfterDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &silent{}
-		w := start(t, func(c *config) { f.Store, c.Store, c.Sole = c.Store, f, true })
+		w := start(t, func(c *testcluster.Config) { f.Store, c.Store, c.Sole = c.Store, f, true })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.alloc.RepairLoop(ctx)
@@ -289,7 +290,7 @@ func (f *refusing) Write(ctx context.Context, w store.Write) (int64, error) {
 
 // The server's own range is said to be ready, once.
 func TestBootstrapRange(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds.Put(&resource.Def[*networkingv1.ServiceCIDR]{GVK: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs", Status: true})
 	})
 	own := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -118,7 +119,7 @@ func TestCreateDryRun(t *testing.T) {
 
 func TestCreateAdmission(t *testing.T) {
 	var seen []string
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Admission = plugin(func(r *admission.Request) error {
 			seen = append(seen, string(r.Op)+" "+r.Name)
 			r.Object.(*corev1.ConfigMap).Data = map[string]string{"added": "yes"}
@@ -161,7 +162,7 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 			}
 			return errs
 		}}
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds = resource.NewSet(namespaces, strict)
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})
@@ -183,7 +184,7 @@ func TestBudgetsTellOfMetadataLast(t *testing.T) {
 // Admission is told of what kind the options of a connection are.
 func TestConnect(t *testing.T) {
 	var seen schema.GroupVersionKind
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Connect {
 				seen = r.Target.GetObjectKind().GroupVersionKind()

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -117,7 +118,7 @@ func TestPropagation(t *testing.T) {
 
 func TestPodsAreGivenTime(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := start(t, func(c *config) { c.Now = func() time.Time { return now } })
+	w := start(t, func(c *testcluster.Config) { c.Now = func() time.Time { return now } })
 	create(w, pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}})
 	step := func(what string, opts *metav1.DeleteOptions, wantGone bool, wantGrace, wantAt int64) {
 		t.Helper()
@@ -167,7 +168,7 @@ func TestNamespaceEnds(t *testing.T) {
 
 func TestDeleteAdmission(t *testing.T) {
 	refuse := true
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Delete && refuse {
 				if r.Object != nil || r.Old == nil || r.Name != "a" {
@@ -190,7 +191,7 @@ func TestDeleteAdmission(t *testing.T) {
 
 // Who deletes a collection names no object, and admission is told no name.
 func TestDeleteCollectionAdmission(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Admission = plugin(nil, func(r *admission.Request) error {
 			if r.Op == admission.Delete && (r.Name != "" || r.Old.GetName() != "a") {
 				t.Errorf("asked %+v", r)

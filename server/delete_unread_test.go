@@ -9,6 +9,7 @@ import (
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/store"
 )
@@ -65,7 +66,7 @@ func TestDeleteUnreadOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := start(t, func(c *config) { c.Kinds = resource.For(off, nil, c.Kinds.All()...) })
+	w := start(t, func(c *testcluster.Config) { c.Kinds = resource.For(off, nil, c.Kinds.All()...) })
 	create(w, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
 	yes := true
 	if _, _, err := w.Delete(t.Context(), w.ask(configMaps, "fine"), &metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}); err != nil {

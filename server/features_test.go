@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -43,7 +44,7 @@ func TestEmulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := start(t, func(c *config) {
+		w := start(t, func(c *testcluster.Config) {
 			c.Kinds = resource.For(on, nil, gated)
 			c.View = view.NewWith(c.Kinds, view.Config{Guard: true})
 		})

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/store"
 )
 
@@ -62,7 +63,7 @@ func (s *silent) Write(ctx context.Context, w store.Write) (int64, error) {
 // Who writes and is not told what became of it hears just that, and not that somebody else was faster.
 func TestWritesOfUnknownEnd(t *testing.T) {
 	s := &silent{}
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		s.Store = c.Store
 		c.Store, c.Sole = s, false
 	})
@@ -83,7 +84,7 @@ func TestWritesOfUnknownEnd(t *testing.T) {
 func TestServicesOnFlakyStore(t *testing.T) {
 	f := &flaky{r: rand.New(rand.NewPCG(1, 2))}
 	var later atomic.Int64 // how far the clock is ahead
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		f.Store = c.Store
 		c.Store, c.Sole = f, false
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }

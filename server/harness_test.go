@@ -17,13 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/apply"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
 	allocation "github.com/kloop-dev/kloop/server/services"
 	"github.com/kloop-dev/kloop/store"
-	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -101,34 +99,12 @@ type world struct {
 	warns []string
 }
 
-// A config is what a test can change of the server.
-type config struct {
-	server.Config
-	Extensions extensions.Config
-}
-
-func start(t testing.TB, edit ...func(*config)) *world {
+func start(t testing.TB, edit ...func(*testcluster.Config)) *world {
 	t.Helper()
 	set := resource.NewSet(configMaps, pods, namespaces, deployments, jobs, leases, services, ipAddresses, budgets)
-	c := config{Config: server.Config{Kinds: set, Store: memory.New(), View: view.NewWith(set, view.Config{Guard: true}), Fields: apply.NewTracker(), Sole: true}}
-	for _, f := range edit {
-		f(&c)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- c.View.Follow(ctx, c.Store, func() { close(ready) }) }()
-	<-ready
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := view.CheckFrozen(c.View.Snapshot()); err != nil {
-			t.Error(err)
-		}
-	})
-	srv, alloc := extensions.New(c.Config, c.Extensions)
-	return &world{Server: srv, alloc: alloc, t: t, store: c.Store, view: c.View}
+	own := func(c *testcluster.Config) { c.Kinds = set }
+	c := testcluster.Start(t, append([]func(*testcluster.Config){own}, edit...)...)
+	return &world{Server: c.Server, alloc: c.Allocator, t: t, store: c.Server.Store, view: c.View}
 }
 
 // ask makes a request for an object of the kind in namespace ns.

@@ -12,12 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/testcluster"
 )
 
 // pair starts two servers on one store, each with a view of its own.
 func pair(t *testing.T) (a, b *world) {
-	a = start(t, func(c *config) { c.Sole = false })
-	b = start(t, func(c *config) { c.Sole, c.Store = false, a.store })
+	a = start(t, func(c *testcluster.Config) { c.Sole = false })
+	b = start(t, func(c *testcluster.Config) { c.Sole, c.Store = false, a.store })
 	return a, b
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	kind "github.com/kloop-dev/kloop/kinds/apps"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -14,7 +15,7 @@ import (
 
 // A patch that names a version which is served no longer is filled in as that version was.
 func TestPatchInEarlyVersion(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds = resource.NewSet(namespaces, kind.Deployments)
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})

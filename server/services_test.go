@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	allocation "github.com/kloop-dev/kloop/server/services"
 )
@@ -97,7 +98,7 @@ func TestServiceFamilies(t *testing.T) {
 			t.Errorf("%+v: got %q (%v), want %q", x.spec, got, err, x.want)
 		}
 	}
-	dual := start(t, func(c *config) {
+	dual := start(t, func(c *testcluster.Config) {
 		c.Extensions.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")}
 	})
 	s := create(dual, services, service("s", corev1.ServiceSpec{IPFamilyPolicy: policy(corev1.IPFamilyPolicyRequireDualStack)})).Spec
@@ -195,7 +196,7 @@ func TestServiceChangesType(t *testing.T) {
 
 func TestServiceCIDRs(t *testing.T) {
 	cidrs := &resource.Def[*networkingv1.ServiceCIDR]{GVK: networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR"), Plural: "servicecidrs"}
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds.Put(cidrs)
 		c.Extensions.Network.Services = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/30")} // room for two
 	})
@@ -213,7 +214,7 @@ func TestServiceCIDRs(t *testing.T) {
 }
 
 func TestManyServicesAtOnce(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Extensions.Network = allocation.Network{Services: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}, PortLow: 30000, PortHigh: 30061}
 	})
 	const count = 62 // all there are

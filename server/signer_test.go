@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -28,7 +29,7 @@ func (s signerOf) Authorize(_ context.Context, a *auth.Attributes) (auth.Decisio
 // TestWhoSignsForPods: the status of a pod's request is for its signer.
 func TestWhoSignsForPods(t *testing.T) {
 	for who, want := range map[signerOf]string{"a.b/c": "", "a.b/*": "", "a.b/d": "Invalid FieldValueForbidden spec.signerName"} {
-		w := start(t, func(c *config) {
+		w := start(t, func(c *testcluster.Config) {
 			c.Kinds = resource.NewSet(append(c.Kinds.All(), podRequests)...)
 			c.View = view.NewWith(c.Kinds, view.Config{})
 			c.Authorize = who

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
 )
@@ -17,7 +18,7 @@ var attachments = &resource.Def[*storagev1.VolumeAttachment]{GVK: storagev1.Sche
 
 // TestStatusAndMetadata: what of the metadata a write of the status changes.
 func TestStatusAndMetadata(t *testing.T) {
-	w := start(t, func(c *config) {
+	w := start(t, func(c *testcluster.Config) {
 		c.Kinds = resource.NewSet(append(c.Kinds.All(), attachments)...)
 		c.View = view.NewWith(c.Kinds, view.Config{})
 	})

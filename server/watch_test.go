@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/view"
@@ -125,7 +126,7 @@ func watchStarts(t *testing.T) {
 }
 
 func TestWatchExpires(t *testing.T) {
-	w := start(t, func(c *config) { c.View = view.NewWith(c.Kinds, view.Config{Changes: 5}) })
+	w := start(t, func(c *testcluster.Config) { c.View = view.NewWith(c.Kinds, view.Config{Changes: 5}) })
 	create(w, configMaps, configMap("a"))
 	rv := w.get(configMaps, "a").GetResourceVersion()
 	for i := range 20 {

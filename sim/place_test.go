@@ -15,16 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/sim"
-	"github.com/kloop-dev/kloop/store/memory"
-	"github.com/kloop-dev/kloop/view"
 )
 
 // A world is a server and one simulated node.
@@ -47,22 +43,11 @@ func simulate(t *testing.T, f func(w *world)) {
 func still(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		set, st := kinds.NewSet(), memory.New()
-		v := view.New(set)
+		w := &world{Local: testcluster.Start(t).Local, t: t}
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer stop()
-		ready := make(chan struct{})
-		all.Go(func() {
-			if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-				t.Error(err)
-			}
-		})
-		<-ready
-		admin := &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}
-		ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Sole: true}, extensions.Config{})
-		w := &world{Local: &client.Local{Ops: ops, View: v, Set: set, User: admin, Manager: "test"}, t: t}
 		w.make(kinds.Namespaces, &corev1.Namespace{}, "metadata: {name: ns}")
 		events := client.NewRecorder(w, "kloop", nil)
 		all.Go(func() { events.Run(ctx) })

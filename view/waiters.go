@@ -2,7 +2,7 @@ package view
 
 import "slices"
 
-// waiters are who waits for news of a view: calls of Wait for a revision, and cursors for changes. It is guarded by the view's
+// waiters wait for news of a view: calls of Wait for a revision, and cursors for changes. The value is guarded by the view's
 // mu; the channels are closed without it.
 type waiters struct {
 	calls  []*waiting

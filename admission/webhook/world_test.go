@@ -1,7 +1,6 @@
 package webhook_test
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -19,13 +18,11 @@ import (
 
 	"github.com/kloop-dev/kloop/admission"
 	hooks "github.com/kloop-dev/kloop/admission/webhook"
-	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 	"github.com/kloop-dev/kloop/webhook"
 )
@@ -63,23 +60,8 @@ func start(t testing.TB) *world {
 		w.blocked = append(w.blocked, cfg.GetName()+" "+name+" "+err.Error())
 	}})
 	w.chain = admission.Chain{both.Mutating(), both.Validating()}
-	c := server.Config{Kinds: w.set, Store: memory.New(), View: view.NewWith(w.set, view.Config{Guard: true}), Fields: apply.NewTracker(),
-		Sole: true, Admission: w.chain}
-	w.view = c.View
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan struct{}), make(chan error, 1)
-	go func() { done <- c.View.Follow(ctx, c.Store, func() { close(ready) }) }()
-	<-ready
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := view.CheckFrozen(c.View.Snapshot()); err != nil {
-			t.Error(err)
-		}
-	})
-	w.Server, _ = extensions.New(c, extensions.Config{})
+	c := testcluster.Start(t, func(c *testcluster.Config) { c.Kinds, c.Admission = w.set, w.chain })
+	w.Server, w.view = c.Server, c.View
 	w.must(w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"team": "a"}}}))
 	return w
 }

@@ -15,17 +15,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/attachdetach"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
-	"github.com/kloop-dev/kloop/view"
 )
 
 const volume = "kubernetes.io/csi/d.example.com^h"
@@ -71,21 +66,11 @@ func use(ctx context.Context, t *testing.T, c client.Client, list ...corev1.Uniq
 // TestDetachRacesMount has an agent begin to use a volume at the moment at which the loop lets it go: it must not be detached.
 func TestDetachRacesMount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set := kinds.NewSet()
-		st, v := memory.New(), view.New(set)
+		c := testcluster.Start(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer stop()
-		ready := make(chan struct{})
-		wg.Go(func() {
-			if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-				t.Error(err)
-			}
-		})
-		<-ready
-		srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
-		c := &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "test"}
 		pv := "v"
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + fmt.Sprintf("%x",

@@ -20,22 +20,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/admission"
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/localstorage"
 	"github.com/kloop-dev/kloop/controllers/pvcprotection"
 	"github.com/kloop-dev/kloop/controllers/pvprotection"
 	"github.com/kloop-dev/kloop/controllers/volumebinder"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/loop"
 	nodestorage "github.com/kloop-dev/kloop/node/localstorage"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
-	"github.com/kloop-dev/kloop/view"
 )
 
 // A rig is a front door with the loops of volumes, and an agent whose disk is a real directory.
@@ -100,27 +95,14 @@ func (m *mortal) Delete(ctx context.Context, k resource.Kind, ns, name string, o
 func simulate(t *testing.T, f func(r *rig)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		set := kinds.NewSet()
-		st, v := memory.New(), view.NewWith(set, view.Config{Guard: true})
 		ctx, stop := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		ready := make(chan struct{})
-		wg.Go(func() {
-			if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-				t.Error(err)
-			}
-		})
-		<-ready
-		srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true,
-			Admission: admission.Plugins(admission.Config{})}, extensions.Config{})
-		all := &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}
-		r := &rig{Local: &client.Local{Ops: srv, View: v, Set: set, User: all, Manager: "test"}, t: t, ctx: ctx, dir: dir, on: true}
+		c := testcluster.Start(t, func(c *testcluster.Config) { c.Admission = admission.Plugins(admission.Config{}) })
+		r := &rig{Local: c.Local, t: t, ctx: ctx, dir: dir, on: true}
 		r.make(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 		r.make(kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n"}}})
 		f(r)
 		r.stop()
 		stop()
-		wg.Wait()
 	})
 }
 

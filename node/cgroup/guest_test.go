@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/test/vm"
 )
 
@@ -50,7 +50,7 @@ func TestUnified(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		within(t, "slowed down", func() bool { return pod.event("memory.events", "high") > 0 })
+		eventually.True(t, "slowed down", func() bool { return pod.event("memory.events", "high") > 0 })
 		killAll(filepath.Join(pod.dir, "container"))
 		if err := cmd.Wait(); killed(err) != syscall.SIGKILL || pod.event("memory.events", "oom_kill") > 0 {
 			t.Errorf("%v, %v", err, pod.read("memory.events"))
@@ -116,7 +116,7 @@ func resize(t *testing.T, tree *Tree) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	within(t, "throttled", func() bool { return pod.event("cpu.stat", "nr_throttled") > 0 })
+	eventually.True(t, "throttled", func() bool { return pod.event("cpu.stat", "nr_throttled") > 0 })
 	for _, v := range []Values{{Quota: new(int64(50000)), Memory: new(48 * mib)}, {Quota: new(int64(-1)), Memory: new(96 * mib)}} {
 		if err := tree.Set(pod.group, v); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func resize(t *testing.T, tree *Tree) {
 		t.Fatalf("the process ended with the resize: %v", err)
 	default:
 	}
-	within(t, "removed with its processes", func() bool { return tree.Remove("resize") == nil })
+	eventually.True(t, "removed with its processes", func() bool { return tree.Remove("resize") == nil })
 	if err := <-done; killed(err) != syscall.SIGKILL {
 		t.Errorf("the process ended with %v", err)
 	}
@@ -199,19 +199,6 @@ func killed(err error) syscall.Signal {
 		return exit.Sys().(syscall.WaitStatus).Signal()
 	}
 	return 0
-}
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for range 400 {
-		if ok() {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("not %s in 20 s", what)
 }
 
 // TestHog is the program in the container: it takes what it is asked to.

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,17 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kloop-dev/kloop/apply"
-	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/node/plugins"
 	"github.com/kloop-dev/kloop/resource"
-	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
-	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/test/csidriver"
-	"github.com/kloop-dev/kloop/view"
 )
 
 // inside tells a test's process that it has a mount namespace of its own.
@@ -89,20 +83,7 @@ func newRig(t *testing.T, cfg csidriver.Config) *rig {
 // startServer returns a client of a front door over a store in memory.
 func startServer(t *testing.T) client.Client {
 	t.Helper()
-	set := kinds.NewSet()
-	st, v := memory.New(), view.New(set)
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	t.Cleanup(func() { stop(); wg.Wait() })
-	ready := make(chan struct{})
-	wg.Go(func() {
-		if err := v.Follow(ctx, st, func() { close(ready) }); err != nil {
-			t.Error(err)
-		}
-	})
-	<-ready
-	srv, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
-	return &client.Local{Ops: srv, View: v, Set: set, User: &auth.User{Name: "admin", Groups: []string{auth.GroupMasters}}, Manager: "test"}
+	return testcluster.Start(t)
 }
 
 // start begins a new agent, which knows nothing but what is on disk, and the driver if it does not run.

@@ -17,17 +17,15 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kloop-dev/kloop/apply"
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/internal/testcluster"
 	"github.com/kloop-dev/kloop/kinds/apiregistration"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/kinds/discovery"
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
-	"github.com/kloop-dev/kloop/server/extensions"
 	"github.com/kloop-dev/kloop/server/httpapi"
 	"github.com/kloop-dev/kloop/server/httpapi/aggregator"
-	"github.com/kloop-dev/kloop/store/memory"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -97,20 +95,11 @@ func newWorld(t testing.TB, change ...func(*httpapi.Config)) *world {
 // newWorldOf is newWorld with other bounds of what the view keeps.
 func newWorldOf(t testing.TB, bounds view.Config, change ...func(*httpapi.Config)) *world {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
 	set := resource.NewSet(append(core.All(), deployments, scalers, apiregistration.APIServices, discovery.EndpointSlices)...)
-	st := memory.New()
-	v := view.NewWith(set, bounds)
-	ready := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = v.Follow(ctx, st, func() { close(ready) })
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	<-ready
-	ops, _ := extensions.New(server.Config{Kinds: set, Store: st, View: v, Authorize: everyone{}, Fields: apply.NewTracker(), Sole: true}, extensions.Config{})
+	c := testcluster.Start(t, func(c *testcluster.Config) {
+		c.Kinds, c.View, c.Authorize = set, view.NewWith(set, bounds), everyone{}
+	})
+	ops, v := c.Server, c.View
 	cfg := httpapi.Config{Ops: ops, Kinds: set, Authn: everyone{}, Authz: everyone{}}
 	for _, f := range change {
 		f(&cfg)

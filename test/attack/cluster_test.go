@@ -191,18 +191,3 @@ func (v *victim) bind(ns, role, kind, user string) {
 func (v *victim) role(name string, rule map[string]any) {
 	v.make(rbacPath+"/clusterroles", map[string]any{"metadata": named(name), "rules": []any{rule}})
 }
-
-// until waits until f is true.
-func until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !f(); {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain: " + what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}

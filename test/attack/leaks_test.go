@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 // mark is what is in Secrets and must be nowhere else.
@@ -24,7 +25,7 @@ func TestNoValueOfASecretLeaks(t *testing.T) {
 	v := newVictim(t, cluster.Config{DataDir: dir, SimNodes: 1})
 	v.bind("default", "view", "User", "viewer")
 	viewer := v.as("viewer")
-	until(t, "the viewer may list gaps", func() bool {
+	eventually.Within(t, patience, "the viewer may list gaps", func() bool {
 		code, _ := viewer.do(t, http.MethodGet, explained+"/namespaces/default/gaps", "")
 		return code == http.StatusOK
 	})
@@ -37,7 +38,7 @@ func TestNoValueOfASecretLeaks(t *testing.T) {
 	}
 	v.make("/api/v1/namespaces/default/pods", map[string]any{"metadata": named("p"), "spec": map[string]any{"nodeName": "none",
 		"containers": []any{map[string]any{"name": "c", "image": "i", "envFrom": []any{map[string]any{"secretRef": named("missing")}}}}}})
-	until(t, "the fight is known", func() bool {
+	eventually.Within(t, patience, "the fight is known", func() bool {
 		return strings.Contains(v.admin.must(t, http.MethodGet, explained+"/fights", ""), "data.token")
 	})
 	for _, path := range []string{explained + "/fights", explained + "/gaps", explained + "/loops", "/metrics", "/api/v1/events", "/flagz", "/statusz",
@@ -92,11 +93,11 @@ func TestGapsOfOthersStayUnseen(t *testing.T) {
 	v.admin.must(t, http.MethodDelete, "/api/v1/namespaces/hush", "")
 	// Nobody asks for all gaps before: a gap that is not ripe at the first look may not be looked at again for long.
 	gaps := explained + "/namespaces/default/gaps"
-	until(t, "the gap of the namespace can be asked for", func() bool {
+	eventually.Within(t, patience, "the gap of the namespace can be asked for", func() bool {
 		code, text := v.admin.do(t, http.MethodGet, gaps+"/namespaces:hush", "")
 		return code == http.StatusOK && strings.Contains(text, "example.com/never")
 	})
-	until(t, "the viewer may list gaps", func() bool {
+	eventually.Within(t, patience, "the viewer may list gaps", func() bool {
 		code, _ := viewer.do(t, http.MethodGet, gaps, "")
 		return code == http.StatusOK
 	})

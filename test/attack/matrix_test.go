@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/eventually"
 )
 
 const table = "testdata/matrix.txt"
@@ -23,13 +24,13 @@ func TestMatrix(t *testing.T) {
 	for _, ns := range []string{"default", "other"} {
 		v.make("/api/v1/namespaces/"+ns+"/secrets", map[string]any{"metadata": named("s")})
 		v.make("/api/v1/namespaces/"+ns+"/configmaps", map[string]any{"metadata": named("c")})
-		until(t, "pods can be made", func() bool {
+		eventually.Within(t, patience, "pods can be made", func() bool {
 			code, _ := v.admin.do(t, http.MethodPost, "/api/v1/namespaces/"+ns+"/pods",
 				`{"metadata":{"name":"p"},"spec":{"nodeName":"none","containers":[{"name":"c","image":"i"}]}}`)
 			return code == http.StatusCreated
 		})
 	}
-	until(t, "the role view is whole", func() bool {
+	eventually.Within(t, patience, "the role view is whole", func() bool {
 		code, _ := who[viewer].do(t, http.MethodGet, "/apis/convergence.kloop.dev/v1alpha1/namespaces/default/gaps", "")
 		return code == http.StatusOK
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/loadbalancer/bgp"
 )
 
@@ -19,23 +20,10 @@ const (
 
 var own = bgp.Own{RouterID: addr("10.0.0.1"), Addresses: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}}
 
-// until looks again until what is looked at is as it should be.
-func until(t *testing.T, what string, ok func() (bool, any)) {
-	t.Helper()
-	var last any
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		good, now := ok()
-		if last = now; good {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, last)
-}
-
 // shows waits until a router has exactly these routes.
 func (s *remote) shows(want ...string) {
 	s.t.Helper()
-	until(s.t, "the router's routes", func() (bool, any) {
+	eventually.Sees(s.t, patience, "the router's routes", func() (bool, any) {
 		have := slices.Sorted(maps.Keys(s.rib()))
 		return slices.Equal(have, slices.Sorted(slices.Values(want))), have
 	})
@@ -44,7 +32,7 @@ func (s *remote) shows(want ...string) {
 // is waits until the session with a peer is up, or has a trouble with these words.
 func (s *remote) is(peer, words string) {
 	s.t.Helper()
-	until(s.t, "the session with "+peer, func() (bool, any) {
+	eventually.Sees(s.t, patience, "the session with "+peer, func() (bool, any) {
 		st := s.states()[peer]
 		return st.Established == (words == "") && strings.Contains(st.Trouble, words) && (st.Established || st.Trouble != ""), st
 	})
@@ -108,7 +96,7 @@ func TestRoutes(t *testing.T) {
 			first.Communities = []uint32{5}
 			node.speak(own, Saying{peer(tt.as), []bgp.Route{first, route("2001:db8::6/128")}})
 			router.shows("192.0.2.1/32", "2001:db8::6/128")
-			until(t, "the other community", func() (bool, any) {
+			eventually.Sees(t, patience, "the other community", func() (bool, any) {
 				now := router.rib()["192.0.2.1/32"]
 				return strings.Contains(now, "0:5") && !strings.Contains(now, "64512:7"), now
 			})
@@ -132,7 +120,7 @@ func TestMany(t *testing.T) {
 	node.speak(own, Saying{peer(64513), all})
 	for _, n := range []int{3000, 1500, 3000} {
 		node.speak(own, Saying{peer(64513), all[:n]})
-		until(t, "all routes", func() (bool, any) { have := len(router.rib()); return have == n, have })
+		eventually.Sees(t, patience, "all routes", func() (bool, any) { have := len(router.rib()); return have == n, have })
 	}
 }
 
@@ -235,13 +223,13 @@ func TestGracefulRestart(t *testing.T) {
 		} else {
 			speaker.do("Hush", 0)
 		}
-		until(t, "the router notices", func() (bool, any) {
+		eventually.Sees(t, patience, "the router notices", func() (bool, any) {
 			now := router.rib()
 			return strings.HasSuffix(now["192.0.2.1/32"], "*") && strings.HasSuffix(now["2001:db8::5/128"], "*"), now
 		})
 		speaker = newStation(t, node)
 		speaker.speak(own, Saying{p, []bgp.Route{route("192.0.2.1/32"), route("2001:db8::5/128")}})
-		until(t, "the routes after a restart", func() (bool, any) {
+		eventually.Sees(t, patience, "the routes after a restart", func() (bool, any) {
 			now := router.rib()
 			if now["192.0.2.1/32"] == "" || now["2001:db8::5/128"] == "" {
 				t.Fatalf("%s: a route is gone: %v", how, now)

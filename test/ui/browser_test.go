@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/kloop-dev/kloop/internal/eventually"
 	"github.com/kloop-dev/kloop/test/need"
 )
 
@@ -80,17 +81,10 @@ func open(t *testing.T, more ...string) *tab {
 // await calls f until it returns no error.
 func await(t *testing.T, f func() error) {
 	t.Helper()
-	end := time.Now().Add(patience)
-	for {
+	eventually.Sees(t, patience, "the page", func() (bool, error) {
 		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond) // between two looks at a condition
-	}
+		return err == nil, err
+	})
 }
 
 // attach makes a page and speaks to it from now on.

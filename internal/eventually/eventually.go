@@ -1,0 +1,54 @@
+// Package eventually polls in tests: a condition is looked at until it holds or the test fails. A test asks for a state that
+// comes, and never sleeps for as long as that usually takes.
+package eventually
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience is how long a condition may take that says nothing else: it is for a machine that is busy with much else.
+const Patience = time.Minute
+
+// The pause between two looks grows from the one to the other.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 100 * time.Millisecond
+)
+
+// True polls until ok is true, and fails the test after Patience. what says what was to be true.
+func True(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	Within(t, Patience, what, ok)
+}
+
+// Within is True with another limit.
+func Within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	Sees(t, limit, what, func() (bool, string) { return ok(), "it is not so" })
+}
+
+// Sees polls until look reports true, and fails the test after the limit, or when the test's context ends. The failure tells what
+// was seen last.
+func Sees[S any](t testing.TB, limit time.Duration, what string, look func() (ok bool, seen S)) {
+	t.Helper()
+	pause := time.NewTimer(firstPause)
+	defer pause.Stop()
+	end := time.Now().Add(limit)
+	for next := firstPause; ; {
+		ok, seen := look()
+		switch {
+		case ok:
+			return
+		case time.Now().After(end):
+			t.Fatalf("%s: not within %s; at last: %v", what, limit, seen)
+		}
+		next = min(2*next, lastPause)
+		pause.Reset(next)
+		select {
+		case <-pause.C:
+		case <-t.Context().Done():
+			t.Fatalf("%s: the test ends before; at last: %v", what, seen)
+		}
+	}
+}
