@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// maxUpdaters is how many managers may have updated an object before the oldest are merged.
+// maxUpdaters is the number of managers that may have updated an object before the oldest are merged.
 const maxUpdaters = 10
 
 // fastUpdate does what smd.update does, 10 to 50 times as fast, for the objects and books that it knows: those

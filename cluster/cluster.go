@@ -247,7 +247,7 @@ func (c *Cluster) Compact() { c.door.view.Compact() }
 // URL is where the API answers.
 func (c *Cluster) URL() string { return "https://" + c.address }
 
-// adminLife is how long the administrator's certificate is good.
+// adminLife is the time for which the administrator's certificate is good.
 const adminLife = 365 * 24 * time.Hour
 
 // Kubeconfig makes a kubeconfig with a fresh client certificate for the user.

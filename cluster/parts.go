@@ -16,7 +16,7 @@ type Part struct {
 
 type part = Part
 
-// stopLimit is how long one part may take to stop before the process gives up on it.
+// stopLimit is the time that one part may take to stop before the process gives up on it.
 const stopLimit = 20 * time.Second
 
 // RunParts starts each part when the one before it is ready, then calls started, waits for ctx to end or any

@@ -59,7 +59,7 @@ func (t *Together) fill(c Config) error {
 // peerUser is the common name of the certificates of members: the cluster's authority gives it to nobody else.
 const peerUser = "system:kloop:peer"
 
-// peerLife is how long a member's certificate is good. It is made anew at every start, and when half of that is over.
+// peerLife is the time for which a member's certificate is good. It is made anew at every start, and when half of that is over.
 const peerLife = 365 * 24 * time.Hour
 
 // peerFiles are the files of a member's certificate, where kubeadm has them.

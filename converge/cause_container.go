@@ -131,7 +131,7 @@ var unstartable = []struct{ mark, words, advice string }{
 		"let the file be executable in the image, or run the container as a user who may execute it"},
 }
 
-// again is when a container that crashed is started anew: the pause doubles from 10 s to 5 minutes.
+// again is the time at which a container that crashed is started anew: the pause doubles from 10 s to 5 minutes.
 func again(c *corev1.ContainerStatus) time.Time {
 	t := c.LastTerminationState.Terminated
 	if t == nil {

@@ -144,7 +144,7 @@ func ago(d time.Duration) string {
 	return count(int(d/(24*time.Hour)), "day")
 }
 
-// lastWrite is when the manager last wrote the object.
+// lastWrite is the time at which the manager last wrote the object.
 func (l *look) lastWrite(manager string) (at time.Time) {
 	for _, m := range l.obj.GetManagedFields() {
 		if m.Manager == manager && m.Time != nil && m.Time.After(at) {
@@ -172,7 +172,7 @@ func (l *look) leaseOf(who string) *coordinationv1.Lease {
 	return best
 }
 
-// refusedFor is how long a refusal is held against a controller that has not written since.
+// refusedFor is the time that a refusal is held against a controller that has not written since.
 const refusedFor = 10 * time.Minute
 
 // operatorRefused: the controller is there, and the API server refuses what it asks for.

@@ -129,7 +129,7 @@ func (w *World) warning(uid types.UID, reasons ...string) *corev1.Event {
 	return best
 }
 
-// told is when an event was last seen.
+// told is the time at which an event was last seen.
 func told(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:

@@ -215,7 +215,7 @@ func (b *bout) told(now time.Time) bool {
 	return now.Sub(b.last) <= max(fightFor, turnsToTell*usual)
 }
 
-// rate is how many turns there are in a minute, or in an hour.
+// rate is the number of turns that there are in a minute, or in an hour.
 func (b *bout) rate() string {
 	perMinute := float64(b.turns) / max(b.last.Sub(b.since).Minutes(), 1.0/60)
 	if perMinute < 1 {

@@ -149,7 +149,7 @@ func (b *GapCache) keep(ctx context.Context) {
 	}
 }
 
-// restAfter is how long to rest after a pass that took so long: a large cluster in turmoil is looked at less often, so that
+// restAfter is the time to rest after a pass that took so long: a large cluster in turmoil is looked at less often, so that
 // who watches costs no more than a fiftieth of a core.
 func restAfter(took time.Duration) time.Duration {
 	return min(max(beat, share*took), slowest)

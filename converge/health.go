@@ -122,7 +122,7 @@ func short(wantField string, want int32, haveField string, have int32, what stri
 		Have: fmt.Sprintf("%s=%d", haveField, have)}
 }
 
-// changed is when somebody last changed what the object should be: the newest write of another part than its status.
+// changed is the time at which somebody last changed what the object should be: the newest write of another part than its status.
 func changed(obj metav1.Object) time.Time {
 	at := obj.GetCreationTimestamp().Time
 	for _, m := range obj.GetManagedFields() {

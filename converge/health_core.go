@@ -81,7 +81,7 @@ func debugHealth(p *corev1.Pod) Health {
 	return Health{}
 }
 
-// ended is when the last container of a pod ended.
+// ended is the time at which the last container of a pod ended.
 func ended(p *corev1.Pod) (at time.Time) {
 	at = p.CreationTimestamp.Time
 	for _, c := range p.Status.ContainerStatuses {

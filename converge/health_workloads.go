@@ -76,7 +76,7 @@ func deployments() workload[*appsv1.Deployment] {
 	}, unavailable}
 }
 
-// unavailable is when a deployment lost what made it available, if it did since its spec was changed.
+// unavailable is the time at which a deployment lost what made it available, if it did since its spec was changed.
 func unavailable(d *appsv1.Deployment) (at time.Time) {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionFalse && c.LastTransitionTime.After(changed(d)) {

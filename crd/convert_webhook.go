@@ -244,7 +244,7 @@ type conversionKey struct {
 // maxMemo bounds the objects that one definition remembers.
 const maxMemo = 512
 
-// pause is how long a webhook that failed is left alone by selectors.
+// pause is the time for which a webhook that failed is left alone by selectors.
 const pause = time.Second
 
 func keyOf(o resource.Object, to *version) conversionKey {

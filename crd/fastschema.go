@@ -190,7 +190,7 @@ func (p *fastSchema) fitsObject(m map[string]any) bool {
 	return true
 }
 
-// few is how many items are compared each with each.
+// few is the number of items that are compared each with each.
 const few = 32
 
 func (p *fastSchema) fitsList(l []any) bool {

@@ -68,7 +68,7 @@ func (p *packedText) look(f func(text string)) {
 // so many bytes of the model, from where a third number says. Numbers are varints; where in the model is told as the
 // distance from where the texts would go on together, as texts of one kind mostly do.
 
-// minShared is how many bytes are worth being told where else they are.
+// minShared is the number of bytes that are worth being told where else they are.
 const minShared = 8
 
 // deltaEncoder finds where a model has what a text has. It is for one goroutine, and used again for other models.
@@ -96,7 +96,7 @@ func word(text string) uint64 {
 	return binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(text), 8))
 }
 
-// alike is how many bytes are the same at the beginning of both.
+// alike is the number of bytes that are the same at the beginning of both.
 func alike(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -60,7 +60,7 @@ type Controller[T resource.Object] struct {
 	Writes []resource.Kind  // what it may change; Anything lifts the limit
 	// Workers bounds how many keys are reconciled at once; 0: 4.
 	Workers int
-	// Rest is how long a key at least rests between two looks, so that a burst of changes costs few of them; the
+	// Rest is the time for which a key at least rests between two looks, so that a burst of changes costs few of them; the
 	// first change after a calm is looked at at once. A look that took long rests longer. 0: not at all.
 	Rest time.Duration
 	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop

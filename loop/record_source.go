@@ -29,7 +29,7 @@ func NewRecordSource(now func() time.Time, keeps string, writes ...string) *Reco
 }
 
 // Waits writes down that a look at the key ended, and what the key waits for now. An err is a failure, a note is
-// not. next is when it is looked at again without any change; zero: on the next change that could help.
+// not. next is the time at which it is looked at again without any change; zero: on the next change that could help.
 func (l *RecordSource) Waits(key Key, took time.Duration, note string, err error, next time.Time) {
 	if l == nil {
 		return

@@ -37,7 +37,7 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 		}}
 }
 
-// act does what the plan says. again is when to look again although nothing may change.
+// act does what the plan says. again is the time to look again although nothing may change.
 func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
 	if t.stop {
 		return a.end(ctx, c, w, t)

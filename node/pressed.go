@@ -144,7 +144,7 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 // hardGrace is how long a pod has that goes at once, in seconds.
 const hardGrace = 1
 
-// graceOf is how many seconds a pod has to end: with a soft threshold its own time, as far as the node lets it.
+// graceOf is the number of seconds that a pod has to end: with a soft threshold its own time, as far as the node lets it.
 func (w *watcher) graceOf(p *corev1.Pod, t pressure.Threshold) int64 {
 	if t.Grace == 0 {
 		return hardGrace

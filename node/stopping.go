@@ -29,7 +29,7 @@ type ending struct {
 	done   chan struct{}
 }
 
-// graceOf is how many seconds the pod's containers have to stop by themselves.
+// graceOf is the number of seconds that the pod's containers have to stop by themselves.
 func graceOf(pod *corev1.Pod, asked *int64) int64 {
 	switch {
 	case asked != nil:

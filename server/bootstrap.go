@@ -22,7 +22,7 @@ const (
 	flowControlName = "api-priority-and-fairness-config-producer-v1"
 )
 
-// planters is how many objects are written at a time when the server starts, so that they share an fsync.
+// planters is the number of objects that are written at a time when the server starts, so that they share an fsync.
 const planters = 64
 
 // Bootstrap writes the objects that every cluster has, in the order given where namespaces are concerned, and

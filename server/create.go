@@ -13,7 +13,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// nameTries is how many names are tried for an object with generateName.
+// nameTries is the number of names that are tried for an object with generateName.
 const nameTries = 8
 
 // Create implements Operations.

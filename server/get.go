@@ -9,7 +9,7 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// patience is how long a read waits for a revision that the caller has seen elsewhere.
+// patience is the time that a read waits for a revision that the caller has seen elsewhere.
 const patience = 3 * time.Second
 
 // reads are the operations that change nothing: get, list and watch, from the view or, for the past, from the store. They hold

@@ -71,7 +71,7 @@ func (s *reads) Watch(ctx context.Context, r *Request, opts *metav1.ListOptions,
 	return w.run(ctx, length(opts))
 }
 
-// length is how long the watch may last: a negative time is over before it begins.
+// length is the time for which the watch may last: a negative time is over before it begins.
 func length(opts *metav1.ListOptions) time.Duration {
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		return time.Duration(max(-1, min(*t, int64(24*time.Hour/time.Second)))) * time.Second
@@ -214,7 +214,7 @@ func served(kinds *resource.Set, kind resource.Kind, spoken schema.GroupVersionK
 	return isCustom == remains && (!isCustom || was.Declaration() == is.Declaration())
 }
 
-// nextBookmark is when to send the next one: in about a minute, but once, the last one, shortly before the end.
+// nextBookmark is the time to send the next one: in about a minute, but once, the last one, shortly before the end.
 func nextBookmark(left time.Duration) (pause time.Duration, last bool) {
 	pause = bookmarkEvery - rand.N(bookmarkEvery/4)
 	if end := left - lastBookmark; end > 0 && end < pause {

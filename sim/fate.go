@@ -107,7 +107,7 @@ const (
 	cured      = 10 * time.Minute // a container that ran so long has its pauses forgotten
 )
 
-// pauseAfter is how long a container that ended for the n-th time waits for its restart: not at all the first time.
+// pauseAfter is the time for which a container that ended for the n-th time waits for its restart: not at all the first time.
 func pauseAfter(n int32) time.Duration {
 	if n <= 1 {
 		return 0

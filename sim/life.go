@@ -93,7 +93,7 @@ func (l *life) due(d time.Duration) {
 	}
 }
 
-// begin is when the agent hears of the pod.
+// begin is the time at which the agent hears of the pod.
 func (l *life) begin() {
 	l.st.Phase, l.st.StartTime = corev1.PodPending, &l.now
 	l.st.HostIP, l.st.HostIPs = hostIP, []corev1.HostIP{{IP: hostIP}}

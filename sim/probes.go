@@ -41,7 +41,7 @@ func every(p *corev1.Probe) time.Duration {
 }
 func first(p *corev1.Probe) time.Duration { return time.Duration(p.InitialDelaySeconds) * time.Second }
 
-// broken is when a probe has failed often enough, if it fails from a time on.
+// broken is the time at which a probe has failed often enough, if it fails from a time on.
 func broken(p *corev1.Probe, from time.Duration) time.Duration {
 	return max(from, first(p)) + time.Duration(max(p.FailureThreshold, 1)-1)*every(p)
 }
@@ -54,7 +54,7 @@ type health struct {
 	next           time.Duration // 0: nothing changes
 }
 
-// healthOf is pure. after is how long the container runs.
+// healthOf is pure. after is the time for which the container runs.
 func (f *fate) healthOf(c *corev1.Container, after time.Duration) (h health) {
 	at := func(t time.Duration) bool { // is it past t? if not, something changes then
 		if after >= t {

@@ -17,7 +17,7 @@ func Meant(word string, known []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance is how many letters must be put in, taken out or changed to make b of a.
+// distance is the number of letters that must be put in, taken out or changed to make b of a.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -24,7 +24,7 @@ type Exporter struct {
 	order  []int64
 }
 
-// remembered is how many writes may still become causes.
+// remembered is the number of writes that may still become causes.
 const remembered = 1 << 14
 
 type attribute struct {

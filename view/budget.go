@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sweepEvery is how long an encoding stays that nobody reads.
+// sweepEvery is the time for which an encoding stays that nobody reads.
 const sweepEvery = 2 * time.Minute
 
 // A budget bounds the encodings of a view. It lists them in the order in which they were made and drops the

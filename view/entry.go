@@ -40,7 +40,7 @@ func NewEntry(k resource.Kind, rev int64, obj resource.Object) *Entry {
 	return &Entry{Kind: k, Rev: rev, Object: obj, ns: obj.GetNamespace(), name: obj.GetName()}
 }
 
-// Stored is how many bytes the stored value has; 0 when that is not known.
+// Stored is the number of bytes that the stored value has; 0 when that is not known.
 func (e *Entry) Stored() int { return e.size }
 
 // Key returns the object's storage key, relative to the kind's prefix: name, or namespace/name.

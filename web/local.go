@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxAsked is how many requests are passed on at once. A browser has six connections to a host, so this is several windows.
+// maxAsked is the number of requests that are passed on at once. A browser has six connections to a host, so this is several windows.
 const maxAsked = 64
 
 // Config says whose rights a Local lends, and to whom.

@@ -29,7 +29,7 @@ const Root = "/ui/"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// slowest is how long the writing of a file may take.
+// slowest is the time that the writing of a file may take.
 const slowest = 30 * time.Second
 
 // A file as it is served.

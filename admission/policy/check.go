@@ -18,7 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// maxChecked is how many types a policy's expressions are checked against.
+// maxChecked is the number of types that a policy's expressions are checked against.
 const maxChecked = 10
 
 // A Checker finds expressions of validating policies that can't fit the types that the policies are about. It only

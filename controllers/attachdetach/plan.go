@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// patience is how long a node that is not ready may hold on to a volume after that was asked back, as upstream.
+// patience is the time for which a node that is not ready may hold on to a volume after that was asked back, as upstream.
 const patience = 6 * time.Minute
 
 // A use is a volume that a pod on the node needs.

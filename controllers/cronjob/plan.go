@@ -123,7 +123,7 @@ func due(cj *batchv1.CronJob, s *batch.CronSchedule, now time.Time) (at time.Tim
 	return at, many
 }
 
-// since is when the newest job was due, or the cron job was made.
+// since is the time at which the newest job was due, or the cron job was made.
 func since(cj *batchv1.CronJob) time.Time {
 	if last := cj.Status.LastScheduleTime; last != nil {
 		return last.Time

@@ -38,7 +38,7 @@ var Controller = &loop.Controller[*certificatesv1.CertificateSigningRequest]{
 	},
 }
 
-// until is how long the request is kept.
+// until is the time for which the request is kept.
 func until(r *certificatesv1.CertificateSigningRequest) time.Time {
 	at := r.CreationTimestamp.Add(pendingFor)
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {

@@ -28,7 +28,7 @@ type Signer interface {
 	SignRequest(req *x509.CertificateRequest, usage x509.KeyUsage, ext []x509.ExtKeyUsage, life time.Duration, now time.Time) ([]byte, error)
 }
 
-// life is how long a certificate is good whose request does not say.
+// life is the time for which a certificate is good whose request does not say.
 const life = 365 * 24 * time.Hour
 
 // Controller returns the loop that signs with ca: wake on a request.

@@ -139,7 +139,7 @@ func overdue(d *appsv1.Deployment, cur *appsv1.DeploymentCondition, now time.Tim
 	return !now.Before(deadline(d, cur))
 }
 
-// untilDeadline is when to look again although nothing may change until then.
+// untilDeadline is the time to look again although nothing may change until then.
 func untilDeadline(d *appsv1.Deployment, sets []*appsv1.ReplicaSet, now time.Time) time.Duration {
 	cur := find(d.Status.Conditions, appsv1.DeploymentProgressing)
 	if !tracked(d) || paused(d) || cur == nil || cur.Status == corev1.ConditionFalse || complete(d, counts(d, sets)) {

@@ -138,7 +138,7 @@ func plan(claim *resourcev1.ResourceClaim, taints lookup) (at time.Time, why res
 	return at, why
 }
 
-// until is how long a taint is tolerated.
+// until is the time for which a taint is tolerated.
 func until(t resourcev1.DeviceTaint, tolerations []resourcev1.DeviceToleration) (end time.Time, forever bool) {
 	began := time.Unix(0, 0)
 	if t.TimeAdded != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// confirm is how long an eviction that was allowed may take to show as a deleted pod.
+// confirm is the time that an eviction that was allowed may take to show as a deleted pod.
 const confirm = 2 * time.Minute
 
 // Controller is the loop: wake on a budget, on its Pods, and on the scale of what controls pods.

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// most is how many addresses an Endpoints object holds.
+// most is the number of addresses that an Endpoints object holds.
 const most = 1000
 
 // The label that marks the objects that this loop owns.

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// most is how many endpoints a slice holds.
+// most is the number of endpoints that a slice holds.
 const most = 100
 
 // A todo is one pass's difference between wish and world.

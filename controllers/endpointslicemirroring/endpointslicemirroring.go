@@ -62,7 +62,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, e *corev1.Endpoints) (time.Dura
 	return 0, err
 }
 
-// skipped is how many addresses are too many.
+// skipped is the number of addresses that are too many.
 func skipped(e *corev1.Endpoints) (n int) {
 	for i := range e.Subsets {
 		n += max(0, len(e.Subsets[i].Addresses)+len(e.Subsets[i].NotReadyAddresses)-most)

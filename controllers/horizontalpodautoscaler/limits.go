@@ -7,7 +7,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 )
 
-// calmDown is how long a size is kept up after less is called for, unless the behavior says otherwise.
+// calmDown is the time for which a size is kept up after less is called for, unless the behavior says otherwise.
 const calmDown = 5 * time.Minute
 
 // bounds are the target's present size and the sizes that it may have.

@@ -138,7 +138,7 @@ func average(s sample) int64 {
 	return sum / int64(len(s.values))
 }
 
-// wanted is how many pods the sample calls for. ratio compares it with the metric's target; fill makes up the value of
+// wanted is the number of pods that the sample calls for. ratio compares it with the metric's target; fill makes up the value of
 // a pod that has none. What is not known is taken to be such that the answer errs towards the present size: pods
 // without a value use what is called for when there would be fewer, nothing when there would be more; pods that are
 // not ready use nothing when there would be more.

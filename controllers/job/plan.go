@@ -117,7 +117,7 @@ func (w *world) restartsTooOften() bool {
 	return n > 0 && n >= limit
 }
 
-// overdue is how long the job may still be active: 0 when its time is up, -1 when it has no deadline.
+// overdue is the time for which the job may still be active: 0 when its time is up, -1 when it has no deadline.
 func (w *world) overdue() time.Duration {
 	s := &w.job.Spec
 	if s.ActiveDeadlineSeconds == nil || suspended(w.job) || w.job.Status.StartTime == nil {
@@ -126,7 +126,7 @@ func (w *world) overdue() time.Duration {
 	return max(0, w.job.Status.StartTime.Add(time.Duration(*s.ActiveDeadlineSeconds)*time.Second).Sub(w.now))
 }
 
-// deadline is when to look again because the job's time will be up then.
+// deadline is the time to look again because the job's time will be up then.
 func (w *world) deadline() time.Duration {
 	if d := w.overdue(); d > 0 {
 		return d
@@ -160,7 +160,7 @@ func (w *world) manage(t *todo) int {
 	return len(w.active) + len(t.create)
 }
 
-// wanted is how many pods should be active.
+// wanted is the number of pods that should be active.
 func (w *world) wanted() int {
 	parallel := 1
 	if w.job.Spec.Parallelism != nil {
@@ -247,7 +247,7 @@ const (
 	mostBackoff  = 10 * time.Minute
 )
 
-// backoff is how long to wait before the next start: 10 s after a failure, twice that after the next in a row.
+// backoff is the time to wait before the next start: 10 s after a failure, twice that after the next in a row.
 func backoff(list []*corev1.Pod, now time.Time) time.Duration {
 	var success, failure time.Time
 	for _, p := range list {
@@ -271,7 +271,7 @@ func backoff(list []*corev1.Pod, now time.Time) time.Duration {
 	return max(0, failure.Add(pause).Sub(now))
 }
 
-// endedAt is when the pod's last container ended, as far as one can tell.
+// endedAt is the time at which the pod's last container ended, as far as one can tell.
 func endedAt(p *corev1.Pod) (at time.Time) {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
 		if t := s.State.Terminated; t != nil && t.FinishedAt.After(at) {

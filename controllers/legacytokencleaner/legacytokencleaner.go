@@ -56,7 +56,7 @@ const (
 	remove
 )
 
-// plan judges a token. began is when the tracking began: before that nobody knows who used what.
+// plan judges a token. began is the time at which the tracking began: before that nobody knows who used what.
 func plan(s *corev1.Secret, began, now time.Time, listed, mounted bool) verdict {
 	if s.DeletionTimestamp != nil || began.IsZero() || now.Sub(began) < unused || !listed || mounted {
 		return keep
@@ -78,7 +78,7 @@ func plan(s *corev1.Secret, began, now time.Time, listed, mounted bool) verdict 
 	return remove
 }
 
-// tracked is when the tracking began; zero: it has not.
+// tracked is the time at which the tracking began; zero: it has not.
 func tracked(m *corev1.ConfigMap) time.Time {
 	if m == nil {
 		return time.Time{}

@@ -23,7 +23,7 @@ const (
 // A health is how a zone is.
 type health struct{ ready, lost int }
 
-// pace is how long to wait between two nodes of the zone; 0: none may be tainted now.
+// pace is the time to wait between two nodes of the zone; 0: none may be tainted now.
 func (h health) pace(everywhere bool) time.Duration {
 	switch total := h.ready + h.lost; {
 	case everywhere:

@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// keep is how long a request stays.
+// keep is the time for which a request stays.
 const keep = 15 * time.Minute
 
 // Controller is the loop: wake on a request, and when its time is up.

@@ -11,7 +11,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/quota"
 )
 
-// unsure is how long a use that is too high, for no reason that was seen, must stand still before it is lowered: longer than the
+// unsure is the time for which a use that is too high, for no reason that was seen, must stand still before it is lowered: longer than the
 // store lets a write take. Admission charges a quota before the object is written, so what looks like too much may be on its way.
 const unsure = 15 * time.Second
 

@@ -33,7 +33,7 @@ var Controller = &loop.Controller[*corev1.Secret]{
 	},
 }
 
-// expiry is when the token expires; zero: never, or it does not say in a way that can be read.
+// expiry is the time at which the token expires; zero: never, or it does not say in a way that can be read.
 func expiry(s *corev1.Secret) time.Time {
 	at, err := time.Parse(time.RFC3339, string(s.Data["expiration"]))
 	if err != nil {

@@ -38,12 +38,12 @@ var Controller = &loop.Controller[*batchv1.Job]{
 	},
 }
 
-// left is how long the job may stay.
+// left is the time for which the job may stay.
 func left(j *batchv1.Job, now time.Time) time.Duration {
 	return endedAt(j).Add(time.Duration(*j.Spec.TTLSecondsAfterFinished) * time.Second).Sub(now)
 }
 
-// endedAt is when the job ended; zero while it runs.
+// endedAt is the time at which the job ended; zero while it runs.
 func endedAt(j *batchv1.Job) time.Time {
 	for _, c := range j.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {

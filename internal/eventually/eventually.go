@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Patience is how long a condition may take that says nothing else: it is for a machine that is busy with much else.
+// Patience is the usual limit, for a machine that is busy with much else.
 const Patience = time.Minute
 
 // The pause between two looks grows from the one to the other.

@@ -43,7 +43,7 @@ func (at schemaPosition) below(of *props, path *field.Path, s *structural.Struct
 	return at
 }
 
-// mostOf is how many values there are at most in one of a schema, each at the same position.
+// mostOf is the number of values that there are at most in one of a schema, each at the same position.
 func mostOf(s *props) (n uint64, bounded bool) {
 	limit, many := s.MaxItems, s.Type == "array"
 	if s.Type == "object" && s.AdditionalProperties != nil {

@@ -13,7 +13,7 @@ import (
 
 const unknown = "<unknown>"
 
-// shownMetrics is how many metrics the column Targets shows.
+// shownMetrics is the number of metrics that the column Targets shows.
 const shownMetrics = 2
 
 // targets prints current and wanted value of the metrics: cpu: 30%/80%, 5/10 (avg) + 1 more...

@@ -281,7 +281,7 @@ func queuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (errs fiel
 	return errs
 }
 
-// hashBits is how many bits it takes to deal a hand of queues.
+// hashBits is the number of bits that it takes to deal a hand of queues.
 func hashBits(deck, hand int32) (bits float64) {
 	for i := range hand {
 		bits += math.Log2(float64(deck - i))

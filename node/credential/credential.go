@@ -203,7 +203,7 @@ func (c *Credential) untilDue(ctx context.Context, leaf *x509.Certificate, pause
 	}
 }
 
-// due is when to ask for the next one: somewhere between 70 and 90 % of the life, so that not all nodes ask at once.
+// due is the time to ask for the next one: somewhere between 70 and 90 % of the life, so that not all nodes ask at once.
 func due(leaf *x509.Certificate) time.Time {
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	return leaf.NotBefore.Add(time.Duration(float64(life) * (0.7 + 0.2*rand.Float64())))

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// patience is how long one request is waited for. After it the next one is made: the old one may have been cleaned away.
+// patience is the time that one request is waited for. After it the next one is made: the old one may have been cleaned away.
 const patience = 15 * time.Minute
 
 // ask has a request signed, PEM in and out.

@@ -85,7 +85,7 @@ func (p *prober) between(ctx context.Context, tick <-chan time.Time) (more bool)
 	}
 }
 
-// first is how long to wait before the first question. Containers that have been running for long, which an agent
+// first is the time to wait before the first question. Containers that have been running for long, which an agent
 // meets when it starts, are spread over a period.
 func (p *prober) first() time.Duration {
 	age := time.Since(p.started)

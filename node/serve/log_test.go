@@ -106,7 +106,7 @@ func TestTailOfLongLog(t *testing.T) {
 	}
 }
 
-// patience is how long a test waits for what must come.
+// patience is the time for which a test waits for what must come.
 const patience = 5 * time.Minute
 
 // A follower reads along in the background; got receives what has been read each time it has caught up.

@@ -10,7 +10,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
-// firstGuess is how long the first requests of a level are thought to take, in seconds.
+// firstGuess is the time that the first requests of a level are thought to take, in seconds.
 //
 // Unlike Kubernetes, later guesses follow what requests took: a queue whose requests take long falls behind at once, not
 // only when they have been served.

@@ -97,7 +97,7 @@ func (s *surface) seat(ctx context.Context, w *recorder, r *http.Request, i *inf
 	return func() { s.cfg.Fair.Leave(t) }, true
 }
 
-// seats is how many seats a request is worth: those that read many objects take more, up to most.
+// seats is the number of seats that a request is worth: those that read many objects take more, up to most.
 func (s *surface) seats(i *info, most int) int {
 	list := i.Verb == "list"
 	if i.Verb == "watch" {

@@ -20,7 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// headersAfter is when the client of a watch that has neither begun nor failed gets its headers. The watch may be
+// headersAfter is the time at which the client of a watch that has neither begun nor failed gets its headers. The watch may be
 // waiting for a revision that is still to come.
 const headersAfter = 500 * time.Millisecond
 

@@ -2,7 +2,7 @@ package etcd
 
 import "golang.org/x/sys/windows"
 
-// freeOn is how many bytes the volume of a directory has left for this process's user.
+// freeOn is the number of bytes that the volume of a directory has left for this process's user.
 func freeOn(dir string) (uint64, error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -50,10 +50,10 @@ const (
 	peerElectionTicks = 10
 )
 
-// keptEntries is how many entries etcd keeps in memory besides those of the replay. It would be for followers.
+// keptEntries is the number of entries that etcd keeps in memory besides those of the replay. It would be for followers.
 const keptEntries = 100
 
-// keptForPeers is how many entries a member of a cluster keeps for those that were away. Who was away for
+// keptForPeers is the number of entries that a member of a cluster keeps for those that were away. Who was away for
 // longer gets the whole database.
 const keptForPeers = 5000
 

@@ -23,7 +23,7 @@ import (
 
 const peerUser = "peer"
 
-// patience is how long a member may take for anything on a machine with much else to do.
+// patience is the time that a member may take for anything on a machine with much else to do.
 const patience = 10 * time.Minute
 
 // A seat is a place for a member: it keeps its address and directory over restarts.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// quiet is how long a watch without events waits before it asks how far it is complete.
+	// quiet is the time for which a watch without events waits before it asks how far it is complete.
 	quiet = time.Second
 
 	// maxEvents ends the coalescing of what is available into one batch.

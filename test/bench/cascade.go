@@ -145,7 +145,7 @@ func (b *bench) awaitNodes(ctx context.Context) error {
 	}
 }
 
-// inNamespace is how many pods the namespace has that is deleted.
+// inNamespace is the number of pods of the namespace that is deleted.
 const inNamespace = 1000
 
 // namespace takes the time from the deletion of a namespace until it is gone.

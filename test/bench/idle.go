@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// settling is how long a fresh server may still be busy with itself.
+// settling is the time for which a fresh server may still be busy with itself.
 const settling = 5 * time.Second
 
 // idle watches what the server uses while nobody asks anything.

@@ -95,7 +95,7 @@ type process struct {
 	ended           chan struct{}
 }
 
-// startLimit is how long a start may take.
+// startLimit is the time that a start may take.
 const startLimit = 60 * time.Second
 
 func start(ctx context.Context, o *options, m measurement, store string) (*process, error) {

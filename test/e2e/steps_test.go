@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// patience is how long a test waits for the cluster to get somewhere.
+// patience is the time for which a test waits for the cluster to get somewhere.
 const patience = 4 * time.Minute
 
 // eventually polls until ok says yes. Its text tells what was missing at the end.

@@ -142,8 +142,8 @@ func OrNil(text *string) string {
 	return *text
 }
 
-// TriggerTime is when the newest of the pods became ready, or failing that the service was made: from then to the
-// write is how long the network took to learn of it.
+// TriggerTime is the time at which the newest of the pods became ready, or failing that the service was made: from then to the
+// write is the time that the network took to learn of it.
 func TriggerTime(s *corev1.Service, changed []*corev1.Pod) string {
 	var at time.Time
 	for _, p := range changed {

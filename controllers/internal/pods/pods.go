@@ -165,7 +165,7 @@ func Delete(ctx context.Context, c *loop.Ctx, k resource.Kind, owner resource.Ob
 // Ready says whether the pod's Ready condition is true.
 func Ready(p *corev1.Pod) bool { return !ReadySince(p).IsZero() }
 
-// ReadySince is when the pod became ready; zero when it is not.
+// ReadySince is the time at which the pod became ready; zero when it is not.
 func ReadySince(p *corev1.Pod) time.Time {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -77,7 +77,7 @@ func (a *Aggregator) discovered(svc *apiregistrationv1.APIService, patience time
 	return v
 }
 
-// reachLimit is how long a server may take to say that it is there.
+// reachLimit is the time that a server may take to say that it is there.
 const reachLimit = 6 * time.Second
 
 // Check asks the server behind an APIService for its resources, which discovery then tells. The error says what was

@@ -16,7 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 )
 
-// emptyLimit is how long one request to another server may take while a namespace is emptied.
+// emptyLimit is the time that one request to another server may take while a namespace is emptied.
 const emptyLimit = 10 * time.Second
 
 // cleaner is the user that deletes what other servers hold in a namespace, as with upstream.

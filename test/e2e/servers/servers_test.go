@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// patience is how long a test waits for the servers to get somewhere.
+// patience is the time for which a test waits for the servers to get somewhere.
 const patience = 5 * time.Minute
 
 // eventually waits until f is true.
