@@ -30,7 +30,8 @@ var errUsage = errors.New("wrong usage")
 // errStopped says that a signal came before all was ready. That is no failure.
 var errStopped = errors.New("stopped before it was ready")
 
-// Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure, 2 for wrong usage.
+// Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure,
+// 2 for wrong usage.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

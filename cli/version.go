@@ -42,7 +42,8 @@ func kubernetesVersion(std stdio) error {
 	return err
 }
 
-// billOfMaterials prints the modules that the program was built from, as the toolchain noted them in it: an SBOM in the format CycloneDX 1.5.
+// billOfMaterials prints the modules that the program was built from, as the toolchain noted them in it: an SBOM in the format
+// CycloneDX 1.5.
 func billOfMaterials(std stdio, version string) error {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -32,8 +32,8 @@ const (
 )
 
 // A Recorder writes Events for people to read. Repeats of an event within ten minutes become a count, many that
-// differ by their text only become one event; an object that speaks too much is cut; when the server is slow, events are dropped rather than waited for. A
-// nil *Recorder drops everything. Safe for concurrent use.
+// differ by their text only become one event; an object that speaks too much is cut; when the server is slow, events are dropped
+// rather than waited for. A nil *Recorder drops everything. Safe for concurrent use.
 type Recorder struct {
 	client    Client
 	component string // source of the events: "replicaset-controller"

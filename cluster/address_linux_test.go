@@ -15,8 +15,8 @@ import (
 	"github.com/kloop-dev/kloop/test/need"
 )
 
-// TestHostAddress: a machine with several links is known by the one that leads to the server, then by the one that leads everywhere; never by
-// one that was made for its pods.
+// TestHostAddress: a machine with several links is known by the one that leads to the server, then by the one that leads everywhere;
+// never by one that was made for its pods.
 func TestHostAddress(t *testing.T) {
 	need.BeRoot(t)
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test's goroutine

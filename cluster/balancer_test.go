@@ -123,7 +123,8 @@ func holds(ok func() bool) func(context.Context) (bool, error) {
 	return func(context.Context) (bool, error) { return ok(), nil }
 }
 
-// answeredBy takes the Lease as a node's agent does: MetalLB's ServiceL2Status says so. A peer for BGP hears that no node speaks to it: these nodes are simulated.
+// answeredBy takes the Lease as a node's agent does: MetalLB's ServiceL2Status says so. A peer for BGP hears that no node speaks to
+// it: these nodes are simulated.
 func answeredBy(t *testing.T, c *cluster.Cluster, dyn dynamic.Interface) {
 	t.Helper()
 	holder := "sim-1"

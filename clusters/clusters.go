@@ -1,8 +1,9 @@
 // Package clusters keeps several named clusters on one machine: each with a directory, a network and a supervisor of its own.
 //
 // A cluster of real nodes has every node in a network namespace; a bridge joins them to each other and to the machine. A simulated one is
-// a single process and needs no root. What a cluster is stands in ROOT/NAME/cluster.json and nowhere else; whether it runs, in the lock that
-// its supervisor holds. Names, addresses and rules of the kernel follow from the cluster's name and index, so that clusters never share any.
+// a single process and needs no root. What a cluster is stands in ROOT/NAME/cluster.json and nowhere else; whether it runs, in the
+// lock that its supervisor holds. Names, addresses and rules of the kernel follow from the cluster's name and index, so that clusters
+// never share any.
 package clusters
 
 import (

@@ -140,8 +140,8 @@ func dropTables() error {
 	return nil
 }
 
-// dropHostPorts has the CNI plugin portmap take its rules back: it knows them by the pod's sandbox, and best itself where they are. What the
-// plugin made for all pods, chains that lead nowhere, goes when no rule is left in them.
+// dropHostPorts has the CNI plugin portmap take its rules back: it knows them by the pod's sandbox, and best itself where they are.
+// What the plugin made for all pods, chains that lead nowhere, goes when no rule is left in them.
 func dropHostPorts(pods map[string]bool) (left []string) {
 	for _, path := range cachedFor(pods) {
 		text, err := os.ReadFile(path)

@@ -28,8 +28,8 @@ const (
 	logLinks = "/var/log/containers"
 )
 
-// Sweep ends every process of the nodes below a directory, containers and shims too, and removes their mounts, cgroups and logs. Files below
-// the directory stay. It returns what could not be removed, in words; an error says that processes or mounts are left.
+// Sweep ends every process of the nodes below a directory, containers and shims too, and removes their mounts, cgroups and logs.
+// Files below the directory stay. It returns what could not be removed, in words; an error says that processes or mounts are left.
 func Sweep(dir string) (left []string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -157,7 +157,8 @@ var self = sync.OnceValue(func() string {
 	return path
 })
 
-// endProcesses kills what is ours until nothing is: a supervisor may start another while we look. This process and those that started it are not.
+// endProcesses kills what is ours until nothing is: a supervisor may start another while we look. This process and those that started
+// it are not.
 func endProcesses(dir string, pods map[string]bool) error {
 	spared := ancestors()
 	var list []int

@@ -39,7 +39,8 @@ func (l *look) largest(name corev1.ResourceName) (best *corev1.Node, most resour
 	return best, most
 }
 
-// size adds numbers to a pod that fits nowhere for want of a resource: what it asks for, and whether any node, were it empty, could give that.
+// size adds numbers to a pod that fits nowhere for want of a resource: what it asks for, and whether any node, were it empty, could
+// give that.
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
 	n, most := l.largest(name)

@@ -13,8 +13,9 @@ import (
 	"github.com/kloop-dev/kloop/internal/coldsort"
 )
 
-// A Plan says all that the kernel shall hold of one address family on one node. Chains and sets of addresses' ranges are named by their content,
-// so they never change: a pod whose rules change is led to another chain. What pods come and go from are the elements of sets.
+// A Plan says all that the kernel shall hold of one address family on one node. Chains and sets of addresses' ranges are named by
+// their content, so they never change: a pod whose rules change is led to another chain. What pods come and go from are the elements
+// of sets.
 type Plan struct {
 	V6     bool
 	Sets   map[string]Set

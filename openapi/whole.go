@@ -15,8 +15,8 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// The v2 document describes everything, and changes with every definition. It is kept in parts, one for each version of a custom kind and one
-// for all that is built in: of a new document only those parts are made that the one before did not have.
+// The v2 document describes everything, and changes with every definition. It is kept in parts, one for each version of a custom kind
+// and one for all that is built in: of a new document only those parts are made that the one before did not have.
 
 // A whole is a v2 document in one form. It does not change.
 type whole struct {

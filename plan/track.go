@@ -63,7 +63,8 @@ func (t *tracker) count(o Object) *count {
 	return c
 }
 
-// workload returns the object that a pod belongs to: the Deployment of its ReplicaSet, or what controls it. Jobs have no number that is to be there.
+// workload returns the object that a pod belongs to: the Deployment of its ReplicaSet, or what controls it. Jobs have no number that
+// is to be there.
 func (t *tracker) workload(p *corev1.Pod) (Object, bool) {
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/google/nftables"
 )
 
-// obstacles are the chains of others that drop forwarded packets unless a rule of theirs lets them pass: what kloop accepts in a table of its
-// own they drop all the same. Docker makes such a chain, and so do firewalls. Packet filters of the kernel's older kind are not seen.
+// obstacles are the chains of others that drop forwarded packets unless a rule of theirs lets them pass: what kloop accepts in a
+// table of its own they drop all the same. Docker makes such a chain, and so do firewalls. Packet filters of the kernel's older kind
+// are not seen.
 func obstacles() (notes []string) {
 	c, err := nftables.New()
 	if err != nil {

@@ -128,8 +128,8 @@ func (r *runner) bind(t *task, node string) {
 	})
 }
 
-// call posts a binding, or has an extender do it. When the answer says neither yes nor no, it looks: a pod that was bound after all must not
-// be taken for one that was not.
+// call posts a binding, or has an extender do it. When the answer says neither yes nor no, it looks: a pod that was bound after all
+// must not be taken for one that was not.
 func (r *runner) call(ctx context.Context, p *corev1.Pod, b *corev1.Binding, by *Extender) error {
 	if by != nil {
 		return by.bind(ctx, b)

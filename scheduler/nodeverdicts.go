@@ -6,8 +6,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// nodeVerdicts caches, per node, the filter result and the node-local scores for pods that differ at most in namespace, labels, owner, volumes
-// and inter-pod affinity: those of a StatefulSet, too. Only nodes that changed are
+// nodeVerdicts caches, per node, the filter result and the node-local scores for pods that differ at most in namespace, labels,
+// owner, volumes and inter-pod affinity: those of a StatefulSet, too. Only nodes that changed are
 // looked at again.
 type nodeVerdicts struct {
 	st       *state

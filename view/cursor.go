@@ -80,7 +80,8 @@ func (v *View) cursor(kinds []resource.Kind) *Cursor {
 }
 
 // Next waits until there are changes of the cursor's kinds and returns them: as many as lie together, which may
-// not be all, and at most about a thousand. It fails with ErrExpired when changes were lost since the last call, and with the context's error.
+// not be all, and at most about a thousand. It fails with ErrExpired when changes were lost since the last call, and with the
+// context's error.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, wake, err := c.read(true)

@@ -61,7 +61,8 @@ type pause struct {
 	next  time.Duration
 }
 
-// Run serves the node until ctx ends; ready is called when the node's earlier volumes can be used. It fails when the directory can't be had.
+// Run serves the node until ctx ends; ready is called when the node's earlier volumes can be used. It fails when the directory can't
+// be had.
 func Run(ctx context.Context, cfg Config, ready func()) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

@@ -199,7 +199,8 @@ func (k *Tracker) Due(crossed []Threshold, now time.Time) []Threshold {
 	return slices.DeleteFunc(slices.Clone(crossed), func(t Threshold) bool { return now.Sub(k.since[t]) < t.Grace })
 }
 
-// Transition is for how long a condition stays after the last crossing, unless told otherwise: pods do not come back at once to where they were evicted.
+// Transition is for how long a condition stays after the last crossing, unless told otherwise: pods do not come back at once to where
+// they were evicted.
 const Transition = 5 * time.Minute
 
 // Conditions remembers when each condition was last caused. The zero value is a node without pressure.

@@ -24,8 +24,8 @@ type Stock struct {
 	Taken    []Block
 }
 
-// room counts the bytes of a kind that are free for a container on some nodes. Nodes are used alone or in one group, never in two: the kernel
-// could take the memory of one group on the nodes of the other.
+// room counts the bytes of a kind that are free for a container on some nodes. Nodes are used alone or in one group, never in two:
+// the kernel could take the memory of one group on the nodes of the other.
 func (s Stock) room(on Mask, kind string) (free uint64) {
 	for _, n := range on.Nodes() {
 		free += s.Machine.Memory[n][kind] - min(s.Machine.Memory[n][kind], s.Reserved[n][kind])

@@ -24,8 +24,8 @@ const (
 	tryPatience  = 5 * time.Second // for one answer at the start
 )
 
-// Dial connects to an etcd cluster, and returns when it answers, or with an error when it has not for long. The cluster's compaction is taken care of as
-// by upstream's API servers, together with those that may run beside; its defragmentation is not.
+// Dial connects to an etcd cluster, and returns when it answers, or with an error when it has not for long. The cluster's compaction
+// is taken care of as by upstream's API servers, together with those that may run beside; its defragmentation is not.
 func Dial(ctx context.Context, r Remote) (*Store, error) {
 	if len(r.Endpoints) == 0 {
 		return nil, errors.New("connect to etcd: no endpoints given")

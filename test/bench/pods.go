@@ -42,8 +42,8 @@ type node struct {
 	pods *podsSeen
 }
 
-// realPods measures pods that really run, each beside the same calls of the runtime without kloop, in turn: what else the machine does meets
-// both alike. It needs root and containerd.
+// realPods measures pods that really run, each beside the same calls of the runtime without kloop, in turn: what else the machine
+// does meets both alike. It needs root and containerd.
 func realPods(ctx context.Context, o *options, rep *report, m measurement) (err error) {
 	fmt.Printf("\n%s\n", m.name)
 	if err := runtime.Available(runtime.Config{}); err != nil {

@@ -1,4 +1,5 @@
-// Package torture kills servers, cuts their power, and feeds them what nobody should. The tests of a normal run are short; flags make them long:
+// Package torture kills servers, cuts their power, and feeds them what nobody should. The tests of a normal run are short; flags make
+// them long:
 //
 //	go test ./test/torture -run Kill -kills 200
 //	go test ./test/torture -run PowerCut -cuts 300

@@ -121,7 +121,8 @@ func TestCutForgets(t *testing.T) {
 	}
 }
 
-// A server whose power is cut at any moment under load loses nothing that it had acknowledged, and starts again by itself. The second disk writes data in any order, as the cheapest settings of a file system allow.
+// A server whose power is cut at any moment under load loses nothing that it had acknowledged, and starts again by itself. The second
+// disk writes data in any order, as the cheapest settings of a file system allow.
 func TestPowerCut(t *testing.T) {
 	for _, options := range []string{"data=ordered", "data=writeback,nobarrier"} {
 		t.Run(options, func(t *testing.T) {

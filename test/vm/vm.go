@@ -56,8 +56,8 @@ func Inside() bool { return os.Getenv(inGuest) != "" }
 //			return
 //		}
 //
-// A program that is linked with libraries, as with cgo, is linked again without. A test is skipped in a short run, and by package need without qemu or kernel.
-// The guest's directory is /; what the test reads of its package must be in Files.
+// A program that is linked with libraries, as with cgo, is linked again without. A test is skipped in a short run, and by package
+// need without qemu or kernel. The guest's directory is /; what the test reads of its package must be in Files.
 func Run(t *testing.T, c Config) bool {
 	t.Helper()
 	if Inside() {
