@@ -113,13 +113,20 @@ func (s *session) postgres() error {
 	}))
 }
 
-// families runs what the addresses of a cluster matter to with others than IPv4.
+// families runs what the addresses of a cluster matter to with others than IPv4. With both the nodes lie behind a router, so that the
+// tunnel carries them.
 func (s *session) families(f string) error {
-	const name = "KLOOP_E2E_FAMILIES"
+	const name, routed = "KLOOP_E2E_FAMILIES", "KLOOP_E2E_ROUTED"
 	if err := os.Setenv(name, f); err != nil {
 		return err
 	}
 	defer os.Unsetenv(name)
+	if len(f) > 1 {
+		if err := os.Setenv(routed, "1"); err != nil {
+			return err
+		}
+		defer os.Unsetenv(routed)
+	}
 	return s.tests(append(once, "-tags=e2e", "-run=TestFamilies|TestTwoNodes|TestNetworkPolicy"), "./test/e2e")
 }
 

@@ -25,17 +25,21 @@ import (
 	"github.com/kloop-dev/kloop/test/need"
 )
 
-// The two nodes: their namespaces and addresses. The ranges of their pods, and the routes between them, are the cluster's own.
-var nodes = []struct{ ns, name, addr, addr6 string }{
-	{"kloop-e2e-1", "one", "10.200.0.2", "fd00:200::2"},
-	{"kloop-e2e-2", "two", "10.200.0.3", "fd00:200::3"},
+// The two nodes: their namespaces, addresses and gateways. The ranges of their pods, and the routes between them, are the cluster's own.
+var nodes = []struct{ ns, name, addr, addr6, via, via6 string }{
+	{"kloop-e2e-1", "one", "10.200.0.2", "fd00:200::2", "10.200.0.1", "fd00:200::1"},
+	{"kloop-e2e-2", "two", "10.200.0.3", "fd00:200::3", "10.200.0.1", "fd00:200::1"},
 }
+
+// routed puts the second node behind a router, so that pods of the two reach each other through the tunnel alone.
+var routed = os.Getenv("KLOOP_E2E_ROUTED") != ""
 
 // Families of addresses that the cluster under test has: "4", "6", "46" or "64", the default one first.
 var families = cmp.Or(os.Getenv("KLOOP_E2E_FAMILIES"), "4")
 
 const (
 	bridge = "kloop-e2e"
+	router = "kloop-e2e-r"
 	port   = "6443"
 	grace  = 40 * time.Second // silence after which a node is lost: more than a busy machine keeps one silent
 )
@@ -105,6 +109,9 @@ func network() error {
 		ip link set %[1]s up`, bridge); err != nil {
 		return err
 	}
+	if two := &nodes[1]; routed {
+		two.addr, two.addr6, two.via, two.via6 = "10.201.0.3", "fd00:201::3", "10.201.0.1", "fd00:201::1"
+	}
 	for i, n := range nodes {
 		err := sh(`set -e
 			ip netns add %[1]s
@@ -112,17 +119,41 @@ func network() error {
 			ip link set kle2e%[2]d master %[3]s up
 			ip -n %[1]s link set lo up
 			ip -n %[1]s link set eth0 up
-			case %[6]s in *4*) ip -n %[1]s addr add %[4]s/24 dev eth0; ip -n %[1]s route add default via 10.200.0.1;; esac
-			case %[6]s in *6*) ip -n %[1]s addr add %[5]s/64 dev eth0 nodad; ip -n %[1]s route add default via fd00:200::1;; esac`,
-			n.ns, i, bridge, n.addr, n.addr6, families)
+			case %[6]s in *4*) ip -n %[1]s addr add %[4]s/24 dev eth0; ip -n %[1]s route add default via %[7]s;; esac
+			case %[6]s in *6*) ip -n %[1]s addr add %[5]s/64 dev eth0 nodad; ip -n %[1]s route add default via %[8]s;; esac`,
+			n.ns, i, bridge, n.addr, n.addr6, families, n.via, n.via6)
 		if err != nil {
 			return err
 		}
 	}
+	if routed {
+		return route()
+	}
 	return nil
 }
 
+// route pulls the second node's cable out of the bridge and plugs it into a router.
+func route() error {
+	return sh(`set -e
+		ip netns add %[1]s
+		ip link set kle2e1 nomaster netns %[1]s
+		ip link add kle2er type veth peer name eth0 netns %[1]s
+		ip link set kle2er master %[2]s up
+		ip -n %[1]s link set kle2e1 up
+		ip -n %[1]s link set eth0 up
+		ip -n %[1]s addr add 10.200.0.254/24 dev eth0
+		ip -n %[1]s addr add 10.201.0.1/24 dev kle2e1
+		ip -n %[1]s addr add fd00:200::fe/64 dev eth0 nodad
+		ip -n %[1]s addr add fd00:201::1/64 dev kle2e1 nodad
+		nsenter --net=/run/netns/%[1]s sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+		ip route add 10.201.0.0/24 via 10.200.0.254
+		ip -6 route add fd00:201::/64 via fd00:200::fe
+		case %[4]s in *4*) ip -n %[3]s route add 10.201.0.0/24 via 10.200.0.254;; esac
+		case %[4]s in *6*) ip -n %[3]s -6 route add fd00:201::/64 via fd00:200::fe;; esac`, router, bridge, nodes[0].ns, families)
+}
+
 func unwire() {
+	_ = sh("ip netns del %s; ip link del kle2er", router) // may not be there
 	for i, n := range nodes {
 		_ = sh("ip netns del %s", n.ns) // may not be there
 		_ = sh("ip link del kle2e%d", i)

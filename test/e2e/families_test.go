@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -81,6 +82,7 @@ func TestFamilies(t *testing.T) {
 		for _, ip := range p.Status.PodIPs {
 			reach(ip.IP, p.Name)
 		}
+		crosses(t, ns, &p)
 	}
 	if len(met) != 2 {
 		t.Errorf("the pods are on %v, want both nodes", met)
@@ -91,6 +93,35 @@ func TestFamilies(t *testing.T) {
 			out, err := it.try("exec", "-n", ns, "client", "--", "nslookup", "web."+ns+".svc.cluster.local")
 			return err == nil && strings.Contains(out, ip), fmt.Sprint(out, err)
 		})
+	}
+}
+
+// crosses checks the way from the first node to a pod of the second one: the tunnel when a router lies between, else a plain route. The
+// API server's proxy takes it from the machine itself, and the pod's link leaves room for the tunnel's headers.
+func crosses(t *testing.T, ns string, p *corev1.Pod) {
+	t.Helper()
+	if p.Spec.NodeName != nodes[1].name {
+		return
+	}
+	link := "eth0"
+	if routed {
+		link = "kloop-vx"
+	}
+	for _, ip := range p.Status.PodIPs {
+		out, err := exec.Command("ip", "-n", nodes[0].ns, "route", "get", ip.IP).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), " dev "+link+" ") {
+			t.Errorf("the way to %s: %s %v, want it over %s", ip.IP, out, err, link)
+		}
+	}
+	if out := kubectl(t, "get", "--raw", "/api/v1/namespaces/"+ns+"/pods/"+p.Name+":80/proxy/hostname"); !strings.HasPrefix(out, p.Name) {
+		t.Errorf("the API server gets %q from %s", out, p.Name)
+	}
+	mtu := "1450"
+	if families[0] == '6' {
+		mtu = "1430"
+	}
+	if out := kubectl(t, "exec", "-n", ns, p.Name, "--", "cat", "/sys/class/net/eth0/mtu"); out != mtu {
+		t.Errorf("the link of %s takes packets of %s bytes, want %s", p.Name, out, mtu)
 	}
 }
 
