@@ -66,6 +66,8 @@ func groups() []group {
 				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H"},
 			{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},
 			{"member", "list | remove NAME", "show or change who keeps the store", member, "kloop member list"},
+			{"certs", "list | renew | rotate | finish", "list certificates with their ages, issue them anew, exchange the cluster's keys", certs,
+				"kloop certs list"},
 			{"backup", "FILE", "save the store of a server", backup, "kloop backup --keys kloop.tar"},
 			{"restore", "FILE", "make a data directory from a backup", restore, "kloop restore --data-dir /var/lib/kloop kloop.tar"},
 		}},

@@ -53,7 +53,7 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s", pki.Kubeconfig(*server, keys.CA.PEM, cert, key))
+	_, err = fmt.Fprintf(std.out, "%s", pki.Kubeconfig(*server, keys.CA.PEM(), cert, key))
 	return err
 }
 

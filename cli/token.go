@@ -63,11 +63,11 @@ func nodeToken(ctx context.Context, std stdio, kubeconfig, server string, keys *
 			return err
 		}
 	}
-	text, err := cluster.NodeToken(ctx, admin, server, keys.CA.PEM, life)
+	text, err := cluster.NodeToken(ctx, admin, server, keys.CA.PEM(), life)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "kloop node --server %s --token %s --ca-hash %s\n", server, text, credential.KeyHash(keys.CA.Cert))
+	_, err = fmt.Fprintf(std.out, "kloop node --server %s --token %s --ca-hash %s\n", server, text, credential.KeyHash(keys.CA.Cert()))
 	return err
 }
 

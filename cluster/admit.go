@@ -29,6 +29,7 @@ func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 		pages[past.Page] = d.past.desk
 		pages[past.Gaps] = http.HandlerFunc(d.past.gaps)
 	}
+	pages[CertsPath], pages[CertsPath+"/"] = http.HandlerFunc(d.certs.certificates), http.HandlerFunc(d.certs.certificates)
 	if c.storage.etcd == nil {
 		return pages
 	}

@@ -46,6 +46,7 @@ func (a agents) Endpoint(_ context.Context, node string) (stream.Endpoint, error
 
 // agentDialer connects to agents as the server.
 type agentDialer struct {
+	keys      *pki.PKI
 	transport *http.Transport
 }
 
@@ -56,14 +57,14 @@ func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
 	}
 	// The names of agents are those of their Nodes, whatever address they are reached at; the node's own name is
 	// what its certificate must have (see endpoint).
-	return &agentDialer{&http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: cert.Client, RootCAs: pki.Pool(keys.CA.Cert)}}}, nil
+	return &agentDialer{keys, &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: cert.Client}}}, nil
 }
 
 // endpoint is one agent. The transport is made for one call and keeps no connection.
 func (d *agentDialer) endpoint(node, addr string) (stream.Endpoint, error) {
 	t := d.transport.Clone()
-	t.TLSClientConfig.ServerName = node
+	t.TLSClientConfig.ServerName, t.TLSClientConfig.RootCAs = node, d.keys.CA.Pool()
 	t.DisableKeepAlives = true
 	return stream.Endpoint{URL: "https://" + addr, Transport: t}, nil
 }

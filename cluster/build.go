@@ -41,6 +41,7 @@ type building struct {
 func newFrontDoor(c *Cluster, st store.Store) (*frontDoor, error) {
 	b := &building{frontDoor: &frontDoor{c: c, log: c.cfg.Log, set: kinds.SetFor(c.cfg.on, c.cfg.RuntimeConfig), store: st, fields: apply.NewTracker(),
 		virtual: map[resource.Kind]server.Operations{}, metrics: prometheus.NewRegistry(), trail: c.newTrail()}}
+	b.certs.frontDoor = b.frontDoor
 	b.view, b.docs, b.caller = view.NewWith(b.set, view.Config{Shed: c.cfg.Shed}), openapi.New(b.set), b.newCaller()
 	for _, makePart := range []func() error{
 		b.makeSigner,     // service account tokens

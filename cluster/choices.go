@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"crypto"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -87,7 +86,8 @@ func chosen(all admission.Chain, on, off []string) (admission.Chain, error) {
 
 // tokenConfig reads the keys of service account tokens. Without files the data directory's own key signs.
 func (c *Cluster) tokenConfig() (token.Config, error) {
-	t := token.Config{Key: c.keys.ServiceAccount, Issuer: c.cfg.Issuer, Audiences: c.cfg.Audiences}
+	t := token.Config{Issuer: c.cfg.Issuer, Audiences: c.cfg.Audiences}
+	t.Key, t.Also = c.keys.ServiceAccount()
 	if path := c.cfg.TokenKey; path != "" {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -96,6 +96,7 @@ func (c *Cluster) tokenConfig() (token.Config, error) {
 		if t.Key, err = pki.ParseKey(data); err != nil {
 			return t, fmt.Errorf("%s: %w", path, err)
 		}
+		t.Also = nil
 	}
 	for _, path := range c.cfg.TokenKeys {
 		data, err := os.ReadFile(path)
@@ -138,48 +139,6 @@ func publicKeys(data []byte) (keys []crypto.PublicKey, err error) {
 		return nil, errors.New("no key in it: want PEM")
 	}
 	return keys, nil
-}
-
-// A trust is what files say about who is believed, and what the server shows.
-type trust struct {
-	serving *tls.Certificate    // nil: the cluster's own authority issues one
-	clients []*x509.Certificate // further authorities of client certificates
-	root    []byte              // what clients must trust to believe the server, PEM
-	trusted []byte              // authorities of client certificates, PEM
-}
-
-// leaf is the caller's own serving certificate; nil: there is none.
-func (t trust) leaf() *x509.Certificate {
-	if t.serving == nil {
-		return nil
-	}
-	return t.serving.Leaf // tls.LoadX509KeyPair has parsed it
-}
-
-// credentials reads the files that the configuration names beside the cluster's own keys.
-func (c *Cluster) credentials() (cr trust, err error) {
-	cr.root, cr.trusted = c.keys.CA.PEM, c.keys.CA.PEM
-	if c.cfg.ServingCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.cfg.ServingCert, c.cfg.ServingKey)
-		if err != nil {
-			return cr, fmt.Errorf("read the serving certificate: %w", err)
-		}
-		cr.serving = &pair
-		for _, der := range pair.Certificate {
-			cr.root = append(slices.Clip(cr.root), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-		}
-	}
-	if c.cfg.ClientCA != "" {
-		data, err := os.ReadFile(c.cfg.ClientCA)
-		if err != nil {
-			return cr, fmt.Errorf("read the authority of client certificates: %w", err)
-		}
-		if cr.clients, err = pki.ParseCerts(data); err != nil {
-			return cr, fmt.Errorf("%s: %w", c.cfg.ClientCA, err)
-		}
-		cr.trusted = append(slices.Clip(cr.trusted), data...)
-	}
-	return cr, nil
 }
 
 // wantedLoops are those of the table that the configuration asks for: "*" is all, "name" one more, "-name" one less. The

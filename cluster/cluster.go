@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/auth"
+	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
@@ -26,6 +27,7 @@ type Cluster struct {
 	cfg   Config
 	keys  *pki.PKI
 	cred  trust
+	seen  *authn.Certs
 	door  *frontDoor
 	files []*followed // read again when they change
 
@@ -107,7 +109,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	c.storage.keys = c.keys
-	if c.cred, err = c.credentials(); err != nil {
+	if err = c.credentials(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	st, err := c.storage.openStore(ctx)
@@ -143,7 +145,8 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		{"history", c.door.past.keep},
 		{"api", func(ctx context.Context, ready func()) error { return c.door.serve(ctx, listener, ready) }},
 		{"events", c.door.record},
-		{"kubeconfig", c.writeKubeconfig},
+		{"kubeconfig", c.keepKubeconfig},
+		{"certificates", c.door.certs.keepIssued},
 	}
 	if c.storage.together() {
 		list = append(list, part{"leadership", c.storage.handOver}, part{"presence", c.door.stay})
@@ -153,9 +156,6 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	}
 	if c.storage.etcd != nil && c.cfg.Snapshots.Every > 0 {
 		list = append(list, part{"snapshots", c.storage.snapshots})
-	}
-	if c.cfg.Together.PeerListen != "" {
-		list = append(list, part{"peer certificate", c.storage.renewPeerCert})
 	}
 	if !c.cfg.NoLoops {
 		list = append(list, part{"metrics", c.door.measure})
@@ -207,8 +207,8 @@ func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if hello != nil && hello.ServerName == joinHost {
 		return c.storage.joinCertificate(), nil
 	}
-	if c.cred.serving != nil {
-		return c.cred.serving, nil
+	if own := c.cred.serving.Load(); own != nil {
+		return own, nil
 	}
 	return c.keys.GetCertificate(hello)
 }
@@ -256,7 +256,7 @@ func (c *Cluster) Kubeconfig(user string, groups ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pki.Kubeconfig(c.URL(), c.cred.root, cert, key), nil
+	return pki.Kubeconfig(c.URL(), c.cred.root(), cert, key), nil
 }
 
 // Rest returns the configuration of a client-go client that acts as the administrator.
@@ -265,7 +265,7 @@ func (c *Cluster) Rest() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.cred.root, CertData: cert, KeyData: key}}, nil
+	return &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: c.cred.root(), CertData: cert, KeyData: key}}, nil
 }
 
 // Client returns a client in this process that acts as the administrator.
@@ -276,7 +276,17 @@ func As(c *Cluster, manager string) client.Client {
 	return c.door.local(&auth.User{Name: "kubernetes-admin", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}, manager)
 }
 
-func (c *Cluster) writeKubeconfig(ctx context.Context, ready func()) error {
+func (c *Cluster) keepKubeconfig(ctx context.Context, ready func()) error {
+	if err := c.writeKubeconfig(); err != nil {
+		return err
+	}
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+// writeKubeconfig writes the administrator's kubeconfig, with a new certificate.
+func (c *Cluster) writeKubeconfig() error {
 	paths := []string{c.cfg.Kubeconfig}
 	if c.cfg.DataDir != "" {
 		paths = append(paths, filepath.Join(c.cfg.DataDir, "admin.kubeconfig"))
@@ -296,8 +306,6 @@ func (c *Cluster) writeKubeconfig(ctx context.Context, ready func()) error {
 			return fmt.Errorf("write the kubeconfig: %w", err)
 		}
 	}
-	ready()
-	<-ctx.Done()
 	return nil
 }
 

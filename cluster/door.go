@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -61,6 +60,7 @@ type frontDoor struct {
 	caller  *webhook.Caller // of webhooks
 	others  *aggregator.Aggregator
 	metrics *prometheus.Registry
+	certs   keyDesk
 }
 
 // A storage is this server's part in the store: the member of etcd, its certificate and snapshots, and how other servers join.
@@ -98,10 +98,10 @@ func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 
 // authn is who is believed: certificates of our CA, the front proxy's word, tokens.
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
-	keys := d.c.keys
+	d.c.seen = &authn.Certs{Roots: d.c.cred.callers}
 	return &authn.Front{Anonymous: func(path string) bool { return !d.c.cfg.NoAnonymous && d.outside.anonymous(path) }, Known: authn.Union{
-		&authn.Proxy{Roots: pki.Pool(keys.FrontProxy.Cert), Names: []string{pki.FrontProxyUser}},
-		&authn.Certs{Roots: pki.Pool(append(slices.Clip(d.c.cred.clients), keys.CA.Cert)...)},
+		&authn.Proxy{Roots: d.c.keys.FrontProxy.Pool, Names: []string{pki.FrontProxyUser}},
+		d.c.seen,
 		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},
 	}}
 }
@@ -137,12 +137,21 @@ func (d *frontDoor) follow(ctx context.Context, ready func()) error {
 	return d.view.Follow(ctx, d.store, ready)
 }
 
+// beginnings tell on what the objects of every cluster depend.
+func (d *frontDoor) beginnings() bootstrap.Config {
+	return bootstrap.Config{Features: d.set.Features(), ServiceCIDRs: d.c.cfg.serviceCIDRs(), ClientCA: string(d.c.cred.trusted()),
+		FrontProxyCA: string(d.c.keys.FrontProxy.PEM()), FrontProxyName: pki.FrontProxyUser}
+}
+
+// trustObjects are those objects that tell whom to trust.
+func (d *keyDesk) trustObjects() []resource.Object {
+	return []resource.Object{bootstrap.Authentication(d.beginnings()), d.authority()}
+}
+
 // bootstrap writes what every cluster has from the start.
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
-	keys := d.c.keys
-	objects := bootstrap.Objects(bootstrap.Config{Features: d.set.Features(), ServiceCIDRs: d.c.cfg.serviceCIDRs(),
-		ClientCA: string(d.c.cred.trusted), FrontProxyCA: string(keys.FrontProxy.PEM), FrontProxyName: pki.FrontProxyUser})
-	if err := d.server.Bootstrap(ctx, append(append(append(objects, nodeBindings()...), explainers()), reporters()...)); err != nil {
+	objects := bootstrap.Objects(d.beginnings())
+	if err := d.server.Bootstrap(ctx, append(append(append(append(objects, nodeBindings()...), explainers()), reporters()...), d.authority())); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
 	if err := d.alloc.TellRanges(ctx, objects); err != nil {

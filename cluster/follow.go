@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,33 +15,52 @@ const lookEvery = 30 * time.Second
 
 // A followed file is read again when it changed.
 type followed struct {
-	what, path string
-	last       []byte // what was read last, good or not
-	use        func(data []byte) error
+	what  string
+	paths []string
+	last  [][]byte // what was read last, good or not
+	use   func(data [][]byte) error
 }
 
 // follow reads a file and will read it again. What it can't use then is told, and what was before stays.
 func (c *Cluster) follow(what, path string, use func(data []byte) error) error {
-	data, err := os.ReadFile(path)
+	return c.followAll(what, func(data [][]byte) error { return use(data[0]) }, path)
+}
+
+// followAll does so with files that belong together.
+func (c *Cluster) followAll(what string, use func(data [][]byte) error, paths ...string) error {
+	f := &followed{what: what, paths: paths, use: use}
+	data, err := f.read()
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
 	}
 	if err := use(data); err != nil {
-		return fmt.Errorf("the %s in %s: %w", what, path, err)
+		return fmt.Errorf("the %s in %s: %w", what, strings.Join(paths, ", "), err)
 	}
-	c.files = append(c.files, &followed{what: what, path: path, last: data, use: use})
+	f.last = data
+	c.files = append(c.files, f)
 	return nil
+}
+
+func (f *followed) read() (data [][]byte, err error) {
+	for _, path := range f.paths {
+		one, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, one)
+	}
+	return data, nil
 }
 
 // look reads the file again if it changed.
 func (f *followed) look() (changed bool, err error) {
-	data, err := os.ReadFile(f.path)
-	if err != nil || bytes.Equal(data, f.last) {
+	data, err := f.read()
+	if err != nil || slices.EqualFunc(data, f.last, bytes.Equal) {
 		return false, err
 	}
 	f.last = data
 	if err := f.use(data); err != nil {
-		return false, fmt.Errorf("%s: %w", f.path, err)
+		return false, fmt.Errorf("%s: %w", strings.Join(f.paths, ", "), err)
 	}
 	return true, nil
 }
@@ -64,7 +85,7 @@ func (c *Cluster) keepFiles(ctx context.Context, ready func()) error {
 			case err != nil:
 				c.cfg.Log.Error("a file changed and can't be used: what was before stays", "file", f.what, "err", err)
 			case changed:
-				c.cfg.Log.Info("a file changed and is used", "file", f.what, "path", f.path)
+				c.cfg.Log.Info("a file changed and is used", "file", f.what, "path", strings.Join(f.paths, ", "))
 			}
 		}
 	}

@@ -218,5 +218,5 @@ func pinned(hash []byte) *tls.Config {
 
 // joinCertificate is what pinned looks for: the authority's own certificate, with its key.
 func (s *storage) joinCertificate() *tls.Certificate {
-	return &tls.Certificate{Certificate: [][]byte{s.keys.CA.Cert.Raw}, PrivateKey: s.keys.CA.Key, Leaf: s.keys.CA.Cert}
+	return &tls.Certificate{Certificate: [][]byte{s.keys.CA.Cert().Raw}, PrivateKey: s.keys.CA.Key(), Leaf: s.keys.CA.Cert()}
 }

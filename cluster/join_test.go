@@ -216,7 +216,7 @@ func TestJoinBelievesServersOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair.Certificate = append(pair.Certificate, keys.CA.Cert.Raw)
+	pair.Certificate = append(pair.Certificate, keys.CA.Cert().Raw)
 	var asked atomic.Bool
 	between := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
 	between.TLS, between.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)

@@ -44,12 +44,12 @@ func JoinToken(keys *pki.PKI, life time.Duration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s.%x.%x", said, mac, authorityHash(keys.CA.Cert)), nil
+	return fmt.Sprintf("%s.%x.%x", said, mac, authorityHash(keys.CA.Cert())), nil
 }
 
 // joinMAC is what only a holder of the authority's key can compute.
 func joinMAC(keys *pki.PKI, said string) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(keys.CA.Key)
+	der, err := x509.MarshalPKCS8PrivateKey(keys.CA.Key())
 	if err != nil {
 		return nil, fmt.Errorf("read the authority's key: %w", err)
 	}
@@ -141,6 +141,9 @@ func (z serverAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.D
 			return auth.Allow, "holds a join token", nil
 		}
 		return auth.Deny, "only a join token opens this", nil
+	}
+	if a.Path == CertsPath+"/adopt" && !a.User.In(auth.GroupMasters) {
+		return auth.Deny, "keys are taken from other servers alone", nil
 	}
 	what, name, _ := strings.Cut(rest, "/")
 	if what == "" {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -17,17 +19,16 @@ var errNoLoops = errors.New("this program brings no loops (cluster.Config.Kit): 
 
 // loops are the parts that close gaps, and the simulation of nodes.
 func (c *Cluster) loops() (list []part, err error) {
-	own, err := c.restAs(loopUser("horizontal-pod-autoscaler"))
-	if err != nil {
-		return nil, err
-	}
-	terms := kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root, CA: c.keys.CA, Tokens: c.door.signer, Others: c.door.others, REST: own}
-	table, err := c.cfg.table(terms)
+	table, err := c.entries()
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range table {
-		list = append(list, c.loopPart(e))
+		if slices.Contains(keyed, e.LoopName()) {
+			list = append(list, c.keyedPart(e.LoopName()))
+		} else {
+			list = append(list, c.loopPart(e))
+		}
 	}
 	list = append(list, c.sources()...)
 	if c.cfg.Kit.Nodes != nil {
@@ -36,6 +37,50 @@ func (c *Cluster) loops() (list []part, err error) {
 		}
 	}
 	return list, nil
+}
+
+// keyed are the loops that hold certificates: they begin anew when those are exchanged.
+var keyed = []string{"root-ca-publisher", "serviceaccount-token", "horizontal-pod-autoscaler"}
+
+// entries are the loops, with the certificates of now.
+func (c *Cluster) entries() ([]kit.Entry, error) {
+	own, err := c.restAs(loopUser("horizontal-pod-autoscaler"))
+	if err != nil {
+		return nil, err
+	}
+	return c.cfg.table(kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root(), CA: c.keys.CA, Tokens: c.door.signer, Others: c.door.others, REST: own})
+}
+
+// keyedPart runs a loop, and another one in its place whenever the keys are exchanged.
+func (c *Cluster) keyedPart(name string) part {
+	return part{name, func(ctx context.Context, ready func()) error {
+		ready = sync.OnceFunc(ready)
+		for {
+			changed := c.keys.Changed()
+			table, err := c.entries()
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(table, func(e kit.Entry) bool { return e.LoopName() == name })
+			if i < 0 {
+				return fmt.Errorf("the loop %s is no more", name)
+			}
+			own, stop := context.WithCancel(ctx)
+			go func() {
+				select {
+				case <-changed:
+					stop()
+				case <-own.Done():
+				}
+			}()
+			err = c.loopPart(table[i]).Run(own, ready)
+			ended := own.Err() != nil && ctx.Err() == nil
+			stop()
+			if !ended {
+				return err
+			}
+		}
+	}}
 }
 
 // table returns those of the program's loops that the configuration asks for.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -70,13 +71,13 @@ type Machine interface {
 type Host struct {
 	Config          Config // of the cluster; defaults are filled in
 	Name            string
-	Address, Second netip.Addr     // the second is of the other family; zero: none
-	Beat            time.Duration  // between two renewals of the node's lease
-	PodCIDRs        []netip.Prefix // that the Node registers with; none: the cluster gives it some
-	Serving         *pki.Rotating  // the certificate of the agent's API
-	CA              []byte         // PEM
-	Client          client.Client  // as the node
-	ProxyClient     client.Client  // as kube-proxy
+	Address, Second netip.Addr            // the second is of the other family; zero: none
+	Beat            time.Duration         // between two renewals of the node's lease
+	PodCIDRs        []netip.Prefix        // that the Node registers with; none: the cluster gives it some
+	Serving         *pki.Rotating         // the certificate of the agent's API
+	Callers         func() *x509.CertPool // who signs the certificates of those who call the agent
+	Client          client.Client         // as the node
+	ProxyClient     client.Client         // as kube-proxy
 	Events          *client.Recorder
 	Loops           *loop.Watchers
 }
@@ -106,7 +107,7 @@ func beat(grace time.Duration) time.Duration {
 
 // host gathers the node's name, address, certificate and clients.
 func (c *Cluster) host() (Host, error) {
-	h := Host{Config: c.cfg, Name: c.cfg.NodeName, Beat: beat(c.cfg.NodeMonitorGrace), PodCIDRs: c.cfg.ownPodCIDRs(), CA: c.keys.CA.PEM,
+	h := Host{Config: c.cfg, Name: c.cfg.NodeName, Beat: beat(c.cfg.NodeMonitorGrace), PodCIDRs: c.cfg.ownPodCIDRs(), Callers: c.keys.CA.Pool,
 		ProxyClient: c.door.local(loopUser("kube-proxy"), "kube-proxy"), Loops: c.Loops}
 	if h.Name == "" {
 		host, err := os.Hostname()

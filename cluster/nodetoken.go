@@ -50,7 +50,53 @@ func nodeBindings() []resource.Object {
 			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}},
 				{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}}}},
 		bind(network, network, group(auth.GroupNodes)),
+		// Whom they are to trust: it may change while they run.
+		&rbacv1.Role{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: authorityMeta(),
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{AuthorityName}}}},
+		&rbacv1.RoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"}, ObjectMeta: authorityMeta(),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: AuthorityName}, Subjects: []rbacv1.Subject{group(auth.GroupNodes)}},
 	}
+}
+
+// AuthorityName is the ConfigMap of kube-system in which nodes find the authorities of the cluster, under AuthorityKey.
+const (
+	AuthorityName = "kloop-authority"
+	AuthorityKey  = "ca.crt"
+)
+
+func authorityMeta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: AuthorityName}
+}
+
+// authority tells nodes whom to trust.
+func (d *frontDoor) authority() resource.Object {
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: authorityMeta(),
+		Data: map[string]string{AuthorityKey: string(d.c.keys.CA.PEM())}}
+}
+
+// renewInfo has cluster-info, if it is there, tell the present authorities, with the address that it tells.
+func renewInfo(ctx context.Context, c client.Client, ca []byte) error {
+	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespacePublic, "cluster-info")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	m, ok := obj.(*corev1.ConfigMap)
+	if err != nil || !ok {
+		return err
+	}
+	cfg, err := clientcmd.Load([]byte(m.Data["kubeconfig"]))
+	if err != nil {
+		return nil // somebody else's
+	}
+	for _, one := range cfg.Clusters {
+		next := m.DeepCopy()
+		if next.Data["kubeconfig"], err = clusterInfo(one.Server, ca); err != nil || next.Data["kubeconfig"] == m.Data["kubeconfig"] {
+			return err
+		}
+		_, err = c.Update(ctx, kinds.ConfigMaps, next, "")
+		return err
+	}
+	return nil
 }
 
 func bind(name, role string, to rbacv1.Subject) resource.Object {

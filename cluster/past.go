@@ -34,7 +34,8 @@ func (b *building) makePast() error {
 	if d.trail == nil {
 		return nil
 	}
-	cfg := history.Config{Secret: standInKey(b.c.keys.ServiceAccount), Log: d.log}
+	key, _ := b.c.keys.ServiceAccount()
+	cfg := history.Config{Secret: standInKey(key), Log: d.log}
 	if b.c.cfg.DataDir != "" {
 		cfg.Dir = filepath.Join(b.c.cfg.DataDir, "history")
 	}

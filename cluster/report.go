@@ -72,7 +72,7 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 	t := time.NewTicker(tellAgain)
 	defer t.Stop()
 	for {
-		others := d.servers()
+		others, changed := d.servers(), d.c.keys.Changed()
 		for at, stop := range running {
 			if !slices.Contains(others, at) {
 				stop()
@@ -95,6 +95,11 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		case <-changed: // reports go on with other certificates
+			for at, stop := range running {
+				stop()
+				delete(running, at)
+			}
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestOwnCertificates(t *testing.T) {
 	if cert, key, err = other.CA.Issue(pki.Leaf{User: "boss", Groups: []string{"system:masters"}, Client: true}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	theirs := &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: other.CA.PEM, CertData: cert, KeyData: key}}
+	theirs := &rest.Config{Host: c.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: other.CA.PEM(), CertData: cert, KeyData: key}}
 	for whose, cfg := range map[string]*rest.Config{"the other authority's": theirs, "the cluster's own": config(t, c)} {
 		if _, err := clientset(t, cfg).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Errorf("%s administrator: %v", whose, err)

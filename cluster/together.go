@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -59,7 +58,7 @@ func (t *Together) fill(c Config) error {
 // peerUser is the common name of the certificates of members: the cluster's authority gives it to nobody else.
 const peerUser = "system:kloop:peer"
 
-// peerLife is the time for which a member's certificate is good. It is made anew at every start, and when half of that is over.
+// peerLife is the time for which a member's certificate is good. It is made anew at every start, and with all others.
 const peerLife = 365 * 24 * time.Hour
 
 // peerFiles are the files of a member's certificate, where kubeadm has them.
@@ -131,21 +130,4 @@ func peerURL(t Together, at *net.TCPAddr) (string, error) {
 		host = own.String()
 	}
 	return "https://" + net.JoinHostPort(host, fmt.Sprint(cmp.Or(at.Port, 2380))), nil
-}
-
-// renewPeerCert makes a new certificate for the member long before the old one ends.
-func (s *storage) renewPeerCert(ctx context.Context, ready func()) error {
-	ready()
-	t := time.NewTicker(peerLife / 2)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-		if err := s.writePeerCert(s.peerURL); err != nil {
-			s.cfg.Log.Error("renew the certificate of the store's member", "err", err)
-		}
-	}
 }

@@ -93,5 +93,5 @@ func (c *Cluster) restOf(url string, u *auth.User) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: c.keys.CA.PEM, CertData: cert, KeyData: key}}, nil
+	return &rest.Config{Host: url, TLSClientConfig: rest.TLSClientConfig{CAData: c.cred.root(), CertData: cert, KeyData: key}}, nil
 }

@@ -110,7 +110,7 @@ func (c *Cluster) identify(n int) error {
 	if err := os.MkdirAll(c.NodeDir(n), 0o700); err != nil {
 		return err
 	}
-	return replace(path, pki.Kubeconfig(c.Server(), keys.CA.PEM, cert, key), 0o600)
+	return replace(path, pki.Kubeconfig(c.Server(), keys.CA.PEM(), cert, key), 0o600)
 }
 
 // groupPrefix begins the names of the cgroups in which nodes have that of their pods: one limit holds all pods of a node, and each node

@@ -23,7 +23,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kloop-dev/kloop/auth"
-	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/converge"
@@ -41,6 +40,9 @@ type Joined struct {
 	Rest *rest.Config
 	Join credential.Discovery // how to join as a machine that knows nothing but a token; Token "": it has joined
 	Keys string               // directory of the node's certificates and of the kubeconfig that a joined node has
+
+	trust     *anchors
+	reconnect func() // over new connections
 }
 
 // The files of a node's keys, named as the kubelet's.
@@ -73,6 +75,10 @@ func Run(ctx context.Context, n Joined, ready func()) error {
 	list := []cluster.Part{{Name: "copies", Run: pinned.Run},
 		{Name: "events", Run: func(ctx context.Context, ready func()) error { ready(); n.Events.Run(ctx); return nil }},
 		{Name: "client certificate", Run: func(ctx context.Context, ready func()) error { ready(); return own.Run(ctx) }},
+		{Name: "authorities", Run: func(ctx context.Context, ready func()) error {
+			ready()
+			return n.trust.follow(ctx, remote, askAuthority, &n, own, serving)
+		}},
 		{Name: "reports", Run: func(ctx context.Context, ready func()) error {
 			ready()
 			cluster.Tell(ctx, n.log(), remote, func() *convergence.Report { return converge.ReportOf(n.Loops, n.Name, "") })
@@ -136,10 +142,15 @@ func (n *Joined) enrol(ctx context.Context) (*credential.Credential, *client.Rem
 		return nil, nil, err
 	}
 	var err error
-	if n.CA, err = cluster.Authority(n.Rest); err != nil {
+	given, err := cluster.Authority(n.Rest)
+	if err != nil {
 		return nil, nil, err
 	}
-	own, roots, err := n.certificate(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, nodeClientFile)
+	if n.trust, err = newAnchors(given, n.Keys); err != nil {
+		return nil, nil, err
+	}
+	n.Callers = n.trust.pool
+	own, err := n.certificate(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth, nodeClientFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,7 +159,9 @@ func (n *Joined) enrol(ctx context.Context) (*credential.Credential, *client.Rem
 			return nil, nil, err
 		}
 	}
-	cfg := &rest.Config{Host: n.Rest.Host, Transport: credential.NewTransport(own, roots)}
+	transport := credential.NewTransport(own, n.trust.pool)
+	n.reconnect = transport.Renew
+	cfg := &rest.Config{Host: n.Rest.Host, Transport: transport}
 	remote, err := client.NewRemote(cfg, kinds.NewSet(), "kubelet/kloop", nodeSources(n.Config)...)
 	if err != nil {
 		return nil, nil, err
@@ -227,11 +240,7 @@ func (n *Joined) keep(path string, ca []byte) error {
 }
 
 // certificate is one of the node's certificates: the one that is kept, or that of the kubeconfig, or none yet.
-func (n *Joined) certificate(signer string, usage certificatesv1.KeyUsage, file string) (*credential.Credential, *x509.CertPool, error) {
-	certs, err := pki.ParseCerts(n.CA)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the cluster's CA: %w", err)
-	}
+func (n *Joined) certificate(signer string, usage certificatesv1.KeyUsage, file string) (*credential.Credential, error) {
 	want := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + n.Name, Organization: []string{auth.GroupNodes}}}
 	if usage == certificatesv1.UsageServerAuth {
 		want.DNSNames, want.IPAddresses = []string{n.Name}, nil
@@ -239,24 +248,23 @@ func (n *Joined) certificate(signer string, usage certificatesv1.KeyUsage, file 
 			want.IPAddresses = append(want.IPAddresses, a.AsSlice())
 		}
 	}
-	roots := pki.Pool(certs...)
-	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file), Roots: roots, Log: n.log()})
+	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file), Roots: n.trust.pool, Log: n.log()})
 	if _, err := c.Get(); err == nil {
-		return c, roots, nil
+		return c, nil
 	}
 	pair, err := keyPair(n.Rest)
 	if err != nil || pair == nil {
-		return c, roots, err
+		return c, err
 	}
 	if err := c.Adopt(pair); err != nil && usage == certificatesv1.UsageClientAuth {
-		return nil, nil, fmt.Errorf("the kubeconfig's certificate is not one of the node %s: %w", n.Name, err)
+		return nil, fmt.Errorf("the kubeconfig's certificate is not one of the node %s: %w", n.Name, err)
 	}
-	return c, roots, nil
+	return c, nil
 }
 
 // serving is the certificate of the agent's own API.
 func (n *Joined) serving(asker client.Client) (*credential.Credential, error) {
-	c, _, err := n.certificate(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, nodeServerFile)
+	c, err := n.certificate(certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth, nodeServerFile)
 	if err == nil {
 		c.AskAs(asker)
 	}

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/loop"
@@ -42,7 +41,7 @@ type Config struct {
 	Serving   interface { // the certificate of the agent's API
 		Server(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	}
-	CA          []byte // PEM
+	Callers     func() *x509.CertPool // who signs the certificates of those who call the agent
 	Client      client.Client
 	Pins        node.Pins // keeps ConfigMaps and Secrets for Client; nil: it has all of them
 	ProxyClient client.Client
@@ -107,10 +106,6 @@ func (n Config) parts() ([]cluster.Part, error) {
 	if err := n.settle(); err != nil {
 		return nil, err
 	}
-	certs, err := pki.ParseCerts(n.CA)
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's CA: %w", err)
-	}
 	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(n.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cluster.ErrAgentPort, err)
@@ -130,7 +125,7 @@ func (n Config) parts() ([]cluster.Part, error) {
 		list = append(list, cluster.Part{Name: "containerd", Run: own.Run})
 	}
 	list = append(list, cluster.Part{Name: "node", Run: func(ctx context.Context, ready func()) error {
-		return n.runAgent(ctx, ready, socket, l, certs)
+		return n.runAgent(ctx, ready, socket, l)
 	}})
 	for _, l := range nodeLoops(n) {
 		if l.on {
@@ -141,7 +136,7 @@ func (n Config) parts() ([]cluster.Part, error) {
 }
 
 // runAgent runs the node's agent on a runtime until ctx ends.
-func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net.Listener, certs []*x509.Certificate) error {
+func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net.Listener) error {
 	rt, err := runtime.Connect(ctx, socket)
 	if err != nil {
 		return err
@@ -161,7 +156,7 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 	served := make(chan error, 1)
 	sctx, stop := context.WithCancel(ctx)
 	go func() {
-		served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: pki.Pool(certs...),
+		served <- agent.Serve(sctx, l, serve.Config{Node: n.Name, Client: n.Client, ClientCA: n.Callers,
 			SystemLogs: "/var/log", SystemLogQuery: n.LogQuery, Log: n.Log})
 	}()
 	ready()

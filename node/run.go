@@ -77,7 +77,7 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener, c serve.Config) error
 		}
 		return list
 	}
-	return serve.Serve(ctx, l, serve.New(c), a.cfg.Serving, c.ClientCA)
+	return serve.Serve(ctx, l, serve.New(c), a.cfg.Serving)
 }
 
 // find resolves a container for logs and exec: the running or last one, or with previous the one before it.

@@ -31,14 +31,15 @@ func front(t *testing.T, read *authtest.Cluster) (*Front, *pki.PKI, *token.Signe
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := token.New(token.Config{Key: keys.ServiceAccount})
+	key, _ := keys.ServiceAccount()
+	signer, err := token.New(token.Config{Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := func() resource.Reader { return read }
 	return &Front{Known: Union{
-		&Proxy{Roots: keys.FrontProxy.Pool(), Names: []string{pki.FrontProxyUser}},
-		&Certs{Roots: keys.CA.Pool()},
+		&Proxy{Roots: keys.FrontProxy.Pool, Names: []string{pki.FrontProxyUser}},
+		&Certs{Roots: keys.CA.Pool},
 		Bearer{Audiences: signer.Audiences(), Tokens: TokenUnion{ServiceAccounts{signer, reader}, Bootstrap{Read: reader},
 			NewStatic(map[string]*auth.User{"s3cret": {Name: "static"}})}},
 	}}, keys, signer
@@ -73,7 +74,7 @@ func TestCertificates(t *testing.T) {
 	if _, ok, err := f.Authenticate(withCert(t, get(), cert)); ok || err == nil {
 		t.Error("a foreign certificate was believed")
 	}
-	certs := &Certs{Roots: keys.CA.Pool(), Now: func() time.Time { return time.Now().Add(400 * 24 * time.Hour) }}
+	certs := &Certs{Roots: keys.CA.Pool, Now: func() time.Time { return time.Now().Add(400 * 24 * time.Hour) }}
 	cert, _, _ = keys.Issue("alice", nil, 0)
 	if _, ok, err := certs.Authenticate(withCert(t, get(), cert)); ok || err == nil {
 		t.Error("an expired certificate was believed")
@@ -83,7 +84,7 @@ func TestCertificates(t *testing.T) {
 func TestExpiryIsNotForgotten(t *testing.T) {
 	keys, _ := pki.Open(pki.Config{})
 	now := time.Now()
-	c := &Certs{Roots: keys.CA.Pool(), Now: func() time.Time { return now }}
+	c := &Certs{Roots: keys.CA.Pool, Now: func() time.Time { return now }}
 	cert, _, _ := keys.Issue("alice", nil, time.Hour)
 	if _, ok, _ := c.Authenticate(withCert(t, get(), cert)); !ok {
 		t.Fatal("refused")
@@ -293,7 +294,7 @@ func BenchmarkCertificate(b *testing.B) {
 	certs, _ := pki.ParseCerts(text)
 	r := get()
 	r.TLS = &tls.ConnectionState{PeerCertificates: certs}
-	c := &Certs{Roots: keys.CA.Pool()}
+	c := &Certs{Roots: keys.CA.Pool}
 	for b.Loop() {
 		if _, ok, _ := c.Authenticate(r); !ok {
 			b.Fatal("refused")

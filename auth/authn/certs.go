@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kloop-dev/kloop/auth"
@@ -20,8 +21,8 @@ import (
 // Certs authenticates by TLS client certificate: the common name is the user, the organizations the groups.
 // Verified chains are remembered, since a connection sends the same one with every request.
 type Certs struct {
-	Roots *x509.CertPool
-	Now   func() time.Time // nil: time.Now
+	Roots func() *x509.CertPool // another pool when others are trusted: what was verified is forgotten then
+	Now   func() time.Time      // nil: time.Now
 
 	known certCache
 }
@@ -33,7 +34,7 @@ func (c *Certs) Authenticate(r *http.Request) (*auth.User, bool, error) {
 	}
 	cert := r.TLS.PeerCertificates[0]
 	sum := sha256.Sum256(cert.Raw)
-	if err := c.known.verify(sum, r.TLS.PeerCertificates, c.Roots, clock(c.Now)); err != nil {
+	if err := c.known.verify(sum, r.TLS.PeerCertificates, c.Roots(), clock(c.Now)); err != nil {
 		return nil, false, fmt.Errorf("verify the client certificate of %q: %w", cert.Subject.CommonName, err)
 	}
 	if cert.Subject.CommonName == "" {
@@ -67,17 +68,48 @@ func clock(now func() time.Time) time.Time {
 // maxCerts bounds the number of remembered certificates.
 const maxCerts = 4096
 
-// A certCache remembers until when certificates are known to be good.
+// A certCache remembers which certificates are known to be good, and until when.
 type certCache struct {
-	mu   sync.RWMutex
-	good map[[sha256.Size]byte]time.Time
+	mu    sync.RWMutex
+	roots *x509.CertPool // by which they are
+	good  map[[sha256.Size]byte]*known
+}
+
+// known is a certificate that was shown.
+type known struct {
+	leaf  *x509.Certificate
+	root  *x509.Certificate // the authority that it was believed for
+	until time.Time         // the first end in its chain
+	used  atomic.Int64      // seconds since 1970
+}
+
+// A Shown is a client certificate that somebody showed.
+type Shown struct {
+	User  string    `json:"user"`
+	Until time.Time `json:"until"` // end of the certificate's life
+	From  time.Time `json:"from"`
+	Used  time.Time `json:"used"`
+	Root  []byte    `json:"root"` // DER of the authority that it was believed for
+}
+
+// Shown are the certificates that were shown since they could last be told apart; of very many only some.
+func (c *Certs) Shown() (list []Shown) {
+	c.known.mu.RLock()
+	defer c.known.mu.RUnlock()
+	for _, k := range c.known.good {
+		list = append(list, Shown{User: k.leaf.Subject.CommonName, From: k.leaf.NotBefore, Until: k.leaf.NotAfter,
+			Used: time.Unix(k.used.Load(), 0), Root: k.root.Raw})
+	}
+	return list
 }
 
 func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roots *x509.CertPool, now time.Time) error {
 	c.mu.RLock()
-	until, ok := c.good[sum]
+	k := c.good[sum]
+	same := c.roots == roots
 	c.mu.RUnlock()
-	if ok && now.Before(until) {
+	if k != nil && same && now.Before(k.until) {
+		k.used.Store(now.Unix())
 		return nil
 	}
 	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: now,
@@ -89,21 +121,35 @@ func (c *certCache) verify(sum [sha256.Size]byte, chain []*x509.Certificate, roo
 	if err != nil {
 		return err
 	}
-	until = chain[0].NotAfter
+	k = &known{leaf: chain[0], until: chain[0].NotAfter}
 	for _, v := range chains[0] {
-		if v.NotAfter.Before(until) {
-			until = v.NotAfter
+		if v.NotAfter.Before(k.until) {
+			k.until = v.NotAfter
 		}
 	}
-	c.put(sum, until)
+	k.root = shortest(chains)
+	k.used.Store(now.Unix())
+	c.put(sum, k, roots)
 	return nil
 }
 
-func (c *certCache) put(sum [sha256.Size]byte, until time.Time) {
+// shortest is the root of the shortest chain: who is believed for the present authority as well as for the one before it needs the latter
+// no more.
+func shortest(chains [][]*x509.Certificate) *x509.Certificate {
+	best := chains[0]
+	for _, c := range chains {
+		if len(c) < len(best) {
+			best = c
+		}
+	}
+	return best[len(best)-1]
+}
+
+func (c *certCache) put(sum [sha256.Size]byte, k *known, roots *x509.CertPool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.good == nil {
-		c.good = map[[sha256.Size]byte]time.Time{}
+	if c.good == nil || c.roots != roots {
+		c.good, c.roots = map[[sha256.Size]byte]*known{}, roots
 	}
 	for old := range c.good {
 		if len(c.good) < maxCerts {
@@ -111,14 +157,14 @@ func (c *certCache) put(sum [sha256.Size]byte, until time.Time) {
 		}
 		delete(c.good, old)
 	}
-	c.good[sum] = until
+	c.good[sum] = k
 }
 
 // Proxy authenticates by the word of the front proxy: a request that carries its client certificate names the
 // user in headers. The headers are taken out of every request, since nobody else may send them.
 type Proxy struct {
-	Roots *x509.CertPool // of the front-proxy authority
-	Names []string       // common names that may speak; empty: all
+	Roots func() *x509.CertPool // of the front-proxy authority
+	Names []string              // common names that may speak; empty: all
 	Now   func() time.Time
 
 	known certCache
@@ -138,7 +184,7 @@ func (p *Proxy) Authenticate(r *http.Request) (*auth.User, bool, error) {
 		return nil, false, nil
 	}
 	cert := r.TLS.PeerCertificates[0]
-	if p.known.verify(sha256.Sum256(cert.Raw), r.TLS.PeerCertificates, p.Roots, clock(p.Now)) != nil {
+	if p.known.verify(sha256.Sum256(cert.Raw), r.TLS.PeerCertificates, p.Roots(), clock(p.Now)) != nil {
 		return nil, false, nil // somebody else's certificate: it may stand for itself
 	}
 	if len(p.Names) > 0 && !slices.Contains(p.Names, cert.Subject.CommonName) {

@@ -34,7 +34,7 @@ func Objects(cfg Config) []resource.Object {
 	list = append(list, priorityClasses()...)
 	list = append(list, priorityLevels()...)
 	list = append(list, flowSchemas()...)
-	return append(list, serviceCIDR(cfg.ServiceCIDRs), authentication(cfg))
+	return append(list, serviceCIDR(cfg.ServiceCIDRs), Authentication(cfg))
 }
 
 func namespaces() (list []resource.Object) {
@@ -73,8 +73,8 @@ func serviceCIDR(cidrs []string) resource.Object {
 		Spec:     networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
 }
 
-// authentication tells aggregated API servers whom to believe.
-func authentication(cfg Config) resource.Object {
+// Authentication tells aggregated API servers whom to believe.
+func Authentication(cfg Config) resource.Object {
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
 		Data: map[string]string{

@@ -13,15 +13,42 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
-// An Authority is a certificate that signs others.
-type Authority struct {
-	Cert *x509.Certificate
-	Key  crypto.Signer
-	PEM  []byte // of Cert
+// An Authority is a certificate that signs others, and those that it is about to follow. It may be exchanged while it is in use: what
+// is asked of it is answered by the one of that moment. Its methods are safe for concurrent use.
+type Authority struct{ now atomic.Pointer[signing] }
+
+// signing is an authority at one time. It never changes.
+type signing struct {
+	cert    *x509.Certificate
+	key     crypto.Signer
+	trusted []*x509.Certificate // cert, and others that are still believed
+	pem     []byte              // of trusted
+	pool    *x509.CertPool      // of trusted
+	cross   [][]byte            // DER: cert's key as earlier authorities vouch for it, the latest first
 }
+
+func newSigning(cert *x509.Certificate, key crypto.Signer, trusted []*x509.Certificate, pem []byte, cross [][]byte) *signing {
+	return &signing{cert: cert, key: key, trusted: trusted, pem: pem, pool: Pool(trusted...), cross: cross}
+}
+
+// Cert is the certificate that signs.
+func (a *Authority) Cert() *x509.Certificate { return a.now.Load().cert }
+
+// Key is the key of Cert.
+func (a *Authority) Key() crypto.Signer { return a.now.Load().key }
+
+// PEM holds all that are to be trusted: Cert, and an authority before it as long as both are.
+func (a *Authority) PEM() []byte { return a.now.Load().pem }
+
+// Trusted are the certificates of PEM.
+func (a *Authority) Trusted() []*x509.Certificate { return a.now.Load().trusted }
+
+// Pool returns the certificates of PEM as a pool to verify against: the same one until that changes.
+func (a *Authority) Pool() *x509.CertPool { return a.now.Load().pool }
 
 // A Leaf describes a certificate to issue.
 type Leaf struct {
@@ -39,25 +66,35 @@ func (a *Authority) Issue(l Leaf, now time.Time) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := a.sign(l.template(now), k.Public(), now)
+	s := a.now.Load()
+	der, err := s.sign(l.template(now), k.Public(), now)
 	if err != nil {
 		return nil, nil, fmt.Errorf("issue a certificate for %q: %w", l.User, err)
 	}
 	key, err = keyPEM(k)
-	return certPEM(der), key, err
+	return s.chain(der), key, err
 }
 
-func (a *Authority) pair(l Leaf, now time.Time) (*tls.Certificate, error) {
+// chain is a certificate as PEM, with what those need who trust an earlier authority alone.
+func (s *signing) chain(der []byte) []byte {
+	text := certPEM(der)
+	for _, c := range s.cross {
+		text = append(text, certPEM(c)...)
+	}
+	return text
+}
+
+func (s *signing) pair(l Leaf, now time.Time) (*tls.Certificate, error) {
 	k, err := newKey()
 	if err != nil {
 		return nil, err
 	}
-	der, err := a.sign(l.template(now), k.Public(), now)
+	der, err := s.sign(l.template(now), k.Public(), now)
 	if err != nil {
 		return nil, err
 	}
 	leaf, err := x509.ParseCertificate(der)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: k, Leaf: leaf}, err
+	return &tls.Certificate{Certificate: append([][]byte{der}, s.cross...), PrivateKey: k, Leaf: leaf}, err
 }
 
 // SignRequest signs a certificate request with the given usages, for life at most; the request's own
@@ -70,25 +107,26 @@ func (a *Authority) SignRequest(req *x509.CertificateRequest, usage x509.KeyUsag
 	t := &x509.Certificate{Subject: req.Subject, DNSNames: req.DNSNames, IPAddresses: req.IPAddresses,
 		EmailAddresses: req.EmailAddresses, URIs: req.URIs, ExtraExtensions: nil, BasicConstraintsValid: true,
 		KeyUsage: usage, ExtKeyUsage: ext, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(life)}
-	der, err := a.sign(t, req.PublicKey, now)
+	s := a.now.Load()
+	der, err := s.sign(t, req.PublicKey, now)
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate request of %q: %w", req.Subject.CommonName, err)
 	}
-	return certPEM(der), nil
+	return s.chain(der), nil
 }
 
-func (a *Authority) sign(t *x509.Certificate, pub crypto.PublicKey, now time.Time) ([]byte, error) {
-	if !now.Before(a.Cert.NotAfter) {
-		return nil, fmt.Errorf("the authority %q expired at %s", a.Cert.Subject.CommonName, a.Cert.NotAfter)
+func (s *signing) sign(t *x509.Certificate, pub crypto.PublicKey, now time.Time) ([]byte, error) {
+	if !now.Before(s.cert.NotAfter) {
+		return nil, fmt.Errorf("the authority %q expired at %s", s.cert.Subject.CommonName, s.cert.NotAfter)
 	}
-	if t.NotAfter.After(a.Cert.NotAfter) {
-		t.NotAfter = a.Cert.NotAfter
+	if t.NotAfter.After(s.cert.NotAfter) {
+		t.NotAfter = s.cert.NotAfter
 	}
 	var err error
 	if t.SerialNumber, err = serial(); err != nil {
 		return nil, err
 	}
-	return x509.CreateCertificate(rand.Reader, t, a.Cert, pub, a.Key)
+	return x509.CreateCertificate(rand.Reader, t, s.cert, pub, s.key)
 }
 
 func (l Leaf) template(now time.Time) *x509.Certificate {
@@ -116,7 +154,7 @@ func (l Leaf) template(now time.Time) *x509.Certificate {
 }
 
 // newAuthority makes a self-signed certificate for the key.
-func newAuthority(name string, key crypto.Signer, now time.Time) (*Authority, error) {
+func newAuthority(name string, key crypto.Signer, now time.Time) (*signing, error) {
 	n, err := serial()
 	if err != nil {
 		return nil, err
@@ -129,7 +167,10 @@ func newAuthority(name string, key crypto.Signer, now time.Time) (*Authority, er
 		return nil, fmt.Errorf("make the authority %q: %w", name, err)
 	}
 	cert, err := x509.ParseCertificate(der)
-	return &Authority{Cert: cert, Key: key, PEM: certPEM(der)}, err
+	if err != nil {
+		return nil, err
+	}
+	return newSigning(cert, key, []*x509.Certificate{cert}, certPEM(der), nil), nil
 }
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }

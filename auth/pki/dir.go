@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,6 +18,7 @@ import (
 // written.
 type dir struct {
 	path  string
+	given map[string][]byte // in place of the directory's files; nil: those
 	fresh []file
 }
 
@@ -28,7 +30,7 @@ type file struct {
 // authority loads name.crt and name.key, or makes what is missing. A key without its certificate is what a
 // crash between two renames leaves behind: the certificate is made again. A certificate without its key is
 // of no use, and of somebody else's making: an error.
-func (d *dir) authority(name, common string, now time.Time) (*Authority, error) {
+func (d *dir) authority(name, common string, now time.Time) (*signing, error) {
 	key, err := d.key(name)
 	if err != nil {
 		return nil, err
@@ -52,43 +54,76 @@ func (d *dir) authority(name, common string, now time.Time) (*Authority, error) 
 	if err != nil {
 		return nil, err
 	}
-	d.fresh = append(d.fresh, file{name + ".crt", a.PEM})
+	d.fresh = append(d.fresh, file{name + ".crt", a.pem})
 	return a, nil
 }
 
-func (d *dir) loaded(name string, text []byte, key crypto.Signer, now time.Time) (*Authority, error) {
+// loaded reads an authority's certificates. The one of the key signs; others are believed. Which stands first does not matter: while they
+// are exchanged a crash may leave the key of before beside certificates of now.
+func (d *dir) loaded(name string, text []byte, key crypto.Signer, now time.Time) (*signing, error) {
 	path := filepath.Join(d.path, name+".crt")
 	certs, err := ParseCerts(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read (%w): restore it from a backup", path, err)
 	}
-	c := certs[0]
+	own := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return sameKey(c, key) })
 	switch {
-	case !c.IsCA:
+	case slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return !c.IsCA }):
 		return nil, fmt.Errorf("%s is not the certificate of an authority", path)
-	case !sameKey(c, key):
+	case own < 0:
 		return nil, fmt.Errorf("%s does not belong to %s.key: restore both from one backup", path, name)
-	case now.After(c.NotAfter):
-		return nil, fmt.Errorf("%s expired at %s", path, c.NotAfter.Format(time.RFC3339))
+	case now.After(certs[own].NotAfter):
+		return nil, fmt.Errorf("%s expired at %s", path, certs[own].NotAfter.Format(time.RFC3339))
 	}
-	return &Authority{Cert: c, Key: key, PEM: text}, nil
-}
-
-// signingKey loads name.key or makes it, with the public half beside it in name.pub.
-func (d *dir) signingKey(name string) (crypto.Signer, error) {
-	key, err := d.key(name)
-	if err != nil || key != nil {
-		return key, err
-	}
-	if key, err = d.makeKey(name); err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	cross, err := d.read(name + crossFile)
 	if err != nil {
 		return nil, err
 	}
-	d.fresh = append(d.fresh, file{name + ".pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})})
-	return key, nil
+	var vouched [][]byte
+	if list, err := ParseCerts(cross); err == nil {
+		for _, c := range list {
+			vouched = append(vouched, c.Raw)
+		}
+	}
+	return newSigning(certs[own], key, certs, text, vouched), nil
+}
+
+// signingKey loads name.key or makes it, with the public half beside it in name.pub, where those of earlier keys are that are still
+// believed.
+func (d *dir) signingKey(name string) (key crypto.Signer, also []crypto.PublicKey, err error) {
+	key, err = d.key(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key != nil {
+		text, err := d.read(name + ".pub")
+		also = slices.DeleteFunc(publicKeys(text), func(k crypto.PublicKey) bool { return sameKey(&x509.Certificate{PublicKey: k}, key) })
+		return key, also, err
+	}
+	if key, err = d.makeKey(name); err != nil {
+		return nil, nil, err
+	}
+	text, err := publicPEM(key.Public())
+	if err != nil {
+		return nil, nil, err
+	}
+	d.fresh = append(d.fresh, file{name + ".pub", text})
+	return key, nil, nil
+}
+
+func publicPEM(key crypto.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
+}
+
+// publicKeys are those of a PEM text. What is no key is passed over: nothing depends on the file but what it adds.
+func publicKeys(text []byte) (keys []crypto.PublicKey) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if key, err := x509.ParsePKIXPublicKey(block.Bytes); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // key loads name.key; nil when there is none.
@@ -116,6 +151,9 @@ func (d *dir) makeKey(name string) (crypto.Signer, error) {
 }
 
 func (d *dir) read(name string) ([]byte, error) {
+	if d.given != nil {
+		return d.given[name], nil
+	}
 	if d.path == "" {
 		return nil, nil
 	}

@@ -41,13 +41,14 @@ type Config struct {
 type PKI struct {
 	CA         *Authority // signs servers, clients and nodes
 	FrontProxy *Authority // signs the client certificate of the aggregator
-	// ServiceAccount signs service account tokens. It is an *ecdsa.PrivateKey unless the directory held another.
-	ServiceAccount crypto.Signer
-
-	now     func() time.Time
-	mu      sync.Mutex // guards the fields below
-	hosts   []string
-	serving *Rotating // nil: to be made for other hosts
+	dir        string     // "": in memory only
+	now        func() time.Time
+	mu         sync.Mutex // guards the fields below
+	hosts      []string
+	serving    *Rotating // nil: to be made for other hosts
+	signing    crypto.Signer
+	also       []crypto.PublicKey
+	changed    chan struct{} // closed when anything of this is exchanged
 }
 
 // Open loads the keys in cfg.Dir and makes those that are missing. A file that is there but cannot be used is
@@ -56,23 +57,46 @@ func Open(cfg Config) (*PKI, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	p := &PKI{now: cfg.Now, hosts: serverHosts(cfg)}
+	p := &PKI{CA: &Authority{}, FrontProxy: &Authority{}, dir: cfg.Dir, now: cfg.Now, hosts: serverHosts(cfg), changed: make(chan struct{})}
 	d := &dir{path: cfg.Dir}
-	var err error
-	if p.CA, err = d.authority("ca", "kubernetes", cfg.Now()); err != nil {
-		return nil, err
-	}
-	if p.FrontProxy, err = d.authority("front-proxy-ca", "front-proxy-ca", cfg.Now()); err != nil {
-		return nil, err
-	}
-	if p.ServiceAccount, err = d.signingKey("sa"); err != nil {
+	k, err := d.load(cfg.Now())
+	if err != nil {
 		return nil, err
 	}
 	if err := d.flush(); err != nil {
 		return nil, err
 	}
+	p.CA.now.Store(k.ca)
+	p.FrontProxy.now.Store(k.front)
+	p.signing, p.also = k.sa, k.also
 	_, err = p.GetCertificate(nil)
 	return p, err
+}
+
+// loadedKeys are the contents of a directory.
+type loadedKeys struct {
+	ca, front *signing
+	sa        crypto.Signer
+	also      []crypto.PublicKey
+}
+
+func (d *dir) load(now time.Time) (k loadedKeys, err error) {
+	if k.ca, err = d.authority("ca", "kubernetes", now); err != nil {
+		return k, err
+	}
+	if k.front, err = d.authority("front-proxy-ca", "front-proxy-ca", now); err != nil {
+		return k, err
+	}
+	k.sa, k.also, err = d.signingKey("sa")
+	return k, err
+}
+
+// ServiceAccount is the key that signs service account tokens, an *ecdsa.PrivateKey unless the directory held another, and the public
+// halves of earlier ones that are still believed.
+func (p *PKI) ServiceAccount() (crypto.Signer, []crypto.PublicKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.signing, p.also
 }
 
 // serverHosts lists the names under which clients reach the API server.
@@ -150,9 +174,6 @@ func (p *PKI) NodeServing(node string, hosts ...string) (cert, key []byte, err e
 	return p.CA.Issue(Leaf{User: "system:node:" + node, Groups: []string{"system:nodes"},
 		Hosts: merge([]string{node}, hosts), Server: true}, p.now())
 }
-
-// Pool returns the certificates of the authority as a pool to verify against.
-func (a *Authority) Pool() *x509.CertPool { return Pool(a.Cert) }
 
 // Pool returns certificates of authorities as a pool to verify against.
 func Pool(certs ...*x509.Certificate) *x509.CertPool {

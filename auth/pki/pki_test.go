@@ -106,7 +106,7 @@ func TestSignRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	certs, _ := ParseCerts(text)
-	if certs[0].NotAfter.After(p.CA.Cert.NotAfter) {
+	if certs[0].NotAfter.After(p.CA.Cert().NotAfter) {
 		t.Error("outlives its authority")
 	}
 	req.Signature[len(req.Signature)-1] ^= 1
@@ -118,7 +118,7 @@ func TestSignRequest(t *testing.T) {
 func TestKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
 	a, b := open(t, Config{Dir: dir}), open(t, Config{Dir: dir})
-	if !a.CA.Cert.Equal(b.CA.Cert) || !a.FrontProxy.Cert.Equal(b.FrontProxy.Cert) {
+	if !a.CA.Cert().Equal(b.CA.Cert()) || !a.FrontProxy.Cert().Equal(b.FrontProxy.Cert()) {
 		t.Error("the authorities changed")
 	}
 	files, _ := os.ReadDir(dir)
@@ -172,7 +172,7 @@ func TestCrashBetweenRenames(t *testing.T) {
 	os.Remove(filepath.Join(dir, "ca.crt"))
 	os.WriteFile(filepath.Join(dir, "ca.crt.tmp"), []byte("half"), 0o600)
 	b := open(t, Config{Dir: dir})
-	if !sameKey(b.CA.Cert, a.CA.Key) {
+	if !sameKey(b.CA.Cert(), a.CA.Key()) {
 		t.Error("the key was not used again")
 	}
 }
@@ -180,11 +180,11 @@ func TestCrashBetweenRenames(t *testing.T) {
 func TestKubeconfig(t *testing.T) {
 	p := open(t, Config{})
 	cert, key, _ := p.Issue("admin", []string{"system:masters"}, 0)
-	cfg, err := clientcmd.RESTConfigFromKubeConfig(Kubeconfig("https://127.0.0.1:6443", p.CA.PEM, cert, key))
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(Kubeconfig("https://127.0.0.1:6443", p.CA.PEM(), cert, key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Host != "https://127.0.0.1:6443" || string(cfg.CAData) != string(p.CA.PEM) ||
+	if cfg.Host != "https://127.0.0.1:6443" || string(cfg.CAData) != string(p.CA.PEM()) ||
 		string(cfg.CertData) != string(cert) || string(cfg.KeyData) != string(key) {
 		t.Error("the configuration lost something")
 	}
@@ -251,7 +251,7 @@ func TestRotatingWithoutIssuer(t *testing.T) {
 		if broken {
 			return nil, errors.New("no")
 		}
-		return p.CA.pair(Leaf{User: "u", Life: 3 * time.Hour}, at)
+		return p.CA.now.Load().pair(Leaf{User: "u", Life: 3 * time.Hour}, at)
 	})
 	if err != nil {
 		t.Fatal(err)

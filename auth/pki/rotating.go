@@ -9,8 +9,9 @@ import (
 // A Rotating is a certificate that is issued anew when the last third of its life has begun. Connections that it is
 // shown to go on; new ones see the new one. Its methods are safe for concurrent use and fit tls.Config.
 type Rotating struct {
-	issue func(now time.Time) (*tls.Certificate, error)
-	now   func() time.Time
+	issue   func(now time.Time) (*tls.Certificate, error)
+	now     func() time.Time
+	changed func() bool // says that the issuer is another one; nil: it never is
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
@@ -27,9 +28,23 @@ func NewRotating(now func() time.Time, issue func(now time.Time) (*tls.Certifica
 	return r, err
 }
 
-// Rotating returns a certificate of the authority that stays good as long as the authority does.
+// Rotating returns a certificate of the authority that stays good as long as the authority does, and is another's when that is exchanged.
 func (a *Authority) Rotating(l Leaf, now func() time.Time) (*Rotating, error) {
-	return NewRotating(now, func(now time.Time) (*tls.Certificate, error) { return a.pair(l, now) })
+	if now == nil {
+		now = time.Now
+	}
+	var from *signing // guarded by the mutex of what is made here
+	r := &Rotating{now: now, changed: func() bool { return a.now.Load() != from }}
+	r.issue = func(now time.Time) (*tls.Certificate, error) {
+		s := a.now.Load()
+		pair, err := s.pair(l, now)
+		if err == nil {
+			from = s
+		}
+		return pair, err
+	}
+	_, err := r.Get()
+	return r, err
 }
 
 // Get returns the certificate. When a new one is due and can't be issued, the present one is returned as long as it is good.
@@ -37,7 +52,8 @@ func (r *Rotating) Get() (*tls.Certificate, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now().Round(0) // the wall's time alone: when it jumps, the running clock does not
-	if r.cert != nil && now.Before(r.renewAt) && (r.cert.Leaf == nil || !now.Before(r.cert.Leaf.NotBefore)) {
+	same := r.changed == nil || !r.changed()
+	if same && r.cert != nil && now.Before(r.renewAt) && (r.cert.Leaf == nil || !now.Before(r.cert.Leaf.NotBefore)) {
 		return r.cert, nil
 	}
 	fresh, err := r.issue(now)

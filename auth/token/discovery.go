@@ -28,9 +28,10 @@ func (s *Signer) JWKS() ([]byte, error) {
 		Keys []jsonWebKey `json:"keys"`
 	}{Keys: []jsonWebKey{}}
 	b64 := base64.RawURLEncoding.EncodeToString
-	for _, kid := range s.order {
+	r := s.now.Load()
+	for _, kid := range r.order {
 		k := jsonWebKey{Use: "sig", Kid: kid}
-		switch pub := s.keys[kid].(type) {
+		switch pub := r.keys[kid].(type) {
 		case *ecdsa.PublicKey:
 			point, err := pub.Bytes() // 4, then both coordinates
 			if err != nil {
@@ -53,8 +54,9 @@ func (s *Signer) Discovery(server string) ([]byte, error) {
 		server = s.cfg.Issuer
 	}
 	algs := []string{}
-	for _, kid := range s.order {
-		if m, err := methodOf(s.keys[kid]); err == nil && !strings.Contains(strings.Join(algs, " "), m.Alg()) {
+	r := s.now.Load()
+	for _, kid := range r.order {
+		if m, err := methodOf(r.keys[kid]); err == nil && !strings.Contains(strings.Join(algs, " "), m.Alg()) {
 			algs = append(algs, m.Alg())
 		}
 	}

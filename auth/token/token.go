@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -61,11 +62,17 @@ type Config struct {
 // A Signer issues and verifies tokens. Safe for concurrent use.
 type Signer struct {
 	cfg    Config
+	now    atomic.Pointer[ring]
+	parser *jwt.Parser
+}
+
+// A ring holds the keys of one time. Another one takes its place when they are exchanged.
+type ring struct {
+	key    crypto.Signer
 	method jwt.SigningMethod
 	kid    string
 	keys   map[string]crypto.PublicKey
 	order  []string // kids, the signing key first
-	parser *jwt.Parser
 	seen   seen
 }
 
@@ -80,24 +87,30 @@ func New(cfg Config) (*Signer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Signer{cfg: cfg, keys: map[string]crypto.PublicKey{},
+	s := &Signer{cfg: cfg,
 		parser: jwt.NewParser(jwt.WithoutClaimsValidation(), jwt.WithStrictDecoding(), jwt.WithValidMethods([]string{"ES256", "RS256"}))}
-	var err error
-	if s.method, err = methodOf(cfg.Key.Public()); err != nil {
-		return nil, err
+	return s, s.Use(cfg.Key, cfg.Also)
+}
+
+// Use has key sign from now on, and key and also believed. Keys that can't be used change nothing.
+func (s *Signer) Use(key crypto.Signer, also []crypto.PublicKey) (err error) {
+	r := &ring{key: key, keys: map[string]crypto.PublicKey{}}
+	if r.method, err = methodOf(key.Public()); err != nil {
+		return err
 	}
-	for _, pub := range append([]crypto.PublicKey{cfg.Key.Public()}, cfg.Also...) {
+	for _, pub := range append([]crypto.PublicKey{key.Public()}, also...) {
 		kid, err := keyID(pub)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if s.keys[kid] == nil {
-			s.order = append(s.order, kid)
+		if r.keys[kid] == nil {
+			r.order = append(r.order, kid)
 		}
-		s.keys[kid] = pub
+		r.keys[kid] = pub
 	}
-	s.kid = s.order[0]
-	return s, nil
+	r.kid = r.order[0]
+	s.now.Store(r)
+	return nil
 }
 
 // Audiences returns the audiences of the API server.
@@ -107,10 +120,11 @@ func (s *Signer) Audiences() []string { return s.cfg.Audiences }
 func (s *Signer) Sign(c *Claims) (string, error) { return s.sign(claims{Claims: c}) }
 
 func (s *Signer) sign(c jwt.Claims) (string, error) {
-	t := jwt.NewWithClaims(s.method, c)
+	r := s.now.Load()
+	t := jwt.NewWithClaims(r.method, c)
 	delete(t.Header, "typ") // upstream's tokens have none
-	t.Header["kid"] = s.kid
-	text, err := t.SignedString(s.cfg.Key)
+	t.Header["kid"] = r.kid
+	text, err := t.SignedString(r.key)
 	if err != nil {
 		return "", fmt.Errorf("sign a service account token: %w", err)
 	}

@@ -79,7 +79,7 @@ func TestRequestClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := part(t, tr.Status.Token, 0); len(h) != 2 || h["alg"] != "ES256" || h["kid"] != w.kid {
+	if h := part(t, tr.Status.Token, 0); len(h) != 2 || h["alg"] != "ES256" || h["kid"] != w.Signer.now.Load().kid {
 		t.Errorf("header %v", h)
 	}
 	c := part(t, tr.Status.Token, 1)
@@ -264,7 +264,8 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var set struct{ Keys []jsonWebKey }
-	if json.Unmarshal(data, &set); len(set.Keys) != 1 || set.Keys[0].Kid != w.kid || len(set.Keys[0].X) != 43 || len(set.Keys[0].Y) != 43 {
+	kid := w.Signer.now.Load().kid
+	if json.Unmarshal(data, &set); len(set.Keys) != 1 || set.Keys[0].Kid != kid || len(set.Keys[0].X) != 43 || len(set.Keys[0].Y) != 43 {
 		t.Errorf("keys %s", data)
 	}
 	data, _ = w.Discovery("https://192.0.2.1:6443")

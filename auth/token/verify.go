@@ -68,39 +68,40 @@ func audienceError(have, wanted []string) error {
 // open checks the signature.
 func (s *Signer) open(text string) (v *verified, ours bool, err error) {
 	key := sha256.Sum256([]byte(text))
-	if v = s.seen.get(key); v != nil {
+	r := s.now.Load()
+	if v = r.seen.get(key); v != nil {
 		return v, true, nil
 	}
 	switch IssuerOf(text) {
 	case s.cfg.Issuer:
 		c := &claims{&Claims{}}
-		if err := s.parse(text, c); err != nil {
+		if err := s.parse(r, text, c); err != nil {
 			return nil, true, err
 		}
 		v = &verified{claims: c.Claims}
 	case legacyIssuer:
 		c := &legacyClaims{}
-		if err := s.parse(text, c); err != nil {
+		if err := s.parse(r, text, c); err != nil {
 			return nil, true, err
 		}
 		v = &verified{legacy: c}
 	default:
 		return nil, false, nil
 	}
-	s.seen.put(key, v)
+	r.seen.put(key, v)
 	return v, true, nil
 }
 
 // parse tries the key that the token names, or all of them when it names none that is known.
-func (s *Signer) parse(text string, into jwt.Claims) error {
+func (s *Signer) parse(r *ring, text string, into jwt.Claims) error {
 	_, err := s.parser.ParseWithClaims(text, into, func(t *jwt.Token) (any, error) {
 		kid, _ := t.Header["kid"].(string)
-		if k, ok := s.keys[kid]; ok {
+		if k, ok := r.keys[kid]; ok {
 			return k, nil
 		}
 		set := jwt.VerificationKeySet{}
-		for _, id := range s.order {
-			set.Keys = append(set.Keys, s.keys[id])
+		for _, id := range r.order {
+			set.Keys = append(set.Keys, r.keys[id])
 		}
 		return set, nil
 	})

@@ -26,7 +26,7 @@ type Config struct {
 	Usage  certificatesv1.KeyUsage  // certv1.UsageClientAuth or UsageServerAuth
 	Want   *x509.CertificateRequest // names in the certificate; one that lacks some of them is not used
 	File   string                   // where the certificate and its key are kept, PEM; "": nowhere
-	Roots  *x509.CertPool           // who must have signed it
+	Roots  func() *x509.CertPool    // who must have signed it
 	Life   time.Duration            // what to ask for; 0: as long as the signer likes
 	Log    *slog.Logger
 
@@ -90,7 +90,7 @@ func (c *Credential) Adopt(pair *tls.Certificate) error {
 	if err != nil {
 		return err
 	}
-	if err := c.check(leaf); err != nil {
+	if err := c.check(leaf, pair.Certificate[1:]); err != nil {
 		return err
 	}
 	pair.Leaf = leaf
@@ -98,13 +98,20 @@ func (c *Credential) Adopt(pair *tls.Certificate) error {
 	return nil
 }
 
-// check says why a certificate is not good for what this one is for.
-func (c *Credential) check(leaf *x509.Certificate) error {
+// check says why a certificate is not good for what this one is for; more are those that link it to an authority.
+func (c *Credential) check(leaf *x509.Certificate, more [][]byte) error {
 	usage := x509.ExtKeyUsageClientAuth
 	if c.cfg.Usage == certificatesv1.UsageServerAuth {
 		usage = x509.ExtKeyUsageServerAuth
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.cfg.Roots, CurrentTime: c.cfg.Now(), KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+	between := x509.NewCertPool()
+	for _, der := range more {
+		if link, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(link)
+		}
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: c.cfg.Roots(), Intermediates: between, CurrentTime: c.cfg.Now(),
+		KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
 		return err
 	}
 	if want := c.cfg.Want.Subject.CommonName; leaf.Subject.CommonName != want {
@@ -226,7 +233,7 @@ func (c *Credential) Renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the certificate that was signed: %w", err)
 	}
-	if err := c.check(pair.Leaf); err != nil {
+	if err := c.check(pair.Leaf, pair.Certificate[1:]); err != nil {
 		return fmt.Errorf("the certificate that was signed is of no use: %w", err)
 	}
 	if c.cfg.File != "" {

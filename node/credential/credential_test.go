@@ -115,7 +115,7 @@ func setup(t *testing.T) (*desk, *clock, Config) {
 		t.Fatal(err)
 	}
 	c := newClock()
-	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName, Usage: certificatesv1.UsageClientAuth, Roots: keys.CA.Pool(),
+	return &desk{ca: keys.CA, clock: c}, c, Config{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName, Usage: certificatesv1.UsageClientAuth, Roots: keys.CA.Pool,
 		Want: &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}},
 		File: filepath.Join(t.TempDir(), "client.pem"), Now: c.Now, Sleep: c.sleep}
 }
@@ -132,7 +132,7 @@ func TestRotation(t *testing.T) {
 	changed := make(chan struct{}, 100)
 	cred.OnChange(func() { changed <- struct{}{} })
 
-	certs := &authn.Certs{Roots: d.ca.Pool(), Now: clock.Now}
+	certs := &authn.Certs{Roots: d.ca.Pool, Now: clock.Now}
 	tick := make(chan struct{})
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, ok, err := certs.Authenticate(r)
@@ -166,7 +166,7 @@ func TestRotation(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- cred.Run(ctx) }()
 	<-changed
-	door := &http.Client{Transport: NewTransport(cred, d.ca.Pool())}
+	door := &http.Client{Transport: NewTransport(cred, d.ca.Pool)}
 	watch, err := door.Get(srv.URL + "/watch")
 	if err == nil {
 		defer watch.Body.Close()

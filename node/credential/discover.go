@@ -60,13 +60,17 @@ func (d Discovery) Authority(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("read the authority in cluster-info: %w", err)
 	}
 	pool := x509.NewCertPool()
-	for _, c := range certs {
-		if !slices.Contains(d.Hashes, KeyHash(c)) {
-			return nil, fmt.Errorf("the server at %s is of an authority with the key %s, which is not the one that was given", d.Server, KeyHash(c))
+	vouched := false
+	for _, c := range certs { // two while they are exchanged
+		if slices.Contains(d.Hashes, KeyHash(c)) {
+			pool.AddCert(c)
+			vouched = true
 		}
-		pool.AddCert(c)
 	}
-	// The second look shows that the server has a certificate of that authority.
+	if !vouched {
+		return nil, fmt.Errorf("the server at %s is of an authority with the key %s, which is not the one that was given", d.Server, KeyHash(certs[0]))
+	}
+	// The second look shows that the server has a certificate of that authority, which then vouches for all that it tells.
 	again, err := read(ctx, d.Server, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool})
 	if err == nil && again.Data["kubeconfig"] != text {
 		err = errors.New("cluster-info changed between two looks")

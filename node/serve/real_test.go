@@ -155,7 +155,7 @@ func (n *node) config(t *testing.T) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rest.Config{Host: n.url, TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key, CAData: n.ca.CA.PEM}}
+	return &rest.Config{Host: n.url, TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key, CAData: n.ca.CA.PEM()}}
 }
 
 func (n *node) at(t *testing.T, path string, query url.Values) *url.URL {

@@ -59,9 +59,9 @@ type Config struct {
 	// Serving is the agent's certificate; nil: no metric tells of it.
 	Serving func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-	ClientCA *x509.CertPool // signs the certificates of callers
-	Client   client.Client  // asks who callers with tokens are and what others may do; nil: only the server's own may call
-	Log      *slog.Logger   // nil: the default
+	ClientCA func() *x509.CertPool // signs the certificates of callers
+	Client   client.Client         // asks who callers with tokens are and what others may do; nil: only the server's own may call
+	Log      *slog.Logger          // nil: the default
 }
 
 // The callers that may do everything, without asking.
@@ -175,7 +175,7 @@ func (a *api) verify(chain []*x509.Certificate) bool {
 	if a.cfg.ClientCA == nil {
 		return false
 	}
-	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, c := range chain[1:] {
 		opts.Intermediates.AddCert(c)
 	}
@@ -259,13 +259,12 @@ const (
 	drain         = 2 * time.Second
 )
 
-// Serve answers on the listener until ctx ends. Streams under way are then cut. ca signs callers' certificates; a
-// caller without one gets as far as a 401.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, cert func(*tls.ClientHelloInfo) (*tls.Certificate, error), ca *x509.CertPool) error {
+// Serve answers on the listener until ctx ends. Streams under way are then cut. A caller without a certificate gets as far as a 401.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, cert func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleConn, MaxHeaderBytes: headerLimit,
 		ErrorLog:  slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug), // handshakes of strangers
 		Protocols: new(http.Protocols),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert, ClientCAs: ca, ClientAuth: tls.RequestClientCert}}
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert, ClientAuth: tls.RequestClientCert}}
 	srv.Protocols.SetHTTP1(true) // SPDY takes connections over, which HTTP/2 can't give
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 	failed := make(chan error, 1)

@@ -91,7 +91,7 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string, more ...fu
 		Configuration: func() any { return map[string]int{"maxPods": 7} },
 		Probes: func() []ProbeCount {
 			return []ProbeCount{{"ns", "web", "u1", "c", "Liveness", "failed", 3}, {"ns", "web", "u1", "c", "Liveness", "successful", 9}}
-		}, ClientCA: keys.CA.Pool(), Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
+		}, ClientCA: keys.CA.Pool, Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
 		Container: func(_, _, name string, previous bool) (string, string, bool, error) {
 			switch {
 			case previous:
@@ -121,7 +121,7 @@ func serveNode(t *testing.T, rt *runtime.Runtime, logPath, id string, more ...fu
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, h, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }, keys.CA.Pool())
+		done <- Serve(ctx, l, h, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil })
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -48,7 +48,7 @@ func seats(t *testing.T, n int) (list []*seat) {
 		files := t.TempDir()
 		s.peers = etcd.Peers{Name: s.name, User: peerUser, CAFile: filepath.Join(files, "ca"), CertFile: filepath.Join(files, "cert"),
 			KeyFile: filepath.Join(files, "key")}
-		for path, data := range map[string][]byte{s.peers.CAFile: keys.CA.PEM, s.peers.CertFile: cert, s.peers.KeyFile: key} {
+		for path, data := range map[string][]byte{s.peers.CAFile: keys.CA.PEM(), s.peers.CertFile: cert, s.peers.KeyFile: key} {
 			if err := os.WriteFile(path, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
