@@ -57,8 +57,9 @@ func newAgentDialer(keys *pki.PKI) (*agentDialer, error) {
 	}
 	// The names of agents are those of their Nodes, whatever address they are reached at; the node's own name is
 	// what its certificate must have (see endpoint).
-	return &agentDialer{keys, &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: cert.Client}}}, nil
+	return &agentDialer{keys, &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, GetClientCertificate: cert.Client}}}, nil
 }
 
 // endpoint is one agent. The transport is made for one call and keeps no connection.

@@ -151,7 +151,8 @@ func (d *keyDesk) trustObjects() []resource.Object {
 // bootstrap writes what every cluster has from the start.
 func (d *frontDoor) bootstrap(ctx context.Context, ready func()) error {
 	objects := bootstrap.Objects(d.beginnings())
-	if err := d.server.Bootstrap(ctx, append(append(append(append(objects, nodeBindings()...), explainers()), reporters()...), d.authority())); err != nil {
+	written := append(append(append(append(objects, nodeBindings()...), explainers()), reporters()...), d.authority())
+	if err := d.server.Bootstrap(ctx, written); err != nil {
 		return fmt.Errorf("write the bootstrap objects: %w", err)
 	}
 	if err := d.alloc.TellRanges(ctx, objects); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/kloop-dev/kloop/client"
 )
 
-// CertsPath is the page on which the certificates of a cluster are listed and exchanged: GET tells of this server's, ?all of all servers'; POST of
-// renew, rotate or finish below it acts on all servers. Servers ask each other to adopt.
+// CertsPath is the page on which the certificates of a cluster are listed and exchanged: GET tells of this server's, ?all of all servers';
+// POST of renew, rotate or finish below it acts on all servers. Servers ask each other to adopt.
 const CertsPath = "/kloop/certs"
 
 // issuedLife bounds the use of certificates that were issued at the start and are good for a year.

@@ -48,7 +48,8 @@ func (c *Cluster) entries() ([]kit.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.cfg.table(kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root(), CA: c.keys.CA, Tokens: c.door.signer, Others: c.door.others, REST: own})
+	return c.cfg.table(kit.Cluster{Kinds: c.door.set, RootCA: c.cred.root(), CA: c.keys.CA, Tokens: c.door.signer,
+		Others: c.door.others, REST: own})
 }
 
 // keyedPart runs a loop, and another one in its place whenever the keys are exchanged.

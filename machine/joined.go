@@ -248,7 +248,8 @@ func (n *Joined) certificate(signer string, usage certificatesv1.KeyUsage, file 
 			want.IPAddresses = append(want.IPAddresses, a.AsSlice())
 		}
 	}
-	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file), Roots: n.trust.pool, Log: n.log()})
+	c := credential.New(credential.Config{Signer: signer, Usage: usage, Want: want, File: filepath.Join(n.Keys, file),
+		Roots: n.trust.pool, Log: n.log()})
 	if _, err := c.Get(); err == nil {
 		return c, nil
 	}

@@ -175,7 +175,8 @@ func (a *api) verify(chain []*x509.Certificate) bool {
 	if a.cfg.ClientCA == nil {
 		return false
 	}
-	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: a.cfg.ClientCA(), Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, c := range chain[1:] {
 		opts.Intermediates.AddCert(c)
 	}
