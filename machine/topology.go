@@ -22,10 +22,10 @@ func place(n cluster.NodeTopology, cfg *node.Config) (err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.CPUManagerPolicyOptions)) {
 		to := map[string]*bool{"full-pcpus-only": &t.CPUs.FullPCPUsOnly, "distribute-cpus-across-numa": &t.CPUs.DistributeCPUsAcrossNUMA,
-			"strict-cpu-reservation": &t.CPUs.StrictCPUReservation}[name]
+			"align-by-socket": &t.CPUs.AlignBySocket, "strict-cpu-reservation": &t.CPUs.StrictCPUReservation}[name]
 		if to == nil {
-			return fmt.Errorf("cpuManagerPolicyOptions: there is no %s: use full-pcpus-only, distribute-cpus-across-numa and "+
-				"strict-cpu-reservation", name)
+			return fmt.Errorf("cpuManagerPolicyOptions: there is no %s: use full-pcpus-only, distribute-cpus-across-numa, "+
+				"align-by-socket and strict-cpu-reservation", name)
 		}
 		if *to, err = strconv.ParseBool(n.CPUManagerPolicyOptions[name]); err != nil {
 			return fmt.Errorf("cpuManagerPolicyOptions: %s=%s: want true or false", name, n.CPUManagerPolicyOptions[name])
@@ -44,6 +44,12 @@ func place(n cluster.NodeTopology, cfg *node.Config) (err error) {
 	if err := t.Policy.Check(); err != nil {
 		return err
 	}
+	if t.CPUs.AlignBySocket && t.Policy == topology.SingleNUMA {
+		return errors.New("cpuManagerPolicyOptions: align-by-socket contradicts topologyManagerPolicy single-numa-node")
+	}
+	if err := topologyOptions(n.TopologyManagerPolicyOptions, t); err != nil {
+		return err
+	}
 	if t.PodScope, err = either("topologyManagerScope", n.TopologyManagerScope, "container", "pod"); err != nil {
 		return err
 	}
@@ -52,6 +58,27 @@ func place(n cluster.NodeTopology, cfg *node.Config) (err error) {
 	t.ReservedCPU = r.SystemReserved.Cpu().MilliValue() + r.KubeReserved.Cpu().MilliValue()
 	if t.StaticCPUs && t.ReservedCPUs == "" && t.ReservedCPU == 0 {
 		return errors.New("cpuManagerPolicy static needs CPUs for the system: set reservedSystemCPUs, or cpu in systemReserved or kubeReserved")
+	}
+	return nil
+}
+
+// topologyOptions reads the topology manager's.
+func topologyOptions(options map[string]string, t *topology.Settings) (err error) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		value := options[name]
+		switch name {
+		case "prefer-closest-numa-nodes":
+			if t.PreferClosest, err = strconv.ParseBool(value); err != nil {
+				return fmt.Errorf("topologyManagerPolicyOptions: %s=%s: want true or false", name, value)
+			}
+		case "max-allowable-numa-nodes":
+			if t.MaxNodes, err = strconv.Atoi(value); err != nil || t.MaxNodes < topology.MaxNodes || t.MaxNodes > topology.MostNodes {
+				return fmt.Errorf("topologyManagerPolicyOptions: %s=%s: want a number from %d to %d", name, value,
+					topology.MaxNodes, topology.MostNodes)
+			}
+		default:
+			return fmt.Errorf("topologyManagerPolicyOptions: there is no %s: use prefer-closest-numa-nodes and max-allowable-numa-nodes", name)
+		}
 	}
 	return nil
 }

@@ -26,9 +26,14 @@ func TestNodeTopology(t *testing.T) {
 		t.Errorf("nothing set: %v", err)
 	}
 	for want, bad := range map[string]cluster.NodeTopology{
-		"needs CPUs for the system":       {CPUManagerPolicy: "static"},
-		`cpuManagerPolicy "exclusive"`:    {CPUManagerPolicy: "exclusive"},
-		"there is no align-by-socket":     {CPUManagerPolicyOptions: map[string]string{"align-by-socket": "true"}},
+		"needs CPUs for the system":    {CPUManagerPolicy: "static"},
+		`cpuManagerPolicy "exclusive"`: {CPUManagerPolicy: "exclusive"},
+		"there is no align-by-node":    {CPUManagerPolicyOptions: map[string]string{"align-by-node": "true"}},
+		"align-by-socket contradicts": {CPUManagerPolicyOptions: map[string]string{"align-by-socket": "true"},
+			TopologyManagerPolicy: "single-numa-node"},
+		"prefer-closest-numa-nodes=x":     {TopologyManagerPolicyOptions: map[string]string{"prefer-closest-numa-nodes": "x"}},
+		"from 8 to 16":                    {TopologyManagerPolicyOptions: map[string]string{"max-allowable-numa-nodes": "99"}},
+		"there is no closest":             {TopologyManagerPolicyOptions: map[string]string{"closest": "true"}},
 		"full-pcpus-only=x: want true":    {CPUManagerPolicyOptions: map[string]string{"full-pcpus-only": "x"}},
 		"Static needs reservedMemory":     {MemoryManagerPolicy: "Static"},
 		`"64:memory=1": want one NUMA`:    {ReservedMemory: "64:memory=1"},

@@ -73,7 +73,7 @@ type Config struct {
 	// Eviction are the thresholds at which the node is short of something; none: it never is.
 	Eviction           []pressure.Threshold
 	EvictionMaxGrace   int64         // seconds that a pod has to end because of a soft threshold, at most
-	EvictionTransition time.Duration // for how long pressure is told after the last crossing; 0: pressure.Transition
+	EvictionTransition time.Duration // for how long pressure lasts after the last crossing; 0: pressure.Transition
 	// ImageGCHigh and ImageGCLow are percents of the disk of images: above the one, images that nobody uses go until the other. 0: none go.
 	ImageGCHigh, ImageGCLow int
 	// An image is safe for ImageAge after it came; 0: pressure.ImageAge. One that nobody used for ImageMaxAge goes; 0: none does so.

@@ -143,14 +143,14 @@ func (h *hardware) choose(ctx context.Context, pod *corev1.Pod, list []*corev1.C
 	set, all := h.ledger.Settings(), m.Nodes()
 	if set.PodScope {
 		var err error
-		if place, err = set.Policy.Merge(all, slices.Concat(h.ledger.PodHints(pod), h.devices.PodHints(all, pod))); err != nil {
+		if place, err = set.Merge(m, slices.Concat(h.ledger.PodHints(pod), h.devices.PodHints(all, pod))); err != nil {
 			return err
 		}
 	}
 	for _, c := range list {
 		if !set.PodScope {
 			var err error
-			if place, err = set.Policy.Merge(all, slices.Concat(h.ledger.Hints(pod, c), h.devices.Hints(all, pod, c))); err != nil {
+			if place, err = set.Merge(m, slices.Concat(h.ledger.Hints(pod, c), h.devices.Hints(all, pod, c))); err != nil {
 				return err
 			}
 		}

@@ -141,7 +141,7 @@ func (w *watcher) reclaim(ctx context.Context, t pressure.Threshold, readings ma
 	return nil
 }
 
-// hardGrace is how long a pod has that goes at once, in seconds.
+// hardGrace is the time of a pod that goes at once, in seconds.
 const hardGrace = 1
 
 // graceOf is the number of seconds that a pod has to end: with a soft threshold its own time, as far as the node lets it.

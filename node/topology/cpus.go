@@ -13,6 +13,7 @@ import (
 type CPUOptions struct {
 	FullPCPUsOnly            bool // full-pcpus-only: a core is never shared between containers
 	DistributeCPUsAcrossNUMA bool // distribute-cpus-across-numa: what does not fit on one node is spread evenly
+	AlignBySocket            bool // align-by-socket: all NUMA nodes of as few sockets as can be are equally good
 	StrictCPUReservation     bool // strict-cpu-reservation: pods do not run on reserved CPUs at all
 }
 
@@ -36,6 +37,23 @@ func (m Machine) TakeCPUs(free cpuset.CPUSet, n int, o CPUOptions) (cpuset.CPUSe
 		}
 	}
 	return m.pack(free, n), nil
+}
+
+// preferSockets prefers hints of as few sockets as the request needs, however many NUMA nodes they have. has says which nodes can ever
+// hold the request.
+func (m Machine) preferSockets(list Hints, has func(Mask) bool) {
+	all := m.Nodes()
+	each := all.Count() / max(1, m.sockets(all)) // NUMA nodes of a socket
+	for _, least := range masks(all) {
+		if has(least) {
+			for i := range list {
+				if each > 0 && m.sockets(list[i].On) == (least.Count()+each-1)/each {
+					list[i].Preferred = true
+				}
+			}
+			return
+		}
+	}
 }
 
 // wholeCores leaves out the CPUs of cores that are taken in part.

@@ -10,8 +10,10 @@ import (
 
 // Settings say what a node's CPU, memory and topology managers do. The zero value has all CPUs and all memory shared.
 type Settings struct {
-	Policy   Policy // "": None
-	PodScope bool   // a pod's containers lie together; else each by itself
+	Policy        Policy // "": None
+	PreferClosest bool   // prefer-closest-numa-nodes: of equally many NUMA nodes those that are nearer to each other
+	MaxNodes      int    // max-allowable-numa-nodes: of a machine on which anything is aligned; 0: MaxNodes
+	PodScope      bool   // a pod's containers lie together; else each by itself
 
 	StaticCPUs bool // Guaranteed containers that ask for whole CPUs have them for themselves
 	CPUs       CPUOptions
@@ -151,12 +153,15 @@ func (c Choice) Hints(a Ask) (list []Hints) {
 		if c.Settings.CPUs.FullPCPUsOnly {
 			free = c.Machine.wholeCores(free)
 		}
-		list = append(list, Fits(c.Machine.Nodes(),
-			func(m Mask) bool { return all.Intersection(c.Machine.On(m)).Size() >= a.CPUs },
-			func(m Mask) bool {
-				on := c.Machine.On(m)
-				return free.Intersection(on).Size() >= a.CPUs && c.Spare.CPUs.IsSubsetOf(on)
-			}))
+		has := func(m Mask) bool { return all.Intersection(c.Machine.On(m)).Size() >= a.CPUs }
+		hints := Fits(c.Machine.Nodes(), has, func(m Mask) bool {
+			on := c.Machine.On(m)
+			return free.Intersection(on).Size() >= a.CPUs && c.Spare.CPUs.IsSubsetOf(on)
+		})
+		if c.Settings.CPUs.AlignBySocket {
+			c.Machine.preferSockets(hints, has)
+		}
+		list = append(list, hints)
 	}
 	if len(a.Memory) > 0 {
 		list = append(list, c.stock().Hints(a.Memory))

@@ -42,11 +42,22 @@ func (p Policy) Check() error {
 
 // Merge finds the best place for requests that are to be met together, on a machine of the nodes all. It is pure, and takes time in the
 // number of requests and of sets of nodes, not of their combinations.
-func (p Policy) Merge(all Mask, requests []Hints) (Mask, error) {
+func (p Policy) Merge(all Mask, requests []Hints) (Mask, error) { return p.merge(all, requests, nil) }
+
+// Merge is that of the policy, with its options.
+func (s Settings) Merge(m Machine, requests []Hints) (Mask, error) {
+	if s.PreferClosest {
+		return s.Policy.merge(m.Nodes(), requests, m.apart)
+	}
+	return s.Policy.merge(m.Nodes(), requests, nil)
+}
+
+// merge prefers, of sets of equally many nodes, those that are less apart; nil: those of lower numbers.
+func (p Policy) merge(all Mask, requests []Hints, apart func(Mask) float64) (Mask, error) {
 	if p == None || p == "" {
 		return 0, nil
 	}
-	best := p.best(all, requests)
+	best := p.best(all, requests, apart)
 	if p != BestEffort && !best.Preferred {
 		return 0, ErrAffinity
 	}
@@ -57,7 +68,7 @@ func (p Policy) Merge(all Mask, requests []Hints) (Mask, error) {
 }
 
 // best is the best of all ways to choose one hint of each request.
-func (p Policy) best(all Mask, requests []Hints) Hint {
+func (p Policy) best(all Mask, requests []Hints, apart func(Mask) float64) Hint {
 	joint := map[Hint]bool{{On: all, Preferred: true}: true}
 	fewest := 0 // nodes that the request that needs the most of them needs
 	for _, list := range requests {
@@ -76,7 +87,7 @@ func (p Policy) best(all Mask, requests []Hints) Hint {
 	best := Hint{On: all}
 	found := false
 	for h := range joint {
-		if !found || better(h, best, fewest) {
+		if !found || better(h, best, fewest, apart) {
 			best, found = h, true
 		}
 	}
@@ -106,7 +117,7 @@ func (p Policy) usable(all Mask, list Hints) (out Hints) {
 
 // better orders places. Of those that need not be preferred the one of as many nodes as the largest request needs is best: on fewer of
 // them it would not fit.
-func better(a, b Hint, fewest int) bool {
+func better(a, b Hint, fewest int, apart func(Mask) float64) bool {
 	if a.Preferred != b.Preferred {
 		return a.Preferred
 	}
@@ -115,9 +126,14 @@ func better(a, b Hint, fewest int) bool {
 			if n := h.On.Count() - fewest; n >= 0 {
 				return n
 			}
-			return maxNodes + fewest - h.On.Count()
+			return 64 + fewest - h.On.Count()
 		}
 		if c := cmp.Compare(off(a), off(b)); c != 0 {
+			return c < 0
+		}
+	}
+	if apart != nil && a.On.Count() == b.On.Count() {
+		if c := cmp.Compare(apart(a.On), apart(b.On)); c != 0 {
 			return c < 0
 		}
 	}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,6 +51,13 @@ func Open(dir, sys string, s Settings, log *slog.Logger) (*Ledger, error) {
 	m, err := Read(sys)
 	if err != nil && (s.On() || s.Policy != None && s.Policy != "") {
 		return nil, fmt.Errorf("read the machine's topology: %w", err)
+	}
+	if n := m.Nodes().Count(); s.Policy != None && s.Policy != "" && n > cmp.Or(s.MaxNodes, MaxNodes) {
+		return nil, fmt.Errorf("the machine has %d NUMA nodes, more than the %d on which anything is aligned: allow more with the topology "+
+			"manager's option max-allowable-numa-nodes, or set its policy to none", n, cmp.Or(s.MaxNodes, MaxNodes))
+	}
+	if n := m.Nodes(); s.CPUs.AlignBySocket && m.sockets(n) > n.Count() {
+		return nil, errors.New("align-by-socket is for machines with a NUMA node or more on each socket")
 	}
 	l.base.Machine = m
 	if s.StaticCPUs {

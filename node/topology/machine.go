@@ -17,6 +17,7 @@ import (
 type Machine struct {
 	CPUs   []CPU                     // by number
 	Memory map[int]map[string]uint64 // bytes by NUMA node and by what: memory, hugepages-2Mi
+	Far    map[int]map[int]int       // distances between NUMA nodes, as the firmware tells them: 10 is none
 }
 
 // A CPU is one that the kernel schedules on: a thread of a core.
@@ -27,8 +28,12 @@ type CPU struct {
 	Socket int
 }
 
-// maxNodes bounds for how many NUMA nodes hints are made; the kubelet refuses to align on larger machines too.
-const maxNodes = 8
+// On machines of more than MaxNodes NUMA nodes nothing is aligned unless the settings allow more, at most MostNodes: all
+// sets of them are tried.
+const (
+	MaxNodes  = 8
+	MostNodes = 16
+)
 
 // Read reads the machine below sys, the mount point of sysfs. A kernel without NUMA has all on node 0.
 func Read(sys string) (Machine, error) {
@@ -56,6 +61,12 @@ func Read(sys string) (Machine, error) {
 		}
 		if m.Memory[n], err = readMemory(dir); err != nil {
 			return m, fmt.Errorf("read the memory of NUMA node %d: %w", n, err)
+		}
+		if far := readDistances(dir); far != nil {
+			if m.Far == nil {
+				m.Far = map[int]map[int]int{}
+			}
+			m.Far[n] = far
 		}
 	}
 	for _, id := range online.List() {
@@ -107,6 +118,37 @@ func readMemory(dir string) (map[string]uint64, error) {
 	}
 	return list, nil
 }
+
+// readDistances reads how far other NUMA nodes are from one, in the order of all that are online. nil: the kernel does not tell.
+func readDistances(dir string) map[int]int {
+	online, err := readSet(filepath.Join(filepath.Dir(dir), "online"))
+	text, terr := os.ReadFile(filepath.Join(dir, "distance"))
+	f := strings.Fields(string(text))
+	if err != nil || terr != nil || len(f) != online.Size() {
+		return nil
+	}
+	far := map[int]int{}
+	for i, n := range online.List() {
+		if far[n], err = strconv.Atoi(f[i]); err != nil {
+			return nil
+		}
+	}
+	return far
+}
+
+// apart is the average distance between the nodes of a set, each from itself included.
+func (m Machine) apart(on Mask) float64 {
+	nodes, sum := on.Nodes(), 0
+	for _, a := range nodes {
+		for _, b := range nodes {
+			sum += m.Far[a][b]
+		}
+	}
+	return float64(sum) / float64(max(1, len(nodes)*len(nodes)))
+}
+
+// sockets counts those that the nodes of a set lie on.
+func (m Machine) sockets(on Mask) int { return len(m.groups(m.On(on), socket)) }
 
 // pageName is the resource of a size of huge pages: hugepages-2Mi.
 func pageName(bytes uint64) string {
@@ -195,7 +237,7 @@ func (m Machine) groups(of cpuset.CPUSet, place func(c CPU) int) map[int][]int {
 // masks lists all sets of the machine's nodes but the empty one, those of fewer nodes first.
 func masks(all Mask) (list []Mask) {
 	nodes := all.Nodes()
-	nodes = nodes[:min(len(nodes), maxNodes)]
+	nodes = nodes[:min(len(nodes), MostNodes)]
 	for bits := 1; bits < 1<<len(nodes); bits++ {
 		m := Mask(0)
 		for i, n := range nodes {

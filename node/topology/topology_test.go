@@ -448,3 +448,61 @@ func TestLedgerNeverGivesTwice(t *testing.T) {
 		}
 	})
 }
+
+// Of equally many NUMA nodes those are taken that the firmware says are nearer to each other.
+func TestPreferClosest(t *testing.T) {
+	m := machine(4, 1, 2, 1)
+	m.Far = map[int]map[int]int{0: {0: 10, 1: 30, 2: 30, 3: 11}, 1: {0: 30, 1: 10, 2: 20, 3: 30}, 2: {0: 30, 1: 20, 2: 10, 3: 30},
+		3: {0: 11, 1: 30, 2: 30, 3: 10}}
+	two := Fits(m.Nodes(), func(on Mask) bool { return on.Count() >= 2 }, func(on Mask) bool { return on.Count() >= 2 })
+	for closest, want := range map[bool]Mask{false: MaskOf(0, 1), true: MaskOf(0, 3)} {
+		on, err := Settings{Policy: Restricted, PreferClosest: closest}.Merge(m, []Hints{two})
+		if err != nil || on != want {
+			t.Errorf("closest %t: %v, %v, want %v", closest, on.Nodes(), err, want.Nodes())
+		}
+	}
+	dir := sysfs(t, m)
+	for path, text := range map[string]string{"online": "0-3", "node0/distance": "10 30 30 11", "node3/distance": "11 30 30"} {
+		if err := os.WriteFile(filepath.Join(dir, "devices/system/node", path), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := Read(dir); err != nil || got.Far[0][3] != 11 || got.Far[0][1] != 30 || got.Far[3] != nil || got.Far[1] != nil {
+		t.Errorf("%v, %v", got.Far, err)
+	}
+}
+
+// All NUMA nodes of one socket are as good as one of them, where that is asked for.
+func TestAlignBySocket(t *testing.T) {
+	m := machine(2, 2, 4, 1) // NUMA nodes 0 and 1 on one socket, 2 and 3 on the other
+	free := m.On(MaskOf(0, 1, 2)).Difference(cpuset.New(0, 1, 4, 5, 8, 9))
+	has := func(on Mask) bool { return m.On(on).Size() >= 4 }
+	can := func(on Mask) bool { return free.Intersection(m.On(on)).Size() >= 4 }
+	for align, want := range map[bool]string{false: "!", true: "[0 1]"} {
+		hints := Fits(m.Nodes(), has, can)
+		if align {
+			m.preferSockets(hints, has)
+		}
+		on, err := Restricted.Merge(m.Nodes(), []Hints{hints})
+		got := fmt.Sprint(on.Nodes())
+		if err != nil {
+			got = "!"
+		}
+		if got != want {
+			t.Errorf("align %t: %s, want %s", align, got, want)
+		}
+	}
+}
+
+// A machine of more NUMA nodes than can be weighed is refused, unless they are allowed.
+func TestManyNodes(t *testing.T) {
+	dir := sysfs(t, machine(9, 1, 1, 1))
+	for _, c := range []struct {
+		s    Settings
+		good bool
+	}{{Settings{}, true}, {Settings{Policy: BestEffort}, false}, {Settings{Policy: BestEffort, MaxNodes: 9}, true}} {
+		if _, err := Open(t.TempDir(), dir, c.s, slog.New(slog.DiscardHandler)); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c.s, err)
+		}
+	}
+}
