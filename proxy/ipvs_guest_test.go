@@ -3,11 +3,14 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +24,12 @@ import (
 	"github.com/kloop-dev/kloop/test/vm"
 )
 
+// manyEnv names how many services the test of many has; 5000 take half a minute.
+const manyEnv = "KLOOP_IPVS_SERVICES"
+
 // filters are the modules of what the tables need.
 var filters = []string{"veth", "nf_tables", "nft_chain_nat", "nft_ct", "nft_masq", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6",
-	"nft_fib_ipv4", "nft_fib_ipv6", "nft_nat", "nf_conntrack_netlink"}
+	"nft_fib_ipv4", "nft_fib_ipv6", "nft_nat", "nf_conntrack_netlink", "sctp"}
 
 // schedulers are those that Debian's kernel has as modules.
 var schedulers = []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh"}
@@ -34,7 +40,8 @@ func TestIPVS(t *testing.T) {
 	for _, s := range schedulers {
 		later = append(later, "ip_vs_"+s)
 	}
-	if !vm.Run(t, vm.Config{Modules: filters, Later: later, Timeout: 5 * time.Minute}) {
+	if !vm.Run(t, vm.Config{Modules: filters, Later: later, Timeout: 5 * time.Minute,
+		Env: []string{manyEnv + "=" + os.Getenv(manyEnv)}}) {
 		return
 	}
 	t.Run("modules are missing", modulesMissing)
@@ -50,6 +57,7 @@ func TestIPVS(t *testing.T) {
 		{"follows", TestKernelFollows},
 		{"both families", bothFamilies},
 		{"UDP", datagrams},
+		{"SCTP", associations},
 		{"affinity", affinityIPVS},
 		{"schedulers", everyScheduler},
 		{"its way", leavesAsOwn},
@@ -146,6 +154,99 @@ func bothFamilies(t *testing.T) {
 
 func datagrams(t *testing.T) { TestUDPFlows(t) }
 
+// associations has both modes lead SCTP to a service's endpoints, from its cluster IP and its node port.
+func associations(t *testing.T) {
+	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.100")
+	for _, a := range []string{"10.1.0.1:8080", "10.1.0.2:8080"} {
+		l := sctpListener(t, a)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte(a)) // the client finds out
+				c.Close()
+			}
+		}()
+	}
+	w := newWorld()
+	w.service("calls", "10.96.0.12", func(s *corev1.Service) {
+		s.Spec.Ports[0].Protocol, s.Spec.Ports[0].NodePort = corev1.ProtocolSCTP, 30080
+	})
+	w.ends("calls", at("10.1.0.1"), at("10.1.0.2"))
+	defer func() { inIPVS = true }()
+	for _, inIPVS = range []bool{true, false} {
+		l := newProxy(t, w, Config{IPVS: IPVS{Scheduler: "rr"}})
+		l.sync(t, w)
+		l.holds(t)
+		met := map[string]int{}
+		for range 10 {
+			for _, to := range []string{"10.96.0.12:80", "10.1.0.100:30080"} {
+				who, err := askSCTP("10.1.0.100", to)
+				if err != nil {
+					t.Fatalf("ipvs %v: %s: %v", inIPVS, to, err)
+				}
+				met[who]++
+			}
+		}
+		if met["10.1.0.1:8080"] == 0 || met["10.1.0.2:8080"] == 0 || len(met) != 2 {
+			t.Errorf("ipvs %v: met %v", inIPVS, met)
+		}
+	}
+}
+
+func sctpSocket(from string, then func(fd int) error) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+	if err != nil {
+		return nil, err
+	}
+	own := netip.MustParseAddrPort(from)
+	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: own.Addr().As4(), Port: int(own.Port())}); err == nil {
+		err = then(fd)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "sctp"), nil
+}
+
+func sctpListener(t *testing.T, at string) net.Listener {
+	t.Helper()
+	f, err := sctpSocket(at, func(fd int) error { return unix.Listen(fd, 16) })
+	must(t, err)
+	defer f.Close()
+	l, err := net.FileListener(f) // a stream is a stream
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// askSCTP connects from one address, not from all that the machine has, and returns who answered.
+func askSCTP(from, to string) (string, error) {
+	f, err := sctpSocket(from+":0", func(fd int) error {
+		limit := unix.NsecToTimeval(int64(10 * time.Second))
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+			return err
+		}
+		there := netip.MustParseAddrPort(to)
+		return unix.Connect(fd, &unix.SockaddrInet4{Addr: there.Addr().As4(), Port: int(there.Port())})
+	})
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	buf := make([]byte, 64)
+	n, err := unix.Read(int(f.Fd()), buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
 func affinityIPVS(t *testing.T) {
 	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.100")
 	answer(t, "10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080")
@@ -235,7 +336,12 @@ func leavesAsOwn(t *testing.T) {
 // manyServers programs a thousand services, one more, and finds them again after a restart.
 func manyServers(t *testing.T) {
 	ownNetwork(t, "10.1.0.100")
-	const n = 1000
+	n := 1000
+	if text := os.Getenv(manyEnv); text != "" {
+		var err error
+		n, err = strconv.Atoi(text)
+		must(t, err)
+	}
 	w := newWorld()
 	w.many(0, n)
 	l := newProxy(t, w, Config{})
