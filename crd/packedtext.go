@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// A packedText is where the text of a stored object lies. It never changes: an object that moves gets another one.
+// A packedText is the place of a stored object's text. It never changes: an object that moves gets another one.
 type packedText struct {
 	in       *textBlock
 	from, to uint32 // in the block; what is there is packed unless it is as long as the text
@@ -68,7 +68,7 @@ func (p *packedText) look(f func(text string)) {
 // so many bytes of the model, from where a third number says. Numbers are varints; where in the model is told as the
 // distance from where the texts would go on together, as texts of one kind mostly do.
 
-// minShared is the number of bytes that are worth being told where else they are.
+// minShared is the number of bytes from which a reference to them is worth its while.
 const minShared = 8
 
 // deltaEncoder finds where a model has what a text has. It is for one goroutine, and used again for other models.

@@ -67,12 +67,12 @@ func (c *Conn) Do(changes *Changes) error {
 			}
 			b = append(b, c.message(c.family, ch.cmd, flags, ch.attrs()...)...)
 		}
-		if err := c.send(b); err != nil {
+		if err := c.sock.Send(b); err != nil {
 			return fmt.Errorf("send %d changes to IPVS: %w", len(part), err)
 		}
 		last := c.seq
 		for done := false; !done; {
-			err := c.receive(func(typ, _ uint16, seq uint32, body []byte) {
+			err := c.sock.Receive(func(typ, _ uint16, seq uint32, body []byte) {
 				if typ != unix.NLMSG_ERROR || len(body) < 4 || seq < first || seq > last {
 					return
 				}
@@ -162,12 +162,12 @@ func (c *Conn) Timeouts(tcp, tcpEnd, udp time.Duration) error {
 	if len(attrs) == 0 {
 		return nil
 	}
-	if err := c.send(c.message(c.family, setConfig, unix.NLM_F_ACK, attrs...)); err != nil {
+	if err := c.sock.Send(c.message(c.family, setConfig, unix.NLM_F_ACK, attrs...)); err != nil {
 		return err
 	}
 	var failed error
 	for done, want := false, c.seq; !done; {
-		err := c.receive(func(typ, _ uint16, seq uint32, body []byte) {
+		err := c.sock.Receive(func(typ, _ uint16, seq uint32, body []byte) {
 			if done = seq == want && typ == unix.NLMSG_ERROR && len(body) >= 4; done && number(body) != 0 {
 				failed = fmt.Errorf("set the timeouts of IPVS: %w", syscall.Errno(-int32(number(body))))
 			}

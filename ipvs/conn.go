@@ -8,16 +8,17 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/internal/netlinkconn"
 )
 
 var native = binary.NativeEndian
 
 // A Conn is a socket to the kernel's virtual servers. It is not safe for concurrent use.
 type Conn struct {
-	fd     int
+	sock   *netlinkconn.Conn
 	family uint16
 	seq    uint32
-	buf    []byte
 }
 
 // patience bounds the wait for an answer, in seconds.
@@ -25,16 +26,12 @@ const patience = 60
 
 // Open opens a socket in the network namespace of this thread. ErrMissing: the kernel has no IPVS, and none could be loaded.
 func Open() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
+	sock, err := netlinkconn.Open(unix.NETLINK_GENERIC, patience, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a socket to IPVS: %w", err)
 	}
-	c := &Conn{fd: fd, buf: make([]byte, 128<<10)}
-	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1) // answers need not carry the question
-	if err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience}); err == nil {
-		err = c.resolve()
-	}
-	if err != nil {
+	c := &Conn{sock: sock}
+	if err := c.resolve(); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -42,7 +39,7 @@ func Open() (*Conn, error) {
 }
 
 // Close closes the socket.
-func (c *Conn) Close() { unix.Close(c.fd) }
+func (c *Conn) Close() { c.sock.Close() }
 
 // resolve asks for the number under which the kernel knows IPVS. Asking has it load the module, where it can.
 func (c *Conn) resolve() error {
@@ -79,12 +76,12 @@ func (c *Conn) message(typ uint16, cmd uint8, flags uint16, attrs ...*nl.RtAttr)
 func (c *Conn) ask(typ uint16, cmd uint8, flags uint16, attr *nl.RtAttr, each func(attrs []byte)) (changed bool, err error) {
 	b := c.message(typ, cmd, flags, attr)
 	want := c.seq
-	if err := c.send(b); err != nil {
+	if err := c.sock.Send(b); err != nil {
 		return false, err
 	}
 	var failed error
 	for done := false; !done; {
-		err := c.receive(func(kind, f uint16, seq uint32, body []byte) {
+		err := c.sock.Receive(func(kind, f uint16, seq uint32, body []byte) {
 			if seq != want {
 				return
 			}
@@ -106,36 +103,6 @@ func (c *Conn) ask(typ uint16, cmd uint8, flags uint16, attr *nl.RtAttr, each fu
 		}
 	}
 	return changed, failed
-}
-
-func (c *Conn) send(b []byte) error {
-	for {
-		err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// receive hands out the messages of one datagram. What they carry is valid until the next call.
-func (c *Conn) receive(each func(typ, flags uint16, seq uint32, body []byte)) error {
-	n, _, err := unix.Recvfrom(c.fd, c.buf, 0)
-	for errors.Is(err, unix.EINTR) {
-		n, _, err = unix.Recvfrom(c.fd, c.buf, 0)
-	}
-	if err != nil {
-		return err
-	}
-	const head = unix.SizeofNlMsghdr
-	for b := c.buf[:n]; len(b) >= head; {
-		l := int(native.Uint32(b))
-		if l < head || l > len(b) {
-			return errors.New("a netlink message of impossible length")
-		}
-		each(native.Uint16(b[4:]), native.Uint16(b[6:]), native.Uint32(b[8:]), b[head:l])
-		b = b[min((l+3)&^3, len(b)):]
-	}
-	return nil
 }
 
 // find returns the first attribute of the type. It stops at the first that makes no sense.

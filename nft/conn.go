@@ -7,13 +7,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kloop-dev/kloop/internal/netlinkconn"
 )
 
 // A Conn is a socket to the kernel's packet filter. It is not safe for concurrent use.
-type Conn struct {
-	fd  int
-	buf []byte
-}
+type Conn struct{ sock *netlinkconn.Conn }
 
 // room bounds the socket's buffers: a transaction must fit whole. The kernel takes only what is needed.
 const room = 512 << 20
@@ -23,55 +22,15 @@ const patience = 120
 
 // Open opens a socket in the network namespace of this thread.
 func Open() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	sock, err := netlinkconn.Open(unix.NETLINK_NETFILTER, patience, room) // larger transactions fail and say so
 	if err != nil {
 		return nil, fmt.Errorf("open a socket to nftables: %w", err)
 	}
-	// Where forcing is not allowed the system's bound holds; larger transactions then fail and say so.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, room) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, room)
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room)
-	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1) // answers need not carry the question
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience}); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("open a socket to nftables: %w", err)
-	}
-	return &Conn{fd: fd, buf: make([]byte, 128<<10)}, nil
+	return &Conn{sock: sock}, nil
 }
 
 // Close closes the socket.
-func (c *Conn) Close() { unix.Close(c.fd) }
-
-func (c *Conn) send(b []byte) error {
-	err := unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Sendto(c.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	}
-	return err
-}
-
-// receive hands out the messages of one datagram. What they carry is valid until the next call.
-func (c *Conn) receive(each func(typ, flags uint16, seq uint32, body []byte)) error {
-	n, _, err := unix.Recvfrom(c.fd, c.buf, 0)
-	for errors.Is(err, unix.EINTR) {
-		n, _, err = unix.Recvfrom(c.fd, c.buf, 0)
-	}
-	if err != nil {
-		return err
-	}
-	for b := c.buf[:n]; len(b) >= headerLen; {
-		l := int(native.Uint32(b))
-		if l < headerLen || l > len(b) {
-			return errors.New("a netlink message of impossible length")
-		}
-		each(native.Uint16(b[4:]), native.Uint16(b[6:]), native.Uint32(b[8:]), b[headerLen:l])
-		b = b[min((l+3)&^3, len(b)):]
-	}
-	return nil
-}
+func (c *Conn) Close() { c.sock.Close() }
 
 // Commit sends the transaction and waits until the kernel has done it, or says why it did nothing. The batch can't be used
 // again.
@@ -82,12 +41,12 @@ func (c *Conn) Commit(b *Batch) error {
 	final := uint32(len(b.what) - 1)
 	native.PutUint16(b.w.b[b.last+6:], native.Uint16(b.w.b[b.last+6:])|unix.NLM_F_ACK)
 	b.message(unix.NFNL_MSG_BATCH_END, 0, "end", unix.NFNL_SUBSYS_NFTABLES, func(*wire) {})
-	if err := c.send(b.w.b); err != nil {
+	if err := c.sock.Send(b.w.b); err != nil {
 		return fmt.Errorf("send %d bytes of rules for %s: %w", b.Len(), b.table, err)
 	}
 	var errs []error
 	for done := false; !done; {
-		err := c.receive(func(typ, _ uint16, seq uint32, body []byte) {
+		err := c.sock.Receive(func(typ, _ uint16, seq uint32, body []byte) {
 			if typ != unix.NLMSG_ERROR || len(body) < 4 || int(seq) >= len(b.what) {
 				return
 			}
@@ -111,14 +70,14 @@ func (c *Conn) ask(typ, flags uint16, family byte, body func(*wire), reset func(
 		at := w.begin(unix.NFNL_SUBSYS_NFTABLES<<8|typ, flags, 1, family, 0)
 		body(&w)
 		w.end(at)
-		if err := c.send(w.b); err != nil {
+		if err := c.sock.Send(w.b); err != nil {
 			return err
 		}
 		reset()
 		changed, done := false, false
 		var failed error
 		for !done {
-			err := c.receive(func(typ, f uint16, _ uint32, body []byte) {
+			err := c.sock.Receive(func(typ, f uint16, _ uint32, body []byte) {
 				changed = changed || f&unix.NLM_F_DUMP_INTR != 0
 				switch {
 				case typ == unix.NLMSG_DONE:

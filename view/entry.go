@@ -51,7 +51,7 @@ func (e *Entry) Key() string {
 	return e.ns + "/" + e.name
 }
 
-// A Change is what one write did to one object.
+// A Change holds one object before and after one write.
 type Change struct {
 	Kind resource.Kind
 	Rev  int64  // revision of the write
