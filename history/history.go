@@ -43,7 +43,6 @@ type Config struct {
 const (
 	mostOnDisk   = 128 << 20
 	mostInMemory = 8 << 20
-	segments     = 8 // files on disk: the oldest goes when there is no room
 	chunkSize    = 256 << 10
 	flushAfter   = time.Second
 )

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"time"
+
+	"github.com/kloop-dev/kloop/internal/segments"
 )
 
 // A shelf holds chunks in files, or in memory where there is no directory, up to a number of bytes: the oldest go first. Its owner
@@ -22,8 +21,9 @@ type shelf struct {
 	runs [][]byte // in memory: the chunks
 }
 
-// share bounds one file.
-func (s *shelf) share() int64 { return s.most / segments }
+func (s *shelf) files() segments.Dir {
+	return segments.Dir{Path: s.dir, Suffix: ".history", Most: s.most}
+}
 
 // add puts a chunk behind all others.
 func (s *shelf) add(h header, records []byte) error {
@@ -58,55 +58,17 @@ func (s *shelf) remember(chunk []byte) {
 }
 
 // room makes sure that there is a file that takes more. Every process begins one of its own.
-func (s *shelf) room() error {
-	if s.file != nil && s.size < s.share() {
+func (s *shelf) room() (err error) {
+	if s.file != nil && s.size < s.files().Share() {
 		return nil
 	}
 	if err := s.close(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return fmt.Errorf("make the directory of the history: %w", err)
-	}
-	names, err := s.list()
-	if err != nil {
-		return err
-	}
-	if err := s.drop(names); err != nil {
-		return err
-	}
-	path := filepath.Join(s.dir, time.Now().UTC().Format("20060102T150405.000000000")+suffix)
-	if s.file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+	if s.file, err = s.files().Begin(); err != nil {
 		return fmt.Errorf("begin a part of the history: %w", err)
 	}
 	s.size = 0
-	return nil
-}
-
-const suffix = ".history"
-
-func (s *shelf) list() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(s.dir, "*"+suffix))
-	slices.Sort(names)
-	return names, err
-}
-
-// drop removes the oldest files until there is room for another one. Restarts make small ones, so their number is bounded too.
-func (s *shelf) drop(names []string) error {
-	var total int64
-	sizes := make([]int64, len(names))
-	for i, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			sizes[i] = info.Size()
-			total += sizes[i]
-		}
-	}
-	for i := 0; i < len(names) && (total > s.most-s.share() || len(names)-i > 64*segments); i++ {
-		if err := os.Remove(names[i]); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("drop the oldest part of the history: %w", err)
-		}
-		total -= sizes[i]
-	}
 	return nil
 }
 
@@ -127,7 +89,7 @@ func (s *shelf) opened() (list []io.ReadCloser, err error) {
 		}
 		return list, nil
 	}
-	names, err := s.list()
+	names, err := s.files().List()
 	if err != nil {
 		return nil, err
 	}

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"time"
-)
 
-// segments is into how many files the log is cut: the oldest goes when there is no room for another one.
-const segments = 8
+	"github.com/kloop-dev/kloop/internal/segments"
+)
 
 // disk keeps writes in files of one JSON object a line. It is a log, not a truth: nothing is synced, and a line that
 // can't be read is left out. A process goes on with the newest file of the one before it.
@@ -28,11 +25,8 @@ type disk struct {
 	size int64
 }
 
-// list names the segments, oldest first.
-func (d *disk) list() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(d.dir, "*.jsonl"))
-	slices.Sort(names)
-	return names, err
+func (d *disk) files() segments.Dir {
+	return segments.Dir{Path: d.dir, Suffix: ".jsonl", Most: d.most}
 }
 
 func (d *disk) write(list []Write) error {
@@ -65,33 +59,29 @@ const chunk = 64 << 10
 
 // open makes sure that there is a segment with room.
 func (d *disk) open() error {
-	if d.file != nil && d.size < d.most/segments {
+	if d.file != nil && d.size < d.files().Share() {
 		return nil
 	}
 	first := d.file == nil
 	if err := d.shut(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(d.dir, 0o700); err != nil {
-		return fmt.Errorf("make the directory of the trail: %w", err)
-	}
-	names, err := d.list()
-	if err != nil {
-		return err
-	}
-	if first && len(names) > 0 {
-		if err := d.goOn(names[len(names)-1]); err != nil || d.file != nil {
+	if first {
+		names, err := d.files().List()
+		if err != nil {
 			return err
 		}
+		if len(names) > 0 {
+			if err := d.goOn(names[len(names)-1]); err != nil || d.file != nil {
+				return err
+			}
+		}
 	}
-	if err := d.makeRoom(names); err != nil {
-		return err
-	}
-	path := filepath.Join(d.dir, time.Now().UTC().Format("20060102T150405.000000000")+".jsonl")
-	if d.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+	f, err := d.files().Begin()
+	if err != nil {
 		return fmt.Errorf("begin a part of the trail: %w", err)
 	}
-	d.size = 0
+	d.file, d.size = f, 0
 	return nil
 }
 
@@ -103,7 +93,7 @@ func (d *disk) goOn(path string) error {
 		return fmt.Errorf("go on with the trail: %w", err)
 	}
 	info, err := f.Stat()
-	if err != nil || info.Size() >= d.most/segments {
+	if err != nil || info.Size() >= d.files().Share() {
 		return errors.Join(err, f.Close())
 	}
 	last := []byte{'\n'}
@@ -117,25 +107,6 @@ func (d *disk) goOn(path string) error {
 		_, err = f.Write([]byte{'\n'})
 	}
 	return err
-}
-
-// makeRoom drops the oldest segments until there is room for another one.
-func (d *disk) makeRoom(names []string) error {
-	var total int64
-	sizes := make([]int64, len(names))
-	for i, name := range names {
-		if info, err := os.Stat(name); err == nil {
-			sizes[i] = info.Size()
-			total += sizes[i]
-		}
-	}
-	for i := 0; i < len(names) && total > d.most-d.most/segments; i++ {
-		if err := os.Remove(names[i]); err != nil {
-			return fmt.Errorf("drop the oldest part of the trail: %w", err)
-		}
-		total -= sizes[i]
-	}
-	return nil
 }
 
 func (d *disk) shut() error {
@@ -162,7 +133,7 @@ const longestLine = 256 << 10
 
 // read returns the writes since a time that the function keeps, oldest first.
 func (d *disk) read(since time.Time, keep func(*Write) bool) (out []Write, err error) {
-	names, err := d.list()
+	names, err := d.files().List()
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/internal/segments"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -190,7 +191,7 @@ func TestLogIsBounded(t *testing.T) {
 		}
 		size += info.Size()
 	}
-	if err != nil || len(names) > segments+1 || size > 64<<10+chunk {
+	if err != nil || len(names) > segments.Parts+1 || size > 64<<10+chunk {
 		t.Errorf("%d files of %d bytes, %v", len(names), size, err)
 	}
 	if got, err := l.All(time.Time{}, 1<<20, everything); err != nil || len(got) < 100 || got[len(got)-1].Name != "m4999" {
@@ -257,7 +258,7 @@ func TestPage(t *testing.T) {
 // A log that is restarted often keeps what it had, and a line that a crash tore costs that line alone.
 func TestLogSurvivesCrashes(t *testing.T) {
 	dir := t.TempDir()
-	for i := range 3 * segments {
+	for i := range 3 * segments.Parts {
 		l := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 		note(l, fmt.Sprint("m", i), int64(i+1))
 		if err := l.flush(t.Context()); err != nil {
@@ -284,8 +285,8 @@ func TestLogSurvivesCrashes(t *testing.T) {
 	}
 	l := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	got, err := l.All(time.Time{}, 1000, everything)
-	if err != nil || len(got) != 3*segments || got[0].Name != "m0" {
-		t.Errorf("%d writes of %d are left, %v", len(got), 3*segments, err)
+	if err != nil || len(got) != 3*segments.Parts || got[0].Name != "m0" {
+		t.Errorf("%d writes of %d are left, %v", len(got), 3*segments.Parts, err)
 	}
 }
 
@@ -300,8 +301,8 @@ func TestLogHoldsADay(t *testing.T) {
 		t.Fatal(err)
 	}
 	per := d.size / int64(len(list))
-	t.Logf("%d bytes a write; %d writes fit", per, defaultMaxDisk*(segments-1)/segments/per)
-	if room := defaultMaxDisk * (segments - 1) / segments / per; room < 100_000 {
+	t.Logf("%d bytes a write; %d writes fit", per, defaultMaxDisk*(segments.Parts-1)/segments.Parts/per)
+	if room := defaultMaxDisk * (segments.Parts - 1) / segments.Parts / per; room < 100_000 {
 		t.Errorf("only %d writes of %d bytes fit", room, per)
 	}
 	if err := d.close(); err != nil {
