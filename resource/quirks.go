@@ -11,6 +11,7 @@ type Quirks struct {
 	SkipGenerateNameCheck bool // a bad generateName is told of only by the name that was made of it
 	MetaErrorsOnce        bool // a changed uid or the like is told of once; of others both the generic rules and the kind's own tell
 	MetaErrorsLast        bool // of a new object's bad metadata is told only when all else is well
+	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	UnqualifiedFinalizers bool // finalizers need not name a domain
 
 	// Hides is an annotation that only whole objects show: it stands for a field that the version has no longer.

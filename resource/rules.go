@@ -95,6 +95,9 @@ func (r *rules) fillIn(on *features.Set, obj Object) {
 
 func (r *rules) settle(on *features.Set, sub string, obj, old Object) {
 	obj, old = Opened(obj), Opened(old)
+	if !r.def.JSON && !r.def.Virtual && !r.def.Quirks.KeepsEmpty {
+		dropEmpty(obj) // before parts of old go into it, which nobody may change
+	}
 	r.restore(sub, obj, old)
 	if r.def.Gated.Drop != nil {
 		r.def.Gated.Drop(on, obj, old)

@@ -39,8 +39,13 @@ func controller(r *appsv1.ControllerRevision) string {
 }
 
 func validateControllerRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
-	if old == nil && len(r.Data.Raw) == 0 || old == nil && bytes.Equal(r.Data.Raw, []byte("null")) {
-		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
+	if data := bytes.TrimSpace(r.Data.Raw); old == nil {
+		switch {
+		case len(data) == 0 || string(data) == "null":
+			errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
+		case data[0] != '{':
+			errs = append(errs, field.Required(field.NewPath("data"), "data must be a valid JSON object"))
+		}
 	}
 	errs = append(errs, rule.AtLeast(r.Revision, 0, field.NewPath("revision"))...)
 	if old != nil {

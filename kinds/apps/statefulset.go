@@ -67,10 +67,12 @@ func manyAtOnce(s *appsv1.StatefulSet) bool {
 func defaultStatefulSet(set *appsv1.StatefulSet) {
 	s := &set.Spec
 	rule.FillZero(&s.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
-	rule.FillZero(&s.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
-	if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+	if s.UpdateStrategy.Type == "" { // a type that was named brings no parameters
+		s.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 		rule.Fill(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
-		rule.Fill(&s.UpdateStrategy.RollingUpdate.Partition, 0)
+	}
+	if r := s.UpdateStrategy.RollingUpdate; r != nil && s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		rule.Fill(&r.Partition, 0)
 	}
 	rule.Fill(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	rule.FillZero(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

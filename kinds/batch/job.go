@@ -24,7 +24,7 @@ var Jobs = &resource.Def[*batchv1.Job]{
 	Quirks: resource.Quirks{Orphaned: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them " +
 		"or set propagationPolicy=Orphan to suppress this warning"},
 	OrphanByDefault: true, // of deletes through batch/v1, for the sake of old clients
-	Default:         defaultJob, Prepare: prepareJob, Validate: validateJob,
+	Default:         defaultJob, Prepare: prepareJob, PrepareStatus: labelsOfTemplate, Validate: validateJob,
 	Gated:          template.Gated(func(j *batchv1.Job) *corev1.PodTemplateSpec { return &j.Spec.Template }),
 	ValidateStatus: validateJobStatus, Warn: warnJob,
 	Columns: append([]resource.Column[*batchv1.Job]{
@@ -92,10 +92,15 @@ func defaultJob(j *batchv1.Job) {
 	rule.Fill(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	rule.Fill(&s.Suspend, false)
 	rule.Fill(&s.ManualSelector, false)
-	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(s.Template.Labels)
-	}
+	labelsOfTemplate(j, nil)
 	defaultJobSpec(s)
+}
+
+// labelsOfTemplate gives a job without labels those of its pods, also when a write of its status took them away.
+func labelsOfTemplate(j, _ *batchv1.Job) {
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(j.Spec.Template.Labels)
+	}
 }
 
 // defaultJobSpec fills what is filled in the templates of cron jobs too.

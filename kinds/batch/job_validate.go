@@ -37,10 +37,13 @@ func validateJob(j, old *batchv1.Job) (errs field.ErrorList) {
 	var was *batchv1.JobSpec
 	if old != nil {
 		was = &old.Spec
-		errs = append(errs, validateJobUpdate(j, old)...)
 	}
-	errs = append(errs, validateJobSpec(&j.Spec, was, spec)...)
-	return append(errs, jobSelector(&j.Spec, was, spec)...)
+	whole := append(validateJobSpec(&j.Spec, was, spec), jobSelector(&j.Spec, was, spec)...)
+	errs = append(errs, whole...)
+	if old != nil { // upstream checks the new spec once more here, and tells all causes twice
+		errs = append(append(errs, whole...), validateJobUpdate(j, old)...)
+	}
+	return errs
 }
 
 // jobName keeps the names of indexed jobs short enough for the host names of their pods.
@@ -155,7 +158,7 @@ func restart(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 
 func indexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 	if mode := value(s.CompletionMode); mode != batchv1.IndexedCompletion {
-		if mode != "" && mode != batchv1.NonIndexedCompletion {
+		if s.CompletionMode != nil && mode != batchv1.NonIndexedCompletion {
 			return errs // an unknown mode has its own error
 		}
 		if s.BackoffLimitPerIndex != nil {

@@ -44,7 +44,12 @@ func defaultSecret(s *corev1.Secret) {
 var ServiceAccounts = &resource.Def[*corev1.ServiceAccount]{
 	GVK: gvk("ServiceAccount"), Plural: "serviceaccounts", Short: []string{"sa"}, Namespaced: true,
 	Quirks: resource.Quirks{DeleteReturnsObject: true},
-	Warn:   warnServiceAccount,
+	Prepare: func(a, _ *corev1.ServiceAccount) {
+		for i, s := range a.Secrets { // they can only be of its namespace, and have no other version
+			a.Secrets[i] = corev1.ObjectReference{Name: s.Name}
+		}
+	},
+	Warn: warnServiceAccount,
 	Connect: []resource.SubInfo{{Name: "token", Verbs: doCreate,
 		GVK: schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}}},
 	Columns: []resource.Column[*corev1.ServiceAccount]{

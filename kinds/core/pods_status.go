@@ -41,6 +41,12 @@ func validatePodStatus(p, old *corev1.Pod) (errs field.ErrorList) {
 	add(validateContainerStatuses(s.ContainerStatuses, &p.Spec, p.Spec.Containers, statusPath.Child("containerStatuses"))...)
 	add(validateContainerStatuses(s.InitContainerStatuses, &p.Spec, p.Spec.InitContainers, statusPath.Child("initContainerStatuses"))...)
 	add(validateContainerStatuses(s.EphemeralContainerStatuses, &p.Spec, nil, statusPath.Child("ephemeralContainerStatuses"))...)
+	for i, c := range s.EphemeralContainerStatuses {
+		if len(c.AllocatedResourcesStatus) > 0 {
+			add(field.Forbidden(statusPath.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"),
+				"must not be specified in container status"))
+		}
+	}
 	return errs
 }
 
@@ -194,8 +200,7 @@ func validateExtended(e *corev1.PodExtendedResourceClaimStatus, s *corev1.PodSpe
 	return append(errs, rule.NeededFormat(e.ResourceClaimName, path.Child("resourceClaimName"), rule.Subdomain)...)
 }
 
-// validateContainerStatuses checks whom containers run as, and the devices that they have; without a list of
-// containers these may have none.
+// validateContainerStatuses checks whom containers run as, and the devices that they have.
 func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodSpec, list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	windows := s.OS != nil && s.OS.Name == corev1.Windows
 	for i, c := range statuses {
@@ -207,10 +212,7 @@ func validateContainerStatuses(statuses []corev1.ContainerStatus, s *corev1.PodS
 				errs = append(errs, validateUser(c.User.Linux, at.Child("user", "linux"))...)
 			}
 		}
-		if at = at.Child("allocatedResourcesStatus"); list == nil && len(c.AllocatedResourcesStatus) > 0 {
-			errs = append(errs, field.Forbidden(at, "must not be specified in container status"))
-			continue
-		}
+		at = at.Child("allocatedResourcesStatus")
 		own := slices.IndexFunc(list, func(k corev1.Container) bool { return k.Name == c.Name })
 		for k, r := range c.AllocatedResourcesStatus {
 			if own >= 0 && !asksFor(&list[own].Resources, string(r.Name)) {

@@ -104,7 +104,8 @@ func tolerationsAdded(list, old []corev1.Toleration, path *field.Path) field.Err
 
 func gatesRemoved(list, old []corev1.PodSchedulingGate, path *field.Path) (errs field.ErrorList) {
 	for i, g := range list {
-		if !slices.Contains(old, g) {
+		// gates with one name get one error, at the last, as upstream
+		if !slices.Contains(old, g) && !slices.Contains(list[i+1:], g) {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
 		}
 	}

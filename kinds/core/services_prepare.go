@@ -62,9 +62,9 @@ func nodePorts(s *corev1.ServiceSpec) map[int32]bool {
 	return used
 }
 
-// followClusterIP makes the list follow the single address where only the latter was changed.
+// followClusterIP makes the list follow the single address where only the latter was changed, or there is no list.
 func followClusterIP(s, old *corev1.ServiceSpec) {
-	if s.ClusterIP == old.ClusterIP || !slices.Equal(s.ClusterIPs, old.ClusterIPs) {
+	if s.ClusterIP == old.ClusterIP || len(s.ClusterIPs) > 0 && !slices.Equal(s.ClusterIPs, old.ClusterIPs) {
 		return
 	}
 	s.ClusterIPs = nil

@@ -26,6 +26,11 @@ func headless(s *corev1.ServiceSpec) bool {
 
 func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 	s := &o.Spec
+	if hasClusterIP(s) { // addresses are allocated before the rest is looked at: errors in them come alone
+		if bad := validateClusterIPs(s); len(bad) > 0 {
+			return bad
+		}
+	}
 	add := func(list field.ErrorList) { errs = append(errs, list...) }
 	if old != nil {
 		add(validateServiceUpdate(s, &old.Spec))
@@ -36,9 +41,6 @@ func validateService(o, old *corev1.Service) (errs field.ErrorList) {
 	add(metavalidation.ValidateLabels(s.Selector, specPath.Child("selector")))
 	add(rule.Chosen(s.SessionAffinity, specPath.Child("sessionAffinity"), corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone))
 	add(validateAffinityConfig(s, specPath.Child("sessionAffinityConfig")))
-	if hasClusterIP(s) {
-		add(validateClusterIPs(s))
-	}
 	for i, ip := range s.ExternalIPs {
 		at := specPath.Child("externalIPs").Index(i)
 		if bad := validIP(ip, at); len(bad) > 0 {

@@ -119,11 +119,11 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 
 func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 	if old != nil {
-		podspec.AlignDataSources(&c.Spec)
+		podspec.PrepareClaim(&c.Spec, &old.Spec)
 		return
 	}
 	c.Status.Phase = corev1.ClaimPending
-	podspec.PrepareClaim(&c.Spec)
+	podspec.PrepareClaim(&c.Spec, nil)
 }
 
 func storageOf(list corev1.ResourceList) string {

@@ -72,7 +72,6 @@ func prepareSlice(s, old *discoveryv1.EndpointSlice) {
 	if old != nil && !rule.Same(s.Labels, old.Labels) {
 		s.Generation = old.Generation + 1
 	}
-	s.Endpoints, s.Ports = rule.NoneIfEmpty(s.Endpoints), rule.NoneIfEmpty(s.Ports)
 }
 
 // byControllers are the values of the label that says who keeps a slice which nobody need be warned of: what these

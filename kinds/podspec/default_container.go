@@ -76,12 +76,28 @@ var imageName = regexp.MustCompile(`^(?:(?:localhost|(?:[a-zA-Z0-9](?:[a-zA-Z0-9
 // pullPolicy is what a container gets that names none: an image whose tag moves is always pulled.
 func pullPolicy(image string) corev1.PullPolicy {
 	switch m := imageName.FindStringSubmatch(image); {
-	case m == nil, m[1] == "" && m[2] != "", len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":
+	case m == nil, m[1] == "" && m[2] != "", longName(image), len(image) == 64 && strings.Trim(image, "0123456789abcdef") == "":
 		return corev1.PullIfNotPresent
 	case m[1] == "" || m[1] == "latest":
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent
+}
+
+// longName reports whether the path of a name, with the "library/" that one of a single word stands for, is too long to be one.
+func longName(image string) bool {
+	name, _, _ := strings.Cut(image, "@")
+	if i := strings.LastIndexAny(name, ":/"); i >= 0 && name[i] == ':' {
+		name = name[:i]
+	}
+	domain, path, found := strings.Cut(name, "/")
+	switch {
+	case !found:
+		path = "library/" + name
+	case domain != "localhost" && !strings.ContainsAny(domain, ".:") && strings.ToLower(domain) == domain:
+		path = name
+	}
+	return len(path) > 255
 }
 
 // RoundResources rounds amounts up to thousandths, the finest that is accounted for.

@@ -3,6 +3,7 @@ package podspec_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,6 +115,8 @@ func TestPullPolicy(t *testing.T) {
 	for image, want := range map[string]corev1.PullPolicy{
 		"nginx": corev1.PullAlways, "nginx:latest": corev1.PullAlways, "nginx:1": corev1.PullIfNotPresent, "r.example:5000/a/b": corev1.PullAlways,
 		"r.example:5000/a/b:2": corev1.PullIfNotPresent, "a" + digest: corev1.PullIfNotPresent, "a:latest" + digest: corev1.PullAlways,
+		strings.Repeat("a", 247): corev1.PullAlways, strings.Repeat("a", 248): corev1.PullIfNotPresent,
+		"r.example/" + strings.Repeat("a", 255): corev1.PullAlways, "r.example/" + strings.Repeat("a", 256): corev1.PullIfNotPresent,
 		"": corev1.PullIfNotPresent, "Upper": corev1.PullIfNotPresent, "a b": corev1.PullIfNotPresent, "localhost/x": corev1.PullAlways,
 	} {
 		s := &corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}
@@ -142,6 +145,7 @@ func TestQOS(t *testing.T) {
 		{inContainer("resources: {limits: {cpu: 2, memory: 1}, requests: {cpu: 1}}"), corev1.PodQOSBurstable},
 		{"initContainers: [{name: i, image: i}]\n" + inContainer("resources: {limits: {cpu: 1, memory: 1}}"), corev1.PodQOSBurstable},
 		{"resources: {limits: {cpu: 1, memory: 1}}\n" + inContainer("resources: {}"), corev1.PodQOSGuaranteed},
+		{"resources: {}\n" + inContainer("resources: {limits: {cpu: 0}}"), corev1.PodQOSBestEffort},
 	} {
 		s := spec(t, c.spec)
 		podspec.DefaultPod(s)
@@ -172,7 +176,7 @@ func TestPrepareClaim(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(given), s); err != nil {
 			t.Fatal(err)
 		}
-		podspec.PrepareClaim(s)
+		podspec.PrepareClaim(s, nil)
 		same(t, s, want)
 	}
 }

@@ -20,8 +20,12 @@ var gated = []struct {
 	}},
 	{gate("ContainerStopSignals"), func(s *corev1.PodSpec, yield func(func())) {
 		everyContainer(s, func(c *corev1.Container) {
-			if c.Lifecycle != nil {
-				unset(&c.Lifecycle.StopSignal, yield)
+			if l := c.Lifecycle; l != nil && l.StopSignal != nil {
+				yield(func() {
+					if l.StopSignal = nil; *l == (corev1.Lifecycle{}) {
+						c.Lifecycle = nil
+					}
+				})
 			}
 		})
 	}},

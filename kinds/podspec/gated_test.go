@@ -19,9 +19,11 @@ func TestDropDisabled(t *testing.T) {
 	for _, c := range []struct{ name, with, without string }{
 		{"group", `schedulingGroup: {podGroupName: g}`, `{}`},
 		{"responders", `evictionResponders: [{name: a.b/c, priority: 1}]`, `{}`},
-		{"signal", `containers: [{name: c, lifecycle: {stopSignal: SIGUSR1}}]`, `containers: [{name: c, lifecycle: {}}]`},
+		{"signal", `containers: [{name: c, lifecycle: {stopSignal: SIGUSR1}}]`, `containers: [{name: c}]`},
+		{"signal beside a hook", `containers: [{name: c, lifecycle: {stopSignal: SIGUSR1, preStop: {sleep: {seconds: 1}}}}]`,
+			`containers: [{name: c, lifecycle: {preStop: {sleep: {seconds: 1}}}}]`},
 		{"signal of an ephemeral one", `ephemeralContainers: [{name: c, lifecycle: {stopSignal: SIGUSR1}}]`,
-			`ephemeralContainers: [{name: c, lifecycle: {}}]`},
+			`ephemeralContainers: [{name: c}]`},
 		{"mount", `containers: [{name: c, volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [noexec]}]}]`,
 			`containers: [{name: c, volumeMounts: [{name: v, mountPath: /v}]}]`},
 		{"probes", `containers: [{name: c, livenessProbe: {httpGet: {port: 1, protocol: H2C}}, startupProbe: {grpc: {port: 1, mode: TLS}}}]`,

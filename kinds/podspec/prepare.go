@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	componentresource "k8s.io/component-helpers/resource"
 )
 
 // QOS is the class of service that a pod gets from its requests and limits of processors and memory:
@@ -33,7 +32,7 @@ func QOS(s *corev1.PodSpec) corev1.PodQOSClass {
 }
 
 func qosSources(s *corev1.PodSpec) (list []corev1.ResourceRequirements) {
-	if componentresource.IsPodLevelResourcesSet(&corev1.Pod{Spec: *s}) {
+	if s.Resources != nil { // as soon as they are there, even empty: then a pod asks for nothing
 		return append(list, *s.Resources)
 	}
 	for _, containers := range [][]corev1.Container{s.Containers, s.InitContainers} {
@@ -105,22 +104,26 @@ func mergeKeys(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOp
 }
 
 // PrepareClaim forgets a data source that is neither a claim nor a snapshot - dataSourceRef is for the others -
-// and makes the two fields say the same.
-func PrepareClaim(s *corev1.PersistentVolumeClaimSpec) {
-	if d := s.DataSource; d != nil {
-		group := ""
-		if d.APIGroup != nil {
-			group = *d.APIGroup
-		}
-		claim := group == "" && d.Kind == "PersistentVolumeClaim"
-		if !claim && (group != "snapshot.storage.k8s.io" || d.Kind != "VolumeSnapshot") {
-			s.DataSource = nil
-		}
-	}
-	if r := s.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" {
+// and makes the two fields say the same. A claim that has a source keeps it; old is nil for a new one.
+func PrepareClaim(s, old *corev1.PersistentVolumeClaimSpec) {
+	if r := s.DataSourceRef; r != nil && r.Namespace != nil && *r.Namespace != "" && (old == nil || old.DataSourceRef == nil) {
 		s.DataSourceRef = nil // sources in other namespaces are off by default upstream too
 	}
+	if s.DataSourceRef == nil && (old == nil || old.DataSource == nil && old.DataSourceRef == nil) && !claimOrSnapshot(s.DataSource) {
+		s.DataSource = nil
+	}
 	AlignDataSources(s)
+}
+
+func claimOrSnapshot(d *corev1.TypedLocalObjectReference) bool {
+	if d == nil {
+		return false
+	}
+	group := ""
+	if d.APIGroup != nil {
+		group = *d.APIGroup
+	}
+	return group == "" && d.Kind == "PersistentVolumeClaim" || group == "snapshot.storage.k8s.io" && d.Kind == "VolumeSnapshot"
 }
 
 // AlignDataSources makes the two fields that name what a claim is filled from say the same.

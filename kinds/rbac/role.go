@@ -14,7 +14,6 @@ import (
 var Roles = &resource.Def[*rbacv1.Role]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Plural: "roles", Namespaced: true, Name: rule.PathSegment,
 	CreateOnUpdate: true,
-	Prepare:        func(r, _ *rbacv1.Role) { r.Rules = rule.NoneIfEmpty(r.Rules) },
 	Validate: func(r, _ *rbacv1.Role) field.ErrorList {
 		return rules(r.Rules, true)
 	},
@@ -24,7 +23,6 @@ var Roles = &resource.Def[*rbacv1.Role]{
 var ClusterRoles = &resource.Def[*rbacv1.ClusterRole]{
 	GVK: rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), Plural: "clusterroles", Name: rule.PathSegment,
 	CreateOnUpdate: true, Validate: validateClusterRole,
-	Prepare: func(r, _ *rbacv1.ClusterRole) { r.Rules = rule.NoneIfEmpty(r.Rules) },
 }
 
 func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {

@@ -24,7 +24,7 @@ var CSINodes = &resource.Def[*storagev1.CSINode]{
 
 // prepareNode drops the status, whose feature is off by default upstream too.
 func prepareNode(n, _ *storagev1.CSINode) {
-	n.Status, n.Spec.Drivers = storagev1.CSINodeStatus{}, rule.NoneIfEmpty(n.Spec.Drivers)
+	n.Status = storagev1.CSINodeStatus{}
 }
 
 func validateNode(n, old *storagev1.CSINode) (errs field.ErrorList) {
