@@ -58,8 +58,10 @@ func (s *reads) List(ctx context.Context, r *Request, opts *metav1.ListOptions) 
 }
 
 func (s *reads) checkListOptions(opts *metav1.ListOptions, watch bool) error {
-	errs := ivalidation.ValidateListOptions(&internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
-		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}, !s.NoWatchList)
+	all := internalversion.ListOptions{Watch: watch, ResourceVersion: opts.ResourceVersion,
+		ResourceVersionMatch: opts.ResourceVersionMatch, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents}
+	internalversion.SetListOptionsDefaults(&all, !s.NoWatchList) // a watch from the present state is one with initial events
+	errs := ivalidation.ValidateListOptions(&all, !s.NoWatchList)
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}

@@ -114,6 +114,8 @@ func watchStarts(t *testing.T) {
 		opts metav1.ListOptions
 		want string
 	}{
+		{metav1.ListOptions{Continue: "x"}, "Invalid FieldValueForbidden resourceVersionMatch"},
+		{metav1.ListOptions{Continue: "x", ResourceVersion: "0"}, "Invalid FieldValueForbidden resourceVersionMatch"},
 		{metav1.ListOptions{SendInitialEvents: &yes}, "Invalid FieldValueForbidden resourceVersionMatch"},
 		{metav1.ListOptions{ResourceVersionMatch: newer}, "Invalid FieldValueForbidden resourceVersionMatch"},
 		{metav1.ListOptions{ResourceVersion: "abc"}, "500"},
