@@ -97,7 +97,7 @@ func reread(first *settings.Sheet) {
 	}
 	var waiting []string
 	for _, key := range next.Differ(first) {
-		if key != "log" {
+		if settings.Live(key) != "SIGHUP" {
 			waiting = append(waiting, key)
 		}
 	}

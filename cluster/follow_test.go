@@ -7,6 +7,39 @@ import (
 	"testing"
 )
 
+// TestFollowTogether: of files that belong together one may change alone, as a certificate before its key.
+func TestFollowTogether(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(cert, "1")
+	put(key, "1")
+	used := ""
+	c := &Cluster{}
+	if err := c.followAll("pair", func(data [][]byte) error {
+		if string(data[0]) != string(data[1]) {
+			return errors.New("they do not belong together")
+		}
+		used = string(data[0])
+		return nil
+	}, cert, key); err != nil {
+		t.Fatal(err)
+	}
+	put(cert, "2")
+	if _, err := c.files[0].look(); err == nil || used != "1" {
+		t.Errorf("a half was used: %s, %v", used, err)
+	}
+	put(key, "2")
+	if changed, err := c.files[0].look(); !changed || err != nil || used != "2" {
+		t.Errorf("used %s, %v", used, err)
+	}
+}
+
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	put := func(text string) {

@@ -11,6 +11,18 @@ func (s *Sheet) Again() (*Sheet, *Options, error) {
 	return next, &o, next.Fill(s.file, s.lookup)
 }
 
+// Live tells how a setting changes while a process runs: "SIGHUP", by that signal; "file", within half a minute when the
+// file changes that it names; "restart".
+func Live(key string) string {
+	switch key {
+	case "log":
+		return "SIGHUP"
+	case "api.certFile", "api.keyFile", "api.clientCAFile", "encryption.configFile", "authentication.configFile", "authorization.configFile":
+		return "file"
+	}
+	return "restart"
+}
+
 // Differ returns the keys of the settings that have another value than in a sheet of before.
 func (s *Sheet) Differ(before *Sheet) (keys []string) {
 	for i := range s.list {

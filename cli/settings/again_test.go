@@ -45,3 +45,15 @@ func TestAgain(t *testing.T) {
 		t.Error("a word that is no setting is taken")
 	}
 }
+
+// TestLive: settings that change while a process runs are settings.
+func TestLive(t *testing.T) {
+	o := Defaults()
+	counts := map[string]int{}
+	for _, s := range New(&o).list {
+		counts[Live(s.Key)]++
+	}
+	if counts["SIGHUP"] != 1 || counts["file"] != 6 || counts["restart"] < 100 {
+		t.Errorf("%v", counts)
+	}
+}

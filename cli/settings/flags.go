@@ -156,14 +156,14 @@ func shown(v value) string {
 // Markdown is the table of docs/config.md.
 func (s *Sheet) Markdown() string {
 	var b strings.Builder
-	b.WriteString("| key | flag | default | what it does |\n|---|---|---|---|\n")
+	b.WriteString("| key | flag | default | changes by | what it does |\n|---|---|---|---|---|\n")
 	for i := range s.list {
 		t := &s.list[i]
 		def := t.text()
 		if def != "" {
 			def = "`" + def + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s |\n", t.Key, t.Flag, def, t.Doc)
+		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s | %s |\n", t.Key, t.Flag, def, Live(t.Key), t.Doc)
 	}
 	return b.String()
 }
