@@ -142,6 +142,9 @@ func (n Config) runAgent(ctx context.Context, ready func(), socket string, l net
 		return err
 	}
 	defer rt.Close()
+	if err := rt.Suits(ctx); err != nil {
+		return err
+	}
 	dir, release, err := rootdir.Open(n.Dir, n.Former, n.log())
 	if err != nil {
 		return err

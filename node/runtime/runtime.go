@@ -155,5 +155,16 @@ func (r *Runtime) awake(ctx context.Context) error {
 	}
 }
 
+// Suits says why pods of kloop can't have their cgroups in this runtime: kloop makes them itself, and systemd would take them away. A runtime
+// that does not tell (containerd 1) is taken as it is.
+func (r *Runtime) Suits(ctx context.Context) error {
+	res, err := r.Containers.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{})
+	if err == nil && res.GetLinux() != nil && res.Linux.CgroupDriver == cri.CgroupDriver_SYSTEMD {
+		return fmt.Errorf("the runtime at %s makes cgroups by systemd, kloop by cgroupfs: set SystemdCgroup = false in its configuration "+
+			"(cgroup_manager = \"cgroupfs\" in CRI-O's)", r.socket)
+	}
+	return nil
+}
+
 // Close closes the connection; containers run on.
 func (r *Runtime) Close() error { return r.conn.Close() }

@@ -76,6 +76,9 @@ func Mounted(path string) (here bool, below []string, err error) {
 
 // unescape undoes the octal escapes of mountinfo.
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s // nearly all: a table of mounts is read for each volume
+	}
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 

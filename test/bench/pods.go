@@ -121,8 +121,8 @@ func (n *node) create(ctx context.Context, prefix string, from, to int) (time.Du
 	for i := from; i < to; i++ {
 		go func() {
 			_, err := n.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i)},
-				Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(podGrace)), Containers: []corev1.Container{{Name: "c",
-					Image: image.PauseRef, ImagePullPolicy: corev1.PullNever}}}}, metav1.CreateOptions{})
+				Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(podGrace)), AutomountServiceAccountToken: new(false),
+					Containers: []corev1.Container{{Name: "c", Image: image.PauseRef, ImagePullPolicy: corev1.PullNever}}}}, metav1.CreateOptions{})
 			errs <- err
 		}()
 	}
