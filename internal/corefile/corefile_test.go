@@ -21,7 +21,8 @@ func TestParse(t *testing.T) {
 		{"what has no meaning here", all("log\nerrors # all\ncache 30 {\n success 100\n}\n\n"), Custom{}, ""},
 		{"hosts", all("hosts {\n  10.0.0.1 A.example b.example. # c\n  fd00::1 a.example\n  ttl 60\n  fallthrough\n}"),
 			Custom{All: Block{Hosts: []Host{
-				{Addr: "10.0.0.1", Names: []string{"a.example", "b.example"}, TTL: 60}, {Addr: "fd00::1", Names: []string{"a.example"}, TTL: 60}}}}, ""},
+				{Addr: "10.0.0.1", Names: []string{"a.example", "b.example"}, TTL: 60},
+				{Addr: "fd00::1", Names: []string{"a.example"}, TTL: 60}}}}, ""},
 		{"hosts for all names without fallthrough", all("hosts {\n 10.0.0.1 a\n}"), Custom{All: Block{Hosts: []Host{{"10.0.0.1", []string{"a"},
 			3600, false}}}}, "a.override line 1: without fallthrough no other name would be known; other names are looked up all the same"},
 		{"hosts of a zone know all", zone("corp.example. {\n hosts {\n 10.0.0.1 a.corp.example\n no_reverse\n }\n}"), Custom{Zones: []Block{{

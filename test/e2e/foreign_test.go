@@ -83,7 +83,8 @@ func TestForeignNetwork(t *testing.T) {
 	}
 	run := func(name string) {
 		must("run", name, "--image=nginx:1", "--image-pull-policy=Never", "--port=80", "--overrides="+
-			`{"spec":{"containers":[{"name":"`+name+`","image":"nginx:1","imagePullPolicy":"Never","ports":[{"containerPort":80,"hostPort":8090}]}]}}`)
+			`{"spec":{"containers":[{"name":"`+name+`","image":"nginx:1","imagePullPolicy":"Never",`+
+			`"ports":[{"containerPort":80,"hostPort":8090}]}]}}`)
 	}
 	ends := `"ipam":{"type":"host-local","ranges":[[{"subnet":"10.77.%d.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}` +
 		`,{"type":"portmap","capabilities":{"portMappings":true}}]}`
