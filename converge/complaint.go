@@ -29,13 +29,18 @@ var badConditions = []badCondition{
 	{"ResolvedRefs", "False", "names what is not there, or may not be named"},
 	{"Synced", "False", "is not in step with what it stands for"}, {"ReconcileError", "True", "can't be brought about"},
 	{"ReconcileSuccess", "False", "can't be brought about"},
-	{"ReconcileSucceeded", "False", "can't be brought about"}, {"Error", "True", "has an error"}, {"Ready", "False", "is not ready"},
+	{"ReconcileSucceeded", "False", "can't be brought about"}, {"Error", "True", "has an error"},
+	{"Launched", "False", "was not started"}, {"Ready", "False", "is not ready"},
 	{"Available", "False", "is not available"},
 	{"NotReady", "True", "is not ready"}, {"AllReplicasReady", "False", "has replicas that are not ready"},
 	{"ClusterAvailable", "False", "is not available"}, {"Reconciled", "False", "can't be brought about"},
 	{"Healthy", "False", "is not healthy"}, {"Degraded", "True", "is degraded"}, {"Programmed", "False", "is not in force"},
 	{"Valid", "False", "is not valid"},
-	{"Launched", "False", "was not started"}, {"Ready", "Unknown", "is not known to be ready"},
+	{"ErrorOccurred", "True", "has an error"}, {"ResolutionFailed", "True", "can't be resolved"}, {"Installed", "False", "is not installed"},
+	{"QuotaReserved", "False", "waits for quota"}, {"Available", "Degraded", "is available in part"},
+	{"ContinuousArchiving", "False", "does not archive what it writes"}, {"LastBackupSucceeded", "False", "has no backup since one failed"},
+	{"Fallback", "True", "goes by its fallback"},
+	{"Ready", "Unknown", "is not known to be ready"},
 	{"Accepted", "Unknown", "waits to be accepted"},
 	{"Programmed", "Unknown", "waits to be put in force"},
 }
@@ -47,7 +52,9 @@ var badPhases = map[string]struct {
 }{
 	"failed": {"failed", true}, "failure": {"failed", true}, "error": {"has an error", true}, "errored": {"has an error", true},
 	"partiallyfailed":  {"failed in part", true},
-	"failedvalidation": {"is not valid", true}, "finalizingpartiallyfailed": {"failed in part", true}, "degraded": {"is degraded", false},
+	"failedvalidation": {"is not valid", true}, "invalid": {"is not valid", true}, "unavailable": {"is not available", false},
+	"createfailed": {"failed", true}, "updatefailed": {"failed", true}, "syncfailed": {"failed", true}, "addfailed": {"failed", true},
+	"finalizingpartiallyfailed": {"failed in part", true}, "degraded": {"is degraded", false},
 	"faulted": {"has no copy that can be used", false}, "unhealthy": {"is not healthy", false}, "missing": {"is not there", false},
 	"health_err": {"is not healthy", false}, "red": {"is not healthy", false}, "stalled": {"is stalled", true},
 	"crashloopbackoff":   {"crashes again and again", false},
@@ -56,12 +63,14 @@ var badPhases = map[string]struct {
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
-// phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark.
+// phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark, Strimzi's connectors,
+// Zalando's PostgreSQL.
 var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
-	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"}}
+	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"},
+	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}}
 
 // messageFields are where the words to a phase stand.
-var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError"}
+var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace"}
 
 // complaintIn finds what a status says is wrong: by a condition, by one of a part of it, by a word, or by an error.
 func complaintIn(tree map[string]any) complaint {
@@ -121,6 +130,12 @@ func ofConditions(status map[string]any, path string) complaint {
 			message: orElse(c.Message, c.Reason), since: c.Since}
 		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded"
 		return out
+	}
+	for _, typ := range slices.Sorted(maps.Keys(conds)) { // an Application of Argo CD has conditions that are there or not
+		if c := conds[typ]; c.Status == "" && strings.HasSuffix(typ, "Error") {
+			return complaint{says: "has an error", want: fmt.Sprintf("no %s.conditions[%s]", path, typ),
+				have: fmt.Sprintf("%s.conditions[%s]", path, typ), message: c.Message, since: c.Since}
+		}
 	}
 	return complaint{}
 }
@@ -182,7 +197,8 @@ func ofParts(status map[string]any) complaint {
 // nameOfPart names a part of a status.
 func nameOfPart(part map[string]any, i int) string {
 	ref, _ := part["parentRef"].(map[string]any)
-	for _, name := range []any{part["name"], ref["name"], part["controllerName"]} {
+	above, _ := part["ancestorRef"].(map[string]any)
+	for _, name := range []any{part["name"], ref["name"], above["name"], part["controllerName"]} {
 		if text, _ := name.(string); text != "" {
 			return text
 		}

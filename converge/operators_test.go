@@ -1,0 +1,36 @@
+package converge
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestOperators holds what is said of the statuses that operators write to testdata/operators.yaml.
+func TestOperators(t *testing.T) {
+	data, err := os.ReadFile("testdata/operators.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Of     string          `json:"of"`
+		Status json.RawMessage `json:"status"`
+		Says   string          `json:"says"`
+		State  string          `json:"state"`
+	}
+	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		version, kind, _ := strings.Cut(r.Of, " ")
+		row := toldRow{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State, Waiting),
+			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\nstatus: " + string(r.Status) + "\n"}
+		if r.Says != "" {
+			row.Cause = "OperatorReports"
+		}
+		t.Run(kind+"/"+r.Says, row.check)
+	}
+}
