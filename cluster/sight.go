@@ -117,6 +117,7 @@ func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap
 			*t = unseen
 		}
 	}
+	next.Advise(next.Advice)
 	return next
 }
 

@@ -53,8 +53,9 @@ func badness(state string) int {
 
 // Foreign makes a gap of a cluster that is no kloop free of advice that only kloop can follow.
 func Foreign(g *convergence.Gap) {
-	g.Advice = slices.DeleteFunc(g.Advice, func(a string) bool { return strings.Contains(a, "kloop") })
+	list := slices.DeleteFunc(g.Advice, func(a string) bool { return strings.Contains(a, "kloop") })
 	if g.Cause == "NoNodes" {
-		g.Advice = []string{"add a node"}
+		list = []string{"add a node"}
 	}
+	g.Advise(list)
 }

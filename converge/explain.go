@@ -163,7 +163,7 @@ func (s *Step) Gap() *convergence.Gap {
 	for at := s; len(g.Advice) == 0 && len(at.Below) > 0; at = at.Below[0] {
 		g.Advice = at.Advice
 	}
-	g.Advice = append(slices.Clip(g.Advice), s.Also...)
+	g.Advise(append(slices.Clip(g.Advice), s.Also...))
 	if s.Aside != "" {
 		g.Detail = strings.TrimPrefix(g.Detail+"; "+s.Aside, "; ")
 	}

@@ -18,6 +18,7 @@ func (g *Gap) DeepCopyObject() runtime.Object {
 	}
 	out.Next.At = clone(g.Next.At)
 	out.Error = g.Error.copy()
+	out.Commands = slices.Clone(g.Commands)
 	out.Advice, out.Chain = slices.Clone(g.Advice), slices.Clone(g.Chain)
 	for i := range out.Chain {
 		out.Chain[i].Error = g.Chain[i].Error.copy()

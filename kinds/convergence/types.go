@@ -1,6 +1,8 @@
 package convergence
 
 import (
+	"regexp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,7 +29,23 @@ type Gap struct {
 	Next    Next     `json:"next" doc:"Who does what next, and when."`
 	Error   *Failure `json:"error,omitempty" doc:"The owner's last error, word for word."`
 	Advice  []string `json:"advice,omitempty" doc:"What a person can do."`
-	Chain   []Link   `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
+	// Commands follow from Advice: see Advise.
+	Commands []string `json:"commands,omitempty" doc:"The commands in that advice, as they can be pasted, in its order. Words in capitals stand for what you must fill in."`
+
+	Chain []Link `json:"chain,omitempty" doc:"The causes below the object, as a tree in the order in which it is read."`
+}
+
+// command is all of a piece of advice, or what stands behind its words and a colon.
+var command = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) .*)$`)
+
+// Advise sets what a person can do, and the commands in it.
+func (g *Gap) Advise(list []string) {
+	g.Advice, g.Commands = list, nil
+	for _, a := range list {
+		if m := command.FindStringSubmatch(a); m != nil {
+			g.Commands = append(g.Commands, m[1])
+		}
+	}
 }
 
 // An Object names an object of any kind.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,6 @@ import (
 
 // A command in an advice is all of it, or what stands behind its words and a colon: a person marks it up to the end of the line.
 var (
-	pasted = regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) .*)$`)
 	named  = regexp.MustCompile(`\b(kubectl|kloop) [a-z]`)
 	blanks = regexp.MustCompile(`\b(FILE|CERT|KEY|NODE|NAME|PASSWORD|USER|REGISTRY)\b`)
 )
@@ -64,10 +64,9 @@ func advice(t *testing.T, in map[string]*world, list []situation) (all []advised
 			t.Fatal(err)
 		}
 		for _, a := range g.Advice {
-			m := pasted.FindStringSubmatch(a)
 			one := advised{world: w, cause: g.Cause, about: g.Namespace + "/" + g.Name, advice: a}
-			if m != nil {
-				one.command = m[1]
+			if at := slices.IndexFunc(g.Commands, func(c string) bool { return strings.HasSuffix(a, c) }); at >= 0 {
+				one.command = g.Commands[at]
 			}
 			if before := strings.TrimSuffix(a, one.command); named.MatchString(before) {
 				t.Errorf("%s (%s): the command in this advice can't be pasted: %s", one.about, g.Cause, a)

@@ -88,7 +88,7 @@ export function causes(g) {
     ["differs", g.want && h("span", {}, h("code", {}, g.want), g.have && [" → ", h("code", {}, g.have)], ", for " + age(g.since))],
     ["state", h("span", {}, stateMark(g.state), " ", g.cause)], ["whose move", g.owner], ["waits for", on && h("span", {}, on, g.waits.field && [", field ", h("code", {}, g.waits.field)])], ["next", next],
     ["error", g.error && h("span.error", {}, g.error.message, g.error.count > 1 && h("i", {}, ` (${g.error.count} times)`))],
-    ["you can", g.advice?.length && h("ul", {}, g.advice.map((a) => h("li", {}, advice(a))))],
+    ["you can", g.advice?.length && h("ul", {}, g.advice.map((a) => h("li", {}, advice(a, g.commands))))],
   ];
   return h("div.causes", {}, h("ol.tree", {}, lines.map((l) => h("li", { css: { "--depth": l.depth } },
     h("a", { href: routeOf({ resource: l.object.resource || l.object.kind.toLowerCase() + "s", ...l.object }) }, short(l.object)), " ", l.says, l.others ? ` (and ${l.others} more like it)` : "", l.state && [" ", stateMark(l.state)], l.owner && h("span.owner", {}, " " + l.owner)))),
@@ -96,10 +96,9 @@ export function causes(g) {
 }
 
 // advice shows the command in a piece of advice so that it can be copied.
-function advice(text) {
-  const m = /^(.*?)((?:kubectl|kloop) [^(]+?)(\s*\(.*)?$/.exec(text);
-  if (!m || /lists|shows|tells/.test(m[2])) return text;
-  return [m[1], copyable(m[2].trim()), m[3] || ""];
+function advice(text, commands) {
+  const command = (commands || []).find((c) => text.endsWith(c));
+  return command ? [text.slice(0, -command.length), copyable(command)] : text;
 }
 
 // family shows what owns the object and what belongs to it: a ring each, closed where it is ready.
