@@ -62,6 +62,8 @@ func groups() []group {
 			{"server", "[flags]", "run the API server alone", serve, "kloop server --listen :6443"},
 			{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd,
 				"kloop controllers --kubeconfig /var/lib/kloop/admin.kubeconfig"},
+			{"lookout", "[--kubeconfig FILE]", "explain another cluster to its users, as an API server that extends it", lookout,
+				"kloop lookout --kubeconfig ~/.kube/config --listen :6443"},
 			{"node", "--kubeconfig FILE", "run a node agent", nodeCmd,
 				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H"},
 			{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},

@@ -80,6 +80,9 @@ func (o *outsiders) anonymous(path string) bool {
 func (d *frontDoor) tokens() (authn.Tokens, error) {
 	a := d.c.cfg.Authn
 	var all authn.TokenUnion
+	if d.c.elsewhere != nil {
+		return &authn.Cache{Tokens: d.c.elsewhere, TTL: rightsTTL}, nil
+	}
 	if a.TokenFile != "" {
 		f, err := os.Open(a.TokenFile)
 		if err != nil {

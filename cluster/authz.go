@@ -45,6 +45,9 @@ func (l *liveAuthorizer) Authorize(ctx context.Context, a *auth.Attributes) (aut
 
 // authorizer is what may be done, by whom: masters may do everything, whatever is configured.
 func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, error) {
+	if c.elsewhere != nil {
+		return c.elsewhere.authorizer()
+	}
 	z := c.cfg.Authz
 	if z.ConfigFile != "" {
 		return c.authorizerFile(z.ConfigFile, node, roles)

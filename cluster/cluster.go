@@ -33,8 +33,9 @@ type Cluster struct {
 
 	storage *storage
 
-	name  string         // that it stands for election with
-	Loops *loop.Watchers // why keys are not at rest
+	elsewhere *elsewhere     // nil: what is explained is this cluster
+	name      string         // that it stands for election with
+	Loops     *loop.Watchers // why keys are not at rest
 
 	nodeless error // why NodeAuto found this machine unfit
 
@@ -57,6 +58,12 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.tellIdle(cfg.Log)
 	c := &Cluster{cfg: cfg, storage: &storage{cfg: cfg}, name: Identity(), Loops: &loop.Watchers{}, done: make(chan struct{})}
 	ctx, c.stop = context.WithCancel(ctx)
+	if cfg.Explains != nil {
+		if c.elsewhere, err = newElsewhere(*cfg.Explains, cfg.Log); err != nil {
+			c.stop()
+			return nil, err
+		}
+	}
 	started := make(chan struct{})
 	parts, err := c.parts(ctx)
 	if err != nil {

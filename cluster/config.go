@@ -111,6 +111,9 @@ type Config struct {
 
 	NoConvergence bool // explain nothing, and remember nothing for it: no group convergence.kloop.dev, and no trail
 
+	// Explains is another cluster, which this server explains in place of its own: it serves that cluster as an aggregated API.
+	Explains *Elsewhere
+
 	NoPage bool // serve no page at /ui
 
 	NoTrail     bool   // do not remember who changed what and because of what, and what it was before
@@ -176,6 +179,9 @@ func (c Config) withDefaults() (Config, error) {
 		if c.DataDir == "" && len(c.EtcdServers) == 0 {
 			c.Store = StoreMemory
 		}
+	}
+	if c.Explains != nil {
+		c.NoLoops, c.NoTrail, c.NoPage, c.Controllers = true, true, true, nil
 	}
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"

@@ -25,11 +25,18 @@ import (
 // A lookout explains what has not converged, to those who ask the API for it.
 type lookout struct {
 	*server.MemoryKinds
-	board   *converge.GapCache
+	board   board
 	callers *converge.Callers
 	loops   *converge.Processes
 
 	authorize auth.Authorizer // what readers may see
+}
+
+// A board keeps what has not converged.
+type board interface {
+	Run(ctx context.Context) error
+	World() *converge.World
+	Refresh(ctx context.Context, k resource.Kind) error
 }
 
 // serveGaps makes the API convergence.kloop.dev. It must be called before the API serves.
@@ -43,9 +50,16 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	if d.c.storage.together() && !d.c.cfg.NoLoops {
 		loops.Lease = leaderSpace + "/" + leaderLease
 	}
-	board := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: &converge.Callers{Others: loops}, Log: d.log}
-	board.Store = server.NewMemoryKinds(board.Refresh, convergence.All()...)
-	d.lookout = &lookout{board.Store.(*server.MemoryKinds), board, board.Callers, loops, authz}
+	callers := &converge.Callers{Others: loops}
+	if far := d.c.elsewhere; far != nil {
+		d.lookout = &lookout{far.shelf, far, callers, loops, authz}
+	} else {
+		cache := &converge.GapCache{Client: d.local(nodesUser, "kloop"), Loops: loops, Callers: callers, Log: d.log}
+		shelf := server.NewMemoryKinds(cache.Refresh, convergence.All()...)
+		cache.Store = shelf
+		d.lookout = &lookout{shelf, cache, callers, loops, authz}
+	}
+	d.metrics.MustRegister(gapFigures{d.lookout})
 	return d.serveVirtual(d.lookout, append(convergence.All(), convergence.Reports)...)
 }
 

@@ -99,8 +99,12 @@ func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 // authn is who is believed: certificates of our CA, the front proxy's word, tokens.
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
 	d.c.seen = &authn.Certs{Roots: d.c.cred.callers}
+	var proxy auth.Authenticator = &authn.Proxy{Roots: d.c.keys.FrontProxy.Pool, Names: []string{pki.FrontProxyUser}}
+	if d.c.elsewhere != nil {
+		proxy = d.c.elsewhere
+	}
 	return &authn.Front{Anonymous: func(path string) bool { return !d.c.cfg.NoAnonymous && d.outside.anonymous(path) }, Known: authn.Union{
-		&authn.Proxy{Roots: d.c.keys.FrontProxy.Pool, Names: []string{pki.FrontProxyUser}},
+		proxy,
 		d.c.seen,
 		authn.Bearer{Tokens: tokens, Audiences: d.signer.Audiences()},
 	}}

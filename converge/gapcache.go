@@ -93,6 +93,9 @@ func (b *GapCache) Run(ctx context.Context) error {
 	}
 }
 
+// Take notes what changed, in place of the feed of a Client: of a GapCache without one only fights can be asked for.
+func (b *GapCache) Take(batch client.Batch) { b.take(batch) }
+
 // take notes what changed.
 func (b *GapCache) take(batch client.Batch) {
 	b.mu.Lock()

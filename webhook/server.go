@@ -36,13 +36,19 @@ func Open(what, kubeconfig string, timeout time.Duration, r Retries) (*Server, e
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig of %s: %w", what, err)
 	}
+	return To(what, cfg, "", timeout, r)
+}
+
+// To returns a Server at a path of the host that a configuration names, which is not changed.
+func To(what string, cfg *rest.Config, path string, timeout time.Duration, r Retries) (*Server, error) {
+	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = timeout
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", what, err)
 	}
 	client.CheckRedirect = stay
-	return &Server{what: what, client: client, url: cfg.Host, Retries: r}, nil
+	return &Server{what: what, client: client, url: cfg.Host + path, Retries: r}, nil
 }
 
 // maxReview bounds the answer of a Server in bytes.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	authzcel "k8s.io/apiserver/pkg/authorization/cel"
+	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/kinds/expression"
@@ -36,9 +37,10 @@ var patience = webhook.Retries{Tries: 5, Pause: 500 * time.Millisecond}
 
 // Config says whom an Authorizer asks, and when.
 type Config struct {
-	Name          string // in messages
-	Kubeconfig    string // "": the service account of the pod that this process runs in
-	Version       string // of authorization.k8s.io, v1 or v1beta1
+	Name          string       // in messages
+	Kubeconfig    string       // "": the service account of the pod that this process runs in
+	Cluster       *rest.Config // in place of Kubeconfig: an API server, which is asked at the path that all have for it
+	Version       string       // of authorization.k8s.io, v1 or v1beta1
 	Timeout       time.Duration
 	AllowedTTL    time.Duration // how long decisions are remembered; 0: not at all
 	RefusedTTL    time.Duration
@@ -63,6 +65,13 @@ type decision struct {
 	until  time.Time
 }
 
+func open(what, kubeconfig string, of *rest.Config, path string, timeout time.Duration) (*webhook.Server, error) {
+	if of != nil {
+		return webhook.To("the cluster", of, path, timeout, patience)
+	}
+	return webhook.Open(what, kubeconfig, timeout, patience)
+}
+
 // NewAuthorizer reads the kubeconfig and compiles the conditions.
 func NewAuthorizer(c Config) (*Authorizer, error) {
 	if c.Version != "v1" && c.Version != "v1beta1" {
@@ -71,7 +80,7 @@ func NewAuthorizer(c Config) (*Authorizer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	server, err := webhook.Open("the authorization webhook", c.Kubeconfig, c.Timeout, patience)
+	server, err := open("the authorization webhook", c.Kubeconfig, c.Cluster, "/apis/authorization.k8s.io/v1/subjectaccessreviews", c.Timeout)
 	if err != nil {
 		return nil, err
 	}

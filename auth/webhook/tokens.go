@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/webhook"
@@ -30,6 +31,12 @@ func NewTokens(kubeconfig, version string) (*Tokens, error) {
 	}
 	c, err := webhook.Open("the authentication webhook", kubeconfig, tokenTimeout, patience)
 	return &Tokens{c, version}, err
+}
+
+// TokensOf asks an API server, by the review that all have.
+func TokensOf(cluster *rest.Config) (*Tokens, error) {
+	c, err := open("", "", cluster, "/apis/authentication.k8s.io/v1/tokenreviews", tokenTimeout)
+	return &Tokens{c, "v1"}, err
 }
 
 // Token implements authn.Tokens.
