@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kit/whole"
@@ -30,7 +29,10 @@ func lookout(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", *config)
+	cfg, err := rest.InClusterConfig()
+	if *config != "" {
+		cfg, err = connection(*config)
+	}
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return errors.New("say how to reach the cluster with --kubeconfig FILE, or run this in a pod of it")
 	}
