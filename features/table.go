@@ -118,7 +118,7 @@ HPAGeneration b37+
 HPAOptimizedSelectorStore b37+
 *HPAScaleToZero a36- b37+
 -HugepageAwareEviction b37+
--ImageMaximumGCAge g36+!
+ImageMaximumGCAge g36+!
 ImageVolume g36+!
 ImageVolumeWithDigest a36-
 InformerResourceVersion g35+
@@ -142,7 +142,7 @@ KMSv1 d36-
 KubeletAllocatedPodsEndpoint a37-
 -KubeletCgroupDriverFromCRI g36+!
 KubeletCrashLoopBackOffMax b36+
--KubeletEnsureSecretPulledImages b36+
+KubeletEnsureSecretPulledImages b36+
 KubeletFineGrainedAuthz g36+!
 -KubeletInUserNamespace a36- b37+
 KubeletPodResourcesDynamicResources g36+!
@@ -276,8 +276,8 @@ TokenRequestServiceAccountUIDValidation b36+
 TopologyAwareHints g36+!
 TopologyAwareWorkloadScheduling a36-
 TopologyManagerPolicyAlphaOptions a36-
--TopologyManagerPolicyBetaOptions b36+
--TopologyManagerPolicyOptions g36+!
+TopologyManagerPolicyBetaOptions b36+
+TopologyManagerPolicyOptions g36+!
 TranslateStreamCloseWebsocketRequests b36+
 UnauthenticatedHTTP2DOSMitigation b36+
 -UnknownVersionInteroperabilityProxy b36+
