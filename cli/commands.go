@@ -58,21 +58,7 @@ func groups() []group {
 			{"loops", "", "show how the control loops are doing", loops, "kloop loops"},
 			{"follow", "[KIND/]NAME", "show the cascade of a workload as it happens", follow, "kloop follow statefulset/db -n shop"},
 		}},
-		{"Parts of a cluster, and several machines", []command{
-			{"server", "[flags]", "run the API server alone", serve, "kloop server --listen :6443"},
-			{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd,
-				"kloop controllers --kubeconfig /var/lib/kloop/admin.kubeconfig"},
-			{"lookout", "[--kubeconfig FILE]", "explain another cluster to its users, as an API server that extends it", lookout,
-				"kloop lookout --kubeconfig ~/.kube/config --listen :6443"},
-			{"node", "--kubeconfig FILE", "run a node agent", nodeCmd,
-				"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H"},
-			{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},
-			{"member", "list | remove NAME", "show or change who keeps the store", member, "kloop member list"},
-			{"certs", "list | renew | rotate | finish", "list certificates with their ages, issue them anew, exchange the cluster's keys", certs,
-				"kloop certs list"},
-			{"backup", "FILE", "save the store of a server", backup, "kloop backup --keys kloop.tar"},
-			{"restore", "FILE", "make a data directory from a backup", restore, "kloop restore --data-dir /var/lib/kloop kloop.tar"},
-		}},
+		parts(),
 		{"Development, and kloop itself", []command{
 			{"envtest", "DIR | use [VERSION]", "make a directory for KUBEBUILDER_ASSETS", envtest, "kloop envtest use --bin-dir bin -p path"},
 			{"completion", "bash | zsh | fish | powershell", "print the completion of a shell", completion, "source <(kloop completion bash)"},
@@ -81,6 +67,25 @@ func groups() []group {
 			{"help", "[COMMAND]", "list the commands, or tell all about one", help, "kloop help up"},
 		}},
 	}
+}
+
+// parts are the commands that run and keep the parts of a cluster one by one.
+func parts() group {
+	return group{"Parts of a cluster, and several machines", []command{
+		{"server", "[flags]", "run the API server alone", serve, "kloop server --listen :6443"},
+		{"controllers", "--kubeconfig FILE", "run the loops and the scheduler against a server", controllersCmd,
+			"kloop controllers --kubeconfig /var/lib/kloop/admin.kubeconfig"},
+		{"lookout", "[--kubeconfig FILE]", "explain another cluster to its users, as an API server that extends it", lookout,
+			"kloop lookout --kubeconfig ~/.kube/config --listen :6443"},
+		{"node", "--kubeconfig FILE", "run a node agent", nodeCmd,
+			"kloop node --server https://10.0.0.1:6443 --token T --ca-hash sha256:H"},
+		{"token", "[--data-dir DIR]", "print what lets another server, or a node, join", token, "kloop token --node"},
+		{"member", "list | remove NAME", "show or change who keeps the store", member, "kloop member list"},
+		{"certs", "list | renew | rotate | finish", "list certificates with their ages, issue them anew, exchange the cluster's keys", certs,
+			"kloop certs list"},
+		{"backup", "FILE", "save the store of a server", backup, "kloop backup --keys kloop.tar"},
+		{"restore", "FILE", "make a data directory from a backup", restore, "kloop restore --data-dir /var/lib/kloop kloop.tar"},
+	}}
 }
 
 // commands are those of all groups.

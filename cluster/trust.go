@@ -12,7 +12,8 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 )
 
-// A trust holds the certificates of files: of authorities that are believed, and the one that the server shows, beside the cluster's own keys. Both change while it runs.
+// A trust holds the certificates of files: of authorities that are believed, and the one that the server shows, beside the cluster's own
+// keys. Both change while it runs.
 type trust struct {
 	own     *pki.PKI
 	serving atomic.Pointer[tls.Certificate] // nil: the cluster's own authority issues one

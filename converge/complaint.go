@@ -63,8 +63,8 @@ var badPhases = map[string]struct {
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
-// phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark, Strimzi's connectors,
-// Zalando's PostgreSQL.
+// phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark,
+// Strimzi's connectors, Zalando's PostgreSQL.
 var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
 	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"},
 	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}}

@@ -28,7 +28,8 @@ func runtimeOf(c cluster.Config) runtime.Config {
 
 func (here) Check(c cluster.Config) error {
 	var cfg node.Config
-	return errors.Join(reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg, new(runtime.Config)), linger(c.NodeShutdown, &cfg), place(c.NodeTopology, &cfg))
+	return errors.Join(reserve(c.NodeResources, &cfg), images(c.NodeImages, &cfg, new(runtime.Config)), linger(c.NodeShutdown, &cfg),
+		place(c.NodeTopology, &cfg))
 }
 
 func (here) Fit(c cluster.Config) error { return runtime.Available(runtimeOf(c)) }

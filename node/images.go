@@ -286,8 +286,8 @@ func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string)
 	return append(ring.lookup(image), p.nodeRing().lookup(image)...)
 }
 
-// nodeRing holds the credentials of the node's, for all pods: those of its settings, and those of the file config.json in its root directory,
-// where the kubelet has them.
+// nodeRing holds the credentials of the node's, for all pods: those of its settings, and those of the file config.json in its root
+// directory, where the kubelet has them.
 func (p *puller) nodeRing() *keyring {
 	r := &keyring{}
 	for _, c := range p.cfg.Credentials {

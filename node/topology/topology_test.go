@@ -451,6 +451,7 @@ func TestLedgerNeverGivesTwice(t *testing.T) {
 
 // Of equally many NUMA nodes those are taken that the firmware says are nearer to each other.
 func TestPreferClosest(t *testing.T) {
+	t.Attr("retry", "never")
 	m := machine(4, 1, 2, 1)
 	m.Far = map[int]map[int]int{0: {0: 10, 1: 30, 2: 30, 3: 11}, 1: {0: 30, 1: 10, 2: 20, 3: 30}, 2: {0: 30, 1: 20, 2: 10, 3: 30},
 		3: {0: 11, 1: 30, 2: 30, 3: 10}}
@@ -474,6 +475,7 @@ func TestPreferClosest(t *testing.T) {
 
 // All NUMA nodes of one socket are as good as one of them, where that is asked for.
 func TestAlignBySocket(t *testing.T) {
+	t.Attr("retry", "never")
 	m := machine(2, 2, 4, 1) // NUMA nodes 0 and 1 on one socket, 2 and 3 on the other
 	free := m.On(MaskOf(0, 1, 2)).Difference(cpuset.New(0, 1, 4, 5, 8, 9))
 	has := func(on Mask) bool { return m.On(on).Size() >= 4 }
@@ -496,6 +498,7 @@ func TestAlignBySocket(t *testing.T) {
 
 // A machine of more NUMA nodes than can be weighed is refused, unless they are allowed.
 func TestManyNodes(t *testing.T) {
+	t.Attr("retry", "never")
 	dir := sysfs(t, machine(9, 1, 1, 1))
 	for _, c := range []struct {
 		s    Settings

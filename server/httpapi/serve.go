@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kloop-dev/kloop/server/httpapi/h2"
+	"github.com/kloop-dev/kloop/internal/h2"
 )
 
 // Bounds of connections.
@@ -33,9 +33,7 @@ func (h *Handler) Serve(ctx context.Context, l net.Listener, tlsConfig *tls.Conf
 	srv := h.server(tlsConfig)
 	busy := &busyConns{conns: map[net.Conn]bool{}, rested: make(chan struct{}, 1)}
 	srv.ConnState, srv.ConnContext = busy.note, withLine
-	if tlsConfig != nil {
-		defer h2.Attach(srv, streamBounds(h.s.cfg.WriteStall)).Close()
-	}
+	defer h2.Attach(srv, streamBounds(h.s.cfg.WriteStall)).Close()
 	l = lines{l, h.s.cfg.WriteStall}
 	failed := make(chan error, 1)
 	go func() {
@@ -121,10 +119,7 @@ func streamBounds(stall time.Duration) h2.Config {
 func (h *Handler) server(tlsConfig *tls.Config) *http.Server {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleConn, MaxHeaderBytes: headerLimit,
 		ErrorLog:  slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug), // handshakes of strangers
-		Protocols: new(http.Protocols),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streamsLimit, SendPingTimeout: 30 * time.Second,
-			PingTimeout: 15 * time.Second, WriteByteTimeout: time.Minute, MaxReceiveBufferPerStream: 256 << 10,
-			MaxReceiveBufferPerConnection: 1 << 20}}
+		Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	if tlsConfig != nil {

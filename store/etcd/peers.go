@@ -114,8 +114,8 @@ func (m *member) listen(c Config, lg *zap.Logger) error {
 		m.answer(srv, func() error { return srv.ServeTLS(impatient{p.Listener}, "", "") }, c.Log)
 	}
 	if c.Clients != nil {
-		srv := clientServer(m.server, lg)
-		m.answer(srv, func() error { return srv.Serve(c.Clients) }, c.Log)
+		srv, ended := clientServer(m.server, lg)
+		m.answer(srv, func() error { defer ended(); return srv.Serve(c.Clients) }, c.Log)
 	}
 	return nil
 }

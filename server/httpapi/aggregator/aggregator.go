@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/version"
@@ -146,11 +147,14 @@ func (a *Aggregator) remote(svc *apiregistrationv1.APIService) (*remote, error) 
 		}
 	}
 	conf.GetClientCertificate = a.Cert
-	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true,
+	rt := &remote{spec: spec, transport: &http.Transport{TLSClientConfig: conf,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return a.caller().DialService(ctx, network, ref.Namespace, ref.Name, at)
 		}}}
+	if err := http2.ConfigureTransport(rt.transport); err != nil {
+		return nil, fmt.Errorf("set up HTTP/2 to APIService %s: %w", svc.Name, err)
+	}
 	a.keep(svc.Name, rt)
 	return rt, nil
 }

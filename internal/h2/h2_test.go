@@ -3,15 +3,21 @@ package h2_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/kloop-dev/kloop/internal/h2"
 )
 
 // answerer answers in many ways.
@@ -271,4 +277,44 @@ func TestClose(t *testing.T) {
 	ctx := <-contexts
 	w.srv.Close()
 	wait(t, "the request", ctx)
+}
+
+// In the clear, a client that knows begins with HTTP/2, and others with HTTP/1.1: both are answered on one address.
+func TestInTheClear(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %t %v", r.Proto, text, r.TLS == nil, err)
+	})}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	s := h2.Attach(srv, bounds())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close(); s.Close(); <-done })
+	known := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	defer known.CloseIdleConnections()
+	long := strings.Repeat("x", 300<<10) // more than a window
+	for rt, want := range map[http.RoundTripper]string{known: "HTTP/2.0", &http.Transport{DisableKeepAlives: true}: "HTTP/1.1"} {
+		for range 2 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String(), strings.NewReader(long))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				t.Fatalf("%s: %v", want, err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if string(text) != want+" "+long+" true <nil>" || err != nil {
+				t.Errorf("%s: %.40s…, %v", want, text, err)
+			}
+		}
+	}
 }

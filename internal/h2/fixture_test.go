@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/kloop-dev/kloop/server/httpapi/h2"
+	"github.com/kloop-dev/kloop/internal/h2"
 )
 
 // bounds are those of a test's server, before it changes some.

@@ -106,14 +106,22 @@ func (c *conn) serve() {
 	}
 }
 
-// greet reads what a client of HTTP/2 begins with, and says what it may do.
-func (c *conn) greet() bool {
+// preface reads what a client of HTTP/2 begins with.
+func (c *conn) preface() bool {
 	_ = c.nc.SetReadDeadline(time.Now().Add(prefaceLimit))
-	var preface [len(http2.ClientPreface)]byte
-	if _, err := io.ReadFull(c.nc, preface[:]); err != nil || !bytes.Equal(preface[:], []byte(http2.ClientPreface)) {
+	var text [len(http2.ClientPreface)]byte
+	if _, err := io.ReadFull(c.nc, text[:]); err != nil || !bytes.Equal(text[:], []byte(http2.ClientPreface)) {
 		return false
 	}
 	_ = c.nc.SetReadDeadline(time.Time{})
+	return true
+}
+
+// greet hears the client's preface, and says what it may do.
+func (c *conn) greet() bool {
+	if c.tls != nil && !c.preface() {
+		return false
+	}
 	cfg := &c.s.cfg
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,8 +52,9 @@ type Server struct {
 	closed  bool
 }
 
-// Attach lets hs, which is yet to be started, speak HTTP/2 over TLS through the server that it returns. Its Shutdown ends their
-// connections when their requests are answered, and its Close at once; then Close of what is returned must be called.
+// Attach lets hs, which is yet to be started, speak HTTP/2 through the server that it returns: over TLS, and in the clear to clients who
+// know that it does, if its Protocols say so. Its Shutdown ends their connections when their requests are answered, and its Close at once;
+// then Close of what is returned must be called.
 func Attach(hs *http.Server, cfg Config) *Server {
 	s := &Server{cfg: cfg, hs: hs, work: make(chan *stream), done: make(chan struct{}), conns: map[*conn]struct{}{}}
 	if hs.TLSNextProto == nil {
@@ -64,20 +65,29 @@ func Attach(hs *http.Server, cfg Config) *Server {
 		if !modern(&state) {
 			return
 		}
-		ctx := context.Background()
-		if b, ok := h.(interface{ BaseContext() context.Context }); ok {
-			ctx = b.BaseContext()
+		s.serve(base(h), c, &state, h)
+	}
+	hs.TLSNextProto["unencrypted_http2"] = func(_ *http.Server, c *tls.Conn, h http.Handler) {
+		if in, ok := c.NetConn().(interface{ UnencryptedNetConn() net.Conn }); ok { // net/http's way to hand over what is no TLS
+			s.serve(base(h), in.UnencryptedNetConn(), nil, h)
 		}
-		s.serve(ctx, c, &state, h)
 	}
 	hs.RegisterOnShutdown(s.shutdown)
 	return s
 }
 
+// base is the context of a connection, which net/http hands over with the handler.
+func base(h http.Handler) context.Context {
+	if b, ok := h.(interface{ BaseContext() context.Context }); ok {
+		return b.BaseContext()
+	}
+	return context.Background()
+}
+
 // modern says that TLS is as new as HTTP/2 asks for.
 func modern(state *tls.ConnectionState) bool { return state.Version >= tls.VersionTLS12 }
 
-// serve answers on a connection until it ends.
+// serve answers on a connection until it ends. Without TLS, state is nil and what clients begin with has been read.
 func (s *Server) serve(ctx context.Context, nc net.Conn, state *tls.ConnectionState, h http.Handler) {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, http.ServerContextKey, s.hs))
 	defer cancel()
