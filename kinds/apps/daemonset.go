@@ -90,7 +90,7 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 
 func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
-	w := workload{selector: s.Selector, template: &s.Template, lenient: true}
+	w := workload{kind: "daemonset", selector: s.Selector, template: &s.Template, lenient: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)

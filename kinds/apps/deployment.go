@@ -76,7 +76,7 @@ func prepareDeployment(d, old *appsv1.Deployment) {
 func validateDeployment(d, old *appsv1.Deployment) (errs field.ErrorList) {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(s.Replicas, 0, spec.Child("replicas"))...)
-	w := workload{selector: s.Selector, template: &s.Template}
+	w := workload{kind: "deployment", selector: s.Selector, template: &s.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(s.Selector, old.Spec.Selector, spec.Child("selector"))...)

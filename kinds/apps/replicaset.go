@@ -55,7 +55,8 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	errs = append(errs, rule.AtLeastPtr(r.Spec.Replicas, 0, spec.Child("replicas"))...)
 	errs = append(errs, rule.AtLeast(r.Spec.MinReadySeconds, 0, spec.Child("minReadySeconds"))...)
-	w := workload{selector: r.Spec.Selector, template: &r.Spec.Template}
+	// Upstream says "deployment" of a ReplicaSet, too.
+	w := workload{kind: "deployment", selector: r.Spec.Selector, template: &r.Spec.Template}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, &old.Spec.Template
 		errs = append(errs, rule.Frozen(r.Spec.Selector, old.Spec.Selector, spec.Child("selector"))...)

@@ -91,7 +91,7 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 
 func validateStatefulSet(on *features.Set, set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	s, spec := &set.Spec, field.NewPath("spec")
-	w := workload{selector: s.Selector, template: withClaims(s), stateful: true}
+	w := workload{kind: "statefulset", selector: s.Selector, template: withClaims(s), stateful: true}
 	if old != nil {
 		w.oldSelector, w.oldTemplate = old.Spec.Selector, withClaims(&old.Spec)
 		errs = append(errs, statefulSetUpdate(on, set, old, spec)...)

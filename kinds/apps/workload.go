@@ -22,6 +22,7 @@ import (
 
 // A workload is what the kinds of this group have in common: a selector and a template that it must match.
 type workload struct {
+	kind                  string // as complaints name it
 	selector, oldSelector *metav1.LabelSelector
 	template, oldTemplate *corev1.PodTemplateSpec
 	lenient               bool // a missing selector is reported only as not matching: DaemonSets
@@ -37,7 +38,7 @@ func (w workload) validate(spec *field.Path) (errs field.ErrorList) {
 	} else {
 		errs = append(errs, rule.SelectorAsBefore(w.selector, w.oldSelector, selector)...)
 		if rule.EmptySelector(w.selector) {
-			errs = append(errs, field.Invalid(selector, w.selector, "empty selector is invalid"))
+			errs = append(errs, field.Invalid(selector, w.selector, "empty selector is invalid for "+w.kind))
 		}
 	}
 	sel, err := metav1.LabelSelectorAsSelector(w.selector)

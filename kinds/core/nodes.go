@@ -43,7 +43,7 @@ const unknown = "<unknown>"
 
 // defaultNode also keeps the first of the pod ranges and the old single field the same; the latter decides.
 func defaultNode(n *corev1.Node) {
-	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+	if len(n.Status.Allocatable) == 0 && n.Status.Capacity != nil { // what is stored as protobuf knows no empty list
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
 	podspec.RoundResources(n.Status.Capacity)
