@@ -123,7 +123,7 @@ func TestChoose(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "build runtime vm browser shell kubectl lint cross images unit bgp race oracle postgres e2e"},
+		{nil, "build runtime vm browser shell kubectl lint cross images unit site bgp race oracle postgres e2e"},
 		{[]string{"check"}, "build lint-fast unit-fast"},
 		{[]string{"race", "build"}, "build race"},
 	} {

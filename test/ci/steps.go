@@ -70,6 +70,7 @@ var steps = []step{
 	{"images", all, false, func(*session) error { return asRoot(func() error { return script("scripts/image-nginx") }) }, tests},
 	{"arm64", []string{"apart"}, false, func(*session) error { return arm64() }, compiles},
 	{"unit", all, false, func(s *session) error { return s.tests(quiet, "./...") }, tests},
+	{"site", all, false, func(s *session) error { return s.testsOf("tools/site", quiet, ".") }, tests},
 	{"bgp", all, false, func(s *session) error { // a module of its own: GoBGP is the peer
 		return asRoot(func() error { return s.testsOf("test/bgp", once, ".") })
 	}, tests},
