@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ func build(files fs.FS, out, code string) (int, error) {
 	return len(s.order), s.write(out)
 }
 
-// read finds the pages: those at the top, then those below docs in their order.
+// read finds the pages: group by group, those of the top in their own order.
 func (s *site) read() error {
 	names := slices.Clone(top)
 	err := fs.WalkDir(s.files, "docs", func(name string, d fs.DirEntry, err error) error {
@@ -69,6 +70,7 @@ func (s *site) read() error {
 	if err != nil {
 		return fmt.Errorf("look for pages: %w", err)
 	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, name := range names {
 		text, err := fs.ReadFile(s.files, name)
 		if err != nil {
@@ -132,13 +134,11 @@ type stop struct {
 
 // nav lists the pages as one of them links to them.
 func (s *site) nav(from *page) (list []stop) {
-	groups := map[string]string{".": "kloop", "docs": "Pages", "docs/start": "Starts", "docs/adr": "Decisions", "docs/monitoring": "Monitoring"}
 	last := ""
 	for _, name := range s.order {
-		p := s.pages[name]
-		group := groups[path.Dir(name)]
-		if group == "" {
-			group = path.Base(path.Dir(name))
+		p, group := s.pages[name], path.Base(path.Dir(name))
+		if n := rank(name); n < len(groups) {
+			group = groups[n].title
 		}
 		line := stop{Title: p.title, Href: up(from.out) + p.out, Here: p == from}
 		if group != last {
@@ -147,6 +147,21 @@ func (s *site) nav(from *page) (list []stop) {
 		list = append(list, line)
 	}
 	return list
+}
+
+// groups are the parts of the navigation, in their order.
+var groups = []struct{ dir, title string }{
+	{".", "kloop"}, {"docs/start", "Starts"}, {"docs", "Pages"}, {"docs/monitoring", "Monitoring"}, {"docs/adr", "Decisions"},
+}
+
+// rank is the place of a page's group.
+func rank(name string) int {
+	for i, g := range groups {
+		if g.dir == path.Dir(name) {
+			return i
+		}
+	}
+	return len(groups)
 }
 
 // up leads from a file of the site to its top.
