@@ -5,13 +5,18 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +85,12 @@ func sameCluster(dir string, t Together) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Join(dir, "ca.crt"), err)
 	}
-	if subtle.ConstantTimeCompare(authorityHash(certs[0]), want) != 1 {
+	former, err := os.ReadFile(filepath.Join(dir, pki.FormerFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the cluster's keys: %w", err)
+	}
+	known := slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return bytes.Equal(pki.KeyHash(c), want) })
+	if !known && !slices.Contains(strings.Fields(string(former)), hex.EncodeToString(want)) {
 		return fmt.Errorf("%s holds the keys of another cluster than the token is for: move the data directory away, or choose another one", dir)
 	}
 	return nil
@@ -209,7 +219,7 @@ func askOnce(ctx context.Context, door *http.Client, url, token string, in, out 
 func pinned(hash []byte) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: joinHost, InsecureSkipVerify: true, // VerifyConnection does
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			if len(cs.PeerCertificates) == 0 || subtle.ConstantTimeCompare(authorityHash(cs.PeerCertificates[0]), hash) != 1 {
+			if len(cs.PeerCertificates) == 0 || subtle.ConstantTimeCompare(pki.KeyHash(cs.PeerCertificates[0]), hash) != 1 {
 				return &refusal{why: "the server is not of the cluster that the token is for"}
 			}
 			return nil // the handshake is signed with the authority's key: TLS 1.3 has checked that

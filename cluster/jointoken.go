@@ -44,7 +44,7 @@ func JoinToken(keys *pki.PKI, life time.Duration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s.%x.%x", said, mac, authorityHash(keys.CA.Cert())), nil
+	return fmt.Sprintf("%s.%x.%x", said, mac, pki.KeyHash(keys.CA.Cert())), nil
 }
 
 // joinMAC is what only a holder of the authority's key can compute.
@@ -57,12 +57,6 @@ func joinMAC(keys *pki.PKI, said string) ([]byte, error) {
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte(said))
 	return h.Sum(nil)[:16], nil
-}
-
-// authorityHash is the hash of an authority's public key, as kubeadm has it.
-func authorityHash(ca *x509.Certificate) []byte {
-	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
-	return sum[:]
 }
 
 // tokenAuthority is the hash that a token names.

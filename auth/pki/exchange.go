@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -169,6 +170,16 @@ func (p *PKI) Files() (map[string][]byte, error) {
 	return files, err
 }
 
+// FormerFile is beside the keys and has the KeyHash of each authority that once was the cluster's, in hex, a line each: a token that
+// names one of them is of this cluster, though it opens nothing any more.
+const FormerFile = "ca.former"
+
+// KeyHash names an authority by its public key, as kubeadm does.
+func KeyHash(ca *x509.Certificate) []byte {
+	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
+	return sum[:]
+}
+
 // Adopt takes the keys that another server of the cluster has, by what Files returned there. One of the authorities must be known: it is
 // the same cluster then. Files are written before anything is used, certificates before their keys, so that a crash leaves keys that
 // work: the ones of before with both believed.
@@ -192,6 +203,13 @@ func (p *PKI) Adopt(files map[string][]byte) error {
 		}
 	}
 	out.fresh = append(out.fresh, file{"sa.pub", files["sa.pub"]}, file{"sa.key", files["sa.key"]})
+	if old := p.CA.now.Load().cert; !old.Equal(k.ca.cert) {
+		former, err := out.read(FormerFile)
+		if err != nil {
+			return err
+		}
+		out.fresh = append(out.fresh, file{FormerFile, fmt.Appendf(former, "%x\n", KeyHash(old))})
+	}
 	if err := out.flush(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -126,7 +127,9 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, Config{Dir: dirs[1]})
+	former := ""
 	for range 3 { // one exchange after the other
+		former += fmt.Sprintf("%x\n", KeyHash(a.CA.Cert()))
 		if err := a.Rotate(); err != nil {
 			t.Fatal(err)
 		}
@@ -146,6 +149,11 @@ func TestAdopt(t *testing.T) {
 		kept := open(t, Config{Dir: dirs[1]})
 		if !b.CA.Cert().Equal(a.CA.Cert()) || !kept.CA.Cert().Equal(a.CA.Cert()) || !kept.FrontProxy.Cert().Equal(a.FrontProxy.Cert()) {
 			t.Fatal("the other server has other keys")
+		}
+	}
+	for _, dir := range dirs { // what names one of them is of this cluster
+		if text, err := os.ReadFile(filepath.Join(dir, FormerFile)); string(text) != former {
+			t.Errorf("authorities of before are %q, %v, want %q", text, err, former)
 		}
 	}
 	files, err := open(t, Config{}).Files()
