@@ -2,7 +2,6 @@ package credential
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -80,8 +79,7 @@ func (d Discovery) Authority(ctx context.Context) ([]byte, error) {
 
 // KeyHash is the hash of a certificate's public key, as kubeadm writes it.
 func KeyHash(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + hex.EncodeToString(pki.KeyHash(c))
 }
 
 func authorityIn(kubeconfig string) ([]byte, error) {
