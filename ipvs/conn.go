@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -21,8 +22,8 @@ type Conn struct {
 	seq    uint32
 }
 
-// patience bounds the wait for an answer, in seconds.
-const patience = 60
+// patience bounds the wait for an answer.
+const patience = time.Minute
 
 // Open opens a socket in the network namespace of this thread. ErrMissing: the kernel has no IPVS, and none could be loaded.
 func Open() (*Conn, error) {

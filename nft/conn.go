@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,8 +18,8 @@ type Conn struct{ sock *netlinkconn.Conn }
 // room bounds the socket's buffers: a transaction must fit whole. The kernel takes only what is needed.
 const room = 512 << 20
 
-// patience bounds the wait for an answer, in seconds.
-const patience = 120
+// patience bounds the wait for an answer.
+const patience = 2 * time.Minute
 
 // Open opens a socket in the network namespace of this thread.
 func Open() (*Conn, error) {

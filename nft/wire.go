@@ -11,8 +11,6 @@ type wire struct{ b []byte }
 
 var native = binary.NativeEndian
 
-const headerLen = unix.SizeofNlMsghdr
-
 // begin starts a message and returns where.
 func (w *wire) begin(typ uint16, flags uint16, seq uint32, family byte, resource uint16) int {
 	at := len(w.b)

@@ -5,6 +5,7 @@ package netlinkconn
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +19,9 @@ type Conn struct {
 	buf []byte
 }
 
-// Open opens a socket of a netlink family in the network namespace of this thread. An answer may take so many seconds. room, if
+// Open opens a socket of a netlink family in the network namespace of this thread. An answer may take as long as patience. room, if
 // it is not 0, bounds the socket's buffers in bytes: where forcing it is not allowed the system's bound holds.
-func Open(family int, patience int64, room int) (*Conn, error) {
+func Open(family int, patience time.Duration, room int) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func Open(family int, patience int64, room int) (*Conn, error) {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, room)
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1) // answers need not carry the question
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience}); err != nil {
+	limit := unix.NsecToTimeval(patience.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
