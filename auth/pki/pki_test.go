@@ -247,16 +247,16 @@ func TestRotatingWithoutIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := false
-	r, err := NewRotating(func() time.Time { return now }, func(at time.Time) (*tls.Certificate, error) {
+	r := &Rotating{now: func() time.Time { return now }, issue: func(at time.Time) (*tls.Certificate, error) {
 		if broken {
 			return nil, errors.New("no")
 		}
 		return p.CA.now.Load().pair(Leaf{User: "u", Life: 3 * time.Hour}, at)
-	})
+	}}
+	first, err := r.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _ := r.Get()
 	broken, now = true, now.Add(150*time.Minute)
 	if c, err := r.Get(); err != nil || c != first {
 		t.Errorf("given up early: %v", err)

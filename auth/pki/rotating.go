@@ -18,16 +18,6 @@ type Rotating struct {
 	renewAt time.Time
 }
 
-// NewRotating issues the first certificate. now nil is time.Now.
-func NewRotating(now func() time.Time, issue func(now time.Time) (*tls.Certificate, error)) (*Rotating, error) {
-	if now == nil {
-		now = time.Now
-	}
-	r := &Rotating{issue: issue, now: now}
-	_, err := r.Get()
-	return r, err
-}
-
 // Rotating returns a certificate of the authority that stays good as long as the authority does, and is another's when that is exchanged.
 func (a *Authority) Rotating(l Leaf, now func() time.Time) (*Rotating, error) {
 	if now == nil {

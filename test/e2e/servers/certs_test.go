@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +21,9 @@ import (
 // certs runs kloop certs beside a server.
 func (m *machine) certs(args ...string) (string, error) {
 	m.t.Helper()
-	args = append([]string{"--net=/run/netns/" + m.ns, kloop(m.t), "certs"}, args...)
-	out, err := exec.CommandContext(m.t.Context(), "nsenter", append(args, "--kubeconfig", filepath.Join(m.dir, "admin.kubeconfig"))...).CombinedOutput()
+	args = slices.Concat([]string{"--net=/run/netns/" + m.ns, kloop(m.t), "certs"}, args,
+		[]string{"--kubeconfig", filepath.Join(m.dir, "admin.kubeconfig")})
+	out, err := exec.CommandContext(m.t.Context(), "nsenter", args...).CombinedOutput()
 	return string(out), err
 }
 
