@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +26,11 @@ import (
 )
 
 // anchors are the cluster's authorities as a node knows them. The cluster may exchange them while the node runs: it asks now and then.
+// They are safe for concurrent use.
 type anchors struct {
-	file string // where what the cluster told is kept, for the next start
-	now  atomic.Pointer[anchor]
+	asking sync.Mutex // one writes the file at a time
+	file   string     // where what the cluster told is kept, for the next start
+	now    atomic.Pointer[anchor]
 }
 
 type anchor struct {
@@ -67,6 +70,8 @@ func (a *anchors) pool() *x509.CertPool { return a.now.Load().pool }
 
 // ask asks the cluster whom to trust, and says whether that changed.
 func (a *anchors) ask(ctx context.Context, c client.Client) (bool, error) {
+	a.asking.Lock()
+	defer a.asking.Unlock()
 	obj, err := c.Get(ctx, kinds.ConfigMaps, metav1.NamespaceSystem, cluster.AuthorityName)
 	if err != nil {
 		return false, err
