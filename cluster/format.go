@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // Format is the number of the format in which this program keeps data directories. It goes up with a change after which a program of the
@@ -67,24 +68,10 @@ func NoteFormat(dir string) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	err = writeSynced(path+".new", text)
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
+	if err := atomicfile.Write(path, text, 0o644); err != nil { // an empty one would be refused for ever
 		return fmt.Errorf("note who wrote the data: %w", err)
 	}
 	return nil
-}
-
-// writeSynced writes a file that is whole when it gets its name: an empty one, as a power cut may leave, would be refused for ever.
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // noting notes it once the store is open: only one process has that. Without a directory it does nothing.

@@ -21,6 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/node/credential"
 )
@@ -84,20 +85,10 @@ func (a *anchors) ask(ctx context.Context, c client.Client) (bool, error) {
 	if _, err := pki.ParseCerts(text); err != nil {
 		return false, fmt.Errorf("read the cluster's CA: %w", err)
 	}
-	if err := replaceFile(a.file, text); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(a.file), 0o700), atomicfile.Write(a.file, text, 0o600)); err != nil {
 		return false, fmt.Errorf("keep the cluster's CA: %w", err)
 	}
 	return true, a.use(text)
-}
-
-func replaceFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".tmp", path)
 }
 
 // follow asks until ctx ends. When the authorities change, connections are made anew, and certificates that another authority signed

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // Users of pods with a user namespace of their own: so many ids, from where on, and how many such pods there can be. The first range
@@ -128,16 +130,7 @@ func (u *userRanges) save(uid types.UID, first uint32) error {
 	if err := os.MkdirAll(u.podDir(uid), 0o750); err != nil {
 		return fmt.Errorf("keep which user ids the pod has: %w", err)
 	}
-	tmp := u.file(uid) + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err == nil {
-		_, err = f.Write(text)
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err == nil {
-		err = os.Rename(tmp, u.file(uid))
-	}
-	if err != nil {
+	if err := atomicfile.Write(u.file(uid), text, 0o600); err != nil {
 		return fmt.Errorf("keep which user ids the pod has: %w", err)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // load reads a certificate and its key from one file; nil when there is none.
@@ -23,22 +25,11 @@ func load(path string) (*tls.Certificate, error) {
 }
 
 // save replaces the file as a whole: a crash leaves the old certificate with the old key, or the new with the new.
-func save(path string, cert, key []byte) (err error) {
+func save(path string, cert, key []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("keep the node's certificate: %w", err)
 	}
-	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("keep the node's certificate: %w", err)
-	}
-	_, err = f.Write(append(cert, key...))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".tmp", path)
-	}
-	if err != nil {
+	if err := atomicfile.Write(path, append(cert, key...), 0o600); err != nil {
 		return fmt.Errorf("keep the node's certificate: %w", err)
 	}
 	return nil

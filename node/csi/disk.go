@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // dataFile records a volume that may be mounted.
@@ -72,23 +74,10 @@ func write(dir string, d data) (fresh bool, err error) {
 	if err != nil {
 		return fresh, err
 	}
-	if err := durable(path+".new", text); err != nil {
-		return fresh, fmt.Errorf("record the volume: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Write(path, text, 0o600); err != nil {
 		return fresh, fmt.Errorf("record the volume: %w", err)
 	}
 	return fresh, nil
-}
-
-// durable writes a file that is whole after a power cut too.
-func durable(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // read reads a directory's file.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	pluginv1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 	"github.com/kloop-dev/kloop/node/topology"
 )
 
@@ -111,7 +112,11 @@ func (s *Stock) save() error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(s.cfg.checkpoint(), text); err != nil {
+	file := s.cfg.checkpoint()
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return fmt.Errorf("keep who has which devices: %w", err)
+	}
+	if err := atomicfile.Write(file, text, 0o600); err != nil {
 		return fmt.Errorf("keep who has which devices: %w", err)
 	}
 	return nil
@@ -143,20 +148,4 @@ func (u *supply) on(id string) topology.Mask {
 		return 0
 	}
 	return u.all[id].on
-}
-
-// replaceFile writes a file whole or not at all, also if the machine stops.
-func replaceFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }

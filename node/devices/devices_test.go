@@ -234,7 +234,8 @@ func TestBadCheckpoint(t *testing.T) {
 	for _, text := range []string{"", "{", `{"Data":[]}`, `{"Data":{"PodDeviceEntries":[{"AllocResp":"!"}]}}`, `null`,
 		`{"Data":{"PodDeviceEntries":[{"PodUID":"u","AllocResp":"AAAA"}]}}`} {
 		dir := t.TempDir()
-		if err := replaceFile(filepath.Join(dir, "device-plugins/kubelet_internal_checkpoint"), []byte(text)); err != nil {
+		file := filepath.Join(dir, "device-plugins/kubelet_internal_checkpoint")
+		if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		s := New(Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Changed: func() {}, Health: func(types.UID) {}})

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // state is the file in which the next agent finds what is prepared.
@@ -62,13 +64,8 @@ func (c *Claims) save() error {
 	if err := os.MkdirAll(c.cfg.Dir, 0o750); err != nil {
 		return fmt.Errorf("keep which claims are prepared: %w", err)
 	}
-	f, err := os.OpenFile(c.file()+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := atomicfile.Write(c.file(), text, 0o600); err != nil {
 		return fmt.Errorf("keep which claims are prepared: %w", err)
 	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("keep which claims are prepared: %w", err)
-	}
-	return os.Rename(c.file()+".new", c.file())
+	return nil
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // A Secret is a pull secret that opened a registry. Hash is that of the credentials in it, so that the same ones in another secret count.
@@ -229,10 +231,7 @@ func write(path string, v any) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path+".tmp", text, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
+		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the records of pulled images: %w", err)

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
+
+	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
 // A Ledger keeps which containers have which CPUs and memory for themselves, in files that survive the agent. Safe for concurrent use.
@@ -174,15 +176,10 @@ func write(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := atomicfile.Write(path, text, 0o600); err != nil {
 		return fmt.Errorf("keep who has which CPUs and memory: %w", err)
 	}
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("keep who has which CPUs and memory: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return nil
 }
 
 // choice gathers what a container can choose from. l is locked.
