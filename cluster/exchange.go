@@ -43,6 +43,7 @@ type Certs struct {
 	Authority    []byte        `json:"authority"`  // DER of the one that signs
 	Certificates []Cert        `json:"certificates"`
 	Clients      []authn.Shown `json:"clients"`
+	Watched      int64         `json:"watchedSeconds"`  // for how long Clients has been kept: since the start, or the last exchange
 	Error        string        `json:"error,omitempty"` // why nothing is known of this server
 }
 
@@ -94,7 +95,8 @@ func (d *keyDesk) certificates(w http.ResponseWriter, r *http.Request) {
 // ownCerts tells of this server.
 func (d *keyDesk) ownCerts() *Certs {
 	c := d.c
-	out := &Certs{Server: c.address, Exchanging: c.keys.Exchanging(), Authority: c.keys.CA.Cert().Raw, Clients: c.seen.Shown()}
+	out := &Certs{Server: c.address, Exchanging: c.keys.Exchanging(), Authority: c.keys.CA.Cert().Raw, Clients: c.seen.Shown(),
+		Watched: int64(c.keys.CA.Age() / time.Second)}
 	add := func(what string, cert *x509.Certificate) {
 		out.Certificates = append(out.Certificates, Cert{what, cert.NotBefore, cert.NotAfter})
 	}
@@ -154,8 +156,7 @@ func (d *keyDesk) askServer(ctx context.Context, method, at, what string, body [
 
 // renewAll has all servers issue anew what they issue.
 func (d *keyDesk) renewAll(ctx context.Context, r *http.Request) error {
-	d.c.keys.Renew()
-	err := d.settle(ctx)
+	err := d.renew(ctx)
 	if r.URL.Query().Has("only") {
 		return err
 	}
@@ -185,17 +186,8 @@ func (d *keyDesk) rotateAll(ctx context.Context, _ *http.Request) error {
 // finishAll has the authority of before believed no more, on all servers: this one is the last, so that it can be asked again.
 func (d *keyDesk) finishAll(ctx context.Context, r *http.Request) error {
 	q := r.URL.Query()
-	for _, c := range d.allCerts(ctx) {
-		switch {
-		case c.Error != "":
-			return fmt.Errorf("the server %s can't be asked: %s", c.Server, c.Error)
-		case !bytes.Equal(c.Authority, d.c.keys.CA.Cert().Raw):
-			return fmt.Errorf("the server %s still signs with the authority of before: rotate again", c.Server)
-		}
-		if users := c.Outdated(time.Now()); len(users) > 0 && !q.Has("force") {
-			return fmt.Errorf("in the last %s these came to the server %s with certificates of the authority of before: %s",
-				lately, c.Server, strings.Join(users, ", "))
-		}
+	if err := finishable(d.allCerts(ctx), d.c.keys.CA.Cert().Raw, time.Now(), q.Has("force")); err != nil {
+		return err
 	}
 	files, err := d.c.keys.Finished(q.Has("tokens"))
 	if err != nil {
@@ -208,6 +200,28 @@ func (d *keyDesk) finishAll(ctx context.Context, r *http.Request) error {
 		return err
 	}
 	return d.settle(ctx)
+}
+
+// finishable says what stands against believing in authority alone. Force takes it upon itself that somebody is locked out; servers that do
+// not sign with it are no matter of force.
+func finishable(list []*Certs, authority []byte, now time.Time, force bool) error {
+	for _, c := range list {
+		switch {
+		case c.Error != "":
+			return fmt.Errorf("the server %s can't be asked: %s", c.Server, c.Error)
+		case !bytes.Equal(c.Authority, authority):
+			return fmt.Errorf("the server %s still signs with the authority of before: rotate again", c.Server)
+		}
+		if users := c.Outdated(now); len(users) > 0 && !force {
+			return fmt.Errorf("in the last %s these came to the server %s with certificates of the authority of before: %s",
+				lately, c.Server, strings.Join(users, ", "))
+		}
+		if watched := time.Duration(c.Watched) * time.Second; c.Exchanging && watched < lately && !force {
+			return fmt.Errorf("the server %s started or heard of the exchange %s ago, and can't know yet who has old certificates: "+
+				"ask again in %s, or take --force", c.Server, watched, lately-watched)
+		}
+	}
+	return nil
 }
 
 // handOut gives keys to all other servers.
@@ -247,25 +261,38 @@ func (d *keyDesk) settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// renew issues anew what this server issues.
+func (d *keyDesk) renew(ctx context.Context) error {
+	d.c.keys.Renew()
+	return d.settle(ctx)
+}
+
 // keepIssued issues anew what was issued at the start, long before it ends.
 func (d *keyDesk) keepIssued(ctx context.Context, ready func()) error {
 	ready()
+	eachLife(ctx, func() {
+		if err := d.renew(ctx); err != nil {
+			d.log.Error("issue certificates anew", "err", err)
+		}
+	})
+	return nil
+}
+
+// eachLife calls renew whenever issuedLife is over, also if the machine slept meanwhile, or the clock was set back.
+func eachLife(ctx context.Context, renew func()) {
 	t := time.NewTicker(time.Hour)
 	defer t.Stop()
 	for last := wall(); ; {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-t.C:
 		}
 		if age := wall().Sub(last); age < issuedLife && age >= 0 {
 			continue
 		}
 		last = wall()
-		d.c.keys.Renew()
-		if err := d.settle(ctx); err != nil {
-			d.log.Error("issue certificates anew", "err", err)
-		}
+		renew()
 	}
 }
 

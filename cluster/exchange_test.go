@@ -181,6 +181,9 @@ func TestExchangeKeys(t *testing.T) {
 	if err := post(t, admin, "finish", nil); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "old-hand") {
 		t.Errorf("the exchange is finished although old certificates are in use: %v", err)
 	}
+	if c := certsOf(t, admin); !c.Exchanging || c.Watched > 300 {
+		t.Errorf("an exchange of just now is said to have been watched for %d s", c.Watched)
+	}
 	finish(t, a, b, dirs, fresh, old, token)
 }
 

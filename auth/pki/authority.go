@@ -29,10 +29,11 @@ type signing struct {
 	pem     []byte              // of trusted
 	pool    *x509.CertPool      // of trusted
 	cross   [][]byte            // DER: cert's key as earlier authorities vouch for it, the latest first
+	since   time.Time           // when this process began to believe these
 }
 
 func newSigning(cert *x509.Certificate, key crypto.Signer, trusted []*x509.Certificate, pem []byte, cross [][]byte) *signing {
-	return &signing{cert: cert, key: key, trusted: trusted, pem: pem, pool: Pool(trusted...), cross: cross}
+	return &signing{cert: cert, key: key, trusted: trusted, pem: pem, pool: Pool(trusted...), cross: cross, since: time.Now()}
 }
 
 // Cert is the certificate that signs.
@@ -49,6 +50,9 @@ func (a *Authority) Trusted() []*x509.Certificate { return a.now.Load().trusted 
 
 // Pool returns the certificates of PEM as a pool to verify against: the same one until that changes.
 func (a *Authority) Pool() *x509.CertPool { return a.now.Load().pool }
+
+// Age is for how long this process has believed what Pool holds now. A step of the clock does not change it.
+func (a *Authority) Age() time.Duration { return time.Since(a.now.Load().since) }
 
 // A Leaf describes a certificate to issue.
 type Leaf struct {

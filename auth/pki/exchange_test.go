@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -203,4 +204,23 @@ func TestRenew(t *testing.T) {
 	if next, err := p.GetCertificate(nil); err != nil || next == first {
 		t.Errorf("the certificate of before is shown, %v", err)
 	}
+}
+
+// TestAge: for how long who is believed has been is counted from the last exchange, and not by the wall's clock.
+func TestAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, Config{Now: func() time.Time { return time.Unix(1_900_000_000, 0) }})
+		time.Sleep(time.Hour)
+		p.Renew()
+		if age := p.CA.Age(); age != time.Hour {
+			t.Errorf("%s before the exchange", age)
+		}
+		if err := p.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if age := p.CA.Age(); age != time.Minute {
+			t.Errorf("%s after it", age)
+		}
+	})
 }
