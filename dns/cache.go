@@ -93,6 +93,9 @@ type stored struct {
 
 func (s *stored) rcode() byte { return s.msg[3] & 15 }
 
+// positive says that there are records.
+func (s *stored) positive() bool { return s.rcode() == rcodeSuccess && s.counts[answerSection] > 0 }
+
 // keep reads an answer, to be kept.
 func keep(msg []byte, now time.Time) (*stored, error) {
 	s := &stored{msg: msg, at: now, body: headerLen}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
@@ -126,10 +127,13 @@ func (s *server) lookup(name string, typ uint16) (answer, way) {
 	c := s.zone.custom.Load()
 	if c == nil {
 		a := s.zone.lookup(name, typ)
-		if a.elsewhere {
-			return a, way{name, name, s.routes.of(name)}
+		switch {
+		case !a.elsewhere:
+			return a, way{}
+		case time.Since(s.zone.began) < patience && !s.zone.complete():
+			return answer{rcode: rcodeServFail}, way{}
 		}
-		return a, way{}
+		return a, way{name, name, s.routes.of(name)}
 	}
 	b := c.block(name)
 	to := way{from: name, name: b.rewrite(name)}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/corefile"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
@@ -95,6 +96,43 @@ func TestCustom(t *testing.T) {
 		"git.corp.example": "Success\ngit.corp.example A 192.0.2.1",
 		"build":            "Success\nbuild A 192.0.2.1",
 	})
+}
+
+// TestBeforeCustomIsKnown: a server that has not seen the cluster yet says of no name that it is not there, and soon after its start
+// asks nobody else for what people may have added. Once the cluster is out of reach for longer, others' addresses serve.
+func TestBeforeCustomIsKnown(t *testing.T) {
+	up := newUpstream(t, func(q dnsmessage.Question, tcp bool) *dnsmessage.Message {
+		if q.Name.String() == "nas.home." {
+			return failing(dnsmessage.RCodeNameError)(q, tcp)
+		}
+		return addressed("192.0.2.1", 300)(q, tcp)
+	})
+	s, w := synced(t, shop()...)
+	s.routes.rest = &upstreams{fixed: []netip.AddrPort{up.at}}
+	s.zone = newZone(DefaultDomain, nil)
+	check := func(when, name, want string) {
+		t.Helper()
+		if got := told(t, s.respond(t, asked(t, name, dnsmessage.TypeA, 0), here)); got != want {
+			t.Errorf("%s, %s:\n%s\nwant\n%s", when, name, got, want)
+		}
+	}
+	check("at the start", "nas.home", "ServerFailure")
+	check("at the start", "www.example.com", "ServerFailure")
+	if n := up.asked.Load(); n > 0 {
+		t.Errorf("others were asked %d times", n)
+	}
+	s.zone.began = s.zone.began.Add(-patience)
+	check("out of reach", "nas.home", "ServerFailure")
+	check("out of reach", "www.example.com", "Success\nwww.example.com A 192.0.2.1")
+	c, _ := corefile.Parse(map[string]string{"a.override": "hosts {\n 192.0.2.9 nas.home\n fallthrough\n}"})
+	obj := svc("kube-dns", nil, "10.96.0.10")
+	obj.Namespace, obj.Annotations = "kube-system", map[string]string{kinds.DNSCustomAnnotation: c.Text()}
+	w.put(obj)
+	for s.zone.custom.Load() == nil {
+		s.zone.take(client.Batch{Read: w.Read(), Reset: true})
+	}
+	check("in reach", "nas.home", "Success\nnas.home A 192.0.2.9")
+	check("in reach", "www.example.com", "Success\nwww.example.com A 192.0.2.1")
 }
 
 // TestRewriteIsBounded: rules that feed each other make no name that is longer than names are, and what is none is not asked for.

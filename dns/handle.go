@@ -159,6 +159,9 @@ func (s *server) forward(ctx context.Context, buf []byte, q *query, t transport,
 		}
 		return s.write(buf, q, t, answer{rcode: rcodeServFail})
 	}
+	if !got.positive() && !s.zone.complete() { // it may be a name that people added
+		return s.write(buf, q, t, answer{rcode: rcodeServFail})
+	}
 	if len(chain) == 0 && to.name == q.name {
 		return got.reply(buf, q, t.limit(q))
 	}

@@ -25,6 +25,8 @@ type zone struct {
 	domain string       // without a dot at its end
 	dns    []netip.Addr // of the name server's own name
 
+	began time.Time // when the server began to answer
+
 	mu       sync.RWMutex
 	synced   bool
 	serial   uint32
@@ -38,7 +40,7 @@ type zone struct {
 }
 
 func newZone(domain string, dns []netip.Addr) *zone {
-	z := &zone{domain: domain, dns: dns}
+	z := &zone{domain: domain, dns: dns, began: time.Now()}
 	z.clear()
 	return z
 }
@@ -153,6 +155,17 @@ func (z *zone) drop(a netip.Addr, k key) {
 		return
 	}
 	z.reverse[a] = rest
+}
+
+// patience is how long after its start a server leaves names outside the cluster unanswered while it does not know yet what the
+// cluster's people say of them. After that the cluster is out of reach, and what others say is better than nothing.
+const patience = 10 * time.Second
+
+// complete says that the zone was seen as a whole, with what people added.
+func (z *zone) complete() bool {
+	z.mu.RLock()
+	defer z.mu.RUnlock()
+	return z.synced
 }
 
 // addresses are all that have reverse names because of the Service.
