@@ -21,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/internal/corefile"
@@ -38,6 +39,7 @@ const (
 // Controller returns the loop: one key, woken by nodes and by what it writes. clusterIPs are the addresses of the cluster DNS;
 // none: it is switched off, and its Service and slices go.
 func Controller(clusterIPs []netip.Addr) *loop.Controller[*corev1.Service] {
+	added := &added{}
 	one := func(_ client.Change, _ resource.Reader, wake func(ns, name string)) { wake(space, name) }
 	return &loop.Controller[*corev1.Service]{
 		Name: "cluster-dns",
@@ -59,10 +61,10 @@ func Controller(clusterIPs []netip.Addr) *loop.Controller[*corev1.Service] {
 		}}},
 		Writes: []resource.Kind{kinds.Services, kinds.EndpointSlices},
 		Reconcile: func(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Duration, error) {
-			return 0, reconcile(ctx, c, s, clusterIPs)
+			return 0, reconcile(ctx, c, s, clusterIPs, added)
 		},
 		Gone: func(ctx context.Context, c *loop.Ctx, _ loop.Key) (time.Duration, error) {
-			return 0, reconcile(ctx, c, nil, clusterIPs)
+			return 0, reconcile(ctx, c, nil, clusterIPs, added)
 		},
 	}
 }
@@ -79,7 +81,7 @@ func changed(c client.Change) bool {
 	return old != now
 }
 
-func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service, clusterIPs []netip.Addr) error {
+func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service, clusterIPs []netip.Addr, added *added) error {
 	var ends []end
 	if len(clusterIPs) > 0 {
 		for _, n := range resource.List(c, kinds.Nodes, "") {
@@ -94,20 +96,31 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service, clusterIPs [
 			have = append(have, resource.As[*discoveryv1.EndpointSlice](obj))
 		}
 	}
-	return act(ctx, c, plan(s, have, ends, clusterIPs, customize(c, len(ends) > 0)))
+	return act(ctx, c, plan(s, have, ends, clusterIPs, added.read(c, len(ends) > 0)))
 }
 
-// customize reads the ConfigMap and tells what of it has no effect. on: somebody serves it.
-func customize(c *loop.Ctx, on bool) string {
+// An added remembers what the ConfigMap comes to: it may be a megabyte, and is read for every node that comes or goes.
+type added struct {
+	uid     types.UID
+	version string
+	text    string
+}
+
+// read reads the ConfigMap and tells what of it has no effect. on: somebody serves it.
+func (a *added) read(c *loop.Ctx, on bool) string {
 	m := resource.Get(c, kinds.ConfigMaps, corefile.Namespace, corefile.Name)
 	if m == nil || !on {
 		return ""
+	}
+	if a.uid == m.UID && a.version == m.ResourceVersion {
+		return a.text
 	}
 	custom, faults := corefile.Parse(m.Data)
 	if len(faults) > 0 {
 		c.Event(kinds.ConfigMaps, m, corev1.EventTypeWarning, "CoreDNSCustomIgnored", "%s", corefile.Summary(faults))
 	}
-	return custom.Text()
+	a.uid, a.version, a.text = m.UID, m.ResourceVersion, custom.Text()
+	return a.text
 }
 
 func act(ctx context.Context, c *loop.Ctx, d todo) error {

@@ -7,9 +7,13 @@
 package corefile
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -21,8 +25,14 @@ const (
 	Name      = "coredns-custom"
 )
 
-// maxBytes bounds Text: it stands in an annotation, of which an object may have 256 KiB (the API's limit).
-const maxBytes = 64 << 10
+// Bounds of Text: it stands in an annotation, of which an object may have 256 KiB (the API's limit). What is longer than maxPlain is
+// packed, which makes room for some 15,000 hosts.
+const (
+	maxBytes    = 192 << 10
+	maxPlain    = 8 << 10
+	maxUnpacked = 4 << 20
+	packed      = "gzip:"
+)
 
 // A Custom holds the part that was understood. The zero value changes nothing.
 type Custom struct {
@@ -126,7 +136,18 @@ func (c Custom) Text() string {
 	if err != nil || string(data) == "{}" {
 		return ""
 	}
-	return string(data)
+	if len(data) <= maxPlain {
+		return string(data)
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(data); err != nil {
+		return ""
+	}
+	if err := w.Close(); err != nil {
+		return ""
+	}
+	return packed + base64.StdEncoding.EncodeToString(out.Bytes())
 }
 
 // Read is the other way of Text.
@@ -137,5 +158,20 @@ func Read(text string) (c Custom, err error) {
 	if len(text) > maxBytes {
 		return c, fmt.Errorf("%d bytes, more than %d", len(text), maxBytes)
 	}
-	return c, json.Unmarshal([]byte(text), &c)
+	code, ok := strings.CutPrefix(text, packed)
+	if !ok {
+		return c, json.Unmarshal([]byte(text), &c)
+	}
+	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(code)))
+	if err != nil {
+		return c, fmt.Errorf("unpack what the cluster's people added: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxUnpacked+1))
+	switch {
+	case err != nil:
+		return c, fmt.Errorf("unpack what the cluster's people added: %w", err)
+	case len(data) > maxUnpacked:
+		return c, fmt.Errorf("more than %d bytes unpacked", maxUnpacked)
+	}
+	return c, json.Unmarshal(data, &c)
 }

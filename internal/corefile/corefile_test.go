@@ -1,10 +1,14 @@
 package corefile
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestParse: directives that are known are read as CoreDNS means them, and all others reported with their place.
@@ -93,18 +97,48 @@ func lines(faults []Fault) string {
 	return strings.Join(s, "\n")
 }
 
-// TestTooMuch: data too large for an annotation is reported, and nothing of it holds.
-func TestTooMuch(t *testing.T) {
+// hosts is a directive with so many entries.
+func hosts(n int) map[string]string {
 	var b strings.Builder
-	for i := range 2000 {
+	for i := range n {
 		fmt.Fprintf(&b, "10.0.%d.%d host-%d.example.com\n", i/256, i%256, i)
 	}
-	got, faults := Parse(map[string]string{"a.override": "hosts {\n" + b.String() + "fallthrough\n}"})
+	return map[string]string{"a.override": "hosts {\n" + b.String() + "fallthrough\n}"}
+}
+
+// TestMuch: ten thousand hosts fit, and come back; data too large for an annotation is reported, and nothing of it holds.
+func TestMuch(t *testing.T) {
+	got, faults := Parse(hosts(10000))
+	again, err := Read(got.Text())
+	if len(faults) > 0 || err != nil || len(got.All.Hosts) != 10000 || !reflect.DeepEqual(got, again) {
+		t.Errorf("%d hosts, %v, back come %d, %v", len(got.All.Hosts), faults, len(again.All.Hosts), err)
+	}
+	got, faults = Parse(hosts(30000))
 	if got.Text() != "" || len(faults) != 1 || !strings.Contains(faults[0].Text, "nothing of it is used") {
 		t.Errorf("%d bytes, %v", len(got.Text()), faults)
 	}
-	if _, err := Read(strings.Repeat("x", maxBytes+1)); err == nil {
-		t.Error("a text that is too long is read")
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	_, _ = w.Write(bytes.Repeat([]byte(" "), maxUnpacked+1))
+	_ = w.Close()
+	for _, text := range []string{strings.Repeat("x", maxBytes+1), packed + "!", packed, packed + "AAAA",
+		packed + base64.StdEncoding.EncodeToString(bomb.Bytes())} {
+		if _, err := Read(text); err == nil {
+			t.Errorf("%.20s… is read", text)
+		}
+	}
+}
+
+// TestFaultsAreShort: what people wrote by mistake is told in a line that a terminal takes.
+func TestFaultsAreShort(t *testing.T) {
+	_, faults := Parse(map[string]string{"a.override": strings.Repeat("é", 400000) + "\n\x1b[2J\x07 x"})
+	if len(faults) != 2 {
+		t.Fatal(len(faults), "faults")
+	}
+	for _, f := range faults {
+		if text := f.String(); len(text) > 2*maxText || strings.ContainsAny(text, "\x1b\x07") || !utf8.ValidString(text) {
+			t.Errorf("%d bytes: %q", len(text), text)
+		}
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds of what is read.
 const (
 	maxDepth  = 4 // blocks in blocks
 	maxFaults = 50
+	maxText   = 200  // bytes of a fault: a word may be as long as the ConfigMap
 	hostsTTL  = 3600 // CoreDNS's, in seconds
 	// folder has the keys as files in the CoreDNS pods of k3s and AKS.
 	folder = "/etc/coredns/custom/"
@@ -27,9 +29,20 @@ type parser struct {
 }
 
 func (p *parser) fault(line int, format string, args ...any) {
-	if len(p.faults) < maxFaults {
-		p.faults = append(p.faults, Fault{p.key, line, fmt.Sprintf(format, args...)})
+	if len(p.faults) == maxFaults {
+		return
 	}
+	text := fmt.Sprintf(format, args...)
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	printable := func(r rune) rune {
+		if !strconv.IsPrint(r) {
+			return utf8.RuneError // people read it on terminals
+		}
+		return r
+	}
+	p.faults = append(p.faults, Fault{p.key, line, strings.Map(printable, text)})
 }
 
 // A directive is a line of words, with the block that follows it.
