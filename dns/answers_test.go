@@ -188,7 +188,7 @@ func TestSpecification(t *testing.T) {
 // respond is the whole way of a question.
 func (s *server) respond(t testing.TB, msg []byte, from transport) []byte {
 	t.Helper()
-	out, q, ready := s.handle(nil, msg, from)
+	out, q, ready := s.handle(newDesk(), msg, from)
 	if !ready {
 		out = s.ask(t.Context(), nil, q, from)
 	}
@@ -264,7 +264,7 @@ func TestMalformed(t *testing.T) {
 		"another class":     {change(func(b []byte) { b[len(b)-12] = 3 }), "Refused"},
 		"a later EDNS":      {change(func(b []byte) { b[len(b)-5] = 1 }), "Success"},
 	} {
-		got, _, _ := s.handle(nil, tt.msg, here)
+		got, _, _ := s.handle(newDesk(), tt.msg, here)
 		if tt.want == "" {
 			if got != nil {
 				t.Errorf("%s: answered with %x", name, got)
@@ -285,7 +285,7 @@ func FuzzHandle(f *testing.F) {
 		f.Add(asked(f, name, dnsmessage.TypeSRV, 1232), uint16(600))
 	}
 	f.Fuzz(func(t *testing.T, msg []byte, limit uint16) {
-		out, q, ready := s.handle(nil, msg, here)
+		out, q, ready := s.handle(newDesk(), msg, here)
 		if !ready {
 			if _, err := (cacheKey{name: q.name, typ: q.typ}).message(1); err != nil {
 				t.Fatalf("a question that was read can't be asked: %q", q.name)

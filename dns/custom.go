@@ -122,11 +122,11 @@ func (b *block) forward(f corefile.Forward) {
 	b.forwards.stubs = append(b.forwards.stubs, route{f.From, to})
 }
 
-// lookup answers a question as the zone does, with what people added before it.
-func (s *server) lookup(name string, typ uint16) (answer, way) {
+// lookup answers a question as the zone does, with what people added before it. Records may lie in room.
+func (s *server) lookup(name string, typ uint16, room []record) (answer, way) {
 	c := s.zone.custom.Load()
 	if c == nil {
-		a := s.zone.lookup(name, typ)
+		a := s.zone.lookup(name, typ, room)
 		switch {
 		case !a.elsewhere:
 			return a, way{}
@@ -140,7 +140,7 @@ func (s *server) lookup(name string, typ uint16) (answer, way) {
 	if list, ok := b.hosts[to.name]; ok {
 		return answer{records: ofType(list, typ)}, to
 	}
-	a := s.zone.lookup(to.name, typ)
+	a := s.zone.lookup(to.name, typ, room)
 	if !a.elsewhere {
 		return a, to
 	}

@@ -167,6 +167,6 @@ func BenchmarkCustom(b *testing.B) {
 	c, _ := corefile.Parse(map[string]string{"b.server": "corp.example {\n forward . 192.0.2.1\n}"})
 	s.zone.custom.Store(newCustom(c, ""))
 	for b.Loop() {
-		s.lookup("web.shop.svc.cluster.local", typeA)
+		s.lookup("web.shop.svc.cluster.local", typeA, nil)
 	}
 }

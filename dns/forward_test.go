@@ -231,7 +231,7 @@ func TestForwardTimeout(t *testing.T) {
 	s := through(t, nil, newUpstream(t, silent))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	q, err := parse(asked(t, "www.example.com", dnsmessage.TypeA, 0))
+	q, err := parse(asked(t, "www.example.com", dnsmessage.TypeA, 0), new([maxText]byte))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,4 +292,19 @@ func (c *cache) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.m)
+}
+
+// TestBytesOfNames: names have any bytes, and ASCII letters alone are the same in both cases.
+func TestBytesOfNames(t *testing.T) {
+	var heard atomic.Value
+	up := newUpstream(t, func(q dnsmessage.Question, tcp bool) *dnsmessage.Message {
+		heard.Store(q.Name.String())
+		return addressed("192.0.2.1", 300)(q, tcp)
+	})
+	s, _ := synced(t, shop()...)
+	s.routes.rest = &upstreams{fixed: []netip.AddrPort{up.at}}
+	s.respond(t, asked(t, "\xc4\xd6.B\u00c4.Example", dnsmessage.TypeA, 0), here)
+	if got := heard.Load(); got != "\xc4\xd6.b\u00c4.example." {
+		t.Errorf("%q", got)
+	}
 }

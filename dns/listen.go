@@ -85,7 +85,7 @@ func (l *listener) serve(ctx context.Context, s *server) error {
 func serveUDP(ctx context.Context, c *net.UDPConn, s *server, seats chan struct{}) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	in, out := make([]byte, 64<<10), make([]byte, 0, 4096)
+	in, d := make([]byte, 4096), newDesk() // longer questions are cut, and malformed
 	for {
 		n, from, err := c.ReadFromUDPAddrPort(in)
 		if err != nil {
@@ -95,7 +95,7 @@ func serveUDP(ctx context.Context, c *net.UDPConn, s *server, seats chan struct{
 			continue // an earlier answer could not be delivered
 		}
 		began, t := time.Now(), transport{from: from.Addr()}
-		answer, q, ready := s.handle(out, in[:n], t)
+		answer, q, ready := s.handle(d, in[:n], t)
 		if ready {
 			if answer != nil {
 				_, _ = c.WriteToUDPAddrPort(answer, from)
@@ -106,7 +106,7 @@ func serveUDP(ctx context.Context, c *net.UDPConn, s *server, seats chan struct{
 		select {
 		case seats <- struct{}{}:
 		default:
-			_, _ = c.WriteToUDPAddrPort(refuse(out, &q, q.udp), from)
+			_, _ = c.WriteToUDPAddrPort(refuse(d.out, &q, q.udp), from)
 			continue
 		}
 		taken := q // a copy: what the goroutine takes along is on the heap, and most questions need no goroutine
@@ -169,8 +169,7 @@ func (s *server) converse(ctx context.Context, c net.Conn, seats chan struct{}) 
 		return nil
 	}
 	t := transport{tcp: true, from: from.AddrPort().Addr()}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
+	d := newDesk()
 	var length [2]byte
 	for {
 		if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
@@ -184,14 +183,14 @@ func (s *server) converse(ctx context.Context, c net.Conn, seats chan struct{}) 
 			return err
 		}
 		began := time.Now()
-		answer, q, ready := s.handle(*buf, msg, t)
+		answer, q, ready := s.handle(d, msg, t)
 		if !ready {
 			select {
 			case seats <- struct{}{}:
-				answer = s.patiently(ctx, *buf, q, t)
+				answer = s.patiently(ctx, d.out, q, t)
 				<-seats
 			default:
-				answer = refuse(*buf, &q, maxTCP)
+				answer = refuse(d.out, &q, maxTCP)
 			}
 		}
 		if answer == nil {

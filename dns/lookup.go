@@ -36,8 +36,8 @@ type answer struct {
 
 var noName = answer{rcode: rcodeNXDomain}
 
-// lookup answers a question about a name in small letters without a dot at its end.
-func (z *zone) lookup(name string, typ uint16) answer {
+// lookup answers a question about a name in small letters without a dot at its end. Records may lie in room.
+func (z *zone) lookup(name string, typ uint16, room []record) answer {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
 	if addr, ok := reverseAddr(name); ok {
@@ -53,15 +53,15 @@ func (z *zone) lookup(name string, typ uint16) answer {
 	if rest == "" {
 		return z.apex(typ)
 	}
-	var room [8]string // on the stack; few names have more
-	labels := room[:0]
+	var few [8]string // on the stack; few names have more
+	labels := few[:0]
 	for label := range strings.SplitSeq(rest[:len(rest)-1], ".") {
 		labels = append(labels, label)
 	}
 	last := len(labels) - 1
 	switch labels[last] {
 	case "svc":
-		return z.below(labels[:last], typ)
+		return z.below(labels[:last], typ, room)
 	case "pod":
 		return z.pod(labels[:last], typ)
 	case "dns-version":
@@ -104,7 +104,7 @@ func (z *zone) self(labels []string, typ uint16) answer {
 }
 
 // below answers for names below svc: HOST.SERVICE.NS, _PORT._PROTO.SERVICE.NS and what is shorter.
-func (z *zone) below(labels []string, typ uint16) answer {
+func (z *zone) below(labels []string, typ uint16, room []record) answer {
 	n := len(labels)
 	if n == 0 {
 		return answer{}
@@ -125,7 +125,7 @@ func (z *zone) below(labels []string, typ uint16) answer {
 	}
 	switch {
 	case n == 2:
-		return z.whole(d, typ)
+		return z.whole(d, typ, room)
 	case n == 3 && strings.HasPrefix(labels[0], "_"):
 		return d.protocol(labels[0][1:])
 	case n == 3:
@@ -145,29 +145,31 @@ func (z *zone) space1(ns string) answer {
 }
 
 // whole answers for a Service's own name.
-func (z *zone) whole(d *service, typ uint16) answer {
+func (z *zone) whole(d *service, typ uint16, room []record) answer {
 	if d.headless && len(d.ends) == 0 {
 		return noName // the specification's rule: no ready endpoint, no name
 	}
 	if typ == typeSRV {
 		return z.srv(d, func(port) bool { return true })
 	}
+	var few [8]netip.Addr // on the stack
 	list := d.addrs
 	if d.headless {
-		list = nil
+		list = few[:0]
 		for _, e := range d.ends {
 			list = append(list, e.addr)
 		}
 		list = slices.Compact(list) // sorted by address
 	}
-	return answer{records: addrs("", typ, list)}
+	return answer{records: appendAddrs(room, "", typ, list)}
 }
 
 // host answers for an endpoint's name. Services with cluster IPs have them too, as in CoreDNS.
 func (d *service) host(label string, typ uint16) answer {
 	var list []netip.Addr
+	addr := undashed(label)
 	for _, e := range d.ends {
-		if e.label == label {
+		if e.label == label || e.label == "" && e.addr == addr {
 			list = append(list, e.addr)
 		}
 	}
@@ -224,7 +226,7 @@ func (z *zone) srv(d *service, match func(port) bool) (a answer) {
 		if !d.headless {
 			break
 		}
-		target := e.label + "." + name
+		target := e.name() + "." + name
 		if i > 0 && d.ends[i-1].addr == e.addr && d.ends[i-1].label == e.label {
 			continue
 		}
@@ -249,11 +251,8 @@ func (z *zone) pod(labels []string, typ uint16) answer {
 	case n > 2 || !z.spaces[labels[1]]:
 		return noName
 	}
-	a, err := netip.ParseAddr(strings.ReplaceAll(labels[0], "-", "."))
-	if err != nil {
-		a, err = netip.ParseAddr(strings.ReplaceAll(labels[0], "-", ":"))
-	}
-	if err != nil {
+	a := undashed(labels[0])
+	if !a.IsValid() {
 		return noName
 	}
 	return answer{records: addrs("", typ, []netip.Addr{a})}
@@ -264,15 +263,14 @@ func (z *zone) pointers(addr netip.Addr, typ uint16) (a answer) {
 	if !z.synced {
 		return answer{rcode: rcodeServFail}
 	}
-	for _, k := range z.reverse[addr] {
-		d := z.services[k]
+	for d := range z.owners(addr) {
 		name := d.name + "." + d.ns + ".svc." + z.domain
 		if slices.Contains(d.addrs, addr) {
 			return only(typ, typePTR, record{typ: typePTR, ttl: ttl, target: name})
 		}
 		for _, e := range d.ends {
 			if e.addr == addr {
-				a.records = append(a.records, record{typ: typePTR, ttl: ttl, target: e.label + "." + name})
+				a.records = append(a.records, record{typ: typePTR, ttl: ttl, target: e.name() + "." + name})
 			}
 		}
 	}
@@ -283,7 +281,11 @@ func (z *zone) pointers(addr netip.Addr, typ uint16) (a answer) {
 }
 
 // addrs makes the address records of the type (0: both), beginning anywhere: clients take the first.
-func addrs(owner string, typ uint16, list []netip.Addr) (out []record) {
+func addrs(owner string, typ uint16, list []netip.Addr) []record {
+	return appendAddrs(nil, owner, typ, list)
+}
+
+func appendAddrs(out []record, owner string, typ uint16, list []netip.Addr) []record {
 	from := 0
 	if len(list) > 1 {
 		from = rand.IntN(len(list))

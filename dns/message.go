@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"unsafe"
 )
 
 // What of the protocol is used here (RFC 1035, 2782, 3596, 6891). Messages are read and written in place: a question costs
@@ -42,6 +43,7 @@ const (
 	maxUDP    = 1232 // with EDNS: it passes every path unfragmented (DNS flag day 2020)
 	maxTCP    = 65535
 	maxName   = 255
+	maxText   = 2 * maxName // of a name with an escape for every byte
 )
 
 var (
@@ -54,7 +56,7 @@ type query struct {
 	raw   []byte
 	id    uint16
 	flags uint16
-	name  string // in small letters, without a dot at its end
+	name  string // in small letters, without a dot at its end; as long as the desk's next question has not come
 	typ   uint16
 	class uint16
 	end   int // of the question in raw
@@ -68,9 +70,9 @@ type query struct {
 // opcode is 0 for an ordinary query.
 func (q *query) opcode() uint16 { return q.flags >> 11 & 15 }
 
-// parse reads a query. What is too short to have a header, and answers, get no answer;
+// parse reads a query; its name lies in room. What is too short to have a header, and answers, get no answer;
 // other malformed messages have at least their id and flags read.
-func parse(msg []byte) (q query, err error) {
+func parse(msg []byte, room *[maxText]byte) (q query, err error) {
 	if len(msg) < headerLen {
 		return q, errShort
 	}
@@ -81,14 +83,19 @@ func parse(msg []byte) (q query, err error) {
 	if binary.BigEndian.Uint16(msg[4:]) != 1 {
 		return q, errors.New("not one question")
 	}
-	name, at, err := readName(msg, headerLen)
+	name, at, err := appendText(room[:0], msg, headerLen)
 	if err != nil {
 		return q, err
 	}
 	if len(msg) < at+4 {
 		return q, errShort
 	}
-	q.name, q.typ, q.class, q.end = strings.ToLower(name), binary.BigEndian.Uint16(msg[at:]), binary.BigEndian.Uint16(msg[at+2:]), at+4
+	for i, c := range name { // of ASCII alone (RFC 4343)
+		if 'A' <= c && c <= 'Z' {
+			name[i] = c + 'a' - 'A'
+		}
+	}
+	q.name, q.typ, q.class, q.end = unsafe.String(unsafe.SliceData(name), len(name)), binary.BigEndian.Uint16(msg[at:]), binary.BigEndian.Uint16(msg[at+2:]), at+4
 	return q, q.options()
 }
 
@@ -158,14 +165,19 @@ func skipName(msg []byte, at int) (int, error) {
 	return 0, errShort
 }
 
-// readName reads a name as text without a dot at its end, and says where what follows begins. Pointers lead back only, so it ends.
+// readName reads a name as text without a dot at its end, and says where what follows begins.
 func readName(msg []byte, at int) (string, int, error) {
-	var room [maxName]byte // on the stack: escapes alone make more of it
-	text := room[:0]
+	var room [maxText]byte // on the stack
+	text, end, err := appendText(room[:0], msg, at)
+	return string(text), end, err
+}
+
+// appendText is readName into what the caller has. Pointers lead back only, so it ends.
+func appendText(text, msg []byte, at int) ([]byte, int, error) {
 	end, limit := 0, at
 	for {
 		if at >= len(msg) {
-			return "", 0, errShort
+			return nil, 0, errShort
 		}
 		c := int(msg[at])
 		switch {
@@ -176,23 +188,23 @@ func readName(msg []byte, at int) (string, int, error) {
 			if len(text) > 0 {
 				text = text[:len(text)-1]
 			}
-			return string(text), end, nil
+			return text, end, nil
 		case c&0xC0 == 0xC0:
 			if at+1 >= len(msg) {
-				return "", 0, errShort
+				return nil, 0, errShort
 			}
 			to := c&0x3F<<8 | int(msg[at+1])
 			if to >= limit {
-				return "", 0, errName
+				return nil, 0, errName
 			}
 			if end == 0 {
 				end = at + 2
 			}
 			at, limit = to, to
 		case c&0xC0 != 0 || len(text)+c+1 >= maxName:
-			return "", 0, errName
+			return nil, 0, errName
 		case at+1+c > len(msg):
-			return "", 0, errShort
+			return nil, 0, errShort
 		default:
 			text = appendLabel(text, msg[at+1:at+1+c])
 			at += 1 + c

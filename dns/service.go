@@ -31,7 +31,7 @@ type port struct {
 
 // An endpoint is one address behind a Service, with the label that it has below the Service's name.
 type endpoint struct {
-	label string // the pod's hostname, or the address with dashes, as CoreDNS has it
+	label string // the pod's hostname; "": the address with dashes, as CoreDNS has it
 	addr  netip.Addr
 	ports []port
 }
@@ -90,6 +90,7 @@ func (d *service) add(s *discoveryv1.EndpointSlice) {
 			ports = append(ports, port{strings.ToLower(deref(p.Name)), protocol(deref(p.Protocol)), uint16(*p.Port)})
 		}
 	}
+	d.ends = slices.Grow(d.ends, len(s.Endpoints)) // as many as are ready, as a rule
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
@@ -97,7 +98,7 @@ func (d *service) add(s *discoveryv1.EndpointSlice) {
 		}
 		for _, text := range e.Addresses {
 			if a, err := netip.ParseAddr(text); err == nil {
-				d.ends = append(d.ends, endpoint{labelOf(e, a), a.Unmap(), ports})
+				d.ends = append(d.ends, endpoint{strings.ToLower(deref(e.Hostname)), a.Unmap(), ports})
 			}
 		}
 	}
@@ -117,14 +118,27 @@ func (d *service) merge() {
 		}
 		out = append(out, e)
 	}
-	d.ends = slices.Clip(out)
+	d.ends = out
 }
 
-func labelOf(e *discoveryv1.Endpoint, a netip.Addr) string {
-	if h := deref(e.Hostname); h != "" {
-		return strings.ToLower(h)
+// name is the endpoint's label below the Service's name.
+func (e *endpoint) name() string {
+	if e.label != "" {
+		return e.label
 	}
-	return dashed(a)
+	return dashed(e.addr)
+}
+
+// undashed is the other way of dashed; what is none is no valid address.
+func undashed(label string) netip.Addr {
+	if strings.Count(label, "-") < 2 {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(strings.ReplaceAll(label, "-", "."))
+	if err != nil {
+		a, _ = netip.ParseAddr(strings.ReplaceAll(label, "-", ":"))
+	}
+	return a
 }
 
 // dashed is an address as a label: 10-0-0-1, fd00--1.

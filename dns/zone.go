@@ -2,6 +2,7 @@ package dns
 
 import (
 	"context"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync"
@@ -32,8 +33,9 @@ type zone struct {
 	serial   uint32
 	services map[key]*service
 	spaces   map[string]bool
-	reverse  map[netip.Addr][]key // Services that an address belongs to
-	sources  map[netip.Addr]bool  // of nodes
+	reverse  map[netip.Addr]*service // whom an address belongs to: of several the first, the others in shared
+	shared   map[netip.Addr][]*service
+	sources  map[netip.Addr]bool // of nodes
 	ranges   map[string][]netip.Prefix
 
 	custom atomic.Pointer[custom] // what the cluster's people added; nil: nothing
@@ -46,7 +48,8 @@ func newZone(domain string, dns []netip.Addr) *zone {
 }
 
 func (z *zone) clear() {
-	z.services, z.spaces, z.reverse = map[key]*service{}, map[string]bool{}, map[netip.Addr][]key{}
+	z.services, z.spaces = map[key]*service{}, map[string]bool{}
+	z.reverse, z.shared = map[netip.Addr]*service{}, map[netip.Addr][]*service{}
 	z.sources, z.ranges = map[netip.Addr]bool{}, map[string][]netip.Prefix{}
 }
 
@@ -133,7 +136,7 @@ func (z *zone) put(read resource.Reader, k key) {
 	}
 	if old := z.services[k]; old != nil {
 		for _, a := range old.addresses() {
-			z.drop(a, k)
+			z.drop(a, old)
 		}
 	}
 	if now == nil {
@@ -142,19 +145,41 @@ func (z *zone) put(read resource.Reader, k key) {
 	}
 	z.services[k] = now
 	for _, a := range now.addresses() {
-		if !slices.Contains(z.reverse[a], k) {
-			z.reverse[a] = append(z.reverse[a], k)
+		switch first := z.reverse[a]; {
+		case first == nil:
+			z.reverse[a] = now
+		case first != now && !slices.Contains(z.shared[a], now):
+			z.shared[a] = append(z.shared[a], now)
 		}
 	}
 }
 
-func (z *zone) drop(a netip.Addr, k key) {
-	rest := slices.DeleteFunc(z.reverse[a], func(have key) bool { return have == k })
-	if len(rest) == 0 {
-		delete(z.reverse, a)
-		return
+// owners are the Services that an address belongs to.
+func (z *zone) owners(a netip.Addr) iter.Seq[*service] {
+	return func(yield func(*service) bool) {
+		if d := z.reverse[a]; d == nil || !yield(d) {
+			return
+		}
+		for _, d := range z.shared[a] {
+			if !yield(d) {
+				return
+			}
+		}
 	}
-	z.reverse[a] = rest
+}
+
+// drop forgets that an address belongs to a Service.
+func (z *zone) drop(a netip.Addr, d *service) {
+	rest := slices.DeleteFunc(z.shared[a], func(have *service) bool { return have == d })
+	if z.reverse[a] == d {
+		delete(z.reverse, a)
+		if len(rest) > 0 {
+			z.reverse[a], rest = rest[0], rest[1:]
+		}
+	}
+	if z.shared[a] = rest; len(rest) == 0 {
+		delete(z.shared, a)
+	}
 }
 
 // patience is how long after its start a server leaves names outside the cluster unanswered while it does not know yet what the
