@@ -58,7 +58,7 @@ func (t transport) limit(q *query) int {
 type desk struct {
 	out     []byte
 	name    [maxText]byte
-	records [8]record
+	records [16]record
 }
 
 func newDesk() *desk { return &desk{out: make([]byte, 0, 4096)} }

@@ -61,7 +61,7 @@ func (z *zone) lookup(name string, typ uint16, room []record) answer {
 	last := len(labels) - 1
 	switch labels[last] {
 	case "svc":
-		return z.below(labels[:last], typ, room)
+		return z.below(name, labels[:last], typ, room)
 	case "pod":
 		return z.pod(labels[:last], typ)
 	case "dns-version":
@@ -104,7 +104,7 @@ func (z *zone) self(labels []string, typ uint16) answer {
 }
 
 // below answers for names below svc: HOST.SERVICE.NS, _PORT._PROTO.SERVICE.NS and what is shorter.
-func (z *zone) below(labels []string, typ uint16, room []record) answer {
+func (z *zone) below(asked string, labels []string, typ uint16, room []record) answer {
 	n := len(labels)
 	if n == 0 {
 		return answer{}
@@ -123,15 +123,16 @@ func (z *zone) below(labels []string, typ uint16, room []record) answer {
 		}
 		return noName
 	}
+	own := asked[len(asked)-len(d.name)-len(d.ns)-len(".svc.")-len(z.domain)-1:] // the Service's name
 	switch {
 	case n == 2:
-		return z.whole(d, typ, room)
+		return d.whole(own, typ, room)
 	case n == 3 && strings.HasPrefix(labels[0], "_"):
 		return d.protocol(labels[0][1:])
 	case n == 3:
 		return d.host(labels[0], typ)
 	case n == 4 && strings.HasPrefix(labels[0], "_") && strings.HasPrefix(labels[1], "_"):
-		return z.named(d, labels[0][1:], labels[1][1:], typ)
+		return d.named(own, labels[0][1:], labels[1][1:], typ, room)
 	}
 	return noName
 }
@@ -145,12 +146,12 @@ func (z *zone) space1(ns string) answer {
 }
 
 // whole answers for a Service's own name.
-func (z *zone) whole(d *service, typ uint16, room []record) answer {
+func (d *service) whole(own string, typ uint16, room []record) answer {
 	if d.headless && len(d.ends) == 0 {
 		return noName // the specification's rule: no ready endpoint, no name
 	}
 	if typ == typeSRV {
-		return z.srv(d, func(port) bool { return true })
+		return d.srv(own, room, func(port) bool { return true })
 	}
 	var few [8]netip.Addr // on the stack
 	list := d.addrs
@@ -194,8 +195,8 @@ func (d *service) protocol(proto string) answer {
 }
 
 // named answers for the SRV name of a port.
-func (z *zone) named(d *service, name, proto string, typ uint16) answer {
-	a := z.srv(d, func(p port) bool { return p.name == name && p.protocol == proto && name != "" })
+func (d *service) named(own, name, proto string, typ uint16, room []record) answer {
+	a := d.srv(own, room, func(p port) bool { return p.name == name && p.protocol == proto && name != "" })
 	if len(a.records) == 0 {
 		return noName
 	}
@@ -206,8 +207,9 @@ func (z *zone) named(d *service, name, proto string, typ uint16) answer {
 }
 
 // srv makes the SRV records of the ports that match: one a port of a Service with cluster IPs, else one an endpoint and port.
-func (z *zone) srv(d *service, match func(port) bool) (a answer) {
-	name := d.name + "." + d.ns + ".svc." + z.domain
+func (d *service) srv(own string, room []record, match func(port) bool) (a answer) {
+	half := cap(room) / 2
+	a.records, a.more = room[:0:half], room[half:half]
 	add := func(target string, ports []port) (found bool) {
 		for _, p := range ports {
 			if match(p) {
@@ -218,20 +220,20 @@ func (z *zone) srv(d *service, match func(port) bool) (a answer) {
 		return found
 	}
 	if !d.headless {
-		if add(name, d.ports) {
-			a.more = addrs(name, 0, d.addrs)
+		if add(own, d.ports) {
+			a.more = appendAddrs(a.more, own, 0, d.addrs)
 		}
 	}
 	for i, e := range d.ends {
 		if !d.headless {
 			break
 		}
-		target := e.name() + "." + name
+		target := e.name() + "." + own
 		if i > 0 && d.ends[i-1].addr == e.addr && d.ends[i-1].label == e.label {
 			continue
 		}
 		if add(target, e.ports) {
-			a.more = append(a.more, addrs(target, 0, []netip.Addr{e.addr})...)
+			a.more = appendAddrs(a.more, target, 0, []netip.Addr{e.addr})
 		}
 	}
 	for i := range a.records {

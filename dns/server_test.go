@@ -149,9 +149,12 @@ func TestNoAllocations(t *testing.T) {
 	s, _ := synced(t, shop()...)
 	d := newDesk()
 	for _, name := range []string{"web.shop.svc.cluster.local", "db.shop.svc.cluster.local", "no.shop.svc.cluster.local",
-		"www.example.com.shop.svc.cluster.local", "db-0.db.shop.svc.cluster.local", "10-88-0-1.shop.pod.cluster.local"} {
-		msg := asked(t, name, dnsmessage.TypeA, 1232)
-		most := 0.0
+		"www.example.com.shop.svc.cluster.local", "db-0.db.shop.svc.cluster.local", "_http._tcp.web.shop.svc.cluster.local", "10-88-0-1.shop.pod.cluster.local"} {
+		typ, most := dnsmessage.TypeA, 0.0
+		if strings.HasPrefix(name, "_") {
+			typ = dnsmessage.TypeSRV
+		}
+		msg := asked(t, name, typ, 1232)
 		if strings.HasPrefix(name, "10-") || strings.HasPrefix(name, "db-0") {
 			most = 2 // the address, from its label or among the endpoints
 		}

@@ -143,7 +143,14 @@ func undashed(label string) netip.Addr {
 
 // dashed is an address as a label: 10-0-0-1, fd00--1.
 func dashed(a netip.Addr) string {
-	return strings.NewReplacer(".", "-", ":", "-").Replace(a.Unmap().String())
+	var room [45]byte
+	text := a.Unmap().AppendTo(room[:0])
+	for i, c := range text {
+		if c == '.' || c == ':' {
+			text[i] = '-'
+		}
+	}
+	return string(text)
 }
 
 func protocol(p corev1.Protocol) string {

@@ -135,7 +135,7 @@ func (z *zone) put(read resource.Reader, k key) {
 		now = newService(s, read.ByLabel(kinds.EndpointSlices, k.ns, discoveryv1.LabelServiceName, k.name))
 	}
 	if old := z.services[k]; old != nil {
-		for _, a := range old.addresses() {
+		for a := range old.addresses() {
 			z.drop(a, old)
 		}
 	}
@@ -144,7 +144,7 @@ func (z *zone) put(read resource.Reader, k key) {
 		return
 	}
 	z.services[k] = now
-	for _, a := range now.addresses() {
+	for a := range now.addresses() {
 		switch first := z.reverse[a]; {
 		case first == nil:
 			z.reverse[a] = now
@@ -194,12 +194,19 @@ func (z *zone) complete() bool {
 }
 
 // addresses are all that have reverse names because of the Service.
-func (d *service) addresses() []netip.Addr {
-	list := slices.Clone(d.addrs)
-	for _, e := range d.ends {
-		list = append(list, e.addr)
+func (d *service) addresses() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for _, a := range d.addrs {
+			if !yield(a) {
+				return
+			}
+		}
+		for i := range d.ends {
+			if !yield(d.ends[i].addr) {
+				return
+			}
+		}
 	}
-	return list
 }
 
 // node notes whose questions are answered.
