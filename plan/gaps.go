@@ -36,8 +36,11 @@ func (w *world) gaps(ctx context.Context) (map[Object]Gap, error) {
 	if err := b.Refresh(ctx, convergence.Gaps); err != nil {
 		return nil, err
 	}
-	for o := range out.gaps {
-		if o.Kind == "HorizontalPodAutoscaler" { // its loop does not run here
+	for o, g := range out.gaps {
+		switch {
+		case o.Kind == "HorizontalPodAutoscaler": // its loop does not run here
+			delete(out.gaps, o)
+		case g.Cause == "OperatorBehind": // nor does the operator: what it would do is not known
 			delete(out.gaps, o)
 		}
 		// who gives addresses is outside, and knows how

@@ -190,6 +190,23 @@ func TestUpgradeDefinition(t *testing.T) {
 		"refused: crontab/big", "less than or equal to 100")
 }
 
+// Where there are no nodes nothing ticks: rest is seen all the same, and what an operator would do is not held against the change.
+func TestOperatorsAlone(t *testing.T) {
+	tab := `
+---
+apiVersion: example.com/v1
+kind: CronTab
+metadata: {name: big}
+spec: {size: 60}
+status: {observedGeneration: 1}
+`
+	kept := strings.Replace(crontabs, "100}}}}}}",
+		"100}}}, status: {type: object, properties: {observedGeneration: {type: integer}}}}}}", 1)
+	f := grown(t, 0, kept+tab)
+	hold(t, run(t, f, manifest(t, strings.Replace(tab, "60", "70", 1))), "ends well after 0s", "crontab/big: ", "!not at rest",
+		"what the controller of crontabs.example.com would do")
+}
+
 const db = `
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

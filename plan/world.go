@@ -243,13 +243,16 @@ func (w *world) pass(end time.Time, until func() bool) error {
 // step is how often one looks at a world in which nobody waits for a turn.
 const step = 50 * time.Millisecond
 
+// glance is how often one looks at a world in which nobody wants a turn: without nodes there may be no news ever.
+const glance = 10 * time.Second
+
 // doze lets time pass until somebody wants a turn.
 func (w *world) doze(end time.Time) {
 	if w.turns == nil {
 		time.Sleep(min(step, time.Until(end)))
 		return
 	}
-	timer := time.NewTimer(time.Until(end))
+	timer := time.NewTimer(min(glance, time.Until(end)))
 	defer timer.Stop()
 	select {
 	case <-w.turns.bell:
