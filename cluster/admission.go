@@ -38,7 +38,8 @@ func (d *frontDoor) admission(authz auth.Authorizer) (admission.Chain, error) {
 	policies := policy.New(policy.Config{Kinds: d.set, Authorize: authz, Overlay: d.fields.Overlay})
 	hooks := admissionhooks.New(admissionhooks.Config{Mutating: d.callerAs(told.Mutating), Validating: d.callerAs(told.Validating),
 		Authorize: authz, Registry: d.metrics, Blocked: d.blocked})
-	return d.c.cfg.plugins(builtin.Before(policies.Mutating(), hooks.Mutating(), policies.Validating(), hooks.Validating()))
+	chain, err := d.c.cfg.plugins(builtin.Before(policies.Mutating(), hooks.Mutating(), policies.Validating(), hooks.Validating()))
+	return append(chain, d.c.cfg.Kit.Admission...), err
 }
 
 // blocked tells by an event of a webhook that can't be asked, and blocks requests therefore.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
@@ -91,7 +92,7 @@ func Start(ctx context.Context, cfg Config, parts ...Part) (*Plane, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c, err := cluster.Start(ctx, cluster.Config{DataDir: cfg.DataDir, Listen: cfg.Listen, Kubeconfig: cfg.Kubeconfig, Log: cfg.Log,
-		Kit: kit.Kit{Loops: general, Etcd: cfg.Store}, RuntimeConfig: off, NoLocalStorage: true})
+		Kit: kit.Kit{Loops: general, Etcd: cfg.Store, Admission: admission.Chain{foretell(runners)}}, RuntimeConfig: off, NoLocalStorage: true})
 	if err != nil {
 		stop()
 		return nil, err

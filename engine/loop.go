@@ -32,6 +32,10 @@ type Loop[T metav1.Object, W any] struct {
 	// Status, if set, writes what was observed into the object's status. It is called with a copy, also when nothing is missing.
 	Status func(obj T, world W)
 
+	// Model, if set, says what the world is after a step, one of the world's own too; it changes nothing. Foresee reckons with it. nil: a
+	// forecast ends with the steps that are missing now.
+	Model func(obj T, world W, step Step) W
+
 	// Clean has objects that are deleted stay until Plan finds nothing left to do for them. Without, their traces in the world stay.
 	Clean bool
 
@@ -75,6 +79,8 @@ type runner struct {
 	name string
 	kind schema.GroupKind
 	run  func(ctx context.Context, env loop.Env) error
+
+	foretell func(ctx context.Context, obj resource.Object) []string // what a dry run with this object tells
 }
 
 func (l Loop[T, W]) controller(gk schema.GroupKind) (*runner, error) {
@@ -86,7 +92,7 @@ func (l Loop[T, W]) controller(gk schema.GroupKind) (*runner, error) {
 	}
 	l.fill()
 	w := &worker[T, W]{Loop: l, kind: gk, targets: targets{every: l.Every}, pokes: loop.NewExternalWakes()}
-	return &runner{name: l.Name, kind: gk, run: w.run}, nil
+	return &runner{name: l.Name, kind: gk, run: w.run, foretell: w.foretell}, nil
 }
 
 // worker runs a Loop on the engine of kloop's own loops.
@@ -122,6 +128,21 @@ func (w *worker[T, W]) run(ctx context.Context, env loop.Env) error {
 	return err
 }
 
+// foretell says what a dry run with this object tells.
+func (w *worker[T, W]) foretell(ctx context.Context, stored resource.Object) []string {
+	obj, err := decode[T](stored)
+	if err != nil {
+		return []string{w.Name + ": " + err.Error()}
+	}
+	if obj.GetDeletionTimestamp() != nil && !slices.Contains(obj.GetFinalizers(), w.finalizer()) {
+		return nil // its traces stay
+	}
+	return w.warnings(ctx, &w.targets, obj)
+}
+
+// finalizer has a deleted object stay until the loop has cleaned up.
+func (w *worker[T, W]) finalizer() string { return w.Name + "." + w.kind.Group + "/clean" }
+
 // skip leaves out what is of other kinds: definitions come and go, so the loop is over all kinds.
 func (w *worker[T, W]) skip(obj resource.Object) bool {
 	return obj.GetObjectKind().GroupVersionKind().GroupKind() != w.kind
@@ -133,7 +154,7 @@ func (w *worker[T, W]) reconcile(ctx context.Context, c *loop.Ctx, stored resour
 	if err != nil {
 		return 0, err
 	}
-	finalizer := w.Name + "." + w.kind.Group + "/clean"
+	finalizer := w.finalizer()
 	leaving, kept := obj.GetDeletionTimestamp() != nil, slices.Contains(obj.GetFinalizers(), finalizer)
 	switch {
 	case leaving && !kept:
@@ -185,14 +206,19 @@ func failed(reason string, err error) metav1.Condition {
 const maxNamed = 10
 
 func names(steps []Step) string {
-	var list []string
-	for _, s := range steps[:min(len(steps), maxNamed)] {
-		list = append(list, s.Name)
+	var all []string
+	for _, s := range steps {
+		all = append(all, s.Name)
 	}
-	if n := len(steps) - maxNamed; n > 0 {
-		list = append(list, fmt.Sprintf("%d more", n))
+	return list(all)
+}
+
+// list names some, and counts the others.
+func list(all []string) string {
+	if n := len(all) - maxNamed; n > 0 {
+		all = append(slices.Clone(all[:maxNamed]), fmt.Sprintf("%d more", n))
 	}
-	return strings.Join(list, ", ")
+	return strings.Join(all, ", ")
 }
 
 // decode returns a typed copy of an object.

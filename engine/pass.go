@@ -63,14 +63,20 @@ func (l *Loop[T, W]) once(ctx context.Context, obj T, event func(typ, reason, te
 	return l.act(ctx, obj, steps, event)
 }
 
+// now returns the steps of one pass.
+func (l *Loop[T, W]) now(steps []Step) []Step {
+	if l.OneByOne {
+		return steps[:1]
+	}
+	if i := slices.IndexFunc(steps, func(s Step) bool { return s.Do == nil }); i > 0 {
+		return steps[:i]
+	}
+	return steps
+}
+
 // act does the steps up to the first that only the world can do, and looks whether they helped.
 func (l *Loop[T, W]) act(ctx context.Context, obj T, steps []Step, event func(typ, reason, text string)) outcome[W] {
-	some := steps
-	if l.OneByOne {
-		some = steps[:1]
-	} else if i := slices.IndexFunc(steps, func(s Step) bool { return s.Do == nil }); i > 0 {
-		some = steps[:i]
-	}
+	some := l.now(steps)
 	for _, s := range some {
 		if err := s.Do(ctx); err != nil {
 			err = fmt.Errorf("%s: %w", s.Name, err)

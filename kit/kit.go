@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/namespace"
 	"github.com/kloop-dev/kloop/loop"
@@ -29,7 +30,9 @@ type Kit struct {
 	Sources func(Sources) []Source
 	Nodes   *Simulation
 	Etcd    member.Opener
-	KMS     sealed.Dial // plugins that keep the keys of encryption at rest
+	// Admission are plugins of the program's own; they come last.
+	Admission admission.Chain
+	KMS       sealed.Dial // plugins that keep the keys of encryption at rest
 }
 
 // An Entry is a loop with the names that upstream knows it by.
