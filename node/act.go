@@ -87,6 +87,9 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if err := a.isolate(ctx, w, box); err != nil {
 		return 0, err
 	}
+	if len(t.kill)+len(restart)+len(t.drop)+len(t.boxes) > 0 {
+		t.again = time.Millisecond
+	}
 	var errs []error
 	for _, s := range t.start {
 		again, serr := a.starter.start(ctx, c, w, box, s, mounts)
@@ -96,7 +99,7 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	return time.Millisecond, nil
+	return t.again, nil
 }
 
 // sandboxed makes the pod's sandbox, in the place of those that are lost.

@@ -44,6 +44,7 @@ type fakeRuntime struct {
 	handlers []*cri.RuntimeHandler
 	features *cri.RuntimeFeatures
 	made     int
+	lists    int    // how often sandboxes were asked for
 	used     uint64 // bytes of memory that every container uses
 	boxes    map[string]*cri.PodSandbox
 	list     map[string]*cri.ContainerStatus
@@ -123,6 +124,7 @@ func match(labels, want map[string]string) bool {
 func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *cri.ListPodSandboxRequest, _ ...opt) (*cri.ListPodSandboxResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.lists++
 	res := &cri.ListPodSandboxResponse{}
 	for _, b := range f.boxes {
 		if match(b.Labels, r.GetFilter().GetLabelSelector()) {

@@ -79,8 +79,13 @@ func TestImageVolumeErrors(t *testing.T) {
 					return w.Reason == c.reason && strings.Contains(w.Message, c.text)
 				})
 				r.rests(time.Minute)
+				r.rt.mu.Lock()
+				defer r.rt.mu.Unlock()
 				if n := len(r.rt.pulls); n > 4 || c.again && n < 2 {
 					t.Errorf("%d pulls in a minute", n)
+				}
+				if r.rt.lists > 300 { // some for each look at the pod, and those of the relist
+					t.Errorf("the agent looks all the time at a pod that waits: it asked for sandboxes %d times in a minute", r.rt.lists)
 				}
 			})
 		})

@@ -29,7 +29,8 @@ type starter struct {
 	alloc    *allocations
 }
 
-// start makes and starts one container. A failure is told in the container's status, and retried after a pause.
+// start makes and starts one container, and has the pod looked at again for what the runtime then shows. A failure is told in the
+// container's status, and retried after a pause; until then nothing wakes the pod but what changes.
 func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox, s start,
 	mounts map[string]string) (again time.Duration, err error) {
 	pod, name := w.pod, s.spec.Name
@@ -80,7 +81,7 @@ func (st *starter) start(ctx context.Context, c *loop.Ctx, w world, box *sandbox
 	st.event(pod, name, corev1.EventTypeNormal, "Started", "Started container %s", name)
 	st.backoff.clear(pod.UID, "start "+name)
 	st.images.started(pod.UID, name)
-	return 0, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
+	return time.Millisecond, st.postStart(ctx, pod, s.spec, made.ContainerId, box)
 }
 
 func (st *starter) containerConfig(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, box *sandbox, s start, image string,
