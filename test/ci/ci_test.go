@@ -44,13 +44,17 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"an accident", []event{{Action: "fail", Test: "TestIt"}, failed}, ""},
 		{"a part of a test", []event{{Action: "fail", Test: "TestIt/part"}, {Action: "fail", Test: "TestIt"}, failed}, ""},
-		{"says that it judges", []event{{Action: "attr", Test: "TestIt/a", Key: "retry", Value: "never"}, {Action: "fail", Test: "TestIt"}, failed},
+		{"says that it judges", []event{{Action: "attr", Test: "TestIt/a", Key: "retry", Value: "never"}, {Action: "fail", Test: "TestIt"},
+			failed},
 			"judges what must hold every time"},
 		{"its name says that it judges", []event{{Action: "fail", Test: "TestLinearizable"}, failed}, "judges what must hold every time"},
-		{"its folder says so", []event{{Action: "fail", Test: "TestIt", Package: module + "/store/etcd"}, {Action: "fail", Package: module + "/store/etcd"}},
+		{"its folder says so", []event{{Action: "fail", Test: "TestIt", Package: module + "/store/etcd"},
+			{Action: "fail", Package: module + "/store/etcd"}},
 			"judges what must hold every time"},
-		{"a data race", []event{{Action: "output", Test: "TestOther", Output: "WARNING: DATA RACE\n"}, {Action: "fail", Test: "TestIt"}, failed}, "WARNING: DATA RACE"},
-		{"a panic", []event{{Action: "output", Test: "TestIt", Output: "panic: index out of range\n"}, {Action: "fail", Test: "TestIt"}, failed}, "panic"},
+		{"a data race", []event{{Action: "output", Test: "TestOther", Output: "WARNING: DATA RACE\n"}, {Action: "fail", Test: "TestIt"},
+			failed}, "WARNING: DATA RACE"},
+		{"a panic", []event{{Action: "output", Test: "TestIt", Output: "panic: index out of range\n"}, {Action: "fail", Test: "TestIt"},
+			failed}, "panic"},
 		{"no test failed", []event{failed}, "does not build, or fails outside its tests"},
 		{"known", []event{{Action: "fail", Test: "TestKnown"}, failed}, "it failed before: mend it"},
 		{"known long ago", []event{{Action: "fail", Test: "TestExpired"}, failed}, ""},
@@ -123,7 +127,7 @@ func TestChoose(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "build runtime vm browser shell kubectl lint cross images unit site bgp race oracle postgres e2e"},
+		{nil, "build runtime vm browser shell kubectl unit race site lint cross images e2e postgres bgp oracle"},
 		{[]string{"check"}, "build lint-fast unit-fast"},
 		{[]string{"race", "build"}, "build race"},
 	} {
@@ -148,9 +152,28 @@ func TestChoose(t *testing.T) {
 func TestHang(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)
-	err := r.read(strings.NewReader(lines(t, event{Action: "output", Test: "TestOther", Output: "fine\n"}, event{Action: "pass", Test: "TestOther"},
-		event{Action: "output", Test: "TestIt", Output: "waiting\n"}, event{Action: "output", Test: "TestIt", Output: "SIGQUIT: quit\n"}, event{Action: "fail"})))
-	if got := out.String(); err != nil || !strings.Contains(got, "not ended: TestIt\nwaiting\nSIGQUIT: quit\n") || strings.Contains(got, "fine") {
+	err := r.read(strings.NewReader(lines(t, event{Action: "output", Test: "TestOther", Output: "fine\n"},
+		event{Action: "pass", Test: "TestOther"},
+		event{Action: "output", Test: "TestIt", Output: "waiting\n"}, event{Action: "output", Test: "TestIt", Output: "SIGQUIT: quit\n"},
+		event{Action: "fail"})))
+	if got := out.String(); err != nil || !strings.Contains(got, "not ended: TestIt\nwaiting\nSIGQUIT: quit\n") ||
+		strings.Contains(got, "fine") {
 		t.Errorf("%v: %s", err, got)
+	}
+}
+
+// TestWorkflow: what .ci/run runs in one go runs side by side elsewhere, all of it.
+func TestWorkflow(t *testing.T) {
+	data, err := os.ReadFile("../../.github/workflows/ci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, matrix, _ := strings.Cut(string(data), "steps: [")
+	matrix, _, _ = strings.Cut(matrix, "]")
+	named := append(strings.FieldsFunc(matrix, func(r rune) bool { return r == ' ' || r == ',' }), "runtime", "kubectl") // these in each
+	for _, s := range steps {
+		if !slices.Equal(s.lanes, []string{"check"}) && !slices.Contains(named, s.name) {
+			t.Errorf("the workflow does not run %s", s.name)
+		}
 	}
 }

@@ -39,13 +39,14 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}}
 }
 
-// goTest runs go test in the module of a folder and returns what it reports; err is a run that could not be read.
-func goTest(dir string, flags, packages []string) (*report, error) {
-	args := slices.Concat([]string{"test", "-json", "-timeout", "20m"}, flags, packages) // a busy machine is slow
+// goTest runs go test and returns what it reports; err is a run that could not be read. Compilers and linkers give way to tests, those of
+// other steps too: they have all the time that tests leave, and tests have theirs.
+func (j *job) goTest(flags, packages []string) (*report, error) {
+	args := slices.Concat([]string{"test", "-json", "-timeout", "20m", "-toolexec", "nice -n 5"}, flags, packages) // a busy machine is slow
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd.Dir, cmd.Stderr, cmd.Env = j.dir, j.out, append(os.Environ(), j.env...)
 	if slices.Contains(flags, "-race") {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -54,7 +55,7 @@ func goTest(dir string, flags, packages []string) (*report, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	r := newReport(os.Stdout)
+	r := newReport(j.out)
 	if err := r.read(stdout); err != nil {
 		return nil, fmt.Errorf("reading go %s: %w", strings.Join(args, " "), err)
 	}

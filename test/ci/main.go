@@ -22,20 +22,17 @@ func main() {
 	}
 }
 
-// run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes. What
-// fetches goes beside what compiles, one step after the other in both; tests wait for both.
+// run runs the steps that are asked for. A step that fails does not stop the ones after it, unless they need what it makes. What makes
+// is run beside what fetches; then what keeps the processor busy beside the clusters, which wait most of the time. What failed and may
+// have been an accident is tried again at the end, alone on the machine.
 func run(names []string) error {
 	chosen, err := choose(names)
 	if err != nil {
 		return err
 	}
-	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now, began: time.Now()}
-	fetched := make(chan []took, 1)
-	go func() { fetched <- s.do(chosen, fetches) }()
-	s.times = s.do(chosen, compiles)
-	s.times = append(s.times, <-fetched...)
-	if !slices.ContainsFunc(s.times, func(t took) bool { return t.last }) {
-		s.times = append(s.times, s.do(chosen, tests)...)
+	s := &session{flickers: "test/ci/flickers.tsv", now: time.Now, began: time.Now(), out: os.Stdout}
+	if s.beside(chosen, makes, fetches) && s.beside(chosen, works, waits) && len(s.later) > 0 {
+		s.do(step{name: "again", run: (*job).again})
 	}
 	fmt.Print(s.summary())
 	var failed []string
@@ -48,26 +45,6 @@ func run(names []string) error {
 		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
 	}
 	return nil
-}
-
-// do runs the steps of a kind and says how long each took.
-func (s *session) do(chosen []step, k kind) (times []took) {
-	for _, step := range chosen {
-		if step.kind != k {
-			continue
-		}
-		fmt.Printf("\n== %s\n", step.name)
-		start := time.Now()
-		err := step.run(s)
-		if err != nil {
-			fmt.Printf("%s: %v\n", step.name, err)
-		}
-		times = append(times, took{step.name, time.Since(start), err, err != nil && step.first})
-		if err != nil && step.first {
-			break
-		}
-	}
-	return times
 }
 
 // choose returns the steps with the names or in the lanes that are given, in the order of the table.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -57,61 +58,108 @@ func quick() (paths []string, err error) {
 	return paths, err
 }
 
-// concurrent returns the packages with tests that start goroutines themselves.
-func concurrent() (paths []string, err error) {
-	list, err := listPackages()
-	if err != nil {
-		return nil, err
-	}
+// split says which packages with tests run once without the race detector, which run whole under it, and which in part: their tests
+// ask testing.Short and do less then, since the detector makes them slow beyond use. These run whole without it besides.
+func split(list []goPackage) (plain, whole, part []string, err error) {
 	for _, p := range list {
-		if !p.tested() || unraced[short(p.ImportPath)] != "" {
+		if !p.tested() {
 			continue
 		}
-		starts, err := p.startsGoroutines()
+		concurrent, err := p.startsGoroutines()
 		if err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
-		if starts || slices.Contains(raced, short(p.ImportPath)) {
-			paths = append(paths, p.ImportPath)
+		short, err := p.asksShort()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		switch {
+		case !concurrent:
+			plain = append(plain, p.ImportPath)
+		case short:
+			plain, part = append(plain, p.ImportPath), append(part, p.ImportPath)
+		default:
+			whole = append(whole, p.ImportPath)
 		}
 	}
-	return paths, nil
+	return plain, whole, part, nil
 }
 
-// startsGoroutines looks for go statements and for calls like group.Go.
-func (p goPackage) startsGoroutines() (found bool, err error) {
-	for _, name := range p.GoFiles {
+// startsGoroutines says whether the race detector has something to see: go statements and calls like group.Go.
+func (p goPackage) startsGoroutines() (bool, error) {
+	if name := short(p.ImportPath); unraced[name] != "" || slices.Contains(raced, name) {
+		return unraced[name] == "", nil
+	}
+	return p.has(p.GoFiles, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			return true
+		case *ast.CallExpr:
+			sel, ok := n.Fun.(*ast.SelectorExpr)
+			return ok && sel.Sel.Name == "Go"
+		}
+		return false
+	})
+}
+
+// asksShort looks for testing.Short in the tests.
+func (p goPackage) asksShort() (bool, error) {
+	return p.has(slices.Concat(p.TestGoFiles, p.XTestGoFiles), func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != "Short" {
+			return false
+		}
+		x, ok := sel.X.(*ast.Ident)
+		return ok && x.Name == "testing"
+	})
+}
+
+// has says whether one of the files has such a node.
+func (p goPackage) has(files []string, is func(ast.Node) bool) (found bool, err error) {
+	for _, name := range files {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
 			return false, err
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				found = true
-			case *ast.CallExpr:
-				sel, ok := n.Fun.(*ast.SelectorExpr)
-				found = found || ok && sel.Sel.Name == "Go"
-			}
+			found = found || is(n)
 			return !found
 		})
 	}
 	return found, nil
 }
 
-func (s *session) unitFast() error {
+func (j *job) unitFast() error {
 	paths, err := quick()
 	if err != nil {
 		return err
 	}
-	return s.tests([]string{"-short"}, paths...)
+	return j.tests([]string{"-short"}, paths...)
 }
 
-// race runs every package that starts goroutines under the race detector.
-func (s *session) race() error {
-	paths, err := concurrent()
+// unit runs what race does not, and whole what race runs but a part of.
+func (j *job) unit() error {
+	list, err := listPackages()
 	if err != nil {
 		return err
 	}
-	return s.tests(append(slices.Clip(quiet), "-race", "-short"), paths...)
+	plain, _, _, err := split(list)
+	if err != nil {
+		return err
+	}
+	return j.tests(quiet, plain...)
+}
+
+// race runs every package that starts goroutines under the race detector, which the unit tests need not repeat.
+func (j *job) race() error {
+	list, err := listPackages()
+	if err != nil {
+		return err
+	}
+	_, whole, part, err := split(list)
+	if err != nil {
+		return err
+	}
+	raced := append(slices.Clip(quiet), "-race")
+	return errors.Join(j.tests(raced, whole...), j.tests(append(raced, "-short"), part...))
 }

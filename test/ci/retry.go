@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -32,38 +34,41 @@ func judges(pkg, test string) bool {
 // most bounds how many failed tests are run again. More is no accident.
 const most = 5
 
-// tests runs packages. A failure that is not final is run once more, alone on the machine; what passes then is written down,
+// tests runs packages. A failure that is not final is run once more at the end, alone on the machine; what passes then is written down,
 // and a test that is written down already is mended, not run again.
-func (s *session) tests(flags []string, packages ...string) error {
-	return s.testsOf(".", flags, packages...)
-}
-
-// testsOf is tests, in the module of a folder.
-func (s *session) testsOf(dir string, flags []string, packages ...string) error {
-	r, err := goTest(dir, flags, packages)
+func (j *job) tests(flags []string, packages ...string) error {
+	r, err := j.goTest(flags, packages)
 	if err != nil {
 		return err
 	}
-	s.skipped = append(s.skipped, r.skipped...)
-	known, err := readFlickers(s.flickers)
+	known, err := readFlickers(j.flickers)
 	if err != nil {
 		return err
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.skipped = append(j.skipped, r.skipped...)
 	var lost []string
+	var later []retry
 	for _, f := range r.failures {
-		if why := f.verdict(known, s.now(), len(r.failures)); why != "" {
+		if why := f.verdict(known, j.now(), len(r.failures)); why != "" {
 			lost = append(lost, fmt.Sprintf("%s.%s (%s)", short(f.pkg), f.test, why))
+		} else {
+			later = append(later, retry{j, flags, f})
 		}
 	}
 	if len(lost) > 0 {
 		return fmt.Errorf("%s", strings.Join(lost, ", "))
 	}
-	for _, f := range r.failures {
-		if err := s.again(dir, flags, f); err != nil {
-			return err
-		}
-	}
+	j.later = append(j.later, later...)
 	return nil
+}
+
+// A retry is a failed test that is run once more, as it was run before.
+type retry struct {
+	job     *job
+	flags   []string
+	failure failure
 }
 
 // verdict says why a failure is one; empty if it may be tried again.
@@ -80,18 +85,29 @@ func (f failure) verdict(known []flicker, now time.Time, failures int) string {
 	return ""
 }
 
-func (s *session) again(dir string, flags []string, f failure) error {
+// again tries once more what failed and may have been an accident.
+func (j *job) again() error {
+	var failed []error
+	for _, r := range j.later {
+		failed = append(failed, r.run(j.out))
+	}
+	return errors.Join(failed...)
+}
+
+func (r retry) run(out io.Writer) error {
+	f, j := r.failure, r.job.in(r.job.dir)
+	j.out = out
 	name := short(f.pkg) + "." + f.test
-	fmt.Printf("once more, alone: %s\n", name)
-	r, err := goTest(dir, append(slices.Clone(flags), "-count=1", "-run=^"+f.test+"$"), []string{f.pkg})
+	fmt.Fprintf(out, "once more, alone: %s\n", name)
+	report, err := j.goTest(append(slices.Clone(r.flags), "-count=1", "-run=^"+f.test+"$"), []string{f.pkg})
 	if err != nil {
 		return err
 	}
-	if len(r.failures) > 0 {
+	if len(report.failures) > 0 {
 		return fmt.Errorf("%s failed twice", name)
 	}
-	s.flickered = append(s.flickered, name)
-	return addFlicker(s.flickers, flicker{name, s.now(), s.now().Add(memory), "not looked into yet"}, s.now())
+	j.flickered = append(j.flickered, name)
+	return addFlicker(j.flickers, flicker{name, j.now(), j.now().Add(memory), "not looked into yet"}, j.now())
 }
 
 const memory = 30 * 24 * time.Hour // how long a test that failed once is remembered

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// A job is a step that runs. Steps run side by side: each says what it does and fails through its own job.
+type job struct {
+	*session
+	out io.Writer
+	dir string   // the module whose tests run
+	env []string // besides that of this process
+}
+
+// in is the job in the folder of another module, with more environment.
+func (j *job) in(dir string, env ...string) *job {
+	return &job{j.session, j.out, dir, append(slices.Clip(j.env), env...)}
+}
+
+// script runs a program in the folder of this repository.
+func (j *job) script(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = j.out, j.out, append(os.Environ(), j.env...)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return nil
+}
+
+// asRoot is script for what needs root.
+func (j *job) asRoot(name string, args ...string) error {
+	if !isRoot() {
+		return j.skip()
+	}
+	return j.script(name, args...)
+}
+
+func isRoot() bool { return os.Getuid() == 0 }
+
+// skip says that the rest of a step needs root. That is an error in a run that must not skip it.
+func (j *job) skip() error {
+	fmt.Fprintln(j.out, "skipped: real containers need root")
+	if slices.Contains(strings.Split(os.Getenv("KLOOP_MUST"), ","), "root") {
+		return errors.New("KLOOP_MUST names root")
+	}
+	return nil
+}
