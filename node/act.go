@@ -90,16 +90,22 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if len(t.kill)+len(restart)+len(t.drop)+len(t.boxes) > 0 {
 		t.again = time.Millisecond
 	}
+	return a.startAll(ctx, c, w, box, t, mounts)
+}
+
+// startAll starts the containers of a plan. Those that have to wait say when to look again; what starts is looked at at once.
+func (a *Agent) startAll(ctx context.Context, c *loop.Ctx, w world, box *sandbox, t todo, mounts map[string]string) (time.Duration, error) {
+	again := t.again
 	var errs []error
 	for _, s := range t.start {
-		again, serr := a.starter.start(ctx, c, w, box, s, mounts)
-		t.again = soonest(t.again, again)
-		errs = append(errs, serr)
+		next, err := a.starter.start(ctx, c, w, box, s, mounts)
+		again = soonest(again, next)
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	return t.again, nil
+	return again, nil
 }
 
 // sandboxed makes the pod's sandbox, in the place of those that are lost.
