@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/server/httpapi/stream"
 )
 
-// agentUser is who the server is to node agents. It is no master: to an API server that a node gives out for its agent it
+// agentUser is the server's user name at node agents. It is no master: to an API server that a node gives out for its agent it
 // may do what nodeBindings lets it, and that is to talk to agents.
 const agentUser = "kube-apiserver-kubelet-client"
 
@@ -70,7 +70,7 @@ func (d *agentDialer) endpoint(node, addr string) (stream.Endpoint, error) {
 	return stream.Endpoint{URL: "https://" + addr, Transport: t}, nil
 }
 
-// frontProxy is who the server is to the servers of aggregated APIs: they take its word for who asks.
+// frontProxy is the server's user name at the servers of aggregated APIs: they take its word for who asks.
 func frontProxy(keys *pki.PKI) (*pki.Rotating, error) {
 	return keys.FrontProxy.Rotating(pki.Leaf{User: pki.FrontProxyUser, Client: true}, nil)
 }

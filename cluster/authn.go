@@ -48,7 +48,7 @@ type OIDC struct {
 	SigningAlgs    []string // none: RS256
 }
 
-// outsiders are who is believed by configuration that may change.
+// outsiders are the authenticators of a configuration that may change.
 type outsiders struct{ now atomic.Pointer[oidc.Config] }
 
 // Token implements authn.Tokens.

@@ -98,7 +98,7 @@ func trusts(authz auth.Authorizer) func(ctx context.Context, u *auth.User, c *tr
 	}
 }
 
-// witness is who sees what clients do; nil: nobody does.
+// witness sees what clients do; nil: nobody does.
 func (d *frontDoor) witness() httpapi.Witness {
 	if d.lookout == nil {
 		return nil

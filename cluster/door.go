@@ -96,7 +96,7 @@ func (s *storage) openStore(ctx context.Context) (store.Store, error) {
 
 func (d *frontDoor) read() resource.Reader { return d.view.Snapshot() }
 
-// authn is who is believed: certificates of our CA, the front proxy's word, tokens.
+// authn are the authenticators: certificates of our CA, the front proxy's word, tokens.
 func (d *frontDoor) authn(tokens authn.Tokens) auth.Authenticator {
 	d.c.seen = &authn.Certs{Roots: d.c.cred.callers}
 	var proxy auth.Authenticator = &authn.Proxy{Roots: d.c.keys.FrontProxy.Pool, Names: []string{pki.FrontProxyUser}}

@@ -120,7 +120,7 @@ func (c *Cluster) loopPart(e kit.Entry) part {
 	}}
 }
 
-// accountOf is who a loop acts as. What upstream runs as a component's own user has no service account.
+// accountOf is the user as which a loop acts. What upstream runs as a component's own user has no service account.
 func accountOf(e kit.Entry) *auth.User {
 	if e.Account == "kube-controller-manager" || e.Account == "kube-scheduler" {
 		return &auth.User{Name: "system:" + e.Account, Groups: []string{auth.GroupAuthenticated}}

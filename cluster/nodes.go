@@ -46,7 +46,7 @@ func (c *Cluster) nodes() (list []part, err error) {
 	return append(list, own...), err
 }
 
-// nodesUser is who the simulation acts as.
+// nodesUser is the user as which the simulation acts.
 var nodesUser = &auth.User{Name: "system:kloop:simulation", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
 
 func (c *Cluster) simPart(l loop.Loop) part {

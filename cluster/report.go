@@ -57,7 +57,7 @@ func tellOnce(ctx context.Context, log *slog.Logger, to client.Client, r *conver
 	return tellAgain
 }
 
-// serverUser is who a server is to the others that share its store.
+// serverUser is a server's user name at the others that share its store.
 var serverUser = &auth.User{Name: "system:kloop:server", Groups: []string{auth.GroupMasters, auth.GroupAuthenticated}}
 
 // tellOthers reports to the other servers what this one knows: its loops if they run here, and the controllers outside

@@ -245,7 +245,7 @@ var known = map[string]string{"kubernetes.io/pvc-protection": "pvc-protection", 
 	"networking.k8s.io/service-cidr-finalizer": "service-cidr", apiextensionsv1.CustomResourceCleanupFinalizer: "definition",
 	"kubernetes": "namespace"}
 
-// foreign are who sets finalizers that many clusters have, by name or by what stands before the slash.
+// foreign names the programs that set finalizers which many clusters have, by name or by what stands before the slash.
 var foreign = map[string]string{"service.kubernetes.io/load-balancer-cleanup": "the load balancer controller",
 	"external-provisioner.volume.kubernetes.io": "the CSI provisioner",
 	"external-attacher":                         "the CSI attacher", "snapshot.storage.kubernetes.io": "the CSI snapshotter",

@@ -34,7 +34,7 @@ func agentOf(p *corev1.Pod) string {
 	return "node agent on " + p.Spec.NodeName
 }
 
-// keeper is who seems to keep an object of a kind that no loop of ours keeps: the manager that wrote its status, or the
+// keeper seems to keep an object of a kind that no loop of ours keeps: the manager that wrote its status, or the
 // one that wrote anything but people's tools.
 func (l *look) keeper() string {
 	if p, ok := l.obj.(*corev1.Pod); ok {

@@ -93,7 +93,7 @@ func on(typ string, r Ref, field string) *convergence.Wait {
 // forName waits for something that is no object.
 func forName(typ, name string) *convergence.Wait { return &convergence.Wait{Type: typ, Name: name} }
 
-// does is who makes the next move as soon as something changes.
+// does names who makes the next move as soon as something changes.
 func does(who, format string, args ...any) convergence.Next {
 	return convergence.Next{Who: who, What: fmt.Sprintf(format, args...)}
 }

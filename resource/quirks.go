@@ -8,8 +8,8 @@ type Quirks struct {
 	NeedsRevision         bool // an update must say which revision it replaces
 	DeleteReturnsObject   bool // the answer to a deletion is the last state, not a Status
 	GenerateNameLiteral   bool // generateName is the name: there is no other
-	SkipGenerateNameCheck bool // a bad generateName is told of only by the name that was made of it
-	MetaErrorsOnce        bool // a changed uid or the like is told of once; of others both the generic rules and the kind's own tell
+	SkipGenerateNameCheck bool // a bad generateName is reported only by the name that was made of it
+	MetaErrorsOnce        bool // a changed uid or the like is reported once; of others both the generic rules and the kind's own tell
 	MetaErrorsLast        bool // of a new object's bad metadata is told only when all else is well
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
 	UnqualifiedFinalizers bool // finalizers need not name a domain

@@ -172,7 +172,7 @@ func alike(what string) string {
 	return what
 }
 
-// By is who made the write, in a word: a loop, or a person or program by the name that it gives itself.
+// By made the write, in a word: a loop, or a person or program by the name that it gives itself.
 func (w *Write) By() string {
 	if w.Cause != nil {
 		return w.Cause.Loop

@@ -20,7 +20,7 @@ type Retries struct {
 	Pause time.Duration // before the second try
 }
 
-// A Server is one that a kubeconfig of the configuration names: it is asked to review something, or is told of events. Safe for
+// A Server is one that a kubeconfig of the configuration names: it is asked to review something, or receives events. Safe for
 // concurrent use.
 type Server struct {
 	what   string

@@ -31,7 +31,7 @@ type Input struct {
 	values map[string]ref.Val
 }
 
-// NewInput describes a request to a rule that matched it as the given kind and resource. a is who answers
+// NewInput describes a request to a rule that matched it as the given kind and resource. a answers
 // expressions that ask for permissions; nil leaves the name authorizer without a value.
 func NewInput(ctx context.Context, r *admission.Request, kind schema.GroupVersionKind, gvr schema.GroupVersionResource, a auth.Authorizer) (*Input, error) {
 	in := &Input{asked: r, request: Describe(r, kind, gvr), values: map[string]ref.Val{}}

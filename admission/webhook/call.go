@@ -139,7 +139,7 @@ func (c *asking) annotate(key, value string) {
 // failed decides what follows when a webhook could not be asked: nil lets the request pass.
 func (c *asking) failed(ctx context.Context, h *hook, at string, f *failure) error {
 	if !h.ignores() {
-		if c.cfg.Blocked != nil && c.r.Kind.Info().Plural != "events" { // else telling would be told of
+		if c.cfg.Blocked != nil && c.r.Kind.Info().Plural != "events" { // else each event would make another
 			c.cfg.Blocked(h.kind, h.config, h.Name, f)
 		}
 		return apierrors.NewInternalError(f)

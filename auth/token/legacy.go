@@ -38,7 +38,7 @@ func (s *Signer) Secret(sa *corev1.ServiceAccount, secret string) (string, error
 		Namespace: sa.Namespace, SecretName: secret, ServiceAccount: sa.Name, UID: string(sa.UID)})
 }
 
-// user is whose token it is. used, if set, is told of every use of one that is good.
+// user owns the token. used, if set, is called at every use of one that is good.
 func (c *legacyClaims) user(text string, read resource.Reader, used func(*corev1.Secret)) (*auth.User, error) {
 	secret := resource.Get(read, core.Secrets, c.Namespace, c.SecretName)
 	if secret == nil || secret.DeletionTimestamp != nil ||

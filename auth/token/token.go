@@ -56,7 +56,7 @@ type Config struct {
 	Issuer    string               // "": Issuer
 	Audiences []string             // of the API server; nil: the issuer
 	Now       func() time.Time     // nil: time.Now
-	Used      func(*corev1.Secret) // told of every use of a token that is kept in a Secret; must not block; nil: nobody is
+	Used      func(*corev1.Secret) // called at every use of a token that is kept in a Secret; must not block; may be nil
 }
 
 // A Signer issues and verifies tokens. Safe for concurrent use.

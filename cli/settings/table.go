@@ -106,7 +106,7 @@ func networking(c *cluster.Config) []Setting {
 	}
 }
 
-// believing is who is believed, and who may do what.
+// believing are the settings of authentication and authorization.
 func believing(c *cluster.Config) []Setting {
 	return []Setting{
 		{Key: "authentication.configFile", Flag: "authentication-config", For: Up | Server, Doc: "AuthenticationConfiguration: issuers of tokens, and who may be anonymous", value: text{&c.Authn.ConfigFile}},

@@ -154,7 +154,7 @@ func isSnapshotter(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && (set["app.kubernetes.io/name"] == "snapshot-controller" || set["app"] == "snapshot-controller")
 }
 
-// keep looks after a content: its copy is made, told of, or removed.
+// keep looks after a content: its copy is made, reported, or removed.
 func (s *scene) keep(ctx context.Context, v *content) error {
 	where, from, why := s.place(v)
 	goes := v.DeletionTimestamp != nil

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ports warns of ports of a pod that are told of twice or may clash, and of names that stand for two.
+// ports warns of ports of a pod that are named twice or may clash, and of names that stand for two.
 func (w *warner) ports(s *corev1.PodSpec, spec *field.Path) {
 	type place struct {
 		at   *field.Path

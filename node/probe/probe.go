@@ -32,9 +32,9 @@ type Result struct {
 
 // A Set watches containers. Its methods are safe for concurrent use; the hooks are set before the first Sync.
 type Set struct {
-	// Event is told of every failed probe, for an event Unhealthy of the pod; nil: nobody is.
+	// Event is called for every failed probe, for an event Unhealthy of the pod; it may be nil.
 	Event func(pod *corev1.Pod, container, text string)
-	// Warning is told of probes that passed with a remark, for an event ProbeWarning; nil: nobody is.
+	// Warning is called for probes that passed with a remark, for an event ProbeWarning; it may be nil.
 	Warning func(pod *corev1.Pod, container, text string)
 
 	target  Target

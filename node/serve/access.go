@@ -58,7 +58,7 @@ func (x *access) remember(key string, v verdict) {
 	x.known[sha256.Sum256([]byte(key))] = v
 }
 
-// user is who the token belongs to; nil: nobody.
+// user owns the token; nil: nobody.
 func (x *access) user(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	if v, ok := x.recall("token " + token); ok {
 		return v.user, nil

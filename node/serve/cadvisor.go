@@ -41,7 +41,7 @@ func (f *families) add(name, typ, help, labels string, v *uint64, scale float64,
 
 // cadvisorMetrics answers with what containers use, under cAdvisor's names: dashboards for Kubernetes ask for those.
 //
-// Unlike Kubernetes, the figures are the runtime's, by the CRI, and only of pods: cgroups of the system are not told of.
+// Unlike Kubernetes, the figures are the runtime's, by the CRI, and only of pods: cgroups of the system have none.
 func (a *api) cadvisorMetrics(w http.ResponseWriter, r *http.Request) error {
 	s, err := a.gather(r.Context())
 	if err != nil {

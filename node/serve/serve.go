@@ -153,7 +153,7 @@ func (a *api) admit(r *http.Request) error {
 		user.Username, verb(r.Method), subresources(r.URL.Path))}
 }
 
-// caller is who calls, by certificate or by token; errNobody: there is neither, or it is not good. own: it is the API server,
+// caller names the user who calls, by certificate or by token; errNobody: there is neither, or it is not good. own: it is the API server,
 // which shows a certificate; an issuer of tokens may call anybody so.
 func (a *api) caller(r *http.Request) (user *authenticationv1.UserInfo, own bool, err error) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && a.verify(r.TLS.PeerCertificates) {

@@ -35,7 +35,7 @@ import (
 type Aggregator struct {
 	Kinds *resource.Set
 	Read  func() resource.Reader // the newest state
-	// Cert is who this server is to the others: the front proxy's client certificate; nil: nobody. It fits tls.Config.
+	// Cert is this server's client certificate at the others, the front proxy's; nil: it has none. It fits tls.Config.
 	Cert func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches endpoints; nil: the host's network
 
