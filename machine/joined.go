@@ -213,16 +213,23 @@ func (n *Joined) reach(ctx context.Context) error {
 	return n.keep(path, ca)
 }
 
-// joined reads how a node that has joined reaches the server; nil: it has not. The certificate is for package credential to read.
+// joined reads how a node that has joined, or began to, reaches the server; nil: it has not. The certificate is for package credential to
+// read: there is none where the join did not come to its end.
 func joined(path string) (*rest.Config, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	file, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read how to reach the server: %w", err)
 	}
-	cfg.CertFile, cfg.KeyFile = "", ""
+	for _, who := range file.AuthInfos {
+		who.ClientCertificate, who.ClientKey = "", ""
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read how to reach the server: %w", err)
+	}
 	return cfg, nil
 }
 

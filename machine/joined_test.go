@@ -123,6 +123,20 @@ func hashOf(t *testing.T, cfg *rest.Config) string {
 	return credential.KeyHash(certs[0])
 }
 
+// TestJoinBegunBefore: a join that was interrupted, so that there is no certificate yet, goes on with the next start.
+func TestJoinBegunBefore(t *testing.T) {
+	n := &Joined{Keys: t.TempDir()}
+	n.Join.Server = "https://192.0.2.1:6443"
+	path := filepath.Join(n.Keys, nodeKubeconfig)
+	if err := n.keep(path, []byte("an authority")); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := joined(path)
+	if err != nil || cfg == nil || cfg.Host != n.Join.Server || string(cfg.CAData) != "an authority" {
+		t.Errorf("%+v %v", cfg, err)
+	}
+}
+
 // TestHostPort: an address of the server is told from its URL, for the address by which this machine reaches it.
 func TestHostPort(t *testing.T) {
 	for server, want := range map[string]string{"https://192.168.5.1": "192.168.5.1:443", "https://h:6443": "h:6443", "h:6443": "h:6443",

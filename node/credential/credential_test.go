@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/auth/pki"
@@ -82,6 +84,8 @@ type desk struct {
 	ca    *pki.Authority
 	clock *clock
 	deny  bool
+	away  int   // reads that fail
+	err   error // with which they do
 	last  *certificatesv1.CertificateSigningRequest
 }
 
@@ -93,6 +97,9 @@ func (d *desk) Create(_ context.Context, _ resource.Kind, obj resource.Object) (
 }
 
 func (d *desk) Get(context.Context, resource.Kind, string, string) (resource.Object, error) {
+	if d.away--; d.away >= 0 {
+		return nil, d.err
+	}
 	r := d.last.DeepCopy()
 	if d.deny {
 		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "No", Message: "not you"}}
@@ -220,6 +227,21 @@ func leaf(t *testing.T, c *Credential) *x509.Certificate {
 }
 
 func serial(t *testing.T, c *Credential) string { t.Helper(); return leaf(t, c).SerialNumber.String() }
+
+// TestServerAway: who asked for a certificate waits for a server that starts again, and not for one that lets nobody read.
+func TestServerAway(t *testing.T) {
+	d, _, cfg := setup(t)
+	d.away, d.err = 2, syscall.ECONNREFUSED
+	c := New(cfg)
+	c.AskAs(d)
+	if err := c.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	d.away, d.err = 1, apierrors.NewUnauthorized("the token is over")
+	if err := c.Renew(t.Context()); !apierrors.IsUnauthorized(err) {
+		t.Error(err)
+	}
+}
 
 func TestDenied(t *testing.T) {
 	d, _, cfg := setup(t)

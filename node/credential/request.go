@@ -7,6 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
@@ -33,12 +34,14 @@ func (c *Credential) ask(ctx context.Context, asker client.Client, request []byt
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
 		obj, err := asker.Get(ctx, kinds.CertificateSigningRequests, "", made.GetName())
-		if err != nil {
+		switch {
+		case err == nil:
+			if cert, err := answer(obj); cert != nil || err != nil {
+				return cert, err
+			}
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), ctx.Err() != nil:
 			return nil, fmt.Errorf("read the request %s: %w", made.GetName(), err)
-		}
-		if cert, err := answer(obj); cert != nil || err != nil {
-			return cert, err
-		}
+		} // else the server is away: it may be starting again
 		// By the machine's own clock: what is waited for is the server.
 		if err := sleep(ctx, pause); err != nil {
 			return nil, fmt.Errorf("the request %s was not approved and signed: %w", made.GetName(), err)
