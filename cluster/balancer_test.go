@@ -90,6 +90,11 @@ func TestPools(t *testing.T) {
 			l.Annotations[kinds.AnnouncedServices] == "default/web"
 	}))
 	answeredBy(t, c, dyn)
+	gaps, err := dyn.Resource(schema.GroupVersionResource{Group: "convergence.kloop.dev", Version: "v1alpha1", Resource: "gaps"}).
+		Namespace(kinds.AnnounceSpace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(gaps.Items) > 0 {
+		t.Errorf("a pool and its advertisement lack nothing, and are said to: %+v %v", gaps, err)
+	}
 	pools := schema.GroupVersionResource{Group: "metallb.io", Version: "v1beta1", Resource: "ipaddresspools"}
 	eventually(t, "the pool says what is in use", holds(func() bool {
 		u, err := dyn.Resource(pools).Namespace(kinds.AnnounceSpace).Get(t.Context(), "first-pool", metav1.GetOptions{})

@@ -50,7 +50,9 @@ func (d *frontDoor) serveGaps(docs *openapi.Docs, authz auth.Authorizer) error {
 	if d.c.storage.together() && !d.c.cfg.NoLoops {
 		loops.Lease = leaderSpace + "/" + leaderLease
 	}
-	callers := &converge.Callers{Others: loops}
+	callers := &converge.Callers{Others: loops, Ours: func(gr schema.GroupResource) bool {
+		return gr.Group == "metallb.io" && (d.c.cfg.NoLoops || d.c.cfg.LoadBalancer == "pools") // loops elsewhere may have pools
+	}}
 	if far := d.c.elsewhere; far != nil {
 		d.lookout = &lookout{far.shelf, far, callers, loops, authz}
 	} else {

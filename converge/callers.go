@@ -17,6 +17,9 @@ type Callers struct {
 	Now    func() time.Time // nil: time.Now
 	Others *Processes       // what other servers saw; nil: there are none
 
+	// Ours tells kinds that others define and loops of this cluster act on; nil: there are none.
+	Ours func(schema.GroupResource) bool
+
 	mu      sync.Mutex
 	watches map[schema.GroupResource]map[string]int // by who watches: how many watches are open
 	refused map[refusalKey]*Refusal

@@ -81,7 +81,7 @@ func (w *World) Sees(k resource.Kind, ns ...string) bool {
 
 // unwatched says that no controller outside watches a resource, where that is known.
 func (w *World) unwatched(gr schema.GroupResource) bool {
-	return w.Callers != nil && w.Callers.watchers(gr) == 0
+	return w.Callers != nil && w.Callers.watchers(gr) == 0 && (w.Callers.Ours == nil || !w.Callers.Ours(gr))
 }
 
 // runs says whether the named loop runs, and whether that is known at all.
