@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +135,17 @@ func TestJoinBegunBefore(t *testing.T) {
 	cfg, err := joined(path)
 	if err != nil || cfg == nil || cfg.Host != n.Join.Server || string(cfg.CAData) != "an authority" {
 		t.Errorf("%+v %v", cfg, err)
+	}
+}
+
+// TestSourcesWithoutAddress: a node that joins reads all that its loops need before it knows its address. Without the Leases it would
+// never answer for a load balancer's address.
+func TestSourcesWithoutAddress(t *testing.T) {
+	before := Config{Name: "n1", Proxy: true}
+	after := before
+	after.Address = netip.MustParseAddr("192.0.2.1")
+	if got, want := nodeSources(before), nodeSources(after); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, with an address %v", got, want)
 	}
 }
 

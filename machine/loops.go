@@ -38,14 +38,23 @@ func nodeLoops(n Config) []nodeLoop {
 			ready()
 			return loadbalancer.Ports{Client: n.Client, Node: n.Name, Off: n.ProxyMode == cluster.ProxyNone, Log: n.log()}.Tell(ctx)
 		}},
-		{"load balancer addresses", n.Proxy && n.Address.IsValid(), []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
+		// What is read can't depend on the address: a node that joins is told the families of the cluster when it already reads.
+		{"load balancer addresses", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {
 				ready()
+				if !n.Address.IsValid() {
+					<-ctx.Done()
+					return nil
+				}
 				return loadbalancer.Announce(ctx, n.announcing())
 			}},
-		{"routes to load balancers", n.Proxy && n.Address.IsValid(), []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
+		{"routes to load balancers", n.Proxy, []client.Source{{Kind: kinds.Leases, Namespace: kinds.AnnounceSpace}},
 			func(ctx context.Context, ready func()) error {
 				ready()
+				if !n.Address.IsValid() {
+					<-ctx.Done()
+					return nil
+				}
 				return loadbalancer.Speak(ctx, n.announcing())
 			}},
 		{"dns", !n.DNS.Off, []client.Source{{Kind: kinds.EndpointSlices}, {Kind: kinds.Namespaces}, {Kind: kinds.Nodes}},
