@@ -147,7 +147,7 @@ func (r *runner[T]) dispatch(ctx context.Context) error {
 }
 
 func (r *runner[T]) wakeFor(c *client.Change, read resource.Reader) {
-	if r.For == nil || c.Kind == resource.Kind(r.For) {
+	if r.Lone == "" && (r.For == nil || c.Kind == resource.Kind(r.For)) {
 		if obj := c.Object(); !r.skip(obj) {
 			r.q.wake(KeyOf(c.Kind, obj), causeOf(c))
 		}
@@ -176,6 +176,10 @@ func (r *runner[T]) skip(obj resource.Object) bool {
 // wakeAll wakes every key that exists, and those that the engine remembers.
 func (r *runner[T]) wakeAll(read resource.Reader, why string) {
 	kinds := []resource.Kind{r.For}
+	if r.Lone != "" {
+		r.q.wake(Key{Kind: r.For, Name: r.Lone}, Cause{Why: why})
+		return
+	}
 	if r.For == nil {
 		kinds = r.env.Client.Kinds().All()
 	}
@@ -258,6 +262,10 @@ func (r *runner[T]) reconcile(ctx context.Context, c *Ctx, key Key) (again time.
 			err = fmt.Errorf("reconcile %s: panic: %v\n%s", key, p, debug.Stack())
 		}
 	}()
+	if r.Lone != "" { // an object may be called as the key is
+		again, err = r.Gone(ctx, c, key)
+		return again, true, err
+	}
 	obj := c.Lookup(key.Kind, key.Namespace, key.Name)
 	switch {
 	case obj != nil && r.skip(obj):

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -356,6 +357,34 @@ func TestGone(t *testing.T) {
 		pass(time.Minute)
 		if slices.Sort(asked); !slices.Equal(gone, []string{"a"}) || !slices.Equal(asked, []string{"a", "s"}) {
 			t.Errorf("gone %v, and where it was asked for %v", gone, asked)
+		}
+	})
+}
+
+// TestLone: a loop with one key looks when it starts and when it is woken, at objects of its kind never, and also when one has the
+// name of the key.
+func TestLone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.put("everything")
+		var looked []string
+		changed := func(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+			if c.Object().GetName() == "it" {
+				wake("", "everything")
+			}
+		}
+		run(t, f, &controller{Lone: "everything", Wake: []loop.Wake{{Kind: kinds.ConfigMaps, Keys: changed}},
+			Gone: func(_ context.Context, _ *loop.Ctx, k loop.Key) (time.Duration, error) {
+				looked = append(looked, k.Name)
+				return 0, nil
+			}})
+		synctest.Wait()
+		f.put("another")
+		synctest.Wait()
+		f.put("it")
+		synctest.Wait()
+		if !slices.Equal(looked, []string{"everything", "everything"}) {
+			t.Errorf("looked at %q, want at the one key twice", looked)
 		}
 	})
 }

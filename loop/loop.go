@@ -66,6 +66,9 @@ type Controller[T resource.Object] struct {
 	// Find, if set, names keys whose objects may not exist and that have to be looked at all the same when the loop
 	// starts, and whenever it looks at everything: what depends on an object that went while nobody looked.
 	Find func(read resource.Reader, wake func(ns, name string))
+	// Lone, if set, is the name of the one key of a loop that looks at everything in one pass, since two passes at once would give one thing
+	// away twice. Gone is called with it, when the loop starts and whenever Wake names it; objects of For have no keys of their own.
+	Lone string
 	// ExternalWakes, if set, wake keys for reasons outside the cluster's state.
 	ExternalWakes *ExternalWakes
 	// Outline says that Reconcile sees no more than the outline of objects that are kept sealed.

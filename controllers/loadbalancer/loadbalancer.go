@@ -58,8 +58,7 @@ func Controller(mode Mode) *loop.Controller[*corev1.Service] {
 	return &loop.Controller[*corev1.Service]{
 		Name: "load-balancer",
 		For:  kinds.Services,
-		Skip: func(*corev1.Service) bool { return true },
-		Find: func(_ resource.Reader, wake func(ns, name string)) { wake("", one) },
+		Lone: one,
 		Wake: []loop.Wake{{Kind: kinds.Services, Keys: byService}, {Kind: kinds.EndpointSlices, Keys: bySlice},
 			{Kind: kinds.Nodes, Keys: byNode}, {Keys: byOther}},
 		Writes:  loop.Anything,

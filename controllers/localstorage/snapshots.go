@@ -51,8 +51,7 @@ func Snapshots(on, install bool) *loop.Controller[*storagev1.StorageClass] {
 	return &loop.Controller[*storagev1.StorageClass]{
 		Name:    "volume-snapshots",
 		For:     kinds.StorageClasses,
-		Skip:    func(*storagev1.StorageClass) bool { return true },
-		Find:    func(_ resource.Reader, wake func(ns, name string)) { wake("", allSnapshots) },
+		Lone:    allSnapshots,
 		Wake:    []loop.Wake{{Kind: kinds.Nodes, Keys: byOrders}, {Keys: bySnapshots}},
 		Writes:  loop.Anything,
 		Workers: 1,

@@ -28,14 +28,15 @@ type Pool struct {
 	Bits  int // length of a node's prefix, at most 16 more than the range's
 }
 
-// Controller returns the loop. It has one key, the cluster, so that two nodes never get the same range: wake on a node
-// that comes or goes.
+// one is the only key, so that two nodes never get the same range.
+const one = "pod-ranges"
+
+// Controller returns the loop: wake on a node that comes or goes.
 func Controller(pools []Pool) *loop.Controller[*corev1.Node] {
 	return &loop.Controller[*corev1.Node]{
 		Name:   "node-ipam",
 		For:    kinds.Nodes,
-		Skip:   func(*corev1.Node) bool { return true },
-		Find:   func(_ resource.Reader, wake func(ns, name string)) { wake("", "") },
+		Lone:   one,
 		Wake:   []loop.Wake{{Kind: kinds.Nodes, Keys: changed}},
 		Writes: []resource.Kind{kinds.Nodes},
 		Rest:   10 * time.Millisecond,
@@ -47,7 +48,7 @@ func Controller(pools []Pool) *loop.Controller[*corev1.Node] {
 
 func changed(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	if c.New == nil || len(c.New.(*corev1.Node).Spec.PodCIDRs) == 0 {
-		wake("", "")
+		wake("", one)
 	}
 }
 

@@ -21,12 +21,14 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Controller is the loop. It has one key, the cluster: wake on a node that comes, goes, or has another annotation.
+// one is the only key: the cluster.
+const one = "nodes"
+
+// Controller is the loop: wake on a node that comes, goes, or has another annotation.
 var Controller = &loop.Controller[*corev1.Node]{
 	Name:   "ttl",
 	For:    kinds.Nodes,
-	Skip:   func(*corev1.Node) bool { return true },
-	Find:   func(_ resource.Reader, wake func(ns, name string)) { wake("", "") },
+	Lone:   one,
 	Wake:   []loop.Wake{{Kind: kinds.Nodes, Keys: changed}},
 	Writes: []resource.Kind{kinds.Nodes},
 	Rest:   time.Second,
@@ -35,7 +37,7 @@ var Controller = &loop.Controller[*corev1.Node]{
 
 func changed(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	if c.Old == nil || c.New == nil || current(c.Old.(*corev1.Node)) != current(c.New.(*corev1.Node)) {
-		wake("", "")
+		wake("", one)
 	}
 }
 
