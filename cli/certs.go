@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/auth/authn"
 	"github.com/kloop-dev/kloop/cluster"
@@ -33,11 +32,7 @@ func certs(ctx context.Context, std stdio, args []string) error {
 	if !slices.Contains([]string{"list", "renew", "rotate", "finish"}, words[0]) || *format != "" && *format != "json" {
 		return misused(fs)
 	}
-	_, cfg, err := chosen(*config, "")
-	if err != nil {
-		return err
-	}
-	door, err := rest.HTTPClientFor(cfg)
+	door, cfg, err := doorOf(*config)
 	if err != nil {
 		return err
 	}

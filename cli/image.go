@@ -104,16 +104,21 @@ func currentCluster() string {
 	return name
 }
 
-// imageLoad puts images into the runtimes of the nodes.
-func imageLoad(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "image load", "FILE… | IMAGE… | -")
+// imagesAt reads the arguments of a command that does something with images: which, and the sockets of the nodes' runtimes.
+func imagesAt(std stdio, name, usage string, args []string) (images, sockets []string, err error) {
+	fs := flags(std, name, usage)
 	var nodes nodeFlags
 	nodes.bind(fs)
-	words, err := wordsOf(fs, args, 1, 100)
-	if err != nil {
-		return err
+	if images, err = wordsOf(fs, args, 1, 100); err != nil {
+		return nil, nil, err
 	}
-	sockets, err := nodes.sockets()
+	sockets, err = nodes.sockets()
+	return images, sockets, err
+}
+
+// imageLoad puts images into the runtimes of the nodes.
+func imageLoad(ctx context.Context, std stdio, args []string) error {
+	words, sockets, err := imagesAt(std, "image load", "FILE… | IMAGE… | -", args)
 	if err != nil {
 		return err
 	}
@@ -284,14 +289,7 @@ func imageList(ctx context.Context, std stdio, args []string) error {
 
 // imageRemove removes images from the nodes.
 func imageRemove(ctx context.Context, std stdio, args []string) error {
-	fs := flags(std, "image rm", "IMAGE…")
-	var nodes nodeFlags
-	nodes.bind(fs)
-	words, err := wordsOf(fs, args, 1, 100)
-	if err != nil {
-		return err
-	}
-	sockets, err := nodes.sockets()
+	words, sockets, err := imagesAt(std, "image rm", "IMAGE…", args)
 	if err != nil {
 		return err
 	}

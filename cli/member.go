@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/store/etcd"
@@ -29,11 +28,7 @@ func member(ctx context.Context, std stdio, args []string) error {
 	if !ok {
 		return misused(fs)
 	}
-	_, cfg, err := chosen(*config, "")
-	if err != nil {
-		return err
-	}
-	door, err := rest.HTTPClientFor(cfg)
+	door, cfg, err := doorOf(*config)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -34,6 +35,16 @@ func chosen(kubeconfig, kubecontext string) (clientcmd.ClientConfig, *rest.Confi
 		return nil, nil, fmt.Errorf("read the kubeconfig (%s): %w", because, err)
 	}
 	return cc, cfg, nil
+}
+
+// doorOf is chosen for a page of a server of ours, with the client that may read it.
+func doorOf(kubeconfig string) (*http.Client, *rest.Config, error) {
+	_, cfg, err := chosen(kubeconfig, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	door, err := rest.HTTPClientFor(cfg)
+	return door, cfg, err
 }
 
 // status says which cluster commands speak to, by which rule, and how it is.

@@ -16,7 +16,6 @@ import (
 	"github.com/kloop-dev/kloop/auth"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // exchangeStep asks the server for a step of the exchange of keys.
@@ -45,15 +44,7 @@ func exchangeStep(t *testing.T, c *cluster.Cluster, what string) {
 // before.
 func TestNodeFollowsKeys(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
-	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	c, _ := started(t, cluster.Config{})
 	dir := t.TempDir()
 	node := func() *Joined {
 		return &Joined{Config: Config{Name: "n1", Log: quiet}, Rest: nodeRest(t, c, dir), Keys: filepath.Join(dir, "keys")}

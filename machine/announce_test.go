@@ -14,7 +14,6 @@ import (
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kit/whole"
 	"github.com/kloop-dev/kloop/node/credential"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -24,19 +23,7 @@ import (
 func TestJoinedNodeAnnounces(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
 	// The loop load-balancer would drop the test's Leases.
-	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet, Controllers: []string{"*", "-load-balancer"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	cfg, err := c.Rest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, cfg := started(t, cluster.Config{Controllers: []string{"*", "-load-balancer"}})
 	token, err := cluster.NodeToken(ctx, c.Client(), c.URL(), cfg.CAData, time.Hour)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -14,26 +13,13 @@ import (
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds"
-	"github.com/kloop-dev/kloop/kit/whole"
 )
 
 // TestExplain reads what a node would do with the rights of a node, which are those that its proxy has, and sees that who may not
 // read services learns so.
 func TestExplain(t *testing.T) {
 	ctx := t.Context()
-	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	cfg, err := c.Rest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, cfg := started(t, cluster.Config{})
 	admin, err := client.NewRemote(cfg, kinds.NewSet(), "test")
 	if err != nil {
 		t.Fatal(err)

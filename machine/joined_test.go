@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -27,19 +28,7 @@ import (
 // TestNodeJoins has a machine that knows a token and a hash join, restart, and get the certificate of its API.
 func TestNodeJoins(t *testing.T) {
 	ctx, quiet := t.Context(), slog.New(slog.DiscardHandler)
-	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	cfg, err := c.Rest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, cfg := started(t, cluster.Config{})
 	admin, err := client.NewRemote(cfg, kinds.NewSet(), "test")
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +104,26 @@ func TestNodeJoins(t *testing.T) {
 }
 
 // hashOf returns the hash of the cluster's authority, by which a machine that joins knows it.
+// started is a cluster that ends with the test, and how its administrator reaches it.
+func started(t *testing.T, conf cluster.Config) (*cluster.Cluster, *rest.Config) {
+	t.Helper()
+	conf.Kit, conf.Log = whole.Kit(), slog.New(slog.DiscardHandler)
+	c, err := cluster.Start(context.WithoutCancel(t.Context()), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cfg
+}
+
 func hashOf(t *testing.T, cfg *rest.Config) string {
 	t.Helper()
 	certs, err := pki.ParseCerts(cfg.CAData)
