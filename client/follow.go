@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -83,6 +84,10 @@ func (r *Remote) follow(ctx context.Context, s Source, to sink, synced func()) {
 			w.rev = 0
 		case err == nil || w.rev > before:
 			fails = 0
+		case before == 0 && !w.lists && knowsNoLists(err):
+			slog.Debug("the server does not begin a watch with what there is: it is listed", "kind", s.Kind.Info().GR(), "err", err)
+			w.lists = true
+			continue
 		default:
 			fails++
 			slog.Warn("watch failed", "kind", s.Kind.Info().GR(), "err", err)
@@ -124,17 +129,13 @@ type watch struct {
 	synced  func()
 	rev     int64             // complete up to here; 0: nothing yet
 	initial []resource.Object // collected until the initial events end
+	lists   bool              // the server begins no watch with what there is
 }
 
 func (w *watch) query() url.Values {
 	q := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"},
 		"timeoutSeconds": {strconv.Itoa(300 + rand.IntN(300))}}
-	if w.src.Fields != "" {
-		q.Set("fieldSelector", w.src.Fields)
-	}
-	if w.src.Labels != "" {
-		q.Set("labelSelector", w.src.Labels)
-	}
+	w.src.selectors(q)
 	if w.rev > 0 {
 		q.Set("resourceVersion", strconv.FormatInt(w.rev, 10))
 		return q
@@ -146,6 +147,11 @@ func (w *watch) query() url.Values {
 
 // run opens the stream and applies its events until it ends.
 func (w *watch) run(ctx context.Context) error {
+	if w.lists && w.rev == 0 {
+		if err := w.list(ctx); err != nil {
+			return err
+		}
+	}
 	r, k := w.remote, w.src.Kind
 	accept := codec.Protobuf + ";stream=watch," + codec.JSON
 	if k.Info().Custom {
@@ -298,7 +304,7 @@ func (w *watch) failure(ev *metav1.WatchEvent, typ string) error {
 	case st.Code == http.StatusGone:
 		return errStale
 	}
-	return errors.New(st.Message)
+	return &apierrors.StatusError{ErrStatus: *st}
 }
 
 // mediaType strips the parameters.

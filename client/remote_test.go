@@ -83,6 +83,14 @@ func said(typ, name string, rev int) string {
 
 const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
 
+const broken = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}}`
+
+// listed is a page of a list with one object.
+func listed(name string, rev, of int, next string) string {
+	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},
+		"items":[{"metadata":{"name":%q,"namespace":"ns","resourceVersion":"%d"}}]}`, of, next, name, rev)
+}
+
 // A copy stays true whatever becomes of its watches: it goes on where they ended, or begins anew when that place is gone.
 func TestRemoteFollows(t *testing.T) {
 	initial := stream{events: []string{said("ADDED", "a", 3), said("ADDED", "b", 4), said("END", "", 5)}}
@@ -101,6 +109,11 @@ func TestRemoteFollows(t *testing.T) {
 		"nonsense":           {[]stream{initial, {events: []string{said("ADDED", "d", 6), `{"type":`}}, {events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "5", "6"}, "a@3 b@4 c@8 d@6 "},
 		"cut in the initial events": {[]stream{{events: []string{said("ADDED", "x", 1)}}, initial, {events: []string{said("ADDED", "c", 8)}, stay: true}},
 			[]string{"", "", "5"}, "a@3 b@4 c@8 "},
+		"no initial events": {[]stream{{code: 422}, {events: []string{listed("a", 3, 5, "more")}}, {events: []string{listed("b", 4, 5, "")}},
+			{events: []string{said("ADDED", "c", 8)}, stay: true}}, []string{"", "", "", "5"}, "a@3 b@4 c@8 "},
+		"no initial events after all": {[]stream{{events: []string{broken}}, {events: []string{listed("a", 3, 5, "more")}}, {code: 410},
+			{events: []string{listed("b", 4, 9, "")}}, {code: 410}, {events: []string{listed("c", 11, 12, "")}, stay: false}, {stay: true}},
+			[]string{"", "", "", "", "9", "", "12"}, "c@11 "},
 		"told twice": {[]stream{initial, {events: []string{said("MODIFIED", "a", 6), said("MODIFIED", "a", 6), said("MODIFIED", "a", 5)}, stay: true}}, []string{"", "5"}, "a@6 b@4 "},
 	}
 	for name, tt := range tests {
