@@ -22,6 +22,7 @@ import (
 	"github.com/kloop-dev/kloop/converge"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
+	"github.com/kloop-dev/kloop/resource/codec"
 	"github.com/kloop-dev/kloop/view"
 )
 
@@ -45,6 +46,8 @@ type reading struct {
 	ns  string // read here alone what may not be read everywhere; "": there is no such place
 
 	mu     sync.Mutex
+	seen   int // kinds of which something could be read
+	barred error
 	view   *view.View
 	unseen map[schema.GroupResource]string
 	notes  map[string][]string // resources by why they could not be read
@@ -80,6 +83,9 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if r.seen == 0 && r.barred != nil {
+		return nil, r.barred
 	}
 	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Unseen: r.unseen}, Unseen: r.words()}, nil
 }
@@ -122,12 +128,15 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 		delete(r.unseen, gr)
 		return
 	case apierrors.IsForbidden(err):
-		note("you may not list them")
+		if note("you may not list them"); k == resource.Kind(kinds.Pods) || r.barred == nil {
+			r.barred = err
+		}
 		return
 	case errors.Is(err, errTooMany):
 		note(err.Error())
 	case err != nil:
 		note(err.Error())
+		r.barred = err
 		return
 	case only != "":
 		note("outside namespace " + only + " you may not list them")
@@ -135,6 +144,7 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 	default:
 		delete(r.unseen, gr)
 	}
+	r.seen++
 	r.view.Replace(k, 1, list)
 }
 
@@ -189,7 +199,11 @@ func pathOf(k resource.Kind, ns string) string {
 // refusal is the server's own word on why it refused; a client without a codec makes "unknown" of it.
 func refusal(answer []byte, err error) error {
 	var st metav1.Status
-	if json.Unmarshal(answer, &st) == nil && st.Status == metav1.StatusFailure && st.Code >= http.StatusBadRequest {
+	read := json.Unmarshal(answer, &st)
+	if _, raw, bad := codec.OpenEnvelope(answer); bad == nil {
+		read = st.Unmarshal(raw)
+	}
+	if read == nil && st.Status == metav1.StatusFailure && st.Code >= http.StatusBadRequest {
 		return &apierrors.StatusError{ErrStatus: st}
 	}
 	return err

@@ -88,7 +88,7 @@ func TestAnyCluster(t *testing.T) {
 		}
 		return path
 	}
-	admin, viewer := config("somebody", "system:masters"), config("viewer")
+	admin, viewer, nobody := config("somebody", "system:masters"), config("viewer"), config("nobody")
 	ask := func(path string, args ...string) (out, errs string, code int) {
 		var o, e bytes.Buffer
 		code = cli.Run(t.Context(), strings.NewReader(""), &o, &e, slices.Concat([]string{"kloop", "why", "--kubeconfig", path}, args))
@@ -107,6 +107,7 @@ func TestAnyCluster(t *testing.T) {
 		{admin, []string{"-n", "shop", "rest"}, 0, []string{"deployment/rest is what it should be: it is scaled to 0", "kubectl scale deployment rest -n shop --replicas=1"}},
 		{admin, []string{"-n", "shop", "pod", "gone"}, 1, []string{`there is no pod "gone" in namespace shop`}},
 		{viewer, []string{"-n", "kube-system", "pod/any"}, 1, []string{`cannot get resource "pods"`}},
+		{nobody, []string{"-n", "shop"}, 1, []string{`User "nobody" cannot list resource "pods"`}},
 		{admin, []string{"-o", "xml"}, 2, []string{"neither json nor yaml"}},
 		{admin, []string{"-n", "shop", "--wait", "--timeout", "1s", "lost"}, 3, []string{"uses the claim data"}},
 		{admin, []string{"-n", "shop", "--wait", "rest"}, 0, nil},
