@@ -40,6 +40,7 @@ func lookout(ctx context.Context, std stdio, args []string) error {
 		return fmt.Errorf("reach the cluster: %w", err)
 	}
 	cfg.UserAgent = "kloop-lookout"
+	cfg.QPS, cfg.Burst = 200, 400 // a look lists page after page, a few at once; and each reader's rights are asked for
 	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), Store: cluster.StoreMemory, Listen: *listen, Log: log,
 		Explains: &cluster.Elsewhere{Rest: cfg, Every: *every}})
 	if err != nil {

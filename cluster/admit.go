@@ -43,12 +43,22 @@ func (c *Cluster) pages(d *frontDoor) map[string]http.Handler {
 	return pages
 }
 
-// page is the live page at /ui; nil: it is not wanted.
-func (c *Config) page() http.Handler {
-	if c.NoPage {
+// pageOf serves the live page at /ui; nil: it is not wanted.
+func pageOf(c *Cluster) func(w http.ResponseWriter, r *http.Request) bool {
+	if c.cfg.NoPage {
 		return nil
 	}
-	return http.HandlerFunc(web.ServePage)
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path+"/" == web.Root, strings.HasPrefix(r.URL.Path, web.Root):
+			web.ServePage(w, r)
+		case c.elsewhere != nil && passes(r):
+			c.elsewhere.pass.ServeHTTP(w, r)
+		default:
+			return false
+		}
+		return true
+	}
 }
 
 // giveKeys hands the cluster's keys to a newcomer. Others don't get them, whatever they may do.

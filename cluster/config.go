@@ -181,7 +181,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	if c.Explains != nil {
-		c.NoLoops, c.NoTrail, c.NoPage, c.Controllers = true, true, true, nil
+		c.NoLoops, c.NoTrail, c.Controllers = true, true, nil
 	}
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"

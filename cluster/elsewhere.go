@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/survey"
+	"github.com/kloop-dev/kloop/web"
 )
 
 // Elsewhere names a cluster that a server explains without being part of it. The cluster is read, again and again, and never written. Its
@@ -50,6 +52,7 @@ const (
 type elsewhere struct {
 	rest   *rest.Config
 	raw    rest.Interface
+	pass   *web.Passage // with the right of who asks
 	every  time.Duration
 	log    *slog.Logger
 	tokens *webhook.Tokens
@@ -75,10 +78,40 @@ func newElsewhere(cfg Elsewhere, log *slog.Logger) (*elsewhere, error) {
 	if e.tokens, err = webhook.TokensOf(cfg.Rest); err != nil {
 		return nil, err
 	}
+	if e.pass, err = passage(cfg.Rest); err != nil {
+		return nil, err
+	}
 	e.shelf = server.NewMemoryKinds(e.Refresh, convergence.All()...)
 	e.fights = &converge.GapCache{Store: e.shelf, Log: log}
 	return e, nil
 }
+
+// passage leads to the cluster, for those who bring a token of it: no certificate or token of this server's own goes along.
+func passage(cfg *rest.Config) (*web.Passage, error) {
+	at, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	return web.NewPassage(at, transport, true), nil
+}
+
+// passes says that a request is for the cluster elsewhere: all that comes with a token is, but what only this server answers. The cluster's
+// own server brings none when it asks what is served here.
+func passes(r *http.Request) bool {
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
+		return false
+	}
+	p := r.URL.Path
+	return (p == "/version" || p == "/api" || p == "/apis" || strings.HasPrefix(p, "/api/") || strings.HasPrefix(p, "/apis/")) &&
+		p != convergencePath && !strings.HasPrefix(p, convergencePath+"/")
+}
+
+// convergencePath is the path of the group that this server answers.
+var convergencePath = "/apis/" + convergence.GroupVersion.Group
 
 // authorizer asks the cluster itself who may do what.
 func (e *elsewhere) authorizer() (auth.Authorizer, error) {

@@ -16,10 +16,10 @@ func refused(r *http.Request) string {
 	p := r.URL.Path
 	switch {
 	case r.Method != http.MethodGet:
-		return "kloop ui only reads"
+		return "the page only reads"
 	case r.Header.Get("Upgrade") != "", strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f"),
 		path.Clean(p) != strings.TrimSuffix(p, "/"):
-		return "kloop ui does not pass this on"
+		return "the page does not pass this on"
 	case slices.Contains(pages, p) || p == "/api" || p == "/apis":
 		return ""
 	}
@@ -32,7 +32,7 @@ func refused(r *http.Request) string {
 	case parts[0] == "apis" && len(parts) >= 3:
 		return resource(parts[3:], false)
 	}
-	return "kloop ui does not pass this on"
+	return "the page does not pass this on"
 }
 
 // resource says why the rest of a path, behind group and version, is refused.
@@ -49,11 +49,11 @@ func resource(parts []string, core bool) string {
 	}
 	switch what := parts[0]; {
 	case core && what == "secrets":
-		return "kloop ui shows no Secrets"
+		return "the page shows no Secrets"
 	case what == "watch" || what == "proxy": // in place of a resource, as long ago
-		return "kloop ui does not pass this on"
+		return "the page does not pass this on"
 	case sub == "" || sub == "status" || sub == "scale", core && what == "pods" && sub == "log":
 		return ""
 	}
-	return "kloop ui does not pass this on"
+	return "the page does not pass this on"
 }

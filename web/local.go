@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// maxAsked is the number of requests that are passed on at once. A browser has six connections to a host, so this is several windows.
-const maxAsked = 64
 
 // Config says whose rights a Local lends, and to whom.
 type Config struct {
@@ -31,8 +27,7 @@ type Config struct {
 // connection into the cluster, or reads a Secret. It is safe for concurrent use.
 type Local struct {
 	cfg    Config
-	proxy  *httputil.ReverseProxy
-	seats  chan struct{}
+	pass   *Passage
 	cookie http.Cookie
 
 	mu    sync.Mutex
@@ -41,12 +36,10 @@ type Local struct {
 
 // NewLocal returns a Local. It starts nothing: serve it on the loopback alone.
 func NewLocal(cfg Config) *Local {
-	l := &Local{cfg: cfg, token: rand.Text(), seats: make(chan struct{}, maxAsked)}
+	l := &Local{cfg: cfg, token: rand.Text(), pass: NewPassage(cfg.Server, cfg.Transport, false)}
 	_, port, _ := net.SplitHostPort(cfg.Host)
 	l.cookie = http.Cookie{Name: "kloop-ui-" + port, Value: rand.Text() + rand.Text(), Path: "/",
 		HttpOnly: true, SameSite: http.SameSiteStrictMode}
-	l.proxy = &httputil.ReverseProxy{Rewrite: l.rewrite, Transport: cfg.Transport, FlushInterval: -1,
-		ModifyResponse: bare, ErrorHandler: unreached}
 	return l
 }
 
@@ -125,52 +118,7 @@ func (l *Local) answer(w http.ResponseWriter, r *http.Request) {
 		ServePage(w, r)
 		return
 	}
-	if why := refused(r); why != "" {
-		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, why)
-		return
-	}
-	select {
-	case l.seats <- struct{}{}:
-		defer func() { <-l.seats }()
-	default:
-		fail(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests at once: close a window of kloop ui")
-		return
-	}
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox") // data, whatever it looks like
-	l.proxy.ServeHTTP(w, r)
-}
-
-// rewrite makes the request to the server: none of the browser's headers but what it accepts, so that nobody is impersonated.
-func (l *Local) rewrite(p *httputil.ProxyRequest) {
-	to := *l.cfg.Server
-	to.Path = strings.TrimSuffix(to.Path, "/") + p.In.URL.Path
-	to.RawPath, to.RawQuery = "", p.In.URL.RawQuery
-	p.Out.URL, p.Out.Host = &to, ""
-	p.Out.Header = http.Header{"User-Agent": {"kloop-ui"}}
-	if accept := p.In.Header.Get("Accept"); accept != "" {
-		p.Out.Header.Set("Accept", accept)
-	}
-	p.Out.Body, p.Out.ContentLength = http.NoBody, 0
-}
-
-// bare leaves of the server's headers what says what the body is.
-func bare(res *http.Response) error {
-	kept := http.Header{}
-	for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Retry-After"} {
-		if v := res.Header.Values(name); len(v) > 0 {
-			kept[name] = v
-		}
-	}
-	res.Header = kept
-	return nil
-}
-
-// unreached tells that the server did not answer.
-func unreached(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil { // the browser has gone
-		return
-	}
-	fail(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "the server does not answer: "+err.Error())
+	l.pass.ServeHTTP(w, r)
 }
 
 // fail answers as an API server would.

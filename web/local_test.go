@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/sha256"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -237,14 +238,51 @@ func TestHeadersOfTheBrowser(t *testing.T) {
 func TestSeats(t *testing.T) {
 	l, u := begin(t)
 	c := enter(t, l)
+	nobody := sha256.Sum256(nil)
 	for range maxAsked {
-		l.seats <- struct{}{}
+		l.pass.enter(nobody)
 	}
 	if res := (question{path: "/api/v1/pods", cookie: c}).ask(l); res.StatusCode != http.StatusTooManyRequests || len(u.asked) > 0 {
 		t.Errorf("%s when all seats are taken", res.Status)
 	}
-	<-l.seats
-	if res := (question{path: "/api/v1/pods", cookie: c}).ask(l); res.StatusCode != 200 || len(l.seats) != maxAsked-1 {
-		t.Errorf("%s, and %d seats are taken after it", res.Status, len(l.seats))
+	l.pass.leave(nobody)
+	if res := (question{path: "/api/v1/pods", cookie: c}).ask(l); res.StatusCode != 200 || l.pass.all != maxAsked-1 {
+		t.Errorf("%s, and %d seats are taken after it", res.Status, l.pass.all)
+	}
+}
+
+// What is passed on for many has the token of who asks and nothing else of theirs, and nobody takes all seats.
+func TestPassage(t *testing.T) {
+	var asked []*http.Request
+	u := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r) }))
+	defer u.Close()
+	at, err := url.Parse(u.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPassage(at, http.DefaultTransport, true)
+	ask := func(method, path, token string) int {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header = http.Header{"Authorization": {"Bearer " + token}, "Impersonate-User": {"root"}, "X-Remote-User": {"root"}, "Cookie": {"a=b"}}
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		return w.Code
+	}
+	if code := ask("GET", "/api/v1/pods", "jane"); code != 200 || len(asked) != 1 || asked[0].Header.Get("Authorization") != "Bearer jane" ||
+		asked[0].Header.Get("Impersonate-User")+asked[0].Header.Get("X-Remote-User")+asked[0].Header.Get("Cookie") != "" {
+		t.Errorf("%d, and the server is asked %+v", code, asked)
+	}
+	for _, what := range []string{"POST /api/v1/pods", "GET /api/v1/secrets", "GET /api/v1/namespaces/a/pods/b/exec", "DELETE /api/v1/nodes"} {
+		method, path, _ := strings.Cut(what, " ")
+		if code := ask(method, path, "jane"); code != http.StatusForbidden || len(asked) != 1 {
+			t.Errorf("%s: %d", what, code)
+		}
+	}
+	jane := sha256.Sum256([]byte("Bearer jane"))
+	for range maxAsked {
+		p.enter(jane)
+	}
+	if a, b := ask("GET", "/api/v1/pods", "jane"), ask("GET", "/api/v1/pods", "joe"); a != http.StatusTooManyRequests || b != 200 {
+		t.Errorf("who has all their seats taken is told %d, another %d", a, b)
 	}
 }

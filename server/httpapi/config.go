@@ -63,7 +63,8 @@ type Config struct {
 	Registry *prometheus.Registry    // further metrics to expose; nil: an own one
 	Process  prometheus.Gatherer     // metrics of the process, exposed too; nil: none
 	Extra    map[string]http.Handler // further authorized paths, exact or ending in "/" for everything below
-	Page     http.Handler            // static files at /ui, the same for everybody: served before anyone is asked who they are; nil: none
+	// Before answers what is no request of this API, before anyone is asked who they are, and says that it did; nil: there is no such thing.
+	Before func(w http.ResponseWriter, r *http.Request) bool
 
 	Fair  *fair.Fair                                           // shares the server among callers; nil: 600 seats for all of them together
 	Count func(gvr schema.GroupVersionResource, ns string) int // about how many objects a list shows; nil: few

@@ -64,8 +64,7 @@ func (h *Handler) Close() {
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.s
-	if s.cfg.Page != nil && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) {
-		s.cfg.Page.ServeHTTP(w, r)
+	if s.cfg.Before != nil && s.cfg.Before(w, r) {
 		return
 	}
 	start := time.Now()

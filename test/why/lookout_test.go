@@ -151,6 +151,28 @@ rules: [{apiGroups: [any.example.com], resources: [routes], verbs: [list]}]
 	if got := get(direct, path+"/gaps"); !strings.Contains(got, "forbidden") && !strings.Contains(got, "nauthorized") {
 		t.Errorf("nobody reads gaps: %s", got)
 	}
+
+	// Its page reads the cluster with the token of who looks: what they may, and no Secret. What it keeps of its own nobody sees or writes.
+	direct.BearerToken = ""
+	says("the page is for all", direct, "/ui/", "<!doctype html>")
+	says("and shows nobody anything", direct, "/api/v1/namespaces/shop/pods", "system:anonymous")
+	direct.BearerToken = token("default")
+	says("nor whom the cluster refuses", direct, "/api/v1/namespaces/shop/pods", "cannot list resource")
+	w.make(situation{Name: "looker", Given: `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: looker}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{kind: ServiceAccount, name: default, namespace: kloop-lookout}]
+`})
+	says("who may read the cluster's pods", direct, "/api/v1/namespaces/shop/pods", `"name":"lost"`)
+	says("and gaps", direct, path+"/namespaces/shop/gaps", "uses the claim data")
+	says("and no Secret", direct, "/api/v1/namespaces/shop/secrets", "shows no Secrets")
+	writer := kubernetes.NewForConfigOrDie(direct).CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/shop/configmaps").
+		Body([]byte(`{"metadata":{"name":"x"}}`))
+	if data, err := writer.DoRaw(t.Context()); err == nil || !strings.Contains(string(data), "only reads") {
+		t.Errorf("the page writes: %v %s", err, data)
+	}
 	w.make(situation{Name: "monitoring", Given: `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
