@@ -58,6 +58,7 @@ type Config struct {
 var (
 	seedFlag  = flag.Uint64("simtest.seed", 0, "run this seed alone")
 	seedsFlag = flag.Int("simtest.seeds", 0, "how many seeds each simulated test runs; 0: as many as it says")
+	firstFlag = flag.Uint64("simtest.first", 1, "the first of the seeds that are run")
 	loudFlag  = flag.Bool("simtest.v", false, "print the requests of a run with -simtest.seed")
 )
 
