@@ -59,10 +59,10 @@ func (k *Keeper) fulfil(ctx context.Context, b *v1alpha1.PostgresBackup) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		b.Status = v1alpha1.PostgresBackupStatus{Phase: "Failed", Message: err.Error()}
+		b.Status = v1alpha1.PostgresBackupStatus{Phase: v1alpha1.BackupFailed, Message: err.Error()}
 	default:
 		at, _, _ := parse(dir)
-		b.Status = v1alpha1.PostgresBackupStatus{Phase: "Completed", Completed: &metav1.Time{Time: at},
+		b.Status = v1alpha1.PostgresBackupStatus{Phase: v1alpha1.BackupCompleted, Completed: &metav1.Time{Time: at},
 			Bytes: size(filepath.Join(k.Dir, "base", dir))}
 	}
 	return k.API.Status().Update(ctx, b)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kloop-dev/kloop/examples/postgres/api/v1alpha1"
@@ -20,15 +21,33 @@ host replication streamer all scram-sha-256
 host all all all scram-sha-256
 `
 
-// settings returns postgresql.conf. Later lines win, so ours are last.
-func settings(c *v1alpha1.PostgresCluster, me, self string) string {
+// shared are the settings that a standby may not have lower than its primary has, as the control file names them, and their defaults.
+// See https://www.postgresql.org/docs/15/hot-standby.html#HOT-STANDBY-ADMIN. max_wal_senders is one too, and always the same here.
+var shared = map[string]struct {
+	control string
+	usual   int
+}{
+	"max_connections":           {"max_connections setting", 100},
+	"max_worker_processes":      {"max_worker_processes setting", 8},
+	"max_prepared_transactions": {"max_prepared_xacts setting", 0},
+	"max_locks_per_transaction": {"max_locks_per_xact setting", 64},
+}
+
+// settings returns postgresql.conf. Later lines win, so ours are last. Shared settings are no lower than floor says.
+func settings(c *v1alpha1.PostgresCluster, me, self string, floor map[string]int) string {
 	var b strings.Builder
 	set := func(name, value string) { fmt.Fprintf(&b, "%s = '%s'\n", name, strings.ReplaceAll(value, "'", "''")) }
 	set("shared_buffers", "32MB")
-	set("max_connections", "100")
+	for _, name := range slices.Sorted(maps.Keys(shared)) {
+		set(name, strconv.Itoa(max(shared[name].usual, floor[name])))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Spec.Parameters)) {
-		if !strings.ContainsAny(name+c.Spec.Parameters[name], "\n\r\\") {
-			set(name, c.Spec.Parameters[name])
+		value := c.Spec.Parameters[name]
+		if n, err := strconv.Atoi(value); err == nil {
+			value = strconv.Itoa(max(n, floor[strings.ToLower(name)]))
+		}
+		if !strings.ContainsAny(name+value, "\n\r\\") {
+			set(name, value)
 		}
 	}
 	for _, s := range [][2]string{
@@ -74,8 +93,13 @@ func slot(instance string) string { return strings.NewReplacer("-", "_", ".", "_
 // Configure implements Server: files that differ are written, and read by a PostgreSQL that runs. It says whether what it has read is
 // what is wanted.
 func (p *Postgres) Configure(ctx context.Context, c *v1alpha1.PostgresCluster) (bool, error) {
+	p.cluster = c
+	floor, err := p.floor(ctx, c)
+	if err != nil {
+		return false, err
+	}
 	changed := false
-	for name, text := range map[string]string{"postgresql.conf": settings(c, p.Name, p.Self), "pg_hba.conf": access} {
+	for name, text := range map[string]string{"postgresql.conf": settings(c, p.Name, p.Self, floor), "pg_hba.conf": access} {
 		have, err := os.ReadFile(p.data(name))
 		if err == nil && string(have) == text {
 			continue
@@ -90,6 +114,77 @@ func (p *Postgres) Configure(ctx context.Context, c *v1alpha1.PostgresCluster) (
 	}
 	file, err := os.Stat(p.data("postgresql.conf"))
 	return err == nil && p.shows(ctx, file.ModTime(), "synchronous_standby_names", waitsFor(c.Status.Quorum, p.Name)), err
+}
+
+// floor returns the least that a standby needs of the shared settings, as the WAL that it has replayed says. A primary needs nothing.
+// While it runs with no more than is wanted, there is nothing to find out.
+func (p *Postgres) floor(ctx context.Context, c *v1alpha1.PostgresCluster) (map[string]int, error) {
+	if !has(p.data("standby.signal")) {
+		return nil, nil
+	}
+	if server, _ := p.alive(); server != nil && len(lower(p.configured(), settings(c, p.Name, p.Self, nil))) == 0 {
+		return nil, nil
+	}
+	out, err := p.run(ctx, "pg_controldata", "-D", p.data())
+	return controlled(out), err
+}
+
+// controlled reads the shared settings from what pg_controldata prints.
+func controlled(out string) map[string]int {
+	floor := map[string]int{}
+	for line := range strings.Lines(out) {
+		title, value, _ := strings.Cut(line, ":")
+		for name, s := range shared {
+			if n, err := strconv.Atoi(strings.TrimSpace(value)); s.control == title && err == nil {
+				floor[name] = n
+			}
+		}
+	}
+	return floor
+}
+
+// configured returns the present postgresql.conf; empty: there is none.
+func (p *Postgres) configured() string {
+	text, _ := os.ReadFile(p.data("postgresql.conf"))
+	return string(text)
+}
+
+// lower lists the shared settings that are lower in one postgresql.conf than in another.
+func lower(than, conf string) (names []string) {
+	have, want := sharedIn(than), sharedIn(conf)
+	for name, n := range want {
+		if n < have[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// sharedIn reads the shared settings of a postgresql.conf.
+func sharedIn(conf string) map[string]int {
+	found := map[string]int{}
+	for line := range strings.Lines(conf) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " = ")
+		name = strings.ToLower(name)
+		if n, err := strconv.Atoi(strings.Trim(value, "'")); err == nil && shared[name].control != "" {
+			found[name] = n
+		}
+	}
+	return found
+}
+
+// pending says what the settings that wait for a restart ask for, with the values in force: of a primary that only lowers what standbys
+// may not have lower, that it restarts where it is. A hand-over would not help: its successor may not have them lower either.
+func pending(waiting []string, inRecover bool, conf string) (restart, lowered bool) {
+	want := sharedIn(conf)
+	for _, w := range waiting {
+		name, value, _ := strings.Cut(w, "=")
+		n, err := strconv.Atoi(value)
+		if wanted, ok := want[name]; inRecover || !ok || err != nil || wanted >= n {
+			return true, false
+		}
+	}
+	return false, len(waiting) > 0
 }
 
 // writeUpstream says whom a standby receives from.

@@ -22,6 +22,7 @@ type Local struct {
 	Receiving bool     // it does
 	Streaming []string // standbys of a primary that have caught up, sorted
 	Restart   bool     // settings wait for a restart
+	Lowered   bool     // a primary's do, and only such that standbys may not have lower than it
 	Paused    bool     // a standby replays nothing: its primary has more connections than it
 	Archive   string   // WAL that could not be archived
 }
@@ -117,6 +118,8 @@ func lead(s Situation, primary bool) (Act, string) {
 		return Start, "it is to be primary"
 	case !primary:
 		return Promote, "it holds the lease"
+	case l.Lowered:
+		return Stop, "to start with lower settings, which standbys may have only after it"
 	}
 	return Tend, ""
 }

@@ -31,6 +31,9 @@ func TestDecide(t *testing.T) {
 		{"a new cluster", Situation{Status: v1alpha1.PostgresClusterStatus{TargetPrimary: "c-1"}, Held: true}, Init},
 		{"a cluster whose data is gone", Situation{Status: status("c-1", 0, false), Held: true}, Wait},
 		{"a primary", Situation{Status: status("c-1", 0, false), Local: primary, Held: true}, Tend},
+		{"a primary whose settings were lowered", Situation{Status: status("c-1", 0, false), Held: true,
+			Local: Local{Data: true, SystemID: "7", Running: true, Lowered: true}}, Stop},
+		{"it has stopped for that", Situation{Status: status("c-1", 0, false), Local: clean, Held: true}, Start},
 		{"a primary that lost the lease", Situation{Status: status("c-1", 0, false), Local: primary}, Stop},
 		{"a primary that is to hand over", Situation{Status: status("c-2", 0, false), Local: primary, Held: true}, Stop},
 		{"it has stopped", Situation{Status: status("c-2", 0, false), Local: clean, Held: true}, Release},
@@ -79,7 +82,7 @@ func TestSettings(t *testing.T) {
 	c := &v1alpha1.PostgresCluster{}
 	c.Spec.Parameters = map[string]string{"work_mem": "4MB", "fsync": "off", "log_statement": "a'b", "x\ny": "z"}
 	c.Status.Quorum = &v1alpha1.Quorum{Number: 1, Members: []string{"c-1", "c-2", "c-3"}}
-	got := settings(c, "c-1", "/self")
+	got := settings(c, "c-1", "/self", nil)
 	for _, want := range []string{"work_mem = '4MB'\n", "log_statement = 'a''b'\n", `synchronous_standby_names = 'ANY 1 ("c-2", "c-3")'`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)

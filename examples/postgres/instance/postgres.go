@@ -30,6 +30,7 @@ type Postgres struct {
 
 	version  string
 	upstream string
+	cluster  *v1alpha1.PostgresCluster // by which it was configured last
 	lock     *os.File
 
 	mu     sync.Mutex
@@ -90,6 +91,11 @@ func (p *Postgres) StartPrimary(ctx context.Context) error { return p.start(ctx)
 func (p *Postgres) StartStandby(ctx context.Context, upstream string) error {
 	if err := os.WriteFile(p.data("standby.signal"), nil, 0o600); err != nil {
 		return fmt.Errorf("set the data up for a standby: %w", err)
+	}
+	if p.cluster != nil { // a former primary may have to be given more than is wanted, before it is a standby
+		if _, err := p.Configure(ctx, p.cluster); err != nil {
+			return err
+		}
 	}
 	p.upstream = upstream
 	if err := p.writeUpstream(); err != nil {

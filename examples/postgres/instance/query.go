@@ -78,10 +78,13 @@ func (p *Postgres) Observe(ctx context.Context) (Local, error) {
 	}
 	l.Running, l.Upstream = true, p.upstream
 	err := p.with(ctx, func(c *pgx.Conn) error {
+		var waiting []string
 		if err := c.QueryRow(ctx, `select pg_is_in_recovery(), (select system_identifier::text from pg_control_system()),
-			exists (select from pg_settings where pending_restart)`).Scan(&l.InRecover, &l.SystemID, &l.Restart); err != nil {
+			coalesce((select array_agg(name || '=' || setting) from pg_settings where pending_restart), '{}')`).Scan(
+			&l.InRecover, &l.SystemID, &waiting); err != nil {
 			return err
 		}
+		l.Restart, l.Lowered = pending(waiting, l.InRecover, p.configured())
 		if l.InRecover {
 			return p.observeStandby(ctx, c, &l)
 		}

@@ -26,7 +26,7 @@ func (p *Postgres) restore(ctx context.Context, c *v1alpha1.PostgresCluster) err
 	if err := archive.Unpack(ctx, archive.URL(from.Cluster), p.SourceToken, before, fresh); err != nil {
 		return fmt.Errorf("get a base backup of %s: %w", from.Cluster, err)
 	}
-	conf := settings(c, p.Name, p.Self) + fmt.Sprintf("archive_command = 'false'\nlisten_addresses = ''\n"+
+	conf := settings(c, p.Name, p.Self, nil) + fmt.Sprintf("archive_command = 'false'\nlisten_addresses = ''\n"+
 		"recovery_target_action = 'promote'\nrestore_command = '%s fetch %s %%f %%p'\n", p.Self, archive.URL(from.Cluster))
 	if !before.IsZero() {
 		conf += fmt.Sprintf("recovery_target_time = '%s'\n", before.UTC().Format("2006-01-02 15:04:05.000000+00"))

@@ -81,14 +81,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if c.DeletionTimestamp == nil && controllerutil.AddFinalizer(&c, v1alpha1.Finalizer) {
-		return ctrl.Result{}, quiet(r.Client.Update(ctx, &c))
+		return later(r.Client.Update(ctx, &c))
 	}
 	w, err := r.observe(ctx, &c)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("look at what there is: %w", err)
 	}
 	if c.DeletionTimestamp != nil {
-		return ctrl.Result{}, quiet(r.remove(ctx, w))
+		return later(r.remove(ctx, w))
 	}
 	status := c.Status.DeepCopy()
 	again := decidePrimary(w, status)
@@ -105,17 +105,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !equality.Semantic.DeepEqual(&c.Status, status) {
 		c.Status = *status
 		if err := r.Client.Status().Update(ctx, &c); err != nil {
-			return ctrl.Result{}, quiet(err)
+			return later(err)
 		}
 		again = max(again, time.Millisecond) // the next pass sees it
 	}
 	if err := errors.Join(r.fixtures(ctx, &c), r.act(ctx, w, decidePods(w))); err != nil {
-		return ctrl.Result{}, quiet(err)
+		return later(err)
 	}
 	return ctrl.Result{RequeueAfter: soonest(again, due.again, r.silence(w))}, nil
 }
 
-// quiet is for conflicts: somebody was faster, and what they wrote wakes us.
+// later looks again soon after a conflict. That somebody was faster will wake us, but a conflict may have other reasons: one over a quota,
+// or with a write of which we have heard already.
+func later(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// quiet leaves out conflicts.
 func quiet(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
@@ -155,7 +164,11 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.PostgresCluster) (
 	for i := range claims.Items {
 		w.Claims[claims.Items[i].Name] = &claims.Items[i]
 	}
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(c), &lease)
+	err := r.backups(ctx, c, &w)
+	if err != nil {
+		return w, err
+	}
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(c), &lease)
 	if client.IgnoreNotFound(err) != nil {
 		return w, err
 	}
@@ -167,6 +180,28 @@ func (r *Reconciler) observe(ctx context.Context, c *v1alpha1.PostgresCluster) (
 	w.LeaseAge = r.memory.age(key+"/lease", fmt.Sprint(lease.ResourceVersion, c.Status.Epoch, c.Status.Election != nil))
 	w.ElectionAge = r.memory.age(key+"/election", strconv.FormatInt(c.Status.Epoch, 10))
 	return w, nil
+}
+
+// backups finds the newest backup that is complete, and the newest that has ended.
+func (r *Reconciler) backups(ctx context.Context, c *v1alpha1.PostgresCluster, w *World) error {
+	var list v1alpha1.PostgresBackupList
+	if err := r.Client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if b.Spec.Cluster != c.Name || b.Status.Phase == "" {
+			continue
+		}
+		if w.LastEnded == nil || w.LastEnded.CreationTimestamp.Before(&b.CreationTimestamp) {
+			w.LastEnded = b
+		}
+		done := b.Status.Completed
+		if b.Status.Phase == v1alpha1.BackupCompleted && done != nil && (w.LastBackup == nil || w.LastBackup.Before(done)) {
+			w.LastBackup = done
+		}
+	}
+	return nil
 }
 
 // act makes the changes, all of them if need be, and returns what failed.

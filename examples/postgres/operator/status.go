@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/robfig/cron/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,7 @@ func decideConditions(w World, status *v1alpha1.PostgresClusterStatus) {
 		set("Replicating", false, "StandbysMissing", "not streaming: "+strings.Join(absent, "; "))
 	}
 	settingsState(w, set)
+	backupState(w, status, set)
 	archived := archiveState(w, status, up, set)
 	switch {
 	case !up:
@@ -78,6 +80,27 @@ func settingsState(w World, set func(string, bool, string, string)) {
 		set("UpToDate", false, "Settings", "to read the present settings: "+strings.Join(unasked, ", "))
 	default:
 		set("UpToDate", true, "UpToDate", "")
+	}
+}
+
+// backupState says when the newest backup was, and how the last attempt ended. One that was removed since is remembered.
+func backupState(w World, status *v1alpha1.PostgresClusterStatus, set func(string, bool, string, string)) {
+	if w.LastBackup != nil && (status.LastBackup == nil || status.LastBackup.Before(w.LastBackup)) {
+		status.LastBackup = w.LastBackup
+	}
+	const kind = "LastBackupSucceeded"
+	_, err := cron.ParseStandard(w.Cluster.Spec.BackupSchedule)
+	switch last := w.LastEnded; {
+	case w.Cluster.Spec.BackupSchedule == "":
+		meta.RemoveStatusCondition(&status.Conditions, kind)
+	case err != nil:
+		set(kind, false, "BadSchedule", "backupSchedule is no cron line: "+err.Error())
+	case last != nil && last.Status.Phase == v1alpha1.BackupFailed:
+		set(kind, false, "BackupFailed", fmt.Sprintf("backup %s: %s", last.Name, last.Status.Message))
+	case status.LastBackup != nil:
+		set(kind, true, "Completed", "")
+	default: // the first is not due yet
+		meta.RemoveStatusCondition(&status.Conditions, kind)
 	}
 }
 

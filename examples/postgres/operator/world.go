@@ -5,6 +5,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/examples/postgres/api/v1alpha1"
 )
@@ -15,6 +16,9 @@ type World struct {
 	Pods    map[string]*corev1.Pod // of the cluster's instances, by name
 	Claims  map[string]*corev1.PersistentVolumeClaim
 	Lease   *coordinationv1.Lease // nil: there is none
+
+	LastBackup *metav1.Time             // when the newest that is complete was; nil: there is none
+	LastEnded  *v1alpha1.PostgresBackup // the newest that is complete or has failed; nil: none is
 
 	// By the operator's own clock, since it first saw the present value.
 	LeaseAge    time.Duration // of the Lease without a renewal

@@ -143,7 +143,7 @@ type PostgresClusterStatus struct {
 	Version       string             `json:"version,omitempty"`
 	ReadyReplicas int32              `json:"readyReplicas,omitempty"` // standbys that stream
 	LastPromotion *metav1.Time       `json:"lastPromotion,omitempty"`
-	LastBackup    *metav1.Time       `json:"lastBackup,omitempty"`
+	LastBackup    *metav1.Time       `json:"lastBackup,omitempty"` // when the newest that is complete was
 	LastScheduled *metav1.Time       `json:"lastScheduled,omitempty"`
 	Conditions    []metav1.Condition `json:"conditions,omitempty"`
 }
@@ -191,6 +191,12 @@ type PostgresBackup struct {
 type PostgresBackupSpec struct {
 	Cluster string `json:"cluster"`
 }
+
+// The phases of a backup that has ended.
+const (
+	BackupCompleted = "Completed"
+	BackupFailed    = "Failed"
+)
 
 // PostgresBackupStatus is written by the cluster's archive pod.
 type PostgresBackupStatus struct {
