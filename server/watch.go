@@ -116,7 +116,7 @@ func (w *watch) replay(snap *view.Snapshot, end bool) error {
 			if err := w.f(events); err != nil {
 				return err
 			}
-			events = nil
+			events = make([]Event, 0, initialBatch) // f may have kept the others
 		}
 	}
 	if end {

@@ -31,9 +31,8 @@ const floorArg = "floor"
 // floorEvent is as long as the event of a small Secret.
 var floorEvent = strings.Repeat("x", 620) + "\n"
 
-// floor measures what the kernel and TLS take of a delivery, however well the server does: a process that knows nothing
-// writes to each connection in turn.
-func (b *bench) floor(ctx context.Context) error {
+// floor measures by f what the kernel and TLS take, however well the server does: of a process that knows nothing. See floorMain.
+func (b *bench) floor(ctx context.Context, f func(ctx context.Context, floor *bench) error) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -54,16 +53,15 @@ func (b *bench) floor(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no address: %w", err)
 	}
-	f := *b
-	f.target = &target{processes: processes{cmd.Process.Pid}, cfg: &rest.Config{}, host: strings.TrimSpace(address), tls: ownTLS}
+	floor := *b
+	floor.target = &target{processes: processes{cmd.Process.Pid}, cfg: &rest.Config{}, host: strings.TrimSpace(address), tls: ownTLS}
 	if len(b.processes) == 0 {
-		f.processes = nil
+		floor.processes = nil
 	}
-	return f.tell(ctx, "floor of kernel and TLS", "http/1.1", call{method: "GET", path: "/"},
-		func(i int) call { return call{method: "PUT", path: "/" + strconv.Itoa(i)} })
+	return f(ctx, &floor)
 }
 
-// floorMain serves the floor until it is killed: who asks with GET is told of each PUT.
+// floorMain serves the floor until it is killed: who asks with GET is told of each PUT, or gets as many bytes as the path says.
 func floorMain() error {
 	cert, err := ownCertificate()
 	if err != nil {
@@ -100,6 +98,13 @@ func (s *floorServer) serve(c net.Conn) {
 		}
 		if req.Method == http.MethodGet {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+			if n, err := strconv.Atoi(req.URL.Path[1:]); err == nil {
+				for chunk := make([]byte, 32<<10); n > 0 && err == nil; n -= len(chunk) {
+					_, err = c.Write(chunk[:min(n, len(chunk))])
+				}
+				c.Close()
+				return
+			}
 			s.mu.Lock()
 			s.conns = append(s.conns, c)
 			s.mu.Unlock()

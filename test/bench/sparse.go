@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +24,11 @@ const (
 // sparse measures what it costs to tell one change at a time to many watchers, on connections of their own and on
 // shared ones. First comes the floor: see floorMain.
 func sparse(ctx context.Context, b *bench) error {
-	if err := b.floor(ctx); err != nil {
+	err := b.floor(ctx, func(ctx context.Context, floor *bench) error {
+		return floor.tell(ctx, "floor of kernel and TLS", "http/1.1", call{method: "GET", path: "/"},
+			func(i int) call { return call{method: "PUT", path: "/" + strconv.Itoa(i)} })
+	})
+	if err != nil {
 		return fmt.Errorf("the floor: %w", err)
 	}
 	ns, remove, err := b.space(ctx)
