@@ -99,7 +99,7 @@ func (r *runner) announceNode(ctx context.Context, p *corev1.Pod, node string) {
 	if p.Status.NominatedNodeName == node {
 		return
 	}
-	if err := r.status.patch(ctx, p, map[string]any{"nominatedNodeName": node}); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.status.write(ctx, p, statusChange{nominated: &node}); err != nil && !apierrors.IsNotFound(err) {
 		r.log.Debug("nominate", "kind", "Pod", "object", keyOf(p), "err", err)
 	}
 }
@@ -294,8 +294,8 @@ func (r *runner) unnominate(t *task) {
 // evictVictim writes into a victim's status why, then deletes it.
 func (r *runner) evictVictim(ctx context.Context, victim, by *corev1.Pod, node string) error {
 	ctx = because(ctx, by)
-	err := r.status.patch(ctx, victim, map[string]any{"conditions": []any{condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
-		corev1.PodReasonPreemptionByScheduler, by.Spec.SchedulerName+": preempting to accommodate a higher priority pod", r.env.Now())}})
+	err := r.status.write(ctx, victim, statusChange{condition: condition(victim, corev1.DisruptionTarget, corev1.ConditionTrue,
+		corev1.PodReasonPreemptionByScheduler, by.Spec.SchedulerName+": preempting to accommodate a higher priority pod", r.env.Now())})
 	if err == nil {
 		err = r.env.Client.Delete(ctx, kinds.Pods, victim.Namespace, victim.Name,
 			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &victim.UID}})

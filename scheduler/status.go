@@ -37,24 +37,66 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 		return
 	}
 	t.lastStatus = saying
-	status := map[string]any{}
+	var change statusChange
 	if c := find(p, corev1.PodScheduled); reason != "" && (c == nil || c.Status != corev1.ConditionFalse || c.Reason != reason || c.Message != text) {
-		status["conditions"] = []any{condition(p, corev1.PodScheduled, corev1.ConditionFalse, reason, text, w.r.env.Now())}
+		change.condition = condition(p, corev1.PodScheduled, corev1.ConditionFalse, reason, text, w.r.env.Now())
 	}
-	switch {
-	case nominated != "" && nominated != p.Status.NominatedNodeName:
-		status["nominatedNodeName"] = nominated
-	case nominated == "" && p.Status.NominatedNodeName != "":
-		status["nominatedNodeName"] = nil
+	if nominated != p.Status.NominatedNodeName {
+		change.nominated = &nominated
 	}
-	if len(status) == 0 {
+	if change == (statusChange{}) {
 		return
 	}
-	_, t.nominating = status["nominatedNodeName"]
+	t.nominating = change.nominated != nil
 	w.queue = append(w.queue, statusWrite{t, saying, func(ctx context.Context) func() {
-		err := w.patch(because(ctx, p), p, status)
+		err := w.write(because(ctx, p), p, change)
 		return func() { w.written(t, err) }
 	}})
+}
+
+// A statusChange is what becomes of a pod's status; nil: what it was.
+type statusChange struct {
+	condition *corev1.PodCondition
+	nominated *string
+	claim     *corev1.PodExtendedResourceClaimStatus
+}
+
+// apply returns the pod with its status changed.
+func (c statusChange) apply(p *corev1.Pod) *corev1.Pod {
+	p = p.DeepCopy()
+	if c.nominated != nil {
+		p.Status.NominatedNodeName = *c.nominated
+	}
+	if c.claim != nil {
+		p.Status.ExtendedResourceClaimStatus = c.claim
+	}
+	if c.condition == nil {
+		return p
+	}
+	if old := find(p, c.condition.Type); old != nil {
+		*old = *c.condition
+	} else {
+		p.Status.Conditions = append(p.Status.Conditions, *c.condition)
+	}
+	return p
+}
+
+// patch is the change as a strategic merge patch of exactly this pod.
+func (c statusChange) patch(p *corev1.Pod) ([]byte, error) {
+	status := map[string]any{}
+	if c.condition != nil {
+		status["conditions"] = []any{c.condition}
+	}
+	if c.nominated != nil {
+		status["nominatedNodeName"] = *c.nominated
+		if *c.nominated == "" {
+			status["nominatedNodeName"] = nil
+		}
+	}
+	if c.claim != nil {
+		status["extendedResourceClaimStatus"] = c.claim
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
 }
 
 // written ends the writing of a status.
@@ -77,9 +119,14 @@ func (w *statusWriter) written(t *task, err error) {
 	}
 }
 
-// patch changes the status of exactly this pod.
-func (w *statusWriter) patch(ctx context.Context, p *corev1.Pod, status map[string]any) error {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+// write changes the status of exactly this pod: as it is known here, which costs the server a third of what a patch does, or by a patch
+// when it has changed since.
+func (w *statusWriter) write(ctx context.Context, p *corev1.Pod, change statusChange) error {
+	_, err := w.r.env.Client.Update(ctx, kinds.Pods, change.apply(p), "status")
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	data, err := change.patch(p)
 	if err != nil {
 		return err
 	}
@@ -98,11 +145,10 @@ func find(p *corev1.Pod, typ corev1.PodConditionType) *corev1.PodCondition {
 }
 
 // condition makes a pod's condition; the time of its transition moves only with its status.
-func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus, reason, text string, now time.Time) map[string]any {
+func condition(p *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus, reason, text string, now time.Time) *corev1.PodCondition {
 	at := metav1.NewTime(now)
 	if old := find(p, typ); old != nil && old.Status == status {
 		at = old.LastTransitionTime
 	}
-	return map[string]any{"type": typ, "status": status, "reason": reason, "message": text, "lastTransitionTime": at, "lastProbeTime": nil,
-		"observedGeneration": p.Generation}
+	return &corev1.PodCondition{Type: typ, Status: status, Reason: reason, Message: text, LastTransitionTime: at, ObservedGeneration: p.Generation}
 }

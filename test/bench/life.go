@@ -60,7 +60,7 @@ func (b *bench) made(ctx context.Context, name string, n int, q func(ns string, 
 	}
 	each := (b.cpu() - cpu) / float64(n) * 1e3
 	b.figure(name+", server CPU", each, "ms")
-	if err := pause(ctx, 5*time.Second); err != nil { // the garbage is collected
+	if err := pause(ctx, 45*time.Second); err != nil { // the garbage is collected, the history sheds
 		return 0, err
 	}
 	cpu = b.cpu()

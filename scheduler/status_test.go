@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// A status is written to the pod as it is, whether or not that is what the scheduler has seen, and only to that pod.
+func TestStatusOfAChangedPod(t *testing.T) {
+	w := start(t, false)
+	w.create(pod("a", "", "cpu=1", ""))
+	seen := resource.Get(w.Read(), kinds.Pods, "default", "a")
+	status := &statusWriter{r: &runner{env: loop.Env{Client: w.Local}}}
+	node, none := "n1", ""
+	why := func(text string) *corev1.PodCondition {
+		return condition(seen, corev1.PodScheduled, corev1.ConditionFalse, corev1.PodReasonUnschedulable, text, time.Unix(1_700_000_000, 0))
+	}
+	for _, change := range []statusChange{
+		{condition: why("first"), nominated: &node},
+		{condition: why("then")},
+		{nominated: &none},
+	} {
+		before := resource.Get(w.Read(), kinds.Pods, "default", "a")
+		want := change.apply(before).Status
+		if _, err := w.Patch(t.Context(), kinds.Pods, "default", "a", client.Patch{Type: types.MergePatchType,
+			Data: []byte(`{"metadata":{"labels":{"changed":"` + before.ResourceVersion + `"}}}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := status.write(t.Context(), seen, change); err != nil {
+			t.Fatal(err)
+		}
+		got := resource.Get(w.Read(), kinds.Pods, "default", "a")
+		if !equality.Semantic.DeepEqual(got.Status, want) || got.Labels["changed"] != before.ResourceVersion {
+			t.Errorf("%+v: %+v, want %+v", got.Labels, got.Status, want)
+		}
+	}
+	if err := w.Delete(t.Context(), kinds.Pods, "default", "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.create(pod("a", "", "cpu=1", ""))
+	if err := status.write(t.Context(), seen, statusChange{nominated: &node}); err == nil {
+		t.Error("another pod of that name got the status")
+	}
+}
