@@ -156,7 +156,7 @@ func volumeReserved(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		r := v.Spec.ClaimRef
 		if r == nil || r.UID != "" || v.Status.Phase == corev1.VolumeReleased || unfitting(v,
 			c) != "" || r.Name == c.Name || r.Namespace != c.Namespace || strict.Meant(r.Name, []string{c.Name}) == "" ||
-			resource.Get(l.Read, kinds.PersistentVolumeClaims, r.Namespace, r.Name) != nil {
+			resource.Get(l.Read, kinds.PersistentVolumeClaims, r.Namespace, r.Name) != nil || !l.Sees(kinds.PersistentVolumeClaims, r.Namespace) {
 			continue
 		}
 		return &Finding{Says: "finds no free volume: " + v.Name + " would do, and is reserved for the claim " + r.Namespace + "/" + r.Name +

@@ -11,6 +11,9 @@ import (
 
 // deviceTemplateMissing: the claim of a device is to be made from a template that is not there.
 func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
+	if !l.Sees(kinds.ResourceClaimTemplates, p.Namespace) {
+		return nil
+	}
 	for _, c := range p.Spec.ResourceClaims {
 		name := deref(c.ResourceClaimTemplateName, "")
 		if name == "" || resource.Get(l.Read, kinds.ResourceClaimTemplates, p.Namespace, name) != nil {

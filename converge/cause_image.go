@@ -90,7 +90,7 @@ func pulling(reason string) bool {
 // pullSecretMissing: the secret with the registry's credentials does not exist; the agent pulls without it, in vain.
 func pullSecretMissing(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	reason, text := waitsFor(c)
-	if !pulling(reason) {
+	if !pulling(reason) || !l.Sees(kinds.Secrets, p.Namespace) {
 		return nil
 	}
 	for _, s := range p.Spec.ImagePullSecrets {

@@ -129,7 +129,7 @@ func lostSecret(w *World, i *networkingv1.Ingress) string {
 func ingressBackendMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	b, why := lostBackend(l.World, i)
-	if b == nil {
+	if b == nil || !l.Sees(kinds.Services, i.Namespace) {
 		return nil
 	}
 	r := l.namespaced(kinds.Services, b.Name)
@@ -148,7 +148,7 @@ func ingressBackendMissing(l *look) *Finding {
 func ingressSecretMissing(l *look) *Finding {
 	i := l.obj.(*networkingv1.Ingress)
 	name := lostSecret(l.World, i)
-	if name == "" {
+	if name == "" || !l.Sees(kinds.Secrets, i.Namespace) {
 		return nil
 	}
 	return &Finding{Says: "names the secret " + name + " for its certificate, which does not exist", Owner: person, State: Blocked,
@@ -168,7 +168,7 @@ func ingressClassMissing(l *look) *Finding {
 			Next:  does(person, "names a class"),
 			Advice: []string{"set spec.ingressClassName to a class that exists: kubectl get ingressclass",
 				"if there is none, install an ingress controller"}}
-	case name != "" && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
+	case name != "" && l.Sees(kinds.IngressClasses, "") && resource.Get(l.Read, kinds.IngressClasses, "", name) == nil:
 		r := Ref{kinds.IngressClasses, "", name}
 		return &Finding{Says: "names the ingress class " + name + ", which does not exist", Owner: person, State: Blocked,
 			Waits:  on("Object", r, ""),
