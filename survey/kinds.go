@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -33,30 +34,103 @@ const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisco
 // computed are groups whose objects nobody stores.
 var computed = []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io", "convergence.kloop.dev"}
 
-// customKinds are the kinds that the server has and this program does not know, as its discovery tells: all who are logged in may read
-// that, as few may the definitions. They are added to the set.
-func customKinds(ctx context.Context, raw rest.Interface, set *resource.Set) (list []resource.Kind, err error) {
-	data, err := raw.Get().AbsPath("/apis").SetHeader("Accept", aggregated).DoRaw(ctx)
+// A catalog has what a server serves beside the core group, by its own word.
+type catalog struct {
+	groups apidiscoveryv2.APIGroupDiscoveryList
+	unread []string // groups of which the server did not tell
+}
+
+// catalogOf asks a server what it serves: all who are logged in may read that, as few may the definitions. A server that does not
+// tell all at once, as behind some proxies, is asked group by group.
+func catalogOf(ctx context.Context, raw rest.Interface) (*catalog, error) {
+	data, err := raw.Get().AbsPath("/apis").SetHeader("Accept", aggregated+",application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask what the server serves: %w", refusal(data, err))
 	}
-	var groups apidiscoveryv2.APIGroupDiscoveryList
-	if err := json.Unmarshal(data, &groups); err != nil {
+	c := &catalog{}
+	var kind metav1.TypeMeta
+	if err = json.Unmarshal(data, &kind); err == nil && kind.Kind != "APIGroupList" {
+		err = json.Unmarshal(data, &c.groups)
+	} else if err == nil {
+		var list metav1.APIGroupList
+		if err = json.Unmarshal(data, &list); err == nil {
+			err = c.each(ctx, raw, list.Groups)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read what the server serves: %w", err)
 	}
-	for i := range groups.Items {
-		g := &groups.Items[i]
+	for i := range c.groups.Items {
+		for _, v := range c.groups.Items[i].Versions {
+			if v.Freshness == apidiscoveryv2.DiscoveryFreshnessStale {
+				c.unread = append(c.unread, c.groups.Items[i].Name)
+			}
+		}
+	}
+	return c, nil
+}
+
+// each asks for every version of every group.
+func (c *catalog) each(ctx context.Context, raw rest.Interface, groups []metav1.APIGroup) error {
+	for _, g := range groups[:min(len(groups), maxCustom)] {
+		out := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
+		for _, v := range g.Versions {
+			var list metav1.APIResourceList
+			data, err := raw.Get().AbsPath("/apis/" + v.GroupVersion).DoRaw(ctx)
+			if err == nil {
+				err = json.Unmarshal(data, &list)
+			}
+			if err != nil { // the server behind a group may be down, and the others are read all the same
+				c.unread = append(c.unread, g.Name)
+				continue
+			}
+			one := apidiscoveryv2.APIVersionDiscovery{Version: v.Version}
+			for i := range list.APIResources {
+				r := &list.APIResources[i]
+				scope := apidiscoveryv2.ScopeCluster
+				if r.Namespaced {
+					scope = apidiscoveryv2.ScopeNamespace
+				}
+				one.Resources = append(one.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: r.Name, Verbs: r.Verbs, Scope: scope,
+					ResponseKind: &metav1.GroupVersionKind{Group: g.Name, Version: v.Version, Kind: r.Kind}})
+			}
+			out.Versions = append(out.Versions, one)
+		}
+		c.groups.Items = append(c.groups.Items, out)
+	}
+	return ctx.Err()
+}
+
+// versions are those in which the server has a kind.
+func (c *catalog) versions(gr schema.GroupResource) (list []string) {
+	for i := range c.groups.Items {
+		for _, v := range c.groups.Items[i].Versions {
+			has := func(r apidiscoveryv2.APIResourceDiscovery) bool { return r.Resource == gr.Resource }
+			if c.groups.Items[i].Name == gr.Group && slices.ContainsFunc(v.Resources, has) {
+				list = append(list, v.Version)
+			}
+		}
+	}
+	return list
+}
+
+// custom adds the kinds that the server has and this program does not know to the set.
+func (c *catalog) custom(set *resource.Set) (list []resource.Kind) {
+	for i := range c.groups.Items {
+		g := &c.groups.Items[i]
 		if slices.Contains(computed, g.Name) || strings.HasSuffix(g.Name, ".metrics.k8s.io") || g.Name == "" {
 			continue
 		}
 		for _, v := range g.Versions {
 			for j := range v.Resources {
 				r := &v.Resources[j]
-				if _, known := set.GR(schema.GroupResource{Group: g.Name, Resource: r.Resource}); known || !slices.Contains(r.Verbs, "list") || r.ResponseKind == nil ||
+				_, known := set.GR(schema.GroupResource{Group: g.Name, Resource: r.Resource})
+				if known || !slices.Contains(r.Verbs, "list") || r.ResponseKind == nil ||
 					len(list) == maxCustom {
 					continue
 				}
-				k := &resource.Def[*unstructured.Unstructured]{GVK: schema.GroupVersionKind{Group: g.Name, Version: v.Version, Kind: r.ResponseKind.Kind},
+				k := &resource.Def[*unstructured.Unstructured]{
+					GVK:    schema.GroupVersionKind{Group: g.Name, Version: v.Version, Kind: r.ResponseKind.Kind},
 					Plural: r.Resource, Namespaced: r.Scope == apidiscoveryv2.ScopeNamespace, JSON: true}
 				if set.Put(k) == nil {
 					list = append(list, k)
@@ -64,5 +138,5 @@ func customKinds(ctx context.Context, raw rest.Interface, set *resource.Set) (li
 			}
 		}
 	}
-	return list, nil
+	return list
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type Survey struct {
 // A survey that is being read.
 type reading struct {
 	raw rest.Interface
+	has *catalog
 	ns  string // read here alone what may not be read everywhere; "": there is no such place
 
 	mu     sync.Mutex
@@ -57,11 +59,12 @@ type reading struct {
 // read is named in Unseen. The error is of a cluster of which nothing can be read.
 func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*Survey, error) {
 	set := kinds.NewSet()
-	custom, err := customKinds(ctx, raw, set)
+	has, err := catalogOf(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{raw: raw, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{}}
+	custom := has.custom(set)
+	r := &reading{raw: raw, has: has, ns: ns, view: view.New(set), unseen: map[schema.GroupResource]string{}, notes: map[string][]string{}}
 	for _, k := range set.All() {
 		if !k.Info().Virtual {
 			r.unseen[k.Info().GR()] = "" // until it is read
@@ -86,6 +89,11 @@ func Read(ctx context.Context, raw rest.Interface, ns string, now time.Time) (*S
 	}
 	if r.seen == 0 && r.barred != nil {
 		return nil, r.barred
+	}
+	for _, g := range slices.Compact(slices.Sorted(slices.Values(has.unread))) {
+		if !slices.ContainsFunc(set.All(), func(k resource.Kind) bool { return k.Info().GVK.Group == g }) && !slices.Contains(computed, g) {
+			r.notes["the server behind this group does not answer"] = append(r.notes["the server behind this group does not answer"], g)
+		}
 	}
 	return &Survey{World: &converge.World{Read: r.view.Snapshot(), Kinds: set, Now: now, Unseen: r.unseen}, Unseen: r.words()}, nil
 }
@@ -124,8 +132,15 @@ func (r *reading) read(ctx context.Context, k resource.Kind) {
 	defer r.mu.Unlock()
 	note := func(why string) { r.notes[why] = append(r.notes[why], gr.String()) }
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err): // the server has no such kind: there are none
-		delete(r.unseen, gr)
+	case apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err):
+		switch other := r.has.versions(gr); {
+		case gr.Group != "" && len(other) > 0:
+			note("the server has them as " + strings.Join(other, ", ") + ", which is not read")
+		case slices.Contains(r.has.unread, gr.Group):
+			note("the server behind this group does not answer")
+		default: // the server has no such kind: there are none
+			delete(r.unseen, gr)
+		}
 		return
 	case apierrors.IsForbidden(err):
 		if note("you may not list them"); k == resource.Kind(kinds.Pods) || r.barred == nil {
