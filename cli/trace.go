@@ -40,27 +40,17 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := a.Resolve(ctx, words[0])
+	object, err := traced(ctx, a, words[0], words[1])
 	if err != nil {
 		return err
-	}
-	object := trail.Ref{Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}.String(), Name: words[1]}
-	if r.Namespaced {
-		if object.Namespace = a.NS; a.NS == "" {
-			return fmt.Errorf("say in which namespace %s is", strings.Join(words, "/"))
-		}
 	}
 	q := url.Values{"resource": {object.Resource}, "namespace": {object.Namespace}, "name": {object.Name}, "since": {since.String()}}
 	if *follow {
 		q.Set("follow", "true")
 	}
-	req := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode())
-	body, err := req.Stream(ctx)
-	if apierrors.IsNotFound(err) {
-		return errors.New("the server keeps no trail: it is no kloop, or was started with --no-trail (trail.off) or --convergence=false (convergence.enabled)")
-	}
+	body, err := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).Stream(ctx)
 	if err != nil {
-		return fmt.Errorf("ask for the trail of %s: %w", strings.Join(words, "/"), err)
+		return noTrail(words, err)
 	}
 	defer func() { _ = body.Close() }()
 	switch {
@@ -76,6 +66,30 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	}
 	_, err = io.WriteString(std.out, screenOf(object, list))
 	return err
+}
+
+// traced is the object that is meant by a word for its kind and its name.
+func traced(ctx context.Context, a *ask.Asker, kind, name string) (o trail.Ref, err error) {
+	r, err := a.Resolve(ctx, kind)
+	if err != nil {
+		return o, err
+	}
+	o = trail.Ref{Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}.String(), Name: name}
+	if r.Namespaced {
+		if o.Namespace = a.NS; a.NS == "" {
+			return o, fmt.Errorf("say in which namespace %s/%s is", kind, name)
+		}
+	}
+	return o, nil
+}
+
+// noTrail says why there is none.
+func noTrail(object []string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return errors.New("the server keeps no trail: it is no kloop, or was started with --no-trail (trail.off) " +
+			"or --convergence=false (convergence.enabled)")
+	}
+	return fmt.Errorf("ask for the trail of %s: %w", strings.Join(object, "/"), err)
 }
 
 // untilStopped is err, unless it comes of being stopped: that is how following ends.

@@ -33,8 +33,8 @@ type Source struct {
 	Labels    string // label selector
 }
 
-// Remote is a Client over HTTP. It keeps the kinds of its sources in a view of its own, each at a revision of
-// its own, fed by one watch each; Run feeds them. Reads of other kinds find nothing: use Get.
+// Remote is a Client over HTTP, with what client-go calls shared informers: it keeps the kinds of its sources in a view of its own,
+// each at a revision of its own, fed by one watch each; Run feeds them. Reads of other kinds find nothing: use Get.
 type Remote struct {
 	base    *url.URL
 	http    *http.Client // for requests with an end
@@ -63,7 +63,8 @@ func NewRemote(cfg *rest.Config, set *resource.Set, agent string, sources ...Sou
 	}
 	once := *stream
 	once.Timeout = cfg.Timeout
-	return &Remote{base: base, http: &once, stream: stream, set: set, view: view.New(set), sources: sources, agent: agent, copies: &copies{}}, nil
+	return &Remote{base: base, http: &once, stream: stream, set: set, view: view.New(set), sources: sources, agent: agent,
+		copies: &copies{}}, nil
 }
 
 // As returns a client with another user agent, and so another field manager, that shares the copies.
@@ -183,7 +184,8 @@ func typedClone(k resource.Kind, obj resource.Object) resource.Object {
 }
 
 // do sends an object, in protobuf where the kind has it, and decodes the object that comes back.
-func (r *Remote) do(ctx context.Context, k resource.Kind, method, path string, query url.Values, obj resource.Object) (resource.Object, error) {
+func (r *Remote) do(ctx context.Context, k resource.Kind, method, path string, query url.Values, obj resource.Object) (resource.Object,
+	error) {
 	if obj == nil {
 		return r.send(ctx, k, method, path, query, "", nil)
 	}
@@ -202,7 +204,8 @@ func (r *Remote) do(ctx context.Context, k resource.Kind, method, path string, q
 	return r.send(ctx, k, method, path, query, codec.Protobuf, body)
 }
 
-func (r *Remote) send(ctx context.Context, k resource.Kind, method, path string, query url.Values, typ string, body []byte) (resource.Object, error) {
+func (r *Remote) send(ctx context.Context, k resource.Kind, method, path string, query url.Values, typ string,
+	body []byte) (resource.Object, error) {
 	accept := codec.Protobuf + "," + codec.JSON
 	if k.Info().Custom {
 		accept = codec.JSON
@@ -226,7 +229,8 @@ func decode(k resource.Kind, typ string, data []byte) (resource.Object, error) {
 }
 
 // round makes one request and returns the body of a good answer with its media type.
-func (r *Remote) round(ctx context.Context, method, path string, query url.Values, accept, typ string, body []byte) ([]byte, string, error) {
+func (r *Remote) round(ctx context.Context, method, path string, query url.Values, accept, typ string, body []byte) ([]byte, string,
+	error) {
 	req, err := r.request(ctx, method, path, query, accept, typ, body)
 	if err != nil {
 		return nil, "", err
@@ -247,7 +251,8 @@ func (r *Remote) round(ctx context.Context, method, path string, query url.Value
 	return data, got, nil
 }
 
-func (r *Remote) request(ctx context.Context, method, path string, query url.Values, accept, typ string, body []byte) (*http.Request, error) {
+func (r *Remote) request(ctx context.Context, method, path string, query url.Values, accept, typ string, body []byte) (*http.Request,
+	error) {
 	u := r.base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))

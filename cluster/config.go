@@ -201,27 +201,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.GitDir == "" && c.DataDir != "" {
 		c.GitDir = filepath.Join(c.DataDir, "git")
 	}
-	switch {
-	case c.Store != StoreEtcd && c.Store != StoreMemory:
-		return c, fmt.Errorf("store %q: use etcd or memory", c.Store)
-	case c.Store == StoreEtcd && c.DataDir == "" && len(c.EtcdServers) == 0:
-		return c, errors.New("the etcd store needs a data directory")
-	case c.Store == StoreMemory && len(c.EtcdServers) > 0:
-		return c, errors.New("the memory store and etcd servers exclude each other")
-	case c.Node != NodeAuto && c.Node != NodeReal && c.Node != NodeNone:
-		return c, fmt.Errorf("node %q: use auto, real or none", c.Node)
-	case c.Node != NodeNone && c.NodeDir == "":
-		return c, errors.New("a node of its own needs a directory: NodeDir or DataDir")
-	case c.GitSources && c.GitDir == "":
-		return c, errors.New("copies of Git repositories need a directory: GitDir or DataDir")
-	case c.SimNodes < 0:
-		return c, fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
-	case c.SimNodes > 0 && c.Kit.Nodes == nil:
-		return c, errors.New("this program has no simulated nodes (cluster.Config.Kit)")
-	case c.GitSources && c.Kit.Sources == nil:
-		return c, errors.New("this program reads no Git sources (cluster.Config.Kit)")
-	case c.Store == StoreEtcd && c.Kit.Etcd == nil:
-		return c, errors.New("this program has no store that outlives it (cluster.Config.Kit): keep all in memory")
+	if err := c.refuse(); err != nil {
+		return c, err
 	}
 	if err := c.Together.fill(c); err != nil {
 		return c, err
@@ -233,4 +214,31 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	return c, c.check()
+}
+
+// refuse says what can't be, of stores, nodes and what the program was not built with.
+func (c *Config) refuse() error {
+	switch {
+	case c.Store != StoreEtcd && c.Store != StoreMemory:
+		return fmt.Errorf("store %q: use etcd or memory", c.Store)
+	case c.Store == StoreEtcd && c.DataDir == "" && len(c.EtcdServers) == 0:
+		return errors.New("the etcd store needs a data directory")
+	case c.Store == StoreMemory && len(c.EtcdServers) > 0:
+		return errors.New("the memory store and etcd servers exclude each other")
+	case c.Node != NodeAuto && c.Node != NodeReal && c.Node != NodeNone:
+		return fmt.Errorf("node %q: use auto, real or none", c.Node)
+	case c.Node != NodeNone && c.NodeDir == "":
+		return errors.New("a node of its own needs a directory: NodeDir or DataDir")
+	case c.GitSources && c.GitDir == "":
+		return errors.New("copies of Git repositories need a directory: GitDir or DataDir")
+	case c.SimNodes < 0:
+		return fmt.Errorf("%d simulated nodes: can't be negative", c.SimNodes)
+	case c.SimNodes > 0 && c.Kit.Nodes == nil:
+		return errors.New("this program has no simulated nodes (cluster.Config.Kit)")
+	case c.GitSources && c.Kit.Sources == nil:
+		return errors.New("this program reads no Git sources (cluster.Config.Kit)")
+	case c.Store == StoreEtcd && c.Kit.Etcd == nil:
+		return errors.New("this program has no store that outlives it (cluster.Config.Kit): keep all in memory")
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ const (
 	resting state = iota // nothing to do; the entry only remembers its past
 	queued               // in the ready list
 	waiting              // in the timer heap
-	fenced               // waits until the view holds its own last writes
+	fenced               // waits until the view holds its own last writes: what expectations are for upstream
 	running              // a worker has it
 )
 
@@ -37,7 +37,7 @@ type entry struct {
 	rec Record
 }
 
-// queue orders keys: ready ones first in, first out; the others by due time. One mutex guards it all; nothing
+// queue is the workqueue of a controller, with its rate limits. It orders keys: ready ones first in, first out; the others by due time. One mutex guards it all; nothing
 // blocks under it.
 type queue struct {
 	mu    sync.Mutex

@@ -1,4 +1,4 @@
-// Package node is the agent: it makes the pods of one node real through a container runtime, and tells the
+// Package node is the agent, upstream's kubelet: it makes the pods of one node real through a container runtime, and tells the
 // cluster what became of them.
 //
 //	reads   Pods of this node, and the ConfigMaps, Secrets and Services that they use; the runtime

@@ -6,7 +6,7 @@ import "sync"
 // scores them. Each file of a plugin has its functions; plugins is the table.
 type plugin struct {
 	name  string
-	wakes event // what may cure its refusals, beside a change of the node itself, which all filters look at again
+	wakes event // its queueing hint: what may cure its refusals, beside a change of the node itself, which all filters look at again
 
 	// Of one node by itself: nodeVerdicts caches what these find, and asks again when the node changes.
 	preFilter  func(v *nodeVerdicts, n *nodeInfo) *refusal // before all filters
@@ -18,7 +18,7 @@ type plugin struct {
 	weight     int64
 
 	// Of more than one node by itself: other pods, volumes, devices.
-	prepare  func(c *podClass)                                         // reads the demand of a class, once
+	prepare  func(c *podClass)                                         // PreFilter: reads the demand of a class, once
 	refresh  func(c *podClass)                                         // brings what the class knows up to date, before each decision
 	claims   func(c *podClass, n *nodeInfo) *refusal                   // filter
 	topology func(t *topologyCounts, l *topologyTerms, i int) *refusal // filter

@@ -1,4 +1,4 @@
-// Package view is the level read: all kinds in memory at one revision, fed by one watch on the store's whole
+// Package view is the watch cache: all kinds in memory at one revision, fed by one watch on the store's whole
 // prefix. It answers the reads of the API server and of the loops with shared, unchanging objects.
 //
 // A Snapshot is the state at one revision; taking one copies nothing. A Cursor tells what changed since a

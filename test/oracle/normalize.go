@@ -237,79 +237,15 @@ func (n *normalizer) reduce(key string, v any) any {
 			return n.status(t)
 		}
 		out := make(map[string]any, len(t))
-		kind, _ := t["kind"].(string)
 		for k, e := range t {
-			switch {
-			case k == "resourceVersion" && key == "metadata":
-				if s, ok := e.(string); ok {
-					_, hasUID := t["uid"]
-					_, hasName := t["name"]
-					switch {
-					case s == "" || s == "0":
-						out[k] = s
-					case !hasUID && !hasName:
-						out[k] = "<rv-list>"
-					case n.s.RV == "mask" || n.s.RV == "" && n.s.profile() == "full":
-						out[k] = "<rv>"
-					default:
-						out[k] = rvMark + s
-					}
-					continue
-				}
-			case k == "resourceVersion":
-				if s, ok := e.(string); ok && s != "" && s != "0" && !n.s.has(`"`+s+`"`) {
-					out[k] = "<rv>"
-					continue
-				}
-			case k == "continue" && key == "metadata":
-				if s, _ := e.(string); s != "" {
-					out[k] = "<continue>"
-					continue
-				}
-			case k == "message" || k == "note" || k == "evaluationError" || k == "warning":
-				if s, ok := e.(string); ok && s != "" && !n.s.has(mustJSON(s)) {
-					out[k] = "<text>"
-					continue
-				}
-			case k == "reason" && key == "status" && strings.Contains(mustJSON(t), `"allowed":`):
-				out[k] = "<text>" // access reviews explain themselves in prose
-				continue
-			case k == "error" && key == "status":
-				out[k] = "<text>"
-				continue
-			case k == "storageVersionHash":
-				out[k] = "<hash>"
-				continue
-			case k == "serverAddressByClientCIDRs":
-				out[k] = "<addresses>"
-				continue
-			case k == "nodePort" || k == "healthCheckNodePort":
-				if f, ok := e.(float64); ok && f >= 30000 && !strings.Contains(n.s.text, scalar(f)) {
-					out[k] = "\x02port" + scalar(f)
-					continue
-				}
-			case k == "managedFields":
-				if l, ok := e.([]any); ok {
-					out[k] = n.sorted(n.reduce(k, l))
-					continue
-				}
-			case k == "conditions" && key == "status":
-				if l, ok := e.([]any); ok {
-					out[k] = n.sorted(n.reduce(k, l))
-					continue
-				}
-			case k == "name" && key == "metadata":
-				if s, ok := e.(string); ok && reEvent.MatchString(s) {
-					out[k] = reEvent.ReplaceAllString(s, ".<hex>")
-					continue
-				}
-			case k == "rows" && kind == "Table":
-				out[k] = n.rows(t)
-				continue
-			case k == "description" && (key == "columnDefinitions" || kind == "APIService"):
+			if k == "description" && (key == "columnDefinitions" || t["kind"] == "APIService") {
 				continue
 			}
-			out[k] = n.reduce(k, e)
+			v, ok := n.fact(key, k, e, t)
+			if !ok {
+				v = n.reduce(k, e)
+			}
+			out[k] = v
 		}
 		return out
 	case []any:
@@ -327,6 +263,65 @@ func (n *normalizer) reduce(key string, v any) any {
 		}
 	}
 	return v
+}
+
+// fact is what stays of a field k of t, which sits under key: of what differs from run to run a name for it. ok is false when the field
+// is reduced like all others.
+func (n *normalizer) fact(key, k string, e any, t map[string]any) (v any, ok bool) {
+	text, isText := e.(string)
+	list, isList := e.([]any)
+	switch k {
+	case "resourceVersion":
+		return n.revision(key, text, t), isText && (key == "metadata" || text != "" && text != "0" && !n.s.has(`"`+text+`"`))
+	case "continue":
+		return "<continue>", key == "metadata" && text != ""
+	case "message", "note", "evaluationError", "warning":
+		return "<text>", text != "" && !n.s.has(mustJSON(text))
+	case "reason": // access reviews explain themselves in prose
+		return "<text>", key == "status" && strings.Contains(mustJSON(t), `"allowed":`)
+	case "error":
+		return "<text>", key == "status"
+	case "storageVersionHash":
+		return "<hash>", true
+	case "serverAddressByClientCIDRs":
+		return "<addresses>", true
+	case "nodePort", "healthCheckNodePort":
+		f, isNumber := e.(float64)
+		return "\x02port" + scalar(f), isNumber && f >= 30000 && !strings.Contains(n.s.text, scalar(f))
+	case "managedFields":
+		if isList {
+			return n.sorted(n.reduce(k, list)), true
+		}
+	case "conditions":
+		if isList && key == "status" {
+			return n.sorted(n.reduce(k, list)), true
+		}
+	case "name":
+		return reEvent.ReplaceAllString(text, ".<hex>"), key == "metadata" && reEvent.MatchString(text)
+	case "rows":
+		if t["kind"] == "Table" {
+			return n.rows(t), true
+		}
+	}
+	return nil, false
+}
+
+// revision is what stays of a resourceVersion.
+func (n *normalizer) revision(key, text string, of map[string]any) string {
+	if key != "metadata" {
+		return "<rv>"
+	}
+	_, hasUID := of["uid"]
+	_, hasName := of["name"]
+	switch {
+	case text == "" || text == "0":
+		return text
+	case !hasUID && !hasName:
+		return "<rv-list>"
+	case n.s.RV == "mask" || n.s.RV == "" && n.s.profile() == "full":
+		return "<rv>"
+	}
+	return rvMark + text
 }
 
 // status keeps the facts of a Status: code, reason and the causes' reasons and fields.

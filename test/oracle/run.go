@@ -41,26 +41,13 @@ func (r *runner) play(s *Scenario) map[string]any {
 	id := randomID()
 	vars["id"] = id
 	literal := map[string]string{id: "ID"}
-	count := 1
-	if s.Namespaces != nil {
-		count = *s.Namespaces
-	}
-	var namespaces []string
-	var outs []outcome
+	namespaces, err := r.makeNamespaces(s, vars, literal)
 	fail := ""
-	for i := 0; i < count && fail == ""; i++ {
-		name, key := "oracle-"+randomID(), "ns"
-		if i > 0 {
-			key = fmt.Sprint("ns", i+1)
-		}
-		vars[key] = name
-		literal[name] = strings.ToUpper(key)
-		if err := r.makeNamespace(name, s.NamespaceLabels); err != nil {
-			fail = "namespace: " + err.Error()
-		}
-		namespaces = append(namespaces, name)
+	if err != nil {
+		fail = "namespace: " + err.Error()
 	}
 	p := &player{runner: r, s: s, vars: vars, streams: map[string]*stream{}}
+	var outs []outcome
 	for i, raw := range s.Steps {
 		if fail != "" {
 			break
@@ -70,20 +57,54 @@ func (r *runner) play(s *Scenario) map[string]any {
 		outs = append(outs, got...)
 	}
 	if !r.o.keep {
-		for _, path := range s.Cleanup {
-			if v, miss := substitute(path, vars); miss == "" {
-				_, _ = r.c.do(&Request{Method: "DELETE", Path: v.(string)})
-			}
-		}
-		for _, ns := range namespaces {
-			_, _ = r.c.do(&Request{Method: "DELETE", Path: "/api/v1/namespaces/" + ns})
-		}
+		r.cleanUp(s, vars, namespaces)
 	}
 	for _, st := range p.streams {
 		st.cancel()
 	}
+	out := map[string]any{"scenario": s.ID(), "steps": transcript(newNormalizer(s, literal), outs)}
+	if fail != "" {
+		out["aborted"] = fail
+	}
+	// Through JSON, so that a fresh transcript and a loaded one have the same types.
+	var clean map[string]any
+	_ = json.Unmarshal([]byte(mustJSON(out)), &clean)
+	return clean
+}
 
-	n := newNormalizer(s, literal)
+// makeNamespaces creates those that a scenario plays in, and gives vars and literal their names.
+func (r *runner) makeNamespaces(s *Scenario, vars map[string]any, literal map[string]string) (names []string, err error) {
+	count := 1
+	if s.Namespaces != nil {
+		count = *s.Namespaces
+	}
+	for i := 0; i < count && err == nil; i++ {
+		name, key := "oracle-"+randomID(), "ns"
+		if i > 0 {
+			key = fmt.Sprint("ns", i+1)
+		}
+		vars[key] = name
+		literal[name] = strings.ToUpper(key)
+		err = r.makeNamespace(name, s.NamespaceLabels)
+		names = append(names, name)
+	}
+	return names, err
+}
+
+// cleanUp deletes what a scenario names, and its namespaces.
+func (r *runner) cleanUp(s *Scenario, vars map[string]any, namespaces []string) {
+	for _, path := range s.Cleanup {
+		if v, miss := substitute(path, vars); miss == "" {
+			_, _ = r.c.do(&Request{Method: "DELETE", Path: v.(string)})
+		}
+	}
+	for _, ns := range namespaces {
+		_, _ = r.c.do(&Request{Method: "DELETE", Path: "/api/v1/namespaces/" + ns})
+	}
+}
+
+// transcript is what the steps came to, without what differs from run to run.
+func transcript(n *normalizer, outs []outcome) []any {
 	for _, o := range outs {
 		n.learn(o.body)
 		n.learn(o.bodies)
@@ -101,30 +122,29 @@ func (r *runner) play(s *Scenario) map[string]any {
 			}
 		}
 		if o.bodies != nil {
-			list := []any{}
-			for _, b := range o.bodies {
-				if ev, ok := b.(map[string]any); ok && ev["object"] != nil {
-					e := map[string]any{"type": ev["type"]}
-					if k := n.keep(n.reduce("", ev["object"]), o.record); k != nil {
-						e["object"] = k
-					}
-					list = append(list, e)
-				} else {
-					list = append(list, n.keep(n.reduce("", b), o.record))
-				}
-			}
-			m["list"] = list
+			m["list"] = n.list(o)
 		}
 		steps = append(steps, m)
 	}
-	out := map[string]any{"scenario": s.ID(), "steps": n.finish(steps)}
-	if fail != "" {
-		out["aborted"] = fail
+	return n.finish(steps)
+}
+
+// list is what stays of several bodies: of events their type and object.
+func (n *normalizer) list(o outcome) []any {
+	list := []any{}
+	for _, b := range o.bodies {
+		ev, ok := b.(map[string]any)
+		if !ok || ev["object"] == nil {
+			list = append(list, n.keep(n.reduce("", b), o.record))
+			continue
+		}
+		e := map[string]any{"type": ev["type"]}
+		if k := n.keep(n.reduce("", ev["object"]), o.record); k != nil {
+			e["object"] = k
+		}
+		list = append(list, e)
 	}
-	// Through JSON, so that a fresh transcript and a loaded one have the same types.
-	var clean map[string]any
-	_ = json.Unmarshal([]byte(mustJSON(out)), &clean)
-	return clean
+	return list
 }
 
 // makeNamespace creates a namespace whose default service account exists, with
