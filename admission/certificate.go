@@ -91,7 +91,8 @@ func stampRequester(_ context.Context, r *Request) error {
 // restrictSubject keeps client certificates from making anybody a member of system:masters.
 func restrictSubject(_ context.Context, r *Request) error {
 	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
-	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
+		csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
 	req, err := parseRequest(csr.Spec.Request)

@@ -53,7 +53,8 @@ func hostnameOnly(_ context.Context, r *Request) error {
 	}
 	for _, t := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		if t.TopologyKey != corev1.LabelHostname {
-			return r.forbidden("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed", t.TopologyKey, corev1.LabelHostname)
+			return r.forbidden("affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey %v but only key %v is allowed", t.TopologyKey,
+				corev1.LabelHostname)
 		}
 	}
 	return nil
@@ -91,7 +92,8 @@ func imagesToPull(r *Request) (*corev1.Pod, bool) {
 			return slices.ContainsFunc(list, func(o corev1.Container) bool { return o.Image == c.Image })
 		}
 		before := slices.Concat(old.Spec.InitContainers, old.Spec.Containers)
-		return pod, slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return !known(before, c) })
+		return pod, slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers),
+			func(c corev1.Container) bool { return !known(before, c) })
 	}
 	return pod, true
 }
@@ -146,7 +148,8 @@ func tolerateExtended(_ context.Context, r *Request) error {
 }
 
 func extendedResource(name string) bool {
-	return strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/") && !strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
+	return strings.Contains(name, "/") && !strings.Contains(name, "kubernetes.io/") &&
+		!strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix)
 }
 
 // denyExternalIPs refuses addresses of services that the cluster does not give out: who may choose them takes others' traffic.

@@ -90,7 +90,8 @@ func (i *images) judge(ctx context.Context, spec imagepolicyv1alpha1.ImageReview
 	if ok && i.now().Before(v.until) {
 		return v.status, nil
 	}
-	review := &imagepolicyv1alpha1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagepolicyv1alpha1.SchemeGroupVersion.String(), Kind: "ImageReview"}, Spec: spec}
+	review := &imagepolicyv1alpha1.ImageReview{TypeMeta: metav1.TypeMeta{APIVersion: imagepolicyv1alpha1.SchemeGroupVersion.String(),
+		Kind: "ImageReview"}, Spec: spec}
 	answer := &imagepolicyv1alpha1.ImageReview{}
 	if err := i.policy.Ask(ctx, review, answer); err != nil {
 		return s, err

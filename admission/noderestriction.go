@@ -196,7 +196,8 @@ func nodeSlices(r *Request, node string) error {
 func nodeRequests(r *Request, node string) error {
 	csr, ok := r.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok || !r.on(certificatesv1.GroupName, "certificatesigningrequests", Create) ||
-		csr.Spec.SignerName != certificatesv1.KubeletServingSignerName && csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+		csr.Spec.SignerName != certificatesv1.KubeletServingSignerName &&
+			csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
 	req, err := parseRequest(csr.Spec.Request)
@@ -229,7 +230,8 @@ func nodePodRequests(ctx context.Context, r *Request, node string) error {
 	case isMirror(pod):
 		return r.forbidden("pod %q is a mirror pod", pod.Name)
 	case pod.UID != req.Spec.PodUID:
-		return r.forbidden("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod (%q)", pod.Name, req.Spec.PodUID, pod.UID)
+		return r.forbidden("PodCertificateRequest for pod %q contains pod UID (%q) which differs from running pod (%q)", pod.Name,
+			req.Spec.PodUID, pod.UID)
 	case pod.Spec.NodeName != node:
 		return r.forbidden("pod %q is not running on the requesting node %q", pod.Name, node)
 	case pod.Spec.ServiceAccountName != req.Spec.ServiceAccountName:

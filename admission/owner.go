@@ -61,12 +61,14 @@ func (o ownership) mayBlock(ctx context.Context, r *Request, ref metav1.OwnerRef
 		return r.forbidden("cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: no matches for kind %q in version %q",
 			ref.APIVersion, ref.Kind, ref.Kind, ref.APIVersion)
 	}
-	a := &auth.Attributes{User: r.User, Verb: "update", Group: gvk.Group, Version: gvk.Version, Resource: k.Info().Plural, Subresource: "finalizers", Name: ref.Name}
+	a := &auth.Attributes{User: r.User, Verb: "update", Group: gvk.Group, Version: gvk.Version, Resource: k.Info().Plural,
+		Subresource: "finalizers", Name: ref.Name}
 	if k.Info().Namespaced {
 		a.Namespace = r.Namespace
 	}
 	if d, reason, err := o.authorize.Authorize(ctx, a); d != auth.Allow {
-		return r.forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v", reason, err)
+		return r.forbidden("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: %v, %v",
+			reason, err)
 	}
 	return nil
 }

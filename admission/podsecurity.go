@@ -213,7 +213,8 @@ func (p podSecurity) warnExempt(r *Request, ns *corev1.Namespace, levels api.Pol
 	for _, m := range []struct {
 		name, level, version string
 		lv                   api.LevelVersion
-	}{{"enforce", api.EnforceLevelLabel, api.EnforceVersionLabel, levels.Enforce}, {"audit", api.AuditLevelLabel, api.AuditVersionLabel, levels.Audit},
+	}{{"enforce", api.EnforceLevelLabel, api.EnforceVersionLabel, levels.Enforce},
+		{"audit", api.AuditLevelLabel, api.AuditVersionLabel, levels.Audit},
 		{"warn", api.WarnLevelLabel, api.WarnVersionLabel, levels.Warn}} {
 		_, level := ns.Labels[m.level]
 		_, version := ns.Labels[m.version]

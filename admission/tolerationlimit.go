@@ -32,7 +32,8 @@ func (t TolerationRules) mutate(ctx context.Context, r *Request) error {
 		}
 	}
 	if !besteffort(pod) {
-		more = append(more, corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		more = append(more, corev1.Toleration{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoSchedule})
 	}
 	if len(more) > 0 {
 		pod.Spec.Tolerations = mergeTolerations(slices.Concat(pod.Spec.Tolerations, more))

@@ -102,7 +102,8 @@ type compiler struct {
 
 // ours are the fields that nobody owns; oursMeta those of the metadata, the name first.
 var ours = []string{"apiVersion", "kind"}
-var oursMeta = []string{"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion"}
+var oursMeta = []string{"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+	"resourceVersion"}
 
 // skipMeta takes the fields that nobody owns out of a plan.
 func (c *compiler) skipMeta(n *node) {

@@ -104,7 +104,8 @@ func saveStore(ctx context.Context, to string, from *rest.Config, dir string) er
 		return download(ctx, to, from)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etcd", "member")); err != nil {
-		return fmt.Errorf("there is no store in %s: name the directory of a server with --data-dir, or a running one with --kubeconfig: %w", dir, err)
+		return fmt.Errorf("there is no store in %s: name the directory of a server with --data-dir, or a running one with --kubeconfig: %w",
+			dir, err)
 	}
 	st, err := etcd.Open(ctx, etcd.Config{Dir: filepath.Join(dir, "etcd")}) // replays what the database file may lack
 	if errors.Is(err, etcd.ErrInUse) {
@@ -171,7 +172,8 @@ func addFile(out *tar.Writer, name, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: time.Now(), Format: tar.FormatPAX}); err != nil {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: time.Now(),
+		Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	_, err = io.Copy(out, f)

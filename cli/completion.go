@@ -13,7 +13,8 @@ import (
 )
 
 // shells are those whose completion is known, and what writes it.
-var shells = map[string]func(io.Writer, []spelling){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "powershell": powershellCompletion}
+var shells = map[string]func(io.Writer, []spelling){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion,
+	"powershell": powershellCompletion}
 
 // completion prints the completion of a shell, made from the table of commands and their flags.
 func completion(ctx context.Context, std stdio, args []string) error {
@@ -115,7 +116,8 @@ func names(list []spelling) (out []string) {
 
 func bashCompletion(w io.Writer, list []spelling) {
 	fmt.Fprint(w, "# bash completion of kloop: source <(kloop completion bash)\n_kloop() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words=\n")
-	fmt.Fprintf(w, "  if [ \"$COMP_CWORD\" = 1 ]; then\n    words='%s'\n  else\n    case ${COMP_WORDS[1]} in\n", strings.Join(names(list), " "))
+	fmt.Fprintf(w, "  if [ \"$COMP_CWORD\" = 1 ]; then\n    words='%s'\n  else\n    case ${COMP_WORDS[1]} in\n",
+		strings.Join(names(list), " "))
 	for _, s := range list {
 		fmt.Fprintf(w, "    %s) words='%s' ;;\n", s.name, strings.Join(s.all(), " "))
 	}

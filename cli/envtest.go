@@ -59,7 +59,8 @@ func envtestUse(std stdio, args []string) error {
 		return fmt.Errorf("-p %s: use path, env or overview", print)
 	}
 	if len(words) > 0 && !isRelease(words[0]) {
-		fmt.Fprintf(std.err, "kloop is Kubernetes %s, and %s was asked for; docs/testing.md says how it emulates the release before\n", features.Release, words[0])
+		fmt.Fprintf(std.err, "kloop is Kubernetes %s, and %s was asked for; docs/testing.md says how it emulates the release before\n",
+			features.Release, words[0])
 	}
 	dir, err := assets(std, filepath.Join(*bin, "k8s", features.Release+"-"+runtime.GOOS+"-"+runtime.GOARCH))
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 )
 
 // etcdHonours are the flags of etcd that have an effect.
-var etcdHonours = []string{"data-dir", "name", "listen-client-urls", "unsafe-no-fsync", "quota-backend-bytes", "initial-cluster", "log-level", "version"}
+var etcdHonours = []string{"data-dir", "name", "listen-client-urls", "unsafe-no-fsync", "quota-backend-bytes", "initial-cluster",
+	"log-level", "version"}
 
 // etcdServer stands in for etcd: one member, which answers clients in the clear.
 func etcdServer(ctx context.Context, std stdio, args []string) error {

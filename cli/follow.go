@@ -23,7 +23,8 @@ import (
 )
 
 // followed are the kinds whose cascades follow knows, each before those that it makes.
-var followed = []resource.Kind{kinds.Deployments, kinds.CronJobs, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicaSets, kinds.Jobs, kinds.Pods}
+var followed = []resource.Kind{kinds.Deployments, kinds.CronJobs, kinds.StatefulSets, kinds.DaemonSets, kinds.ReplicaSets, kinds.Jobs,
+	kinds.Pods}
 
 // quiet is the longest time in which follow says nothing.
 const quiet = 10 * time.Second

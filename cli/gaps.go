@@ -34,7 +34,8 @@ func loops(ctx context.Context, std stdio, args []string) error {
 		if l.LastError != nil {
 			last = l.LastError.Message
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%.80s\n", l.Name, l.Depth, l.Oldest, l.Running, l.Failing, l.Rate, l.P99, l.Done, l.Failed, last)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%.80s\n", l.Name, l.Depth, l.Oldest, l.Running, l.Failing, l.Rate, l.P99, l.Done,
+			l.Failed, last)
 	}
 	return w.Flush()
 }

@@ -146,7 +146,8 @@ func sameFamily(p *corev1.Pod, other netip.Addr) (netip.Addr, error) {
 }
 
 func noAddress(p *corev1.Pod) error {
-	return fmt.Errorf("pod/%s has no address (it is %s): kloop why pod/%s -n %s says what it waits for", p.Name, p.Status.Phase, p.Name, p.Namespace)
+	return fmt.Errorf("pod/%s has no address (it is %s): kloop why pod/%s -n %s says what it waits for", p.Name, p.Status.Phase, p.Name,
+		p.Namespace)
 }
 
 // An end is an address that a connection arrives at, behind whatever was asked for.

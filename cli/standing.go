@@ -32,7 +32,8 @@ func standing(obj resource.Object) (done bool, words string, err error) {
 		return done, progress(st.NumberAvailable, want, "available"), nil
 	case *appsv1.ReplicaSet:
 		st, want := o.Status, *o.Spec.Replicas
-		return st.ObservedGeneration >= o.Generation && st.ReadyReplicas == want && st.Replicas == want, progress(st.ReadyReplicas, want, "ready"), nil
+		return st.ObservedGeneration >= o.Generation && st.ReadyReplicas == want &&
+			st.Replicas == want, progress(st.ReadyReplicas, want, "ready"), nil
 	case *batchv1.Job:
 		return jobStanding(o)
 	case *batchv1.CronJob:

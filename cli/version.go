@@ -56,7 +56,8 @@ func billOfMaterials(std stdio, version string) error {
 		Version string `json:"version"`
 		PURL    string `json:"purl,omitempty"`
 	}
-	list := []component{{"library", "std", "std", strings.TrimPrefix(build.GoVersion, "go"), "pkg:golang/std@" + strings.TrimPrefix(build.GoVersion, "go")}}
+	list := []component{{"library", "std", "std", strings.TrimPrefix(build.GoVersion, "go"),
+		"pkg:golang/std@" + strings.TrimPrefix(build.GoVersion, "go")}}
 	for _, m := range build.Deps {
 		if m.Replace != nil {
 			m = m.Replace

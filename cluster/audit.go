@@ -28,7 +28,8 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 	a := c.Audit
 	if a.PolicyFile == "" || a.LogPath == "" && a.WebhookKubeconfig == "" {
 		if a != (Audit{}) {
-			c.Log.Warn("nothing is audited: that takes a policy and a log or a webhook", "policy", a.PolicyFile, "log", a.LogPath, "webhook", a.WebhookKubeconfig)
+			c.Log.Warn("nothing is audited: that takes a policy and a log or a webhook", "policy", a.PolicyFile, "log", a.LogPath, "webhook",
+				a.WebhookKubeconfig)
 		}
 		return nil, nil
 	}
@@ -46,7 +47,8 @@ func (c Config) newAuditor() (*audit.Auditor, error) {
 		if size == 0 {
 			size = 100
 		}
-		f := &audit.File{Path: a.LogPath, MaxAge: time.Duration(a.LogMaxAge) * 24 * time.Hour, MaxBackups: a.LogMaxBackups, MaxSize: size << 20, Compress: a.LogCompress}
+		f := &audit.File{Path: a.LogPath, MaxAge: time.Duration(a.LogMaxAge) * 24 * time.Hour, MaxBackups: a.LogMaxBackups,
+			MaxSize: size << 20, Compress: a.LogCompress}
 		if err := f.Check(); err != nil {
 			return nil, err
 		}

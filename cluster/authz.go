@@ -62,8 +62,10 @@ func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, erro
 			return nil, errors.New("the authorization mode Webhook needs the kubeconfig of the server to ask")
 		}
 		var err error
-		if hook, err = webhook.NewAuthorizer(webhook.Config{Name: "default", Kubeconfig: z.WebhookKubeconfig, Version: or(z.WebhookVersion, "v1beta1"),
-			Timeout: webhookTimeout, AllowedTTL: or(z.WebhookAllowedTTL, 5*time.Minute), RefusedTTL: or(z.WebhookRefusedTTL, 30*time.Second)}); err != nil {
+		if hook, err = webhook.NewAuthorizer(webhook.Config{Name: "default", Kubeconfig: z.WebhookKubeconfig,
+			Version: or(z.WebhookVersion, "v1beta1"),
+			Timeout: webhookTimeout, AllowedTTL: or(z.WebhookAllowedTTL, 5*time.Minute),
+			RefusedTTL: or(z.WebhookRefusedTTL, 30*time.Second)}); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +86,8 @@ func (c *Cluster) authorizerFile(path string, node, roles auth.Authorizer) (auth
 		}
 		chain := auth.Chain{rbac.Masters{}}
 		for i, x := range list {
-			a, err := x.build(map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeAlwaysAllow: everyone{auth.Allow}, ModeAlwaysDeny: everyone{auth.NoOpinion}})
+			a, err := x.build(map[string]auth.Authorizer{ModeNode: node, ModeRBAC: roles, ModeAlwaysAllow: everyone{auth.Allow},
+				ModeAlwaysDeny: everyone{auth.NoOpinion}})
 			if err != nil {
 				return fmt.Errorf("authorizers[%d]: %w", i, err)
 			}

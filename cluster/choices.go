@@ -38,7 +38,8 @@ func (e everyone) Authorize(context.Context, *auth.Attributes) (auth.Decision, s
 
 // inOrder returns the authorizers of the modes, in their order; there are those that stand for more than an answer to all.
 func inOrder(modes []string, there map[string]auth.Authorizer) (chain auth.Chain, err error) {
-	known := map[string]auth.Authorizer{ModeNode: nil, ModeRBAC: nil, ModeWebhook: nil, ModeAlwaysAllow: everyone{auth.Allow}, ModeAlwaysDeny: everyone{auth.NoOpinion}}
+	known := map[string]auth.Authorizer{ModeNode: nil, ModeRBAC: nil, ModeWebhook: nil, ModeAlwaysAllow: everyone{auth.Allow},
+		ModeAlwaysDeny: everyone{auth.NoOpinion}}
 	maps.Copy(known, there)
 	for i, m := range modes {
 		a, ok := known[m]

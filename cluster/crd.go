@@ -20,7 +20,8 @@ func (d *frontDoor) define(ctx context.Context, ready func()) error {
 	ready()
 	user := &auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}
 	env := func(manager string) loop.Env {
-		return loop.Env{Client: d.local(user, manager), Log: d.log, Events: d.events.For("apiserver", ""), Now: time.Now, Watch: d.c.Loops, Trail: d.trail != nil}
+		return loop.Env{Client: d.local(user, manager), Log: d.log, Events: d.events.For("apiserver", ""), Now: time.Now, Watch: d.c.Loops,
+			Trail: d.trail != nil}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	flows := make(chan error, 1)

@@ -14,6 +14,8 @@ import (
 func (d *frontDoor) register(ctx context.Context, ready func()) error {
 	ready()
 	user := &auth.User{Name: "system:apiserver", Groups: []string{auth.GroupMasters}}
-	return apiservice.Controller(apiservice.Config{Kinds: kinds.SetFor(d.set.Features(), d.c.cfg.RuntimeConfig), Check: d.others.Check}).Run(ctx,
-		loop.Env{Client: d.local(user, "kube-apiserver"), Log: d.log, Events: d.events.For("kube-aggregator", ""), Now: time.Now, Watch: d.c.Loops, Trail: d.trail != nil})
+	return apiservice.Controller(apiservice.Config{Kinds: kinds.SetFor(d.set.Features(), d.c.cfg.RuntimeConfig),
+		Check: d.others.Check}).Run(ctx,
+		loop.Env{Client: d.local(user, "kube-apiserver"), Log: d.log, Events: d.events.For("kube-aggregator", ""), Now: time.Now,
+			Watch: d.c.Loops, Trail: d.trail != nil})
 }

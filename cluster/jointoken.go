@@ -143,7 +143,8 @@ func (z serverAccess) Authorize(ctx context.Context, a *auth.Attributes) (auth.D
 	if what == "" {
 		return auth.Deny, "there is no such page", nil
 	}
-	d, reason, err := z.Authorizer.Authorize(ctx, &auth.Attributes{User: a.User, Verb: a.Verb, Group: serverGroup, Version: "v1", Resource: what, Name: name})
+	d, reason, err := z.Authorizer.Authorize(ctx, &auth.Attributes{User: a.User, Verb: a.Verb, Group: serverGroup, Version: "v1",
+		Resource: what, Name: name})
 	if d != auth.Allow {
 		return auth.Deny, fmt.Sprintf("this needs the right to %s the resource %q in API group %q", a.Verb, what, serverGroup), err
 	}

@@ -58,7 +58,8 @@ func noteUse(ctx context.Context, c client.Client, s *corev1.Secret) error {
 	if now := c.Read().Lookup(kinds.Secrets, s.Namespace, s.Name); now != nil && now.GetLabels()[core.LegacyTokenLastUsed] == today() {
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "labels": map[string]string{core.LegacyTokenLastUsed: today()}}})
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID,
+		"labels": map[string]string{core.LegacyTokenLastUsed: today()}}})
 	if err != nil {
 		return err
 	}

@@ -38,16 +38,20 @@ func nodeBindings() []resource.Object {
 			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "kubelet-serving-approver"}),
 		// Agent and proxy of a node are one process with one certificate. Of what upstream's proxy may read this is what its
 		// nodes may not.
-		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}, ObjectMeta: metav1.ObjectMeta{Name: proxier},
-			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}},
+		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: proxier},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{"discovery.k8s.io"},
+				Resources: []string{"endpointslices"}},
 				{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}}}},
 		bind(proxier, proxier, group(auth.GroupNodes)),
 		// Agents that are kubelets ask whether the server may do what it asks of them.
-		bind("system:kloop:kubelet-api-admin", "system:kubelet-api-admin", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: agentUser}),
+		bind("system:kloop:kubelet-api-admin", "system:kubelet-api-admin",
+			rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: agentUser}),
 		// The other loops of a node: names, the pod network, and network policies, which are judged by the pods of all nodes.
 		&rbacv1.ClusterRole{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
 			ObjectMeta: metav1.ObjectMeta{Name: network},
-			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}},
+			Rules: []rbacv1.PolicyRule{{Verbs: []string{"list", "watch"}, APIGroups: []string{""},
+				Resources: []string{"namespaces", "nodes", "pods"}},
 				{Verbs: []string{"list", "watch"}, APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}}}},
 		bind(network, network, group(auth.GroupNodes)),
 		// Whom they are to trust: it may change while they run.
@@ -104,7 +108,8 @@ func renewInfo(ctx context.Context, c client.Client, ca []byte) error {
 
 func bind(name, role string, to rbacv1.Subject) resource.Object {
 	return &rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{to}}
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{to}}
 }
 
 // NodeToken makes a bootstrap token by which machines join as nodes for life, and shows them the cluster's authority in
@@ -124,14 +129,18 @@ func NodeToken(ctx context.Context, c client.Client, server string, ca []byte, l
 		kind resource.Kind
 		obj  resource.Object
 	}{
-		{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, Data: map[string]string{"kubeconfig": info}}},
+		{kinds.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+			Data: map[string]string{"kubeconfig": info}}},
 		{kinds.Roles, &rbacv1.Role{ObjectMeta: public, Rules: []rbacv1.PolicyRule{
 			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"cluster-info"}}}}},
-		{kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: public, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: reader},
+		{kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: public,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: reader},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: auth.Anonymous}}}},
-		{kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
-			StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
-				"auth-extra-groups": joinersGroup, "expiration": time.Now().Add(life).UTC().Format(time.RFC3339)}}},
+		{kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
+			Type: corev1.SecretTypeBootstrapToken,
+			StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
+				"usage-bootstrap-signing": "true",
+				"auth-extra-groups":       joinersGroup, "expiration": time.Now().Add(life).UTC().Format(time.RFC3339)}}},
 	} {
 		if _, err := c.Create(ctx, w.kind, w.obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", fmt.Errorf("make a token for nodes: %w", err)

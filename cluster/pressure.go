@@ -42,7 +42,8 @@ func (p Pressure) Limits() (eviction []pressure.Threshold, imagesHigh, imagesLow
 		p.ImageGCLow = min(pressure.ImagesLow, p.ImageGCHigh)
 	}
 	if p.ImageGCLow < 0 || p.ImageGCHigh > 100 || p.ImageGCLow > p.ImageGCHigh {
-		return nil, 0, 0, fmt.Errorf("images go from %d %% of the disk in use until %d %%: use percents, the first not below the second", p.ImageGCHigh, p.ImageGCLow)
+		return nil, 0, 0, fmt.Errorf("images go from %d %% of the disk in use until %d %%: use percents, the first not below the second",
+			p.ImageGCHigh, p.ImageGCLow)
 	}
 	eviction, err = pressure.ParseAll(p.Eviction, p.EvictionSoft, p.EvictionSoftGracePeriod, p.EvictionMinimumReclaim)
 	return eviction, p.ImageGCHigh, p.ImageGCLow, err

@@ -73,7 +73,8 @@ func (c Config) checkPods() error {
 	refuse(c.NodeCIDRBits != 0 && len(c.PodCIDRs) > 1, "nodes' parts of /%d: with pods of both families say how long those of each are, "+
 		"controllers.nodeCIDRMaskSizeIPv4 and …IPv6", c.NodeCIDRBits)
 	for _, p := range c.nodeRanges() {
-		refuse(p.Bits < p.Range.Bits() || p.Bits > min(p.Range.Bits()+16, p.Range.Addr().BitLen()), "nodes' parts of /%d of the pod range %s: use /%d to /%d",
+		refuse(p.Bits < p.Range.Bits() || p.Bits > min(p.Range.Bits()+16, p.Range.Addr().BitLen()),
+			"nodes' parts of /%d of the pod range %s: use /%d to /%d",
 			p.Bits, p.Range, p.Range.Bits(), p.Range.Bits()+16)
 	}
 	first := DefaultServiceCIDRs()[0]
@@ -81,7 +82,8 @@ func (c Config) checkPods() error {
 		first = c.ServiceCIDRs[0]
 	}
 	same := func(p netip.Prefix) bool { return p.Addr().Is4() == first.Addr().Is4() }
-	refuse(len(c.PodCIDRs) > 0 && !slices.ContainsFunc(c.PodCIDRs, same), "pods have no addresses of the family of %s, the first service CIDR: no service could "+
-		"lead to them; name ranges of the same families in network.podCIDR and network.serviceCIDRs", first)
+	refuse(len(c.PodCIDRs) > 0 && !slices.ContainsFunc(c.PodCIDRs, same),
+		"pods have no addresses of the family of %s, the first service CIDR: no service could "+
+			"lead to them; name ranges of the same families in network.podCIDR and network.serviceCIDRs", first)
 	return errors.Join(errs...)
 }

@@ -190,7 +190,8 @@ func dropPorts(cache []byte) error {
 		dir := pluginDir()
 		cmd := exec.Command(filepath.Join(dir, "portmap"))
 		cmd.Stdin = bytes.NewReader(in)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+kept.ContainerID, "CNI_IFNAME="+kept.IfName, "CNI_PATH="+dir, "CNI_NETNS=")
+		cmd.Env = append(os.Environ(), "CNI_COMMAND=DEL", "CNI_CONTAINERID="+kept.ContainerID, "CNI_IFNAME="+kept.IfName, "CNI_PATH="+dir,
+			"CNI_NETNS=")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
 		}

@@ -129,7 +129,8 @@ func (c *Cluster) command(n int) []string {
 		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "none", "--sim-nodes", strconv.Itoa(c.Nodes),
 			"--listen", netip.AddrPortFrom(c.Address(1), uint16(c.API)).String()}, c.Args...)
 	case n == 1:
-		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen", ":" + strconv.Itoa(c.API),
+		return append([]string{"up", "--data-dir", c.NodeDir(1), "--node", "real", "--node-name", c.NodeName(1), "--listen",
+			":" + strconv.Itoa(c.API),
 			"--hosts", c.Address(1).String(), "--root-dir", c.rootDir(1), "--cgroup-root", groupPrefix + c.NodeName(1)}, c.Args...)
 	}
 	return []string{"node", "--data-dir", c.NodeDir(n), "--kubeconfig", c.nodeKubeconfig(n), "--name", c.NodeName(n),

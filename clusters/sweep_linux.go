@@ -68,7 +68,8 @@ func shimSockets(dir string) (list []string) {
 		names, _ := filepath.Glob(filepath.Join(dir, pattern, "state/io.containerd.runtime.v2.task/*/*/address")) // fails on bad patterns only
 		for _, name := range names {
 			text, err := os.ReadFile(name)
-			if path, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "unix://"); err == nil && ok && strings.HasPrefix(path, "/run/containerd/s/") {
+			if path, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "unix://"); err == nil && ok &&
+				strings.HasPrefix(path, "/run/containerd/s/") {
 				list = append(list, path)
 			}
 		}
@@ -141,7 +142,8 @@ func ours(pid int, dir string, pods map[string]bool) bool {
 	if exe, _ := os.Readlink(filepath.Join(proc, "exe")); exe != "" && exe == self() {
 		name = []byte("kloop") // under whatever name it was installed
 	}
-	if err != nil || !slices.ContainsFunc([]string{"containerd", "kloop", "runc", "ctr"}, func(s string) bool { return strings.HasPrefix(string(name), s) }) {
+	if err != nil || !slices.ContainsFunc([]string{"containerd", "kloop", "runc", "ctr"},
+		func(s string) bool { return strings.HasPrefix(string(name), s) }) {
 		return false
 	}
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))

@@ -26,7 +26,8 @@ func NewMatchConditions(list []admissionregistrationv1.MatchCondition, fail *adm
 }
 
 // MatchConditions compiles conditions in a scope. It returns nil, which matches everything, for no conditions.
-func (s *Scope) MatchConditions(list []admissionregistrationv1.MatchCondition, fail *admissionregistrationv1.FailurePolicyType) *MatchConditions {
+func (s *Scope) MatchConditions(list []admissionregistrationv1.MatchCondition,
+	fail *admissionregistrationv1.FailurePolicyType) *MatchConditions {
 	if len(list) == 0 {
 		return nil
 	}

@@ -85,7 +85,8 @@ func extend(env *celgo.Env, d Declared, t Types, vars *variables) (*celgo.Env, e
 		name(t.Params, "params")
 	}
 	if d.Authorizer {
-		opts = append(opts, celgo.Variable("authorizer", library.AuthorizerType), celgo.Variable("authorizer.requestResource", library.ResourceCheckType))
+		opts = append(opts, celgo.Variable("authorizer", library.AuthorizerType),
+			celgo.Variable("authorizer.requestResource", library.ResourceCheckType))
 	}
 	if vars != nil {
 		name(vars.declared, "variables")

@@ -93,8 +93,9 @@ func within(dir, path string) string {
 
 // readers read what the plugins take.
 var readers = map[string]func(t *Config, text []byte, dir string) error{
-	"PodSecurity": readPodSecurity, "ResourceQuota": readLimited, "EventRateLimit": readEventLimits, "PodTolerationRestriction": readTolerations,
-	"PodNodeSelector": readNodeSelectors, "ImagePolicyWebhook": readImagePolicy,
+	"PodSecurity": readPodSecurity, "ResourceQuota": readLimited, "EventRateLimit": readEventLimits,
+	"PodTolerationRestriction": readTolerations,
+	"PodNodeSelector":          readNodeSelectors, "ImagePolicyWebhook": readImagePolicy,
 	"MutatingAdmissionWebhook":   logins(func(t *Config) **webhook.Logins { return &t.Mutating }),
 	"ValidatingAdmissionWebhook": logins(func(t *Config) **webhook.Logins { return &t.Validating }),
 }

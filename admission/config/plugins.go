@@ -36,13 +36,15 @@ func readPodSecurity(t *Config, text []byte, _ string) error {
 		case api.EnforceLevelLabel, api.EnforceVersionLabel, api.AuditLevelLabel, api.AuditVersionLabel, api.WarnLevelLabel, api.WarnVersionLabel:
 			labels[label] = value
 		default:
-			return fmt.Errorf("defaults: unknown key %q%s", key, strict.Meant(key, []string{"enforce", "enforce-version", "audit", "audit-version", "warn", "warn-version"}))
+			return fmt.Errorf("defaults: unknown key %q%s", key, strict.Meant(key,
+				[]string{"enforce", "enforce-version", "audit", "audit-version", "warn", "warn-version"}))
 		}
 	}
 	if _, errs := api.PolicyToEvaluate(labels, api.Policy{}); len(errs) > 0 {
 		return field.ErrorList(errs).ToAggregate()
 	}
-	t.PodSecurity = admission.PodSecurity{Defaults: labels, Users: c.Exemptions.Usernames, Namespaces: c.Exemptions.Namespaces, RuntimeClasses: c.Exemptions.RuntimeClasses}
+	t.PodSecurity = admission.PodSecurity{Defaults: labels, Users: c.Exemptions.Usernames, Namespaces: c.Exemptions.Namespaces,
+		RuntimeClasses: c.Exemptions.RuntimeClasses}
 	return nil
 }
 
@@ -51,7 +53,8 @@ func readLimited(t *Config, text []byte, _ string) error {
 		metav1.TypeMeta  `json:",inline"`
 		LimitedResources []admission.LimitedResource `json:"limitedResources"`
 	}
-	err := strict.Typed(text, &c, &c.TypeMeta, "ResourceQuotaConfiguration Configuration", "apiserver.config.k8s.io/v1", "resourcequota.admission.k8s.io/v1beta1", "resourcequota.admission.k8s.io/v1alpha1")
+	err := strict.Typed(text, &c, &c.TypeMeta, "ResourceQuotaConfiguration Configuration", "apiserver.config.k8s.io/v1",
+		"resourcequota.admission.k8s.io/v1beta1", "resourcequota.admission.k8s.io/v1alpha1")
 	t.Limited = c.LimitedResources
 	return err
 }
@@ -136,7 +139,8 @@ func readImagePolicy(t *Config, text []byte, dir string) error {
 			return fmt.Errorf("%s of %d: valid values are -1 and %d to %d", v.name, *v.value, v.least, v.most)
 		}
 	}
-	server, err := webhook.Open("the image policy webhook", within(dir, p.KubeConfigFile), imageTimeout, webhook.Retries{Tries: imageTries, Pause: time.Duration(p.RetryBackoff) * time.Millisecond})
+	server, err := webhook.Open("the image policy webhook", within(dir, p.KubeConfigFile), imageTimeout,
+		webhook.Retries{Tries: imageTries, Pause: time.Duration(p.RetryBackoff) * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -152,7 +156,8 @@ func logins(of func(t *Config) **webhook.Logins) func(t *Config, text []byte, di
 			metav1.TypeMeta `json:",inline"`
 			KubeConfigFile  string `json:"kubeConfigFile"`
 		}
-		if err := strict.Typed(text, &c, &c.TypeMeta, "WebhookAdmissionConfiguration WebhookAdmission", "apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1", "apiserver.k8s.io/v1alpha1"); err != nil {
+		if err := strict.Typed(text, &c, &c.TypeMeta, "WebhookAdmissionConfiguration WebhookAdmission", "apiserver.config.k8s.io/v1",
+			"apiserver.config.k8s.io/v1alpha1", "apiserver.k8s.io/v1alpha1"); err != nil {
 			return err
 		}
 		*of(t), err = webhook.ReadLogins(within(dir, c.KubeConfigFile))

@@ -55,7 +55,8 @@ func New(m *admissionregistrationv1.MatchResources) *Matcher {
 }
 
 // NewHook returns the matcher of a webhook, which without rules matches nothing.
-func NewHook(rules []admissionregistrationv1.RuleWithOperations, policy *admissionregistrationv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) *Matcher {
+func NewHook(rules []admissionregistrationv1.RuleWithOperations, policy *admissionregistrationv1.MatchPolicyType, namespaces,
+	objects *metav1.LabelSelector) *Matcher {
 	m := New(&admissionregistrationv1.MatchResources{MatchPolicy: policy, NamespaceSelector: namespaces, ObjectSelector: objects})
 	m.any = false
 	for _, r := range rules {

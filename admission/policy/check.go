@@ -32,7 +32,8 @@ type Checker struct {
 
 // Check returns the warnings for a policy: one for each expression that does not fit some type. The error tells of
 // types that could not be looked up; the others were.
-func (c *Checker) Check(p *admissionregistrationv1.ValidatingAdmissionPolicy) (warnings []admissionregistrationv1.ExpressionWarning, failed error) {
+func (c *Checker) Check(p *admissionregistrationv1.ValidatingAdmissionPolicy) (warnings []admissionregistrationv1.ExpressionWarning,
+	failed error) {
 	var types []typed
 	for _, gvk := range c.about(p) {
 		t, err := c.declare(gvk)

@@ -62,7 +62,8 @@ func (p *parameters) collect(ctx context.Context, r *admission.Request, ref *adm
 	default:
 		err = errors.New("one of name or selector must be provided")
 	}
-	if err == nil && len(list) == 0 && ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
+	if err == nil && len(list) == 0 && ref.ParameterNotFoundAction != nil &&
+		*ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
 		err = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 	}
 	return list, err
@@ -97,7 +98,8 @@ func (p *parameters) named(ctx context.Context, r *admission.Request, ns, name s
 	return p.spoken(ctx, nil, obj)
 }
 
-func (p *parameters) selected(ctx context.Context, r *admission.Request, ns string, by *metav1.LabelSelector) (list []runtime.Object, err error) {
+func (p *parameters) selected(ctx context.Context, r *admission.Request, ns string, by *metav1.LabelSelector) (list []runtime.Object,
+	err error) {
 	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return nil, err

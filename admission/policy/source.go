@@ -67,7 +67,8 @@ func (r *rule) compiled() *rule {
 }
 
 // scoped begins to compile: variables first, then the match conditions.
-func (r *rule) scoped(variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition, fail *admissionregistrationv1.FailurePolicyType) {
+func (r *rule) scoped(variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition,
+	fail *admissionregistrationv1.FailurePolicyType) {
 	r.scope = cel.NewScope(cel.Declared{Params: r.kind != nil, Authorizer: true, Variables: true})
 	for _, v := range variables {
 		r.scope.Variable(v.Name, v.Expression)
@@ -75,8 +76,10 @@ func (r *rule) scoped(variables []admissionregistrationv1.Variable, conditions [
 	r.conditions = r.scope.MatchConditions(conditions, fail)
 }
 
-func newRule(name string, constraints *admissionregistrationv1.MatchResources, kind *admissionregistrationv1.ParamKind, fail *admissionregistrationv1.FailurePolicyType, compile func(*rule)) *rule {
-	return &rule{name: name, matcher: match.New(constraints), kind: kind, ignore: fail != nil && *fail == admissionregistrationv1.Ignore, compile: compile}
+func newRule(name string, constraints *admissionregistrationv1.MatchResources, kind *admissionregistrationv1.ParamKind,
+	fail *admissionregistrationv1.FailurePolicyType, compile func(*rule)) *rule {
+	return &rule{name: name, matcher: match.New(constraints), kind: kind, ignore: fail != nil &&
+		*fail == admissionregistrationv1.Ignore, compile: compile}
 }
 
 // A source reads the policies of one sort that are in force.
@@ -171,6 +174,7 @@ func (r *rule) with(bindings []*binding) *rule {
 
 func wrap(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
 
-func newBinding(name string, m *admissionregistrationv1.MatchResources, params *admissionregistrationv1.ParamRef, actions []admissionregistrationv1.ValidationAction) *binding {
+func newBinding(name string, m *admissionregistrationv1.MatchResources, params *admissionregistrationv1.ParamRef,
+	actions []admissionregistrationv1.ValidationAction) *binding {
 	return &binding{name: name, match: match.New(m), params: params, actions: actions}
 }

@@ -124,7 +124,8 @@ func validatingHooks(k resource.Kind, cfg resource.Object) (list []*hook) {
 }
 
 func newHook(k resource.Kind, cfg resource.Object, i int, w admissionregistrationv1.MutatingWebhook) *hook {
-	h := &hook{MutatingWebhook: w, kind: k, config: cfg, match: match.NewHook(w.Rules, w.MatchPolicy, w.NamespaceSelector, w.ObjectSelector), id: fmt.Sprintf("%s/%s/%d", cfg.GetName(), w.Name, i)}
+	h := &hook{MutatingWebhook: w, kind: k, config: cfg, match: match.NewHook(w.Rules, w.MatchPolicy, w.NamespaceSelector,
+		w.ObjectSelector), id: fmt.Sprintf("%s/%s/%d", cfg.GetName(), w.Name, i)}
 	h.conditions = sync.OnceValue(func() *cel.MatchConditions { return cel.NewMatchConditions(w.MatchConditions, w.FailurePolicy) })
 	h.target = webhook.Target{CABundle: w.ClientConfig.CABundle}
 	if u := w.ClientConfig.URL; u != nil {

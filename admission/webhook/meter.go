@@ -29,7 +29,8 @@ func newMeter(reg *prometheus.Registry) *meter {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "request_total",
 			Help: "Calls of admission webhooks by name, code, operation and type."}, []string{"name", "type", "operation", "code", "rejected"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "rejection_count",
-			Help: "Requests that admission webhooks refused, or that failed because of one."}, []string{"name", "type", "operation", "error_type", "rejection_code"}),
+			Help: "Requests that admission webhooks refused, or that failed because of one."},
+			[]string{"name", "type", "operation", "error_type", "rejection_code"}),
 		opened: prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "fail_open_count",
 			Help: "Webhooks that could not be asked and whose requests passed all the same."}, []string{"name", "type"}),
 	}

@@ -91,7 +91,8 @@ func typed(r *admission.Request, sent schema.GroupVersionKind, doc []byte, whole
 	case got == sent, whole && slices.Contains(r.Kind.Info().Served(), got):
 		return got, nil
 	case custom && got.GroupVersion() == sent.GroupVersion() && got.Kind != "":
-		return sent, apierrors.NewInvalid(got.GroupKind(), r.Name, field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+sent.Kind)})
+		return sent, apierrors.NewInvalid(got.GroupKind(), r.Name,
+			field.ErrorList{field.Invalid(field.NewPath("kind"), got.Kind, "must be "+sent.Kind)})
 	case custom:
 		return sent, fmt.Errorf("%v is not suitable for converting to %q", got, sent.GroupVersion())
 	}

@@ -46,7 +46,8 @@ func Parse(data []byte, o Options) (*Config, error) {
 	}
 	version, ok := strings.CutPrefix(c.APIVersion, "apiserver.config.k8s.io/")
 	if c.Kind != "AuthenticationConfiguration" || !ok || !slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version) {
-		return nil, fmt.Errorf("the file is a %q of %q: write kind AuthenticationConfiguration, apiVersion apiserver.config.k8s.io/v1", c.Kind, c.APIVersion)
+		return nil, fmt.Errorf("the file is a %q of %q: write kind AuthenticationConfiguration, apiVersion apiserver.config.k8s.io/v1",
+			c.Kind, c.APIVersion)
 	}
 	return New(&c, o)
 }
@@ -109,7 +110,8 @@ func newIssuer(spec *config.JWTAuthenticator, compiler authcel.Compiler, o Optio
 		if !roots.AppendCertsFromPEM([]byte(ca)) {
 			return nil, errors.New("issuer.certificateAuthority: holds no certificate in PEM")
 		}
-		client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment,
+			TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout: fetchLimit, IdleConnTimeout: time.Minute}
 	}
 	discovery := wellKnown(spec.Issuer.URL)

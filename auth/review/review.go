@@ -112,7 +112,8 @@ func (d *Desk) local(ctx context.Context, ns string, r *authorizationv1.LocalSub
 	return r, nil
 }
 
-func (d *Desk) selfAccess(ctx context.Context, u *auth.User, r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
+func (d *Desk) selfAccess(ctx context.Context, u *auth.User,
+	r *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
 	if err := invalid(authorization.SelfSubjectAccessReviews.Check("", r, nil)); err != nil {
 		return nil, err
 	}
@@ -120,7 +121,8 @@ func (d *Desk) selfAccess(ctx context.Context, u *auth.User, r *authorizationv1.
 	return r, nil
 }
 
-func (d *Desk) judge(ctx context.Context, u *auth.User, res *authorizationv1.ResourceAttributes, non *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+func (d *Desk) judge(ctx context.Context, u *auth.User, res *authorizationv1.ResourceAttributes,
+	non *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	a := &auth.Attributes{User: u}
 	if res != nil {
 		a.Verb, a.Group, a.Version, a.Resource = res.Verb, res.Group, res.Version, res.Resource

@@ -29,7 +29,8 @@ const (
 
 // Request answers a TokenRequest for the service account: it returns a copy of it with its status filled in.
 // The errors are those of the API.
-func (s *Signer) Request(read resource.Reader, sa *corev1.ServiceAccount, tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (s *Signer) Request(read resource.Reader, sa *corev1.ServiceAccount,
+	tr *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	out := tr.DeepCopy()
 	if out.Spec.ExpirationSeconds == nil {
 		life := int64(defaultLife)

@@ -195,8 +195,10 @@ func (a *Authorizer) review(at *auth.Attributes) *authorizationv1.SubjectAccessR
 		r.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: at.Path, Verb: at.Verb}
 		return r
 	}
-	r.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Namespace: at.Namespace, Verb: at.Verb, Group: at.Group, Version: at.Version,
-		Resource: at.Resource, Subresource: at.Subresource, Name: at.Name, LabelSelector: labelsOf(at.LabelSelector), FieldSelector: fieldsOf(at.FieldSelector)}
+	r.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Namespace: at.Namespace, Verb: at.Verb, Group: at.Group,
+		Version:  at.Version,
+		Resource: at.Resource, Subresource: at.Subresource, Name: at.Name, LabelSelector: labelsOf(at.LabelSelector),
+		FieldSelector: fieldsOf(at.FieldSelector)}
 	return r
 }
 
@@ -208,8 +210,9 @@ func labelsOf(text string) *authorizationv1.LabelSelectorAttributes {
 	}
 	out := &authorizationv1.LabelSelectorAttributes{}
 	list, _ := sel.Requirements()
-	ops := map[selection.Operator]metav1.LabelSelectorOperator{selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
-		selection.In: metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+	ops := map[selection.Operator]metav1.LabelSelectorOperator{selection.Equals: metav1.LabelSelectorOpIn,
+		selection.DoubleEquals: metav1.LabelSelectorOpIn,
+		selection.In:           metav1.LabelSelectorOpIn, selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
 		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist}
 	for _, q := range list {
 		if op, ok := ops[q.Operator()]; ok { // greater and less are not told

@@ -153,7 +153,8 @@ func (r *registrar) look(ctx context.Context, c *loop.Ctx, svc *apiregistrationv
 }
 
 // say writes the condition if it is news, and tells of a server that is lost.
-func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService, cond apiregistrationv1.APIServiceCondition) error {
+func (r *registrar) say(ctx context.Context, c *loop.Ctx, svc *apiregistrationv1.APIService,
+	cond apiregistrationv1.APIServiceCondition) error {
 	next := resource.Clone(svc)
 	set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if equality.Semantic.DeepEqual(next.Status, svc.Status) {

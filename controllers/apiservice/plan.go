@@ -67,7 +67,8 @@ func nameOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group 
 // wanted is the APIService of a group version that is served here.
 func wanted(gv schema.GroupVersion, custom bool) *apiregistrationv1.APIService {
 	svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: nameOf(gv), Labels: map[string]string{managed: onStart}},
-		Spec: apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: groupPriority[gv.Group], VersionPriority: versionPriority(gv)}}
+		Spec: apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: groupPriority[gv.Group],
+			VersionPriority: versionPriority(gv)}}
 	if custom {
 		svc.Labels[managed] = continuous
 		svc.Spec.GroupPriorityMinimum, svc.Spec.VersionPriority = 1000, 100
@@ -97,7 +98,8 @@ func plan(svc *apiregistrationv1.APIService, gv schema.GroupVersion, own, fresh,
 }
 
 func condition(good bool, reason, message string) apiregistrationv1.APIServiceCondition {
-	c := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, Reason: reason, Message: message}
+	c := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse,
+		Reason: reason, Message: message}
 	if good {
 		c.Status = apiregistrationv1.ConditionTrue
 	}
@@ -105,7 +107,8 @@ func condition(good bool, reason, message string) apiregistrationv1.APIServiceCo
 }
 
 // obstacle is pure: what keeps requests from reaching the server, as far as the cluster's own objects tell; nil for nothing.
-func obstacle(svc *apiregistrationv1.APIService, service *corev1.Service, behind []*discoveryv1.EndpointSlice) *apiregistrationv1.APIServiceCondition {
+func obstacle(svc *apiregistrationv1.APIService, service *corev1.Service,
+	behind []*discoveryv1.EndpointSlice) *apiregistrationv1.APIServiceCondition {
 	ref, port := svc.Spec.Service, int32(443)
 	if ref.Port != nil {
 		port = *ref.Port

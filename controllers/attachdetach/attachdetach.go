@@ -101,7 +101,8 @@ func (r *requests) reconcile(ctx context.Context, c *loop.Ctx, n *corev1.Node) (
 	todo := plan(n, want, have, r.get(n.Name), c.Now()) // decide
 	r.set(n.Name, todo.asked)
 	for _, u := range todo.taken { // act
-		c.Event(kinds.Pods, u.pod, corev1.EventTypeWarning, "FailedAttachVolume", "Waiting for detach for volume %q %s", u.pv, holders(c, u, n.Name))
+		c.Event(kinds.Pods, u.pod, corev1.EventTypeWarning, "FailedAttachVolume", "Waiting for detach for volume %q %s", u.pv,
+			holders(c, u, n.Name))
 		c.Waiting("volume %s is attached to another node", u.pv)
 	}
 	for _, va := range todo.attach {

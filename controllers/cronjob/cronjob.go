@@ -67,7 +67,8 @@ func act(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, t todo) error {
 
 func remove(ctx context.Context, c *loop.Ctx, cj *batchv1.CronJob, j *batchv1.Job) error {
 	background := metav1.DeletePropagationBackground
-	err := c.DeleteWith(ctx, kinds.Jobs, j, &metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &j.UID}})
+	err := c.DeleteWith(ctx, kinds.Jobs, j, &metav1.DeleteOptions{PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &j.UID}})
 	if err != nil {
 		c.Event(kinds.CronJobs, cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)
 		return err
@@ -111,7 +112,8 @@ func newJob(cj *batchv1.CronJob, at time.Time) *batchv1.Job {
 		at = at.UTC()
 	}
 	annotations[batchv1.CronJobScheduledTimestampAnnotation] = at.Format(time.RFC3339)
-	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: cj.Namespace, Name: jobName(cj, at), Labels: t.Labels, Annotations: annotations,
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: cj.Namespace, Name: jobName(cj, at), Labels: t.Labels,
+		Annotations:     annotations,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cj, kinds.CronJobs.GVK)}}, Spec: t.Spec}
 }
 
@@ -120,5 +122,6 @@ func jobName(cj *batchv1.CronJob, at time.Time) string {
 }
 
 func reference(j *batchv1.Job) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID, ResourceVersion: j.ResourceVersion}
+	return corev1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID,
+		ResourceVersion: j.ResourceVersion}
 }

@@ -49,7 +49,8 @@ func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 		t.warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
 	if missed := latest(s, since(cj), now); at.IsZero() && !missed.IsZero() {
-		t.waits = fmt.Sprintf("its time of %s passed more than its startingDeadlineSeconds of %d ago", missed.UTC().Format("2006-01-02 15:04 MST"), *cj.Spec.StartingDeadlineSeconds)
+		t.waits = fmt.Sprintf("its time of %s passed more than its startingDeadlineSeconds of %d ago",
+			missed.UTC().Format("2006-01-02 15:04 MST"), *cj.Spec.StartingDeadlineSeconds)
 	}
 	switch {
 	case at.IsZero():

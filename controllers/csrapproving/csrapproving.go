@@ -58,9 +58,11 @@ func allowed(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSign
 	for k, v := range r.Spec.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
-	out, err := c.Client().Create(ctx, kinds.SubjectAccessReviews, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: extra,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Verb: "create", Subresource: permission, Version: "*"}}})
+	out, err := c.Client().Create(ctx, kinds.SubjectAccessReviews,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "certificates.k8s.io", Resource: "certificatesigningrequests",
+				Verb: "create", Subresource: permission, Version: "*"}}})
 	if err != nil {
 		return false, err
 	}

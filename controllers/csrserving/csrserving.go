@@ -184,6 +184,7 @@ func public(name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return !ip.IsGlobalUnicast()
 	}
-	return name == "" || name == "localhost" || name == "kubernetes" || strings.HasPrefix(name, "kubernetes.") || strings.Contains(name, ".svc.") || strings.HasSuffix(name, ".svc") ||
+	return name == "" || name == "localhost" || name == "kubernetes" || strings.HasPrefix(name, "kubernetes.") ||
+		strings.Contains(name, ".svc.") || strings.HasSuffix(name, ".svc") ||
 		strings.HasSuffix(name, ".kloop.internal") || strings.Contains(name, "*")
 }

@@ -38,7 +38,8 @@ func Controller(ca Signer) *loop.Controller[*certificatesv1.CertificateSigningRe
 		For:    kinds.CertificateSigningRequests,
 		Writes: []resource.Kind{kinds.CertificateSigningRequests},
 		Skip: func(r *certificatesv1.CertificateSigningRequest) bool {
-			return len(r.Status.Certificate) > 0 || csr.Condition(r, certificatesv1.CertificateApproved) == nil || csr.Condition(r, certificatesv1.CertificateFailed) != nil ||
+			return len(r.Status.Certificate) > 0 || csr.Condition(r, certificatesv1.CertificateApproved) == nil ||
+				csr.Condition(r, certificatesv1.CertificateFailed) != nil ||
 				csr.Condition(r, certificatesv1.CertificateDenied) != nil || checks(r.Spec.SignerName) == nil
 		},
 		Reconcile: func(ctx context.Context, c *loop.Ctx, r *certificatesv1.CertificateSigningRequest) (time.Duration, error) {
@@ -49,8 +50,10 @@ func Controller(ca Signer) *loop.Controller[*certificatesv1.CertificateSigningRe
 				return 0, err
 			case refusal != nil:
 				now := metav1.NewTime(c.Now())
-				next.Status.Conditions = append(next.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
-					Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: refusal.Error(), LastUpdateTime: now, LastTransitionTime: now})
+				next.Status.Conditions = append(next.Status.Conditions,
+					certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed,
+						Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: refusal.Error(), LastUpdateTime: now,
+						LastTransitionTime: now})
 			default:
 				next.Status.Certificate = cert
 			}
@@ -112,12 +115,14 @@ func reserved(req *x509.CertificateRequest) error {
 
 // usages turns the names of usages into those of certificates.
 func usages(list []certificatesv1.KeyUsage) (usage x509.KeyUsage, ext []x509.ExtKeyUsage) {
-	plain := map[certificatesv1.KeyUsage]x509.KeyUsage{certificatesv1.UsageSigning: x509.KeyUsageDigitalSignature, certificatesv1.UsageDigitalSignature: x509.KeyUsageDigitalSignature,
+	plain := map[certificatesv1.KeyUsage]x509.KeyUsage{certificatesv1.UsageSigning: x509.KeyUsageDigitalSignature,
+		certificatesv1.UsageDigitalSignature:  x509.KeyUsageDigitalSignature,
 		certificatesv1.UsageContentCommitment: x509.KeyUsageContentCommitment, certificatesv1.UsageKeyEncipherment: x509.KeyUsageKeyEncipherment,
 		certificatesv1.UsageKeyAgreement: x509.KeyUsageKeyAgreement, certificatesv1.UsageDataEncipherment: x509.KeyUsageDataEncipherment,
 		certificatesv1.UsageCertSign: x509.KeyUsageCertSign, certificatesv1.UsageCRLSign: x509.KeyUsageCRLSign,
 		certificatesv1.UsageEncipherOnly: x509.KeyUsageEncipherOnly, certificatesv1.UsageDecipherOnly: x509.KeyUsageDecipherOnly}
-	extended := map[certificatesv1.KeyUsage]x509.ExtKeyUsage{certificatesv1.UsageAny: x509.ExtKeyUsageAny, certificatesv1.UsageServerAuth: x509.ExtKeyUsageServerAuth,
+	extended := map[certificatesv1.KeyUsage]x509.ExtKeyUsage{certificatesv1.UsageAny: x509.ExtKeyUsageAny,
+		certificatesv1.UsageServerAuth: x509.ExtKeyUsageServerAuth,
 		certificatesv1.UsageClientAuth: x509.ExtKeyUsageClientAuth, certificatesv1.UsageCodeSigning: x509.ExtKeyUsageCodeSigning,
 		certificatesv1.UsageEmailProtection: x509.ExtKeyUsageEmailProtection, certificatesv1.UsageTimestamping: x509.ExtKeyUsageTimeStamping,
 		certificatesv1.UsageOCSPSigning: x509.ExtKeyUsageOCSPSigning}

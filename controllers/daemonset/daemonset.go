@@ -47,7 +47,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet) (time.Dur
 	if err != nil || ds.DeletionTimestamp != nil {
 		return 0, err
 	}
-	owner := revisions.Owner{Object: ds, Kind: kinds.DaemonSets, Selector: selector, Template: &ds.Spec.Template, Collisions: ds.Status.CollisionCount, Label: revisions.Hash}
+	owner := revisions.Owner{Object: ds, Kind: kinds.DaemonSets, Selector: selector, Template: &ds.Spec.Template,
+		Collisions: ds.Status.CollisionCount, Label: revisions.Hash}
 	history, err := revisions.List(ctx, c, owner)
 	if err != nil {
 		return 0, err

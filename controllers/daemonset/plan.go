@@ -257,7 +257,8 @@ func (w *world) scaled(v *intstr.IntOrString) int {
 
 // status is what was observed.
 func (w *world) status() appsv1.DaemonSetStatus {
-	st := appsv1.DaemonSetStatus{ObservedGeneration: w.ds.Generation, CollisionCount: w.ds.Status.CollisionCount, Conditions: w.ds.Status.Conditions}
+	st := appsv1.DaemonSetStatus{ObservedGeneration: w.ds.Generation, CollisionCount: w.ds.Status.CollisionCount,
+		Conditions: w.ds.Status.Conditions}
 	for _, pl := range w.places {
 		if !pl.run {
 			if len(pl.pods) > 0 && !pl.gone {

@@ -98,7 +98,8 @@ func meant(ds *appsv1.DaemonSet, n *corev1.Node) (run, stay bool) {
 	list := tolerations(s)
 	for i := range n.Spec.Taints {
 		t := &n.Spec.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(list, func(o corev1.Toleration) bool { return pods.Tolerates(&o, t) }) {
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(list,
+			func(o corev1.Toleration) bool { return pods.Tolerates(&o, t) }) {
 			continue
 		}
 		run = false

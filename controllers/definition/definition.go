@@ -109,14 +109,16 @@ func (d definitions) retire(ctx context.Context, c *loop.Ctx, def *apiextensions
 		return 0, err
 	case left > 0:
 		c.Waiting("%d objects are left", left)
-		return recheck, d.say(ctx, c, def, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
+		return recheck, d.say(ctx, c, def, apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating,
+			Status: apiextensionsv1.ConditionTrue,
 			Reason: "InstanceDeletionInProgress", Message: "CustomResource deletion is in progress"})
 	}
 	return 0, d.release(ctx, c, def, ended("InstanceDeletionCompleted", "removed all instances"))
 }
 
 func ended(reason, message string) apiextensionsv1.CustomResourceDefinitionCondition {
-	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: reason, Message: message}
+	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse,
+		Reason: reason, Message: message}
 }
 
 // empty deletes the objects of a kind and says how many there were.
@@ -144,7 +146,8 @@ func (d definitions) empty(ctx context.Context, c *loop.Ctx, name string) (int, 
 }
 
 // say writes a condition if it is news.
-func (d definitions) say(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition, cond apiextensionsv1.CustomResourceDefinitionCondition) error {
+func (d definitions) say(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition,
+	cond apiextensionsv1.CustomResourceDefinitionCondition) error {
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	if equality.Semantic.DeepEqual(next.Status, def.Status) {
@@ -154,7 +157,8 @@ func (d definitions) say(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.
 }
 
 // release takes the finalizer off: the server then removes the definition.
-func (d definitions) release(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition, cond apiextensionsv1.CustomResourceDefinitionCondition) error {
+func (d definitions) release(ctx context.Context, c *loop.Ctx, def *apiextensionsv1.CustomResourceDefinition,
+	cond apiextensionsv1.CustomResourceDefinitionCondition) error {
 	next := whole(c, def)
 	crd.Set(&next.Status, cond, metav1.Time{Time: c.Now().Truncate(time.Second)})
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == apiextensionsv1.CustomResourceCleanupFinalizer })

@@ -113,13 +113,15 @@ func scale(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, s scaling) er
 	if s.to < from {
 		way = "down"
 	}
-	c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, s.set.Name, from, s.to)
+	c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, s.set.Name,
+		from, s.to)
 	return nil
 }
 
 // claim returns the sets that d controls, after releasing those that no longer match, and whether it adopted any that match
 // and nobody controls: the change wakes the deployment again.
-func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, adopted bool, err error) {
+func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, adopted bool,
+	err error) {
 	for _, rs := range resource.List(c, kinds.ReplicaSets, d.Namespace) {
 		ref := metav1.GetControllerOfNoCopy(rs)
 		matches := selector.Matches(labels.Set(rs.Labels))
@@ -161,7 +163,8 @@ func setOwner(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, ref *meta
 }
 
 // adopters wakes those that may adopt.
-var adopters = loop.Adopters(kinds.ReplicaSets, kinds.Deployments, func(o *appsv1.Deployment) *metav1.LabelSelector { return o.Spec.Selector })
+var adopters = loop.Adopters(kinds.ReplicaSets, kinds.Deployments,
+	func(o *appsv1.Deployment) *metav1.LabelSelector { return o.Spec.Selector })
 
 // podGone wakes a deployment of the strategy Recreate when a pod of its sets is gone or has ended.
 func podGone(c client.Change, read resource.Reader, wake func(ns, name string)) {

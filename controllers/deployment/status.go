@@ -67,11 +67,14 @@ func conditions(w world, st appsv1.DeploymentStatus, now time.Time) []appsv1.Dep
 	return failure(progress(list, w, st, now), w)
 }
 
-func available(list []appsv1.DeploymentCondition, d *appsv1.Deployment, st appsv1.DeploymentStatus, now time.Time) []appsv1.DeploymentCondition {
+func available(list []appsv1.DeploymentCondition, d *appsv1.Deployment, st appsv1.DeploymentStatus,
+	now time.Time) []appsv1.DeploymentCondition {
 	if st.AvailableReplicas >= *d.Spec.Replicas-maxUnavailable(d) {
-		return set(list, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable", "Deployment has minimum availability.", now)
+		return set(list, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable",
+			"Deployment has minimum availability.", now)
 	}
-	return set(list, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable", "Deployment does not have minimum availability.", now)
+	return set(list, appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable",
+		"Deployment does not have minimum availability.", now)
 }
 
 // begin is what a pause, its end, and a set that was there already say of the progress. A lack of it that was told stays.
@@ -167,7 +170,8 @@ func failure(list []appsv1.DeploymentCondition, w world) []appsv1.DeploymentCond
 }
 
 // report writes how the new set came about, or why it did not.
-func report(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, change func([]appsv1.DeploymentCondition) []appsv1.DeploymentCondition) error {
+func report(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment,
+	change func([]appsv1.DeploymentCondition) []appsv1.DeploymentCondition) error {
 	if !tracked(d) {
 		return nil
 	}
@@ -193,7 +197,8 @@ func remove(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType)
 }
 
 // set writes a condition unless it says the same already.
-func set(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType, s corev1.ConditionStatus, reason, text string, now time.Time) []appsv1.DeploymentCondition {
+func set(list []appsv1.DeploymentCondition, t appsv1.DeploymentConditionType, s corev1.ConditionStatus, reason, text string,
+	now time.Time) []appsv1.DeploymentCondition {
 	cur := find(list, t)
 	if cur != nil && cur.Status == s && cur.Reason == reason {
 		return list

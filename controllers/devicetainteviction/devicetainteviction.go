@@ -43,7 +43,8 @@ var Controller = &loop.Controller[*resourcev1.ResourceClaim]{
 		}
 		for _, r := range claim.Status.ReservedFor {
 			p := resource.Get(c, kinds.Pods, claim.Namespace, r.Name)
-			if p == nil || p.UID != r.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			if p == nil || p.UID != r.UID || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded ||
+				p.Status.Phase == corev1.PodFailed {
 				continue
 			}
 			if err := evict(ctx, c, p, taint); err != nil {
@@ -79,8 +80,9 @@ var Rules = &loop.Controller[*resourcev1.DeviceTaintRule]{
 
 // progress is the rule's condition, given how many pods are to go.
 func progress(r *resourcev1.DeviceTaintRule, left int, now time.Time) metav1.Condition {
-	c := metav1.Condition{Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse, ObservedGeneration: r.Generation,
-		Reason: "NoEffect", Message: "The taint evicts no pods.", LastTransitionTime: metav1.NewTime(now)}
+	c := metav1.Condition{Type: resourcev1.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse,
+		ObservedGeneration: r.Generation,
+		Reason:             "NoEffect", Message: "The taint evicts no pods.", LastTransitionTime: metav1.NewTime(now)}
 	switch {
 	case left > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "PodsPendingEviction", fmt.Sprintf("%d pods are to be evicted.", left)
@@ -163,7 +165,8 @@ func until(t resourcev1.DeviceTaint, tolerations []resourcev1.DeviceToleration) 
 // evict marks the pod as disrupted and deletes it.
 func evict(ctx context.Context, c *loop.Ctx, p *corev1.Pod, t resourcev1.DeviceTaint) error {
 	c.Event(kinds.Pods, p, corev1.EventTypeNormal, "DeviceTaintManagerEviction", "Marking for deletion")
-	err := pods.Disrupt(ctx, c, p, "DeletionByDeviceTaintManager", fmt.Sprintf("Device Taint manager: deleting due to NoExecute taint %s", t.Key))
+	err := pods.Disrupt(ctx, c, p, "DeletionByDeviceTaintManager",
+		fmt.Sprintf("Device Taint manager: deleting due to NoExecute taint %s", t.Key))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -62,13 +62,15 @@ func reconcile(ctx context.Context, c *loop.Ctx, b *policyv1.PodDisruptionBudget
 			"Failed to calculate the number of expected pods: %v", err)
 	}
 	if expected.unmanaged {
-		c.Event(kinds.PodDisruptionBudgets, b, corev1.EventTypeWarning, "UnmanagedPods", "Pods selected by this PodDisruptionBudget (selector: %v) were found "+
-			"to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
-			"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
+		c.Event(kinds.PodDisruptionBudgets, b, corev1.EventTypeWarning, "UnmanagedPods",
+			"Pods selected by this PodDisruptionBudget (selector: %v) were found "+
+				"to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
+				"To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.", b.Spec.Selector)
 	}
 	for _, p := range list {
 		if at, told := b.Status.DisruptedPods[p.Name]; told && p.DeletionTimestamp == nil && at.Add(confirm).Before(c.Now()) {
-			c.Event(kinds.Pods, p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
+			c.Event(kinds.Pods, p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s/%s to be deleted but it wasn't",
+				b.Namespace, b.Name)
 		}
 	}
 	st, again := plan(b, list, expected, err, c.Now()) // decide
@@ -179,7 +181,8 @@ func lookup(read resource.Reader, set *resource.Set, ns string, ref *metav1.Owne
 }
 
 // plan is pure: it returns the status, and when an eviction that was not confirmed runs out.
-func plan(b *policyv1.PodDisruptionBudget, list []*corev1.Pod, n count, failed error, now time.Time) (st policyv1.PodDisruptionBudgetStatus, again time.Duration) {
+func plan(b *policyv1.PodDisruptionBudget, list []*corev1.Pod, n count, failed error,
+	now time.Time) (st policyv1.PodDisruptionBudgetStatus, again time.Duration) {
 	st = *b.Status.DeepCopy()
 	if failed != nil { // what was observed is as old as the counts
 		st.DisruptionsAllowed = 0

@@ -56,7 +56,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 	case cur != nil:
 		err := c.Update(ctx, kinds.Endpoints, next)
 		if err != nil && !apierrors.IsConflict(err) {
-			c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %s/%s: %v", s.Namespace, s.Name, err)
+			c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToUpdateEndpoint", "Failed to update endpoint %s/%s: %v",
+				s.Namespace, s.Name, err)
 		}
 		return 0, err
 	}
@@ -65,7 +66,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 		return 0, nil
 	}
 	if err != nil {
-		c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %s/%s: %v", s.Namespace, s.Name, err)
+		c.Event(kinds.Endpoints, next, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for service %s/%s: %v",
+			s.Namespace, s.Name, err)
 	}
 	return 0, err
 }

@@ -88,7 +88,8 @@ func spread(c *loop.Ctx, s *corev1.Service, want []*group, before map[string]str
 			}
 			c.Event(kinds.Services, s, corev1.EventTypeWarning, "TopologyAwareHintsDisabled", "%s, addressType: %s", why, family)
 		case len(before) == 0:
-			c.Event(kinds.Services, s, corev1.EventTypeNormal, "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled, addressType: %s", family)
+			c.Event(kinds.Services, s, corev1.EventTypeNormal, "TopologyAwareHintsEnabled",
+				"Topology Aware Hints has been enabled, addressType: %s", family)
 		}
 	}
 }

@@ -57,7 +57,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, e *corev1.Endpoints) (time.Dura
 	}
 	err := act(ctx, c, have, want) // act
 	if err != nil && !apierrors.IsConflict(err) {
-		c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices", "Error updating Endpoint Slices for Endpoints %s/%s: %v", e.Namespace, e.Name, err)
+		c.Event(kinds.Endpoints, e, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+			"Error updating Endpoint Slices for Endpoints %s/%s: %v", e.Namespace, e.Name, err)
 	}
 	return 0, err
 }
@@ -108,7 +109,8 @@ func act(ctx context.Context, c *loop.Ctx, have, want []*discoveryv1.EndpointSli
 }
 
 // match finds the slice to become w: one with the same ports, or any of the family.
-func match(have []*discoveryv1.EndpointSlice, used map[*discoveryv1.EndpointSlice]bool, w *discoveryv1.EndpointSlice) (best *discoveryv1.EndpointSlice) {
+func match(have []*discoveryv1.EndpointSlice, used map[*discoveryv1.EndpointSlice]bool,
+	w *discoveryv1.EndpointSlice) (best *discoveryv1.EndpointSlice) {
 	for _, es := range have {
 		if used[es] || es.AddressType != w.AddressType || es.DeletionTimestamp != nil {
 			continue
@@ -166,12 +168,14 @@ func empty(e *corev1.Endpoints) *discoveryv1.EndpointSlice {
 		annotations = nil
 	}
 	const longest = 63 - 6
-	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, GenerateName: e.Name[:min(len(e.Name), longest)] + "-",
-		Labels: labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, kinds.Endpoints.GVK)}}}
+	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace,
+		GenerateName: e.Name[:min(len(e.Name), longest)] + "-",
+		Labels:       labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, kinds.Endpoints.GVK)}}}
 }
 
 func endpoint(a *corev1.EndpointAddress, ready bool) discoveryv1.Endpoint {
-	e := discoveryv1.Endpoint{Addresses: []string{a.IP}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}, TargetRef: a.TargetRef, NodeName: a.NodeName}
+	e := discoveryv1.Endpoint{Addresses: []string{a.IP}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		TargetRef: a.TargetRef, NodeName: a.NodeName}
 	if a.Hostname != "" {
 		e.Hostname = &a.Hostname
 	}

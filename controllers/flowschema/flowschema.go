@@ -66,7 +66,8 @@ func levelCameOrWent(c client.Change, read resource.Reader, wake func(ns, name s
 // plan is the condition that the schema should have; nil if it has it.
 func plan(s *flowcontrolv1.FlowSchema, exists bool) *flowcontrolv1.FlowSchemaCondition {
 	level := s.Spec.PriorityLevelConfiguration.Name
-	want := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
+	want := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse,
+		Reason:  "Found",
 		Message: fmt.Sprintf("the priority level %q exists", level)}
 	if !exists {
 		want.Status, want.Reason = flowcontrolv1.ConditionTrue, "NotFound"
