@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -162,4 +164,72 @@ func TestGitSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds("a source that is deleted leaves what it made", "more=1 one=3")
+}
+
+// TestGitSourceThousand: a commit with 1,000 objects is applied with little work, and so is one that changes a single one of them.
+func TestGitSourceThousand(t *testing.T) {
+	const many = 1000
+	f := newForge(t)
+	pages := func(first string) string {
+		var b strings.Builder
+		b.WriteString(pageOf("n0", first))
+		for i := 1; i < many; i++ {
+			b.WriteString(pageOf(fmt.Sprint("n", i), "1"))
+		}
+		return b.String()
+	}
+	const space = "apiVersion: v1\nkind: Namespace\nmetadata: {name: site}\n---\n"
+	commit := f.push(map[string]string{"site.yaml": space + pages("1")})
+	c := start(t, cluster.Config{GitSources: true, GitDir: t.TempDir()})
+	cfg := config(t, c)
+	cs := kubernetes.NewForConfigOrDie(cfg)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git"},
+		StringData: map[string]string{"username": "kloop", "password": "geheim"}}
+	if _, err := cs.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sources := dynamic.NewForConfigOrDie(cfg).Resource(
+		schema.GroupVersionResource{Group: "sync.kloop.dev", Version: "v1alpha1", Resource: "gitsources"})
+	applied := func(commit string) time.Duration {
+		t.Helper()
+		began := worked(t)
+		eventually(t, "all is applied", func(ctx context.Context) (bool, error) {
+			s, err := sources.Get(ctx, "site", metav1.GetOptions{})
+			if err != nil {
+				return false, nil
+			}
+			has, _, _ := unstructured.NestedString(s.Object, "status", "commit")
+			return has == commit, nil
+		})
+		return worked(t) - began
+	}
+	source := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sync.kloop.dev/v1alpha1", "kind": "GitSource",
+		"metadata": map[string]any{"name": "site"}, "spec": map[string]any{"url": f.url, "secretName": "git", "interval": "1s"}}}
+	eventually(t, "the kind is served", func(ctx context.Context) (bool, error) {
+		_, err := sources.Create(ctx, source, metav1.CreateOptions{})
+		return err == nil, nil
+	})
+	first := applied(commit)
+	second := applied(f.push(map[string]string{"site.yaml": space + pages("2")}))
+	list, err := cs.CoreV1().ConfigMaps("site").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) < many {
+		t.Errorf("%d objects are there, want %d: %v", len(list.Items), many, err)
+	}
+	t.Logf("%s of CPU for %d objects, %s for a change of one", first, many, second)
+	if limit := 2 * time.Second; max(first, second) > limit {
+		t.Errorf("%s and %s of CPU, %s is the aim", first, second, limit)
+	}
+}
+
+// worked returns the CPU time of this process and of the git that it ran.
+func worked(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var use syscall.Rusage
+		if err := syscall.Getrusage(who, &use); err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(use.Utime.Nano() + use.Stime.Nano())
+	}
+	return sum
 }

@@ -5,7 +5,7 @@
 //	rule    what the commit describes is as it says, a change by others is taken back, what it has lost is deleted; a commit of
 //	        which the server would refuse a part changes nothing
 //
-// It is for bootstrapping a cluster from plain manifests. Argo CD and Flux do more, and run on kloop.
+// It is for bootstrapping a cluster from plain manifests. Argo CD and Flux do more.
 package gitsource
 
 import (
