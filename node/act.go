@@ -37,16 +37,17 @@ func (a *Agent) world(c *loop.Ctx, pod *corev1.Pod, seen sight) world {
 		}}
 }
 
-// act does what the plan says. again is the time to look again although nothing may change.
-func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again time.Duration, err error) {
+// act does what the plan says, and adds to it what it did besides. again is the time to look again although nothing may change.
+func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t *todo) (again time.Duration, err error) {
 	if t.stop {
-		return a.end(ctx, c, w, t)
+		return a.end(ctx, c, w, *t)
 	}
 	if !announced(w) {
 		return time.Millisecond, nil // its status tells first
 	}
 	restart, failed := a.resize.actuate(ctx, w)
-	if err := a.stop.kill(ctx, w.pod, append(t.kill, restart...)); err != nil {
+	t.kill = append(t.kill, restart...)
+	if err := a.stop.kill(ctx, w.pod, t.kill); err != nil {
 		return 0, err
 	}
 	if failed != nil {
@@ -87,10 +88,10 @@ func (a *Agent) act(ctx context.Context, c *loop.Ctx, w world, t todo) (again ti
 	if err := a.isolate(ctx, w, box); err != nil {
 		return 0, err
 	}
-	if len(t.kill)+len(restart)+len(t.drop)+len(t.boxes) > 0 {
+	if len(t.kill)+len(t.drop)+len(t.boxes) > 0 {
 		t.again = time.Millisecond
 	}
-	return a.startAll(ctx, c, w, box, t, mounts)
+	return a.startAll(ctx, c, w, box, *t, mounts)
 }
 
 // startAll starts the containers of a plan. Those that have to wait say when to look again; what starts is looked at at once.

@@ -113,6 +113,7 @@ type Config struct {
 // An Agent runs one node. Make it with New.
 type Agent struct {
 	*common
+	seen    *watchman
 	vols    *volume.Mounter
 	probes  *probe.Set
 	status  *statuses
@@ -178,7 +179,7 @@ func New(cfg Config) *Agent {
 
 // assemble makes the agent of its parts. None of them starts anything.
 func assemble(c *common) *Agent {
-	a := &Agent{common: c, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
+	a := &Agent{common: c, seen: newWatchman(c.cfg.Runtime.Containers), evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
 	a.resize = &resizer{c, a.alloc}
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
@@ -251,10 +252,13 @@ func (a *Agent) reconcile(ctx context.Context, c *loop.Ctx, pod *corev1.Pod) (ag
 	case r != nil:
 		return 0, a.reject(ctx, c, w, r)
 	}
-	todo := plan(w)                     // decide
-	again, err = a.act(ctx, c, w, todo) // act
+	todo := plan(w)                      // decide
+	again, err = a.act(ctx, c, w, &todo) // act
 	if errors.Is(err, errRemoved) {
 		return 0, nil
+	}
+	if todo.idle() {
+		return soonest(again, asked), a.tell(ctx, c, pod, w, err)
 	}
 	return soonest(again, asked), a.report(ctx, c, pod, err)
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -69,29 +68,20 @@ func (c *container) ended() bool {
 // observe asks the runtime for everything under a pod's name.
 func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
 	var s sight
-	rt := a.cfg.Runtime.Containers
-	match := map[string]string{labelNamespace: ns, labelPod: name}
-	boxes, err := rt.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{LabelSelector: match}})
+	who := podName{ns, name}
+	list, err := a.seen.list(ctx, who)
 	if err != nil {
-		return s, fmt.Errorf("list the sandboxes of pod %s/%s: %w", ns, name, err)
+		return s, err
 	}
-	for _, b := range boxes.Items {
-		box, err := a.sandbox(ctx, b)
-		if err != nil {
-			return s, err
-		}
-		s.sandboxes = append(s.sandboxes, box)
-	}
-	list, err := rt.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{LabelSelector: match}})
+	known, err := a.seen.look(ctx, who, list)
 	if err != nil {
-		return s, fmt.Errorf("list the containers of pod %s/%s: %w", ns, name, err)
+		return s, err
 	}
-	for _, item := range list.Containers {
-		c, err := a.container(ctx, item)
-		if err != nil {
-			return s, err
-		}
-		s.containers = append(s.containers, c)
+	for _, b := range list.boxes {
+		s.sandboxes = append(s.sandboxes, a.sandbox(b, known.boxes[b.Id]))
+	}
+	for _, item := range list.containers {
+		s.containers = append(s.containers, newContainer(item, known.containers[item.Id]))
 	}
 	coldsort.Func(s.sandboxes, func(a, b sandbox) int { return b.made.Compare(a.made) })
 	coldsort.Func(s.containers, func(a, b container) int {
@@ -100,17 +90,13 @@ func (a *Agent) observe(ctx context.Context, ns, name string) (sight, error) {
 	return s, nil
 }
 
-func (a *Agent) sandbox(ctx context.Context, b *cri.PodSandbox) (sandbox, error) {
+func (a *Agent) sandbox(b *cri.PodSandbox, st *cri.PodSandboxStatus) sandbox {
 	box := sandbox{id: b.Id, uid: types.UID(b.Labels[labelUID]), ready: b.State == cri.PodSandboxState_SANDBOX_READY,
 		made: time.Unix(0, b.CreatedAt), try: b.Metadata.GetAttempt()}
 	if !box.ready {
-		return box, nil
+		return box
 	}
-	st, err := a.cfg.Runtime.Containers.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: b.Id})
-	if err != nil {
-		return box, fmt.Errorf("read the status of sandbox %s: %w", b.Id, err)
-	}
-	if n := st.Status.GetNetwork(); n.GetIp() != "" {
+	if n := st.GetNetwork(); n.GetIp() != "" {
 		box.ips = append(box.ips, n.Ip)
 		for _, more := range n.AdditionalIps {
 			box.ips = append(box.ips, more.Ip)
@@ -118,15 +104,10 @@ func (a *Agent) sandbox(ctx context.Context, b *cri.PodSandbox) (sandbox, error)
 	}
 	box.ips = a.cfg.inOrder(box.ips)
 	box.lost = a.misplaced(box.ips)
-	return box, nil
+	return box
 }
 
-func (a *Agent) container(ctx context.Context, item *cri.Container) (container, error) {
-	res, err := a.cfg.Runtime.Containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: item.Id})
-	if err != nil {
-		return container{}, fmt.Errorf("read the status of container %s: %w", item.Id, err)
-	}
-	st := res.Status
+func newContainer(item *cri.Container, st *cri.ContainerStatus) container {
 	restarts, _ := strconv.ParseInt(st.Annotations[noteRestarts], 10, 32) // absent counts as none
 	c := container{id: item.Id, name: st.Labels[labelContainer], sandbox: item.PodSandboxId, uid: types.UID(st.Labels[labelUID]),
 		state: st.State, made: time.Unix(0, st.CreatedAt), exit: st.ExitCode, reason: st.Reason, message: st.Message,
@@ -138,7 +119,7 @@ func (a *Agent) container(ctx context.Context, item *cri.Container) (container, 
 	if st.FinishedAt > 0 {
 		c.done = time.Unix(0, st.FinishedAt)
 	}
-	return c, nil
+	return c
 }
 
 // box is the pod's sandbox that serves, or nil.

@@ -47,6 +47,11 @@ type todo struct {
 	done    bool // no container will run again: the pod has succeeded or failed
 }
 
+// idle says that nothing in the runtime is to change.
+func (t *todo) idle() bool {
+	return !t.stop && !t.sandbox && len(t.kill)+len(t.drop)+len(t.boxes)+len(t.start) == 0
+}
+
 type kill struct {
 	c     *container
 	spec  *corev1.Container

@@ -22,9 +22,13 @@ func (a *Agent) report(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, failed
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	w := a.world(c, pod, seen)
+	return a.tell(ctx, c, pod, a.world(c, pod, seen), failed)
+}
+
+// tell writes what was seen of the pod into its status.
+func (a *Agent) tell(ctx context.Context, c *loop.Ctx, pod *corev1.Pod, w world, failed error) error {
 	if pod.DeletionTimestamp == nil && !finished(pod) {
-		a.watchProbes(w, seen.box(pod.UID)) // a container without probes is ready as soon as it runs
+		a.watchProbes(w, w.seen.box(pod.UID)) // a container without probes is ready as soon as it runs
 	}
 	return errors.Join(failed, a.write(ctx, c, pod, a.status.podStatus(w)))
 }

@@ -30,7 +30,8 @@ type options struct {
 	idle                                      time.Duration
 	runs, nodes, replicas, pods, watchers     int
 	pair                                      string
-	pairs                                     int
+	pairs, bursts                             int
+	burstOnly                                 bool
 }
 
 func main() {
@@ -74,6 +75,8 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&o.profiles, "profiles", "", "directory for a CPU profile of each measurement (own kloops only)")
 	fs.BoolVar(&o.http2, "http2", false, "speak HTTP/2 as client-go does, instead of a lean HTTP/1.1")
 	fs.DurationVar(&o.idle, "idle", 20*time.Second, "how long to watch an idle server")
+	fs.IntVar(&o.bursts, "bursts", 3, "how many times to start a hundred pods at once")
+	fs.BoolVar(&o.burstOnly, "burst-only", false, "of real pods, measure only those that start at once")
 	fs.IntVar(&o.runs, "starts", 5, "how many cold starts")
 	fs.IntVar(&o.nodes, "sim-nodes", 100, "simulated nodes of own kloops, for deployment and namespace")
 	fs.IntVar(&o.replicas, "replicas", 5000, "replicas of the deployment")

@@ -75,7 +75,11 @@ func realPods(ctx context.Context, o *options, rep *report, m measurement) (err 
 	}
 	defer stop()
 	n.raw = &raw{rt, filepath.Join(dir, "raw")}
-	for _, step := range []func(context.Context) error{n.warm, n.burst, n.full, n.restart} {
+	steps := []func(context.Context) error{n.warm, n.burst, n.full, n.restart}
+	if o.burstOnly {
+		steps = steps[1:2]
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("%w\n%.2000s", err, n.p.out.String())
 		}
@@ -111,6 +115,9 @@ func (n *node) connect(ctx context.Context) error {
 		}
 	}
 }
+
+// runtimeDir is where kloop's own runtime has its files.
+func (n *node) runtimeDir() string { return filepath.Join(n.p.dir, "data", "runtime") }
 
 func (n *node) figure(name string, value float64, unit string) { n.rep.add(name, "", value, unit) }
 
@@ -190,16 +197,29 @@ func (n *node) warm(ctx context.Context) error {
 // burst starts many pods at once, and deletes them.
 func (n *node) burst(ctx context.Context) error {
 	var ours, raws, ends, rawEnds times
-	for i := range 3 {
+	var agent, under, rawUnder, calls float64 // seconds of CPU, and calls of the runtime, of all bursts
+	for i := range n.o.bursts {
+		asked, err := n.calls(ctx)
+		if err != nil {
+			return err
+		}
+		own, below := processes{n.p.cmd.Process.Pid}.cpu(), runtimeCPU(n.runtimeDir())
 		took, err := n.create(ctx, fmt.Sprintf("burst%d", i), 0, burstPods)
 		if err != nil {
 			return err
 		}
+		agent, under = agent+processes{n.p.cmd.Process.Pid}.cpu()-own, under+runtimeCPU(n.runtimeDir())-below
 		end, err := n.remove(ctx, 0)
 		if err != nil {
 			return err
 		}
-		alone, down, err := n.raw.many(ctx, burstPods)
+		then, err := n.calls(ctx)
+		if err != nil {
+			return err
+		}
+		calls += then - asked
+		below = runtimeCPU(n.raw.dir)
+		alone, down, err := n.raw.many(ctx, burstPods, func() { rawUnder += runtimeCPU(n.raw.dir) - below })
 		if err != nil {
 			return err
 		}
@@ -210,6 +230,11 @@ func (n *node) burst(ctx context.Context) error {
 	n.figure("rate of the raw runtime's", 100*raws.at(0.5)/ours.at(0.5), "%")
 	n.figure(fmt.Sprintf("%d pods gone, beyond their grace", burstPods), ends.at(0.5)/1000, "s")
 	n.figure(fmt.Sprintf("raw runtime, %d pods gone", burstPods), rawEnds.at(0.5)/1000, "s")
+	pods := float64(n.o.bursts * burstPods)
+	n.figure("kloop's CPU for a pod's start", agent/pods*1000, "ms")
+	n.figure("runtime's CPU for a pod's start", under/pods*1000, "ms")
+	n.figure("raw runtime's CPU for a pod's start", rawUnder/pods*1000, "ms")
+	n.figure("calls of the runtime in a pod's life", calls/pods, "calls")
 	return nil
 }
 

@@ -59,8 +59,8 @@ func (r *raw) remove(ctx context.Context, box string) error {
 	return errors.Join(err1, err2)
 }
 
-// many starts n pods at once, then removes them, and returns how long it took until all ran, and until all were gone.
-func (r *raw) many(ctx context.Context, n int) (up, down time.Duration, err error) {
+// many starts n pods at once, calls running, then removes them, and returns how long it took until all ran, and until all were gone.
+func (r *raw) many(ctx context.Context, n int, running func()) (up, down time.Duration, err error) {
 	type one struct {
 		box string
 		err error
@@ -79,6 +79,7 @@ func (r *raw) many(ctx context.Context, n int) (up, down time.Duration, err erro
 		boxes, err = append(boxes, o.box), errors.Join(err, o.err)
 	}
 	up = time.Since(began)
+	running()
 	began = time.Now()
 	gone := make(chan error, n)
 	for _, b := range boxes {
