@@ -35,6 +35,10 @@ type NodeImages struct {
 
 	MaxParallelPulls int // 0: 4
 
+	// CredentialProviderConfig names plugins that know credentials of registries: a file, or a directory of files, in the form of
+	// the kubelet's CredentialProviderConfig. Their programs are in CredentialProviderBinDir. "": there are none.
+	CredentialProviderConfig, CredentialProviderBinDir string
+
 	Registries string // file in the form of k3s' registries.yaml; "": images come from where their names say
 
 	// VerificationPolicy is imagePullCredentialsVerificationPolicy: for which images a pod must show its credentials although they are on

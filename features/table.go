@@ -151,7 +151,7 @@ KubeletPodResourcesListUseActivePods g36+!
 -KubeletPSI g36+!
 KubeletRegistrationGetOnExistsOnly d36-
 -KubeletSeparateDiskGC b36+
--KubeletServiceAccountTokenForCredentialProviders b36+
+KubeletServiceAccountTokenForCredentialProviders b36+
 -KubeletTracing g36+!
 KubeProxyIPVS d37+
 KubeProxyNFTablesLocalhostNodePorts a37-

@@ -16,6 +16,7 @@ import (
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/node"
 	"github.com/kloop-dev/kloop/node/cgroup"
+	"github.com/kloop-dev/kloop/node/provider"
 	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/resource"
@@ -104,6 +105,9 @@ func images(n cluster.NodeImages, cfg *node.Config, rt *runtime.Config) (err err
 		for host, c := range rt.Registries.Configs {
 			cfg.Credentials = append(cfg.Credentials, node.Credential{Server: host, User: c.Auth.Username, Password: c.Auth.Password, Both: c.Auth.Auth})
 		}
+	}
+	if cfg.Providers, err = provider.Open(n.CredentialProviderConfig, n.CredentialProviderBinDir); err != nil {
+		return err
 	}
 	cfg.Verification, err = pullrecord.NewPolicy(n.VerificationPolicy, n.PreloadedAllowlist)
 	return err

@@ -32,6 +32,7 @@ import (
 	"github.com/kloop-dev/kloop/node/meter"
 	"github.com/kloop-dev/kloop/node/pressure"
 	"github.com/kloop-dev/kloop/node/probe"
+	"github.com/kloop-dev/kloop/node/provider"
 	"github.com/kloop-dev/kloop/node/pullrecord"
 	"github.com/kloop-dev/kloop/node/runtime"
 	"github.com/kloop-dev/kloop/node/topology"
@@ -81,6 +82,7 @@ type Config struct {
 	Verification          pullrecord.Policy // which images on disk a pod needs credentials for; zero: those that were pulled
 	ParallelPulls         int               // 0: 4
 	Credentials           []Credential      // of registries, for all pods
+	Providers             *provider.Plugins // know more of them; nil: there are none
 
 	LogMax   int64 // bytes of a container's log until it is rotated; 0: 10 MiB
 	LogFiles int   // that are kept of it; 0: 5
@@ -179,7 +181,8 @@ func New(cfg Config) *Agent {
 
 // assemble makes the agent of its parts. None of them starts anything.
 func assemble(c *common) *Agent {
-	a := &Agent{common: c, seen: newWatchman(c.cfg.Runtime.Containers), evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
+	seen := newWatchman(c.cfg.Runtime.Containers)
+	a := &Agent{common: c, seen: seen, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
 	a.resize = &resizer{c, a.alloc}
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
@@ -194,6 +197,7 @@ func assemble(c *common) *Agent {
 	}
 	a.stop.probes = a.probes
 	images := newPuller(c, c.cfg.Runtime.Images)
+	images.token = a.vols.Token
 	a.status = &statuses{c, images, a.alloc}
 	a.starter = &starter{common: c, resolver: &resolver{c}, boxes: a.boxes, images: images, stop: a.stop, vols: a.vols, alloc: a.alloc}
 	a.clean = &cleaner{common: c, boxes: a.boxes, images: images, probes: a.probes, stop: a.stop, vols: a.vols, evict: a.evict,

@@ -77,7 +77,11 @@ func (r *keyring) addAll(auths map[string]entry, from *pullrecord.Secret) {
 		}
 		r.keys = append(r.keys, k)
 	}
-	// The most particular first; a map has no order of its own, and attempts must have one.
+	r.sort()
+}
+
+// sort puts the most particular first; a map has no order of its own, and attempts must have one.
+func (r *keyring) sort() {
 	coldsort.StableFunc(r.keys, func(a, b key) int {
 		return cmp.Or(strings.Compare(b.host+":"+b.port+b.path, a.host+":"+a.port+a.path), strings.Compare(a.user, b.user))
 	})

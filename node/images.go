@@ -7,16 +7,19 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/node/provider"
 	"github.com/kloop-dev/kloop/node/pullrecord"
 )
 
@@ -28,6 +31,7 @@ type puller struct {
 	*common
 	images cri.ImageServiceClient
 	slots  chan struct{}
+	token  func(ctx context.Context, pod *corev1.Pod, audience string) (string, error) // of the pod's service account, for plugins
 
 	mu      sync.Mutex
 	running map[pauseKey]bool // pulls under way
@@ -283,7 +287,47 @@ func (p *puller) credentials(ctx context.Context, pod *corev1.Pod, image string)
 		}
 		ring.add(s)
 	}
-	return append(ring.lookup(image), p.nodeRing().lookup(image)...)
+	return slices.Concat(ring.lookup(image), p.nodeRing().lookup(image), p.provided(ctx, pod, image))
+}
+
+// provided are the credentials that plugins know for the image.
+func (p *puller) provided(ctx context.Context, pod *corev1.Pod, image string) (list []credential) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if p.cfg.Providers == nil || err != nil {
+		return nil
+	}
+	grants, err := p.cfg.Providers.Ask(ctx, named.Name(), p.caller(ctx, pod))
+	if err != nil {
+		p.log.Warn("ask for credentials of a registry", "object", "pod/"+pod.Namespace+"/"+pod.Name, "image", image, "err", err)
+	}
+	for _, g := range grants {
+		ring := &keyring{}
+		for server, l := range g.Logins {
+			k := keyOf(server)
+			k.user, k.password = l.User, l.Password
+			if a := g.Account; a != nil { // what was pulled by it is for pods of the same account, whatever the password was
+				k.from = &pullrecord.Secret{UID: string(a.UID), Namespace: a.Namespace, Name: a.Name,
+					Hash: pullrecord.Hash("service account", string(a.UID))}
+			}
+			ring.keys = append(ring.keys, k)
+		}
+		ring.sort()
+		list = append(list, ring.lookup(image)...)
+	}
+	return list
+}
+
+// caller tells plugins of the pod's service account.
+func (p *puller) caller(ctx context.Context, pod *corev1.Pod) (c provider.Caller) {
+	name := pod.Spec.ServiceAccountName
+	if name == "" {
+		return c
+	}
+	c.Account = func() (*corev1.ServiceAccount, error) {
+		return client.Find(ctx, p.cfg.Client, kinds.ServiceAccounts, pod.Namespace, name)
+	}
+	c.Token = func(audience string) (string, error) { return p.token(ctx, pod, audience) }
+	return c
 }
 
 // nodeRing holds the credentials of the node's, for all pods: those of its settings, and those of the file config.json in its root

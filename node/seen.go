@@ -26,7 +26,7 @@ type watchman struct {
 
 type podName struct{ namespace, name string }
 
-// A memory is what is known of one pod's sandboxes and containers, by their ids. A look at the pod that does not find them ends it.
+// A memory keeps statuses of one pod's sandboxes and containers, by their ids. A look at the pod that does not find them ends it.
 type memory struct {
 	boxes      map[string]*cri.PodSandboxStatus
 	containers map[string]*cri.ContainerStatus
@@ -41,7 +41,7 @@ type round struct {
 	found map[podName]*listed
 }
 
-// listed is what the runtime lists of one pod.
+// listed holds the part of a list that concerns one pod.
 type listed struct {
 	boxes      []*cri.PodSandbox
 	containers []*cri.Container
@@ -183,8 +183,8 @@ func (m *watchman) look(ctx context.Context, who podName, l listed) (memory, err
 // addressed says that a sandbox's network is known: it never gets another.
 func addressed(b *cri.PodSandboxStatus) bool { return b.GetNetwork().GetIp() != "" }
 
-// settled says that a container's status is what it was when it was read. Of one that ended the runtime may learn the reason, for want of
-// memory, a moment after the end.
+// settled says that a container's status can't have changed since it was read. Of one that ended the runtime may learn the reason,
+// for want of memory, a moment after the end.
 func settled(c *cri.ContainerStatus, now cri.ContainerState, at time.Time) bool {
 	const learns = 10 * time.Second
 	if c == nil || c.State != now {

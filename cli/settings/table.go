@@ -274,6 +274,11 @@ func fetching(c *cluster.Config) []Setting {
 		{Key: "node.registries", Flag: "registries", For: Up | Node,
 			Doc:   "file with mirrors, certificates and credentials of registries, as k3s' registries.yaml; default: /etc/containerd/certs.d",
 			value: text{&i.Registries}},
+		{Key: "node.imageCredentialProviderConfig", Flag: "image-credential-provider-config", For: Up | Node,
+			Doc:   "file or directory that names plugins which know credentials of registries: a CredentialProviderConfig",
+			value: text{&i.CredentialProviderConfig}},
+		{Key: "node.imageCredentialProviderBinDir", Flag: "image-credential-provider-bin-dir", For: Up | Node,
+			Doc: "directory of their programs", value: text{&i.CredentialProviderBinDir}},
 		{Key: "node.imagePullCredentialsVerificationPolicy", Flag: "image-pull-credentials-verification-policy", For: Up | Node,
 			Doc: "which images on disk a pod needs credentials for: `NeverVerifyPreloadedImages`, the default, those that were pulled; " +
 				"`NeverVerifyAllowlistedImages`, `AlwaysVerify`, `NeverVerify`", value: text{&i.VerificationPolicy}},

@@ -35,8 +35,13 @@ func memory(sort string, magic uint32, path, options string) error {
 	return nil
 }
 
-// mountPoint says whether something is mounted on the path.
+// mountPoint says whether something is mounted on the path. Kernels from 5.8 on tell of one path; with hundreds of pods the list of all
+// mounts is long.
 func mountPoint(path string) (bool, error) {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, path, 0, 0, &st) == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+	}
 	path, err := filepath.EvalSymlinks(path) // as the kernel names it
 	if err != nil {
 		return false, err

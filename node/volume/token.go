@@ -49,6 +49,15 @@ func (f *filling) token(ctx context.Context, src *corev1.ServiceAccountTokenProj
 	return nil
 }
 
+// Token returns a token of the pod's service account that is bound to the pod, for an audience beside the API server.
+func (m *Mounter) Token(ctx context.Context, pod *corev1.Pod, audience string) (string, error) {
+	t, err := m.token(ctx, pod, audience, int64(tokenLife/time.Second))
+	if err != nil {
+		return "", err
+	}
+	return t.text, nil
+}
+
 func (m *Mounter) token(ctx context.Context, pod *corev1.Pod, audience string, life int64) (*token, error) {
 	account := pod.Spec.ServiceAccountName
 	if account == "" {

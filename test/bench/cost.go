@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// runtimeCPU is what a runtime with its files below a directory has used, in seconds: the daemon, its shims, and the programs that
+// runtimeCPU measures a runtime with its files below a directory, in seconds of CPU: the daemon, its shims, and the programs that
 // they ran and waited for (runc, network plugins). Unlike a time it says the same on a machine that is busy. Shims that ended
 // are missing: compare while the pods run.
 func runtimeCPU(dir string) (sum float64) {
@@ -34,7 +34,7 @@ func runtimeCPU(dir string) (sum float64) {
 	return sum
 }
 
-// calls is how many calls of the runtime the agent has counted.
+// calls reads the number of calls of the runtime that the agent has counted.
 func (n *node) calls(ctx context.Context) (sum float64, err error) {
 	text, err := n.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/bench/proxy/metrics").DoRaw(ctx)
 	for line := range strings.Lines(string(text)) {
