@@ -245,7 +245,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestModes: what is only observed is told and not done, and what is paused is not looked at.
+// TestModes: mode observe reports and does nothing, mode pause does not even look.
 func TestModes(t *testing.T) {
 	h := newHouse()
 	lamps := begin(t, h, nil)

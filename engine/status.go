@@ -16,7 +16,7 @@ import (
 )
 
 // report writes the status: what Status says of the world, if there is one, observedGeneration and the condition Ready. It writes nothing
-// if that is what the status says.
+// if the status says so already.
 func (w *worker[T, W]) report(ctx context.Context, c *loop.Ctx, stored resource.Object, obj T, world *W, ready metav1.Condition) error {
 	if world != nil && w.Status != nil {
 		w.Status(obj, *world)
