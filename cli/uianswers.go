@@ -45,7 +45,7 @@ type surveyor struct {
 	sorted []string // namespaces in the order in which they were asked for
 }
 
-// maxSurveys is how many namespaces' answers are kept.
+// maxSurveys is the number of namespaces whose answers are kept.
 const maxSurveys = 8
 
 // about tells what the page is to show first.

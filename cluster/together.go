@@ -116,7 +116,7 @@ func (s *storage) peers() (*member.Peers, error) {
 	return p, nil
 }
 
-// peerURL is the address that other members are told.
+// peerURL is the address for other members.
 func peerURL(t Together, at *net.TCPAddr) (string, error) {
 	if t.PeerURL != "" {
 		return t.PeerURL, nil

@@ -29,5 +29,5 @@ func Reset(dir string, _ bool) (left []string, err error) {
 	return nil, errors.New("only on Linux does kloop make more than its data directory: stop it, and remove " + dir)
 }
 
-// RunningPods is how many pods of a data directory run here: none.
+// RunningPods is the number of pods of a data directory that run here: none.
 func RunningPods(string) int { return 0 }

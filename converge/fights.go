@@ -26,7 +26,7 @@ const (
 	maxSuspects = 128
 	maxFields   = 32 // of one suspect
 	turnsToTell = 3  // how often a value must have come back
-	maxValue    = 64 // characters of a value that are told
+	maxValue    = 64 // characters of a value that are shown
 )
 
 // fights finds fields whose value goes back and forth. Its owner guards it.

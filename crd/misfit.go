@@ -1,6 +1,6 @@
 package crd
 
-// maxMisfits is how many values that may be wrong the library is given at once: it compares every error with all before it, so that
+// maxMisfits is the number of values that may be wrong which the library is given at once: it compares every error with all before it, so that
 // a list of 20,000 mistakes, 40 KB, takes it 3 s, and one of a megabyte an hour.
 const maxMisfits = 1000
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Trim takes out of an object of a built-in kind the fields that the version does not have, and returns their paths as those of
-// unknown fields are told: spec.containers[0].name. The newest version has all.
+// unknown fields are named: spec.containers[0].name. The newest version has all.
 func Trim(on *features.Set, obj any) (unknown []string) {
 	if !on.Emulates() {
 		return nil

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// deleters is how many objects of a collection are deleted at a time, so that their writes share an fsync.
+// deleters is the number of objects of a collection that are deleted at a time, so that their writes share an fsync.
 const deleters = 32
 
 // DeleteCollection implements Operations. It is not atomic: after an error some objects are deleted. The

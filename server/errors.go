@@ -102,7 +102,7 @@ func PlainError(text string) error {
 		Code: http.StatusInternalServerError, Message: text}}
 }
 
-// maxTold is how many errors of one object an answer tells.
+// maxTold is the number of errors of one object that an answer tells.
 const maxTold = 1000
 
 // Refused is apierrors.NewInvalid in a time that grows with the errors: the library joins their texts one by one, and a body of

@@ -1,4 +1,4 @@
-// Package config reads upstream's AdmissionConfiguration: what the plugins of admission are told.
+// Package config reads upstream's AdmissionConfiguration: the settings of admission plugins.
 //
 //	config.go   the file, and the table of the plugins that take something
 //	plugins.go  what each of them takes

@@ -107,7 +107,7 @@ func (a *Asker) treeOf(b *strings.Builder, g *convergence.Gap) {
 // wordy are the causes at which a container's last words say more than anything else.
 var wordy = []string{"CrashLoop", "InitCrash", "OutOfMemory", "PodFailed", "ContainerEnded", "EndsAtOnce", "InitRuns", "StartupProbeFails", "LivenessProbeFails", "ReadinessProbeFails"}
 
-// tail is how many of the last lines of a log are shown.
+// tail is the number of last lines of a log that are shown.
 const tail = "5"
 
 // lastWords are the last lines that the container at the bottom of it wrote; none if they can't be had.

@@ -101,7 +101,7 @@ func (t *todo) warn(reason, text string) {
 	t.events = append(t.events, event{corev1.EventTypeWarning, reason, text})
 }
 
-// manyMissed is how many times of the schedule may have passed before somebody should be told.
+// manyMissed is the number of times of the schedule that may pass before somebody should hear of it.
 const manyMissed = 100
 
 // due is the time of the schedule that has passed and has no job yet, zero when there is none, and whether very many

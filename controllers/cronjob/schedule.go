@@ -20,7 +20,7 @@ func parse(cj *batchv1.CronJob) (*batch.CronSchedule, error) {
 	return batch.ParseSchedule(cj.Spec.Schedule, zone)
 }
 
-// oldest is how many years back a time of a schedule is made up for at most. It bounds the search.
+// oldest is the number of years for which times of a schedule are made up at most. It bounds the search.
 const oldest = 10
 
 // latest is the last time of the schedule after `after` and not after now; zero when there is none.

@@ -108,7 +108,7 @@ func shrinkOld(w world) (out []scaling) {
 	return out
 }
 
-// standing is how many available pods a set has for sure: those that it counted when it knew its size, and means to keep.
+// standing is the number of available pods that a set has for sure: those that it counted when it knew its size, and means to keep.
 //
 // Unlike Kubernetes, a set that has not seen its size counts for nothing here. It may still act on an earlier one, and
 // take pods away that its status shows: as when a set was emptied and a roll-back filled it before it heard of either.

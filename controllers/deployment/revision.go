@@ -155,7 +155,7 @@ func annotateNew(ctx context.Context, c *loop.Ctx, w *world, rev string) (bool, 
 	return true, c.Update(ctx, kinds.ReplicaSets, next)
 }
 
-// longestHistory is how many bytes of a set's past revisions are kept.
+// longestHistory is the number of bytes of a set's past revisions that are kept.
 const longestHistory = 2000
 
 // remember adds a revision to a list of them and forgets the oldest when it gets too long.

@@ -3,7 +3,7 @@
 //	reads   PodDisruptionBudget, the Pods it selects; the scale of what controls them: Deployment, ReplicaSet, StatefulSet,
 //	        ReplicationController, others by their scale
 //	writes  PodDisruptionBudget: status; Pod: status, a mark of disruption that is out of date
-//	rule    status.disruptionsAllowed is how many healthy pods there are beyond those that must stay
+//	rule    status.disruptionsAllowed is the number of healthy pods beyond those that must stay
 package disruption
 
 import (
@@ -95,7 +95,7 @@ func selected(read resource.Reader, b *policyv1.PodDisruptionBudget) (list []*co
 	return list, nil
 }
 
-// A count is how many pods there should be, and how many of them must be healthy. Pods that nobody controls are not in it.
+// A count has the pods that there should be, and those of them that must be healthy. Pods that nobody controls are not in it.
 type count struct {
 	expected, desired int32
 	unmanaged         bool // there are such pods

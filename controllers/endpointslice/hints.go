@@ -108,7 +108,7 @@ func divide(groups []*group, shares map[string]float64, before map[string]string
 	return ""
 }
 
-// wishes is how many of n endpoints each zone should have.
+// wishes has the share of n endpoints that each zone should have.
 func wishes(shares map[string]float64, n int) (wish map[string]float64, why string) {
 	switch {
 	case shares == nil:
@@ -128,7 +128,7 @@ func wishes(shares map[string]float64, n int) (wish map[string]float64, why stri
 	return wish, ""
 }
 
-// moves is how many endpoints zones give to others, and how many they get, in whole endpoints.
+// moves has the endpoints that zones give to others, and those that they get, in whole endpoints.
 func moves(wish map[string]float64, have map[string]int) (give, receive map[string]int) {
 	give, receive = map[string]int{}, map[string]int{}
 	over, under := map[string]float64{}, map[string]float64{}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxValidValues is how many values of a capacity may be asked for.
+// maxValidValues is the number of values of a capacity that may be asked for.
 const maxValidValues = 10
 
 // policy checks how a request for capacity is rounded: to values, or into a range, with a default among them. Only
