@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,13 +32,13 @@ func (f gapFigures) Collect(to chan<- prometheus.Metric) {
 	if f.of.board.Refresh(ctx, convergence.Gaps) != nil || f.of.board.Refresh(ctx, convergence.Fights) != nil {
 		return // no figure is better than a false one
 	}
-	count := map[[3]string]int{}
+	var list []*convergence.Gap
 	for obj := range f.of.Read().Each(convergence.Gaps, "") {
-		if g, ok := obj.(*convergence.Gap); ok && g.State != converge.Resting {
-			count[[3]string{g.Owner, g.Cause, g.State}]++
+		if g, ok := obj.(*convergence.Gap); ok {
+			list = append(list, g)
 		}
 	}
-	for key, n := range count {
+	for key, n := range seriesOf(list) {
 		gauge(to, gapsNow, float64(n), key[:]...)
 	}
 	fights := 0
@@ -45,4 +46,28 @@ func (f gapFigures) Collect(to chan<- prometheus.Metric) {
 		fights++
 	}
 	gauge(to, fightsNow, float64(fights))
+}
+
+// Series that a scrape has at most; owners beyond are counted together.
+const (
+	maxSeries   = 500
+	otherOwners = "others"
+)
+
+// seriesOf counts gaps by owner, cause and state. Owners are named without the node that they are on: what is scraped does not grow
+// with the cluster.
+func seriesOf(list []*convergence.Gap) map[[3]string]int {
+	count := map[[3]string]int{}
+	for _, g := range list {
+		if g.State == converge.Resting {
+			continue
+		}
+		owner, _, _ := strings.Cut(g.Owner, " on ")
+		key := [3]string{owner, g.Cause, g.State}
+		if count[key] == 0 && len(count) >= maxSeries {
+			key[0] = otherOwners
+		}
+		count[key]++
+	}
+	return count
 }
