@@ -92,16 +92,14 @@ var demanded = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, 
 
 // Undeclared tells which of the limited resources the pod's containers do not declare; nil if none.
 func Undeclared(p *corev1.Pod, limited []corev1.ResourceName) error {
-	missing := map[corev1.ResourceName][]string{}
-	whole := corev1.ResourceList{}
-	if r := p.Spec.Resources; r != nil {
-		whole = compute(r.Requests, r.Limits)
+	if resourcehelper.IsPodLevelResourcesSet(p) { // containers need not say what the pod says (KEP-2837)
+		return nil
 	}
+	missing := map[corev1.ResourceName][]string{}
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 		declared := compute(c.Resources.Requests, c.Resources.Limits)
 		for _, name := range limited {
-			_, ok := declared[name]
-			if _, pod := whole[name]; !ok && !pod && slices.Contains(demanded, name) {
+			if _, ok := declared[name]; !ok && slices.Contains(demanded, name) {
 				missing[name] = append(missing[name], c.Name)
 			}
 		}

@@ -123,6 +123,11 @@ func TestUndeclared(t *testing.T) {
 	if err := Undeclared(pod(amounts("cpu", "1"), amounts("memory", "1")), names); err != nil {
 		t.Error(err)
 	}
+	whole := pod(nil, nil)
+	whole.Spec.Resources = &corev1.ResourceRequirements{Limits: amounts("cpu", "3")}
+	if err := Undeclared(whole, names); err != nil {
+		t.Errorf("what the pod says as a whole is enough: %v", err)
+	}
 	err := Undeclared(pod(nil, nil), names)
 	if err == nil || !strings.Contains(err.Error(), "must specify cpu for: c; limits.memory for: c") {
 		t.Error(err)
