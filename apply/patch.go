@@ -100,7 +100,7 @@ func Strategic(doc, patch []byte, obj resource.Object) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &p); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	out, err := strategicpatch.StrategicMergeMapPatch(d, p, obj)
+	out, err := strategic(d, p, obj)
 	switch err {
 	case nil:
 	case mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
@@ -234,4 +234,14 @@ func internal(err error) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 		Code: http.StatusInternalServerError, Message: err.Error()}}
+}
+
+// strategic merges. The library compares values that can't be compared where a key of a list is itself a list or a map.
+func strategic(doc, patch map[string]any, obj resource.Object) (out map[string]any, err error) {
+	defer func() {
+		if recover() != nil {
+			err = mergepatch.ErrBadJSONDoc
+		}
+	}()
+	return strategicpatch.StrategicMergeMapPatch(doc, patch, obj)
 }

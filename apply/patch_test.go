@@ -27,6 +27,7 @@ func TestPatches(t *testing.T) {
 	}{
 		{"add", json, `{"data":{}}`, `[{"op":"add","path":"/data/x","value":"1"}]`, `{"data":{"x":"1"}}`},
 		{"no parent", json, `{}`, `[{"op":"add","path":"/nope/x","value":"1"}]`, "422 Invalid"},
+		{"list for a key", strategic, containers, inside(`{"name":["c"],"image":"x"}`), "400 BadRequest"},
 		{"missing", json, `{"data":{}}`, `[{"op":"remove","path":"/data/zz"}]`, "422 Invalid"},
 		{"test fails", json, `{"k":"v"}`, `[{"op":"test","path":"/k","value":"w"}]`, "422 Invalid"},
 		{"unknown op", json, `{"k":"v"}`, `[{"op":"frob","path":"/k"}]`, "422 Invalid"},
