@@ -70,7 +70,7 @@ func common(s *spec, l ratcheting, path *field.Path) field.ErrorList {
 	switch {
 	case len(s.SelectableFields) == 0:
 		return errs
-	case s.Validation == nil:
+	case s.Validation == nil || s.Validation.OpenAPIV3Schema == nil: // a schema may be there and hold nothing
 		return append(errs, field.Invalid(path.Child("selectableFields"), "", "may only be set when validations.schema is included"))
 	}
 	return append(errs, selectable(s.SelectableFields, s.Validation.OpenAPIV3Schema, l.many[""], path)...)
