@@ -15,15 +15,26 @@ var metadataPath = field.NewPath("metadata")
 
 // checkMeta validates metadata; old is nil for a new object.
 func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
-	errs := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
+	whole := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
+	errs := slices.Clone(whole)
 	if old != nil {
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		if errs = append(errs, fixed...); !r.Kind.Info().MetaErrorsOnce && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
 		}
 	}
-	return append(errs, s.checkFinalizers(r, obj, old)...)
+	qualified := s.checkFinalizers(r, obj, old)
+	if i := r.Kind.Info(); old != nil && !i.Custom && !i.MetaUpdateOnly && !s.oldMeta(r) && (r.Sub == "" || i.Plural == signingRequests) {
+		errs = append(errs, whole...) // the kinds' own rules for updates begin with those for new objects
+		if !i.MetaErrorsOnce {
+			errs = append(errs, qualified...)
+		}
+	}
+	return append(errs, qualified...)
 }
+
+// signingRequests are held to all rules whatever part of them is written.
+const signingRequests = "certificatesigningrequests"
 
 // nameCheck is the rule for names in the version that the caller speaks.
 func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {

@@ -3,6 +3,8 @@ package server
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/features"
@@ -24,6 +26,39 @@ func TestErrorsOnce(t *testing.T) {
 		a, b := field.Required(field.NewPath("a"), ""), field.Required(field.NewPath("b"), "")
 		if got := toldOnce(on, &Request{Kind: c.kind}, field.ErrorList{a, b, a}); len(got) != c.want {
 			t.Errorf("1.%d %s: %v", c.minor, c.kind.Info().Plural, got)
+		}
+	}
+}
+
+// TestMetadataAgain counts what an update with a bad label and a bad finalizer is told, as a 1.36 told it: most kinds' rules for
+// updates begin with those for new objects, but not all do.
+func TestMetadataAgain(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}
+	bad := *meta.DeepCopy()
+	bad.Labels, bad.Finalizers = map[string]string{"a b": "c"}, []string{"x y"}
+	for _, c := range []struct {
+		kind                      resource.Kind
+		sub                       string
+		old, obj                  resource.Object
+		labels, format, qualified int
+	}{
+		{kinds.ConfigMaps, "", &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: bad}, 4, 2, 2},
+		{kinds.Services, "", &corev1.Service{ObjectMeta: meta}, &corev1.Service{ObjectMeta: bad}, 3, 1, 1},
+		{kinds.LimitRanges, "", &corev1.LimitRange{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: bad}, 3, 2, 1},
+		{kinds.Nodes, "status", &corev1.Node{ObjectMeta: meta}, &corev1.Node{ObjectMeta: bad}, 3, 1, 1},
+	} {
+		s := rules{&Core{Config: Config{Kinds: resource.For(on, nil, c.kind)}}}
+		told := map[string]int{}
+		for _, e := range s.checkMeta(&Request{Kind: c.kind, Sub: c.sub}, c.obj, c.old) {
+			told[e.Field]++
+		}
+		got := [3]int{told["metadata.labels"], told["metadata.finalizers"], told["metadata.finalizers[0]"]}
+		if want := [3]int{c.labels, c.format, c.qualified}; got != want {
+			t.Errorf("%s %s: %v, want %v", c.kind.Info().Plural, c.sub, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type crd = *apiextensionsv1.CustomResourceDefinition
 // CustomResourceDefinitions declares the kind.
 var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	GVK: apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), Plural: "customresourcedefinitions",
-	Quirks: resource.Quirks{NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true},
 	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
 	Default: defaultDefinition, Prepare: prepareDefinition, Seal: seal,

@@ -20,7 +20,7 @@ import (
 // Deployments declares the kind.
 var Deployments = &resource.Def[*appsv1.Deployment]{
 	GVK: gvk("Deployment"), Plural: "deployments", Short: []string{"deploy"}, Categories: all, Namespaced: true,
-	Quirks:     resource.Quirks{Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, Hides: "deprecated.deployment.rollback.to", StatusResets: []string{"metadata.labels"}},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*appsv1.Deployment]{
 		Get: func(d *appsv1.Deployment) resource.Scale {

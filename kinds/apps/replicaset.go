@@ -16,6 +16,7 @@ import (
 // ReplicaSets declares the kind.
 var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	GVK: gvk("ReplicaSet"), Plural: "replicasets", Short: []string{"rs"}, Categories: all, Namespaced: true,
+	Quirks:     resource.Quirks{MetaUpdateOnly: true},
 	Generation: true, Status: true,
 	Scale: &resource.Scaled[*appsv1.ReplicaSet]{
 		Get: func(r *appsv1.ReplicaSet) resource.Scale {
@@ -35,8 +36,6 @@ var ReplicaSets = &resource.Def[*appsv1.ReplicaSet]{
 	}, podColumns(func(r *appsv1.ReplicaSet) (*corev1.PodTemplateSpec, *metav1.LabelSelector) {
 		return &r.Spec.Template, r.Spec.Selector
 	})...),
-	Select: []resource.Field[*appsv1.ReplicaSet]{
-		{Label: "status.replicas", Value: func(r *appsv1.ReplicaSet) string { return decimal(r.Status.Replicas) }}},
 }
 
 // podColumns returns the wide columns of a workload.

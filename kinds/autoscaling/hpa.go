@@ -20,7 +20,8 @@ type hpa = *autoscalingv2.HorizontalPodAutoscaler
 // HorizontalPodAutoscalers declares the kind.
 var HorizontalPodAutoscalers = &resource.Def[hpa]{
 	GVK: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), Plural: "horizontalpodautoscalers",
-	Short: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
+	Quirks: resource.Quirks{MetaUpdateOnly: true},
+	Short:  []string{"hpa"}, Categories: []string{"all"}, Namespaced: true, Status: true,
 	Default: defaultAutoscaler, ValidateStatus: validateAutoscalerStatus,
 	Gated: resource.Gated[hpa]{
 		Generation: func(on *features.Set) bool { return on.AtLeast(37) },

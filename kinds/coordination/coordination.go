@@ -12,7 +12,7 @@ import (
 // Leases declares the kind.
 var Leases = &resource.Def[*coordinationv1.Lease]{
 	GVK: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Plural: "leases", Namespaced: true, CreateOnUpdate: true,
-	Quirks:  resource.Quirks{NeedsRevision: true, UnqualifiedFinalizers: true},
+	Quirks:  resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, UnqualifiedFinalizers: true},
 	Prepare: prepareLease, Validate: validateLease,
 	Columns: []resource.Column[*coordinationv1.Lease]{
 		resource.Col("Holder", "string", func(l *coordinationv1.Lease) any {

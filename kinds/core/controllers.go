@@ -17,7 +17,7 @@ import (
 // ReplicationControllers declares the kind.
 var ReplicationControllers = &resource.Def[*corev1.ReplicationController]{
 	GVK: gvk("ReplicationController"), Plural: "replicationcontrollers", Short: []string{"rc"}, Categories: []string{"all"},
-	Quirks:     resource.Quirks{SkipGenerateNameCheck: true},
+	Quirks:     resource.Quirks{MetaUpdateOnly: true, SkipGenerateNameCheck: true},
 	Namespaced: true, Storage: "controllers", Generation: true, OrphanByDefault: true, Status: true,
 	Gated:   template.Gated(func(c *corev1.ReplicationController) *corev1.PodTemplateSpec { return c.Spec.Template }),
 	Default: defaultController, Validate: validateController, ValidateStatus: validateControllerStatus, Warn: warnController,
@@ -78,7 +78,7 @@ func defaultController(c *corev1.ReplicationController) {
 // PodTemplates declares the kind.
 var PodTemplates = &resource.Def[*corev1.PodTemplate]{
 	GVK: gvk("PodTemplate"), Plural: "podtemplates", Namespaced: true, Generation: true,
-	Quirks:   resource.Quirks{DeleteReturnsObject: true},
+	Quirks:   resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Default:  func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Gated:    template.Gated(func(t *corev1.PodTemplate) *corev1.PodTemplateSpec { return &t.Template }),
 	Validate: validatePodTemplate, Warn: warnPodTemplate,

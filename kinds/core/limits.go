@@ -16,7 +16,7 @@ import (
 // ResourceQuotas declares the kind.
 var ResourceQuotas = &resource.Def[*corev1.ResourceQuota]{
 	GVK: gvk("ResourceQuota"), Plural: "resourcequotas", Short: []string{"quota"}, Namespaced: true, Status: true,
-	Quirks: resource.Quirks{DeleteReturnsObject: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Default: func(q *corev1.ResourceQuota) {
 		podspec.RoundResources(q.Spec.Hard)
 		podspec.RoundResources(q.Status.Hard)

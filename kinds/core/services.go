@@ -16,7 +16,7 @@ import (
 // Services declares the kind. The server allocates addresses and node ports and decides on address families.
 var Services = &resource.Def[*corev1.Service]{
 	GVK: gvk("Service"), Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
-	Quirks:  resource.Quirks{DeleteReturnsObject: true},
+	Quirks:  resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Storage: "services/specs", Name: rule.LabelName, CreateOnUpdate: true, Status: true,
 	Default: defaultService, Prepare: prepareService,
 	Validate: validateService, ValidateStatus: validateServiceStatus, Warn: warnService,

@@ -77,7 +77,7 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 // ResourceSlices declares the kind.
 var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 	GVK: gvk("ResourceSlice"), Plural: "resourceslices", Generation: true,
-	Quirks: resource.Quirks{DeleteReturnsObject: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true},
 	Default: func(s *resourcev1.ResourceSlice) {
 		for i := range s.Spec.Devices {
 			defaultTaints(s.Spec.Devices[i].Taints)

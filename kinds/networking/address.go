@@ -80,7 +80,7 @@ func validateAddress(a, old *networkingv1.IPAddress) (errs field.ErrorList) {
 // ServiceCIDRs declares the kind.
 var ServiceCIDRs = &resource.Def[*networkingv1.ServiceCIDR]{
 	GVK: gvk("ServiceCIDR"), Plural: "servicecidrs", Status: true, Validate: validateServiceCIDR,
-	Quirks: resource.Quirks{StatusResets: []string{"metadata"}},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, StatusResets: []string{"metadata"}},
 	Columns: []resource.Column[*networkingv1.ServiceCIDR]{
 		resource.Col("CIDRs", "string", func(c *networkingv1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") }),
 		resource.Age[*networkingv1.ServiceCIDR](),

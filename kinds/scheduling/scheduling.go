@@ -21,6 +21,7 @@ var system = map[string]int32{"system-node-critical": 2_000_001_000, "system-clu
 // PriorityClasses declares the kind.
 var PriorityClasses = &resource.Def[*schedulingv1.PriorityClass]{
 	GVK: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), Plural: "priorityclasses", Short: []string{"pc"},
+	Quirks: resource.Quirks{MetaUpdateOnly: true},
 	Default: func(c *schedulingv1.PriorityClass) {
 		rule.Fill(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
 	},

@@ -22,7 +22,7 @@ const (
 // CSIDrivers declares the kind.
 var CSIDrivers = &resource.Def[*storagev1.CSIDriver]{
 	GVK: gvk("CSIDriver"), Plural: "csidrivers", Default: defaultDriver, Prepare: prepareDriver, Validate: validateDriver,
-	Quirks: resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, DeleteReturnsObject: true},
 	Gated:  resource.Gated[*storagev1.CSIDriver]{Default: defaultMissing, Drop: dropMissing}, Warn: warnDriver,
 	Columns: []resource.Column[*storagev1.CSIDriver]{
 		resource.Col("AttachRequired", "boolean", func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired == nil || *d.Spec.AttachRequired }),
