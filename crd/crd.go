@@ -125,11 +125,11 @@ func (f *family) describe(v *version, names apiextensionsv1.CustomResourceDefini
 		}
 	}
 	if s := v.spec.Subresources; s != nil {
-		if s.Scale != nil {
-			i.Subs = append(i.Subs, resource.SubInfo{Name: "scale", GVK: scaleGVK, Verbs: subVerbs})
-		}
 		if s.Status != nil {
 			i.Subs = append(i.Subs, resource.SubInfo{Name: "status", Verbs: subVerbs, Resets: []string{"metadata", "spec"}})
+		}
+		if s.Scale != nil {
+			i.Subs = append(i.Subs, resource.SubInfo{Name: "scale", GVK: scaleGVK, Verbs: subVerbs})
 		}
 	}
 	i.Selectable = []string{"metadata.name"}

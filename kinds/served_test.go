@@ -90,6 +90,13 @@ func TestAPIsCheck(t *testing.T) {
 	}
 }
 
+// TestNotSelectable: upstream's apps/v1 has no field selectors for ReplicaSets, whatever its older versions had.
+func TestNotSelectable(t *testing.T) {
+	if got := kinds.ReplicaSets.Info().Selectable; slices.Contains(got, "status.replicas") {
+		t.Error(got)
+	}
+}
+
 // Upstream's conversion of field labels knows metadata.namespace for every kind that has no labels of its own.
 func TestSelectableNamespace(t *testing.T) {
 	for k, want := range map[resource.Kind]bool{kinds.PersistentVolumes: true, kinds.StorageClasses: true, kinds.Pods: true,

@@ -226,8 +226,16 @@ func (c *call) deprecation() {
 // gr is the resource in the group that the caller named.
 func (c *call) gr() schema.GroupResource { return c.info.gr() }
 
-// methods are those that the path is served for.
+// methods are those that the path is served for. Upstream's custom resources answer HEAD, too.
 func (c *call) methods() []string {
+	list := c.served()
+	if c.facts.Custom && slices.Contains(list, http.MethodGet) {
+		list = append(list, http.MethodHead)
+	}
+	return list
+}
+
+func (c *call) served() []string {
 	i := c.info
 	across := c.facts.Namespaced && i.Namespace == ""
 	if across && i.Name != "" || !c.facts.Namespaced && i.Within {

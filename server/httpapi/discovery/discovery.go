@@ -178,7 +178,7 @@ func resourcesOf(i *resource.Info, gvk schema.GroupVersionKind) []metav1.APIReso
 	main := metav1.APIResource{Name: i.Plural, SingularName: i.Singular, Namespaced: i.Namespaced, Kind: gvk.Kind,
 		Verbs: i.Verbs, ShortNames: i.Short, Categories: i.Categories}
 	if !i.Virtual {
-		main.StorageVersionHash = storageHash(i.GVK)
+		main.StorageVersionHash = storageHash(hashed(i))
 	}
 	list := []metav1.APIResource{main}
 	for _, sub := range i.Subs {
@@ -192,6 +192,14 @@ func resourcesOf(i *resource.Info, gvk schema.GroupVersionKind) []metav1.APIReso
 		list = append(list, r)
 	}
 	return list
+}
+
+// hashed is the version that the hash is made of. Upstream tells that of definitions as if they were stored in their first version.
+func hashed(i *resource.Info) schema.GroupVersionKind {
+	if i.GVK.Group == "apiextensions.k8s.io" {
+		return i.GVK.GroupKind().WithVersion("v1beta1")
+	}
+	return i.GVK
 }
 
 // storageHash identifies the stored version without naming it.

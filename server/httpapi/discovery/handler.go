@@ -57,7 +57,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, parts []string) 
 		h.undiscovered(w, r, name)
 		return
 	}
-	if r.Method != http.MethodGet && (ver != "" || parts[0] == "api") { // upstream's groups and their list ask for no method
+	if r.Method != http.MethodGet && (parts[0] == "api" || !root && h.Builtin(name)) { // upstream's list and custom groups ask for no method
 		h.Send.Fail(w, r, reply.Generic(http.StatusMethodNotAllowed))
 		return
 	}
