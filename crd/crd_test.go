@@ -91,7 +91,8 @@ func read(t *testing.T, k *Kind, version, rest string) (*Object, []error) {
 
 func TestFacts(t *testing.T) {
 	i := tabs(t).Info()
-	if i.Prefix != "/registry/x.example/tabs/" || !i.Custom || !i.Namespaced || i.ListKind != "TabList" || len(i.Also) != 1 || len(i.Subs) != 2 || i.Subs[0].Name != "status" {
+	if i.Prefix != "/registry/x.example/tabs/" || !i.Custom || !i.Namespaced || i.ListKind != "TabList" || len(i.Also) != 1 ||
+		len(i.Subs) != 2 || i.Subs[0].Name != "status" {
 		t.Errorf("%+v", i)
 	}
 	if want := []string{"metadata.name", "metadata.namespace", "spec.color", "spec.num"}; !reflect.DeepEqual(i.Selectable, want) {

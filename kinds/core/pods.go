@@ -16,7 +16,8 @@ import (
 // Pods declares the kind.
 var Pods = &resource.Def[*corev1.Pod]{
 	GVK: gvk("Pod"), Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
+	Quirks: resource.Quirks{MetaUpdateOnly: true,
+		DeleteReturnsObject: true, StatusResets: []string{"metadata.deletionTimestamp", "metadata.ownerReferences"}},
 	Generation: true, Status: true,
 	Gated:   resource.Gated[*corev1.Pod]{Drop: dropFromPod},
 	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,

@@ -16,7 +16,8 @@ type pdb = *policyv1.PodDisruptionBudget
 // PodDisruptionBudgets declares the kind.
 var PodDisruptionBudgets = &resource.Def[pdb]{
 	GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Plural: "poddisruptionbudgets", Short: []string{"pdb"},
-	Quirks:     resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
+	Quirks: resource.Quirks{MetaUpdateOnly: true,
+		NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
 	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
 	ValidateStatus: validateBudgetStatus,
 	Columns: []resource.Column[pdb]{
