@@ -193,6 +193,12 @@ func (k *kernel) bringRoutes(want, have state, do func(any, error)) {
 		if r.src.IsValid() {
 			next.Src = r.src.AsSlice()
 		}
+		if old, ok := have.routes[p]; ok && p.Addr().Is6() && r.link == Tunnel && old.link != Tunnel {
+			// IPv6 takes no gateway that another link's route leads to, and the first address of the range is one.
+			if err := k.h.RouteDel(&netlink.Route{Dst: ipNet(p), Protocol: Protocol}); err != nil && !errors.Is(err, unix.ESRCH) {
+				do(p, err)
+			}
+		}
 		do(p, k.h.RouteReplace(next))
 	}
 	for p := range have.routes {

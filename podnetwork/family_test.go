@@ -187,3 +187,30 @@ func walk(t *testing.T, p plot, mode string) {
 		}
 	}
 }
+
+// TestAnotherWay: a route of each family goes over from the link to the tunnel and back while the other machines stand.
+func TestAnotherWay(t *testing.T) {
+	p := plot{"both", []string{"4", "6"}, []string{"4", "6"}}
+	boxes, _ := lay(t, p, ModeAuto)
+	var all nodes
+	for i, b := range boxes {
+		n := node(b.name, "")
+		for _, f := range p.machines {
+			ip, _ := machineAddr(f, i)
+			cidr, _, _, _ := podRange(f, i)
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+			n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, cidr)
+		}
+		all = append(all, n)
+	}
+	for _, next := range []struct{ mode, link string }{{ModeAuto, "eth0"}, {ModeVXLAN, Tunnel}, {ModeAuto, "eth0"}} {
+		boxes[0].stop()
+		boxes[0].start(next.mode, all)
+		for _, f := range p.pods {
+			cidr, _, _, _ := podRange(f, 1)
+			eventually.True(t, "the route to "+cidr+" leads not to "+next.link, func() bool {
+				return routes(t, boxes[0])[netip.MustParsePrefix(cidr).String()] == next.link
+			})
+		}
+	}
+}
