@@ -4,7 +4,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -134,5 +133,3 @@ func sinks(count, old *int32, path *field.Path) (errs field.ErrorList) {
 	}
 	return errs
 }
-
-func decimal(n int32) string { return strconv.Itoa(int(n)) }
