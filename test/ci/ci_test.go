@@ -127,7 +127,7 @@ func TestChoose(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "build runtime vm browser shell kubectl unit race site lint cross images e2e postgres bgp oracle"},
+		{nil, "build runtime vm browser shell kubectl unit race site lint cross images e2e postgres bgp ecosystem oracle"},
 		{[]string{"check"}, "build lint-fast unit-fast"},
 		{[]string{"race", "build"}, "build race"},
 	} {

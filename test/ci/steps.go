@@ -54,6 +54,7 @@ var steps = []step{
 	{"e2e", all, false, (*job).e2e, waits},
 	{"postgres", all, false, (*job).postgres, waits},
 	{"bgp", all, false, (*job).bgp, waits},
+	{"ecosystem", all, false, func(j *job) error { return j.asRoot("scripts/ecosystem", "--fast") }, waits},
 	{"oracle", all, false, func(j *job) error { return j.script("scripts/oracle") }, waits},
 }
 

@@ -33,6 +33,7 @@ type machine struct {
 	addr     string
 	name     string
 	dir      string
+	program  string
 	args     []string
 	cmd      *exec.Cmd
 	client   *kubernetes.Clientset // reaches the server from within the namespace
@@ -59,7 +60,7 @@ func wire(t *testing.T, n int) (list []*machine) {
 	need.BeRoot(t)
 	for i := range n {
 		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i), addr: fmt.Sprintf("10.201.0.%d", i+2),
-			name: fmt.Sprint("s", i), dir: filepath.Join(t.TempDir(), fmt.Sprint(i))})
+			name: fmt.Sprint("s", i), dir: filepath.Join(t.TempDir(), fmt.Sprint(i)), program: before(t)})
 	}
 	unwire(list)
 	t.Cleanup(func() { unwire(list) })
@@ -97,6 +98,14 @@ func kloop(t *testing.T) string {
 	return path
 }
 
+// before is the program that servers start with: scripts/upgrade names an earlier one.
+func before(t *testing.T) string {
+	if path := os.Getenv("KLOOP_BEFORE"); path != "" {
+		return path
+	}
+	return kloop(t)
+}
+
 // start runs the server and waits until it says that it is ready.
 func (m *machine) start() {
 	m.t.Helper()
@@ -104,7 +113,7 @@ func (m *machine) start() {
 	logfile, err := os.OpenFile(m.dir+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	must(m.t, err)
 	defer logfile.Close()
-	args := append([]string{"--net=/run/netns/" + m.ns, kloop(m.t), "up", "--node", "none", "--data-dir", m.dir, "--listen", m.addr + ":6443"}, m.args...)
+	args := append([]string{"--net=/run/netns/" + m.ns, m.program, "up", "--node", "none", "--data-dir", m.dir, "--listen", m.addr + ":6443"}, m.args...)
 	m.cmd = exec.Command("nsenter", args...)
 	m.cmd.Stderr = logfile
 	out, err := m.cmd.StdoutPipe()
@@ -195,7 +204,7 @@ func three(t *testing.T) []*machine {
 	}
 	list[0].start()
 	for _, m := range list[1:] {
-		token, err := exec.Command(kloop(t), "token", "--data-dir", list[0].dir).Output()
+		token, err := exec.Command(list[0].program, "token", "--data-dir", list[0].dir).Output()
 		must(t, err)
 		m.args = append(m.args, "--join", "https://"+list[0].addr+":6443", "--token", strings.TrimSpace(string(token)))
 		m.start()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,8 @@ import (
 )
 
 // TestRoll stops and starts three servers one after the other, as an upgrade does, while clients behind a load balancer write: no
-// write fails, none is lost, and no server that says it is ready turns anybody away.
+// write fails, none is lost, and no server that says it is ready turns anybody away. Where there is a program of before, they go over
+// from it to the present one and back.
 func TestRoll(t *testing.T) {
 	m := three(t)
 	for _, x := range m {
@@ -47,11 +49,15 @@ func TestRoll(t *testing.T) {
 			}
 		})
 	}
+	programs := slices.Compact([]string{kloop(t), before(t)})
 	for range *rounds {
-		for _, x := range m {
-			x.stop()
-			x.start()
-			published(t, x, 3)
+		for _, program := range programs {
+			for _, x := range m {
+				x.stop()
+				x.program = program
+				x.start()
+				published(t, x, 3)
+			}
 		}
 	}
 	stop()
@@ -61,7 +67,7 @@ func TestRoll(t *testing.T) {
 	if int64(len(list.Items)) != wrote.Load() {
 		t.Errorf("%d objects of %d that were written", len(list.Items), wrote.Load())
 	}
-	t.Logf("%d rolls of 3 servers: %d writes, %d of them sent again to another server", *rounds, wrote.Load(), again.Load())
+	t.Logf("%d rolls of 3 servers: %d writes, %d of them sent again to another server", *rounds*len(programs), wrote.Load(), again.Load())
 }
 
 // A balancer sends to servers that say that they are ready, as one that looks five times a second.

@@ -1,0 +1,16 @@
+# shellcheck shell=bash disable=SC1091,SC2154
+# Its rules in CEL, on the definitions of both channels.
+tell() {
+	grep -A3 -E '^ *--- FAIL|^FAIL' "$1"
+	return 1
+}
+run() { # CHANNEL FLAG…
+	for crd in "$SOURCE"/config/crd/"$1"/gateway.networking*; do kubectl apply --server-side --force-conflicts -f "$crd" >/dev/null; done
+	kubectl wait --for=condition=Established crd -l '!none' --timeout=60s >/dev/null
+	(cd "$SOURCE" && CRD_CHANNEL=$1 go test -vet=off -count=1 -v "${@:2}" ./pkg/test/cel) >"$1.log" 2>&1 || tell "$1.log"
+	passed=$((passed + $(grep -cE '^ *--- PASS' "$1.log")))
+}
+passed=0
+run standard -tags=standard
+run experimental -tags=experimental
+echo "$passed tests on two channels"
