@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -97,6 +98,9 @@ func code(std stdio, c command, err error) int {
 		return 2
 	case errors.As(err, &exit):
 		return int(exit)
+	}
+	if runs := []string{"up", "server", "node", "controllers"}; errors.Is(err, syscall.ECONNREFUSED) && !slices.Contains(runs, c.name) {
+		err = fmt.Errorf("%w: nothing listens there; kloop status says which cluster that is, and how to start it", err)
 	}
 	fmt.Fprintf(std.err, "kloop %s: %v\n", c.name, err)
 	return 1

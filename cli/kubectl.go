@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/kloop-dev/kloop/cli/ask"
 )
 
 // kubectl runs the kubectl beside kloop, or the one on the path. It speaks to the cluster that the other
@@ -26,6 +28,9 @@ func kubectl(ctx context.Context, std stdio, args []string) error {
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
+		if _, _, nowhere := chosen("", ""); errors.Is(nowhere, ask.ErrNowhere) { // it may have asked for what needs none, so it ran all the same
+			fmt.Fprintln(std.err, "kloop kubectl:", nowhere)
+		}
 		return exitError(exit.ExitCode())
 	}
 	return err

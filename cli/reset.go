@@ -28,6 +28,9 @@ func reset(_ context.Context, std stdio, args []string) error {
 	if err := isDataDir(path); err != nil {
 		return err
 	}
+	if err := mayReset(os.Geteuid()); err != nil {
+		return err
+	}
 	if !*yes && !agreed(std, path, *keep) {
 		return errors.New("nothing was done; --yes does not ask")
 	}
@@ -39,6 +42,14 @@ func reset(_ context.Context, std stdio, args []string) error {
 		return advise(err)
 	}
 	fmt.Fprintf(std.out, "nothing of kloop in %s is left\n", path)
+	return nil
+}
+
+// mayReset refuses before anything is asked or begun. Where there are no users, as on Windows, uid is -1.
+func mayReset(uid int) error {
+	if uid > 0 {
+		return errors.New("networks, mounts and containers are root's: use sudo; clusters of kloop create are removed by kloop delete")
+	}
 	return nil
 }
 

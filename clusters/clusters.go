@@ -57,14 +57,21 @@ func Default() (Root, error) {
 		abs, err := filepath.Abs(dir)
 		return Root(abs), err
 	}
-	if os.Getuid() == 0 {
+	return defaultOf(os.Getuid())
+}
+
+func defaultOf(uid int) (Root, error) {
+	if uid == 0 {
 		return "/var/lib/kloop-clusters", nil
 	}
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return Root(filepath.Join(dir, "kloop-clusters")), nil
 	}
 	home, err := os.UserHomeDir()
-	return Root(filepath.Join(home, ".local", "state", "kloop-clusters")), err
+	if err != nil {
+		return "", fmt.Errorf("%w: set HOME, or KLOOP_CLUSTERS to a directory for clusters", err)
+	}
+	return Root(filepath.Join(home, ".local", "state", "kloop-clusters")), nil
 }
 
 // good are names that serve as file, host and context alike, short enough for the sockets of a runtime.

@@ -45,7 +45,7 @@ func (r Root) Create(c *Cluster) (err error) {
 		}
 	}
 	if err := os.MkdirAll(string(r), 0o755); err != nil {
-		return fmt.Errorf("make the directory of clusters: %w", err)
+		return fmt.Errorf("make the directory of clusters: %w: KLOOP_CLUSTERS names another one", err)
 	}
 	unlock, err := hold(filepath.Join(string(r), ".lock"), true)
 	if err != nil {
