@@ -20,8 +20,8 @@ func TestNobodyListens(t *testing.T) {
 	}
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config")
-	text := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}], " +
-		"clusters: [{name: a, cluster: {server: 'http://" + gone + "'}}]}"
+	text := "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], " +
+		"users: [{name: a, user: {}}], clusters: [{name: a, cluster: {server: 'http://" + gone + "'}}]}"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
