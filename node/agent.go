@@ -182,7 +182,8 @@ func New(cfg Config) *Agent {
 // assemble makes the agent of its parts. None of them starts anything.
 func assemble(c *common) *Agent {
 	seen := newWatchman(c.cfg.Runtime.Containers)
-	a := &Agent{common: c, seen: seen, evict: &evictor{common: c, of: map[types.UID]*eviction{}}, boxes: &sandboxes{c, &userRanges{common: c}}}
+	a := &Agent{common: c, seen: seen, evict: &evictor{common: c, of: map[types.UID]*eviction{}}}
+	a.boxes = &sandboxes{common: c, users: &userRanges{common: c}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}
 	a.resize = &resizer{c, a.alloc}
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}

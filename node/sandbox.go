@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -17,7 +18,8 @@ import (
 // sandboxes make and remove the pods' sandboxes, and what CRI counts to them: host name, DNS, ports, sysctls.
 type sandboxes struct {
 	*common
-	users *userRanges
+	users   *userRanges
+	stopped sync.Map // ids of sandboxes that this agent stopped and has not removed: each further stop runs the network plugins again
 }
 
 // runSandbox makes the pod's sandbox: its namespaces, network and cgroup.
@@ -234,6 +236,7 @@ func (sb *sandboxes) stopSandbox(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
+	sb.stopped.Store(id, true)
 	return nil
 }
 
@@ -254,12 +257,15 @@ func (sb *sandboxes) removeAll(ctx context.Context, seen sight) error {
 
 // removeSandbox removes a sandbox, with what is left of its network.
 func (sb *sandboxes) removeSandbox(ctx context.Context, id string) error {
-	if err := sb.stopSandbox(ctx, id); err != nil {
-		return err
+	if _, done := sb.stopped.Load(id); !done {
+		if err := sb.stopSandbox(ctx, id); err != nil {
+			return err
+		}
 	}
 	if _, err := sb.cfg.Runtime.Containers.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		return fmt.Errorf("remove sandbox %s: %w", id, err)
 	}
+	sb.stopped.Delete(id)
 	return nil
 }
 

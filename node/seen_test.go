@@ -20,6 +20,7 @@ type counted struct {
 	*fakeRuntime
 	mu                 sync.Mutex
 	lists, all, states int           // of sandboxes; those without a filter; statuses
+	stops              int           // of sandboxes
 	slow               time.Duration // that a list takes
 }
 
@@ -37,6 +38,13 @@ func (c *counted) ListPodSandbox(ctx context.Context, r *cri.ListPodSandboxReque
 		return nil, ctx.Err()
 	}
 	return res, err
+}
+
+func (c *counted) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest, o ...opt) (*cri.StopPodSandboxResponse, error) {
+	c.mu.Lock()
+	c.stops++
+	c.mu.Unlock()
+	return c.fakeRuntime.StopPodSandbox(ctx, r, o...)
 }
 
 func (c *counted) PodSandboxStatus(ctx context.Context, r *cri.PodSandboxStatusRequest, o ...opt) (*cri.PodSandboxStatusResponse, error) {
@@ -84,6 +92,11 @@ func TestCallsOfALife(t *testing.T) {
 		if s-states > 6 {
 			t.Errorf("%d statuses were asked for, want at most 6", s-states)
 		}
+		c.mu.Lock()
+		if c.stops != 1 {
+			t.Errorf("the sandbox was stopped %d times, and its network taken down as often", c.stops)
+		}
+		c.mu.Unlock()
 		if n := len(r.agent.seen.pods); n != 0 {
 			r.rests(time.Minute)
 			if n = len(r.agent.seen.pods); n != 0 {
