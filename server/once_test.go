@@ -47,6 +47,7 @@ func TestMetadataAgain(t *testing.T) {
 		labels, format, qualified int
 	}{
 		{kinds.ConfigMaps, "", &corev1.ConfigMap{ObjectMeta: meta}, &corev1.ConfigMap{ObjectMeta: bad}, 4, 2, 2},
+		{kinds.Pods, "", &corev1.Pod{ObjectMeta: meta}, &corev1.Pod{ObjectMeta: bad}, 4, 2, 2},
 		{kinds.Services, "", &corev1.Service{ObjectMeta: meta}, &corev1.Service{ObjectMeta: bad}, 3, 1, 1},
 		{kinds.LimitRanges, "", &corev1.LimitRange{ObjectMeta: meta}, &corev1.LimitRange{ObjectMeta: bad}, 3, 2, 1},
 		{kinds.Nodes, "status", &corev1.Node{ObjectMeta: meta}, &corev1.Node{ObjectMeta: bad}, 3, 1, 1},
