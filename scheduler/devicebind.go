@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -106,7 +107,7 @@ func (b *deviceBinder) writePlan(ctx context.Context, plan *devicePlan, p *corev
 		}
 		if err != nil && plan.claims[i] == plan.extended && !b.withdraw(ctx, claim) {
 			written++ // somebody has it yet
-		} else if err != nil && plan.claims[i] != plan.extended && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && b.allocatedNow(ctx, claim) {
+		} else if plan.claims[i] != plan.extended && doubtful(err) && b.allocatedNow(ctx, claim) {
 			written++
 		}
 		if err != nil {
@@ -159,10 +160,35 @@ func (b *deviceBinder) withdraw(ctx context.Context, claim *resourcev1.ResourceC
 	return false
 }
 
-// allocatedNow says whether the claim has devices, as far as can be told.
+// doubtful says that a write that failed so may have been done all the same: there was no answer, or the server had none from its store.
+func doubtful(err error) bool {
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown:
+		return err != nil
+	case metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+// allocatedNow says whether the claim has devices. It asks until it is told, or ctx ends: then it may have.
 func (b *deviceBinder) allocatedNow(ctx context.Context, claim *resourcev1.ResourceClaim) bool {
-	obj, err := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
-	return err == nil && obj.(*resourcev1.ResourceClaim).Status.Allocation != nil
+	const longest = 5 * time.Second
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longest) {
+		obj, err := b.r.env.Client.Get(ctx, kinds.ResourceClaims, claim.Namespace, claim.Name)
+		if err == nil {
+			now := obj.(*resourcev1.ResourceClaim)
+			return now.UID == claim.UID && now.Status.Allocation != nil
+		}
+		if !doubtful(err) {
+			return !apierrors.IsNotFound(err)
+		}
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(pause):
+		}
+	}
 }
 
 // claimTries bounds the tries at a claim that somebody else writes as well.

@@ -2,17 +2,22 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -104,4 +109,47 @@ func TestAlternatives(t *testing.T) {
 	if said := find(w.until("q", refused), corev1.PodScheduled).Message; !strings.Contains(said, "request r: device class nothing does not exist") {
 		t.Errorf("told: %s", said)
 	}
+}
+
+// forgetful does a write of a claim's status and loses its own answer; then it can't be asked for a while.
+type forgetful struct {
+	client.Client
+	silent int // how many questions it does not answer
+}
+
+func (f *forgetful) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	out, err := f.Client.Update(ctx, k, obj, sub)
+	if err == nil && sub == "status" && k == kinds.ResourceClaims {
+		return nil, apierrors.NewInternalError(errors.New("the store did not answer"))
+	}
+	return out, err
+}
+
+func (f *forgetful) Get(ctx context.Context, k resource.Kind, ns, name string) (resource.Object, error) {
+	if f.silent--; f.silent >= 0 {
+		return nil, apierrors.NewTimeoutError("the store does not answer", 0)
+	}
+	return f.Client.Get(ctx, k, ns, name)
+}
+
+// Devices whose allocation was written, though nobody heard of it, stay the claim's until the state shows it; those of a claim that
+// went meanwhile do not.
+func TestAllocationWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, false)
+		claim := made(w, &resourcev1.ResourceClaim{}, `{metadata: {name: c, namespace: default},
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}`)
+		p := w.create(pod("a", "", "cpu=1", "resourceClaims: [{name: c, resourceClaimName: c}]")).(*corev1.Pod)
+		b := &deviceBinder{r: &runner{env: loop.Env{Client: &forgetful{Client: w.Local, silent: 3}, Now: time.Now}}}
+		plan := &devicePlan{claims: []*resourcev1.ResourceClaim{claim}, results: []*resourcev1.AllocationResult{{}}}
+		if written, err := b.writePlan(t.Context(), plan, p); written != 1 || err == nil {
+			t.Errorf("%d are the pod's, %v; want the one, and an error", written, err)
+		}
+		gone := claim.DeepCopy()
+		gone.Name = "gone"
+		plan.claims[0] = gone
+		if written, err := b.writePlan(t.Context(), plan, p); written != 0 || !apierrors.IsNotFound(err) {
+			t.Errorf("%d are the pod's, %v; want none", written, err)
+		}
+	})
 }

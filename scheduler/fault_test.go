@@ -63,6 +63,16 @@ func (f *faulty) Delete(ctx context.Context, k resource.Kind, ns, name string, o
 	return f.Client.Delete(ctx, k, ns, name, opts)
 }
 
+func (f *faulty) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	switch f.dice() {
+	case 0:
+		return nil, errors.New("request lost")
+	case 1:
+		return nil, apierrors.NewConflict(k.Info().GR(), obj.GetName(), errors.New("somebody was faster"))
+	}
+	return f.Client.Update(ctx, k, obj, sub)
+}
+
 func (f *faulty) Patch(ctx context.Context, k resource.Kind, ns, name string, p client.Patch) (resource.Object, error) {
 	if f.dice() == 0 {
 		return nil, errors.New("request lost")
@@ -70,11 +80,18 @@ func (f *faulty) Patch(ctx context.Context, k resource.Kind, ns, name string, p 
 	return f.Client.Patch(ctx, k, ns, name, p)
 }
 
-// A rival is faster than the scheduler at the first write of a pod's status.
+// A rival is faster than the scheduler at the first write of a pod's status, and at the second, which is a patch.
 type rival struct {
 	client.Client
 	pod  string
 	done bool
+}
+
+func (r *rival) Update(ctx context.Context, k resource.Kind, obj resource.Object, sub string) (resource.Object, error) {
+	if obj.GetName() == r.pod && !r.done {
+		return nil, apierrors.NewConflict(corev1.Resource("pods"), r.pod, errors.New("somebody was faster"))
+	}
+	return r.Client.Update(ctx, k, obj, sub)
 }
 
 func (r *rival) Patch(ctx context.Context, k resource.Kind, ns, name string, p client.Patch) (resource.Object, error) {
