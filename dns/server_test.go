@@ -146,6 +146,9 @@ func BenchmarkAnswer(b *testing.B) {
 
 // TestNoAllocations: answers from the zone leave nothing behind, and so the process's heap does not grow with the questions.
 func TestNoAllocations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector allocates")
+	}
 	s, _ := synced(t, shop()...)
 	d := newDesk()
 	for _, name := range []string{"web.shop.svc.cluster.local", "db.shop.svc.cluster.local", "no.shop.svc.cluster.local",

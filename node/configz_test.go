@@ -15,7 +15,9 @@ func TestConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.agent.cfg.Eviction, r.agent.cfg.Resources = list, Resources{SystemReserved: amounts("cpu=500m")}
+		r.stop()
+		r.cfg.Eviction, r.cfg.Resources = list, Resources{SystemReserved: amounts("cpu=500m")}
+		r.start()
 		text, err := json.Marshal(r.agent.configuration())
 		if err != nil {
 			t.Fatal(err)
