@@ -38,7 +38,7 @@ var ladder = [][]string{
 	{"controllers"},
 	{"sim", "survey", "past"},
 	{"kit"},
-	{"internal/testcluster"},
+	{"internal/testcluster", "internal/testpolicy"},
 	{"cluster"},
 	{"machine", "plan", "engine", "simtest", "clusters", "service"},
 	{"cli"},

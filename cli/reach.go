@@ -47,7 +47,7 @@ func parseTarget(ns, text string) (t target, err error) {
 	}
 	t.port = uint16(n)
 	if a, err := netip.ParseAddr(strings.Trim(what, "[]")); err == nil {
-		t.addr = a
+		t.addr = a.Unmap().WithZone("")
 		return t, nil
 	}
 	words := strings.Split(what, "/")
@@ -92,13 +92,17 @@ func reach(ctx context.Context, a *ask.Asker, out io.Writer, kind, name, to stri
 	if err != nil {
 		return err
 	}
+	if from.Status.Phase == corev1.PodSucceeded || from.Status.Phase == corev1.PodFailed {
+		return fmt.Errorf("pod/%s has ended (%s): it opens no connections, and its address may be another pod's", from.Name, from.Status.Phase)
+	}
 	if err := r.policies(ctx, a.NS); err != nil {
 		return err
 	}
-	ends, err := r.ends(ctx, t)
+	ends, err := r.ends(ctx, from, t)
 	if err != nil {
 		return err
 	}
+	ends = reachable(from, ends)
 	model := r.cluster.Model()
 	for _, e := range ends {
 		if err := r.judge(out, model, from, e); err != nil {
@@ -134,15 +138,37 @@ func (r *reacher) judge(out io.Writer, m *netpolicy.Model, from *corev1.Pod, e e
 
 // sameFamily is the pod's address of the family of another.
 func sameFamily(p *corev1.Pod, other netip.Addr) (netip.Addr, error) {
-	for _, ip := range p.Status.PodIPs {
-		if a, err := netip.ParseAddr(ip.IP); err == nil && a.Is4() == other.Is4() {
+	own := podAddrs(p)
+	for _, a := range own {
+		if a.Is4() == other.Is4() {
 			return a, nil
 		}
 	}
-	if len(p.Status.PodIPs) == 0 {
+	if len(own) == 0 {
 		return netip.Addr{}, noAddress(p)
 	}
 	return netip.Addr{}, fmt.Errorf("pod/%s has no address of the family of %s", p.Name, other)
+}
+
+func podAddrs(p *corev1.Pod) (list []netip.Addr) {
+	for _, ip := range p.Status.PodIPs {
+		if a, err := netip.ParseAddr(ip.IP); err == nil {
+			list = append(list, a.Unmap())
+		}
+	}
+	return list
+}
+
+// reachable drops the ends of a family that the pod has no address of: it will not choose them. If there are no others all stay.
+func reachable(from *corev1.Pod, ends []end) []end {
+	near := slices.DeleteFunc(slices.Clone(ends), func(e end) bool {
+		_, err := sameFamily(from, e.addr)
+		return err != nil
+	})
+	if len(near) == 0 {
+		return ends
+	}
+	return near
 }
 
 func noAddress(p *corev1.Pod) error {
@@ -166,7 +192,7 @@ func (e end) String() string {
 }
 
 // ends are the addresses behind a target.
-func (r *reacher) ends(ctx context.Context, t target) ([]end, error) {
+func (r *reacher) ends(ctx context.Context, from *corev1.Pod, t target) ([]end, error) {
 	switch t.kind {
 	case "service":
 		return r.endpoints(ctx, t)
@@ -175,16 +201,22 @@ func (r *reacher) ends(ctx context.Context, t target) ([]end, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.policies(ctx, t.ns); err != nil {
-			return nil, err
-		}
-		addr, err := netip.ParseAddr(p.Status.PodIP)
-		if err != nil {
-			return nil, noAddress(p)
-		}
-		return []end{{"pod/" + p.Name, addr, t.protocol, t.port}}, nil
+		return r.podEnds(ctx, p, t)
 	}
-	return []end{{"", t.addr, t.protocol, t.port}}, nil
+	return r.behind(ctx, from, t)
+}
+
+// podEnds are the addresses of a pod, one of each family: blocks of addresses may let one through and not the other.
+func (r *reacher) podEnds(ctx context.Context, p *corev1.Pod, t target) (list []end, err error) {
+	for _, a := range podAddrs(p) {
+		if !t.addr.IsValid() || t.addr == a {
+			list = append(list, end{"pod/" + p.Name, a, t.protocol, t.port})
+		}
+	}
+	if len(list) == 0 {
+		return nil, noAddress(p)
+	}
+	return list, r.policies(ctx, p.Namespace)
 }
 
 // endpoints are the ready endpoints of a service's port: policies see them, not the service's address.
@@ -223,11 +255,19 @@ func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err erro
 	if len(list) == 0 {
 		return nil, fmt.Errorf("service/%s has no ready endpoint for port %d: kloop why service/%s -n %s", t.name, t.port, t.name, t.ns)
 	}
-	return list, r.policies(ctx, t.ns)
+	for _, p := range r.cluster.Pods { // endpoints that people write may lie in other namespaces
+		if err := r.policies(ctx, p.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 func (r *reacher) endpoint(ctx context.Context, e discoveryv1.Endpoint, protocol corev1.Protocol, port uint16) (end, bool) {
-	addr, err := netip.ParseAddr(strings.Join(e.Addresses, ""))
+	if len(e.Addresses) == 0 {
+		return end{}, false
+	}
+	addr, err := netip.ParseAddr(e.Addresses[0]) // of several only the first is used
 	if err != nil {
 		return end{}, false
 	}

@@ -34,6 +34,13 @@ var shop = map[string]string{
 	"/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices kubernetes.io/service-name=db": `{items: [{ports: [{name: sql, port: 5432}],
 		endpoints: [{addresses: [10.1.0.2], targetRef: {kind: Pod, namespace: shop, name: db}}]}]}`,
 	"/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices kubernetes.io/service-name=none": "{items: []}",
+	"/api/v1/services spec.clusterIP=192.0.2.1":                                                "{items: []}",
+	"/api/v1/pods status.podIP=192.0.2.1":                                                      "{items: []}",
+	"/api/v1/services spec.clusterIP=10.1.0.2":                                                 "{items: []}",
+	"/api/v1/pods status.podIP=10.1.0.2":                                                       "{items: [" + pod("shop", "db", "10.1.0.2") + "]}",
+	"/api/v1/services spec.clusterIP=10.96.0.9": `{items: [{metadata: {namespace: shop, name: db},
+		spec: {clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9]}}]}`,
+	"/api/v1/namespaces/shop/pods/done": strings.Replace(pod("shop", "done", "10.1.0.2"), "Running", "Succeeded", 1),
 }
 
 func pod(ns, name, ip string) string {
@@ -45,7 +52,7 @@ func pod(ns, name, ip string) string {
 func fakeServer(t *testing.T, objects map[string]string, hidden ...string) *ask.Asker {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		text, there := objects[strings.TrimSpace(r.URL.Path+" "+r.URL.Query().Get("labelSelector"))]
+		text, there := objects[strings.TrimSpace(r.URL.Path+" "+r.URL.Query().Get("labelSelector")+r.URL.Query().Get("fieldSelector"))]
 		refuse := func(err *apierrors.StatusError) {
 			w.WriteHeader(int(err.ErrStatus.Code))
 			_ = json.NewEncoder(w).Encode(err.ErrStatus)
@@ -93,6 +100,11 @@ func TestReach(t *testing.T) {
 		{"a pod without an address", "web", "pod/cache:80", []string{"has no address (it is Pending)", "kloop why pod/cache"}, nil},
 		{"no port", "web", "pod/db", []string{"is no end of a connection", "pod/NAME:PORT"}, nil},
 		{"no protocol", "web", "pod/db:80/icmp", []string{"is no end of a connection"}, nil},
+		{"a pod's address", "web", "10.1.0.2:22", []string{"may not reach pod/db (10.1.0.2) on TCP 22", "NetworkPolicy shop/db"}, nil},
+		{"a service's address", "web", "10.96.0.9:80", []string{"may reach pod/db (10.1.0.2) on TCP 5432"}, nil},
+		{"whose address it is can't be seen", "web", "10.1.0.2:22",
+			[]string{"may reach 10.1.0.2", "not seen", "which pod has the address 10.1.0.2"}, []string{"/api/v1/pods"}},
+		{"a pod that has ended", "done", "pod/db:22", []string{"has ended (Succeeded)"}, nil},
 		{"few rights", "web", "pod/db:5432", []string{"pod/web may reach", "not seen", "labels of namespace shop", "you may not read it"},
 			[]string{"/api/v1/namespaces/shop"}},
 		{"no rights", "web", "pod/db:5432", []string{`pods "db" is forbidden: ann may not`}, []string{"/api/v1/namespaces/shop/pods/db"}},

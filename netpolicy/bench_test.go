@@ -7,22 +7,24 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kloop-dev/kloop/internal/testpolicy"
 )
 
 // big is 1,000 pods in 50 namespaces, 100 of them on this node, and 1,000 policies: each lets one app be reached from two others.
-func big() snapshot {
-	s := snapshot{}
-	s.node("n0", "10.9.0.1")
+func big() testpolicy.Snapshot {
+	s := testpolicy.Snapshot{}
+	s.Node("n0", "10.9.0.1")
 	for ns := range 50 {
 		name := fmt.Sprintf("ns%02d", ns)
-		s.space(name, map[string]string{"team": fmt.Sprint(ns % 5)})
+		s.Space(name, map[string]string{"team": fmt.Sprint(ns % 5)})
 		for i := range 20 {
 			labels := map[string]string{"app": fmt.Sprint("app", i), "pod-template-hash": "5d4f8c7b9"}
-			s.pod(name, fmt.Sprintf("pod%02d", i), fmt.Sprint("n", i%10), labels, fmt.Sprintf("10.1.%d.%d", ns, i+1))
+			s.Pod(name, fmt.Sprintf("pod%02d", i), fmt.Sprint("n", i%10), labels, fmt.Sprintf("10.1.%d.%d", ns, i+1))
 		}
 		for i := range 20 {
 			port := intstr.FromInt32(int32(8000 + i))
-			s.policy(name, fmt.Sprintf("p%02d", i), networkingv1.NetworkPolicySpec{PodSelector: app(i),
+			s.Policy(name, fmt.Sprintf("p%02d", i), networkingv1.NetworkPolicySpec{PodSelector: app(i),
 				Ingress: []networkingv1.NetworkPolicyIngressRule{{
 					Ports: []networkingv1.NetworkPolicyPort{{Port: &port}},
 					From: []networkingv1.NetworkPolicyPeer{{PodSelector: ptr(app(i + 1))},
@@ -52,7 +54,7 @@ func BenchmarkPlan(b *testing.B) {
 // BenchmarkChange is a pass with the kernel's part: one pod more, one pod less.
 func BenchmarkChange(b *testing.B) {
 	less, more := big(), big()
-	more.pod("ns49", "pod99", "n0", map[string]string{"app": "app3"}, "10.1.49.99")
+	more.Pod("ns49", "pod99", "n0", map[string]string{"app": "app3"}, "10.1.49.99")
 	in := newSpace(b)
 	in.do(b, func() error {
 		o, err := observe(false)

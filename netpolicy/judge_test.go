@@ -11,20 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/internal/testpolicy"
 )
 
 // judged is a small cluster: web and db in shop, ops/prom, a pod on the host's network, one that has ended.
-func judged() snapshot {
-	s := snapshot{}
-	s.node("n1", "10.9.0.1")
-	s.node("n2", "10.9.0.2")
-	s.space("ops", map[string]string{"team": "ops"})
-	s.space("shop", nil)
-	s.pod("ops", "prom", "n2", map[string]string{"app": "prom"}, "10.1.0.3")
-	s.pod("shop", "db", "n2", map[string]string{"app": "db"}, "10.1.0.2", "fd01::2")
-	s.pod("shop", "done", "n2", map[string]string{"app": "web"}, "10.1.0.7").Status.Phase = corev1.PodSucceeded
-	s.pod("shop", "host", "n2", map[string]string{"app": "web"}, "10.9.0.2").Spec.HostNetwork = true
-	s.pod("shop", "web", "n1", map[string]string{"app": "web"}, "10.1.0.1", "fd01::1")
+func judged() testpolicy.Snapshot {
+	s := testpolicy.Snapshot{}
+	s.Node("n1", "10.9.0.1")
+	s.Node("n2", "10.9.0.2")
+	s.Space("ops", map[string]string{"team": "ops"})
+	s.Space("shop", nil)
+	s.Pod("ops", "prom", "n2", map[string]string{"app": "prom"}, "10.1.0.3")
+	s.Pod("shop", "db", "n2", map[string]string{"app": "db"}, "10.1.0.2", "fd01::2")
+	s.Pod("shop", "done", "n2", map[string]string{"app": "web"}, "10.1.0.7").Status.Phase = corev1.PodSucceeded
+	s.Pod("shop", "host", "n2", map[string]string{"app": "web"}, "10.9.0.2").Spec.HostNetwork = true
+	s.Pod("shop", "web", "n1", map[string]string{"app": "web"}, "10.1.0.1", "fd01::1")
 	return s
 }
 
@@ -92,7 +94,7 @@ func TestJudge(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(c.policy), &spec); err != nil {
 					t.Fatal(err)
 				}
-				s.policy("shop", "p", spec)
+				s.Policy("shop", "p", spec)
 			}
 			con := Connection{addr(c.from), addr(c.to), c.protocol, c.port}
 			if v := NewModel(s, nil).Judge(con); v.Allowed != c.want {
@@ -105,9 +107,9 @@ func TestJudge(t *testing.T) {
 // TestPoliciesAddUp: what one policy allows no other takes away, and both are named.
 func TestPoliciesAddUp(t *testing.T) {
 	s := judged()
-	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	port := intstr.FromInt32(80)
-	s.policy("shop", "web", networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+	s.Policy("shop", "web", networkingv1.NetworkPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: &port}}}}})
 	m := NewModel(s, nil)
 	v := m.Judge(Connection{addr("10.1.0.1"), addr("10.1.0.2"), corev1.ProtocolTCP, 80})
@@ -123,8 +125,8 @@ func TestPoliciesAddUp(t *testing.T) {
 // TestUpcoming: a pod whose status shows no address yet is judged by the address of its sandbox.
 func TestUpcoming(t *testing.T) {
 	s := judged()
-	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
-	p := s.pod("shop", "zz", "n1", nil)
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	p := s.Pod("shop", "zz", "n1", nil)
 	known := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "unseen", UID: "new"}}
 	m := NewModel(s, Upcoming{p.UID: {p, []netip.Addr{addr("10.1.0.8")}}, "new": {known, []netip.Addr{addr("10.1.0.9")}}})
 	for _, to := range []string{"10.1.0.8", "10.1.0.9"} {
@@ -137,3 +139,5 @@ func TestUpcoming(t *testing.T) {
 func (c Connection) String() string {
 	return fmt.Sprintf("%s → %s %s/%d", c.From, c.To, c.Protocol, c.Port)
 }
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/internal/eventually"
+	"github.com/kloop-dev/kloop/internal/testpolicy"
 )
 
 // A listener notes all that reaches a pod: every connection that was accepted and every datagram that came.
@@ -152,11 +153,11 @@ func show(c Change) string {
 // and UDP, IPv4 and IPv6, arrives exactly if the simulator allows it. The rules of one round are changed into those of the next.
 func TestRealPackets(t *testing.T) {
 	const nodes = 3
-	bed := newTestbed(t, random{rand.New(rand.NewPCG(0, 4))}.cluster(nodes), nodes)
+	bed := newTestbed(t, testpolicy.Random{Rand: rand.New(rand.NewPCG(0, 4))}.Cluster(nodes), nodes)
 	compared, denied := 0, 0
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			model := NewModel(random{rand.New(rand.NewPCG(seed, 4))}.cluster(nodes), nil)
+			model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 4))}.Cluster(nodes), nil)
 			for n, m := range bed {
 				enforce(t, m, fmt.Sprint("n", n), model)
 			}
@@ -228,7 +229,7 @@ func await(t *testing.T, l *listener, what string, why func() string) {
 // TestRepair: what somebody else did to the table is mended, from a chain without its rules to no table at all.
 func TestRepair(t *testing.T) {
 	s := newSpace(t)
-	model := NewModel(random{rand.New(rand.NewPCG(3, 4))}.cluster(1), nil)
+	model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(3, 4))}.Cluster(1), nil)
 	p := NewPlan(model, "n0", false)
 	m := &machine{space: s}
 	enforce(t, m, "n0", model)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+
+	"github.com/kloop-dev/kloop/internal/testpolicy"
 )
 
 // passes runs a connection through a plan as the kernel does.
@@ -67,7 +69,7 @@ func connections(m *Model, v6 bool) (list []Connection) {
 	}
 	for _, from := range ends {
 		for _, to := range ends {
-			for _, protocol := range protocols {
+			for _, protocol := range testpolicy.Protocols {
 				for port := uint16(79); port <= 83; port++ {
 					list = append(list, Connection{from, to, protocol, port})
 				}
@@ -81,7 +83,7 @@ func connections(m *Model, v6 bool) (list []Connection) {
 func TestPlanIsJudge(t *testing.T) {
 	checked, denied := 0, 0
 	for seed := range uint64(100) {
-		s := random{rand.New(rand.NewPCG(seed, 1))}.cluster(3)
+		s := testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 1))}.Cluster(3)
 		m := NewModel(s, nil)
 		for _, v6 := range []bool{false, true} {
 			var plans []*Plan
@@ -109,8 +111,8 @@ func TestPlanIsJudge(t *testing.T) {
 // TestDifference: applied to what is observed, the difference makes what is wanted, and nothing is left to do.
 func TestDifference(t *testing.T) {
 	for seed := range uint64(100) {
-		before := NewPlan(NewModel(random{rand.New(rand.NewPCG(seed, 2))}.cluster(1), nil), "n0", false)
-		after := NewPlan(NewModel(random{rand.New(rand.NewPCG(seed, 3))}.cluster(1), nil), "n0", false)
+		before := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 2))}.Cluster(1), nil), "n0", false)
+		after := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 3))}.Cluster(1), nil), "n0", false)
 		if c := Difference(after, after.observed()); !c.Empty() {
 			t.Fatalf("seed %d: a plan differs from itself: %+v", seed, c)
 		}
@@ -154,7 +156,7 @@ func apply(o *Observed, p *Plan, c Change) {
 
 // TestBrokenTable: a chain that lost a rule, or no chain that packets pass, is no ground to build on.
 func TestBrokenTable(t *testing.T) {
-	p := NewPlan(NewModel(random{rand.New(rand.NewPCG(5, 2))}.cluster(1), nil), "n0", false)
+	p := NewPlan(NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(5, 2))}.Cluster(1), nil), "n0", false)
 	have := p.observed()
 	for name := range have.Chains {
 		have.Chains[name]--

@@ -14,7 +14,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// reading is a client that only reads: each snapshot sent to it is a change of the cluster.
+// reading is a client that only reads: each testpolicy.Snapshot sent to it is a change of the cluster.
 type reading struct {
 	client.Client
 	states chan resource.Reader
@@ -62,7 +62,7 @@ func isolated(t *testing.T, in space, a netip.Addr) (yes bool) {
 // TestAdmit: when Admit returns, the pod's policies are in force, before its status shows an address; Forget takes them back.
 func TestAdmit(t *testing.T) {
 	s := judged()
-	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	e, in, _ := enforcing(t, s)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new", UID: "new"}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	v4, v6 := addr("10.1.0.9"), addr("fd01::9")
@@ -92,7 +92,7 @@ func TestFollow(t *testing.T) {
 		return err
 	})
 	s := judged()
-	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	change(s)
 	eventually.True(t, "the policy is in force", func() bool { return isolated(t, in, web) })
 	change(judged())
@@ -128,7 +128,7 @@ func TestLazy(t *testing.T) {
 	default:
 	}
 	s := judged()
-	s.policy("shop", "deny", networkingv1.NetworkPolicySpec{})
+	s.Policy("shop", "deny", networkingv1.NetworkPolicySpec{})
 	policies.states <- s
 	<-asked
 	admitted := make(chan error)

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kloop-dev/kloop/test/need"
+
+	"github.com/kloop-dev/kloop/internal/testpolicy"
 )
 
 // A space is a network namespace of a test, by a file descriptor.
@@ -78,7 +80,7 @@ type machine struct {
 
 // newTestbed makes one machine for each node of the snapshot, on one LAN, and the pods of each on its bridge. A pod reaches those beside it
 // over the bridge and all others by its node, which routes.
-func newTestbed(t *testing.T, s snapshot, nodes int) (list []*machine) {
+func newTestbed(t *testing.T, s testpolicy.Snapshot, nodes int) (list []*machine) {
 	lan := newSpace(t)
 	lan.do(t, func() error { return bridge("lan") })
 	for n := range nodes {

@@ -1,10 +1,10 @@
-package netpolicy
+// Package testpolicy makes up clusters with network policies, for tests: by hand, or at random with every field of the API.
+package testpolicy
 
 import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,12 +16,14 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A snapshot is a cluster made up for a test. Objects stand in order of namespace and name.
-type snapshot map[resource.Kind][]resource.Object
+// A Snapshot is a cluster made up for a test. Objects stand in order of namespace and name.
+type Snapshot map[resource.Kind][]resource.Object
 
-func (s snapshot) Revision(resource.Kind) int64 { return 1 }
+// Revision is always 1.
+func (s Snapshot) Revision(resource.Kind) int64 { return 1 }
 
-func (s snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
+// Lookup finds one object; nil: it is not there.
+func (s Snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
 	for o := range s.Each(k, ns) {
 		if o.GetName() == name {
 			return o
@@ -30,7 +32,8 @@ func (s snapshot) Lookup(k resource.Kind, ns, name string) resource.Object {
 	return nil
 }
 
-func (s snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
+// Each goes through the objects of a kind, in a namespace or in all.
+func (s Snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
 	return func(yield func(resource.Object) bool) {
 		for _, o := range s[k] {
 			if (ns == "" || o.GetNamespace() == ns) && !yield(o) {
@@ -40,30 +43,39 @@ func (s snapshot) Each(k resource.Kind, ns string) iter.Seq[resource.Object] {
 	}
 }
 
-func (s snapshot) ByOwner(resource.Kind, string) iter.Seq[resource.Object] { panic("not asked") }
-func (s snapshot) ByField(resource.Kind, string, string) iter.Seq[resource.Object] {
-	panic("not asked")
-}
-func (s snapshot) ByLabel(resource.Kind, string, string, string) iter.Seq[resource.Object] {
+// ByOwner is not for these tests.
+func (s Snapshot) ByOwner(resource.Kind, string) iter.Seq[resource.Object] { panic("not asked") }
+
+// ByField is not for these tests.
+func (s Snapshot) ByField(resource.Kind, string, string) iter.Seq[resource.Object] {
 	panic("not asked")
 }
 
-func (s snapshot) add(k resource.Kind, o resource.Object) { s[k] = append(s[k], o) }
+// ByLabel is not for these tests.
+func (s Snapshot) ByLabel(resource.Kind, string, string, string) iter.Seq[resource.Object] {
+	panic("not asked")
+}
 
-func (s snapshot) space(name string, labels map[string]string) {
+// Add puts an object at the end.
+func (s Snapshot) Add(k resource.Kind, o resource.Object) { s[k] = append(s[k], o) }
+
+// Space adds a namespace.
+func (s Snapshot) Space(name string, labels map[string]string) {
 	l := map[string]string{"kubernetes.io/metadata.name": name}
 	for k, v := range labels {
 		l[k] = v
 	}
-	s.add(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}})
+	s.Add(kinds.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}})
 }
 
-func (s snapshot) node(name, addr string) {
-	s.add(kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+// Node adds a node with one address.
+func (s Snapshot) Node(name, addr string) {
+	s.Add(kinds.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}}}})
 }
 
-func (s snapshot) pod(ns, name, node string, labels map[string]string, addrs ...string) *corev1.Pod {
+// Pod adds a pod with two named ports.
+func (s Snapshot) Pod(ns, name, node string, labels map[string]string, addrs ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + "/" + name), Labels: labels}}
 	p.Spec.NodeName = node
 	p.Spec.Containers = []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{
@@ -71,22 +83,23 @@ func (s snapshot) pod(ns, name, node string, labels map[string]string, addrs ...
 	for _, a := range addrs {
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a})
 	}
-	s.add(kinds.Pods, p)
+	s.Add(kinds.Pods, p)
 	return p
 }
 
-func (s snapshot) policy(ns, name string, spec networkingv1.NetworkPolicySpec) {
-	s.add(kinds.NetworkPolicies, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec})
+// Policy adds a NetworkPolicy.
+func (s Snapshot) Policy(ns, name string, spec networkingv1.NetworkPolicySpec) {
+	s.Add(kinds.NetworkPolicies, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: spec})
 }
 
-// protocols that random policies and connections have.
-var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+// Protocols that random policies and connections have.
+var Protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
-// random makes policies for pods in the namespaces x, y, z with labels pod and tier: every field of the API, with few values,
+// Random makes policies for pods in the namespaces x, y, z with labels pod and tier: every field of the API, with few values,
 // so that they meet.
-type random struct{ *rand.Rand }
+type Random struct{ *rand.Rand }
 
-func (r random) selector() metav1.LabelSelector {
+func (r Random) selector() metav1.LabelSelector {
 	switch r.IntN(5) {
 	case 0:
 		return metav1.LabelSelector{}
@@ -103,7 +116,7 @@ func (r random) selector() metav1.LabelSelector {
 		{Key: "pod", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}, {Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 }
 
-func (r random) spaces() *metav1.LabelSelector {
+func (r Random) spaces() *metav1.LabelSelector {
 	switch r.IntN(3) {
 	case 0:
 		return &metav1.LabelSelector{}
@@ -114,7 +127,7 @@ func (r random) spaces() *metav1.LabelSelector {
 }
 
 // block is around the addresses of pods: 10.1.x.y, and fd01::x:y.
-func (r random) block() *networkingv1.IPBlock {
+func (r Random) block() *networkingv1.IPBlock {
 	switch r.IntN(5) {
 	case 0:
 		return &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{"10.1.1.0/24", "10.1.0.1/32"}[:r.IntN(3)]}
@@ -129,7 +142,7 @@ func (r random) block() *networkingv1.IPBlock {
 	return &networkingv1.IPBlock{CIDR: fmt.Sprintf("10.1.%d.%d/32", r.IntN(3), 1+r.IntN(3))}
 }
 
-func (r random) peers() (list []networkingv1.NetworkPolicyPeer) {
+func (r Random) peers() (list []networkingv1.NetworkPolicyPeer) {
 	for range r.IntN(3) {
 		p := networkingv1.NetworkPolicyPeer{}
 		switch r.IntN(4) {
@@ -149,11 +162,11 @@ func (r random) peers() (list []networkingv1.NetworkPolicyPeer) {
 	return list
 }
 
-func (r random) ports() (list []networkingv1.NetworkPolicyPort) {
+func (r Random) ports() (list []networkingv1.NetworkPolicyPort) {
 	for range r.IntN(3) {
 		p := networkingv1.NetworkPolicyPort{}
 		if r.IntN(3) > 0 {
-			p.Protocol = &protocols[r.IntN(3)]
+			p.Protocol = &Protocols[r.IntN(3)]
 		}
 		switch r.IntN(4) {
 		case 0:
@@ -171,7 +184,7 @@ func (r random) ports() (list []networkingv1.NetworkPolicyPort) {
 	return list
 }
 
-func (r random) policy() (s networkingv1.NetworkPolicySpec) {
+func (r Random) policy() (s networkingv1.NetworkPolicySpec) {
 	s.PodSelector = r.selector()
 	for range r.IntN(3) {
 		s.Ingress = append(s.Ingress, networkingv1.NetworkPolicyIngressRule{From: r.peers(), Ports: r.ports()})
@@ -184,27 +197,25 @@ func (r random) policy() (s networkingv1.NetworkPolicySpec) {
 	return s
 }
 
-// cluster is three namespaces of three pods each, on three nodes, with a few policies: pod ns/name has the addresses 10.1.NS.NAME and
+// Cluster is three namespaces of three pods each, on three nodes, with a few policies: pod ns/name has the addresses 10.1.NS.NAME and
 // fd01::NS:NAME.
-func (r random) cluster(nodes int) snapshot {
-	s := snapshot{}
+func (r Random) Cluster(nodes int) Snapshot {
+	s := Snapshot{}
 	for n := range nodes {
-		s.node(fmt.Sprint("n", n), fmt.Sprintf("10.9.0.%d", n+1))
+		s.Node(fmt.Sprint("n", n), fmt.Sprintf("10.9.0.%d", n+1))
 	}
 	for x, ns := range []string{"x", "y", "z"} {
-		s.space(ns, map[string]string{"team": fmt.Sprint(x % 2)})
+		s.Space(ns, map[string]string{"team": fmt.Sprint(x % 2)})
 		for y, name := range []string{"a", "b", "c"} {
-			p := s.pod(ns, name, fmt.Sprint("n", y%nodes), map[string]string{"pod": name, "tier": fmt.Sprint(r.IntN(2))},
+			p := s.Pod(ns, name, fmt.Sprint("n", y%nodes), map[string]string{"pod": name, "tier": fmt.Sprint(r.IntN(2))},
 				fmt.Sprintf("10.1.%d.%d", x, y+1), fmt.Sprintf("fd01::%d:%d", x, y+1))
 			if r.IntN(3) == 0 {
 				p.Spec.Containers[0].Ports[0].ContainerPort = 82
 			}
 		}
 		for i := range r.IntN(4) {
-			s.policy(ns, fmt.Sprint("p", i), r.policy())
+			s.Policy(ns, fmt.Sprint("p", i), r.policy())
 		}
 	}
 	return s
 }
-
-func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kloop-dev/kloop/cli/ask"
+)
+
+// behind finds out whose an address is: policies see a pod in it, or the endpoints of a service. An address of nobody is outside.
+func (r *reacher) behind(ctx context.Context, from *corev1.Pod, t target) ([]end, error) {
+	var services corev1.ServiceList
+	err := r.holding(ctx, from, t.addr, "services", "spec.clusterIP", &services)
+	if !r.see(err, "which service has the address "+t.addr.String()) && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	for i := range services.Items {
+		if s := &services.Items[i]; slices.Contains(addresses(s.Spec.ClusterIPs), t.addr) {
+			t.kind, t.ns, t.name = "service", s.Namespace, s.Name
+			return r.endpoints(ctx, t)
+		}
+	}
+	var pods corev1.PodList
+	err = r.holding(ctx, from, t.addr, "pods", "status.podIP", &pods)
+	if !r.see(err, "which pod has the address "+t.addr.String()) && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if p.Spec.HostNetwork || ended || !slices.Contains(podAddrs(p), t.addr) {
+			continue
+		}
+		if p, err = r.pod(ctx, p.Namespace, p.Name); err != nil {
+			return nil, err
+		}
+		return r.podEnds(ctx, p, t)
+	}
+	return []end{{"", t.addr, t.protocol, t.port}}, nil
+}
+
+// holding lists the objects whose field is an address. The field has an object's first address alone, so that another of a pod with two
+// families is found by looking through all.
+func (r *reacher) holding(ctx context.Context, from *corev1.Pod, a netip.Addr, resource, field string, into any) error {
+	req := r.Raw.Get().AbsPath("/api/v1/"+resource).SetHeader("Accept", "application/json")
+	if own := podAddrs(from); len(own) < 2 || own[0].Is4() == a.Is4() {
+		req = req.Param("fieldSelector", field+"="+a.String())
+	}
+	data, err := req.DoRaw(ctx)
+	if err != nil {
+		return ask.Refusal(data, err)
+	}
+	return json.Unmarshal(data, into)
+}
+
+func addresses(texts []string) (list []netip.Addr) {
+	for _, s := range texts {
+		if a, err := netip.ParseAddr(s); err == nil {
+			list = append(list, a.Unmap())
+		}
+	}
+	return list
+}
