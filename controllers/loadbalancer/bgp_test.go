@@ -62,7 +62,12 @@ func TestPeers(t *testing.T) {
 		{"BFD", least + "bfdProfile: fast", "kloop speaks no BFD"},
 		{"VRF", least + "vrf: red", "no VRFs"},
 		{"unnumbered", "myASN: 1\npeerASN: 1\ninterface: eth0", "set peerAddress"},
-		{"local AS", least + "localASN: 4", "take localASN away"},
+		{"another AS than to others", least + "localASN: 4", `{"name":"tor","address":"10.0.0.1","myAS":4,"peerAS":64513}`},
+		{"the same, of a router of any AS", "myASN: 5\ndynamicASN: external\nlocalASN: 4\npeerAddress: 10.0.0.1",
+			`{"name":"tor","address":"10.0.0.1","myAS":4}`},
+		{"the router's AS as ours", least + "localASN: 64513", "localASN is for routers of another AS"},
+		{"another AS to our own", "myASN: 5\npeerASN: 5\nlocalASN: 4\npeerAddress: 10.0.0.1", "localASN is for routers of another AS"},
+		{"another AS to any of our own", "myASN: 5\ndynamicASN: internal\nlocalASN: 4\npeerAddress: 10.0.0.1", "localASN is for routers of another"},
 		{"a bad selector", least + "nodeSelectors: [{matchExpressions: [{key: a, operator: Like}]}]", "selector"},
 	} {
 		p := peerOf(t, "tor", tt.spec)

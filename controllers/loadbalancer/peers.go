@@ -62,9 +62,9 @@ func (p *peer) reason() string {
 // carries says whether sessions with the peer carry routes of an address's family.
 func (p *peer) carries(a netip.Addr) bool { return p.Both || p.address.Is4() == a.Is4() }
 
-// newPeer reads a BGPPeer. secret finds the Secret with the password; nil: there is none.
+// newPeer reads a BGPPeer. localASN takes the place of myASN in all that the peer hears, as MetalLB's "no-prepend replace-as". secret finds the Secret with the password; nil: there is none.
 func newPeer(name string, spec peerSpec, secret func(name string) *corev1.Secret) *peer {
-	p := &peer{BGPPeer: kinds.BGPPeer{Name: name, Address: spec.PeerAddress, Port: spec.PeerPort, MyAS: spec.MyASN, PeerAS: spec.PeerASN,
+	p := &peer{BGPPeer: kinds.BGPPeer{Name: name, Address: spec.PeerAddress, Port: spec.PeerPort, MyAS: cmp.Or(spec.LocalASN, spec.MyASN), PeerAS: spec.PeerASN,
 		Internal: spec.DynamicASN == "internal", Source: spec.SourceAddress, RouterID: spec.RouterID, MultiHop: spec.EBGPMultiHop,
 		Graceful: spec.GracefulRestart, Both: spec.Both, Password: spec.Password}}
 	var err error
@@ -88,6 +88,8 @@ func newPeer(name string, spec peerSpec, secret func(name string) *corev1.Secret
 		p.broken = "myASN is 0"
 	case dynamic == (spec.PeerASN != 0):
 		p.broken = "it needs peerASN or dynamicASN, and not both"
+	case spec.LocalASN != 0 && (p.Internal || spec.PeerASN == spec.MyASN || spec.PeerASN == spec.LocalASN):
+		p.broken = "localASN is for routers of another AS than myASN and localASN: take it away, or correct peerASN"
 	}
 	return p
 }
@@ -101,8 +103,6 @@ func lacking(spec peerSpec) string {
 		return "kloop has no VRFs: take vrf away"
 	case spec.Interface != "":
 		return "kloop needs the router's address: set peerAddress in the place of interface"
-	case spec.LocalASN != 0:
-		return "kloop has one AS number for a session: take localASN away and set myASN"
 	}
 	return ""
 }
