@@ -32,7 +32,7 @@ func (c *Cluster) loops() (list []part, err error) {
 	}
 	list = append(list, c.sources()...)
 	if c.cfg.Kit.Nodes != nil {
-		for _, l := range c.cfg.Kit.Nodes.Loops(c.cfg.simulatedPods()) {
+		for _, l := range c.cfg.Kit.Nodes.Loops(c.cfg.PodCIDRs...) {
 			list = append(list, c.simPart(l))
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -91,7 +90,7 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 		return err
 	}
 	if l.Config.Kit.Nodes != nil {
-		for _, s := range l.Config.Kit.Nodes.Loops(netip.Prefix{}) {
+		for _, s := range l.Config.Kit.Nodes.Loops() {
 			table = append(table, kit.Entry{Loop: s, Component: "kloop-sim"})
 		}
 	}

@@ -67,6 +67,46 @@ func TestPodRange(t *testing.T) {
 	})
 }
 
+// TestPodFamilies: simulated pods have an address of each of the cluster's families, and so do services' endpoints and the nodes.
+func TestPodFamilies(t *testing.T) {
+	t.Parallel()
+	v4, v6 := netip.MustParsePrefix("10.77.0.0/24"), netip.MustParsePrefix("fd77::/64")
+	s4, s6 := netip.MustParsePrefix("10.76.0.0/24"), netip.MustParsePrefix("fd76::/112")
+	for name, families := range map[string][2][]netip.Prefix{
+		"IPv6": {{v6}, {s6}}, "IPv4 first": {{v4, v6}, {s4, s6}}, "IPv6 first": {{v6, v4}, {s6, s4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cs := clientset(t, config(t, start(t, cluster.Config{SimNodes: 1, PodCIDRs: families[0], ServiceCIDRs: families[1]})))
+			ns, labels, both := namespace(t, cs), map[string]string{"app": "p"}, corev1.IPFamilyPolicyPreferDualStack
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+			must[*corev1.Pod](t)(cs.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}))
+			svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Selector: labels, IPFamilyPolicy: &both,
+				Ports: []corev1.ServicePort{{Port: 80}}}}
+			svc = must[*corev1.Service](t)(cs.CoreV1().Services(ns).Create(t.Context(), svc, metav1.CreateOptions{}))
+			if len(svc.Spec.ClusterIPs) != len(families[0]) {
+				t.Errorf("the service has %v", svc.Spec.ClusterIPs)
+			}
+			eventually(t, "addresses of all families, and slices of them", func(ctx context.Context) (bool, error) {
+				p, err := cs.CoreV1().Pods(ns).Get(ctx, "p", metav1.GetOptions{})
+				if err != nil || len(p.Status.PodIPs) != len(families[0]) || len(p.Status.HostIPs) != len(families[0]) {
+					return false, err
+				}
+				for i, in := range families[0] {
+					host := netip.MustParseAddr(p.Status.HostIPs[i].IP)
+					if !in.Contains(netip.MustParseAddr(p.Status.PodIPs[i].IP)) || host.Is4() != in.Addr().Is4() {
+						t.Fatalf("the pod has %v on %v, want addresses of %v", p.Status.PodIPs, p.Status.HostIPs, families[0])
+					}
+				}
+				list, err := cs.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=s"})
+				return err == nil && len(list.Items) == len(families[0]) && !slices.ContainsFunc(list.Items,
+					func(s discoveryv1.EndpointSlice) bool { return len(s.Endpoints) != 1 }), err
+			})
+		})
+	}
+}
+
 // keyFiles writes an authority and its key, as others make them.
 func keyFiles(t *testing.T) (dir string, made *pki.PKI) {
 	t.Helper()

@@ -47,16 +47,6 @@ func (c Config) ownPodCIDRs() []netip.Prefix {
 	return c.podCIDRs()
 }
 
-// simulatedPods is the range of simulated nodes' pods, which have addresses of IPv4 alone; zero: the simulation's own.
-func (c Config) simulatedPods() netip.Prefix {
-	for _, p := range c.PodCIDRs {
-		if p.Addr().Is4() {
-			return p
-		}
-	}
-	return netip.Prefix{}
-}
-
 // checkPods finds ranges of pods and of their nodes that can't be meant.
 func (c Config) checkPods() error {
 	var errs []error

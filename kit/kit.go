@@ -98,8 +98,8 @@ type Source struct {
 type Simulation struct {
 	// Make makes n simulated nodes.
 	Make func(ctx context.Context, c client.Client, n int) error
-	// Loops returns what keeps them and their pods, with pod addresses of a range; the zero prefix means 10.128.0.0/9.
-	Loops func(pods netip.Prefix) []loop.Loop
+	// Loops returns what keeps them and their pods, with pod addresses of a range, or of one of each family; none means 10.128.0.0/9.
+	Loops func(pods ...netip.Prefix) []loop.Loop
 	// Use sums up what a simulated node's pods say that they use.
 	Use func(read resource.Reader, node string, now time.Time) *metrics.Summary
 }

@@ -97,6 +97,12 @@ func (l *life) due(d time.Duration) {
 func (l *life) begin() {
 	l.st.Phase, l.st.StartTime = corev1.PodPending, &l.now
 	l.st.HostIP, l.st.HostIPs = hostIP, []corev1.HostIP{{IP: hostIP}}
+	if len(l.at.hosts) > 0 {
+		l.st.HostIP, l.st.HostIPs = l.at.hosts[0], nil
+		for _, a := range l.at.hosts {
+			l.st.HostIPs = append(l.st.HostIPs, corev1.HostIP{IP: a})
+		}
+	}
 	reason := "ContainerCreating"
 	if len(l.pod.Spec.InitContainers) > 0 {
 		reason = "PodInitializing"
@@ -104,8 +110,11 @@ func (l *life) begin() {
 	l.st.ContainerStatuses, l.st.InitContainerStatuses = waiting(l.pod.Spec.Containers, reason), waiting(l.pod.Spec.InitContainers, "PodInitializing")
 }
 
-// hostIP is the address of all simulated nodes.
-const hostIP = "203.0.113.10"
+// hostIP and hostIPv6 are the addresses of all simulated nodes: of ranges for documentation.
+const (
+	hostIP   = "203.0.113.10"
+	hostIPv6 = "2001:db8::cb00:710a"
+)
 
 func waiting(list []corev1.Container, reason string) (out []corev1.ContainerStatus) {
 	for _, c := range list {
@@ -208,8 +217,11 @@ func (l *life) mains(at time.Time) {
 		return
 	}
 	if l.st.PodIP == "" {
-		addr := l.at.ip()
-		l.st.PodIP, l.st.PodIPs = addr, []corev1.PodIP{{IP: addr}}
+		list := l.at.ips()
+		l.st.PodIP, l.st.PodIPs = list[0], nil
+		for _, a := range list {
+			l.st.PodIPs = append(l.st.PodIPs, corev1.PodIP{IP: a})
+		}
 	}
 	for i := range l.st.ContainerStatuses {
 		if s := &l.st.ContainerStatuses[i]; s.State.Running != nil || s.LastTerminationState.Terminated != nil {

@@ -18,7 +18,7 @@ func story(p *corev1.Pod, n *corev1.Node, lasts time.Duration, change func(at ti
 		if change != nil {
 			change(at, p)
 		}
-		st, again, _ := live(p, fateOf(p, n), metav1.NewTime(start.Add(at)), place{ip: func() string { return "10.128.0.1" }})
+		st, again, _ := live(p, fateOf(p, n), metav1.NewTime(start.Add(at)), place{ips: func() []string { return []string{"10.128.0.1"} }})
 		p.Status = *st
 		now := tell(st)
 		if len(told) == 0 || !strings.HasSuffix(told[len(told)-1], ": "+now) {
@@ -151,7 +151,7 @@ func ownedByJob(p *corev1.Pod) {
 func TestSteady(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 	now := metav1.NewTime(time.Unix(1000, 0))
-	st, _, _ := live(p, fate{}, now, place{ip: func() string { return "10.128.0.1" }})
+	st, _, _ := live(p, fate{}, now, place{ips: func() []string { return []string{"10.128.0.1"} }})
 	p.Status = *st
 	again, next, _ := live(p, fate{}, metav1.NewTime(now.Add(time.Hour)), place{})
 	if next != 0 || tell(again) != tell(st) || !again.Conditions[0].LastTransitionTime.Equal(&now) {

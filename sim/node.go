@@ -30,7 +30,7 @@ var capacity = corev1.ResourceList{
 //	reads   Node
 //	writes  Node: status
 //	rule    every simulated node is ready and has capacity
-func nodeLoop() loop.Loop {
+func nodeLoop(hosts []string) loop.Loop {
 	return &loop.Controller[*corev1.Node]{
 		Name:   "sim-node",
 		For:    kinds.Nodes,
@@ -41,7 +41,7 @@ func nodeLoop() loop.Loop {
 				return 0, nil
 			}
 			next := resource.Clone(n)
-			next.Status = running(n, c.Now())
+			next.Status = running(n, c.Now(), hosts)
 			return 0, c.UpdateStatus(ctx, kinds.Nodes, next)
 		},
 	}
@@ -54,7 +54,7 @@ func up(n *corev1.Node) bool {
 }
 
 // running is the status of a node that is up.
-func running(n *corev1.Node, at time.Time) corev1.NodeStatus {
+func running(n *corev1.Node, at time.Time, hosts []string) corev1.NodeStatus {
 	st := *n.Status.DeepCopy()
 	now := metav1.NewTime(at)
 	st.Conditions = nil
@@ -67,7 +67,11 @@ func running(n *corev1.Node, at time.Time) corev1.NodeStatus {
 		c.Message, c.LastHeartbeatTime, c.LastTransitionTime = "simulated", now, now
 		st.Conditions = append(st.Conditions, c)
 	}
-	st.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "203.0.113.10"}, {Type: corev1.NodeHostName, Address: n.Name}}
+	st.Addresses = nil
+	for _, a := range hosts {
+		st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	st.Addresses = append(st.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name})
 	if len(st.Capacity) == 0 {
 		st.Capacity = capacity.DeepCopy()
 	}

@@ -15,8 +15,10 @@ import (
 type place struct {
 	read resource.Reader // nil: all is there
 	node *corev1.Node
-	ip   func() string
+	ips  func() []string
 	mute bool // there are too many pods for events
+
+	hosts []string // the node's addresses; none: hostIP
 }
 
 // refuse says why the node does not take the pod, as a node agent does for one that was bound by hand.

@@ -39,7 +39,7 @@ func podLoop(ips *addresses) loop.Loop {
 				return 0, nil
 			}
 			st, again, said := live(p, fateOf(p, n), metav1.NewTime(c.Now()),
-				place{read: c, node: n, ip: func() string { return ips.take(c, p) }, mute: !aloud(n, ips)})
+				place{read: c, node: n, ips: func() []string { return ips.take(c, p) }, hosts: ips.hosts(), mute: !aloud(n, ips)})
 			if !equality.Semantic.DeepEqual(st, &p.Status) {
 				next := *p // what is shared is not changed, and the client clones
 				next.Status = *st

@@ -99,7 +99,7 @@ func TestSayings(t *testing.T) {
 		var got []string
 		for at := range x.lasts * 2 {
 			now := metav1.NewTime(time.Unix(1000, 0).Add(time.Duration(at) * time.Second / 2))
-			st, _, said := live(p, fateOf(p, nil), now, place{ip: func() string { return "10.128.0.1" }})
+			st, _, said := live(p, fateOf(p, nil), now, place{ips: func() []string { return []string{"10.128.0.1"} }})
 			p.Status = *st
 			for _, s := range said {
 				got = append(got, s.typ+" "+s.reason+" "+s.text)

@@ -50,12 +50,12 @@ const (
 func Simulated(n *corev1.Node) bool { return core.Simulated(n) }
 
 // Loops returns the loops that simulate.
-func Loops() []loop.Loop { return LoopsIn(netip.Prefix{}) }
+func Loops() []loop.Loop { return LoopsIn() }
 
-// LoopsIn returns the loops that simulate, with pod addresses of a range; the zero prefix means 10.128.0.0/9.
-func LoopsIn(pods netip.Prefix) []loop.Loop {
-	ips := inRange(pods)
-	return []loop.Loop{nodeLoop(), storageLoop(), podLoop(ips), heartbeat{}}
+// LoopsIn returns the loops that simulate, with pod addresses of a range, or of one of each family; none means 10.128.0.0/9.
+func LoopsIn(pods ...netip.Prefix) []loop.Loop {
+	ips := inRanges(pods)
+	return []loop.Loop{nodeLoop(ips.hosts()), storageLoop(), podLoop(ips), heartbeat{}}
 }
 
 // alive says whether a node lives in simulation and is heard.
