@@ -45,6 +45,7 @@ const (
 	mostInMemory = 8 << 20
 	chunkSize    = 256 << 10
 	flushAfter   = time.Second
+	mostRoom     = 64 << 10
 )
 
 // A Log keeps what objects were. It is safe for concurrent use; one goroutine runs it.
@@ -53,6 +54,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	open    []byte // records of the chunk that is being made
+	room    []byte // in which objects are encoded
 	head    header // of that chunk
 	seen    int64  // the last revision that was taken in
 	news    chan struct{}
@@ -181,11 +183,14 @@ func worth(c *view.Change) bool {
 	return !c.Kind.Info().Virtual
 }
 
-// body encodes an object as the store does, without the owners of its fields.
+// body encodes an object as the store does, without the owners of its fields. What it returns is good until the next call. It needs mu.
 func (l *Log) body(k resource.Kind, key string, obj resource.Object) (kept []byte, sealed bool, err error) {
-	value, err := codec.Stored(k, plain(obj))
+	value, err := codec.AppendStored(l.room[:0], k, plain(obj))
 	if err != nil {
 		return nil, false, err
+	}
+	if l.room = value; cap(value) > mostRoom {
+		l.room = nil
 	}
 	if l.cfg.Cipher != nil {
 		if kept, sealed, err = l.cfg.Cipher.Seal(key, value); err != nil || sealed {

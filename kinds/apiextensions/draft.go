@@ -60,10 +60,7 @@ func (s *Sealed) Rewritten(obj resource.Object) []byte {
 	for i, part := range [...][]byte{meta, spec, status} {
 		out = protowire.AppendBytes(protowire.AppendTag(out, metaField+protowire.Number(i), protowire.BytesType), part)
 	}
-	if out, err = codec.Envelope(gvk, out); err != nil {
-		return nil
-	}
-	return out
+	return codec.Envelope(gvk, out)
 }
 
 // fieldOf is the content of a field of a message; nil when there is none.

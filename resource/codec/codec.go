@@ -26,8 +26,6 @@ const (
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
-var magic = []byte("k8s\x00")
-
 // ErrNoProtobuf is returned for objects that have no protobuf form (custom resources).
 var ErrNoProtobuf = errors.New("object has no protobuf encoding")
 
@@ -89,11 +87,7 @@ func withoutStatus(doc []byte) []byte {
 
 // MarshalProto encodes an object as an enveloped protobuf message, with its own apiVersion and kind.
 func MarshalProto(obj runtime.Object) ([]byte, error) {
-	raw, err := RawProto(obj)
-	if err != nil {
-		return nil, err
-	}
-	return Envelope(obj.GetObjectKind().GroupVersionKind(), raw)
+	return appendEnvelope(nil, obj.GetObjectKind().GroupVersionKind(), obj)
 }
 
 // RawProto encodes an object as the bare message, without envelope.
@@ -103,35 +97,6 @@ func RawProto(obj any) ([]byte, error) {
 		return nil, fmt.Errorf("encode %T: %w", obj, ErrNoProtobuf)
 	}
 	return p.Marshal()
-}
-
-// Envelope wraps a bare message: magic, type and bytes.
-func Envelope(gvk schema.GroupVersionKind, raw []byte) ([]byte, error) {
-	u := runtime.Unknown{Raw: raw}
-	u.APIVersion, u.Kind = gvk.ToAPIVersionAndKind()
-	b := make([]byte, len(magic)+u.Size())
-	copy(b, magic)
-	n, err := u.MarshalTo(b[len(magic):])
-	return b[:len(magic)+n], err
-}
-
-// OpenEnvelope takes an enveloped message apart.
-func OpenEnvelope(data []byte) (gvk schema.GroupVersionKind, raw []byte, err error) {
-	var u runtime.Unknown
-	body, ok := bytes.CutPrefix(data, magic)
-	if !ok {
-		return gvk, nil, errors.New("decode protobuf: the body does not start with the k8s prefix")
-	}
-	if len(body) == 0 {
-		return gvk, nil, errors.New("decode protobuf envelope: it is empty")
-	}
-	if err := u.Unmarshal(body); err != nil {
-		return gvk, nil, fmt.Errorf("decode protobuf envelope: %w", err)
-	}
-	if u.ContentType != "" && u.ContentType != Protobuf {
-		return gvk, nil, fmt.Errorf("decode protobuf envelope: content type %q is not supported", u.ContentType)
-	}
-	return schema.FromAPIVersionAndKind(u.APIVersion, u.Kind), u.Raw, nil
 }
 
 // UnmarshalProto decodes an enveloped message into obj and sets the type that the envelope names.
@@ -232,19 +197,22 @@ func Warnings(strict []error) (list []string) {
 
 // Stored encodes an object of the kind's hub version for the store. resourceVersion is left out, as it is
 // the revision of the write itself; obj is not changed.
-func Stored(k resource.Kind, obj resource.Object) ([]byte, error) {
+func Stored(k resource.Kind, obj resource.Object) ([]byte, error) { return AppendStored(nil, k, obj) }
+
+// AppendStored appends what Stored returns. For who encodes one object after another.
+func AppendStored(b []byte, k resource.Kind, obj resource.Object) ([]byte, error) {
 	if obj.GetResourceVersion() != "" {
 		obj = resource.Clone(obj)
 		obj.SetResourceVersion("")
 	}
-	if k.Info().Custom {
-		return MarshalJSON(obj)
+	if !k.Info().Custom {
+		return appendEnvelope(b, k.Info().GVK, obj)
 	}
-	raw, err := RawProto(obj)
-	if err != nil {
-		return nil, err
+	doc, err := MarshalJSON(obj)
+	if b == nil || err != nil {
+		return doc, err
 	}
-	return Envelope(k.Info().GVK, raw)
+	return append(b, doc...), nil
 }
 
 // FromStored decodes what Stored made, in whatever served version it was written, into the hub version.

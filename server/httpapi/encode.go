@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,7 +36,7 @@ func (p *responder) entry(code int, e *view.Entry) error {
 		if err != nil {
 			return err
 		}
-		head, tail := reply.Envelope(p.out, len(raw))
+		head, tail := codec.Around(p.out, len(raw))
 		p.send.Write(p.w, p.r, code, codec.Protobuf, head, raw, tail)
 		return nil
 	}
@@ -145,7 +146,7 @@ func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, enco
 	if err != nil {
 		return err
 	}
-	first := reply.AppendVarint([]byte{0x0a}, len(raw))
+	first := protowire.AppendVarint([]byte{0x0a}, uint64(len(raw)))
 	first = append(first, raw...)
 	if big := large(l); big && gvk == p.listGVK() {
 		return p.streamProto(l, first)
@@ -166,11 +167,11 @@ func (p *responder) protoItems(l *server.List, gvk schema.GroupVersionKind, enco
 			return err
 		}
 		from := len(tags)
-		tags = reply.AppendVarint(append(tags, 0x12), len(item))
+		tags = protowire.AppendVarint(append(tags, 0x12), uint64(len(item)))
 		size += len(tags) - from + len(item)
 		parts = append(parts, tags[from:len(tags):len(tags)], item)
 	}
-	head, tail := reply.Envelope(gvk, size)
+	head, tail := codec.Around(gvk, size)
 	parts[0] = head
 	p.send.Write(p.w, p.r, http.StatusOK, codec.Protobuf, append(parts, tail)...)
 	return nil

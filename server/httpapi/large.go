@@ -8,6 +8,7 @@ import (
 	"github.com/kloop-dev/kloop/server"
 	"github.com/kloop-dev/kloop/server/httpapi/reply"
 	"github.com/kloop-dev/kloop/view"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // largeList is the size in bytes, as stored, from which a list is encoded while it is sent, so that no more of it is in
@@ -95,9 +96,9 @@ func (p *responder) streamProto(l *server.List, head []byte) error {
 			return err
 		}
 		sizes[i] = n
-		size += 1 + reply.VarintLen(n) + n
+		size += 1 + protowire.SizeVarint(uint64(n)) + n
 	}
-	before, after := reply.Envelope(p.listGVK(), size)
+	before, after := codec.Around(p.listGVK(), size)
 	p.send.Stream(p.w, p.r, codec.Protobuf, len(before)+size+len(after), func(out reply.Emit) error {
 		if err := out(before, head); err != nil {
 			return err
@@ -111,7 +112,7 @@ func (p *responder) streamProto(l *server.List, head []byte) error {
 			if len(item) != sizes[i] { // can't be: objects do not change
 				return io.ErrShortWrite
 			}
-			if err := out(reply.AppendVarint(append(lead[:0], 0x12), len(item)), item); err != nil {
+			if err := out(protowire.AppendVarint(append(lead[:0], 0x12), uint64(len(item))), item); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -372,7 +373,7 @@ func (f *protoFramer) mediaType() string { return codec.Protobuf + ";stream=watc
 func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]byte, error) {
 	if f.bare(e) {
 		raw, err := f.p.metadataOf(ctx, e.Entry)
-		head, tail := reply.Envelope(f.p.partialGVK(shapePartial), len(raw))
+		head, tail := codec.Around(f.p.partialGVK(shapePartial), len(raw))
 		return appendProtoEvent(b, e.Type, head, raw, tail), err
 	}
 	if !f.own(e) {
@@ -387,7 +388,7 @@ func (f *protoFramer) frame(ctx context.Context, b []byte, e *server.Event) ([]b
 	if err != nil {
 		return b, err
 	}
-	head, tail := reply.Envelope(f.p.gvk, len(raw))
+	head, tail := codec.Around(f.p.gvk, len(raw))
 	return appendProtoEvent(b, e.Type, head, raw, tail), nil
 }
 
@@ -400,13 +401,13 @@ func (f *protoFramer) failure(st *metav1.Status) ([]byte, error) {
 // RawExtension with the enveloped bytes, given in three parts, in its field 1.
 func appendProtoEvent(b []byte, t server.EventType, x, y, z []byte) []byte {
 	size := len(x) + len(y) + len(z)
-	ext := 1 + reply.VarintLen(size) + size
-	event := 1 + reply.VarintLen(len(t)) + len(t) + 1 + reply.VarintLen(ext) + ext
+	ext := 1 + protowire.SizeVarint(uint64(size)) + size
+	event := 1 + protowire.SizeVarint(uint64(len(t))) + len(t) + 1 + protowire.SizeVarint(uint64(ext)) + ext
 	b = binary.BigEndian.AppendUint32(b, uint32(event))
-	b = reply.AppendVarint(append(b, 0x0a), len(t))
+	b = protowire.AppendVarint(append(b, 0x0a), uint64(len(t)))
 	b = append(b, t...)
-	b = reply.AppendVarint(append(b, 0x12), ext)
-	b = reply.AppendVarint(append(b, 0x0a), size)
+	b = protowire.AppendVarint(append(b, 0x12), uint64(ext))
+	b = protowire.AppendVarint(append(b, 0x0a), uint64(size))
 	b = append(b, x...)
 	b = append(b, y...)
 	return append(b, z...)

@@ -5,6 +5,7 @@
 // a cluster can be taken over from upstream and given back.
 //
 //	member.go   the member in this process: own data directory, every write synced to disk
+//	direct.go   how it is written to
 //	peers.go    members that reach each other
 //	clients.go  etcd's own API, for whom this process is the cluster
 //	members.go  who belongs to the cluster: join, list, remove
@@ -94,12 +95,10 @@ func (s *Store) Write(ctx context.Context, w store.Write) (int64, error) {
 		return 0, fmt.Errorf("write %s: lifetime of %v is negative", w.Key, w.TTL)
 	case w.Value == nil && w.Expect == 0:
 		return 0, s.deleteMissing(ctx, w.Key)
-	case w.Value == nil:
-		return s.commit(ctx, w, clientv3.OpDelete(w.Key))
-	case w.TTL > 0:
+	case w.Value != nil && w.TTL > 0:
 		return s.writeMortal(ctx, w)
 	}
-	return s.commit(ctx, w, clientv3.OpPut(w.Key, string(w.Value)))
+	return s.commit(ctx, w, 0)
 }
 
 // writeMortal writes a key with a lifetime. The shared lease may be gone, when its keys went or the cluster
@@ -110,7 +109,7 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 		if err != nil {
 			return 0, s.explain(ctx, "grant a lease for "+w.Key, err)
 		}
-		rev, err := s.commit(ctx, w, clientv3.OpPut(w.Key, string(w.Value), clientv3.WithLease(lease)))
+		rev, err := s.commit(ctx, w, lease)
 		if !again || !errors.Is(err, errLeaseGone) {
 			return rev, err
 		}
@@ -118,9 +117,9 @@ func (s *Store) writeMortal(ctx context.Context, w store.Write) (int64, error) {
 	}
 }
 
-// commit does op if the key has the expected revision.
-func (s *Store) commit(ctx context.Context, w store.Write, op clientv3.Op) (int64, error) {
-	resp, err := s.fence.transact(ctx, w, op)
+// commit writes, with a lease unless it is 0, if the key has the expected revision.
+func (s *Store) commit(ctx context.Context, w store.Write, lease clientv3.LeaseID) (int64, error) {
+	resp, err := s.fence.transact(ctx, w, lease)
 	if err != nil {
 		return 0, s.explain(ctx, "write "+w.Key, err)
 	}

@@ -14,9 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/features"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/wal"
@@ -72,6 +74,7 @@ const (
 // A member is an etcd server in this process.
 type member struct {
 	server *etcdserver.EtcdServer
+	kv     etcdserverpb.KVServer // its front door, which minds the quota
 	dir    string
 	quota  int64
 	shared bool        // others than this process write to the store
@@ -186,7 +189,7 @@ func start(ctx context.Context, c Config, seen examined, first []Peer, lg *zap.L
 	if err != nil {
 		return nil, fmt.Errorf("start etcd on %s: %w", c.Dir, err)
 	}
-	m = &member{server: server, dir: c.Dir, quota: c.Quota, shared: c.shared(), peers: c.Peers != nil, noSync: c.NoSync}
+	m = &member{server: server, kv: v3rpc.NewQuotaKVServer(server), dir: c.Dir, quota: c.Quota, shared: c.shared(), peers: c.Peers != nil, noSync: c.NoSync}
 	server.Start()
 	if err := m.listen(c, lg); err != nil {
 		m.stop()

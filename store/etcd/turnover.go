@@ -42,12 +42,16 @@ type answer struct {
 	epoch int64
 }
 
-// transact does op if the key has the expected revision.
-func (f *fence) transact(ctx context.Context, w store.Write, op clientv3.Op) (*clientv3.TxnResponse, error) {
-	if f.member == nil || !f.member.peers || len(f.member.server.Cluster().Members()) < 2 {
-		return f.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).Then(op).
+// transact writes if the key has the expected revision.
+func (f *fence) transact(ctx context.Context, w store.Write, lease clientv3.LeaseID) (*clientv3.TxnResponse, error) {
+	switch {
+	case f.member == nil:
+		return f.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(w.Key), "=", w.Expect)).Then(operation(w, lease)).
 			Else(clientv3.OpGet(w.Key)).Commit()
+	case !f.member.peers || len(f.member.server.Cluster().Members()) < 2:
+		return f.member.transact(ctx, w, lease)
 	}
+	op := operation(w, lease)
 	ctx, cancel := context.WithCancel(ctx) // tries that can't succeed any more
 	defer cancel()
 	var earlier []chan answer
@@ -86,6 +90,17 @@ func (f *fence) transact(ctx context.Context, w store.Write, op clientv3.Op) (*c
 			return refusedUnless(a, earlier), nil
 		}
 	}
+}
+
+// operation is what a write does, as etcd's client takes it.
+func operation(w store.Write, lease clientv3.LeaseID) clientv3.Op {
+	switch {
+	case w.Value == nil:
+		return clientv3.OpDelete(w.Key)
+	case lease != 0:
+		return clientv3.OpPut(w.Key, string(w.Value), clientv3.WithLease(lease))
+	}
+	return clientv3.OpPut(w.Key, string(w.Value))
 }
 
 // dropped says that there was nobody to propose it to: it was not done.

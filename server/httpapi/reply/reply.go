@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/resource/codec"
@@ -192,42 +191,6 @@ func near(r *http.Request) bool {
 	}
 	own, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && own.AddrPort().Addr().Unmap() == client.Addr().Unmap()
-}
-
-// Envelope returns what goes before and after a bare protobuf message of the given size on the wire.
-func Envelope(gvk schema.GroupVersionKind, size int) (head, tail []byte) {
-	version, kind := gvk.ToAPIVersionAndKind()
-	typ := 2 + VarintLen(len(version)) + len(version) + VarintLen(len(kind)) + len(kind)
-	head = make([]byte, 0, 4+2+typ+8)
-	head = append(head, "k8s\x00\x0a"...)
-	head = AppendVarint(head, typ)
-	head = append(head, 0x0a)
-	head = AppendVarint(head, len(version))
-	head = append(head, version...)
-	head = append(head, 0x12)
-	head = AppendVarint(head, len(kind))
-	head = append(head, kind...)
-	head = append(head, 0x12)
-	head = AppendVarint(head, size)
-	return head, []byte{0x1a, 0, 0x22, 0}
-}
-
-// AppendVarint appends a number as protobuf writes it.
-func AppendVarint(b []byte, v int) []byte {
-	for v >= 0x80 {
-		b = append(b, byte(v)|0x80)
-		v >>= 7
-	}
-	return append(b, byte(v))
-}
-
-// VarintLen is the length of a number as protobuf writes it.
-func VarintLen(v int) int {
-	n := 1
-	for ; v >= 0x80; v >>= 7 {
-		n++
-	}
-	return n
 }
 
 // ToYAML turns a JSON document into YAML. It is read as YAML for that, which unlike JSON has no place for control
