@@ -32,6 +32,7 @@ var ladder = [][]string{
 	{"server"},
 	{"client"},
 	{"loop"},
+	{"controllers/internal/ownership"},
 	{"controllers/internal/pods"},
 	{"controllers/internal"},
 	{"controllers/", "scheduler", "node", "proxy", "podnetwork", "netpolicy", "dns", "loadbalancer", "metrics", "converge", "web"},

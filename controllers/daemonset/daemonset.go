@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
 	"github.com/kloop-dev/kloop/kinds"
@@ -43,7 +44,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet) (time.Dur
 	if err != nil || selector.Empty() {
 		return 0, nil // nothing that it could own
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: ds, Kind: kinds.DaemonSets, Selector: selector}) // observe
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: ds, Kind: kinds.DaemonSets, Selector: selector}) // observe
 	if err != nil || ds.DeletionTimestamp != nil {
 		return 0, err
 	}

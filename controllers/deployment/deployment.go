@@ -10,15 +10,14 @@ package deployment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -39,8 +38,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment) (again ti
 	if err != nil || selector.Empty() {
 		return 0, nil // nothing that it could own
 	}
-	sets, adopted, err := claim(ctx, c, d, selector) // observe
-	if adopted || err != nil {
+	sets, adopted, err := ownership.Claim(ctx, c, kinds.ReplicaSets, // observe
+		ownership.Owner[*appsv1.ReplicaSet]{Object: d, Kind: kinds.Deployments, Selector: selector})
+	if len(adopted) > 0 || err != nil {
 		return 0, err // what was adopted may be the set to roll out: go on when it shows
 	}
 	if d.DeletionTimestamp != nil {
@@ -116,50 +116,6 @@ func scale(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, s scaling) er
 	c.Event(kinds.Deployments, d, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", way, s.set.Name,
 		from, s.to)
 	return nil
-}
-
-// claim returns the sets that d controls, after releasing those that no longer match, and whether it adopted any that match
-// and nobody controls: the change wakes the deployment again.
-func claim(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, selector labels.Selector) (mine []*appsv1.ReplicaSet, adopted bool,
-	err error) {
-	for _, rs := range resource.List(c, kinds.ReplicaSets, d.Namespace) {
-		ref := metav1.GetControllerOfNoCopy(rs)
-		matches := selector.Matches(labels.Set(rs.Labels))
-		switch {
-		case ref != nil && ref.UID == d.UID && (matches || d.DeletionTimestamp != nil):
-			mine = append(mine, rs)
-		case ref != nil && ref.UID == d.UID:
-			err = errors.Join(err, setOwner(ctx, c, rs, nil))
-		case ref == nil && matches && d.DeletionTimestamp == nil && rs.DeletionTimestamp == nil:
-			err, adopted = errors.Join(err, adopt(ctx, c, d, rs)), true
-		}
-	}
-	return mine, adopted, err
-}
-
-func adopt(ctx context.Context, c *loop.Ctx, d *appsv1.Deployment, rs *appsv1.ReplicaSet) error {
-	live, err := c.Client().Get(ctx, kinds.Deployments, d.Namespace, d.Name)
-	switch {
-	case err != nil:
-		return err
-	case live.GetUID() != d.UID || live.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("adopt replicaset/%s: the owner is gone", rs.Name)
-	}
-	return setOwner(ctx, c, rs, metav1.NewControllerRef(d, kinds.Deployments.GVK))
-}
-
-func setOwner(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet, ref *metav1.OwnerReference) error {
-	next := resource.Clone(rs)
-	next.OwnerReferences = nil
-	for _, r := range rs.OwnerReferences {
-		if r.Controller == nil || !*r.Controller {
-			next.OwnerReferences = append(next.OwnerReferences, r)
-		}
-	}
-	if ref != nil {
-		next.OwnerReferences = append(next.OwnerReferences, *ref)
-	}
-	return c.Update(ctx, kinds.ReplicaSets, next)
 }
 
 // adopters wakes those that may adopt.

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
@@ -52,7 +53,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	if err != nil {
 		return 0, nil // validation refuses such a selector
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: j, Kind: kinds.Jobs, Selector: selector,
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: j, Kind: kinds.Jobs, Selector: selector,
 		Finalizer: batchv1.JobTrackingFinalizer}) // observe
 	if err != nil {
 		return 0, err

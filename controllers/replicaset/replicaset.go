@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/replicas"
 	"github.com/kloop-dev/kloop/kinds"
@@ -35,7 +36,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, rs *appsv1.ReplicaSet) (again t
 	if err != nil {
 		return 0, nil // validation refuses such a selector; an object from elsewhere that has one stays as it is
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: rs, Kind: kinds.ReplicaSets, Selector: selector}) // observe
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: rs, Kind: kinds.ReplicaSets, Selector: selector}) // observe
 	if err != nil {
 		return 0, err
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/replicas"
 	"github.com/kloop-dev/kloop/kinds"
@@ -36,7 +37,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, rc *corev1.ReplicationControlle
 	if rc.Spec.Template == nil || len(rc.Spec.Selector) == 0 {
 		return 0, nil
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: rc, Kind: kinds.ReplicationControllers, Selector: labels.SelectorFromSet(rc.Spec.Selector)}) // observe
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: rc, Kind: kinds.ReplicationControllers, Selector: labels.SelectorFromSet(rc.Spec.Selector)}) // observe
 	if err != nil {
 		return 0, err
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/controllers/internal/revisions"
 	"github.com/kloop-dev/kloop/kinds"
@@ -41,7 +42,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *appsv1.StatefulSet) (time.Du
 	if err != nil || selector.Empty() {
 		return 0, nil // nothing that it could own
 	}
-	owned, err := pods.Claim(ctx, c, pods.Owner{Object: s, Kind: kinds.StatefulSets, Selector: selector, // observe
+	owned, err := pods.Claim(ctx, c, ownership.Owner[*corev1.Pod]{Object: s, Kind: kinds.StatefulSets, Selector: selector, // observe
 		Member: func(p *corev1.Pod) bool { return ordinal(s, p) >= 0 }})
 	if err != nil {
 		return 0, err

@@ -5,9 +5,6 @@ package pods
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -15,112 +12,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// An Owner is an object that controls pods by a selector.
-type Owner struct {
-	Object   resource.Object
-	Kind     resource.Kind
-	Selector labels.Selector
-	Member   func(*corev1.Pod) bool // nil: every pod that matches may be adopted
-
-	// Finalizer, if set, is on every pod of the owner: it is added with adoption, and goes with the release, as nobody else
-	// would ever take it off.
-	Finalizer string
-}
-
-// Claim returns the pods that owner controls, after adopting those that match and have no controller, and
-// releasing those that no longer match. The pods are those of the snapshot; a pod adopted just now counts.
-func Claim(ctx context.Context, c *loop.Ctx, o Owner) (mine []*corev1.Pod, err error) {
-	uid := o.Object.GetUID()
-	for _, p := range resource.Owned(c, kinds.Pods, o.Object) {
-		if o.Selector.Matches(labels.Set(p.Labels)) || o.Object.GetDeletionTimestamp() != nil {
-			mine = append(mine, p)
-			continue
-		}
-		err = errors.Join(err, release(ctx, c, p, uid, o.Finalizer))
-	}
-	if o.Object.GetDeletionTimestamp() != nil || o.Selector.Empty() {
-		return mine, err
-	}
-	for _, p := range orphans(c, o) {
-		switch aerr := adopt(ctx, c, o, p); {
-		case aerr == nil:
-			mine = append(mine, p)
-		case !apierrors.IsNotFound(aerr) && !apierrors.IsInvalid(aerr):
-			err = errors.Join(err, aerr)
-		}
-	}
-	return mine, err
-}
-
-// orphans finds pods that match and that nobody controls, by the rarest index that the selector allows.
-func orphans(c *loop.Ctx, o Owner) (list []*corev1.Pod) {
-	ns := o.Object.GetNamespace()
-	seq := c.Each(kinds.Pods, ns)
-	if reqs, ok := o.Selector.Requirements(); ok {
-		for _, r := range reqs {
-			if vals := r.ValuesUnsorted(); len(vals) == 1 && (r.Operator() == "=" || r.Operator() == "==" || r.Operator() == "in") {
-				seq = c.ByLabel(kinds.Pods, ns, r.Key(), vals[0])
-				break
-			}
-		}
-	}
-	for obj := range seq {
-		p := obj.(*corev1.Pod)
-		if (o.Member == nil || o.Member(p)) && metav1.GetControllerOfNoCopy(p) == nil && p.DeletionTimestamp == nil && o.Selector.Matches(labels.Set(p.Labels)) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-func adopt(ctx context.Context, c *loop.Ctx, o Owner, p *corev1.Pod) error {
-	// The owner may have been deleted and made anew under the same name since the snapshot.
-	live, err := c.Client().Get(ctx, o.Kind, o.Object.GetNamespace(), o.Object.GetName())
-	if err != nil {
-		return err
-	}
-	if live.GetUID() != o.Object.GetUID() || live.GetDeletionTimestamp() != nil {
-		return fmt.Errorf("adopt pod/%s: the owner is gone", p.Name)
-	}
-	ref := metav1.NewControllerRef(o.Object, o.Kind.Info().GVK)
-	meta := map[string]any{"ownerReferences": append(slices.Clone(p.OwnerReferences), *ref)}
-	if o.Finalizer != "" && !slices.Contains(p.Finalizers, o.Finalizer) {
-		meta["finalizers"] = append(slices.Clone(p.Finalizers), o.Finalizer)
-	}
-	return c.Patch(ctx, kinds.Pods, p, mergeMeta(p, meta))
-}
-
-func release(ctx context.Context, c *loop.Ctx, p *corev1.Pod, owner types.UID, finalizer string) error {
-	meta := map[string]any{
-		"ownerReferences": slices.DeleteFunc(slices.Clone(p.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner })}
-	if slices.Contains(p.Finalizers, finalizer) {
-		meta["finalizers"] = slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == finalizer })
-	}
-	err := c.Patch(ctx, kinds.Pods, p, mergeMeta(p, meta))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// mergeMeta is a patch of metadata that only this very pod accepts.
-func mergeMeta(p *corev1.Pod, meta map[string]any) client.Patch {
-	meta["uid"] = p.UID
-	meta["resourceVersion"] = p.ResourceVersion
-	data, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		panic(err) // strings and references always encode
-	}
-	return client.Patch{Type: types.MergePatchType, Data: data}
+// Claim returns the pods that owner controls; a pod adopted just now counts.
+func Claim(ctx context.Context, c *loop.Ctx, o ownership.Owner[*corev1.Pod]) ([]*corev1.Pod, error) {
+	mine, adopted, err := ownership.Claim(ctx, c, kinds.Pods, o)
+	return append(mine, adopted...), err
 }
 
 // FromTemplate makes the pod that owner's template describes.
@@ -273,5 +175,5 @@ func restarts(p *corev1.Pod) (n int32) {
 // DropFinalizer takes a finalizer off exactly the pod that was read.
 func DropFinalizer(ctx context.Context, c *loop.Ctx, p *corev1.Pod, name string) error {
 	rest := slices.DeleteFunc(slices.Clone(p.Finalizers), func(f string) bool { return f == name })
-	return c.Patch(ctx, kinds.Pods, p, mergeMeta(p, map[string]any{"finalizers": rest}))
+	return c.Patch(ctx, kinds.Pods, p, ownership.Meta(p, map[string]any{"finalizers": rest}))
 }

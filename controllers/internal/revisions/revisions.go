@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -50,35 +51,19 @@ const Hash = appsv1.ControllerRevisionHashLabelKey
 // but knows them: it has just let go of them, and need not make others.
 func List(ctx context.Context, c *loop.Ctx, o Owner) ([]*appsv1.ControllerRevision, error) {
 	list := resource.Owned(c, kinds.ControllerRevisions, o.Object)
-	for _, r := range resource.List(c, kinds.ControllerRevisions, o.Object.GetNamespace()) {
-		if metav1.GetControllerOfNoCopy(r) != nil || r.DeletionTimestamp != nil || !o.Selector.Matches(labels.Set(r.Labels)) {
-			continue
-		}
-		if o.Object.GetDeletionTimestamp() == nil {
-			var err error
-			if r, err = adopt(ctx, c, o, r); err != nil {
-				return nil, err
-			}
-		}
-		list = append(list, r)
+	owner := ownership.Owner[*appsv1.ControllerRevision]{Object: o.Object, Kind: o.Kind, Selector: o.Selector}
+	if o.Object.GetDeletionTimestamp() != nil {
+		list = append(list, ownership.Orphans(c, kinds.ControllerRevisions, owner)...)
 	}
+	adopted, err := ownership.Adopt(ctx, c, kinds.ControllerRevisions, owner)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, adopted...)
 	slices.SortFunc(list, func(a, b *appsv1.ControllerRevision) int {
 		return cmp.Or(cmp.Compare(a.Revision, b.Revision), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return list, nil
-}
-
-func adopt(ctx context.Context, c *loop.Ctx, o Owner, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	live, err := c.Client().Get(ctx, o.Kind, o.Object.GetNamespace(), o.Object.GetName())
-	if err != nil {
-		return nil, err
-	}
-	if live.GetUID() != o.Object.GetUID() || live.GetDeletionTimestamp() != nil {
-		return nil, fmt.Errorf("adopt controllerrevision/%s: the owner is gone", r.Name)
-	}
-	next := resource.Clone(r)
-	next.OwnerReferences = append(next.OwnerReferences, *metav1.NewControllerRef(o.Object, o.Kind.Info().GVK))
-	return next, c.Update(ctx, kinds.ControllerRevisions, next)
 }
 
 // Current returns the revision of the owner's template. One that is missing is made; one that is old, after a
