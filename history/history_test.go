@@ -108,7 +108,7 @@ func (w *world) follow(cfg history.Config) *feed {
 
 func (f *feed) settle() {
 	f.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	if err := f.log.Wait(ctx, f.rev); err != nil {
 		f.t.Fatal(err)
