@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 var here = transport{from: netip.MustParseAddr("10.88.0.9")}
@@ -144,9 +146,8 @@ func TestSpecification(t *testing.T) {
 		{"db-1.db." + in, aaaa, nodata},
 		{"db-2.db." + in, a, nxdomain},
 		{"x.db-0.db." + in, a, nxdomain},
-		{"_http._tcp.db." + in, srv, "Success\n_http._tcp.db.shop.svc.cluster.local SRV 0 33 8080 db-0.db.shop.svc.cluster.local.\n" +
-			"_http._tcp.db.shop.svc.cluster.local SRV 0 33 8080 db-0.db.shop.svc.cluster.local.\n" +
-			"_http._tcp.db.shop.svc.cluster.local SRV 0 33 8080 db-1.db.shop.svc.cluster.local.\n" +
+		{"_http._tcp.db." + in, srv, "Success\n_http._tcp.db.shop.svc.cluster.local SRV 0 50 8080 db-0.db.shop.svc.cluster.local.\n" +
+			"_http._tcp.db.shop.svc.cluster.local SRV 0 50 8080 db-1.db.shop.svc.cluster.local.\n" +
 			"+ db-0.db.shop.svc.cluster.local A 10.88.0.10\n+ db-0.db.shop.svc.cluster.local AAAA fd00:88::a\n" +
 			"+ db-1.db.shop.svc.cluster.local A 10.88.0.11"},
 		{"10.0.88.10.in-addr.arpa", p, "Success\n10.0.88.10.in-addr.arpa PTR db-0.db.shop.svc.cluster.local."},
@@ -178,6 +179,44 @@ func TestSpecification(t *testing.T) {
 		{"notcluster.local", a, "ServerFailure"},
 		{"9.9.9.9.in-addr.arpa", p, "ServerFailure"},
 		{zone, dnsmessage.TypeAXFR, "Refused"},
+	} {
+		if got := told(t, s.respond(t, asked(t, tt.name, tt.typ, 0), here)); got != tt.want {
+			t.Errorf("%s %s:\n%s\nwant\n%s", tt.name, tt.typ, got, tt.want)
+		}
+	}
+}
+
+// TestIPv6Alone asks in a cluster without IPv4: every record is of IPv6, names have no others, and reverse names are whole.
+func TestIPv6Alone(t *testing.T) {
+	port := []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}
+	web, db := svc("web", port, "fd00:96::1"), svc("db", port, corev1.ClusterIPNone)
+	ends := slice("db", "db-6", discoveryv1.AddressTypeIPv6, ready("db-0", "fd00:88::a"), ready("", "fd00:88::b"))
+	s, _ := synced(t, space("shop"), web, db, ends)
+	s.zone.dns = []netip.Addr{netip.MustParseAddr("fd00:96::a")}
+	const in, nodata = ".shop.svc.cluster.local", "Success\n! cluster.local SOA ns.dns.cluster.local. min 5"
+	const at = "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.8.0.0.0.0.d.f.ip6.arpa"
+	a, aaaa, srv, pointer := dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeSRV, dnsmessage.TypePTR
+	for _, tt := range []struct {
+		name string
+		typ  dnsmessage.Type
+		want string
+	}{
+		{"cluster.local", dnsmessage.TypeNS, "Success\ncluster.local NS ns.dns.cluster.local.\n+ ns.dns.cluster.local AAAA fd00:96::a"},
+		{"ns.dns.cluster.local", a, nodata},
+		{"web" + in, a, nodata},
+		{"web" + in, aaaa, "Success\nweb.shop.svc.cluster.local AAAA fd00:96::1"},
+		{"_http._tcp.web" + in, srv, "Success\n_http._tcp.web.shop.svc.cluster.local SRV 0 100 80 web.shop.svc.cluster.local.\n" +
+			"+ web.shop.svc.cluster.local AAAA fd00:96::1"},
+		{"db" + in, a, nodata},
+		{"db" + in, aaaa, "Success\ndb.shop.svc.cluster.local AAAA fd00:88::a\ndb.shop.svc.cluster.local AAAA fd00:88::b"},
+		{"db-0.db" + in, a, nodata},
+		{"fd00-88--b.db" + in, aaaa, "Success\nfd00-88--b.db.shop.svc.cluster.local AAAA fd00:88::b"},
+		{"_http._tcp.db" + in, srv, "Success\n_http._tcp.db.shop.svc.cluster.local SRV 0 50 8080 db-0.db.shop.svc.cluster.local.\n" +
+			"_http._tcp.db.shop.svc.cluster.local SRV 0 50 8080 fd00-88--b.db.shop.svc.cluster.local.\n" +
+			"+ db-0.db.shop.svc.cluster.local AAAA fd00:88::a\n+ fd00-88--b.db.shop.svc.cluster.local AAAA fd00:88::b"},
+		{"a.0.0." + at, pointer, "Success\na.0.0." + at + " PTR db-0.db.shop.svc.cluster.local."},
+		{"b.0.0." + at, pointer, "Success\nb.0.0." + at + " PTR fd00-88--b.db.shop.svc.cluster.local."},
+		{"a.0.0." + at, aaaa, "Success\n! ip6.arpa SOA ns.dns.cluster.local. min 5"},
 	} {
 		if got := told(t, s.respond(t, asked(t, tt.name, tt.typ, 0), here)); got != tt.want {
 			t.Errorf("%s %s:\n%s\nwant\n%s", tt.name, tt.typ, got, tt.want)

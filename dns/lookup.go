@@ -210,17 +210,20 @@ func (d *service) named(own, name, proto string, typ uint16, room []record) answ
 func (d *service) srv(own string, room []record, match func(port) bool) (a answer) {
 	half := cap(room) / 2
 	a.records, a.more = room[:0:half], room[half:half]
-	add := func(target string, ports []port) (found bool) {
+	add := func(target string, ports, told []port) (found bool) {
 		for _, p := range ports {
-			if match(p) {
+			if !match(p) {
+				continue
+			}
+			found = true
+			if !slices.Contains(told, p) {
 				a.records = append(a.records, record{typ: typeSRV, ttl: ttl, target: target, port: p.number})
-				found = true
 			}
 		}
 		return found
 	}
 	if !d.headless {
-		if add(own, d.ports) {
+		if add(own, d.ports, nil) {
 			a.more = appendAddrs(a.more, own, 0, d.addrs)
 		}
 	}
@@ -232,7 +235,7 @@ func (d *service) srv(own string, room []record, match func(port) bool) (a answe
 		if i > 0 && d.ends[i-1].addr == e.addr && d.ends[i-1].label == e.label {
 			continue
 		}
-		if add(target, e.ports) {
+		if add(target, e.ports, e.told) {
 			a.more = appendAddrs(a.more, target, 0, []netip.Addr{e.addr})
 		}
 	}

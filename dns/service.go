@@ -34,6 +34,7 @@ type endpoint struct {
 	label string // the pod's hostname; "": the address with dashes, as CoreDNS has it
 	addr  netip.Addr
 	ports []port
+	told  []port // those of them that an address before it, of the same label, has too: one SRV record is for both
 }
 
 // newService is pure; nil when the Service has no records (yet).
@@ -98,7 +99,7 @@ func (d *service) add(s *discoveryv1.EndpointSlice) {
 		}
 		for _, text := range e.Addresses {
 			if a, err := netip.ParseAddr(text); err == nil {
-				d.ends = append(d.ends, endpoint{strings.ToLower(deref(e.Hostname)), a.Unmap(), ports})
+				d.ends = append(d.ends, endpoint{label: strings.ToLower(deref(e.Hostname)), addr: a.Unmap(), ports: ports})
 			}
 		}
 	}
@@ -119,6 +120,32 @@ func (d *service) merge() {
 		out = append(out, e)
 	}
 	d.ends = out
+	d.twins()
+}
+
+// twins finds the ports that a host has at several of its addresses, as pods of two families have: records of a name don't repeat.
+func (d *service) twins() {
+	var of map[string][]port
+	for i := range d.ends {
+		e := &d.ends[i]
+		if e.label == "" || len(d.ends) == 1 {
+			continue
+		}
+		before := of[e.label]
+		for _, p := range e.ports {
+			if slices.Contains(before, p) {
+				e.told = append(e.told, p)
+			}
+		}
+		if of == nil {
+			of = make(map[string][]port, len(d.ends))
+		}
+		if before == nil {
+			of[e.label] = slices.Clip(e.ports)
+		} else {
+			of[e.label] = append(before, e.ports...)
+		}
+	}
 }
 
 // name is the endpoint's label below the Service's name.
