@@ -45,6 +45,8 @@ func TestHealthCheckNodePort(t *testing.T) {
 		{nil, 503, 0},
 		{[]discoveryv1.Endpoint{at("10.1.0.1", onNodeNamed("n2"))}, 503, 0},
 		{[]discoveryv1.Endpoint{at("10.1.0.1", onNodeNamed("n1")), at("10.1.0.2", onNodeNamed("n1")), at("10.1.0.3", onNodeNamed("n2"))}, 200, 2},
+		{[]discoveryv1.Endpoint{at("10.1.0.1", onNodeNamed("n1")), at("fd00::1", onNodeNamed("n1"))}, 200, 1}, // a pod of both families
+		{[]discoveryv1.Endpoint{at("fd00::1", onNodeNamed("n1")), at("fd00::2", onNodeNamed("n1"))}, 200, 2},
 		{[]discoveryv1.Endpoint{at("10.1.0.1", onNodeNamed("n1"), terminating)}, 503, 0},
 	} {
 		w.ends("web", tt.ends...)

@@ -121,18 +121,24 @@ func fromPool(s *corev1.Service, ingress []netip.Addr) []netip.Addr {
 	return nil
 }
 
-// readyHere counts the pods of this node that take new connections.
+// readyHere counts the pods of this node that take new connections. One with addresses of both families is in slices of both, and counts once:
+// balancers share connections out by these numbers.
 func readyHere(slicesOf []*discoveryv1.EndpointSlice, node string) int {
-	ready := map[string]bool{}
+	ready := map[discoveryv1.AddressType]map[string]bool{}
+	most := 0
 	for _, s := range slicesOf {
+		if ready[s.AddressType] == nil {
+			ready[s.AddressType] = map[string]bool{}
+		}
 		for i := range s.Endpoints {
 			e := &s.Endpoints[i]
 			if (e.Conditions.Ready == nil || *e.Conditions.Ready) && deref(e.NodeName) == node && len(e.Addresses) > 0 {
-				ready[e.Addresses[0]] = true
+				ready[s.AddressType][e.Addresses[0]] = true
 			}
 		}
+		most = max(most, len(ready[s.AddressType]))
 	}
-	return len(ready)
+	return most
 }
 
 // family holds a service's addresses of one family.
