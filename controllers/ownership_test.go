@@ -65,7 +65,8 @@ func owned(c *cluster, owner resource.Object, l map[string]string) {
 		list := resource.Owned(r, kinds.Pods, owner)
 		return len(list) == 1 && (now(r) == nil || list[0].UID == first.UID)
 	})
-	if p := resource.Get(c.Read(), kinds.Pods, "default", "foreign"); p == nil || len(p.OwnerReferences) != 1 || p.OwnerReferences[0].UID != "x" {
+	p := resource.Get(c.Read(), kinds.Pods, "default", "foreign")
+	if p == nil || len(p.OwnerReferences) != 1 || p.OwnerReferences[0].UID != "x" {
 		c.t.Errorf("another one's pod became %+v", p)
 	}
 }
