@@ -1,6 +1,7 @@
 package converge
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,17 @@ import (
 	"github.com/kloop-dev/kloop/view"
 )
 
-// TestBalancers: each way in which a load balancer's address is missing or not answered has its cause, and says whose move it is.
-func TestBalancers(t *testing.T) {
+// A balancerRow is a service of type LoadBalancer in a small world, and what is said of it.
+type balancerRow struct {
+	s     *corev1.Service
+	w     map[resource.Kind][]resource.Object
+	cause string // "": no gap
+	state string
+	says  string
+}
+
+// balancerRows are the ways in which an address is missing or not answered, by name.
+func balancerRows() map[string]balancerRow {
 	const ip = "192.0.2.1"
 	service := func(ip string, conditions ...string) *corev1.Service { // TYPE, REASON, and so on; all are False
 		s := &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
@@ -49,13 +59,7 @@ func TestBalancers(t *testing.T) {
 	theirs.Spec.LoadBalancerClass = &class
 	at, told := kinds.AddressCondition, kinds.AnnouncedCondition
 	type world = map[resource.Kind][]resource.Object
-	rows := map[string]struct {
-		s     *corev1.Service
-		w     world
-		cause string // "": no gap
-		state string
-		says  string
-	}{
+	rows := map[string]balancerRow{
 		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Missing, "nobody gives"},
 		"another class":          {theirs, nil, "LoadBalancerMissing", Missing, ""},
 		"MetalLB runs":           {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", Waiting, "from MetalLB"},
@@ -88,7 +92,12 @@ func TestBalancers(t *testing.T) {
 		r.s, r.w, r.cause, r.state = service(c.ip, c.typ, kinds.LBNoLocalEndpoint), nil, c.cause, Waiting
 		rows["Local without endpoints: "+c.typ] = r
 	}
-	for name, tt := range rows {
+	return rows
+}
+
+// TestBalancers: each way in which a load balancer's address is missing or not answered has its cause, and says whose move it is.
+func TestBalancers(t *testing.T) {
+	for name, tt := range balancerRows() {
 		t.Run(name, func(t *testing.T) {
 			set := kinds.NewSet()
 			v := view.New(set)
@@ -107,5 +116,49 @@ func TestBalancers(t *testing.T) {
 				t.Errorf("nobody has the next move: %+v", step)
 			}
 		})
+	}
+}
+
+// TestUnansweredCauses goes through the 21 reasons for which ARP for a load balancer's address is known to go unanswered: each has a row
+// above, a cause of a service's endpoints, or, where nothing on the nodes shows it, its words in docs/network.md.
+func TestUnansweredCauses(t *testing.T) {
+	page, err := os.ReadFile("../docs/network.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, rows := strings.Join(strings.Fields(string(page)), " "), balancerRows()
+	endpoints := map[string]bool{}
+	for _, s := range services() {
+		endpoints[s.Name] = true
+	}
+	for i, c := range []struct{ what, row, cause, page string }{
+		{"no pool is for the service", "no address: " + kinds.LBNoPool, "", ""},
+		{"the address that was asked for", "no address: " + kinds.LBRequestRefused, "", ""},
+		{"a class of others", "another class", "", ""},
+		{"no advertisement", "not announced: " + kinds.LBNoAdvertisement, "", ""},
+		{"serviceSelectors and a shared address", "not announced: " + kinds.LBSharedSelector, "", ""},
+		{"no endpoint serves", "endpoints are others' turn", "BackendsNotReady", ""},
+		{"Local, and no endpoint on a candidate", "Local without endpoints: " + kinds.AnnouncedCondition, "", ""},
+		{"every candidate excluded by label", "not announced: " + kinds.LBNoNode, "", ""},
+		{"the node's network is unavailable", "not announced: " + kinds.LBNoNode, "", ""},
+		{"interfaces without ARP, down, or in a bridge", "an interface without ARP", "", ""},
+		{"its node is gone", "its node is gone", "", ""},
+		{"no packet socket", "no packet socket", "", ""},
+		{"kube-ipvs0 of others answers on all nodes", "another machine answers", "", "kube-ipvs0 of another proxy"},
+		{"another machine has the address", "another machine answers", "", ""},
+		{"a network that answers for others", "another machine answers", "", "proxy ARP"},
+		{"a hypervisor drops it", "", "", "anti-spoofing of a cloud or hypervisor"},
+		{"broadcasts are filtered", "", "", "access points that filter broadcasts"},
+		{"a router remembers", "", "", "routers with a long memory for ARP"},
+		{"no way to the address", "", "", "addresses that no route leads to"},
+		{"packets die behind an answer", "", "", "packets that a firewall drops behind an answered ARP request"},
+		{"no proxy runs", "nobody takes it", "", "kloop's own proxy runs there"},
+	} {
+		if r := rows[c.row]; c.row != "" && r.s == nil || c.row == "" && c.page == "" {
+			t.Errorf("%d, %s: no row %q", i+1, c.what, c.row)
+		}
+		if c.cause != "" && !endpoints[c.cause] || !strings.Contains(text, c.page) {
+			t.Errorf("%d, %s: neither the cause %q nor the words %q", i+1, c.what, c.cause, c.page)
+		}
 	}
 }
