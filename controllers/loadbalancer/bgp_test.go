@@ -67,7 +67,8 @@ func TestPeers(t *testing.T) {
 			`{"name":"tor","address":"10.0.0.1","myAS":4}`},
 		{"the router's AS as ours", least + "localASN: 64513", "localASN is for routers of another AS"},
 		{"another AS to our own", "myASN: 5\npeerASN: 5\nlocalASN: 4\npeerAddress: 10.0.0.1", "localASN is for routers of another AS"},
-		{"another AS to any of our own", "myASN: 5\ndynamicASN: internal\nlocalASN: 4\npeerAddress: 10.0.0.1", "localASN is for routers of another"},
+		{"another AS to any of our own", "myASN: 5\ndynamicASN: internal\nlocalASN: 4\npeerAddress: 10.0.0.1",
+			"localASN is for routers of another"},
 		{"a bad selector", least + "nodeSelectors: [{matchExpressions: [{key: a, operator: Like}]}]", "selector"},
 	} {
 		p := peerOf(t, "tor", tt.spec)
