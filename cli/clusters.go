@@ -268,7 +268,9 @@ func deleteCmd(ctx context.Context, std stdio, args []string) error {
 
 // list shows the clusters of this machine.
 func list(_ context.Context, std stdio, args []string) error {
-	if err := parse(flags(std, "list", ""), args); err != nil {
+	fs := flags(std, "list", "")
+	form := outputOf(fs)
+	if err := parse(fs, args); err != nil {
 		return err
 	}
 	root, err := clusters.Default()
@@ -276,19 +278,40 @@ func list(_ context.Context, std stdio, args []string) error {
 		return err
 	}
 	all, bad := root.List()
+	if *form != "" {
+		return errors.Join(form.print(std.out, listed(all)), bad)
+	}
 	w := tabwriter.NewWriter(std.out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSTATE\tNODES\tSERVER\tCONTEXT\tPORTS\tAGE")
-	for _, c := range all {
-		state := "stopped"
-		if c.Running() {
-			state = "running"
-		}
-		var ports []string
-		for _, p := range c.Ports {
-			ports = append(ports, p.String())
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, nodesOf(c), c.Server(), c.Context(), cmp.Or(strings.Join(ports, ","), "-"),
-			duration.HumanDuration(time.Since(c.Created)))
+	for _, l := range listed(all) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.State, l.Nodes, l.Server, l.Context, cmp.Or(strings.Join(l.Ports, ","), "-"),
+			duration.HumanDuration(time.Since(l.Created)))
 	}
 	return errors.Join(w.Flush(), bad)
+}
+
+// A listing is a line of kloop list.
+type listing struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"` // running or stopped
+	Nodes   string    `json:"nodes"`
+	Server  string    `json:"server"`
+	Context string    `json:"context"`
+	Ports   []string  `json:"ports,omitempty"`
+	Created time.Time `json:"created"`
+}
+
+func listed(all []*clusters.Cluster) []listing {
+	list := []listing{} // none are [], not null
+	for _, c := range all {
+		l := listing{Name: c.Name, State: "stopped", Nodes: nodesOf(c), Server: c.Server(), Context: c.Context(), Created: c.Created}
+		if c.Running() {
+			l.State = "running"
+		}
+		for _, p := range c.Ports {
+			l.Ports = append(l.Ports, p.String())
+		}
+		list = append(list, l)
+	}
+	return list
 }

@@ -14,6 +14,7 @@ func loops(ctx context.Context, std stdio, args []string) error {
 	var f ask.Flags
 	fs := flags(std, "loops", "")
 	f.Bind(fs)
+	form := outputOf(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -26,6 +27,9 @@ func loops(ctx context.Context, std stdio, args []string) error {
 	}
 	if err := a.Get(ctx, ask.Within("", "loops"), &list); err != nil {
 		return a.Unexplained(ctx, err)
+	}
+	if *form != "" {
+		return form.print(std.out, list)
 	}
 	w := tabwriter.NewWriter(std.out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "LOOP\tDUE\tOLDEST\tRUNNING\tFAILING\tRATE\tP99\tDONE\tFAILED\tLAST ERROR")
