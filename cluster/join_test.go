@@ -222,7 +222,7 @@ func TestJoinBelievesServersOnly(t *testing.T) {
 	between.TLS, between.Config.ErrorLog = &tls.Config{Certificates: []tls.Certificate{pair}}, log.New(io.Discard, "", 0)
 	between.StartTLS()
 	defer between.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // it goes on trying
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what is no refusal is tried again
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Config{Kit: whole.Kit(), DataDir: t.TempDir(), NoLoops: true, Log: quiet,
 		Together: cluster.Together{PeerListen: "127.0.0.1:0", Name: "two", Join: between.URL, Token: joinToken(t, dir, time.Hour)}})
