@@ -247,8 +247,12 @@ func TestRow(t *testing.T) {
 	if got, want := k.Row(o), []any{"a", "red", int64(3), nil, "one"}; !reflect.DeepEqual(got, want) || len(k.Header()) != len(want) {
 		t.Errorf("row %v; want %v", got, want)
 	}
-	if set := k.FieldSet(o); set["spec.color"] != "red" || set["spec.num"] != "3" || set["metadata.namespace"] != "b" {
-		t.Errorf("fields %v", set)
+	for label, want := range map[string]string{
+		"spec.color": "red", "spec.num": "3", "metadata.namespace": "b", "metadata.name": "a", "spec.none": "",
+	} {
+		if got := k.Field(o, label); got != want {
+			t.Errorf("field %s: %q; want %q", label, got, want)
+		}
 	}
 	if sc, ok := k.ScaleOf(o); !ok || sc.Replicas != 3 || unscaled(k, o) != "" {
 		t.Errorf("scale %v %v", sc, ok)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/kloop-dev/kloop/resource"
@@ -166,25 +165,23 @@ func (v *version) compilePaths() []path {
 	return list
 }
 
-// FieldSet implements resource.Kind.
-func (k *Kind) FieldSet(obj resource.Object) fields.Set {
-	set := fields.Set{"metadata.name": obj.GetName()}
-	if k.info.Namespaced {
-		set["metadata.namespace"] = obj.GetNamespace()
+// Field implements resource.Kind.
+func (k *Kind) Field(obj resource.Object, label string) string {
+	switch {
+	case label == "metadata.name":
+		return obj.GetName()
+	case label == "metadata.namespace" && k.info.Namespaced:
+		return obj.GetNamespace()
 	}
-	paths := k.at.paths()
-	if len(paths) == 0 {
-		return set
-	}
-	o, err := k.seen(obj)
-	for _, p := range paths {
-		set[p.label] = ""
-		if err != nil {
+	for _, p := range k.at.paths() {
+		if p.label != label {
 			continue
 		}
-		if value, _, ok := p.find(o.Object); ok && value != nil {
-			set[p.label] = fmt.Sprint(value)
+		if o, err := k.seen(obj); err == nil {
+			if value, _, ok := p.find(o.Object); ok && value != nil {
+				return fmt.Sprint(value)
+			}
 		}
 	}
-	return set
+	return ""
 }

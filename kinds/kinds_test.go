@@ -151,7 +151,9 @@ func TestEmptyObjects(t *testing.T) {
 		k.Settle("", obj, old)
 		k.Check("", obj, old)
 		k.Warnings(obj, nil)
-		k.FieldSet(obj)
+		for _, label := range k.Info().Selectable {
+			k.Field(obj, label)
+		}
 		for _, s := range i.Subs {
 			if s.Name == "status" || s.Name == "approval" {
 				k.Settle(s.Name, obj, old)

@@ -110,7 +110,9 @@ func TestRandomObjects(t *testing.T) {
 			k.Check("", obj, nil)
 			k.Check("", obj, old)
 			k.Row(obj)
-			k.FieldSet(obj)
+			for _, label := range k.Info().Selectable {
+				k.Field(obj, label)
+			}
 			k.Warnings(obj, old)
 			k.Settle("", resource.Clone(obj), old)
 			k.Settle("", resource.Clone(obj), nil)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -68,8 +67,8 @@ func (d *Def[T]) Header() []metav1.TableColumnDefinition { return d.rules().head
 // Row implements Kind.
 func (d *Def[T]) Row(obj Object) []any { return d.rules().rows(nil, nil)(obj) }
 
-// FieldSet implements Kind.
-func (d *Def[T]) FieldSet(obj Object) fields.Set { return d.rules().fieldSet(obj) }
+// Field implements Kind.
+func (d *Def[T]) Field(obj Object, label string) string { return d.rules().field(obj, label) }
 
 // Pack implements view.Packer.
 func (d *Def[T]) Pack(obj Object, text []byte, rev int64) Object {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -189,8 +188,8 @@ type Kind interface {
 	// Header returns the table's columns, NAME first; Row the cells of one object, at least as many.
 	Header() []metav1.TableColumnDefinition
 	Row(obj Object) []any
-	// FieldSet returns the values of the selectable fields.
-	FieldSet(obj Object) fields.Set
+	// Field returns the value of a selectable field; "" of one that the kind does not have.
+	Field(obj Object, label string) string
 }
 
 // Versioned is implemented by kinds whose versions differ in more than their types.

@@ -8,7 +8,6 @@ import (
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -256,19 +255,19 @@ func (r *rules) rows(on *features.Set, list []Object) func(obj Object) []any {
 	}
 }
 
-func (r *rules) fieldSet(obj Object) fields.Set {
-	set := fields.Set{"metadata.name": obj.GetName()}
-	if r.def.Namespaced {
-		set["metadata.namespace"] = obj.GetNamespace()
+func (r *rules) field(obj Object, label string) string {
+	switch {
+	case label == "metadata.name":
+		return obj.GetName()
+	case label == "metadata.namespace" && r.def.Namespaced:
+		return obj.GetNamespace()
 	}
-	if len(r.def.Select) == 0 {
-		return set
-	}
-	seen := outlined(obj)
 	for _, f := range r.def.Select {
-		set[f.Label] = f.Value(seen)
+		if f.Label == label {
+			return f.Value(outlined(obj))
+		}
 	}
-	return set
+	return ""
 }
 
 func (r *rules) pack(obj Object, text []byte, rev int64) Object {

@@ -229,9 +229,8 @@ func (a *audience) places(at []seat, x *view.Change) []seat {
 		}
 		at = append(at, seat{placeName, e.Object.GetName()}, seat{placeNamespace, e.Object.GetNamespace()})
 		if a.indexed > 0 {
-			set := a.of.kind.FieldSet(e.Object)
 			for _, f := range a.of.kind.Info().Indexed {
-				at = append(at, seat{f, set[f]})
+				at = append(at, seat{f, a.of.kind.Field(e.Object, f)})
 			}
 		}
 	}

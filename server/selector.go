@@ -104,12 +104,8 @@ func (c *choice) selects(obj resource.Object) bool {
 	if !c.labels.Empty() && !c.labels.Matches(labels.Set(obj.GetLabels())) {
 		return false
 	}
-	if len(c.fields) == 0 {
-		return true
-	}
-	set := c.kind.FieldSet(obj)
 	for _, q := range c.fields {
-		if (set.Get(q.Field) == q.Value) == (q.Operator == selection.NotEquals) {
+		if (c.kind.Field(obj, q.Field) == q.Value) == (q.Operator == selection.NotEquals) {
 			return false
 		}
 	}

@@ -133,11 +133,8 @@ func textsOf(k resource.Kind, obj resource.Object) (texts []string) {
 	for _, o := range obj.GetOwnerReferences() {
 		texts = append(texts, ownerTerm(string(o.UID)))
 	}
-	if indexed := k.Info().Indexed; len(indexed) > 0 {
-		set := k.FieldSet(obj)
-		for _, label := range indexed {
-			texts = append(texts, fieldTerm(label, set[label]))
-		}
+	for _, label := range k.Info().Indexed {
+		texts = append(texts, fieldTerm(label, k.Field(obj, label)))
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts)
@@ -150,10 +147,5 @@ func sameTerms(k resource.Kind, a, b resource.Object) bool {
 		!slices.EqualFunc(a.GetOwnerReferences(), b.GetOwnerReferences(), same) {
 		return false
 	}
-	indexed := k.Info().Indexed
-	if len(indexed) == 0 {
-		return true
-	}
-	x, y := k.FieldSet(a), k.FieldSet(b)
-	return !slices.ContainsFunc(indexed, func(label string) bool { return x[label] != y[label] })
+	return !slices.ContainsFunc(k.Info().Indexed, func(label string) bool { return k.Field(a, label) != k.Field(b, label) })
 }

@@ -86,7 +86,7 @@ func (c *Cluster) ByField(k resource.Kind, label, value string) iter.Seq[resourc
 	if !slices.Contains(k.Info().Indexed, label) {
 		panic(label + " is not an index of " + k.Info().Plural)
 	}
-	return c.filter(k, func(o resource.Object) bool { return k.FieldSet(o)[label] == value })
+	return c.filter(k, func(o resource.Object) bool { return k.Field(o, label) == value })
 }
 
 // ByLabel implements resource.Reader.

@@ -154,8 +154,12 @@ func TestSelectable(t *testing.T) {
 		}
 	}
 	_, o := create(t, `Pod: {spec: {nodeName: nd, containers: [{name: c, image: i}]}}`)
-	if f := core.Pods.FieldSet(o); f["spec.nodeName"] != "nd" || f["spec.hostNetwork"] != "false" || f["status.phase"] != "Pending" {
-		t.Errorf("fields of a pod: %v", f)
+	for label, want := range map[string]string{
+		"spec.nodeName": "nd", "spec.hostNetwork": "false", "status.phase": "Pending", "none": "",
+	} {
+		if got := core.Pods.Field(o, label); got != want {
+			t.Errorf("field %s of a pod: %q; want %q", label, got, want)
+		}
 	}
 	if got := core.Pods.Info().Indexed; !slices.Equal(got, []string{"spec.nodeName"}) {
 		t.Errorf("indexed: %v", got)
