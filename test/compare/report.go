@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const mostExamples = 3
+
+// A report counts answers that differ, by kind, field and difference.
+type report struct {
+	texts bool
+	each  *bufio.Writer // every one of them, if not nil
+
+	mu     sync.Mutex
+	asked  int
+	differ int
+	groups map[group]*found
+}
+
+type group struct{ kind, difference string }
+
+// found says where a difference was.
+type found struct {
+	count  int
+	fields map[string]int
+}
+
+func (r *report) add(t trial, a, b answer) {
+	all := differences(a, b, r.texts)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if len(all) == 0 {
+		return
+	}
+	r.differ++
+	if r.groups == nil {
+		r.groups = map[group]*found{}
+	}
+	for _, d := range all {
+		g := group{t.kind + "/" + t.verb, d}
+		if r.groups[g] == nil {
+			r.groups[g] = &found{fields: map[string]int{}}
+		}
+		r.groups[g].count++
+		r.groups[g].fields[t.field+" ("+t.what+")"]++
+	}
+	if r.each != nil {
+		fmt.Fprintf(r.each, "%s/%s %s (%s)\n  %s %s\n  %.2000s\n  %s\n  A %d %v %.3000s\n  B %d %v %.3000s\n\n", t.kind, t.verb, t.field, t.what, t.method, t.path,
+			t.bodyA, strings.Join(all, "\n  "), a.code, a.warnings, strings.TrimSpace(a.text), b.code, b.warnings, strings.TrimSpace(b.text))
+	}
+}
+
+// print writes the differences, those that are found most often first.
+func (r *report) print(w io.Writer) {
+	keys := slices.SortedFunc(maps.Keys(r.groups), func(a, b group) int {
+		return cmp.Or(cmp.Compare(r.groups[b].count, r.groups[a].count), cmp.Compare(a.kind, b.kind), cmp.Compare(a.difference, b.difference))
+	})
+	for _, g := range keys {
+		f := r.groups[g]
+		fields := slices.Sorted(maps.Keys(f.fields))
+		more := ""
+		if n := len(fields) - mostExamples; n > 0 {
+			fields, more = fields[:mostExamples], fmt.Sprintf(" and %d more", n)
+		}
+		fmt.Fprintf(w, "%5d %s: %s\n      at %s%s\n", f.count, g.kind, g.difference, strings.Join(fields, ", "), more)
+	}
+}
