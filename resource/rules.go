@@ -97,20 +97,26 @@ func (r *rules) settle(on *features.Set, sub string, obj, old Object) {
 	if !r.def.JSON && !r.def.Virtual && !r.def.Quirks.KeepsEmpty {
 		dropEmpty(obj) // before parts of old go into it, which nobody may change
 	}
-	r.restore(sub, obj, old)
+	r.restore(on, sub, obj, old)
+	r.drop(on, obj, old)
+}
+
+// drop takes out what is of features that are off.
+func (r *rules) drop(on *features.Set, obj, old Object) {
 	if r.def.Gated.Drop != nil {
 		r.def.Gated.Drop(on, obj, old)
 	}
 }
 
-// restore is the part of settle that no feature has a say in.
-func (r *rules) restore(sub string, obj, old Object) {
+// restore gives an object what this path may not change. What is off is dropped before a kind compares with old.
+func (r *rules) restore(on *features.Set, sub string, obj, old Object) {
 	switch sub {
 	case "":
 		if r.def.Status && (old != nil || !r.def.KeepStatus) {
 			settleStatus(obj, old)
 		}
 		if r.def.Prepare != nil {
+			r.drop(on, obj, old)
 			r.def.Prepare(obj, old)
 		}
 		return

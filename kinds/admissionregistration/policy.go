@@ -5,10 +5,10 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/cell"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
@@ -22,13 +22,12 @@ var ValidatingAdmissionPolicies = &resource.Def[*admissionregistrationv1.Validat
 		rule.Fill(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)
 	},
-	Gated: reserving(func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	Gated: judgingStatus(validatingStatus, reserving(func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 		if old != nil && rule.Same(p.Spec, old.Spec) {
 			return nil
 		}
 		return validatingSpec(p.Name, &p.Spec, field.NewPath("spec"))
-	}),
-	ValidateStatus: validatingStatus,
+	})),
 	Columns: []resource.Column[*admissionregistrationv1.ValidatingAdmissionPolicy]{
 		resource.Col("Validations", "integer", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return int64(len(p.Spec.Validations)) }),
 		resource.Col("ParamKind", "string", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return paramKindText(p.Spec.ParamKind) }),
@@ -99,9 +98,14 @@ var MutatingAdmissionPolicyBindings = &resource.Def[*admissionregistrationv1.Mut
 	},
 }
 
-func validatingStatus(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+func judgingStatus[T resource.Object](check func(on *features.Set, obj, old T) field.ErrorList, g resource.Gated[T]) resource.Gated[T] {
+	g.ValidateStatus = check
+	return g
+}
+
+func validatingStatus(on *features.Set, p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	status := field.NewPath("status")
-	errs := metavalidation.ValidateConditions(p.Status.Conditions, status.Child("conditions"))
+	errs := rule.Conditions(on, p.Status.Conditions, status.Child("conditions"))
 	if p.Status.TypeChecking == nil {
 		return errs
 	}

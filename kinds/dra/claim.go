@@ -9,13 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // claim checks what a claim asks for.
-func claim(c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
+func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
 	names := known(c)
-	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"), func(r resourcev1.DeviceRequest) string { return r.Name }, request)
+	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"), func(r resourcev1.DeviceRequest) string { return r.Name },
+		func(r resourcev1.DeviceRequest, at *field.Path) field.ErrorList { return request(on, r, at) })
 	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
 		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)
 	return append(errs, each(c.Config, resourcev1.DeviceConfigMaxSize, path.Child("config"), func(k resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
@@ -35,11 +37,14 @@ func known(c *resourcev1.DeviceClaim) map[string]bool {
 	return names
 }
 
-func request(r resourcev1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
+func request(on *features.Set, r resourcev1.DeviceRequest, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, rule.Format(r.Name, path.Child("name"), rule.Label)...)
 	switch e := r.Exactly; {
 	case e != nil && len(r.FirstAvailable) > 0:
 		errs = append(errs, field.Invalid(path, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+		if !on.AtLeast(37) {
+			return errs
+		}
 		return append(errs, alternatives(r.FirstAvailable, path, classNamed)...)
 	case e == nil && len(r.FirstAvailable) == 0:
 		return append(errs, field.Required(path, "exactly one of `exactly` or `firstAvailable` is required"))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -35,13 +36,14 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
 	},
-	Validate: func(c, old *resourcev1.ResourceClaim) field.ErrorList {
-		if old != nil {
-			return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
-		}
-		return claim(&c.Spec.Devices, field.NewPath("spec", "devices"))
-	},
-	PrepareStatus: prepareClaimStatus, ValidateStatus: validateClaimStatus,
+	Gated: resource.Gated[*resourcev1.ResourceClaim]{ValidateStatus: validateClaimStatus,
+		Validate: func(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
+			if old != nil {
+				return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
+			}
+			return claim(on, &c.Spec.Devices, field.NewPath("spec", "devices"))
+		}},
+	PrepareStatus: prepareClaimStatus,
 	Columns: []resource.Column[*resourcev1.ResourceClaim]{
 		resource.Col("State", "string", func(c *resourcev1.ResourceClaim) any { return state(c) }),
 		resource.Age[*resourcev1.ResourceClaim](),
@@ -62,15 +64,15 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
 	},
-	Validate: func(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+	Gated: resource.Gated[*resourcev1.ResourceClaimTemplate]{Validate: func(on *features.Set, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 		spec := field.NewPath("spec")
 		errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
-		errs = append(errs, claim(&t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
+		errs = append(errs, claim(on, &t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
 		if old != nil {
 			errs = append(errs, rule.FrozenJSON(t.Spec, old.Spec, spec)...)
 		}
 		return errs
-	},
+	}},
 	Columns: []resource.Column[*resourcev1.ResourceClaimTemplate]{resource.Age[*resourcev1.ResourceClaimTemplate]()},
 }
 

@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/podspec"
 	"github.com/kloop-dev/kloop/kinds/rule"
 )
@@ -18,7 +18,7 @@ import (
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // validateClaimStatus lets a claim be allocated once and reserved while it is.
-func validateClaimStatus(c, old *resourcev1.ResourceClaim) (errs field.ErrorList) {
+func validateClaimStatus(on *features.Set, c, old *resourcev1.ResourceClaim) (errs field.ErrorList) {
 	s, was, path := &c.Status, &old.Status, field.NewPath("status")
 	if s.Allocation != nil {
 		if was.Allocation != nil {
@@ -38,7 +38,7 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) (errs field.ErrorList
 	case c.DeletionTimestamp != nil && slices.ContainsFunc(s.ReservedFor, added):
 		errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
 	}
-	return append(errs, devices(s, path.Child("devices"))...)
+	return append(errs, devices(on, s, path.Child("devices"))...)
 }
 
 func consumer(r resourcev1.ResourceClaimConsumerReference, at *field.Path) (errs field.ErrorList) {
@@ -107,7 +107,7 @@ func forgetDevices(c, old *resourcev1.ResourceClaim) {
 	}))
 }
 
-func devices(s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
+func devices(on *features.Set, s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.ErrorList) {
 	allocated, seen := allocated(s), map[string]bool{}
 	for i, d := range s.Devices {
 		at, id := path.Index(i), deviceID(d.Driver, d.Pool, d.Device, d.ShareID)
@@ -118,12 +118,12 @@ func devices(s *resourcev1.ResourceClaimStatus, path *field.Path) (errs field.Er
 			errs = append(errs, field.Invalid(at, d.Device, "must be an allocated device in the claim"))
 		}
 		seen[id] = true
-		errs = append(errs, deviceStatus(d, at)...)
+		errs = append(errs, deviceStatus(on, d, at)...)
 	}
 	return errs
 }
 
-func deviceStatus(d resourcev1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorList) {
+func deviceStatus(on *features.Set, d resourcev1.AllocatedDeviceStatus, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, driver(d.Driver, at.Child("driver"))...)
 	errs = append(errs, poolName(d.Pool, at.Child("pool"))...)
 	errs = append(errs, rule.Format(d.Device, at.Child("device"), rule.Label)...)
@@ -133,7 +133,7 @@ func deviceStatus(d resourcev1.AllocatedDeviceStatus, at *field.Path) (errs fiel
 	if len(d.Conditions) > resourcev1.AllocatedDeviceStatusMaxConditions {
 		errs = append(errs, field.TooMany(at.Child("conditions"), len(d.Conditions), resourcev1.AllocatedDeviceStatusMaxConditions))
 	}
-	errs = append(errs, metavalidation.ValidateConditions(d.Conditions, at.Child("conditions"))...)
+	errs = append(errs, rule.Conditions(on, d.Conditions, at.Child("conditions"))...)
 	if d.Data != nil && len(d.Data.Raw) > 0 {
 		errs = append(errs, object(*d.Data, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
 	}

@@ -3,10 +3,10 @@ package policy
 
 import (
 	policyv1 "k8s.io/api/policy/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds/rule"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -19,7 +19,7 @@ var PodDisruptionBudgets = &resource.Def[pdb]{
 	Quirks: resource.Quirks{MetaUpdateOnly: true,
 		NeedsRevision: true, MetaErrorsOnce: true, MetaErrorsLast: true, UnqualifiedFinalizers: true},
 	Namespaced: true, Name: rule.PathSegment, Generation: true, Status: true, Validate: validateBudget,
-	ValidateStatus: validateBudgetStatus,
+	Gated: resource.Gated[pdb]{ValidateStatus: validateBudgetStatus},
 	Columns: []resource.Column[pdb]{
 		resource.Col("Min Available", "string", func(p pdb) any { return count(p.Spec.MinAvailable) }),
 		resource.Col("Max Unavailable", "string", func(p pdb) any { return count(p.Spec.MaxUnavailable) }),
@@ -58,9 +58,9 @@ func limit(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return append(rule.CountOrPercent(*v, path), rule.AtMostAll(*v, path)...)
 }
 
-func validateBudgetStatus(p, _ pdb) field.ErrorList {
+func validateBudgetStatus(on *features.Set, p, _ pdb) field.ErrorList {
 	s, path := &p.Status, field.NewPath("status")
-	errs := metavalidation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	errs := rule.Conditions(on, s.Conditions, path.Child("conditions"))
 	errs = append(errs, rule.AtLeast(s.DisruptionsAllowed, 0, path.Child("disruptionsAllowed"))...)
 	errs = append(errs, rule.AtLeast(s.CurrentHealthy, 0, path.Child("currentHealthy"))...)
 	errs = append(errs, rule.AtLeast(s.DesiredHealthy, 0, path.Child("desiredHealthy"))...)

@@ -1,0 +1,70 @@
+package kinds_test
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kloop-dev/kloop/features"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// What a 1.36 tells of the same object otherwise than a 1.37.
+func TestToldByVersion(t *testing.T) {
+	for _, c := range []struct {
+		name, sub, obj string
+		kind           schema.GroupVersionKind
+		want           map[int][]string
+	}{
+		{"conditions without type and status", "status", `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, status: {
+			currentHealthy: 0, desiredHealthy: 0, expectedPods: 0, disruptionsAllowed: 0, conditions: [{reason: R, lastTransitionTime: '2024-01-01T00:00:00Z'}]}}`,
+			schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, map[int][]string{
+				36: {"Invalid status.conditions[0].type", "Invalid status.conditions[0].type", "NotSupported status.conditions[0].status"},
+				37: {"Required status.conditions[0].status", "Required status.conditions[0].type"}}},
+		{"alternatives beside the one", "", `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [
+			{name: r, exactly: {deviceClassName: d}, firstAvailable: [{name: f}]}]}}}`,
+			schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaim"}, map[int][]string{
+				36: {"Invalid spec.devices.requests[0]"},
+				37: {"Invalid spec.devices.requests[0]", "Required spec.devices.requests[0].firstAvailable[0].deviceClassName"}}},
+	} {
+		for minor, want := range c.want {
+			on, err := features.New(minor, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := kinds.SetFor(on, nil)
+			k, _ := set.Kind(c.kind)
+			obj, old := parsed(t, set, c.obj), resource.Object(nil)
+			resource.DefaultsAs(on, k, obj)
+			if c.sub != "" {
+				old = resource.Clone(obj)
+			}
+			if got := said(resource.CheckAs(on, k, c.kind, c.sub, obj, old)); !slices.Equal(got, want) {
+				t.Errorf("%s, 1.%d: %q, want %q", c.name, minor, got, want)
+			}
+		}
+	}
+}
+
+// A template that differs only by a field that is off is the same template.
+func TestTemplateGenerationOfWhatIsOff(t *testing.T) {
+	on, err := features.New(36, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := kinds.SetFor(on, nil)
+	const base = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}},
+		template: {metadata: {labels: {a: b}}, spec: {os: {name: linux}, containers: [{name: c, image: i`
+	old, obj := parsed(t, set, base+`}]}}}}`), parsed(t, set, base+`, lifecycle: {stopSignal: SIGTERM}}]}}}}`)
+	for _, o := range []resource.Object{old, obj} {
+		resource.DefaultsAs(on, kinds.DaemonSets, o)
+	}
+	resource.SettleAs(on, kinds.DaemonSets, "", old, nil)
+	resource.SettleAs(on, kinds.DaemonSets, "", obj, old)
+	if got := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; got != "1" {
+		t.Errorf("template generation %q", got)
+	}
+}
