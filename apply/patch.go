@@ -161,8 +161,8 @@ func UnfitStrategic(patch, doc []byte, obj resource.Object, err error) error {
 	return Unfit(fmt.Appendf(nil, "%+v", p), err)
 }
 
-// CheckName says whether a patched object still has the name and namespace of the request; an object without a
-// namespace is given the request's.
+// CheckName says whether a patched object still has the name and namespace of the request. An object without a namespace is given
+// the request's; one that can't have one loses it.
 func CheckName(obj resource.Object, ns, name string) error {
 	if obj.GetName() == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf(
@@ -172,9 +172,9 @@ func CheckName(obj resource.Object, ns, name string) error {
 		return apierrors.NewBadRequest(fmt.Sprintf(
 			"the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), name))
 	}
-	switch obj.GetNamespace() {
-	case ns:
-	case "":
+	switch was := obj.GetNamespace(); {
+	case was == ns:
+	case was == "" || ns == "": // what a patch says of it where there is none is not heard
 		obj.SetNamespace(ns)
 	default:
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")

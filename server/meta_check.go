@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -18,6 +19,11 @@ func (s rules) checkMeta(r *Request, obj, old resource.Object) field.ErrorList {
 	whole := s.asTold(r, validation.ValidateObjectMetaAccessor(light(obj), r.Kind.Info().Namespaced, s.nameCheck(r), metadataPath))
 	errs := slices.Clone(whole)
 	if old != nil {
+		// The generic rules for updates want of generateName no more than that it can stand in a path.
+		errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == generateNamePath })
+		for _, bad := range path.IsValidPathSegmentPrefix(obj.GetGenerateName()) {
+			errs = append(errs, field.Invalid(metadataPath.Child("generateName"), obj.GetGenerateName(), bad))
+		}
 		fixed := s.asTold(r, validation.ValidateObjectMetaAccessorUpdate(obj, old, metadataPath))
 		if errs = append(errs, fixed...); !r.Kind.Info().MetaErrorsOnce && !s.oldMeta(r) {
 			errs = append(errs, fixed...)
@@ -110,13 +116,17 @@ func (s rules) checkFinalizers(r *Request, obj, old resource.Object) (errs field
 		return nil
 	}
 	for i, f := range obj.GetFinalizers() {
-		switch {
-		case strings.Contains(f, "/"), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents, f == "kubernetes":
-		case old != nil && slices.Contains(old.GetFinalizers(), f):
-		default:
-			errs = append(errs, field.Invalid(metadataPath.Child("finalizers").Index(i), f,
-				"name is neither a standard finalizer name nor is it fully qualified"))
+		if !qualifiedFinalizer(f) && (old == nil || !slices.Contains(old.GetFinalizers(), f)) {
+			errs = append(errs, unqualified(i, f))
 		}
 	}
 	return errs
+}
+
+func qualifiedFinalizer(f string) bool {
+	return strings.Contains(f, "/") || f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == "kubernetes"
+}
+
+func unqualified(i int, f string) *field.Error {
+	return field.Invalid(metadataPath.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified")
 }

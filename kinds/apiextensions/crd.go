@@ -19,7 +19,7 @@ var CustomResourceDefinitions = checked(&resource.Def[crd]{
 	Quirks: resource.Quirks{MetaUpdateOnly: true, NeedsRevision: true, KeepsEmpty: true, UnqualifiedFinalizers: true},
 	Short:  []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Generation: true, Status: true,
 	Storage: "apiextensions.k8s.io/customresourcedefinitions",
-	Default: defaultDefinition, Prepare: prepareDefinition, Seal: seal,
+	Default: defaultDefinition, Prepare: prepareDefinition, PrepareStatus: prepareStatus, Seal: seal,
 })
 
 func defaultDefinition(c crd) {
@@ -31,6 +31,13 @@ func defaultDefinition(c crd) {
 	rule.Fill(&c.Spec.Conversion, apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter})
 	if w := c.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
 		rule.Fill(&w.ClientConfig.Service.Port, 443)
+	}
+}
+
+// prepareStatus fills in for a status that says of no version that objects are stored in it.
+func prepareStatus(c, old crd) {
+	if len(c.Status.StoredVersions) == 0 {
+		prepareDefinition(c, old)
 	}
 }
 

@@ -42,9 +42,6 @@ func toV1(h hpa) *autoscalingv1.HorizontalPodAutoscaler {
 	for _, m := range s.CurrentMetrics {
 		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
-			if m.Resource.Current.AverageValue == nil || m.Resource.Current.AverageValue.IsZero() {
-				continue
-			}
 		}
 		current = append(current, statusToV1(m))
 	}

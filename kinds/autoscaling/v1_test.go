@@ -107,3 +107,15 @@ func TestDefaultBehavior(t *testing.T) {
 		t.Errorf("spec %+v", h.Spec)
 	}
 }
+
+// A utilization that is told by a field of v1 is kept in the annotation, too.
+func TestStatusOfCPUInV1(t *testing.T) {
+	percent := int32(30)
+	h := &autoscalingv2.HorizontalPodAutoscaler{}
+	h.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricStatus{Name: "cpu", Current: autoscalingv2.MetricValueStatus{AverageUtilization: &percent}}}}
+	got := toV1(h)
+	if p := got.Status.CurrentCPUUtilizationPercentage; p == nil || *p != percent || got.Annotations[statusesKey] == "" {
+		t.Errorf("%v %v", got.Status, got.Annotations)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,8 +39,8 @@ func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	if old == nil || !isSet(old.Immutable) {
 		return errs
 	}
-	errs = append(errs, frozen(c.Immutable, maps.Equal(c.Data, old.Data))...)
-	if !maps.EqualFunc(c.BinaryData, old.BinaryData, bytes.Equal) {
+	errs = append(errs, frozen(c.Immutable, reflect.DeepEqual(c.Data, old.Data))...)
+	if !reflect.DeepEqual(c.BinaryData, old.BinaryData) { // to upstream a map that is empty is not one that is missing
 		errs = append(errs, field.Forbidden(binaryPath, immutable))
 	}
 	return errs

@@ -241,13 +241,19 @@ func validateBalancer(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	if s.AllocateLoadBalancerNodePorts != nil && !balanced {
 		add(field.Forbidden(specPath.Child("allocateLoadBalancerNodePorts"), only))
 	}
+	return append(errs, checkClass(s)...)
+}
+
+// checkClass checks the class of a load balancer. An update is held to it twice, as upstream holds it.
+func checkClass(s *corev1.ServiceSpec) field.ErrorList {
 	switch c, at := s.LoadBalancerClass, specPath.Child("loadBalancerClass"); {
-	case c != nil && balanced:
-		add(rule.Format(*c, at, utilvalidation.IsQualifiedName)...)
-	case c != nil:
-		add(field.Forbidden(at, only))
+	case c == nil:
+		return nil
+	case s.Type == corev1.ServiceTypeLoadBalancer:
+		return rule.Format(*c, at, utilvalidation.IsQualifiedName)
+	default:
+		return field.ErrorList{field.Forbidden(at, onlyBalanced)}
 	}
-	return errs
 }
 
 // validateTraffic checks who gets traffic, and from where. A missing port for health checks is the server's to fill.
@@ -284,6 +290,7 @@ func validateServiceUpdate(s, old *corev1.ServiceSpec) (errs field.ErrorList) {
 			add(field.Invalid(specPath.Child("loadBalancerClass"), s.LoadBalancerClass, "may not change once set"))
 		}
 	}
+	add(checkClass(s)...)
 	if hasHealthPort(s) && hasHealthPort(old) && old.HealthCheckNodePort != 0 && s.HealthCheckNodePort != old.HealthCheckNodePort {
 		add(field.Forbidden(specPath.Child("healthCheckNodePort"), "field is immutable"))
 	}

@@ -22,21 +22,6 @@ var IPAddresses = &resource.Def[*networkingv1.IPAddress]{
 		resource.Col("ParentRef", "string", func(a *networkingv1.IPAddress) any { return parentText(a.Spec.ParentRef) }),
 		{Cell: resource.Age[*networkingv1.IPAddress]().Cell}, // the age is in the rows, but no column is announced for it
 	},
-	Select: []resource.Field[*networkingv1.IPAddress]{
-		parentField("group", func(r networkingv1.ParentReference) string { return r.Group }),
-		parentField("resource", func(r networkingv1.ParentReference) string { return r.Resource }),
-		parentField("namespace", func(r networkingv1.ParentReference) string { return r.Namespace }),
-		parentField("name", func(r networkingv1.ParentReference) string { return r.Name }),
-	},
-}
-
-func parentField(name string, of func(networkingv1.ParentReference) string) resource.Field[*networkingv1.IPAddress] {
-	return resource.Field[*networkingv1.IPAddress]{Label: "spec.parentRef." + name, Value: func(a *networkingv1.IPAddress) string {
-		if a.Spec.ParentRef == nil {
-			return ""
-		}
-		return of(*a.Spec.ParentRef)
-	}}
 }
 
 func parentText(r *networkingv1.ParentReference) string {

@@ -19,6 +19,9 @@ func (c *checker) checkVolumes(path *field.Path) (errs field.ErrorList) {
 	for i := range c.spec.Volumes {
 		v, at := &c.spec.Volumes[i], path.Index(i)
 		bad := OneSource(v.VolumeSource, podSources, at, checkVolumeSource)
+		if c.meta != nil && v.Image != nil { // a template may leave it to others to name the image
+			bad = append(bad, rule.Needed(v.Image.Reference, at.Child("image", "reference"))...)
+		}
 		bad = append(bad, c.checkVolumeName(v, at.Child("name"))...)
 		if c.volumes[v.Name] != nil {
 			bad = append(bad, field.Duplicate(at.Child("name"), v.Name))
@@ -87,8 +90,7 @@ func checkVolumeSource(s any, path *field.Path) (errs field.ErrorList) {
 		}
 		return checkClaimTemplate(s.VolumeClaimTemplate, path.Child("volumeClaimTemplate"))
 	case *corev1.ImageVolumeSource:
-		errs = rule.Needed(s.Reference, path.Child("reference"))
-		return append(errs, rule.Chosen(s.PullPolicy, path.Child("pullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+		return rule.Chosen(s.PullPolicy, path.Child("pullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	case *corev1.CSIVolumeSource:
 		errs = ValidateDriverName(s.Driver, path.Child("driver"))
 		if r := s.NodePublishSecretRef; r != nil && r.Name != "" {

@@ -1,0 +1,36 @@
+package server_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kloop-dev/kloop/resource"
+)
+
+// Of a name that could be made an update says no more than whether it can stand in a path, but for what the kind's own rules say.
+func TestGenerateNameOfUpdates(t *testing.T) {
+	w := start(t)
+	obj := resource.Clone(create(w, configMaps, configMap("a", "k", "1")))
+	for name, want := range map[string]string{
+		"Bad_word!": "Invalid FieldValueInvalid metadata.generateName",
+		"a/b":       "Invalid FieldValueInvalid metadata.generateName FieldValueInvalid metadata.generateName",
+	} {
+		obj.SetGenerateName(name)
+		if _, _, err := w.Update(t.Context(), w.ask(configMaps, "a"), obj); reason(err) != want {
+			t.Errorf("%s: %s, want %s", name, reason(err), want)
+		}
+	}
+}
+
+// A patch of an object without a namespace may name one: it is not heard.
+func TestNamespaceOfNone(t *testing.T) {
+	w := start(t)
+	create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	e, _, err := w.Patch(t.Context(), w.ask(namespaces, "n"), types.MergePatchType, []byte(`{"metadata":{"namespace":"x","labels":{"a":"b"}}}`), false)
+	if err != nil || e.Object.GetNamespace() != "" || e.Object.GetLabels()["a"] != "b" {
+		t.Errorf("%v, %v", e, err)
+	}
+}
