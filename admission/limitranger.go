@@ -21,7 +21,8 @@ const limitRangerAnnotation = "kubernetes.io/limit-ranger"
 // mutateLimits fills in the requests and limits that a pod's containers leave open.
 func mutateLimits(_ context.Context, r *Request) error {
 	pod, ok := r.Object.(*corev1.Pod)
-	if !ok || !r.on("", "pods", Create) {
+	resized := r.of("", "pods", Update) && r.Sub == "resize"
+	if !ok || !resized && !r.on("", "pods", Create) {
 		return nil
 	}
 	for _, lr := range kloop.List(r.Read, core.LimitRanges, r.Namespace) {

@@ -7,6 +7,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -139,7 +140,7 @@ func (s *Server) rescale(ctx context.Context, r *Request,
 		if missing != "" && want.Spec.Replicas == unset {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", missing))
 		}
-		if err := checkReplicas(r, want.Spec.Replicas); err != nil {
+		if err := checkWritten(r, want); err != nil {
 			return nil, err
 		}
 		if err := sameUID(r, want, cur); err != nil {
@@ -181,10 +182,38 @@ func checkScale(r *Request, obj resource.Object) error {
 	return checkReplicas(r, v.Replicas)
 }
 
-func checkReplicas(r *Request, n int32) error {
-	if n >= 0 || r.Kind.Info().Custom { // those have a check of their own
+// checkWritten holds a scale to the rules of all objects, too: whoever writes it sees nothing of its metadata again, but hears what is
+// wrong with them.
+func checkWritten(r *Request, sc *autoscalingv1.Scale) error {
+	if r.Kind.Info().Custom { // those have a check of their own
 		return nil
 	}
-	return apierrors.NewInvalid(scales.GVK.GroupKind(), r.Name, field.ErrorList{
-		field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
+	errs := validation.ValidateObjectMeta(&sc.ObjectMeta, true, validation.NameIsDNSSubdomain, metadataPath)
+	for i, f := range sc.Finalizers {
+		if !qualifiedFinalizer(f) {
+			errs = append(errs, unqualified(i, f))
+		}
+	}
+	return invalidScale(r, append(errs, replicasErrors(sc.Spec.Replicas)...))
+}
+
+func checkReplicas(r *Request, n int32) error {
+	if r.Kind.Info().Custom {
+		return nil
+	}
+	return invalidScale(r, replicasErrors(n))
+}
+
+func replicasErrors(n int32) field.ErrorList {
+	if n >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")}
+}
+
+func invalidScale(r *Request, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(scales.GVK.GroupKind(), r.Name, errs)
 }

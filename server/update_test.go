@@ -289,6 +289,9 @@ func TestScale(t *testing.T) {
 	if _, err := patch(`{"spec":{"replicas":-1}}`); reason(err) != "Invalid FieldValueInvalid spec.replicas" {
 		t.Errorf("negative: %v", err)
 	}
+	if _, err := patch(`{"metadata":{"labels":{"a b":"c"}}}`); reason(err) != "Invalid FieldValueInvalid metadata.labels" {
+		t.Errorf("bad label: %v", err)
+	}
 	if _, err := patch(`{"kind":"Deployment"}`); reason(err) != "Invalid FieldValueInvalid patch" {
 		t.Errorf("another kind: %v", err)
 	}

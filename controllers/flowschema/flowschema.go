@@ -68,10 +68,10 @@ func plan(s *flowcontrolv1.FlowSchema, exists bool) *flowcontrolv1.FlowSchemaCon
 	level := s.Spec.PriorityLevelConfiguration.Name
 	want := flowcontrolv1.FlowSchemaCondition{Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse,
 		Reason:  "Found",
-		Message: fmt.Sprintf("the priority level %q exists", level)}
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)}
 	if !exists {
 		want.Status, want.Reason = flowcontrolv1.ConditionTrue, "NotFound"
-		want.Message = fmt.Sprintf("there is no priority level %q: create it, or name another", level)
+		want.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
 	}
 	for _, have := range s.Status.Conditions {
 		if have.Type == want.Type && have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message {

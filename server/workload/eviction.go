@@ -61,7 +61,7 @@ func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptio
 	}
 	asked := server.DryRun(r)
 	if len(opts.DryRun) > 0 && len(asked) > 0 && !equality.Semantic.DeepEqual(opts.DryRun, asked) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("Non-matching dry-run options in request and content: %v and %v", asked, opts.DryRun))
+		return nil, server.PlainError(fmt.Sprintf("Non-matching dry-run options in request and content: %v and %v", asked, opts.DryRun))
 	}
 	if len(opts.DryRun) == 0 {
 		opts.DryRun = asked
