@@ -20,11 +20,13 @@ func TestToldByVersion(t *testing.T) {
 		want           map[int][]string
 	}{
 		{"conditions without type and status", "status", `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, status: {
-			currentHealthy: 0, desiredHealthy: 0, expectedPods: 0, disruptionsAllowed: 0, conditions: [{reason: R, lastTransitionTime: '2024-01-01T00:00:00Z'}]}}`,
+			currentHealthy: 0, desiredHealthy: 0, expectedPods: 0, disruptionsAllowed: 0,
+			conditions: [{reason: R, lastTransitionTime: '2024-01-01T00:00:00Z'}]}}`,
 			schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}, map[int][]string{
 				36: {"Invalid status.conditions[0].type", "Invalid status.conditions[0].type", "NotSupported status.conditions[0].status"},
 				37: {"Required status.conditions[0].status", "Required status.conditions[0].type"}}},
-		{"alternatives beside the one", "", `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {devices: {requests: [
+		{"alternatives beside the one", "", `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c},
+			spec: {devices: {requests: [
 			{name: r, exactly: {deviceClassName: d}, firstAvailable: [{name: f}]}]}}}`,
 			schema.GroupVersionKind{Group: "resource.k8s.io", Version: "v1", Kind: "ResourceClaim"}, map[int][]string{
 				36: {"Invalid spec.devices.requests[0]"},

@@ -29,7 +29,8 @@ func TestGenerateNameOfUpdates(t *testing.T) {
 func TestNamespaceOfNone(t *testing.T) {
 	w := start(t)
 	create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	e, _, err := w.Patch(t.Context(), w.ask(namespaces, "n"), types.MergePatchType, []byte(`{"metadata":{"namespace":"x","labels":{"a":"b"}}}`), false)
+	patch := []byte(`{"metadata":{"namespace":"x","labels":{"a":"b"}}}`)
+	e, _, err := w.Patch(t.Context(), w.ask(namespaces, "n"), types.MergePatchType, patch, false)
 	if err != nil || e.Object.GetNamespace() != "" || e.Object.GetLabels()["a"] != "b" {
 		t.Errorf("%v, %v", e, err)
 	}

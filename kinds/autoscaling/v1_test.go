@@ -108,7 +108,7 @@ func TestDefaultBehavior(t *testing.T) {
 	}
 }
 
-// A utilization that is told by a field of v1 is kept in the annotation, too.
+// The annotation also keeps a utilization that has a field in v1.
 func TestStatusOfCPUInV1(t *testing.T) {
 	percent := int32(30)
 	h := &autoscalingv2.HorizontalPodAutoscaler{}

@@ -16,7 +16,8 @@ import (
 // claim checks what a claim asks for.
 func claim(on *features.Set, c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
 	names := known(c)
-	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"), func(r resourcev1.DeviceRequest) string { return r.Name },
+	errs := unlike(c.Requests, resourcev1.DeviceRequestsMaxSize, path.Child("requests"),
+		func(r resourcev1.DeviceRequest) string { return r.Name },
 		func(r resourcev1.DeviceRequest, at *field.Path) field.ErrorList { return request(on, r, at) })
 	errs = append(errs, each(c.Constraints, resourcev1.DeviceConstraintsMaxSize, path.Child("constraints"),
 		func(k resourcev1.DeviceConstraint, at *field.Path) field.ErrorList { return constraint(k, names, at) })...)

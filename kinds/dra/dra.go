@@ -64,16 +64,18 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
 	},
-	Gated: resource.Gated[*resourcev1.ResourceClaimTemplate]{Validate: func(on *features.Set, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-		spec := field.NewPath("spec")
-		errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
-		errs = append(errs, claim(on, &t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
-		if old != nil {
-			errs = append(errs, rule.FrozenJSON(t.Spec, old.Spec, spec)...)
-		}
-		return errs
-	}},
+	Gated:   resource.Gated[*resourcev1.ResourceClaimTemplate]{Validate: validateTemplate},
 	Columns: []resource.Column[*resourcev1.ResourceClaimTemplate]{resource.Age[*resourcev1.ResourceClaimTemplate]()},
+}
+
+func validateTemplate(on *features.Set, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := templateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
+	errs = append(errs, claim(on, &t.Spec.Spec.Devices, spec.Child("spec", "devices"))...)
+	if old != nil {
+		errs = append(errs, rule.FrozenJSON(t.Spec, old.Spec, spec)...)
+	}
+	return errs
 }
 
 // ResourceSlices declares the kind.

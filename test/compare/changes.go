@@ -163,7 +163,8 @@ func (p *plan) reads(s stored) []trial {
 	collection := s.path[:strings.LastIndexByte(s.path, '/')]
 	trials := []trial{
 		{kind: s.place.gvk.Kind, verb: "table", method: "GET", path: s.path, accept: tableType},
-		{kind: s.place.gvk.Kind, verb: "table", what: "of all, whole", method: "GET", path: collection + "?includeObject=None", accept: tableType},
+		{kind: s.place.gvk.Kind, verb: "table", what: "of all, whole", method: "GET", path: collection + "?includeObject=None",
+			accept: tableType},
 	}
 	fields := map[string]bool{"metadata.name": true, "metadata.namespace": true, "name": true, "": true}
 	for _, m := range mutations(p.schemas[s.place.gvk], s.a) {

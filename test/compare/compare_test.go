@@ -12,8 +12,9 @@ func widget() *schema {
 	text := &schema{Type: "string"}
 	return &schema{Type: "object", Properties: map[string]*schema{
 		"kind": text, "metadata": {Type: "object", Properties: map[string]*schema{"name": text, "managedFields": {Type: "array", Items: text}}},
-		"spec": {Type: "object", Properties: map[string]*schema{"size": {Type: "integer"}, "parts": {Type: "array", Items: &schema{Ref: "#/x/part"}},
-			"tags": {Type: "object", Additional: text}}},
+		"spec": {Type: "object", Properties: map[string]*schema{"size": {Type: "integer"},
+			"parts": {Type: "array", Items: &schema{Ref: "#/x/part"}},
+			"tags":  {Type: "object", Additional: text}}},
 		"status": {Type: "object", Properties: map[string]*schema{"phase": text}},
 	}, in: map[string]*schema{"part": {Type: "object", Properties: map[string]*schema{"name": text, "parts": {Ref: "#/x/part"}}}}}
 }
@@ -25,7 +26,8 @@ func TestMutations(t *testing.T) {
 		seen[m.field()+" "+m.what] = true
 		m.apply(tree)
 	}
-	for _, want := range []string{"spec.size negative", "spec.size missing", "spec.parts of two empty", "spec.parts[].name long", "metadata.name malformed",
+	for _, want := range []string{"spec.size negative", "spec.size missing", "spec.parts of two empty", "spec.parts[].name long",
+		"metadata.name malformed",
 		"spec.parts[].parts.name word", "spec.tags malformed key", "spec.bogusField unknown", "bogusField unknown"} {
 		if !seen[want] {
 			t.Errorf("no mutation %q", want)
@@ -36,7 +38,7 @@ func TestMutations(t *testing.T) {
 			t.Errorf("mutation %q of what is the server's", never)
 		}
 	}
-	if want := map[string]any{"kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"size": 1.0}}; !reflect.DeepEqual(tree, want) {
+	if want := `{"kind":"Widget","metadata":{"name":"a"},"spec":{"size":1}}`; string(encode(tree)) != want {
 		t.Errorf("the seed was changed: %v", tree)
 	}
 }
@@ -112,7 +114,8 @@ func TestReport(t *testing.T) {
 	r.add(trial{kind: "Widget"}, answer{code: 200}, answer{code: 200})
 	var b strings.Builder
 	r.print(&b)
-	if !strings.HasPrefix(b.String(), "    4 Widget/create: code 200 → 500") || !strings.Contains(b.String(), "and 1 more") || r.asked != 5 || r.differ != 4 {
+	said := strings.HasPrefix(b.String(), "    4 Widget/create: code 200 → 500") && strings.Contains(b.String(), "and 1 more")
+	if !said || r.asked != 5 || r.differ != 4 {
 		t.Errorf("%d of %d: %s", r.differ, r.asked, b.String())
 	}
 }

@@ -38,7 +38,7 @@ func differences(a, b answer, texts bool) []string {
 	return all
 }
 
-// gist is what an answer says in a few words.
+// gist shortens an answer to a few words.
 func gist(a answer) string {
 	if a.code < 300 {
 		return "taken"
@@ -93,7 +93,7 @@ func said(a answer) string {
 }
 
 var (
-	made   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+`)
+	made   = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.]+Z?|\b\d{2,}\.\d+s\b|resource version \d+`)
 	quoted = regexp.MustCompile(`"([^"\\]|\\.)*"`)
 	number = regexp.MustCompile(`\b\d+\b`)
 	manyAs = regexp.MustCompile(`a{50,}`)
@@ -123,8 +123,8 @@ func settled(v any) any {
 	return copied
 }
 
-var madeUp = map[string]bool{"uid": true, "resourceVersion": true, "creationTimestamp": true, "time": true, "clusterIP": true, "clusterIPs": true,
-	"token": true, "nodePort": true, "healthCheckNodePort": true, "expirationTimestamp": true, "storageVersionHash": true}
+var madeUp = map[string]bool{"uid": true, "resourceVersion": true, "creationTimestamp": true, "time": true,
+	"clusterIP": true, "clusterIPs": true, "token": true, "nodePort": true, "healthCheckNodePort": true, "expirationTimestamp": true, "storageVersionHash": true}
 
 func settle(v any) {
 	switch v := v.(type) {

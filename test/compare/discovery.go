@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A place is where objects of a kind are.
+// A place holds the objects of a kind.
 type place struct {
 	gvk        gvk
 	root       string // /api/v1, /apis/GROUP/VERSION

@@ -2,9 +2,9 @@
 //
 //	scripts/compare A.kubeconfig B.kubeconfig [flags]
 //
-// A is taken for right: its OpenAPI documents say which fields there are. For every seed object, every field within reach is left out, emptied,
-// made too long, malformed or doubled, once in a creation, once in an update, once in one of the patches and so on for each subresource. All of
-// it are dry runs, but for the seeds, so that nothing depends on what came before. The same -seed gives the same questions.
+// A is taken for right: its OpenAPI documents say which fields there are. For every seed object, each field within reach is left out,
+// emptied, made too long, malformed or doubled, in a creation, an update, a patch and so on for each subresource. All of it are dry
+// runs, but for the seeds, so that nothing depends on what came before. The same -seed gives the same questions.
 package main
 
 import (

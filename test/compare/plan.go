@@ -102,7 +102,7 @@ func encode(v any) []byte {
 	return data
 }
 
-// A stored seed is what both servers made of it.
+// A stored seed lies on both servers, as each made it.
 type stored struct {
 	place place
 	path  string

@@ -53,8 +53,12 @@ func (r *report) add(t trial, a, b answer) {
 		r.groups[g].fields[t.field+" ("+t.what+")"]++
 	}
 	if r.each != nil {
-		fmt.Fprintf(r.each, "%s/%s %s (%s)\n  %s %s\n  %.2000s\n  %s\n  A %d %v %.3000s\n  B %d %v %.3000s\n\n", t.kind, t.verb, t.field, t.what, t.method, t.path,
-			t.bodyA, strings.Join(all, "\n  "), a.code, a.warnings, strings.TrimSpace(a.text), b.code, b.warnings, strings.TrimSpace(b.text))
+		fmt.Fprintf(r.each, "%s/%s %s (%s)\n  %s %s\n  %.2000s\n  %s\n", t.kind, t.verb, t.field, t.what, t.method, t.path, t.bodyA,
+			strings.Join(all, "\n  "))
+		for i, one := range []answer{a, b} {
+			fmt.Fprintf(r.each, "  %c %d %v %.3000s\n", 'A'+i, one.code, one.warnings, strings.TrimSpace(one.text))
+		}
+		fmt.Fprintln(r.each)
 	}
 }
 

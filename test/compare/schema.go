@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A schema is what a server's OpenAPI v3 says of a value.
+// A schema describes a value, as a server's OpenAPI v3 does.
 type schema struct {
 	Type       string             `json:"type"`
 	Format     string             `json:"format"`

@@ -53,7 +53,7 @@ type trial struct {
 	bodyA, bodyB []byte // differ in uid and resourceVersion alone
 }
 
-// An answer is what is compared.
+// An answer comes back from a server.
 type answer struct {
 	code     int
 	warnings []string
