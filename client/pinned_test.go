@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,4 +63,41 @@ func TestPinnedAsks(t *testing.T) {
 		t.Error("nobody was asked")
 	}
 	<-a.asked
+}
+
+// The copies of a set of objects follow all of them, also what went while nobody watched.
+func TestPinnedSet(t *testing.T) {
+	a := serve(t, stream{events: []string{said("ADDED", "a", 3), said("ADDED", "b", 4), said("END", "", 5)}},
+		stream{events: []string{said("MODIFIED", "a", 6), said("DELETED", "b", 7), said("ADDED", "c", 8)}},
+		stream{events: []string{gone}},
+		stream{events: []string{said("ADDED", "c", 8), said("END", "", 9)}, stay: true})
+	r, err := client.NewRemote(&rest.Config{Host: a.URL}, kinds.NewSet(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, set := client.NewPinned(r), client.Ref{Kind: kinds.ConfigMaps, Fields: "metadata.namespace=ns"}
+	changes := make(chan string, 10)
+	p.OnChange(func(k resource.Kind, obj resource.Object) {
+		list, complete := p.List(set)
+		changes <- fmt.Sprintf("%s of %d %v", obj.GetName(), len(list), complete)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx, func() {}) }()
+	if list, complete := p.List(set); complete || list != nil {
+		t.Error("a set that nobody keeps is complete")
+	}
+	p.Keep([]client.Ref{set})
+	for i, want := range []string{"a of 2 true", "b of 2 true", "a of 2 true", "b of 1 true", "c of 2 true", "c of 1 true", "a of 1 true"} {
+		if got := <-changes; got != want {
+			t.Errorf("change %d: %s, want %s", i, got, want)
+		}
+	}
+	if got := (<-a.asked).Get("fieldSelector"); got != "metadata.namespace=ns" {
+		t.Errorf("the watch is of %q", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }

@@ -35,7 +35,7 @@ ClientsPreferCBOR a36-
 CloudControllerManagerWatchBasedRoutesReconciliation a36-
 CloudControllerManagerWebhook a36-
 ClusterTrustBundle b36- g37+
--ClusterTrustBundleProjection b36- g37+
+ClusterTrustBundleProjection b36- g37+
 *ComponentFlagz b36+
 ComponentSLIs g36+!
 *ComponentStatusz b36+
@@ -191,7 +191,7 @@ OrderedNamespaceDeletion g36+! x37
 -PersistentVolumeClaimUnusedSinceTime a36- b37+
 PLEGOnDemandRelist b36+ g37+!
 PodAndContainerStatsFromCRI a36- b37-
--PodCertificateRequest b36- g37+
+PodCertificateRequest b36- g37+
 PodDeletionCost b36+
 PodGroupPreemptionPolicy a37-
 PodLevelResourceManagers a36- b37-

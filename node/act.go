@@ -3,12 +3,10 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -232,18 +230,4 @@ func (a *Agent) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Durat
 		}
 	}
 	return 0, a.clean.remove(ctx, seen)
-}
-
-// usersOf wakes the pods of this node that use a ConfigMap or Secret, so that their volumes follow and containers that wait for it
-// start.
-func (a *Agent) usersOf(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
-	ref := client.Ref{Kind: kinds.ConfigMaps, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	if _, secret := obj.(*corev1.Secret); secret {
-		ref.Kind = kinds.Secrets
-	}
-	for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", a.cfg.Name) {
-		if p.Namespace == obj.GetNamespace() && slices.Contains(References(p), ref) {
-			wake(p.Namespace, p.Name)
-		}
-	}
 }

@@ -189,7 +189,7 @@ func assemble(c *common) *Agent {
 	a.enforce = &enforcer{common: c, alloc: a.alloc, kick: make(chan struct{}, 1)}
 	a.admit = &admitter{common: c, evict: a.evict, alloc: a.alloc, let: map[types.UID]bool{}}
 	a.vols = volume.New(volume.Config{Dir: c.cfg.Dir, Client: c.cfg.Client, Node: c.cfg.Name, Log: c.log, Events: c.cfg.Events,
-		Wake: a.driverCame, Took: c.meter.Volume})
+		Wake: a.driverCame, Took: c.meter.Volume, Bundles: c.bundles})
 	a.stop = &stopper{common: c, stopping: map[types.UID]*ending{}}
 	a.probes = probe.NewSet(a.stop, func(ns, name string) { c.wake(ns, name, "probe") })
 	a.probes.Event = func(p *corev1.Pod, k, text string) { c.event(p, k, corev1.EventTypeWarning, "Unhealthy", "%s", text) }
@@ -214,8 +214,8 @@ func (a *Agent) Loop() *loop.Controller[*corev1.Pod] {
 	return &loop.Controller[*corev1.Pod]{
 		Name: "node",
 		For:  kinds.Pods,
-		Wake: []loop.Wake{loop.Each(kinds.ConfigMaps, a.usersOf), loop.Each(kinds.Secrets, a.usersOf),
-			{Kind: kinds.Nodes, Keys: a.moved}},
+		Wake: []loop.Wake{a.usersOf(kinds.ConfigMaps), a.usersOf(kinds.Secrets), a.usersOf(kinds.ClusterTrustBundles),
+			a.usersOf(kinds.PodCertificateRequests), {Kind: kinds.Nodes, Keys: a.moved}},
 		Writes:        []resource.Kind{kinds.Pods},
 		Skip:          func(p *corev1.Pod) bool { return p.Spec.NodeName != a.cfg.Name },
 		Workers:       a.cfg.MaxPods,

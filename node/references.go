@@ -4,16 +4,20 @@ import (
 	"context"
 	"slices"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/node/volume"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Pins keeps copies of single objects, where the node's client has not all of their kinds.
 type Pins interface {
 	Keep(list []client.Ref)
+	List(ref client.Ref) (list []resource.Object, complete bool)
 	OnChange(f func(k resource.Kind, obj resource.Object))
 }
 
@@ -27,7 +31,7 @@ func (a *Agent) keepReferences(ctx context.Context) {
 		var list []client.Ref
 		for _, p := range a.pods() {
 			if !finished(p) {
-				list = append(list, References(p)...)
+				list = append(append(list, References(p)...), a.certified(p)...)
 			}
 		}
 		a.cfg.Pins.Keep(list)
@@ -36,12 +40,72 @@ func (a *Agent) keepReferences(ctx context.Context) {
 
 // changed wakes the pods of this node that use an object.
 func (a *Agent) changed(k resource.Kind, obj resource.Object) {
-	ref := client.Ref{Kind: k, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	for _, p := range a.pods() {
-		if p.Namespace == ref.Namespace && slices.Contains(References(p), ref) {
+		if concerns(p, k, obj) {
 			a.wake(p.Namespace, p.Name, k.Info().Singular+" changed")
 		}
 	}
+}
+
+// usersOf wakes the pods of this node that use an object of that kind, so that their volumes follow and containers that wait for it
+// start.
+func (a *Agent) usersOf(k resource.Kind) loop.Wake {
+	return loop.Each(k, func(obj resource.Object, read resource.Reader, wake func(ns, name string)) {
+		for _, p := range resource.Where(read, kinds.Pods, "spec.nodeName", a.cfg.Name) {
+			if concerns(p, k, obj) {
+				wake(p.Namespace, p.Name)
+			}
+		}
+	})
+}
+
+// concerns says that the pod's containers and volumes may need the object.
+func concerns(p *corev1.Pod, k resource.Kind, obj resource.Object) bool {
+	switch o := obj.(type) {
+	case *certificatesv1.ClusterTrustBundle:
+		return volume.Trusts(p, o)
+	case *certificatesv1.PodCertificateRequest:
+		return o.Namespace == p.Namespace && o.Spec.PodUID == p.UID
+	}
+	ref := client.Ref{Kind: k, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	return p.Namespace == ref.Namespace && slices.Contains(References(p), ref)
+}
+
+// certified are the trust bundles that the pod's volumes show, and the requests for certificates of this node's pods.
+func (a *Agent) certified(p *corev1.Pod) (list []client.Ref) {
+	for s := range volume.Projections(p) {
+		switch b := s.ClusterTrustBundle; {
+		case s.PodCertificate != nil:
+			list = append(list, client.Ref{Kind: kinds.PodCertificateRequests, Fields: "spec.nodeName=" + a.cfg.Name})
+		case b == nil:
+		case b.Name != nil:
+			list = append(list, client.Ref{Kind: kinds.ClusterTrustBundles, Name: *b.Name})
+		case b.SignerName != nil:
+			list = append(list, bundlesOf(*b.SignerName))
+		}
+	}
+	return list
+}
+
+func bundlesOf(signer string) client.Ref {
+	return client.Ref{Kind: kinds.ClusterTrustBundles, Fields: "spec.signerName=" + signer}
+}
+
+// bundles lists a signer's trust bundles. complete: these are all.
+func (c *common) bundles(signer string) (list []*certificatesv1.ClusterTrustBundle, complete bool) {
+	if c.cfg.Pins == nil {
+		for _, b := range resource.List(c.cfg.Client.Read(), kinds.ClusterTrustBundles, "") {
+			if b.Spec.SignerName == signer {
+				list = append(list, b)
+			}
+		}
+		return list, true
+	}
+	objs, complete := c.cfg.Pins.List(bundlesOf(signer))
+	for _, o := range objs {
+		list = append(list, resource.As[*certificatesv1.ClusterTrustBundle](o))
+	}
+	return list, complete
 }
 
 // References are the ConfigMaps and Secrets that the pod's containers, volumes and images need: what the node authorizer lets the

@@ -60,7 +60,7 @@ func (m *Mounter) attachment(ctx context.Context, v volumeID) (*storagev1.Volume
 	}
 	va := obj.(*storagev1.VolumeAttachment)
 	if va.DeletionTimestamp != nil {
-		return nil, waiting(fmt.Sprintf("volume %s is being detached from this node", v.handle))
+		return nil, Wait(fmt.Sprintf("volume %s is being detached from this node", v.handle))
 	}
 	return va, nil
 }
@@ -70,15 +70,15 @@ func (m *Mounter) unattached(ctx context.Context, v volumeID) error {
 	if va, err := m.attachment(ctx, v); err == nil && va.Status.AttachError != nil {
 		return refused(va)
 	}
-	return waiting(fmt.Sprintf("volume %s is not attached to this node yet: the attacher of %s has not answered", v.handle, v.driver))
+	return Wait(fmt.Sprintf("volume %s is not attached to this node yet: the attacher of %s has not answered", v.handle, v.driver))
 }
 
 // refused is the attacher's error.
 func refused(va *storagev1.VolumeAttachment) error {
 	if e := va.Status.AttachError; e != nil {
-		return waiting(fmt.Sprintf("the attacher of %s could not attach the volume: %s", va.Spec.Attacher, e.Message))
+		return Wait(fmt.Sprintf("the attacher of %s could not attach the volume: %s", va.Spec.Attacher, e.Message))
 	}
-	return waiting(fmt.Sprintf("the attacher of %s has not attached the volume yet", va.Spec.Attacher))
+	return Wait(fmt.Sprintf("the attacher of %s has not attached the volume yet", va.Spec.Attacher))
 }
 
 // InUse names the volumes that the node uses, or may use, of those that have to be attached. It is sorted.

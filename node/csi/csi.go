@@ -88,7 +88,8 @@ type Waiting struct{ text string }
 
 func (w *Waiting) Error() string { return w.text }
 
-func waiting(text string) error { return &Waiting{text} }
+// Wait is the error that says what has to come first.
+func Wait(text string) error { return &Waiting{text} }
 
 // IsWaiting says that nothing failed yet.
 func IsWaiting(err error) bool {

@@ -52,7 +52,7 @@ func (ds *Drivers) get(name string) (*driver, error) {
 	defer ds.mu.Unlock()
 	d := ds.of[name]
 	if d == nil {
-		return nil, waiting(fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", name))
+		return nil, Wait(fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", name))
 	}
 	return d, nil
 }

@@ -161,7 +161,7 @@ func (m *Mounter) alone(j *job) error {
 		return err
 	}
 	if slices.ContainsFunc(users, func(uid types.UID) bool { return uid != j.Pod.UID }) {
-		return waiting("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+		return Wait("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type file struct {
 type filling struct {
 	m     *Mounter
 	pod   *corev1.Pod
+	path  string          // of the volume on the host
 	files map[string]file // by path in the volume
 	next  time.Duration   // when to look again; 0: only on a change
 }
@@ -35,7 +36,7 @@ const defaultMode = 0o644
 
 // write brings the volume at path up to date. next says when to look again.
 func (m *Mounter) write(ctx context.Context, pod *corev1.Pod, v *corev1.Volume, path string) (next time.Duration, err error) {
-	f := &filling{m: m, pod: pod, files: map[string]file{}}
+	f := &filling{m: m, pod: pod, path: path, files: map[string]file{}}
 	if err := f.fill(ctx, v); err != nil {
 		return f.next, err
 	}
@@ -96,7 +97,12 @@ func (f *filling) fill(ctx context.Context, v *corev1.Volume) error {
 	var errs []error
 	mode := modeOf(v.Projected.DefaultMode)
 	for i := range v.Projected.Sources {
-		errs = append(errs, f.projected(ctx, &v.Projected.Sources[i], mode))
+		s := &v.Projected.Sources[i]
+		if s.PodCertificate != nil {
+			errs = append(errs, f.certificate(ctx, fmt.Sprintf("%s/%d", v.Name, i), s.PodCertificate, mode))
+			continue
+		}
+		errs = append(errs, f.projected(ctx, s, mode))
 	}
 	return errors.Join(errs...)
 }
@@ -112,11 +118,27 @@ func (f *filling) projected(ctx context.Context, s *corev1.VolumeProjection, mod
 	case s.ServiceAccountToken != nil:
 		return f.token(ctx, s.ServiceAccountToken, mode)
 	case s.ClusterTrustBundle != nil:
-		return errors.New("projected sources of type clusterTrustBundle are not supported yet")
-	case s.PodCertificate != nil:
-		return errors.New("projected sources of type podCertificate are not supported yet")
+		return f.trustBundle(ctx, s.ClusterTrustBundle, mode)
 	}
 	return nil
+}
+
+// private is the mode and the owner of a file that is meant for the pod's containers alone.
+func (f *filling) private(mode fs.FileMode) (m fs.FileMode, user int) {
+	if uid := soleUser(f.pod); uid != nil {
+		return 0o600, int(*uid)
+	}
+	if fsGroup(f.pod) != nil {
+		return 0o600, -1
+	}
+	return mode, -1
+}
+
+// soon has the volume looked at again then, at the latest.
+func (f *filling) soon(left time.Duration) {
+	if left = max(left, time.Second); f.next == 0 || left < f.next {
+		f.next = left
+	}
 }
 
 func modeOf(m *int32) fs.FileMode {

@@ -28,12 +28,7 @@ const (
 
 // token adds a service account token that is bound to the pod, a fresh one if the last has grown old.
 func (f *filling) token(ctx context.Context, src *corev1.ServiceAccountTokenProjection, mode fs.FileMode) error {
-	user := -1
-	if uid := soleUser(f.pod); uid != nil {
-		user, mode = int(*uid), 0o600
-	} else if fsGroup(f.pod) != nil {
-		mode = 0o600
-	}
+	mode, user := f.private(mode)
 	life := int64(tokenLife / time.Second)
 	if src.ExpirationSeconds != nil {
 		life = *src.ExpirationSeconds
@@ -42,9 +37,7 @@ func (f *filling) token(ctx context.Context, src *corev1.ServiceAccountTokenProj
 	if err != nil {
 		return err
 	}
-	if left := max(time.Until(t.due), time.Second); f.next == 0 || left < f.next {
-		f.next = left
-	}
+	f.soon(time.Until(t.due))
 	f.files[src.Path] = file{data: []byte(t.text), mode: mode, user: user}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,6 +33,8 @@ type Config struct {
 	Log    *slog.Logger  // nil: the default
 	Events *client.Recorder
 	Wake   func() // called when a volume that was waited for may be had now; nil: nobody waits
+	// Bundles lists a signer's trust bundles; complete: these are all.
+	Bundles func(signer string) (list []*certificatesv1.ClusterTrustBundle, complete bool)
 	// Took hears of each volume's mounting and unmounting, with its plugin; nil: nobody asks.
 	Took func(what, plugin string, took time.Duration, err error)
 }
@@ -49,12 +52,13 @@ type Mounter struct {
 
 // state is what is worth remembering of a pod's volumes; all of it can be had again.
 type state struct {
-	written map[string]string // volume → digest of the content that is on disk
-	tokens  map[string]*token // by what was asked for
-	reached map[string]bool   // volumes that can be had from this node
-	paths   map[string]string // directories of claims on this host; "": none
-	walked  map[string]walked // what lay in directories
-	look    time.Time         // when drivers' volumes are looked at again
+	written map[string]string       // volume → digest of the content that is on disk
+	tokens  map[string]*token       // by what was asked for
+	reached map[string]bool         // volumes that can be had from this node
+	paths   map[string]string       // directories of claims on this host; "": none
+	walked  map[string]walked       // what lay in directories
+	look    time.Time               // when drivers' volumes are looked at again
+	certs   map[string]*certificate // by volume and source
 }
 
 // New returns a Mounter. It touches nothing.
@@ -76,7 +80,7 @@ func (m *Mounter) state(uid types.UID) *state {
 	s := m.pods[uid]
 	if s == nil {
 		s = &state{written: map[string]string{}, tokens: map[string]*token{}, reached: map[string]bool{},
-			paths: map[string]string{}, walked: map[string]walked{}}
+			paths: map[string]string{}, walked: map[string]walked{}, certs: map[string]*certificate{}}
 		m.pods[uid] = s
 	}
 	return s

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -35,6 +36,7 @@ type fake struct {
 	asked        *authenticationv1.TokenRequest
 	life         time.Duration
 	refuse       error
+	asks         []*certificatesv1.PodCertificateRequest
 }
 
 func key(k resource.Kind, ns, name string) string { return k.Info().Plural + "/" + ns + "/" + name }
@@ -206,7 +208,6 @@ func TestErrors(t *testing.T) {
 		`configMap: {name: conf, items: [{key: k, path: p}]}`:                               "references non-existent config key: k",
 		`secret: {secretName: pass, items: [{key: k, path: p}]}`:                            "references non-existent secret key: k",
 		`projected: {sources: [{configMap: {name: yy}}]}`:                                   `configmap "yy" not found`,
-		`projected: {sources: [{clusterTrustBundle: {path: p}}]}`:                           "clusterTrustBundle are not supported yet",
 		`csi: {driver: d}`:                                                                  "driver name d not found in the list of registered CSI drivers",
 		`nfs: {server: s, path: /p}`:                                                        "volumes of type nfs are not supported yet",
 		`ephemeral: {}`:                                                                     `persistentvolumeclaim "web-x" not found`,
