@@ -60,8 +60,8 @@ func balancerRows() map[string]balancerRow {
 	at, told := kinds.AddressCondition, kinds.AnnouncedCondition
 	type world = map[resource.Kind][]resource.Object
 	rows := map[string]balancerRow{
-		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Missing, "nobody gives"},
-		"another class":          {theirs, nil, "LoadBalancerMissing", Missing, ""},
+		"nobody gives addresses": {service(""), nil, "LoadBalancerMissing", Waiting, "whether one runs is not known"},
+		"another class":          {theirs, nil, "LoadBalancerMissing", Waiting, "from example.com/lb"},
 		"MetalLB runs":           {service(""), world{kinds.Deployments: {metalLB}}, "LoadBalancerOfMetalLB", Waiting, "from MetalLB"},
 		"answered":               {service(ip), world{kinds.Nodes: {node}, kinds.Leases: {lease("n1", "", time.Hour)}}, "", "", ""},
 		"being taken over":       {service(ip), world{kinds.Leases: {lease("", "", time.Second)}}, "", "", ""},

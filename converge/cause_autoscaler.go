@@ -113,6 +113,12 @@ func metricsMissing(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reason, t
 			f.Waits, f.Advice = forName("APIService", name), []string{"install an adapter that serves " + kind + " metrics (apiservice/" + name + "), or correct spec.metrics"}
 		}
 	}
+	if own, _ := l.runs(l.owner); !own && strings.Contains(text, "could not find the requested resource") && l.Sees(kinds.APIServices, "") &&
+		apiServiceOf(l.Read, "metrics.k8s.io") == nil && strings.Contains(text, "pods.metrics.k8s.io") {
+		f.Says = "gets no metrics: no server serves metrics.k8s.io"
+		f.Error = textOnly(text)
+		f.Advice = []string{"install metrics-server, which does: it is no part of Kubernetes itself"}
+	}
 	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
 		if a := apiServiceOf(l.Read, group); a != nil && !l.Health(kinds.APIServices, a).Converged() {
 			f.Below = []Ref{refTo(kinds.APIServices, a)}

@@ -243,7 +243,13 @@ func provisioning(l *look, c *corev1.PersistentVolumeClaim) *Finding {
 		Waits: forName("Controller", class.Provisioner), Next: does(who, "makes the volume")}
 	if e := l.warning(c.UID, "ProvisioningFailed"); e != nil &&
 		e.Source.Component != "persistentvolume-controller" { // ours speaks of the class alone
-		f.State, f.Error, f.Says = BackingOff, eventFailure(e), "can't get a volume: "+e.Message
+		f.State, f.Error, f.Says = BackingOff, eventFailure(e), "can't get a volume: "+oneLine(e.Message)
+		f.Advice = []string{"read the log of " + who + ", and what it says here: kubectl describe pvc " + c.Name + " -n " + c.Namespace}
+		if low := strings.ToLower(e.Message); strings.Contains(low, "multi_node") || strings.Contains(low, "access mode") {
+			f.Advice = []string{"make the claim anew with an access mode that " + class.Provisioner +
+				" has (mostly ReadWriteOnce), or with another class: " +
+				"kubectl get storageclass"}
+		}
 	}
 	return f
 }

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ func containers() []Situation {
 		{"ConfigMissing", of, container(configMissing)},
 		{"ContainerRefused", of, container(containerRefused)},
 		{"OutOfMemory", of, container(outOfMemory)},
+		{"ContainerRefused", of, container(neverBegan)},
 		{"InitCrash", of, container(initCrash)},
 		{"EndsAtOnce", of, container(endsAtOnce)},
 		{"CrashLoop", of, container(crashLoop)},
@@ -110,17 +112,41 @@ func containerRefused(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Findin
 		f.Advice = []string{"correct spec.containers[" + c.Name + "].lifecycle.postStart: the container is killed when it fails",
 			"read its log: kubectl logs --previous " + p.Name + " -c " + c.Name + " -n " + p.Namespace}
 	}
+	f.unstartable(c.Name, text)
+	return f
+}
+
+// unstartable words what the runtime says of a container that it can't start, where that is known.
+func (f *Finding) unstartable(container, text string) {
 	for _, r := range unstartable {
 		if strings.Contains(text, r.mark) {
-			f.Says, f.Advice = "can't start container "+c.Name+": "+r.words, []string{r.advice}
-			break
+			f.Says, f.Advice = "can't start container "+container+": "+r.words, []string{r.advice}
+			return
 		}
 	}
+}
+
+// neverBegan: the container was made and its program could not be run. It did not crash, and has no log.
+func neverBegan(_ *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
+	t := died(c)
+	if t == nil || c.Ready || p.Status.Phase == corev1.PodFailed || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" {
+		return nil
+	}
+	f := &Finding{Says: "can't start container " + c.Name + ": " + oneLine(t.Message), State: BackingOff, Error: textOnly(t.Message),
+		Waits:  on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].command"),
+		Next:   at(again(c), agentOf(p), "starts container %s again", c.Name),
+		Advice: []string{"check the command, the security context and the mounts of container " + c.Name}}
+	f.unstartable(c.Name, t.Message)
 	return f
 }
 
 // unstartable words what runtimes say of commands that can't be run.
 var unstartable = []struct{ mark, words, advice string }{
+	{"Are you trying to mount a directory onto a file", "a volume's directory is mounted over a file of the image, or a file over a directory",
+		"mount a single file of a volume by its key: subPath, with a mountPath that ends in the file's name"},
+	{"no command specified", "neither the image nor the pod says what to run", "give the container a command"},
+	{"is reserved for", "the runtime still has the container that it made before, and has not let go of its name",
+		"it mends itself mostly; if not, the node's disk or runtime is slow or stuck: restart the runtime on the node"},
 	{"exec format error", "its program is not made for the node's platform",
 		"build the image for the node's platform, or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"},
 	{"executable file not found", "the image has no such command",
@@ -161,19 +187,32 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 	if t == nil || t.Reason != "OOMKilled" || c.Ready {
 		return nil
 	}
-	limit := "its limit"
-	for i := range p.Spec.Containers {
-		if s := &p.Spec.Containers[i]; s.Name == c.Name {
-			if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok {
-				limit = "its limit of " + q.String()
-			}
-		}
+	limit := "its node had left (it has no limit of its own)"
+	advice := "give container " + c.Name + " a memory request that it can live with, so that it gets a node with room: kubectl describe node " +
+		p.Spec.NodeName
+	if q := memoryLimit(p, c.Name); q != "" {
+		limit, advice = "its limit of "+q, "raise the memory limit of container "+c.Name+", or find out why it needs so much"
 	}
 	return &Finding{Says: fmt.Sprintf("crashes: container %s needs more memory than %s and was killed %s", c.Name, limit,
 		times(c.RestartCount)), State: BackingOff,
 		Waits: on("Field", refTo(kinds.Pods, p), "spec.containers["+c.Name+"].resources.limits.memory"),
 		Next:  at(again(c), agentOf(p), "starts container %s again", c.Name),
-		Error: textOnly("OOMKilled"), Advice: []string{"raise the memory limit of container " + c.Name + ", or find out why it needs so much"}}
+		Error: textOnly("OOMKilled"), Advice: []string{advice}}
+}
+
+// memoryLimit is how much memory a container may have at most, or "" without a limit.
+func memoryLimit(p *corev1.Pod, name string) string {
+	for _, s := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok && s.Name == name {
+			return q.String()
+		}
+	}
+	if r := p.Spec.Resources; r != nil {
+		if q, ok := r.Limits[corev1.ResourceMemory]; ok {
+			return q.String()
+		}
+	}
+	return ""
 }
 
 func times(n int32) string {
@@ -188,8 +227,13 @@ func times(n int32) string {
 
 // signals words what may end a program.
 var signals = map[int32]string{4: "SIGILL: an instruction that this processor does not know", 6: "SIGABRT: the program gave up",
-	7: "SIGBUS: a fault of the program", 8: "SIGFPE: a fault of the program", 11: "SIGSEGV: a fault of the program",
+	7: "SIGBUS: a fault of the program", 8: "SIGFPE: a fault of the program",
+	9:  "SIGKILL; by whom, its node does not say: for want of memory one of its processes may have been, or its time to end was over",
+	11: "SIGSEGV: a fault of the program",
 	15: "SIGTERM: somebody asked it to end"}
+
+// lastSignal is the greatest number of a signal: a program that exits with 255 says -1 itself.
+const lastSignal = 64
 
 // exit words how a container ended.
 func exit(t *corev1.ContainerStateTerminated) string {
@@ -200,7 +244,7 @@ func exit(t *corev1.ContainerStateTerminated) string {
 	case 127:
 		text += " (its command was not found)"
 	}
-	if t.Signal != 0 || t.ExitCode > 128 {
+	if t.Signal != 0 || t.ExitCode > 128 && t.ExitCode <= 128+lastSignal {
 		signal := max(t.Signal, t.ExitCode-128)
 		text = fmt.Sprintf("is ended by signal %d", signal)
 		if what := signals[signal]; what != "" {
@@ -316,7 +360,16 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 	if p.Status.Reason == "" {
 		return nil
 	}
-	return &Finding{Says: fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message)), Owner: person,
+	says := fmt.Sprintf("was ended by the node: %s: %s", p.Status.Reason, strings.TrimSpace(p.Status.Message))
+	switch rest, refused := strings.CutPrefix(p.Status.Message, "Pod was rejected: "); {
+	case refused:
+		says = fmt.Sprintf("was refused by its node %s: %s: %s", p.Spec.NodeName, p.Status.Reason, strings.TrimSpace(rest))
+	case p.Status.Reason == "DeadlineExceeded" && p.Spec.ActiveDeadlineSeconds != nil:
+		says = fmt.Sprintf("was ended: it ran longer than its activeDeadlineSeconds of %d", *p.Spec.ActiveDeadlineSeconds)
+	case p.Status.Reason == "Terminated" && strings.Contains(p.Status.Message, "node shutdown"):
+		says = "was ended because its node " + p.Spec.NodeName + " was shut down"
+	}
+	return &Finding{Says: says, Owner: person,
 		State:  Failed,
 		Next:   does(person, "deletes the pod, or makes it anew"),
 		Advice: []string{"nothing starts a pod without a controller again: let a Deployment or a Job make it"}}
@@ -325,7 +378,13 @@ func podEvicted(l *look, p *corev1.Pod) *Finding {
 func podFailed(l *look, p *corev1.Pod) *Finding {
 	says := "failed"
 	for i := range p.Status.ContainerStatuses {
-		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil && t.ExitCode != 0 {
+		t := p.Status.ContainerStatuses[i].State.Terminated
+		if t != nil && t.ExitCode != 0 && t.Reason == "StartError" {
+			f := &Finding{Says: "can't start container " + p.Status.ContainerStatuses[i].Name + ": " + oneLine(t.Message)}
+			f.unstartable(p.Status.ContainerStatuses[i].Name, t.Message)
+			says = fmt.Sprintf("failed: %s, and restartPolicy is %s", strings.Replace(f.Says, "can't start", "its node could not start", 1),
+				p.Spec.RestartPolicy)
+		} else if t != nil && t.ExitCode != 0 {
 			says = fmt.Sprintf("failed: container %s %s, and restartPolicy is %s", p.Status.ContainerStatuses[i].Name, exit(t), p.Spec.RestartPolicy)
 		}
 	}

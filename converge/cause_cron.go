@@ -1,9 +1,16 @@
 package converge
 
 import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
+	kindsbatch "github.com/kloop-dev/kloop/kinds/batch"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -21,13 +28,74 @@ func cronJobHealth(w *World, c *batchv1.CronJob) Health {
 	if never(c, w.Now) {
 		return Health{Says: "never starts a job", Want: "spec.schedule=" + c.Spec.Schedule, Have: "no day that is one of it"}
 	}
+	if j := latestJob(w, c); j != nil && !jobHealth(w, j).Converged() && finishedBadly(j) {
+		return Health{Says: "has a last job that failed", Want: "a job that completes", Have: "job/" + j.Name + " failed",
+			Since: jobHealth(w, j).Since}
+	}
 	r, ok := w.record(ownerOf(kinds.CronJobs), kinds.CronJobs, c)
-	if !ok || r.Note == "" {
+	if _, note := missedBy(w, c); !ok && note != "" {
+		r.Note, r.LastGood = note, w.Now
+	}
+	if r.Note == "" {
 		return Health{}
 	}
 	return Health{Says: "did not start a job that was due", Want: "spec.schedule=" + c.Spec.Schedule,
 		Have: "status.lastScheduleTime=" + timeText(c), Since: r.LastGood}
 }
+
+// latestJob is the job that a cron job made last.
+func latestJob(w *World, c *batchv1.CronJob) (last *batchv1.Job) {
+	for _, j := range resource.Owned(w.Read, kinds.Jobs, c) {
+		if last == nil || last.CreationTimestamp.Before(&j.CreationTimestamp) {
+			last = j
+		}
+	}
+	return last
+}
+
+func finishedBadly(j *batchv1.Job) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue
+	})
+}
+
+// missedBy tells, where the loop itself can't be asked, of a job that was due and was not started, and when the next one is.
+func missedBy(w *World, c *batchv1.CronJob) (next time.Time, note string) {
+	zone := time.UTC
+	if name := deref(c.Spec.TimeZone, ""); name != "" {
+		in, err := time.LoadLocation(name)
+		if err != nil {
+			return next, noZone + name
+		}
+		zone = in
+	}
+	s, err := kindsbatch.ParseSchedule(c.Spec.Schedule, zone)
+	if err != nil {
+		return next, ""
+	}
+	from := c.CreationTimestamp.Time
+	if at := c.Status.LastScheduleTime; at != nil {
+		from = at.Time
+	}
+	due := s.Next(from)
+	next = s.Next(w.Now)
+	switch {
+	case due.IsZero() || w.Now.Sub(due) < missed:
+		return next, ""
+	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0:
+		return next, fmt.Sprintf("one was due at %s, and the one before it, job/%s, still runs; concurrencyPolicy is Forbid",
+			due.UTC().Format("2006-01-02 15:04 MST"), c.Status.Active[0].Name)
+	}
+	if e := w.warning(c.UID, "TooManyMissedTimes", "MissSchedule", "FailedNeedsStart", "FailedCreate"); e != nil && told(e).After(due) {
+		return next, e.Message
+	}
+	return next, ""
+}
+
+const noZone = "there is no time zone "
+
+// missed: a job that was not started so long after its time was missed.
+const missed = time.Minute
 
 func timeText(c *batchv1.CronJob) string {
 	if c.Status.LastScheduleTime == nil {
@@ -38,13 +106,27 @@ func timeText(c *batchv1.CronJob) string {
 
 func runMissed(l *look) *Finding {
 	c := l.obj.(*batchv1.CronJob)
+	if j := latestJob(l.World, c); l.health.Says == "has a last job that failed" {
+		return &Finding{Says: "waits for nothing: its last job, " + j.Name + ", failed", Owner: person, State: Failed,
+			Waits: on("Object", refTo(kinds.Jobs, j), "status.conditions[Complete]"), Next: does(l.owner, "starts the next one when it is due"),
+			Below: []Ref{refTo(kinds.Jobs, j)}}
+	}
 	r, ok := l.record(l.owner, l.kind, c)
-	if !ok || r.Note == "" {
+	if at, note := missedBy(l.World, c); !ok {
+		r.Note, r.Next = note, at
+	}
+	if r.Note == "" {
 		return nil
 	}
 	f := &Finding{Says: "missed it: " + r.Note, State: Waiting, Waits: forName("Time", "spec.schedule"),
 		Next:   at(r.Next, l.owner, "starts the next one when it is due"),
 		Advice: []string{"to run it now: kubectl create job --from=cronjob/" + c.Name + " " + c.Name + "-now -n " + c.Namespace}}
+	if zone := deref(c.Spec.TimeZone, ""); zone != "" && r.Note == noZone+zone {
+		f.Says, f.Owner, f.State, f.Waits = "is never due: "+r.Note, person, Blocked, on("Field", refTo(l.kind, c), "spec.timeZone")
+		f.Next = does(person, "corrects spec.timeZone")
+		f.Advice = append([]string{"name a zone of the IANA's list: kubectl patch cronjob " + c.Name + " -n " + c.Namespace +
+			` -p '{"spec":{"timeZone":"Etc/UTC"}}'`}, f.Advice...)
+	}
 	if c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0 {
 		f.Says, f.Waits = "waits: "+r.Note, on("Object", Ref{kinds.Jobs, c.Namespace, c.Status.Active[0].Name}, "status.conditions[Complete]")
 		f.Below = []Ref{{kinds.Jobs, c.Namespace, c.Status.Active[0].Name}}

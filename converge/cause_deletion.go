@@ -26,6 +26,7 @@ func deletions() []Situation {
 		{"NodeGone", []resource.Kind{kinds.Pods}, leaving(podOnLostNode)},
 		{"ClaimInUse", []resource.Kind{kinds.PersistentVolumeClaims}, leaving(claimInUse)},
 		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeInUse)},
+		{"VolumeInUse", []resource.Kind{kinds.PersistentVolumes}, leaving(volumeAttached)},
 		{"DependentsRemain", nil, leaving(dependentsRemain)},
 		{"FinalizerStuck", nil, leaving(finalizerStuck)},
 		{"PodStopping", []resource.Kind{kinds.Pods}, leaving(podStopping)},
@@ -190,14 +191,52 @@ func podStopping(l *look) *Finding {
 func claimInUse(l *look) *Finding {
 	c := l.obj.(*corev1.PersistentVolumeClaim)
 	pods := users(l.World, c)
+	if own, _ := l.runs("pvc-protection"); !own && len(pods) == 0 { // upstream's loop also waits for pods that have ended
+		pods = l.endedUsers(c)
+	}
 	if !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection") || len(pods) == 0 {
 		return nil
 	}
 	r := refTo(kinds.Pods, pods[0])
+	if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+		return &Finding{Says: "is held by pod/" + pods[0].Name + andMore(len(pods)-1) + ", which has ended and still counts",
+			Owner: "pvc-protection",
+			State: Blocked, Waits: on("Object", r, ""), Next: does("pvc-protection", "lets it go when the pod is deleted"),
+			Advice: []string{"kubectl delete pod " + pods[0].Name + " -n " + pods[0].Namespace}}
+	}
 	return &Finding{Says: "is used by pod/" + pods[0].Name + andMore(len(pods)-1), Owner: "pvc-protection", State: Blocked,
 		Waits:  on("Object", r, ""),
 		Next:   does("pvc-protection", "lets it go when no pod uses it"),
 		Advice: []string{"delete the pods that use it, or scale their workload down"}}
+}
+
+// endedUsers are the pods that used a claim and have ended.
+func (l *look) endedUsers(c *corev1.PersistentVolumeClaim) (list []*corev1.Pod) {
+	for _, p := range resource.List(l.Read, kinds.Pods, c.Namespace) {
+		if p.Spec.NodeName != "" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+		}) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// volumeAttached: the driver's attacher keeps the volume until it has let go of its last node.
+func volumeAttached(l *look) *Finding {
+	if !slices.ContainsFunc(l.obj.GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
+		return nil
+	}
+	for _, a := range resource.List(l.Read, kinds.VolumeAttachments, "") {
+		if deref(a.Spec.Source.PersistentVolumeName, "") == l.obj.GetName() {
+			who := "the driver " + a.Spec.Attacher
+			return &Finding{Says: "is still attached to node " + a.Spec.NodeName + ", as volumeattachment/" + a.Name + " says", Owner: who,
+				State: Waiting,
+				Waits: on("Object", refTo(kinds.VolumeAttachments, a), ""), Next: does(who, "removes its finalizer when it has detached the volume"),
+				Advice: []string{"see why it is not detached: kubectl describe volumeattachment " + a.Name}}
+		}
+	}
+	return nil
 }
 
 func volumeInUse(l *look) *Finding {

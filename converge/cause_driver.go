@@ -56,6 +56,9 @@ func driverRefuses(l *look, p *corev1.Pod, text string) *Finding {
 	f := &Finding{Says: says, Owner: driver, State: BackingOff, Waits: forName("Volume", volume),
 		Next:   does(agentOf(p), "asks the driver again"),
 		Advice: []string{"read the log of " + driver + " in its pod on " + p.Spec.NodeName}}
+	if strings.Contains(m[2], "could not correct them") {
+		f.Advice = []string{"what is on the volume is damaged: scale its workload down, attach it by hand and run fsck, or bring back a snapshot"}
+	}
 	if m[1] == "DeadlineExceeded" {
 		f.Says = "waits for its volume: " + driver + " on " + p.Spec.NodeName + " does not answer in time"
 	}

@@ -33,9 +33,25 @@ func apiServiceDown(l *look) *Finding {
 	for _, c := range a.Status.Conditions {
 		if c.Type == apiregistrationv1.Available && c.Status != apiregistrationv1.ConditionTrue {
 			f.Error = textOnly(c.Message)
+			if c.Message != "" && serves(l, s) {
+				f.Says = "has a server that does not answer the API server, though service " + s.Namespace + "/" + s.Name +
+					" has endpoints: " + oneLine(c.Message)
+				f.Advice = []string{"look at the log of its pods, and whether the API server's machine reaches them (firewall, network policy, hostNetwork)",
+					"or delete apiservice/" + a.Name + " if the API is no longer used: it holds up the deletion of namespaces"}
+			}
 		}
 	}
 	return f
+}
+
+// serves says that the service of an APIService leads somewhere.
+func serves(l *look, ref *apiregistrationv1.ServiceReference) bool {
+	s := resource.Get(l.Read, kinds.Services, ref.Namespace, ref.Name)
+	if s == nil {
+		return false
+	}
+	_, any := openPorts(l.World, s)
+	return any
 }
 
 func namesTaken(l *look) *Finding {

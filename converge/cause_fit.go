@@ -1,6 +1,8 @@
 package converge
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -29,9 +31,20 @@ func asksFor(p *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	return sum
 }
 
-// largest is the node that can give most of a resource to pods; nil when none is known.
-func (l *look) largest(name corev1.ResourceName) (best *corev1.Node, most resource.Quantity) {
+// keptOff says that a node takes no pod like this one, whatever room it has.
+func keptOff(p *corev1.Pod, n *corev1.Node) bool {
+	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations,
+			func(o corev1.Toleration) bool { return tolerates(&o, &t) })
+	})
+}
+
+// largest is the node that can give most of a resource to a pod that it does not keep off; nil when none is known.
+func (l *look) largest(p *corev1.Pod, name corev1.ResourceName) (best *corev1.Node, most resource.Quantity) {
 	for _, n := range kloopresource.List(l.Read, kinds.Nodes, "") {
+		if keptOff(p, n) {
+			continue
+		}
 		if q := n.Status.Allocatable[name]; best == nil || q.Cmp(most) > 0 {
 			best, most = n, q
 		}
@@ -43,7 +56,7 @@ func (l *look) largest(name corev1.ResourceName) (best *corev1.Node, most resour
 // give that.
 func (l *look) size(f *Finding, p *corev1.Pod, name corev1.ResourceName) {
 	want := asksFor(p, name)
-	n, most := l.largest(name)
+	n, most := l.largest(p, name)
 	if n == nil || want.IsZero() || p.Spec.Overhead != nil || p.Spec.Resources != nil {
 		return
 	}

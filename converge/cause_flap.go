@@ -45,7 +45,7 @@ func keepsRestarting(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 		return nil
 	}
 	t := c.LastTerminationState.Terminated
-	f := &Finding{Says: fmt.Sprintf("is ready now, and container %s was started again %s, last %s ago: it %s", c.Name, times(c.RestartCount),
+	f := &Finding{Says: fmt.Sprintf("had its container %s started again %s, last %s ago: it %s", c.Name, times(c.RestartCount),
 		ago(l.Now.Sub(t.FinishedAt.Time)), exit(t)), State: Waiting,
 		Waits: on("Field", refTo(kinds.Pods, p), "status.containerStatuses["+c.Name+"].restartCount"), Error: textOnly(exit(t)),
 		Next:   does(agentOf(p), "starts it again when it ends"),
@@ -57,9 +57,11 @@ func keepsRestarting(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 		}
 	}
 	if t.Reason == "OOMKilled" {
-		f.Says = fmt.Sprintf("is ready now, and container %s was killed for want of memory and started again %s, last %s ago", c.Name,
+		f.Says = fmt.Sprintf("had its container %s killed for want of memory and started again %s, last %s ago", c.Name,
 			times(c.RestartCount), ago(l.Now.Sub(t.FinishedAt.Time)))
-		f.Advice = append(f.Advice, "raise the memory limit of container "+c.Name)
+		if q := memoryLimit(p, c.Name); q != "" {
+			f.Advice = append(f.Advice, "raise the memory limit of container "+c.Name+", which is "+q)
+		}
 	}
 	return f
 }

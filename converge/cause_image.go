@@ -84,7 +84,8 @@ func imageNotPresent(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding
 
 // pulling says that a container waits because its image could not be pulled.
 func pulling(reason string) bool {
-	return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ImageInspectError" || reason == "RegistryUnavailable"
+	return reason == "ErrImagePull" || reason == "ImagePullBackOff" || reason == "ImageInspectError" || reason == "RegistryUnavailable" ||
+		reason == "SignatureValidationFailed"
 }
 
 // pullSecretMissing: the secret with the registry's credentials does not exist; the agent pulls without it, in vain.
@@ -137,12 +138,16 @@ var refusalsToPull = []refusalToPull{
 		[]string{"build the image for the node's platform too (docker buildx build --platform …)", "or have the pod on other nodes: nodeSelector: {kubernetes.io/arch: …}"}},
 	{"the registry does not have it, or wants credentials", []string{"may require authorization"}, credentials},
 	{"the registry does not have it", []string{"not found", "manifest unknown", "repository does not exist"}, nil},
-	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied"}, credentials},
+	{"the registry wants credentials", []string{"unauthorized", "authorization failed", "denied", "403 forbidden",
+		"no basic auth credentials"}, credentials},
 	{"the registry's name is not known", []string{"no such host"}, unreachable},
 	{"the registry does not answer", []string{"connection refused", "i/o timeout", "deadline exceeded"}, unreachable},
 	{"the registry's certificate is not trusted", []string{"x509"}, []string{"have the node's container runtime trust the registry's authority (containerd: certs.d/…/hosts.toml, ca)"}},
 	{"the registry speaks plain HTTP", []string{"http response to https client"}, []string{"allow it in the node's container runtime (containerd: certs.d/…/hosts.toml, http://), or give the registry a certificate"}},
 	{"the registry limits pulls", []string{"toomanyrequests", "too many requests"}, []string{"wait, or pull with credentials, which raises the limit: an imagePullSecret", "or load the image by hand: kloop image load FILE"}},
+	{"the connection broke off", []string{"unexpected eof", "connection reset by peer"}, unreachable},
+	{"it is not signed as the node wants it", []string{"signature"},
+		[]string{"sign the image {}, or change the policy of the node's runtime"}},
 	{"the node's disk is full", []string{"no space left"}, []string{"free disk space on the node: images and logs that nobody needs"}},
 }
 

@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ func nodeNeverReported(_ *look, n *corev1.Node) *Finding {
 
 func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue || c.Type != corev1.NodeReady && c.Status != corev1.ConditionTrue {
+		if !badFor(&c) {
 			continue
 		}
 		agent := "node agent on " + n.Name
@@ -66,6 +67,24 @@ func nodeReportsTrouble(_ *look, n *corev1.Node) *Finding {
 			Waits: on("Field", Ref{kinds.Nodes, "", n.Name}, fmt.Sprintf("status.conditions[%s]", c.Type)), Next: does(agent, "reports again when that is over"), Advice: []string{troubleAdvice(n, &c)}}
 	}
 	return nil
+}
+
+// readies says of a condition of a node that True is good, as of Ready and of those that clouds add (NetworkingReady, StorageReady).
+func readies(typ corev1.NodeConditionType) bool { return strings.HasSuffix(string(typ), "Ready") }
+
+// troubles are parts of the names of conditions that are bad when True: those of Kubernetes, of kloop, and of the node problem
+// detector. What other conditions mean nobody can know: EtcdIsVoter=True is good news.
+var troubles = []string{"Pressure", "Unavailable", "Deadlock", "Problem", "Frequent", "Readonly", "ReadOnly", "Corrupt", "Shutdown",
+	"Unhealthy",
+	"Failed", "Failure", "Error", "Degraded", "Hung", "Down", "Leak", string(kinds.SilentPeers), string(kinds.IPVSUnavailable)}
+
+// badFor says that a condition tells of something that is wrong with a node.
+func badFor(c *corev1.NodeCondition) bool {
+	if readies(c.Type) {
+		return c.Status == corev1.ConditionFalse || c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	}
+	return c.Status == corev1.ConditionTrue && slices.ContainsFunc(troubles,
+		func(part string) bool { return strings.Contains(string(c.Type), part) })
 }
 
 // troubleAdvice is what helps a node that reports a condition.

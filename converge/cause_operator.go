@@ -218,7 +218,7 @@ func partsNotReady(l *look, _ map[string]any) *Finding {
 
 func operatorBehind(l *look, status map[string]any) *Finding {
 	observed, ok := status["observedGeneration"].(int64)
-	if !ok || observed >= l.obj.GetGeneration() {
+	if tree, _ := content(l.obj); !ok || observed < 0 && complaintIn(tree).says != "" || observed >= l.obj.GetGeneration() {
 		return nil
 	}
 	who, watches := l.keeper(), ", which watches it,"
@@ -228,6 +228,7 @@ func operatorBehind(l *look, status map[string]any) *Finding {
 	f := &Finding{Says: fmt.Sprintf("was changed, and %s%s has not taken note of that", who, watches), Owner: who, State: Waiting,
 		Waits: on("Field", refTo(l.kind, l.obj), "status.observedGeneration"),
 		Next:  does(who, "looks at the new spec"), Advice: []string{"read the log of " + who + ": it may be busy, or fail"}}
+	l.lastWord(f)
 	return f
 }
 

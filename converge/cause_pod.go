@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,9 +29,37 @@ func sandboxFails(l *look) *Finding {
 	if p.Status.Phase != corev1.PodPending || e == nil {
 		return nil
 	}
-	return &Finding{Says: "can't get its sandbox: " + e.Message, Owner: agentOf(p), State: BackingOff, Error: eventFailure(e), Next: does(agentOf(p), "tries again"),
-		Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName}}
+	text := oneLine(strings.TrimPrefix(e.Message, "Failed to create pod sandbox: "))
+	f := &Finding{Says: "can't get its sandbox: " + text, Owner: agentOf(p), State: BackingOff, Error: eventFailure(e),
+		Next: does(agentOf(p), "tries again"), Advice: []string{"look at the container runtime and the network plugins on " + p.Spec.NodeName}}
+	for _, r := range sandboxless {
+		if strings.Contains(text, r.mark) {
+			f.Says = "can't get its sandbox: " + r.words + ": " + text
+			f.Advice = []string{strings.ReplaceAll(r.advice, "{}", p.Spec.NodeName)}
+			break
+		}
+	}
+	return f
 }
+
+// sandboxless words what runtimes and network plugins say, and what helps; the first that fits counts.
+var sandboxless = []struct{ mark, words, advice string }{
+	{"failed to assign an IP address", "its network has no free address", noAddress}, {"no IP addresses available",
+		"its network has no free address", noAddress},
+	{"no available IPs", "its network has no free address", noAddress}, {"is configured",
+		"the node's runtime has no such handler as its runtime class names",
+		"set the handler up in the runtime of {} (containerd: runtimes.NAME), or have the pod on nodes that have it: scheduling.nodeSelector of the RuntimeClass"},
+	{"Unauthorized", "the network plugin's credentials are not accepted",
+		"restart the network plugin's pod on {}, which writes new ones: kubectl get pods -A --field-selector spec.nodeName={}"},
+	{"failed to find plugin", "the node lacks the program of its network plugin", "install the CNI plugins on {} (/opt/cni/bin)"},
+	{"subnet.env", "the network plugin has not set the node up",
+		"look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"},
+	{"cni plugin not initialized", "the network plugin has not set the node up",
+		"look at the network plugin's pod there: kubectl get pods -A --field-selector spec.nodeName={}"},
+	{"no space left on device", "the node's disk is full", "free disk space on {}: images and logs that nobody needs"},
+}
+
+const noAddress = "have fewer pods on {}, delete pods that ended, or give the network a larger range"
 
 // agentRefuses: the agent of a node in this process failed at the pod in its last look.
 func agentRefuses(l *look) *Finding {
@@ -75,6 +104,12 @@ func notStarted(l *look) *Finding {
 		return nil
 	}
 	f := &Finding{Says: "was given to node " + p.Spec.NodeName + ", which has not started it", Owner: agentOf(p), State: Progressing, Next: does(agentOf(p), "starts the containers")}
+	if e := l.newest(p.UID); e != nil && e.Reason == "Pulling" {
+		f.Says = "waits for an image: node " + p.Spec.NodeName + " has been pulling " + between(e.Message, `"`, `"`) + " since " +
+			told(e).UTC().Format("15:04:05 MST")
+		f.Next = does(agentOf(p), "starts the containers when it is there")
+		return f
+	}
 	if l.Now.Sub(l.health.Since) > slowStart {
 		f.State, f.Advice = Waiting, []string{"look whether the node agent on " + p.Spec.NodeName + " runs, and at its log"}
 	}

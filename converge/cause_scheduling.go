@@ -49,7 +49,8 @@ func scheduling() []Situation {
 			"remove pods with such volumes from the node, or add a node; see how many one takes: kubectl describe csinode",
 			"exceed max volume count"))},
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv",
-			"PersistentVolume's node affinity", "available volume zone", "non-existent pv", "ReadWriteOncePod", "enough free storage"))},
+			"PersistentVolume's node affinity", "volume node affinity conflict", "available volume zone", "non-existent pv",
+			"ReadWriteOncePod", "enough free storage"))},
 		{"DeviceTemplateMissing", of, pod(deviceTemplateMissing)},
 		{"DeviceClassMissing", of, pod(deviceClassMissing)},
 		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim",
@@ -328,6 +329,9 @@ func unsuitable(what, advice string, marks ...string) func(l *look, p *corev1.Po
 	return func(l *look, p *corev1.Pod, text string) *Finding {
 		for _, m := range marks {
 			if strings.Contains(l.mainReason(p, text), m) {
+				if strings.Contains(text, "missing required label") {
+					advice = "label the nodes with the topologyKey that the constraint names: kubectl get nodes --show-labels"
+				}
 				return &Finding{Says: "fits on no node because of its " + what + ": " + text, State: Blocked,
 					Waits: forName("Node", "that suits its "+what),
 					Next:  does("scheduler", "tries again when a node or pod changes so that it could fit"), Advice: []string{advice}}

@@ -33,6 +33,18 @@ func loadBalancerMissing(l *look, s *corev1.Service) *Finding {
 		return nil
 	}
 	who := orElse(deref(s.Spec.LoadBalancerClass, ""), "the load balancer controller")
+	if e := l.warning(s.UID, "SyncLoadBalancerFailed", "AllocationFailed", "LoadBalancerMixedProtocolNotSupported"); e != nil {
+		return &Finding{Says: "gets no address: " + oneLine(e.Message), Owner: who, State: BackingOff, Error: eventFailure(e),
+			Waits:  on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
+			Next:   does(who, "tries again"),
+			Advice: []string{"see all that it says: kubectl describe service " + s.Name + " -n " + s.Namespace}}
+	}
+	if runs, sure := l.runs("load-balancer"); l.Callers == nil && !runs && !sure {
+		return &Finding{Says: "waits for an address from " + who + "; whether one runs is not known here", Owner: who, State: Waiting,
+			Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"), Next: does(who, "gives it an address, if it runs"),
+			Advice: []string{"a cluster that is no cloud's needs one of its own, such as MetalLB: kubectl get pods -A",
+				"or use type NodePort: kubectl patch service " + s.Name + " -n " + s.Namespace + ` -p '{"spec":{"type":"NodePort"}}'`}}
+	}
 	return &Finding{Says: "waits for an address, which nobody gives to services of type LoadBalancer here", Owner: who, State: Missing,
 		Waits: on("Field", refTo(l.kind, s), "status.loadBalancer.ingress"),
 		Next:  does(who, "gives it an address when it runs"),

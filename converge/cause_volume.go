@@ -170,6 +170,46 @@ func volumeUnsupported(l *look, p *corev1.Pod, text string) *Finding {
 }
 
 func mountFails(l *look, p *corev1.Pod, text string) *Finding {
-	return &Finding{Says: "can't mount its volumes: " + text, State: BackingOff, Next: does(agentOf(p), "tries again"),
-		Advice: []string{"look at the volume's path or server, and at the node agent's log"}}
+	says, advice := whyNoMount(text)
+	return &Finding{Says: "can't mount its volumes: " + says, State: BackingOff, Next: does(agentOf(p), "tries again"),
+		Advice: []string{advice}}
 }
+
+// unmountable words what mount says, and what helps; the first that fits counts.
+var unmountable = []struct{ mark, words, advice string }{
+	{"/sbin/mount.<type> helper program", "the node lacks the program that mounts this type",
+		"install it on the node: nfs-common or nfs-utils for NFS, cifs-utils for CIFS"},
+	{"no such host", "the name of the server is not known on the node",
+		"correct the server's name; nodes do not ask the cluster's DNS: give its address"},
+	{"Name or service not known", "the name of the server is not known on the node",
+		"correct the server's name; nodes do not ask the cluster's DNS: give its address"},
+	{"failed to resolve server", "the name of the server is not known on the node",
+		"correct the server's name; nodes do not ask the cluster's DNS: give its address"},
+	{"Connection timed out", "the server does not answer", "look whether the node reaches the server, and a firewall lets it (NFS: TCP 2049)"},
+	{"Connection refused", "nobody listens at the server", "start the service at the server, or correct its address"},
+	{"Stale file handle", "the server's export was made anew since it was mounted",
+		"delete the pod, so that it is mounted anew: kubectl delete pod"},
+	{"wrong fs type", "what is on the disk is not of the type that is asked for, or is damaged",
+		"compare fsType with what is there (blkid on the node), and check it (fsck)"},
+	{"timed out waiting for the condition", "they did not come in time, and the node does not say why",
+		"look at the node agent's log, and whether a driver has to attach them: kubectl get volumeattachments"},
+	{"context deadline exceeded", "they did not come in time, and the node does not say why",
+		"look at the node agent's log, and whether a driver has to attach them: kubectl get volumeattachments"},
+}
+
+func whyNoMount(text string) (words, advice string) {
+	line := oneLine(text)
+	if _, out, ok := strings.Cut(text, "Output: "); ok {
+		head, _, _ := strings.Cut(text, "\n")
+		line = oneLine(head) + ": " + oneLine(out)
+	}
+	for _, r := range unmountable {
+		if strings.Contains(text, r.mark) {
+			return r.words + ": " + line, r.advice
+		}
+	}
+	return line, "look at the volume's path or server, and at the node agent's log"
+}
+
+// oneLine has a text of several lines as one.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -27,7 +27,7 @@ func webhookDown(l *look, text string) *Finding {
 	if strings.Contains(text, "x509: ") {
 		f.Says = refusedWrite(l) + ": the certificate of the webhook " + name + " is not one that its configuration trusts (" +
 			between(text+"\x00", "x509: ", "\x00") + ")"
-		f.Advice = append([]string{"set caBundle in " + hook.config +
+		f.Advice = append([]string{"set caBundle in " + orElse(hook.config, "its configuration") +
 			" to the authority of the webhook's certificate; who makes the certificates (cert-manager, the operator) does so"}, f.Advice...)
 		return f
 	}
@@ -82,10 +82,13 @@ func webhookDenies(l *look, text string) *Finding {
 		return nil
 	}
 	why := between(text+"\x00", "denied the request: ", "\x00")
+	whose := ""
+	if config := findWebhook(l.Read, name).config; config != "" {
+		whose = " (" + config + ")"
+	}
 	return &Finding{Says: "is refused by the webhook " + name + ": " + orElse(why, "it gave no reason"), Waits: forName("Webhook", name),
-		Next: does(l.owner, "tries again; it succeeds once the webhook agrees"),
-		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it (" + findWebhook(l.Read,
-			name).config + ")"}}
+		Next:   does(l.owner, "tries again; it succeeds once the webhook agrees"),
+		Advice: []string{"change what it asks for to what the webhook " + name + " accepts, or ask who runs it" + whose}}
 }
 
 // A webhook is one of a configuration.

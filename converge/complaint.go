@@ -17,32 +17,42 @@ type complaint struct {
 }
 
 // A badCondition is a condition that says that something is wrong when it has the value.
-type badCondition struct{ typ, value, says string }
+type badCondition struct {
+	typ, value, says string
+	reason           string // the only one that counts; "": any
+}
 
 // badConditions are those that operators agree on, the most telling first. Ready and the like have their meaning from the
 // conventions of the API; Stalled and Reconciling are kstatus'; Succeeded is Tekton's and Knative's; Accepted, Programmed,
 // ResolvedRefs and Conflicted are the Gateway API's; Synced is Crossplane's.
 var badConditions = []badCondition{
-	{"Stalled", "True", "is stalled"}, {"Failed", "True", "failed"}, {"Succeeded", "False", "failed"},
-	{"Reconciling", "True", "is being worked on"},
-	{"Accepted", "False", "is not accepted"}, {"Conflicted", "True", "is in conflict with another one"},
-	{"ResolvedRefs", "False", "names what is not there, or may not be named"},
-	{"Synced", "False", "is not in step with what it stands for"}, {"ReconcileError", "True", "can't be brought about"},
-	{"ReconcileSuccess", "False", "can't be brought about"},
-	{"ReconcileSucceeded", "False", "can't be brought about"}, {"Error", "True", "has an error"},
-	{"Launched", "False", "was not started"}, {"Ready", "False", "is not ready"},
-	{"Available", "False", "is not available"},
-	{"NotReady", "True", "is not ready"}, {"AllReplicasReady", "False", "has replicas that are not ready"},
-	{"ClusterAvailable", "False", "is not available"}, {"Reconciled", "False", "can't be brought about"},
-	{"Healthy", "False", "is not healthy"}, {"Degraded", "True", "is degraded"}, {"Programmed", "False", "is not in force"},
-	{"Valid", "False", "is not valid"},
-	{"ErrorOccurred", "True", "has an error"}, {"ResolutionFailed", "True", "can't be resolved"}, {"Installed", "False", "is not installed"},
-	{"QuotaReserved", "False", "waits for quota"}, {"Available", "Degraded", "is available in part"},
-	{"ContinuousArchiving", "False", "does not archive what it writes"}, {"LastBackupSucceeded", "False", "has no backup since one failed"},
-	{"Fallback", "True", "goes by its fallback"},
-	{"Ready", "Unknown", "is not known to be ready"},
-	{"Accepted", "Unknown", "waits to be accepted"},
-	{"Programmed", "Unknown", "waits to be put in force"},
+	{"Stalled", "True", "is stalled", ""}, {"Failed", "True", "failed", ""}, {"Succeeded", "False", "failed", ""},
+	{"Reconciling", "True", "is being worked on", ""},
+	{"PodScheduled", "False", "has a pod that fits on no node", ""}, {"Scheduled", "False", "has a part that fits nowhere", ""},
+	{"ElasticsearchIsReachable", "False", "can't be reached", ""}, {"ConfigUnsupported", "True", "asks for what can't be", ""},
+	{"NoPodsMatched", "True", "matches no pod", ""}, {"CatalogSourcesUnhealthy", "True", "has sources that are not healthy", ""},
+	{"Accepted", "False", "is not accepted", ""}, {"Conflicted", "True", "is in conflict with another one", ""},
+	{"ResolvedRefs", "False", "names what is not there, or may not be named", ""},
+	{"Synced", "False", "is not in step with what it stands for", ""}, {"ReconcileError", "True", "can't be brought about", ""},
+	{"ReconcileSuccess", "False", "can't be brought about", ""},
+	{"ReconcileSucceeded", "False", "can't be brought about", ""}, {"Error", "True", "has an error", ""},
+	{"Launched", "False", "was not started", ""}, {"Ready", "False", "is not ready", ""},
+	{"Available", "False", "is not available", ""},
+	{"NotReady", "True", "is not ready", ""}, {"AllReplicasReady", "False", "has replicas that are not ready", ""},
+	{"ClusterAvailable", "False", "is not available", ""}, {"Reconciled", "False", "can't be brought about", ""},
+	{"Healthy", "False", "is not healthy", ""}, {"Degraded", "True", "is degraded", ""}, {"Programmed", "False", "is not in force", ""},
+	{"Valid", "False", "is not valid", ""},
+	{"ErrorOccurred", "True", "has an error", ""}, {"ResolutionFailed", "True", "can't be resolved", ""}, {"Installed", "False",
+		"is not installed", ""},
+	{"QuotaReserved", "False", "waits for quota", ""}, {"Available", "Degraded", "is available in part", ""},
+	{"ContinuousArchiving", "False", "does not archive what it writes", ""}, {"LastBackupSucceeded", "False",
+		"has no backup since one failed", ""},
+	{"Fallback", "True", "goes by its fallback", ""},
+	{"Ready", "Unknown", "is not known to be ready", ""},
+	{"Accepted", "Unknown", "waits to be accepted", ""},
+	{"Programmed", "Unknown", "waits to be put in force", ""},
+	{"Issuing", "False", "can't be renewed", "Failed"}, {"Succeeded", "Unknown", "waits to start", "Pending"},
+	{"MountPropagation", "False", "can't hand on its mounts", ""}, {"Healthy", "Unknown", "is not known to be healthy", ""},
 }
 
 // badPhases are the words by which a phase or a state says that something is wrong; final ones do not change by themselves.
@@ -60,14 +70,17 @@ var badPhases = map[string]struct {
 	"crashloopbackoff":   {"crashes again and again", false},
 	"errorunschedulable": {"fits on no node", false}, "errimagepull": {"can't pull its image", false},
 	"imagepullbackoff": {"can't pull its image", false},
+	"notready":         {"is not ready", false}, "health_warn": {"has a warning", false}, "yellow": {"has copies that are not in place",
+		false},
+	"requiresapproval": {"waits for somebody to approve it", false},
 	"errorpvcnotfound": {"uses a claim that does not exist", false}, "datavolumeerror": {"has a data volume that failed", false},
 }
 
 // phaseFields are the fields in which operators say a word about the whole: most, then Argo CD, Elastic, Rook, KubeVirt, Longhorn, Spark,
-// Strimzi's connectors, Zalando's PostgreSQL.
+// Strimzi's connectors, Zalando's PostgreSQL, Terraform's workspaces.
 var phaseFields = [][]string{{"phase"}, {"state"}, {"status"}, {"health", "status"}, {"health"}, {"operationState", "phase"},
 	{"ceph", "health"}, {"printableStatus"}, {"robustness"}, {"applicationState", "state"},
-	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}}
+	{"connectorStatus", "connector", "state"}, {"PostgresClusterStatus"}, {"runStatus", "status"}}
 
 // messageFields are where the words to a phase stand.
 var messageFields = []string{"message", "reason", "error", "failureMessage", "failureReason", "errorMessage", "lastError", "trace"}
@@ -97,7 +110,7 @@ func complaintIn(tree map[string]any) complaint {
 			return complaint{says: "has an error", want: "status.error empty", have: "status.error set", message: text}
 		}
 	}
-	return complaint{}
+	return ofShape(tree)
 }
 
 // pendingFor is of who says that it waits, and for what: who only waits may well be on its way.
@@ -122,13 +135,20 @@ func ofConditions(status map[string]any, path string) complaint {
 	}
 	for _, bad := range badConditions {
 		c, ok := conds[bad.typ]
-		if !ok || c.Status != bad.value {
+		if !ok || !bad.is(c) {
 			continue
+		}
+		if ready := conds["Ready"]; bad.typ == "Reconciling" && ready.Status == "False" && ready.Message != "" {
+			continue // it tries again: what it says of the last time is the news
+		}
+		c.Message = telling(conds, c)
+		if phase := ofSentence(status); phase.says != "" && restates(c) {
+			c.Message = phase.message
 		}
 		out := complaint{says: bad.says, want: fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, opposite(bad.value)),
 			have:    fmt.Sprintf("%s.conditions[%s]=%s", path, bad.typ, bad.value),
 			message: orElse(c.Message, c.Reason), since: c.Since}
-		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded"
+		out.final = bad.typ == "Stalled" || bad.typ == "Failed" || bad.typ == "Succeeded" && bad.value == "False"
 		return out
 	}
 	for _, typ := range slices.Sorted(maps.Keys(conds)) { // an Application of Argo CD has conditions that are there or not
@@ -170,9 +190,12 @@ func ofPhases(status map[string]any) complaint {
 				c.message = fmt.Sprint(list[0])
 			}
 		}
+		if c.message == "" {
+			c.message = hint(status)
+		}
 		return c
 	}
-	return complaint{}
+	return ofSentence(status)
 }
 
 // ofParts looks for conditions in the lists of a status, as of parents of a route and listeners of a gateway.

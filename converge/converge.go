@@ -116,6 +116,17 @@ func (w *World) events(uid types.UID) []*corev1.Event {
 	return w.warnings[uid]
 }
 
+// newest returns what was last told of an object, warning or not.
+func (w *World) newest(uid types.UID) (best *corev1.Event) {
+	for e := range w.Read.Each(kinds.Events, "") {
+		e, ok := e.(*corev1.Event)
+		if ok && e.InvolvedObject.UID == uid && (best == nil || told(best).Before(told(e))) {
+			best = e
+		}
+	}
+	return best
+}
+
 // warning returns the newest warning about an object for one of the reasons.
 func (w *World) warning(uid types.UID, reasons ...string) *corev1.Event {
 	var best *corev1.Event

@@ -3,6 +3,7 @@ package converge
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -265,16 +266,14 @@ func volumeHealth(w *World, v *corev1.PersistentVolume) Health {
 
 func nodeHealth(_ *World, n *corev1.Node) Health {
 	for _, c := range n.Status.Conditions {
-		bad := c.Status == corev1.ConditionTrue
-		if c.Type == corev1.NodeReady {
-			bad = c.Status != corev1.ConditionTrue
-		}
-		if !bad {
+		if !badFor(&c) {
 			continue
 		}
 		h := Health{Says: "is not ready", Want: "status.conditions[Ready]=True", Have: fmt.Sprintf("status.conditions[%s]=%s", c.Type, c.Status),
 			Since: c.LastTransitionTime.Time}
-		if c.Type != corev1.NodeReady {
+		if readies(c.Type) && c.Type != corev1.NodeReady {
+			h.Says, h.Want = "does not have "+string(c.Type), fmt.Sprintf("status.conditions[%s]=True", c.Type)
+		} else if c.Type != corev1.NodeReady {
 			h.Says, h.Want = "has "+string(c.Type), fmt.Sprintf("status.conditions[%s]=False", c.Type)
 		}
 		return h
@@ -369,7 +368,7 @@ func definitionHealth(w *World, d *apiextensionsv1.CustomResourceDefinition) Hea
 			Have: "status.conditions[NamesAccepted]=False", Since: c.LastTransitionTime.Time}
 	}
 	if c := state[apiextensionsv1.Established]; c.Status != apiextensionsv1.ConditionTrue {
-		return Health{Says: "is not served", Want: "status.conditions[Established]=True",
+		return Health{Says: strings.TrimSuffix("is not served: "+c.Message, ": "), Want: "status.conditions[Established]=True",
 			Have: "status.conditions[Established]=" + orElse(string(c.Status), "missing")}
 	}
 	if ref := converter(d); unconverted(w, d) {

@@ -23,7 +23,8 @@ func content(obj resource.Object) (map[string]any, bool) {
 // customHealth judges any object by what operators agree on: observedGeneration, and what its status complains of.
 func (w *World) customHealth(k resource.Kind, obj resource.Object, tree map[string]any) Health {
 	status, has := tree["status"].(map[string]any)
-	if observed, ok := status["observedGeneration"].(int64); ok {
+	if observed, ok := status["observedGeneration"].(int64); ok && (observed >= 0 ||
+		complaintIn(tree).says == "") { // Flux's -1: it never went well
 		if h, is := behind(obj.GetGeneration(), observed); is {
 			return h
 		}
@@ -75,6 +76,11 @@ func conditionsIn(status map[string]any) map[string]customCondition {
 		}
 		text := func(key string) string { s, _ := m[key].(string); return s }
 		c := customCondition{Status: text("status"), Reason: text("reason"), Message: text("message")}
+		if parts, _ := m["errors"].([]any); len(parts) > 0 { // Contour's conditions have more of them inside
+			if part, _ := parts[0].(map[string]any); part["message"] != nil {
+				c.Message = fmt.Sprint(part["message"])
+			}
+		}
 		c.Since, _ = time.Parse(time.RFC3339, text("lastTransitionTime"))
 		out[text("type")] = c
 	}

@@ -17,17 +17,21 @@ func TestOperators(t *testing.T) {
 	}
 	var rows []struct {
 		Of     string          `json:"of"`
+		Spec   json.RawMessage `json:"spec"`
 		Status json.RawMessage `json:"status"`
 		Says   string          `json:"says"`
 		State  string          `json:"state"`
+		Rests  string          `json:"rests"`
 	}
 	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
 		version, kind, _ := strings.Cut(r.Of, " ")
-		row := toldRow{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State, Waiting),
-			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x}\nstatus: " + string(r.Status) + "\n"}
+		row := toldRow{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State,
+			Waiting), Rests: r.Rests,
+			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x, generation: 1}\nspec: " + orElse(string(r.Spec),
+				"{}") + "\nstatus: " + string(r.Status) + "\n"}
 		if r.Says != "" {
 			row.Cause = "OperatorReports"
 		}

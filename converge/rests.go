@@ -47,6 +47,7 @@ var rests = map[schema.GroupResource]rest{
 	{Group: "batch", Resource: "cronjobs"}:                       restOf(restOfCronJob),
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: restOf(restOfAutoscaler),
 	{Group: "policy", Resource: "poddisruptionbudgets"}:          restOf(restOfBudget),
+	{Group: "networking.k8s.io", Resource: "ingresses"}:          restOf(restOfIngress),
 	{Resource: "nodes"}:                                          restOf(restOfNode),
 	{Resource: "pods"}:                                           restOf(restOfPod),
 	{Resource: "services"}:                                       restOf(restOfService),
@@ -62,6 +63,9 @@ func (w *World) Rests(k resource.Kind, obj resource.Object) string {
 
 func (w *World) rest(k resource.Kind, obj resource.Object) (says, advice string) {
 	f := rests[k.Info().GR()]
+	if tree, ok := content(obj); f == nil && ok && obj.GetDeletionTimestamp() == nil {
+		return restOfCustom(k, obj, tree)
+	}
 	if f == nil || obj.GetDeletionTimestamp() != nil {
 		return "", ""
 	}
@@ -174,6 +178,9 @@ func asked(p *corev1.Pod) string {
 func restOfJob(_ *World, j *batchv1.Job) (string, string) {
 	switch {
 	case deref(j.Spec.Suspend, false):
+		if queue := j.Labels["kueue.x-k8s.io/queue-name"]; queue != "" {
+			return "is suspended: Kueue starts it when its queue " + queue + " has room for it", "kubectl get workloads -n " + j.Namespace
+		}
 		return "is suspended", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"suspend":false}}'`
 	case j.Status.CompletionTime == nil && deref(j.Spec.Parallelism, 1) == 0:
 		return "starts no pod: its parallelism is 0", "kubectl patch job " + j.Name + " -n " + j.Namespace + ` -p '{"spec":{"parallelism":1}}'`

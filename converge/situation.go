@@ -2,6 +2,7 @@ package converge
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,6 +148,9 @@ func (l *look) fill(name string, f *Finding) {
 			f.Next.What = "tries again"
 		}
 	}
+	if l.Callers == nil {
+		f.Advice = abroad(f.Advice)
+	}
 	if f.Says == "" {
 		f.Says = l.health.Says
 	}
@@ -165,4 +169,18 @@ func stateOf(r loop.Record, known bool) string {
 		return Queued
 	}
 	return Waiting
+}
+
+// abroad has advice as it holds on a cluster that is perhaps no kloop.
+func abroad(list []string) (out []string) {
+	for _, a := range list {
+		switch {
+		case strings.Contains(a, "kloop image load FILE"):
+			a = strings.Replace(a, "kloop image load FILE", "ctr -n k8s.io images import FILE, on the node", 1)
+		case strings.Contains(a, "kloop up") || strings.Contains(a, "docs/differences.md"):
+			continue
+		}
+		out = append(out, strings.TrimSuffix(a, ": kloop node"))
+	}
+	return out
 }

@@ -1,0 +1,134 @@
+package converge
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// is says that a condition is a bad one.
+func (b badCondition) is(c customCondition) bool {
+	return c.Status == b.value && (b.reason == "" || b.reason == c.Reason)
+}
+
+// another finds the condition that one which sums others up points at.
+var another = regexp.MustCompile(`^([A-Z]\w+)=(False|Unknown)`)
+
+// telling is the message of a condition or, where that only points at other conditions, theirs.
+func telling(conds map[string]customCondition, c customCondition) string {
+	if m := another.FindStringSubmatch(c.Message); m != nil && conds[m[1]].Message != "" {
+		return conds[m[1]].Message
+	}
+	if c.Message != "" && c.Status != "Unknown" {
+		return c.Message
+	}
+	for _, bad := range badConditions {
+		if o := conds[bad.typ]; bad.is(o) && o.Message != "" && o.Message != c.Message {
+			return o.Message
+		}
+	}
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		if o := conds[typ]; c.Status == "Unknown" && o.Status == "Unknown" && o.Message != "" && o.Message != c.Message {
+			return o.Message
+		}
+	}
+	return c.Message
+}
+
+// restates says that the message of a condition is but its reason, spelled out.
+func restates(c customCondition) bool {
+	return strings.EqualFold(strings.ReplaceAll(c.Message, " ", ""), c.Reason)
+}
+
+// hint finds more words for a phase that says too little: of a part of the status, or of a condition.
+func hint(status map[string]any) string {
+	ceph, _ := status["ceph"].(map[string]any)
+	details, _ := ceph["details"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(details)) {
+		if d, _ := details[name].(map[string]any); d["severity"] == ceph["health"] && d["message"] != nil {
+			return fmt.Sprint(d["message"])
+		}
+	}
+	parts, _ := status["resources"].([]any) // what an Application of Argo CD is made of
+	for _, item := range parts {
+		part, _ := item.(map[string]any)
+		if h, _ := part["health"].(map[string]any); h["status"] == "Degraded" || h["status"] == "Missing" {
+			return strings.TrimSuffix(fmt.Sprintf("%s/%s: %s", strings.ToLower(text(part, "kind")), text(part, "name"), orElse(text(h, "message"),
+				strings.ToLower(text(h, "status")))), ": ")
+		}
+	}
+	conds := conditionsIn(status)
+	for _, typ := range slices.Sorted(maps.Keys(conds)) {
+		if c := conds[typ]; c.Status == "False" && strings.Contains(c.Message, " ") {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func text(m map[string]any, key string) string { s, _ := m[key].(string); return s }
+
+// sentences are words that say of a phase told in a sentence that it is no good one.
+var sentences = regexp.MustCompile(`(?i)\b(cannot|can't|not enough|unable|failed|failure|unrecoverable)\b`)
+
+// ofSentence is of who tells its phase in a sentence, as CloudNativePG does.
+func ofSentence(status map[string]any) complaint {
+	phase := text(status, "phase")
+	if !strings.Contains(phase, " ") || !sentences.MatchString(phase) {
+		return complaint{}
+	}
+	c := complaint{says: "is not well", want: "status.phase another word", have: "status.phase=" + phase, message: phase}
+	if why := text(status, "phaseReason"); why != "" {
+		c.message += ": " + why
+	}
+	return c
+}
+
+// ofShape finds what is wrong by what is missing from the status, or by its numbers.
+func ofShape(tree map[string]any) complaint {
+	spec, _ := tree["spec"].(map[string]any)
+	status, has := tree["status"].(map[string]any)
+	version, kind := text(tree, "apiVersion"), text(tree, "kind")
+	connector, _ := status["connectorStatus"].(map[string]any)
+	tasks, _ := connector["tasks"].([]any)
+	for _, item := range tasks {
+		if t, _ := item.(map[string]any); text(t, "state") == "FAILED" {
+			return complaint{says: fmt.Sprintf("has a task, %v, that failed", t["id"]), want: "status.connectorStatus.tasks[].state=RUNNING",
+				have: "status.connectorStatus.tasks[].state=FAILED", message: text(t, "trace"), final: true}
+		}
+	}
+	flaws, _ := status["validationMessages"].([]any) // Istio's
+	for _, item := range flaws {
+		flaw, _ := item.(map[string]any)
+		if code, _ := flaw["type"].(map[string]any); text(flaw, "level") == "ERROR" {
+			return complaint{says: "is not valid", want: "status.validationMessages empty", have: "status.validationMessages set",
+				message: text(code, "name") + " (" + text(code, "code") + ")"}
+		}
+	}
+	if parents, _ := spec["parentRefs"].([]any); has && len(parents) > 0 && strings.HasPrefix(version, "gateway.networking.k8s.io/") &&
+		strings.HasSuffix(kind, "Route") {
+		if taken, _ := status["parents"].([]any); len(taken) == 0 {
+			first, _ := parents[0].(map[string]any)
+			return complaint{says: "is taken up by none of its parents", want: "status.parents[" + text(first, "name") + "]",
+				have:    "status.parents empty",
+				message: "no controller says that it serves it for " + orElse(text(first, "name"), "its parent")}
+		}
+	}
+	if ready, is := status["readyToUse"].(bool); is && !ready {
+		return complaint{says: "is not ready to use", want: "status.readyToUse=true", have: "status.readyToUse=false"}
+	}
+	return tooFew(spec, status)
+}
+
+// tooFew is of what keeps a number of copies, as the subresource scale has them, and tells how many of them are ready.
+func tooFew(spec, status map[string]any) complaint {
+	want, ok := spec["replicas"].(int64)
+	have, is := status["readyReplicas"].(int64)
+	if !ok || !is || have >= want {
+		return complaint{}
+	}
+	return complaint{says: fmt.Sprintf("has %d of %d replicas ready", have, want), want: fmt.Sprintf("spec.replicas=%d", want),
+		have: fmt.Sprintf("status.readyReplicas=%d", have)}
+}
