@@ -35,6 +35,7 @@ type World struct {
 	Unseen map[schema.GroupResource]string
 
 	warnings map[types.UID][]*corev1.Event // by object; made when first asked for
+	latest   map[types.UID]*corev1.Event   // the newest about each object; made when first asked for
 	running  map[string]bool               // loops; made when first asked for
 	surely   bool                          // and no others run
 	path     []loop.Key                    // the objects whose explanation is being made
@@ -117,14 +118,16 @@ func (w *World) events(uid types.UID) []*corev1.Event {
 }
 
 // newest returns what was last told of an object, warning or not.
-func (w *World) newest(uid types.UID) (best *corev1.Event) {
-	for e := range w.Read.Each(kinds.Events, "") {
-		e, ok := e.(*corev1.Event)
-		if ok && e.InvolvedObject.UID == uid && (best == nil || told(best).Before(told(e))) {
-			best = e
+func (w *World) newest(uid types.UID) *corev1.Event {
+	if w.latest == nil {
+		w.latest = map[types.UID]*corev1.Event{}
+		for _, e := range resource.List(w.Read, kinds.Events, "") {
+			if best := w.latest[e.InvolvedObject.UID]; best == nil || told(best).Before(told(e)) {
+				w.latest[e.InvolvedObject.UID] = e
+			}
 		}
 	}
-	return best
+	return w.latest[uid]
 }
 
 // warning returns the newest warning about an object for one of the reasons.
