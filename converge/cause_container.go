@@ -200,7 +200,7 @@ func outOfMemory(l *look, p *corev1.Pod, c *corev1.ContainerStatus) *Finding {
 		Error: textOnly("OOMKilled"), Advice: []string{advice}}
 }
 
-// memoryLimit is how much memory a container may have at most, or "" without a limit.
+// memoryLimit returns the memory limit of a container, or of its pod; "" if there is none.
 func memoryLimit(p *corev1.Pod, name string) string {
 	for _, s := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if q, ok := s.Resources.Limits[corev1.ResourceMemory]; ok && s.Name == name {

@@ -73,7 +73,7 @@ func text(m map[string]any, key string) string { s, _ := m[key].(string); return
 // sentences are words that say of a phase told in a sentence that it is no good one.
 var sentences = regexp.MustCompile(`(?i)\b(cannot|can't|not enough|unable|failed|failure|unrecoverable)\b`)
 
-// ofSentence is of who tells its phase in a sentence, as CloudNativePG does.
+// ofSentence reads a phase that is a sentence, as CloudNativePG does.
 func ofSentence(status map[string]any) complaint {
 	phase := text(status, "phase")
 	if !strings.Contains(phase, " ") || !sentences.MatchString(phase) {
