@@ -109,7 +109,7 @@ func (b *building) makeServer() error {
 }
 
 func (b *building) makeMetrics() error {
-	b.metrics.MustRegister(figures{b.frontDoor})
+	b.metrics.MustRegister(figures{b.frontDoor}, issuerFigures{b.frontDoor})
 	if b.c.cfg.NoLoops {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -108,6 +110,77 @@ func TestProtection(t *testing.T) {
 		c.until("claim and volume are gone", func(r resource.Reader) bool {
 			return resource.Get(r, kinds.PersistentVolumeClaims, "default", "c") == nil && resource.Get(r, kinds.PersistentVolumes, "", "v") == nil
 		})
+	})
+}
+
+// TestVolumeBeforeClaim deletes a volume that a provisioner of the tree made, then its claim: it stays until its policy is
+// followed, or changed.
+func TestVolumeBeforeClaim(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		class := ""
+		made := metav1.ObjectMeta{Name: "v", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "kubernetes.io/x"}}
+		make1(c, kinds.PersistentVolumes, &corev1.PersistentVolume{ObjectMeta: made, Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:                      corev1.ResourceList{"storage": apiresource.MustParse("1Gi")},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/v"}}}})
+		make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = &class }))
+		volume := func(r resource.Reader) *corev1.PersistentVolume {
+			return resource.Get(r, kinds.PersistentVolumes, "", "v")
+		}
+		c.until("bound and guarded", func(r resource.Reader) bool {
+			return volume(r).Status.Phase == corev1.VolumeBound && slices.Contains(volume(r).Finalizers, "kubernetes.io/pv-controller")
+		})
+		for _, k := range []struct {
+			kind     resource.Kind
+			ns, name string
+		}{{kinds.PersistentVolumes, "", "v"}, {kinds.PersistentVolumeClaims, "default", "c"}} {
+			if err := c.Delete(c.t.Context(), k.kind, k.ns, k.name, backgroundly()); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		c.told("v", "VolumeFailedDelete", "no volume plugin matched name: kubernetes.io/x")
+		c.until("it can't be deleted", func(r resource.Reader) bool { return volume(r).Status.Phase == corev1.VolumeFailed })
+		edit(c, kinds.PersistentVolumes, "", "v", "", func(v *corev1.PersistentVolume) {
+			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		})
+		c.until("it is kept, and its object goes", func(r resource.Reader) bool { return volume(r) == nil })
+	})
+}
+
+// TestUnusedClaim follows a claim that a pod comes to, ends with and leaves.
+func TestUnusedClaim(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		class := ""
+		make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = &class }))
+		unused := func(want corev1.ConditionStatus) func(resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				p := resource.Get(r, kinds.PersistentVolumeClaims, "default", "c")
+				return slices.ContainsFunc(p.Status.Conditions, func(x corev1.PersistentVolumeClaimCondition) bool {
+					return x.Type == corev1.PersistentVolumeClaimUnused && x.Status == want && !x.LastTransitionTime.IsZero()
+				})
+			}
+		}
+		c.until("a new claim is not used", unused(corev1.ConditionTrue))
+		for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, ""} {
+			pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} // it uses it without a node as well
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+			pod = resource.Clone(make1(c, kinds.Pods, pod))
+			c.until("a pod came", unused(corev1.ConditionFalse))
+			if phase != "" {
+				pod.Status.Phase = phase
+				if _, err := client.UpdateStatus(c.t.Context(), c, kinds.Pods, pod); err != nil {
+					c.t.Fatal(err)
+				}
+				c.until("it ended", unused(corev1.ConditionTrue))
+			}
+			if err := c.Delete(c.t.Context(), kinds.Pods, "default", "p", backgroundly()); err != nil {
+				c.t.Fatal(err)
+			}
+			c.until("it is gone", unused(corev1.ConditionTrue))
+		}
 	})
 }
 

@@ -15,7 +15,7 @@ AllowServiceLBStatusOnNonLB d36-
 AnonymousAuthConfigurableEndpoints g36+! x37
 AnyVolumeDataSource g36+! x37
 APIResponseCompression b36+
--APIServerIdentity b36+
+*APIServerIdentity b36+
 -APIServerTracing g36+! x37
 APIServerWebhookAuthenticationToken a37-
 APIServingWithRoutine a36-
@@ -54,7 +54,7 @@ CPUCFSQuotaPeriod a36-
 CPUManagerPolicyAlphaOptions a36-
 CPUManagerPolicyBetaOptions b36+
 CPUManagerPolicyOptions g36+!
--CRDObservedGenerationTracking b36+
+*CRDObservedGenerationTracking b36+
 CRDValidationRatcheting g36+!
 CRIListStreaming a36-
 CronJobsScheduledAnnotation g36+!
@@ -90,7 +90,7 @@ DRAPartitionableDevices b36+
 DRAPartitionableDevicesType a37-
 DRAPrioritizedList g36+ g37+!
 DRAResourceClaimDeviceStatus b36+ g37+!
--DRAResourceClaimGranularStatusAuthorization b36+
+*DRAResourceClaimGranularStatusAuthorization b36+
 DRAResourcePoolStatus a36-
 DRASchedulerFilterTimeout b36+
 DRAWorkloadResourceClaims a36- b37-
@@ -111,7 +111,7 @@ GracefulNodeShutdown b36+
 GracefulNodeShutdownBasedOnPodPriority b36+
 GRPCContainerProbeTLS a37-
 H2CContainerProbe a37-
--HonorPVReclaimPolicy g36+!
+HonorPVReclaimPolicy g36+!
 HostnameOverride b36+ g37+!
 HPAConfigurableTolerance b36+ g37+!
 HPAGeneration b37+
@@ -188,7 +188,7 @@ NominatedNodeNameForExpectation b36+
 OpenAPIEnums b36+
 OpportunisticBatching b36+
 OrderedNamespaceDeletion g36+! x37
--PersistentVolumeClaimUnusedSinceTime a36- b37+
+*PersistentVolumeClaimUnusedSinceTime a36- b37+
 PLEGOnDemandRelist b36+ g37+!
 PodAndContainerStatsFromCRI a36- b37-
 PodCertificateRequest b36- g37+
@@ -256,7 +256,7 @@ StaleControllerConsistencyStatefulSet b36+
 StatefulSetAutoDeletePVC g36+!
 StatefulSetRecreateStrategy a37-
 StatefulSetSemanticRevisionComparison b36+
--StorageCapacityScoring a36- b37+
+*StorageCapacityScoring a36- b37+
 StorageVersionAPI a36-
 StorageVersionHash b36+
 StorageVersionMigrator b36- g37+
@@ -267,7 +267,7 @@ StrictCostEnforcementForWebhooks d36-
 StrictIPCIDRValidation b36+
 StructuredAuthenticationConfiguration g36+! x37
 -StructuredAuthenticationConfigurationEgressSelector b36+
--StructuredAuthenticationConfigurationJWKSMetrics b36+
+*StructuredAuthenticationConfigurationJWKSMetrics b36+
 StructuredAuthorizationConfiguration g36+!
 SupplementalGroupsPolicy g36+!
 -SystemdWatchdog g36+!

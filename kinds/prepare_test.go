@@ -412,3 +412,26 @@ func TestReservedNames(t *testing.T) {
 		}
 	}
 }
+
+// TestObservedGenerations keeps what a definition's status says of generations, unless that feature is off and it said nothing before.
+func TestObservedGenerations(t *testing.T) {
+	off, err := features.New(features.Newest, map[string]bool{"CRDObservedGenerationTracking": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	def := func(n int64) *apiextensionsv1.CustomResourceDefinition {
+		return &apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{ObservedGeneration: n,
+			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: "X", ObservedGeneration: n}}}}
+	}
+	for _, c := range []struct {
+		on       *features.Set
+		old, now int64
+		want     int64
+	}{{nil, 0, 3, 3}, {off, 0, 3, 0}, {off, 2, 3, 3}, {nil, 2, 0, 0}} {
+		obj := def(c.now)
+		resource.SettleAs(c.on, kinds.CustomResourceDefinitions, "status", obj, def(c.old))
+		if s := obj.Status; s.ObservedGeneration != c.want || s.Conditions[0].ObservedGeneration != c.want {
+			t.Errorf("%d after %d, feature %t: %+v", c.now, c.old, c.on.On("CRDObservedGenerationTracking"), s)
+		}
+	}
+}

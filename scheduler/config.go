@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 // The types below are upstream's KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) as far as it has a meaning
@@ -86,8 +88,9 @@ type pluginArgs struct {
 // where it filters is off.
 var points = []string{"multiPoint", "preFilter", "filter", "postFilter", "preScore", "score", "reserve", "preBind"}
 
-// ReadConfig reads upstream's KubeSchedulerConfiguration. What it asks for and can't be had is an error.
-func ReadConfig(data []byte) ([]Profile, error) {
+// ReadConfig reads upstream's KubeSchedulerConfiguration. What it asks for and can't be had, or belongs to a feature that is off, is
+// an error.
+func ReadConfig(data []byte, on *features.Set) ([]Profile, error) {
 	var f configFile
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return nil, fmt.Errorf("read the scheduler's configuration: %w", err)
@@ -110,6 +113,9 @@ func ReadConfig(data []byte) ([]Profile, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if p.Space != nil && !on.On(spaceGate) {
+			return nil, fmt.Errorf("scheduler profile %s: unexpected field `shape`, remove it or turn on the feature gate %s", p.Name, spaceGate)
 		}
 		p.Extenders = ext
 		if slices.ContainsFunc(list, func(o Profile) bool { return o.Name == p.Name }) {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/features"
 )
 
 const configHead = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -44,7 +46,7 @@ func TestReadConfig(t *testing.T) {
 		{"two that bind", configHead + "extenders: [{urlPrefix: 'http://127.0.0.1:1', bindVerb: b}, {urlPrefix: 'http://127.0.0.1:2', bindVerb: b}]", "error: one may"},
 	} {
 		got := ""
-		list, err := ReadConfig([]byte(test.text))
+		list, err := ReadConfig([]byte(test.text), nil)
 		if err != nil {
 			got = "error: " + err.Error()
 		}
@@ -88,6 +90,22 @@ func TestProfiles(t *testing.T) {
 		p.Spec.SchedulerName = "own"
 		if got := st.where(p); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.profile, got, test.want)
+		}
+	}
+}
+
+// TestShapeOfOld refuses a shape of storage where nodes are not ranked by it, as in 1.36.
+func TestShapeOfOld(t *testing.T) {
+	const text = configHead + "profiles: [{pluginConfig: [{name: VolumeBinding, " +
+		"args: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}}]}]"
+	for minor, want := range map[int]string{37: "",
+		36: "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"} {
+		on, err := features.New(minor, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadConfig([]byte(text), on); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("1.%d: %v, want %q", minor, err, want)
 		}
 	}
 }

@@ -61,7 +61,8 @@ func (s *Scheduler) Run(ctx context.Context, env loop.Env) error {
 		r.st.profiles[s.cfg.Profiles[i].Name] = &s.cfg.Profiles[i]
 	}
 	defer env.Watch.Add(s.LoopName(), r.records)()
-	r.st.release = version.MustParse(env.Client.Kinds().Features().String())
+	r.st.on = env.Client.Kinds().Features()
+	r.st.release = version.MustParse(r.st.on.String())
 	ctx, stop := context.WithCancel(ctx)
 	r.st.ctx, r.st.time = ctx, env.Now
 	batches := make(chan client.Batch)

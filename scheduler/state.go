@@ -47,7 +47,8 @@ type state struct {
 	inventory *deviceInventory
 	profiles  map[string]*Profile
 	release   *version.Version // what pods need of nodes is worked out for it
-	svcEpoch  int64            // services
+	on        *features.Set
+	svcEpoch  int64 // services
 
 	journal journal
 	trial   bool // trying something out: not for the journal

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/localvolume"
 	"github.com/kloop-dev/kloop/resource"
@@ -60,6 +61,7 @@ func TestVolumes(t *testing.T) {
 		volumes    []string // objects
 		used       bool
 		want       string
+		minor      int
 	}{
 		{name: "immediate", spec: "storageClassName: now", want: "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
 		{name: "bound", meta: done, spec: "volumeName: pv", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
@@ -83,6 +85,8 @@ func TestVolumes(t *testing.T) {
 		{name: "which is attached already", meta: done, spec: "volumeName: a", volumes: []string{csiVolume("a"), csiVolume("b")}, want: "n1"},
 		{name: "where the driver is", spec: "storageClassName: strict", want: "n2"},
 		{name: "where most stays free", spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n3"},
+		{name: "wherever there is space, before that counted",
+			spec: "storageClassName: free, resources: {requests: {storage: 5Gi}}", want: "n1", minor: 36},
 		{name: "the volume that is filled least", spec: "storageClassName: byhand, resources: {requests: {storage: 1Gi}}", want: "n2", volumes: []string{
 			`{metadata: {name: a}, spec: {capacity: {storage: 2Gi}, storageClassName: byhand, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}]}}}, status: {phase: Available}}`,
 			`{metadata: {name: b}, spec: {capacity: {storage: 4Gi}, storageClassName: byhand, ` + zoneB + `}, status: {phase: Available}}`}},
@@ -125,6 +129,12 @@ func TestVolumes(t *testing.T) {
 			st := site(node("n1", "zone: a, topology.kubernetes.io/zone: a", ""), node("n2", "zone: b, topology.kubernetes.io/zone: b", ""),
 				node("n3", "zone: c, topology.kubernetes.io/zone: c", ""))
 			st.read = s
+			if test.minor > 0 {
+				var err error
+				if st.on, err = features.New(test.minor, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
 			const uses = "volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]"
 			if test.used {
 				st.add(pod("other", "", "", uses), "n2")

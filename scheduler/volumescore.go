@@ -13,6 +13,9 @@ func (s share) with(of, all resource.Quantity) share {
 	return share{s.of + of.Value(), s.all + all.Value()}
 }
 
+// spaceGate is the feature by which nodes are ranked by their storage.
+const spaceGate = "StorageCapacityScoring"
+
 // usual is VolumeBinding's shape unless the profile has another: where most storage stays free (KEP-4049).
 var usual = []Point{{Utilization: 0, Score: maxPoint}, {Utilization: 100, Score: 0}}
 
@@ -40,7 +43,7 @@ func (p *volumePlan) score(shape []Point) int64 {
 // scoreVolumes adds what the plugin VolumeBinding says of the nodes.
 func (cy *cycle) scoreVolumes(weight int64) {
 	c := cy.class
-	if weight == 0 || c.volumes == nil || len(c.volumes.wait) == 0 {
+	if weight == 0 || c.volumes == nil || len(c.volumes.wait) == 0 || !cy.st.on.On(spaceGate) {
 		return
 	}
 	for j, i := range cy.feasible {

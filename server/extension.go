@@ -81,6 +81,9 @@ func (s *Core) oldMeta(r *Request) bool {
 // Internal says that the request is the server's own write, about which admission is not asked.
 func (r *Request) Internal() bool { return r.direct }
 
+// ByPatch says that the request is a patch: the caller was asked for permission to patch, not to update.
+func (r *Request) ByPatch() bool { return r.patch }
+
 // Many says that the request is for one of the objects of a deletecollection.
 func (r *Request) Many() bool { return r.many }
 

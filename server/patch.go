@@ -32,6 +32,7 @@ type patching struct {
 // Patch implements Operations. A patch that names no resourceVersion is applied again when the object changed
 // meanwhile; one that does is refused.
 func (s *Server) Patch(ctx context.Context, r *Request, pt types.PatchType, data []byte, force bool) (*view.Entry, bool, error) {
+	r.patch = true
 	p := &patching{s: s, r: r, kind: pt, data: data, force: force}
 	if err := p.check(); err != nil {
 		return nil, false, err

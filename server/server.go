@@ -68,6 +68,7 @@ type Request struct {
 
 	direct bool // the server's own write: no admission
 	many   bool // one of the objects of a deletecollection
+	patch  bool // it came as a patch
 
 	outdated bool // what was read is stored in another version: a write that changes nothing is done all the same
 }

@@ -5,13 +5,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +38,39 @@ type keySet struct {
 
 	turn chan struct{} // held by who fetches
 	last atomic.Pointer[fetched]
+
+	told atomic.Pointer[Fetches] // of the document with the keys
+}
+
+// Fetches says when the document with an issuer's keys was last fetched, and when that last failed; the zero time: never.
+type Fetches struct {
+	Issuer     string
+	OK, Failed time.Time
+	Sum        [sha256.Size]byte // of the last such document that was fetched
+}
+
+// note records a fetch of the document with the keys; who calls it holds the turn.
+func (s *keySet) note(body []byte, err error) {
+	f := Fetches{Issuer: s.issuer}
+	if old := s.told.Load(); old != nil {
+		f = *old
+	}
+	if err != nil {
+		f.Failed = s.now()
+	} else {
+		f.OK, f.Sum = s.now(), sha256.Sum256(body)
+	}
+	s.told.Store(&f)
+}
+
+// Fetches are those of all issuers whose keys were asked for, by issuer.
+func (s *Issuers) Fetches() (list []Fetches) {
+	for _, url := range slices.Sorted(maps.Keys(s.byURL)) {
+		if f := s.byURL[url].keys.told.Load(); f != nil {
+			list = append(list, *f)
+		}
+	}
+	return list
 }
 
 func newKeySet(issuer, discovery string, client *http.Client, now func() time.Time) *keySet {
@@ -113,7 +149,7 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	if err := s.get(ctx, s.discovery, &about); err != nil {
+	if _, err := s.get(ctx, s.discovery, &about); err != nil {
 		return nil, err
 	}
 	if about.Issuer != s.issuer {
@@ -122,7 +158,9 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 	var set struct {
 		Keys []webKey `json:"keys"`
 	}
-	if err := s.get(ctx, about.Keys, &set); err != nil {
+	body, err := s.get(ctx, about.Keys, &set)
+	s.note(body, err)
+	if err != nil {
 		return nil, err
 	}
 	var keys []key
@@ -137,27 +175,28 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 	return keys, nil
 }
 
-func (s *keySet) get(ctx context.Context, url string, into any) error {
+// get reads a document, and returns its bytes as well.
+func (s *keySet) get(ctx context.Context, url string, into any) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := s.client.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", url, err)
+		return nil, fmt.Errorf("read %s: %w", url, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
+		return nil, fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("read %s: %w", url, err)
+		return nil, fmt.Errorf("read %s: %w", url, err)
 	}
-	return nil
+	return body, nil
 }
 
 // A webKey is a key of RFC 7517.

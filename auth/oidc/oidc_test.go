@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
@@ -259,6 +260,11 @@ func TestKeysRotate(t *testing.T) {
 	now = now.Add(fetchAgain)
 	if good(p.sign("k3", first, nil)) || !good(p.sign("k2", second, nil)) {
 		t.Error("keys were lost when the issuer was down")
+	}
+	f := s.Fetches()
+	if len(f) != 1 || f[0].Issuer != p.srv.URL ||
+		!f[0].OK.Equal(now.Add(-fetchAgain)) || f[0].Sum == [sha256.Size]byte{} || !f[0].Failed.IsZero() {
+		t.Errorf("%+v", f) // that the discovery document is missing is no failure to fetch keys
 	}
 	p.set(func() { p.down, p.claims = false, "https://else" })
 	now = now.Add(fetchAgain)

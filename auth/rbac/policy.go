@@ -172,7 +172,7 @@ var schedulerRules = []string{
 	"update pods/finalizers",
 	"read resourceslices in resource.k8s.io",
 	"create,delete resourceclaims in resource.k8s.io",
-	"patch,update resourceclaims/binding in resource.k8s.io",
+	"DRAResourceClaimGranularStatusAuthorization: patch,update resourceclaims/binding in resource.k8s.io",
 }
 
 // A localSpec is a role in a namespace, with the binding of the same name unless another is given.

@@ -1,6 +1,7 @@
 package volumebinder
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,6 +153,42 @@ func TestPhase(t *testing.T) {
 	} {
 		if phase, unbind := phaseOf(tt.v, tt.claim); phase != tt.want || unbind != tt.unbind {
 			t.Errorf("%s: %s, unbind %t", tt.name, phase, unbind)
+		}
+	}
+}
+
+// TestGuarded puts a finalizer on volumes that a provisioner of the tree made, as long as they are to be deleted with their claim.
+func TestGuarded(t *testing.T) {
+	for _, tt := range []struct {
+		name, by string
+		policy   corev1.PersistentVolumeReclaimPolicy
+		gone     bool
+		have     []string
+		want     string // "-": nothing is written
+	}{
+		{"of the tree", "kubernetes.io/x", corev1.PersistentVolumeReclaimDelete, false, []string{"a"}, "[a kubernetes.io/pv-controller]"},
+		{"has it", "kubernetes.io/x", corev1.PersistentVolumeReclaimDelete, false, []string{treeFinalizer}, "-"},
+		{"to be kept from now on", "kubernetes.io/x", corev1.PersistentVolumeReclaimRetain, true, []string{treeFinalizer, "a"}, "[a]"},
+		{"no driver's any more", "kubernetes.io/x", corev1.PersistentVolumeReclaimDelete, true, []string{externalFinalizer}, "[]"},
+		{"goes already", "kubernetes.io/x", corev1.PersistentVolumeReclaimDelete, true, []string{"a"}, "-"},
+		{"a driver's by now", "kubernetes.io/aws-ebs", corev1.PersistentVolumeReclaimDelete, false,
+			[]string{treeFinalizer, externalFinalizer}, "[external-provisioner.volume.kubernetes.io/finalizer]"},
+		{"a driver's", "x.example", corev1.PersistentVolumeReclaimDelete, false, []string{externalFinalizer}, "-"},
+		{"somebody's", "", corev1.PersistentVolumeReclaimDelete, false, nil, "-"},
+	} {
+		v := volume("v", "1Gi", func(v *corev1.PersistentVolume) {
+			v.Annotations, v.Finalizers = map[string]string{provisionedBy: tt.by}, tt.have
+			v.Spec.PersistentVolumeReclaimPolicy = tt.policy
+			if tt.gone {
+				v.DeletionTimestamp = &metav1.Time{}
+			}
+		})
+		got := "-"
+		if next := guarded(v); next != nil {
+			got = fmt.Sprint(next.Finalizers)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }

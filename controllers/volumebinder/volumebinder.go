@@ -1,7 +1,7 @@
 // Package volumebinder brings claims and volumes together.
 //
 //	reads   PersistentVolumeClaim, PersistentVolume, StorageClass, the Pods that use a claim
-//	writes  PersistentVolumeClaim, PersistentVolume: each other's name, phase
+//	writes  PersistentVolumeClaim, PersistentVolume: each other's name, phase; a finalizer on volumes of provisioners of the tree
 //	rule    a claim gets the smallest volume that suits it, or one that is meant for it, the latter alone when it waits for its
 //	        first consumer; both sides name each other; a volume whose claim is gone is released, then what its policy says
 package volumebinder
@@ -200,6 +200,9 @@ func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolum
 	if ref := v.Spec.ClaimRef; ref != nil {
 		claim = resource.Get(c, kinds.PersistentVolumeClaims, ref.Namespace, ref.Name)
 	}
+	if next := guarded(v); next != nil {
+		return 0, c.Update(ctx, kinds.PersistentVolumes, next) // which wakes it again
+	}
 	phase, unbind := phaseOf(v, claim)
 	if unbind {
 		next := resource.Clone(v)
@@ -212,7 +215,8 @@ func reconcileVolume(ctx context.Context, c *loop.Ctx, v *corev1.PersistentVolum
 		return 0, c.Update(ctx, kinds.PersistentVolumes, next)
 	}
 	text := ""
-	if phase == corev1.VolumeReleased && v.Status.Phase == phase && v.DeletionTimestamp == nil {
+	if phase == corev1.VolumeReleased && v.Status.Phase == phase &&
+		(v.DeletionTimestamp == nil || slices.Contains(v.Finalizers, treeFinalizer)) {
 		reason := ""
 		if reason, text = reclaim(v); reason != "" {
 			c.Event(kinds.PersistentVolumes, v, corev1.EventTypeWarning, reason, "%s", text)

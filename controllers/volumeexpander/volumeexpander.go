@@ -8,6 +8,7 @@ package volumeexpander
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,5 +36,8 @@ var Controller = &loop.Controller[*corev1.PersistentVolumeClaim]{
 // wants says whether the claim asks for more than it has and nobody has begun to give it that.
 func wants(p *corev1.PersistentVolumeClaim) bool {
 	want, have := p.Spec.Resources.Requests[corev1.ResourceStorage], p.Status.Capacity[corev1.ResourceStorage]
-	return p.Status.Phase == corev1.ClaimBound && want.Cmp(have) > 0 && len(p.Status.AllocatedResourceStatuses) == 0 && len(p.Status.Conditions) == 0
+	return p.Status.Phase == corev1.ClaimBound && want.Cmp(have) > 0 && len(p.Status.AllocatedResourceStatuses) == 0 &&
+		!slices.ContainsFunc(p.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type != corev1.PersistentVolumeClaimUnused
+		})
 }

@@ -34,7 +34,7 @@ func loops(c kit.Cluster) ([]kit.Entry, error) {
 	var profiles []scheduler.Profile
 	if c.Scheduler != nil {
 		var err error
-		if profiles, err = scheduler.ReadConfig(c.Scheduler); err != nil {
+		if profiles, err = scheduler.ReadConfig(c.Scheduler, c.Kinds.Features()); err != nil {
 			return nil, err
 		}
 	}

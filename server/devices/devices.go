@@ -1,4 +1,5 @@
-// Package devices has what ResourceClaims (dynamic resource allocation, DRA) need of the front door: who may ask for admin access.
+// Package devices has what ResourceClaims (dynamic resource allocation, DRA) need of the front door: who may ask for admin access, and
+// who may write which part of a status.
 package devices
 
 import (
@@ -15,29 +16,38 @@ import (
 // Extensions are for claims and their templates.
 func Extensions(c *server.Core) (list []server.Extension) {
 	for _, plural := range []string{"resourceclaims", "resourceclaimtemplates"} {
-		list = append(list, server.Extension{Resource: resourcev1.Resource(plural), Validate: extension{c}.adminAccess})
+		list = append(list, server.Extension{Resource: resourcev1.Resource(plural), Validate: extension{c}.check})
 	}
 	return list
+}
+
+// check adds what only the front door knows before what the kind's own rules say.
+func (s extension) check(ctx context.Context, r *server.Request, obj, old resource.Object, errs field.ErrorList) field.ErrorList {
+	own := s.adminAccess(r, obj, old)
+	if c, ok := obj.(*resourcev1.ResourceClaim); ok && r.Sub == "status" && old != nil {
+		own = append(own, s.mayTell(ctx, r, c, old.(*resourcev1.ResourceClaim))...)
+	}
+	return append(own, errs...)
 }
 
 type extension struct{ *server.Core }
 
 // adminAccess refuses claims on devices that others use, but in namespaces that an administrator labelled for it. What
 // was granted stays: a claim's spec and its allocation do not change.
-func (s extension) adminAccess(_ context.Context, r *server.Request, obj, old resource.Object, errs field.ErrorList) field.ErrorList {
+func (s extension) adminAccess(r *server.Request, obj, old resource.Object) field.ErrorList {
 	path := asksForAccess(r.Sub, obj, old)
 	if path == nil {
-		return errs
+		return nil
 	}
 	k, ok := s.Kinds.GR(schema.GroupResource{Resource: "namespaces"})
 	if !ok {
-		return errs
+		return nil
 	}
 	if ns := s.View.Snapshot().Lookup(k, "", obj.GetNamespace()); ns != nil && ns.GetLabels()[resourcev1.DRAAdminNamespaceLabelKey] == "true" {
-		return errs
+		return nil
 	}
-	return append(errs, field.Forbidden(path, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+
-		": true` label on the containing namespace"))
+	return field.ErrorList{field.Forbidden(path, "admin access to devices requires the `"+resourcev1.DRAAdminNamespaceLabelKey+
+		": true` label on the containing namespace")}
 }
 
 // asksForAccess returns the first place that asks for such access newly, or nil.
