@@ -31,7 +31,7 @@ const (
 	lifetime  = time.Hour
 )
 
-// pause is how long a Lease rests between two renewals.
+// pause is the time between two renewals of a Lease.
 //
 // Unlike Kubernetes, it is ten minutes, not ten seconds: nobody looks at more than that a Lease is there and has not expired, and each
 // renewal is a write to the disk.
