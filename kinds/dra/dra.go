@@ -23,7 +23,7 @@ func gvk(kind string) schema.GroupVersionKind { return resourcev1.SchemeGroupVer
 // DeviceClasses declares the kind.
 var DeviceClasses = &resource.Def[*resourcev1.DeviceClass]{
 	GVK: gvk("DeviceClass"), Plural: "deviceclasses", Generation: true,
-	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: validateClass},
+	Gated:   resource.Gated[*resourcev1.DeviceClass]{Validate: resource.Serving(validateClass)},
 	Quirks:  resource.Quirks{DeleteReturnsObject: true, SkipGenerateNameCheck: true},
 	Columns: []resource.Column[*resourcev1.DeviceClass]{resource.Age[*resourcev1.DeviceClass]()},
 }
@@ -36,7 +36,7 @@ var ResourceClaims = &resource.Def[*resourcev1.ResourceClaim]{
 	Prepare: func(c, old *resourcev1.ResourceClaim) {
 		dropAlpha(c, old, old == nil, func(c *resourcev1.ResourceClaim) { dropDerived(&c.Spec) })
 	},
-	Gated: resource.Gated[*resourcev1.ResourceClaim]{ValidateStatus: validateClaimStatus,
+	Gated: resource.Gated[*resourcev1.ResourceClaim]{ValidateStatus: resource.Serving(validateClaimStatus),
 		Validate: func(on *features.Set, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			if old != nil {
 				return rule.FrozenJSON(c.Spec, old.Spec, field.NewPath("spec"))
@@ -64,7 +64,7 @@ var ResourceClaimTemplates = &resource.Def[*resourcev1.ResourceClaimTemplate]{
 	Prepare: func(t, old *resourcev1.ResourceClaimTemplate) {
 		dropAlpha(t, old, old == nil, func(t *resourcev1.ResourceClaimTemplate) { dropDerived(&t.Spec.Spec) })
 	},
-	Gated:   resource.Gated[*resourcev1.ResourceClaimTemplate]{Validate: validateTemplate},
+	Gated:   resource.Gated[*resourcev1.ResourceClaimTemplate]{Validate: resource.Serving(validateTemplate)},
 	Columns: []resource.Column[*resourcev1.ResourceClaimTemplate]{resource.Age[*resourcev1.ResourceClaimTemplate]()},
 }
 
@@ -94,7 +94,7 @@ var ResourceSlices = &resource.Def[*resourcev1.ResourceSlice]{
 		}
 		return nil
 	},
-	Validate: validateSlice,
+	Validate: resource.Serving(validateSlice),
 	Columns: []resource.Column[*resourcev1.ResourceSlice]{
 		resource.Col("Node", "string", func(s *resourcev1.ResourceSlice) any { return nodeName(s) }),
 		resource.Col("Driver", "string", func(s *resourcev1.ResourceSlice) any { return s.Spec.Driver }),
@@ -113,7 +113,7 @@ var DeviceTaintRules = &resource.Def[*resourcev1.DeviceTaintRule]{
 	Quirks:   resource.Quirks{NeedsRevision: true, DeleteReturnsObject: true, StatusResets: []string{"metadata"}},
 	Default:  func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) },
 	Prepare:  prepareTaintRule,
-	Validate: validateTaintRule,
+	Validate: resource.Serving(validateTaintRule),
 	ValidateStatus: func(r, _ *resourcev1.DeviceTaintRule) field.ErrorList {
 		path := field.NewPath("status", "conditions")
 		errs := metavalidation.ValidateConditions(r.Status.Conditions, path)
