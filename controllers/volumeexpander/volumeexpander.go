@@ -8,7 +8,6 @@ package volumeexpander
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +36,5 @@ var Controller = &loop.Controller[*corev1.PersistentVolumeClaim]{
 func wants(p *corev1.PersistentVolumeClaim) bool {
 	want, have := p.Spec.Resources.Requests[corev1.ResourceStorage], p.Status.Capacity[corev1.ResourceStorage]
 	return p.Status.Phase == corev1.ClaimBound && want.Cmp(have) > 0 && len(p.Status.AllocatedResourceStatuses) == 0 &&
-		!slices.ContainsFunc(p.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-			return c.Type != corev1.PersistentVolumeClaimUnused
-		})
+		len(p.Status.Conditions) == 0
 }

@@ -15,8 +15,6 @@ func TestWants(t *testing.T) {
 		{"as it is", "spec: {resources: {requests: {storage: 1Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", false},
 		{"more", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", true},
 		{"not bound", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Pending}", false},
-		{"more, and used", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, " +
-			"conditions: [{type: Unused, status: 'False'}]}", true},
 		{"begun", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: [{type: Resizing, status: 'True'}]}", false},
 	} {
 		p := &corev1.PersistentVolumeClaim{}
