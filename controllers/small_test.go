@@ -147,6 +147,28 @@ func TestVolumeBeforeClaim(t *testing.T) {
 	})
 }
 
+// TestLostClaim: a claim whose volume is gone keeps the conditions that others put on it, and is left alone.
+func TestLostClaim(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		lost := claimOf("c", func(p *corev1.PersistentVolumeClaim) {
+			p.Spec.VolumeName, p.Annotations = "gone", map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+		})
+		make1(c, kinds.PersistentVolumeClaims, lost)
+		get := func(r resource.Reader) *corev1.PersistentVolumeClaim {
+			return resource.Get(r, kinds.PersistentVolumeClaims, "default", "c")
+		}
+		c.until("lost", func(r resource.Reader) bool { return get(r).Status.Phase == corev1.ClaimLost })
+		edit(c, kinds.PersistentVolumeClaims, "default", "c", "status", func(p *corev1.PersistentVolumeClaim) {
+			p.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: "example.com/Seen", Status: corev1.ConditionTrue}}
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := get(c.Read()).Status; s.Phase != corev1.ClaimLost || len(s.Conditions) != 1 {
+			t.Errorf("the status of a lost claim became %+v", s)
+		}
+	})
+}
+
 func TestEphemeralVolume(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}

@@ -73,12 +73,12 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 		if p.Status.Phase != corev1.ClaimLost {
 			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		}
-		return 0, setPhase(ctx, c, p, corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost})
+		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
 	case misbound:
 		if p.Status.Phase != corev1.ClaimLost {
 			c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 		}
-		return 0, setPhase(ctx, c, p, corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost})
+		return 0, setPhase(ctx, c, p, withoutVolume(p.Status))
 	case unfit:
 		c.Event(kinds.PersistentVolumeClaims, p, corev1.EventTypeWarning, "VolumeMismatch", "Cannot bind to requested volume %q: %s", v.Name, mismatch(v, p))
 	case taken:
@@ -94,6 +94,12 @@ func reconcileClaim(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolume
 	st := p.Status
 	st.Phase = corev1.ClaimPending
 	return 0, setPhase(ctx, c, p, st)
+}
+
+// withoutVolume is the status of a claim that lost its volume. What others say in it, as conditions, stays theirs.
+func withoutVolume(st corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeClaimStatus {
+	st.Phase, st.AccessModes, st.Capacity, st.CurrentVolumeAttributesClassName = corev1.ClaimLost, nil, nil, nil
+	return st
 }
 
 func setPhase(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim, st corev1.PersistentVolumeClaimStatus) error {
