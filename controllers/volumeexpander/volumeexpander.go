@@ -8,6 +8,7 @@ package volumeexpander
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,5 +37,15 @@ var Controller = &loop.Controller[*corev1.PersistentVolumeClaim]{
 func wants(p *corev1.PersistentVolumeClaim) bool {
 	want, have := p.Spec.Resources.Requests[corev1.ResourceStorage], p.Status.Capacity[corev1.ResourceStorage]
 	return p.Status.Phase == corev1.ClaimBound && want.Cmp(have) > 0 && len(p.Status.AllocatedResourceStatuses) == 0 &&
-		len(p.Status.Conditions) == 0
+		!slices.ContainsFunc(p.Status.Conditions, resizing)
+}
+
+// resizing says that the condition is of a growth that was begun.
+func resizing(c corev1.PersistentVolumeClaimCondition) bool {
+	switch c.Type {
+	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
+		corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
+		return true
+	}
+	return false
 }

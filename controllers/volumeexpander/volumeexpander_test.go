@@ -15,6 +15,8 @@ func TestWants(t *testing.T) {
 		{"as it is", "spec: {resources: {requests: {storage: 1Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", false},
 		{"more", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}}", true},
 		{"not bound", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Pending}", false},
+		{"more, and others say something of it", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, " +
+			"capacity: {storage: 1Gi}, conditions: [{type: example.com/Seen, status: 'True'}]}", true},
 		{"begun", "spec: {resources: {requests: {storage: 2Gi}}}\nstatus: {phase: Bound, capacity: {storage: 1Gi}, conditions: [{type: Resizing, status: 'True'}]}", false},
 	} {
 		p := &corev1.PersistentVolumeClaim{}
