@@ -104,6 +104,9 @@ func (c *choice) selects(obj resource.Object) bool {
 	if !c.labels.Empty() && !c.labels.Matches(labels.Set(obj.GetLabels())) {
 		return false
 	}
+	if len(c.fields) > 1 && c.kind.Info().Custom {
+		obj = resource.Opened(obj) // each field is read from it
+	}
 	for _, q := range c.fields {
 		if (c.kind.Field(obj, q.Field) == q.Value) == (q.Operator == selection.NotEquals) {
 			return false
