@@ -110,7 +110,7 @@ func network() error {
 		return err
 	}
 	if two := &nodes[1]; routed {
-		two.addr, two.addr6, two.via, two.via6 = "10.201.0.3", "fd00:201::3", "10.201.0.1", "fd00:201::1"
+		two.addr, two.addr6, two.via, two.via6 = "10.204.0.3", "fd00:201::3", "10.204.0.1", "fd00:201::1"
 	}
 	for i, n := range nodes {
 		err := sh(`set -e
@@ -142,13 +142,13 @@ func route() error {
 		ip -n %[1]s link set kle2e1 up
 		ip -n %[1]s link set eth0 up
 		ip -n %[1]s addr add 10.200.0.254/24 dev eth0
-		ip -n %[1]s addr add 10.201.0.1/24 dev kle2e1
+		ip -n %[1]s addr add 10.204.0.1/24 dev kle2e1
 		ip -n %[1]s addr add fd00:200::fe/64 dev eth0 nodad
 		ip -n %[1]s addr add fd00:201::1/64 dev kle2e1 nodad
 		nsenter --net=/run/netns/%[1]s sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
-		ip route add 10.201.0.0/24 via 10.200.0.254
+		ip route add 10.204.0.0/24 via 10.200.0.254
 		ip -6 route add fd00:201::/64 via fd00:200::fe
-		case %[4]s in *4*) ip -n %[3]s route add 10.201.0.0/24 via 10.200.0.254;; esac
+		case %[4]s in *4*) ip -n %[3]s route add 10.204.0.0/24 via 10.200.0.254;; esac
 		case %[4]s in *6*) ip -n %[3]s -6 route add fd00:201::/64 via fd00:200::fe;; esac`, router, bridge, nodes[0].ns, families)
 }
 

@@ -27,8 +27,8 @@ import (
 )
 
 var nodes = []struct{ ns, name, addr, link string }{
-	{"kloop-pg-1", "one", "10.201.0.2", "klpg0"},
-	{"kloop-pg-2", "two", "10.201.0.3", "klpg1"},
+	{"kloop-pg-1", "one", "10.202.0.2", "klpg0"},
+	{"kloop-pg-2", "two", "10.202.0.3", "klpg1"},
 }
 
 const (
@@ -116,7 +116,7 @@ func (m *machine) kubectl(format string, args ...any) string {
 // wire joins the nodes' namespaces by a bridge.
 func (m *machine) wire() {
 	unwire()
-	m.sh("ip link add %[1]s type bridge && ip addr add 10.201.0.1/24 dev %[1]s && ip link set %[1]s up", bridge)
+	m.sh("ip link add %[1]s type bridge && ip addr add 10.202.0.1/24 dev %[1]s && ip link set %[1]s up", bridge)
 	for _, n := range nodes {
 		m.sh(`set -e
 			ip netns add %[1]s
@@ -125,7 +125,7 @@ func (m *machine) wire() {
 			ip -n %[1]s link set lo up
 			ip -n %[1]s link set eth0 up
 			ip -n %[1]s addr add %[4]s/24 dev eth0
-			ip -n %[1]s route add default via 10.201.0.1`, n.ns, n.link, bridge, n.addr)
+			ip -n %[1]s route add default via 10.202.0.1`, n.ns, n.link, bridge, n.addr)
 	}
 }
 

@@ -59,7 +59,7 @@ func wire(t *testing.T, n int) (list []*machine) {
 	t.Helper()
 	need.BeRoot(t)
 	for i := range n {
-		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i), addr: fmt.Sprintf("10.201.0.%d", i+2),
+		list = append(list, &machine{t: t, ns: fmt.Sprintf("kloop-srv-%d", i), link: fmt.Sprintf("klsrv%d", i), addr: fmt.Sprintf("10.203.0.%d", i+2),
 			name: fmt.Sprint("s", i), dir: filepath.Join(t.TempDir(), fmt.Sprint(i)), program: before(t)})
 	}
 	unwire(list)
