@@ -40,7 +40,7 @@ func backup(ctx context.Context, std stdio, args []string) error {
 	}
 	to := words[0]
 	if *keys && *config != "" {
-		return errors.New("keys are saved on the server's own machine only: leave --kubeconfig away and name its --data-dir")
+		return misuse("keys are saved on the server's own machine only: leave --kubeconfig away and name its --data-dir")
 	}
 	from, where, err := backupOf(*config, *dir, *keys)
 	if err != nil {

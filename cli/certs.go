@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,14 +23,13 @@ import (
 func certs(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "certs", "list | renew | rotate | finish")
 	config := fs.String("kubeconfig", "", "how to reach a server, as an administrator (default: as other commands do)")
-	format := fs.String("o", "", "json: all that the servers tell")
 	force := fs.Bool("force", false, "with finish: also while certificates of the authority of before are in use")
 	tokens := fs.Bool("tokens", false, "with finish: tokens that the key of before signed end too, those in Secrets among them")
 	words, err := wordsOf(fs, args, 1, 1)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"list", "renew", "rotate", "finish"}, words[0]) || *format != "" && *format != "json" {
+	if !slices.Contains([]string{"list", "renew", "rotate", "finish"}, words[0]) {
 		return misused(fs)
 	}
 	door, cfg, err := doorOf(*config)
@@ -37,7 +37,7 @@ func certs(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	if words[0] == "list" {
-		return listCerts(ctx, std.out, door, cfg.Host, *format)
+		return listCerts(ctx, std, fs, door, cfg.Host)
 	}
 	var query []string
 	for name, on := range map[string]bool{"force": *force, "tokens": *tokens} {
@@ -59,21 +59,17 @@ func certs(ctx context.Context, std stdio, args []string) error {
 	return err
 }
 
-func listCerts(ctx context.Context, w io.Writer, door *http.Client, host, format string) error {
+func listCerts(ctx context.Context, std stdio, fs *flag.FlagSet, door *http.Client, host string) error {
 	res, err := kloopPage(ctx, door, http.MethodGet, host, cluster.CertsPath+"?all")
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	if format == "json" {
-		_, err := io.Copy(w, res.Body)
-		return err
-	}
 	var list []*cluster.Certs
 	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
 		return fmt.Errorf("read the certificates: %w", err)
 	}
-	return printCerts(w, list, time.Now())
+	return answer(std, fs, items(list), func(w io.Writer) error { return printCerts(w, list, time.Now()) })
 }
 
 func printCerts(w io.Writer, list []*cluster.Certs, now time.Time) error {

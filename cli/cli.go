@@ -59,6 +59,11 @@ func Run(ctx context.Context, in io.Reader, out, errs io.Writer, args []string) 
 		word = "version"
 	}
 	if c, ok := find(word); ok {
+		if !c.says.all {
+			var done func()
+			std, done = keepOn(std)
+			defer done()
+		}
 		return code(std, c, c.run(ctx, std, args[2:]))
 	}
 	return code(std, command{}, unknown(std, word))
@@ -91,6 +96,7 @@ func personality(arg0 string) (command, bool) {
 
 func code(std stdio, c command, err error) int {
 	var exit exitError
+	var wrong misuse
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, errStopped):
 		return 0
@@ -98,6 +104,9 @@ func code(std stdio, c command, err error) int {
 		return 2
 	case errors.As(err, &exit):
 		return int(exit)
+	case errors.As(err, &wrong):
+		fmt.Fprintf(std.err, "kloop %s: %v (kloop help %s)\n", c.name, err, c.name)
+		return 2
 	}
 	if runs := []string{"up", "server", "node", "controllers"}; errors.Is(err, syscall.ECONNREFUSED) && !slices.Contains(runs, c.name) {
 		err = fmt.Errorf("%w: nothing listens there; kloop status says which cluster that is, and how to start it", err)

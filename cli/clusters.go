@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -35,7 +36,7 @@ func create(ctx context.Context, std stdio, args []string) error {
 	}
 	if given(fs, "sim-nodes") {
 		if given(fs, "nodes") {
-			return errors.New("--nodes and --sim-nodes exclude each other")
+			return misuse("--nodes and --sim-nodes exclude each other")
 		}
 		c.Simulated, c.Nodes = true, *sim
 	}
@@ -150,6 +151,8 @@ func awaitNodes(ctx context.Context, std stdio, c *clusters.Cluster) error {
 	return nil
 }
 
+const noClusters = "there are no clusters; kloop create NAME makes one"
+
 // pick returns the cluster of a word; without one the only cluster that there is.
 func pick(words []string) (*clusters.Cluster, error) {
 	root, err := clusters.Default()
@@ -164,7 +167,7 @@ func pick(words []string) (*clusters.Cluster, error) {
 	case err != nil:
 		return nil, err
 	case len(list) == 0:
-		return nil, errors.New("there are no clusters; kloop create NAME makes one")
+		return nil, errors.New(noClusters)
 	case len(list) > 1:
 		return nil, errors.New("there are several clusters: say which one; kloop list shows them")
 	}
@@ -249,6 +252,9 @@ func deleteCmd(ctx context.Context, std stdio, args []string) error {
 		if list, err = root.List(); err != nil {
 			return err
 		}
+		if len(list) == 0 {
+			fmt.Fprintln(std.out, noClusters)
+		}
 	}
 	for _, w := range words {
 		c, err := root.Get(w)
@@ -269,7 +275,6 @@ func deleteCmd(ctx context.Context, std stdio, args []string) error {
 // list shows the clusters of this machine.
 func list(_ context.Context, std stdio, args []string) error {
 	fs := flags(std, "list", "")
-	form := outputOf(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -278,33 +283,42 @@ func list(_ context.Context, std stdio, args []string) error {
 		return err
 	}
 	all, bad := root.List()
-	if *form != "" {
-		return errors.Join(form.print(std.out, listed(all)), bad)
+	lines := listed(all)
+	return errors.Join(answer(std, fs, items(lines), func(w io.Writer) error { return printClusters(w, lines) }), bad)
+}
+
+func printClusters(out io.Writer, list []listing) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, noClusters)
+		return err
 	}
-	w := tabwriter.NewWriter(std.out, 0, 8, 3, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSTATE\tNODES\tSERVER\tCONTEXT\tPORTS\tAGE")
-	for _, l := range listed(all) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.State, l.Nodes, l.Server, l.Context, cmp.Or(strings.Join(l.Ports, ","), "-"),
+	for _, l := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.State, l.words, l.Server, l.Context, cmp.Or(strings.Join(l.Ports, ","), "-"),
 			duration.HumanDuration(time.Since(l.Created)))
 	}
-	return errors.Join(w.Flush(), bad)
+	return w.Flush()
 }
 
 // A listing is a line of kloop list.
 type listing struct {
 	Name    string    `json:"name"`
 	State   string    `json:"state"` // running or stopped
-	Nodes   string    `json:"nodes"`
+	Nodes   int       `json:"nodes"`
+	Sim     bool      `json:"simulated"`
 	Server  string    `json:"server"`
 	Context string    `json:"context"`
 	Ports   []string  `json:"ports,omitempty"`
 	Created time.Time `json:"created"`
+	words   string    // for the nodes
 }
 
 func listed(all []*clusters.Cluster) []listing {
-	list := []listing{} // none are [], not null
+	var list []listing
 	for _, c := range all {
-		l := listing{Name: c.Name, State: "stopped", Nodes: nodesOf(c), Server: c.Server(), Context: c.Context(), Created: c.Created}
+		l := listing{Name: c.Name, State: "stopped", Nodes: c.Nodes, Sim: c.Simulated, words: nodesOf(c),
+			Server: c.Server(), Context: c.Context(), Created: c.Created}
 		if c.Running() {
 			l.State = "running"
 		}

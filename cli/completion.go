@@ -26,7 +26,7 @@ func completion(ctx context.Context, std stdio, args []string) error {
 	write := shells[words[0]]
 	if write == nil {
 		c, _ := find("completion")
-		return fmt.Errorf("no completion for %q%s (there are %s)", words[0], strict.Meant(words[0], c.subs()), strings.Join(c.subs(), ", "))
+		return misusef("no completion for %q%s (there are %s)", words[0], strict.Meant(words[0], c.subs()), strings.Join(c.subs(), ", "))
 	}
 	list, err := spellings(ctx)
 	if err != nil {

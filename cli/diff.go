@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 type span struct {
 	ask          ask.Flags
 	since, until string
-	out          string
+	missing      error // the object, or the namespace, is not there now
 }
 
 // asked makes the parameters of the question.
@@ -39,6 +40,7 @@ func (s *span) asked(ctx context.Context, a *ask.Asker, words []string) (url.Val
 		q.Set("until", until.UTC().Format(time.RFC3339Nano))
 	}
 	if len(words) == 0 {
+		s.missing = a.Nowhere(ctx, s.ask.Namespace())
 		return q, nil
 	}
 	r, err := a.Resolve(ctx, words[0])
@@ -52,6 +54,7 @@ func (s *span) asked(ctx context.Context, a *ask.Asker, words []string) (url.Val
 			q.Set("namespace", a.Home)
 		}
 	}
+	s.missing = a.Missing(ctx, r, q.Get("namespace"), words[1])
 	return q, nil
 }
 
@@ -74,14 +77,13 @@ func diff(ctx context.Context, std stdio, args []string) error {
 	s.ask.Bind(fs)
 	fs.StringVar(&s.since, "since", "10m", "from when on: 10m (ago), 14:05 or a time like 2006-01-02T15:04:05Z")
 	fs.StringVar(&s.until, "until", "", "until when (default: now)")
-	fs.StringVar(&s.out, "o", "text", "text or json")
 	by := fs.String("by", "", "only what this user, program or loop did, and what followed")
 	status := fs.Bool("status", false, "changes of status too")
 	words, err := wordsOf(fs, args, 0, 2)
 	if err != nil {
 		return err
 	}
-	if words = pair(words); len(words) == 1 || s.out != "text" && s.out != "json" {
+	if words = pair(words); len(words) == 1 {
 		return misused(fs)
 	}
 	a, err := s.ask.Connect()
@@ -102,19 +104,26 @@ func diff(ctx context.Context, std stdio, args []string) error {
 	if *by != "" {
 		out.Steps = slices.DeleteFunc(out.Steps, func(s past.Step) bool { return !didBy(&s, *by) })
 	}
-	if s.out == "json" {
-		enc := json.NewEncoder(std.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(out)
+	if len(out.Steps) == 0 && s.missing != nil {
+		return s.nothing(out)
 	}
-	if len(out.Steps) == 0 {
-		fmt.Fprintf(std.out, "nothing changed since %s\n", out.From.Local().Format("2006-01-02 15:04:05"))
-	}
-	for _, n := range out.Notes {
-		fmt.Fprintln(std.err, "note: "+n)
-	}
-	return out.Text(std.out)
+	return answer(std, fs, out, func(w io.Writer) error {
+		if len(out.Steps) == 0 {
+			fmt.Fprintf(w, "nothing changed since %s\n", whenOf(out))
+		}
+		for _, n := range out.Notes {
+			fmt.Fprintln(std.err, "note: "+n)
+		}
+		return out.Text(w)
+	})
 }
+
+// nothing says that there is nothing to tell of.
+func (s *span) nothing(out *past.Answer) error {
+	return fmt.Errorf("%w, and none changed since %s", s.missing, whenOf(out))
+}
+
+func whenOf(out *past.Answer) string { return out.From.Local().Format("2006-01-02 15:04:05") }
 
 // pair takes KIND/NAME apart.
 func pair(words []string) []string {

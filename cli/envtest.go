@@ -56,7 +56,7 @@ func envtestUse(std stdio, args []string) error {
 		return err
 	}
 	if !slices.Contains([]string{"path", "env", "overview"}, print) {
-		return fmt.Errorf("-p %s: use path, env or overview", print)
+		return misusef("-p %s: use path, env or overview", print)
 	}
 	if len(words) > 0 && !isRelease(words[0]) {
 		fmt.Fprintf(std.err, "kloop is Kubernetes %s, and %s was asked for; docs/testing.md says how it emulates the release before\n",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reach the server: %w", ctx.Err())
 	}
-	s := &story{out: std.out, kind: kind, ns: a.NS, name: name, limit: *limit, told: map[string]bool{}}
+	s := &story{out: std.out, form: formOf(fs), kind: kind, ns: a.NS, name: name, limit: *limit, told: map[string]bool{}}
 	return s.tell(ctx, c, c.Feed(watched...))
 }
 
@@ -99,6 +100,7 @@ func workload(word string) (resource.Kind, string, error) {
 // story tells each step once, with the time since the workload was first seen.
 type story struct {
 	out      io.Writer
+	form     *ask.Output
 	kind     resource.Kind
 	ns, name string
 	limit    time.Duration
@@ -125,7 +127,7 @@ func (s *story) tell(ctx context.Context, c client.Client, feed client.Feed) err
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %s; kloop why %s -n %s says more", s.title(), s.waiting, s.title(), s.ns)
 		case err != nil && time.Since(s.last) >= quiet:
-			s.line("%s: %s", s.title(), s.waiting)
+			s.line(s.title()+":", s.waiting)
 		}
 	}
 }
@@ -139,7 +141,7 @@ func (s *story) look(read resource.Reader) (done bool, err error) {
 	if root == nil {
 		s.waiting = fmt.Sprintf("there is none in namespace %s", s.ns)
 		if len(s.here) > 0 {
-			s.line("%s is gone", s.title())
+			s.line(s.title(), "is gone")
 			return true, nil
 		}
 		s.say(s.title(), "is not there in namespace %s; waiting for it, %s at most", s.ns, s.limit)
@@ -164,7 +166,7 @@ func (s *story) look(read resource.Reader) (done bool, err error) {
 func (s *story) goneSince() {
 	for _, who := range s.here {
 		if !slices.Contains(s.now, who) {
-			s.line("%s is gone", who)
+			s.line(who, "is gone")
 		}
 	}
 	s.here = s.now
@@ -264,11 +266,24 @@ func (s *story) sayOf(id, who, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if key := id + " " + text; !s.told[key] {
 		s.told[key] = true
-		s.line("%s %s", who, text)
+		s.line(who, text)
 	}
 }
 
-func (s *story) line(format string, args ...any) {
+// A happening is a line of kloop follow, for programs.
+type happening struct {
+	Seconds float64 `json:"seconds"` // since the workload was first seen
+	Object  string  `json:"object"`
+	Says    string  `json:"says"`
+}
+
+func (s *story) line(who, text string) {
 	s.last = time.Now()
-	fmt.Fprintf(s.out, "%7.3f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
+	after := s.last.Sub(s.begin).Seconds()
+	if s.form.Text() {
+		fmt.Fprintf(s.out, "%7.3f s  %s %s\n", after, who, text)
+		return
+	}
+	h := happening{math.Round(after*1000) / 1000, strings.Trim(who, " :"), text}
+	_ = s.form.Next(s.out, h) // a reader that went away ends the process
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -87,7 +88,8 @@ func TestFollow(t *testing.T) {
 	d.wants(d.run(0, "follow job/once"), "made by the job loop", "job/once is complete: 1 succeeded")
 
 	var out bytes.Buffer
-	told := &story{out: &out, here: []string{"statefulset/db", "  pod/db-0", "  pod/db-1"}, now: []string{"statefulset/db", "  pod/db-0"}}
+	told := &story{out: &out, form: new(ask.Output),
+		here: []string{"statefulset/db", "  pod/db-0", "  pod/db-1"}, now: []string{"statefulset/db", "  pod/db-0"}}
 	told.goneSince()
 	d.wants(out.String(), "  pod/db-1 is gone")
 }

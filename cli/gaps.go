@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/kloop-dev/kloop/cli/ask"
@@ -14,7 +15,6 @@ func loops(ctx context.Context, std stdio, args []string) error {
 	var f ask.Flags
 	fs := flags(std, "loops", "")
 	f.Bind(fs)
-	form := outputOf(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -28,13 +28,14 @@ func loops(ctx context.Context, std stdio, args []string) error {
 	if err := a.Get(ctx, ask.Within("", "loops"), &list); err != nil {
 		return a.Unexplained(ctx, err)
 	}
-	if *form != "" {
-		return form.print(std.out, list)
-	}
-	w := tabwriter.NewWriter(std.out, 0, 8, 2, ' ', 0)
+	return answer(std, fs, items(list.Items), func(w io.Writer) error { return printLoops(w, list.Items) })
+}
+
+func printLoops(out io.Writer, list []convergence.Loop) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "LOOP\tDUE\tOLDEST\tRUNNING\tFAILING\tRATE\tP99\tDONE\tFAILED\tLAST ERROR")
-	for i := range list.Items {
-		l, last := &list.Items[i], ""
+	for i := range list {
+		l, last := &list[i], ""
 		if l.LastError != nil {
 			last = l.LastError.Message
 		}

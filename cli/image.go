@@ -257,34 +257,50 @@ func imageList(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	type row struct {
-		name, id string
-		size     uint64
+	rows, err := imagesOf(ctx, sockets)
+	if err != nil {
+		return err
 	}
-	count := map[row]int{}
-	var rows []row
+	return answer(std, fs, items(rows), func(out io.Writer) error {
+		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(w, "IMAGE\tID\tSIZE\tNODES")
+		for _, r := range rows {
+			id := strings.TrimPrefix(r.ID, "sha256:")
+			fmt.Fprintf(w, "%s\t%.12s\t%.1f MB\t%d\n", strings.Join(r.Names, " "), id, float64(r.Bytes)/1e6, r.Nodes)
+		}
+		return w.Flush()
+	})
+}
+
+// shownImage is an image, and on how many of this machine's nodes it is.
+type shownImage struct {
+	Names []string `json:"names"`
+	ID    string   `json:"id"`
+	Bytes uint64   `json:"bytes"`
+	Nodes int      `json:"nodes"`
+}
+
+func imagesOf(ctx context.Context, sockets []string) (rows []*shownImage, err error) {
+	known := map[string]*shownImage{}
 	for _, socket := range sockets {
 		r, err := runtime.Connect(ctx, socket)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		list, err := r.ListImages(ctx)
 		if err = errors.Join(err, r.Close()); err != nil {
-			return err
+			return nil, err
 		}
 		for _, i := range list {
-			k := row{strings.Join(i.Names, " "), strings.TrimPrefix(i.ID, "sha256:"), i.Size}
-			if count[k]++; count[k] == 1 {
-				rows = append(rows, k)
+			key := strings.Join(i.Names, " ") + " " + i.ID
+			if known[key] == nil {
+				known[key] = &shownImage{append([]string{}, i.Names...), i.ID, i.Size, 0}
+				rows = append(rows, known[key])
 			}
+			known[key].Nodes++
 		}
 	}
-	w := tabwriter.NewWriter(std.out, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(w, "IMAGE\tID\tSIZE\tNODES")
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%.12s\t%.1f MB\t%d\n", r.name, r.id, float64(r.size)/1e6, count[r])
-	}
-	return w.Flush()
+	return rows, nil
 }
 
 // imageRemove removes images from the nodes.
@@ -340,7 +356,7 @@ func imagePack(std stdio, args []string) error {
 		return err
 	}
 	if *out == "" || spec.Ref == "" || spec.Root == "" {
-		return errors.New("pack needs --ref, --root and --out")
+		return misuse("pack needs --ref, --root and --out")
 	}
 	var err error
 	if spec.Ref, err = runtime.FullName(spec.Ref); err != nil {
@@ -354,5 +370,9 @@ func imagePack(std stdio, args []string) error {
 	if err := nodeimage.Pack(f, spec); err != nil {
 		return errors.Join(err, f.Close(), os.Remove(*out))
 	}
-	return f.Close()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "%s is in %s: kloop image load %[2]s\n", spec.Ref, *out)
+	return err
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/service"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // roles are the words for what a machine is to be, and their units.
@@ -22,7 +25,8 @@ func unitOf(words []string) (string, error) {
 	if u, ok := roles[words[0]]; ok {
 		return u, nil
 	}
-	return "", fmt.Errorf("%q is nothing to install: say cluster, server or node", words[0])
+	meant := strict.Meant(words[0], slices.Collect(maps.Keys(roles)))
+	return "", misusef("%q is nothing to install%s: say cluster, server or node", words[0], meant)
 }
 
 // install makes this machine run kloop as a service, or takes this program into use in place of the one that runs.
@@ -75,7 +79,7 @@ func uninstall(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	if *data && *root != "" {
-		return errors.New("--data is of this machine: it goes without --root")
+		return misuse("--data is of this machine: it goes without --root")
 	}
 	s := service.Service{Root: *root}
 	if s.Unit, err = unitOf(words); err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,7 +30,7 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 	leaf := pki.Leaf{User: *user, Groups: groups, Client: true, Life: *life}
 	switch {
 	case (*user == "") == (*node == ""):
-		return errors.New("say whom it is for: --user NAME or --node NAME, not both")
+		return misuse("say whom it is for: --user NAME or --node NAME, not both")
 	case *node != "":
 		leaf.User, leaf.Groups, leaf.Server = "system:node:"+*node, append(groups, auth.GroupNodes), true
 		leaf.Hosts = []string{*node, "127.0.0.1"}

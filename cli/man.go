@@ -64,9 +64,16 @@ func manIndex() []byte {
 			fmt.Fprintf(&b, ".TP\n.BR kloop\\-%s (1)\n%s\n", roff(c.name), roff(c.about))
 		}
 	}
-	b.WriteString(".SH EXIT STATUS\n0 for success, 1 for a failure, 2 for wrong usage.\n")
+	fmt.Fprintf(&b, ".SH OUTPUT\n%s\n.SH EXIT STATUS\n%s\n", roff(outputText), roff(exitText))
 	return b.Bytes()
 }
+
+// What manual pages say of all commands; docs/output.md says it at length.
+const (
+	outputText = "Commands that tell facts answer with -o json or -o yaml, too: one object; lists are its items. Both hold the same."
+	exitText   = "0 for success, 1 for a failure, 2 for wrong usage, 3 when something is stuck (why, gaps, plan), " +
+		"4 when plan --no-outage finds an outage."
+)
 
 // manual is the page of a command.
 func (s *spelling) manual() []byte {
@@ -84,6 +91,10 @@ func (s *spelling) manual() []byte {
 		}
 		b.WriteString("\n")
 	}
+	if len(s.says.words) > 0 {
+		fmt.Fprintf(&b, ".SH OUTPUT\n%s\n", roff(outputText))
+	}
+	fmt.Fprintf(&b, ".SH EXIT STATUS\n%s\n", roff(exitText))
 	fmt.Fprintf(&b, ".SH EXAMPLE\n.nf\n%s\n.fi\n.SH SEE ALSO\n.BR kloop (1)\n", roff(s.example))
 	return b.Bytes()
 }

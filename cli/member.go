@@ -45,7 +45,7 @@ func member(ctx context.Context, std stdio, args []string) error {
 	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
 		return fmt.Errorf("read the members: %w", err)
 	}
-	return printMembers(std.out, list)
+	return answer(std, fs, items(shownMembers(list)), func(w io.Writer) error { return printMembers(w, list) })
 }
 
 type pageRequest struct{ method, path string }
@@ -58,6 +58,21 @@ func memberRequest(words []string) (ask pageRequest, ok bool) {
 		return pageRequest{http.MethodDelete, cluster.MembersPath + "/" + words[1]}, true
 	}
 	return pageRequest{}, false
+}
+
+// shownMember is a member as programs read it.
+type shownMember struct {
+	Name    string `json:"name"`
+	ID      string `json:"id"` // hexadecimal, as etcd's own tools have it
+	Address string `json:"address,omitempty"`
+	Votes   bool   `json:"votes"`
+}
+
+func shownMembers(list []etcd.Peer) (out []shownMember) {
+	for _, m := range list {
+		out = append(out, shownMember{m.Name, fmt.Sprintf("%x", m.ID), m.URL, !m.Learner})
+	}
+	return out
 }
 
 func printMembers(w io.Writer, list []etcd.Peer) error {

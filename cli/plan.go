@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,12 +28,13 @@ type planFlags struct {
 	files      []string
 	replicas   int
 	span       time.Duration
-	out        string
+	form       *ask.Output
 	save, from string
 	noOutage   bool
 }
 
-const planWords = "-f FILE | drain NODE | lose node|zone NAME | scale KIND/NAME --replicas N | set image KIND/NAME CONTAINER=IMAGE… | delete KIND/NAME | upgrade crd -f FILE"
+const planWords = "-f FILE | drain NODE | lose node/zone NAME | scale KIND/NAME --replicas N " +
+	"| set image KIND/NAME CONTAINER=IMAGE… | delete KIND/NAME | upgrade crd -f FILE"
 
 // planCmd tells what would happen. It only reads the API of the cluster: what happens happens in a fork of it.
 func planCmd(ctx context.Context, std stdio, args []string) error {
@@ -46,7 +46,7 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	fs.Func("filename", "the same as -f", file)
 	fs.IntVar(&f.replicas, "replicas", -1, "of scale: how many")
 	fs.DurationVar(&f.span, "for", time.Hour, "how far to look, in simulated time")
-	fs.StringVar(&f.out, "o", "text", "text or json")
+	f.form = formOf(fs)
 	fs.StringVar(&f.save, "save", "", "write the fork to a file; without a change that is all")
 	fs.StringVar(&f.from, "from", "", "read the fork from a file that --save wrote, in place of a cluster")
 	fs.BoolVar(&f.noOutage, "no-outage", false, "fail also when a workload has no available pod for a time")
@@ -54,7 +54,7 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.out != "text" && f.out != "json" || f.span <= 0 || f.save != "" && f.from != "" {
+	if f.span <= 0 || f.save != "" && f.from != "" {
 		return misused(fs)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(std.err,
@@ -64,8 +64,11 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	fork, err := f.fork(ctx, ns)
-	if err != nil || change == nil {
+	if err != nil {
 		return err
+	}
+	if change == nil {
+		return f.saved(std)
 	}
 	c, err := change(ns)
 	if err != nil {
@@ -76,6 +79,15 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	return f.tell(std, r)
+}
+
+// saved says that the fork is in its file, and that nothing was asked of it.
+func (f *planFlags) saved(std stdio) error {
+	if !f.form.Text() {
+		return f.form.Print(std.out, map[string]string{"saved": f.save})
+	}
+	_, err := fmt.Fprintf(std.out, "the fork is in %s: kloop plan --from %[1]s … asks it\n", f.save)
+	return err
 }
 
 // fork reads the cluster, or a file, and saves it if asked to.
@@ -151,7 +163,7 @@ func (f *planFlags) change(std stdio, fs *flag.FlagSet, words []string) (changin
 		for _, w := range words[3:] {
 			c, image, ok := strings.Cut(w, "=")
 			if !ok || c == "" || image == "" {
-				return nil, "", fmt.Errorf("%q: say CONTAINER=IMAGE", w)
+				return nil, "", misusef("%q: say CONTAINER=IMAGE", w)
 			}
 			images[c] = image
 		}
@@ -187,13 +199,11 @@ func (f *planFlags) manifest(std stdio, ns string, definitions bool) (plan.Chang
 
 // tell prints the report and says by the exit code what it comes to.
 func (f *planFlags) tell(std stdio, r *plan.Report) error {
-	if f.out == "json" {
-		enc := json.NewEncoder(std.out)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(r); err != nil {
-			return err
-		}
-	} else if err := r.Text(std.out); err != nil {
+	write := func() error { return r.Text(std.out) }
+	if !f.form.Text() {
+		write = func() error { return f.form.Print(std.out, r) }
+	}
+	if err := write(); err != nil {
 		return err
 	}
 	if r.Stuck {

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,17 +41,26 @@ func token(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	if *node {
-		return nodeToken(ctx, std, filepath.Join(*dir, "admin.kubeconfig"), *server, keys, *life)
+		return nodeToken(ctx, std, fs, filepath.Join(*dir, "admin.kubeconfig"), *server, keys, *life)
 	}
 	text, err := cluster.JoinToken(keys, *life)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(std.out, text)
-	return err
+	return answer(std, fs, joining{Token: text}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
 }
 
-func nodeToken(ctx context.Context, std stdio, kubeconfig, server string, keys *pki.PKI, life time.Duration) error {
+// joining lets another server or a node join.
+type joining struct {
+	Token  string `json:"token"`
+	Server string `json:"server,omitempty"` // of a node's: how it reaches the API
+	CAHash string `json:"caHash,omitempty"`
+}
+
+func nodeToken(ctx context.Context, std stdio, fs *flag.FlagSet, kubeconfig, server string, keys *pki.PKI, life time.Duration) error {
 	cfg, err := connection(kubeconfig)
 	if err != nil {
 		return err
@@ -67,8 +78,11 @@ func nodeToken(ctx context.Context, std stdio, kubeconfig, server string, keys *
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "kloop node --server %s --token %s --ca-hash %s\n", server, text, credential.KeyHash(keys.CA.Cert()))
-	return err
+	j := joining{text, server, credential.KeyHash(keys.CA.Cert())}
+	return answer(std, fs, j, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "kloop node --server %s --token %s --ca-hash %s\n", j.Server, j.Token, j.CAHash)
+		return err
+	})
 }
 
 // advertised is where pods reach the API.

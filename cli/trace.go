@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kloop-dev/kloop/cli/ask"
@@ -25,7 +26,6 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	f.Bind(fs)
 	follow := fs.Bool("follow", false, "go on with what comes")
 	since := fs.Duration("since", 24*time.Hour, "how far to look back")
-	asJSON := fs.Bool("json", false, "print the writes as JSON, one a line")
 	words, err := wordsOf(fs, args, 1, 2)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	object, err := traced(ctx, a, words[0], words[1])
+	r, object, err := traced(ctx, a, words[0], words[1])
 	if err != nil {
 		return err
 	}
@@ -53,34 +53,45 @@ func trace(ctx context.Context, std stdio, args []string) error {
 		return noTrail(words, err)
 	}
 	defer func() { _ = body.Close() }()
-	switch {
-	case *asJSON:
-		_, err = io.Copy(std.out, body)
-		return untilStopped(ctx, err)
-	case *follow:
-		return untilStopped(ctx, tellAsItComes(std.out, body))
+	if *follow {
+		if missing := a.Missing(ctx, r, object.Namespace, object.Name); missing != nil {
+			fmt.Fprintf(std.err, "%v: what comes is told\n", missing)
+		}
+		return untilStopped(ctx, tellAsItComes(std.out, formOf(fs), body))
 	}
 	list, err := readWrites(body, nil)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(std.out, screenOf(object, list))
-	return err
+	if len(trail.NewGraph(list).Of(object)) == 0 {
+		if missing := a.Missing(ctx, r, object.Namespace, object.Name); missing != nil {
+			return fmt.Errorf("%w, and nothing is known of one in the last %s", missing, since)
+		}
+	}
+	return answer(std, fs, history{object, append([]trail.Write{}, list...)}, func(w io.Writer) error {
+		_, err := io.WriteString(w, screenOf(object, list))
+		return err
+	})
 }
 
 // traced is the object that is meant by a word for its kind and its name.
-func traced(ctx context.Context, a *ask.Asker, kind, name string) (o trail.Ref, err error) {
-	r, err := a.Resolve(ctx, kind)
-	if err != nil {
-		return o, err
+func traced(ctx context.Context, a *ask.Asker, kind, name string) (r *metav1.APIResource, o trail.Ref, err error) {
+	if r, err = a.Resolve(ctx, kind); err != nil {
+		return nil, o, err
 	}
 	o = trail.Ref{Resource: schema.GroupResource{Group: r.Group, Resource: r.Name}.String(), Name: name}
 	if r.Namespaced {
 		if o.Namespace = a.NS; a.NS == "" {
-			return o, fmt.Errorf("say in which namespace %s/%s is", kind, name)
+			return nil, o, fmt.Errorf("say in which namespace %s/%s is", kind, name)
 		}
 	}
-	return o, nil
+	return r, o, nil
+}
+
+// A history holds all that kloop trace knows of an object, for programs: its writes, and those that followed.
+type history struct {
+	Object trail.Ref     `json:"object"`
+	Items  []trail.Write `json:"items"`
 }
 
 // noTrail says why there is none.
@@ -119,8 +130,12 @@ func readWrites(body io.Reader, each func(trail.Write)) (list []trail.Write, err
 }
 
 // tellAsItComes prints a line for every write.
-func tellAsItComes(out io.Writer, body io.Reader) error {
+func tellAsItComes(out io.Writer, form *ask.Output, body io.Reader) error {
 	_, err := readWrites(body, func(w trail.Write) {
+		if !form.Text() {
+			_ = form.Next(out, w) // a reader that is gone ends the process
+			return
+		}
 		fmt.Fprintf(out, "%s  %s %s %s%s\n", clock(w.At), w.By(), did(w.Verb), named(w), colon(w.What))
 	})
 	return err
@@ -132,7 +147,7 @@ func screenOf(object trail.Ref, list []trail.Write) string {
 	own := g.Of(object)
 	var b strings.Builder
 	if len(own) == 0 {
-		fmt.Fprintf(&b, "nothing is known of changes of %s %s within this time: it has not changed, or the server keeps no trail\n", object.Resource, object.Name)
+		fmt.Fprintf(&b, "%s %s is there, and has not changed within this time\n", object.Resource, object.Name)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s %s\n\n", object.Resource, object.Name)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -63,7 +64,10 @@ func undo(ctx context.Context, std stdio, args []string) error {
 	for _, n := range out.Notes {
 		fmt.Fprintln(std.err, "note: "+n)
 	}
-	u := undoing{ask: a, std: std}
+	if len(out.Steps) == 0 && s.missing != nil {
+		return s.nothing(out)
+	}
+	u := undoing{ask: a, std: std, form: formOf(fs)}
 	if u.list, err = past.Undoing(out.Steps, mine, func(o past.Object) (map[string]any, error) { return u.present(ctx, o) }); err != nil {
 		return err
 	}
@@ -74,7 +78,20 @@ func undo(ctx context.Context, std stdio, args []string) error {
 type undoing struct {
 	ask  *ask.Asker
 	std  stdio
+	form *ask.Output
 	list []past.Undo
+}
+
+// undone holds what came of an undo, for programs.
+type undone struct {
+	Done  bool    `json:"done"` // false: it was only tried
+	Items []taken `json:"items"`
+}
+
+// taken holds what is taken back of an object, and why the server refuses it.
+type taken struct {
+	past.Undo
+	Error string `json:"error,omitempty"`
 }
 
 // present reads an object as it is now; nil: it is not there.
@@ -90,6 +107,18 @@ func (u *undoing) present(ctx context.Context, o past.Object) (map[string]any, e
 
 // run shows all, tries all, and does it if it may.
 func (u *undoing) run(ctx context.Context, yes bool, command string) error {
+	out, told := u.std.out, undone{Items: []taken{}}
+	if !u.form.Text() {
+		u.std.out = io.Discard
+	}
+	err := u.try(ctx, yes, command, &told)
+	if told.Done = yes && err == nil; u.form.Text() {
+		return err
+	}
+	return errors.Join(u.form.Print(out, told), err)
+}
+
+func (u *undoing) try(ctx context.Context, yes bool, command string, told *undone) error {
 	if len(u.list) == 0 {
 		fmt.Fprintln(u.std.out, "there is nothing to undo: no person changed what is wanted in that time, or it is as it was")
 		return nil
@@ -99,6 +128,7 @@ func (u *undoing) run(ctx context.Context, yes bool, command string) error {
 	for i := range u.list {
 		one := &u.list[i]
 		u.show(one)
+		told.Items = append(told.Items, taken{Undo: *one})
 		if one.Action == "" {
 			continue
 		}
@@ -111,6 +141,7 @@ func (u *undoing) run(ctx context.Context, yes bool, command string) error {
 		}
 		if err := u.write(ctx, one, true); err != nil {
 			fmt.Fprintf(u.std.out, "    the server refuses: %v\n", err)
+			told.Items[i].Error = err.Error()
 			failed++
 		}
 	}

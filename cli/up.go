@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,7 +19,7 @@ import (
 // up runs a whole cluster.
 func up(ctx context.Context, std stdio, args []string) error {
 	o := settings.Defaults()
-	s, err := sheet(std, "up", settings.Up, &o, args)
+	s, err := sheet(flags(std, "up", ""), settings.Up, &o, args)
 	if err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func up(ctx context.Context, std stdio, args []string) error {
 // serve runs the front door alone: what a file says of loops and nodes is for others.
 func serve(ctx context.Context, std stdio, args []string) error {
 	o := settings.Defaults()
-	s, err := sheet(std, "server", settings.Server, &o, args)
+	s, err := sheet(flags(std, "server", ""), settings.Server, &o, args)
 	if err != nil {
 		return err
 	}
@@ -39,8 +40,7 @@ func serve(ctx context.Context, std stdio, args []string) error {
 }
 
 // sheet reads the flags of a command, the file that they name, and the environment.
-func sheet(std stdio, name string, command settings.Commands, o *settings.Options, args []string) (*settings.Sheet, error) {
-	fs := flags(std, name, "")
+func sheet(fs *flag.FlagSet, command settings.Commands, o *settings.Options, args []string) (*settings.Sheet, error) {
 	s := settings.New(o)
 	file := s.Bind(fs, command)
 	if err := parse(fs, args); err != nil {
@@ -55,11 +55,16 @@ func configCmd(_ context.Context, std stdio, args []string) error {
 		return needSub(std, "config", args)
 	}
 	o := settings.Defaults()
-	s, err := sheet(std, "config show", settings.Up, &o, args[1:])
+	fs := flags(std, "config show", "")
+	s, err := sheet(fs, settings.Up, &o, args[1:])
 	if err != nil {
 		return err
 	}
-	return s.Show(std.out)
+	list, err := s.Effects()
+	if err != nil {
+		return err
+	}
+	return answer(std, fs, items(list), s.Show)
 }
 
 // run starts the cluster, says so, and waits for its end.

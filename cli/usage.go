@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kloop-dev/kloop/cli/ask"
 	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/strict"
 )
@@ -25,7 +26,8 @@ func usage(w io.Writer) {
 			fmt.Fprintf(w, "  kloop %-11s %s\n", c.name, c.about)
 		}
 	}
-	fmt.Fprint(w, "\nkloop help COMMAND tells the flags of a command, with an example; kloop completion SHELL completes them.\n")
+	fmt.Fprint(w, "\nkloop help COMMAND tells the flags of a command, with an example; kloop completion SHELL completes them.\n"+
+		"What tells facts takes -o json|yaml. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 something is stuck (why, gaps, plan).\n")
 }
 
 // help lists the commands, or tells all about one.
@@ -78,6 +80,9 @@ func flags(std stdio, name, words string) *flag.FlagSet {
 	c, _ := find(first)
 	fs.SetOutput(streams{std.err, std.out, c.head(name, words)})
 	fs.Usage = func() { fmt.Fprintln(fs.Output(), strings.TrimSpace("usage: kloop "+name+" [flags] "+words)) }
+	if c.tells(name) {
+		ask.BindOutput(fs)
+	}
 	return fs
 }
 
@@ -126,7 +131,7 @@ func wordsOf(fs *flag.FlagSet, args []string, least, most int) (words []string, 
 	if len(words) < least || len(words) > most {
 		return nil, misused(fs)
 	}
-	return words, nil
+	return words, formless(fs, words)
 }
 
 // parseFlags shows the list of flags when asked for it, not behind every slip of the finger.
@@ -143,10 +148,20 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 		showHelp(fs)
 		return err
 	case err != nil:
-		fmt.Fprintf(out, "%s: %v%s\n%s -h lists the flags\n", fs.Name(), err, settings.Explain(fs, args), fs.Name())
+		fmt.Fprintf(out, "%s: %s%s (%s -h lists the flags)\n", fs.Name(), wrongFlag(err), settings.Explain(fs, args), fs.Name())
 		return errUsage
 	}
 	return nil
+}
+
+// wrongFlag words what package flag says of a flag, on one line and with the dashes as they are typed.
+func wrongFlag(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", " ")
+	name, unknown := strings.CutPrefix(text, "flag provided but not defined: ")
+	if !unknown {
+		return text
+	}
+	return "there is no flag " + dashes(strings.TrimLeft(name, "-"))
 }
 
 // showHelp prints what the command does and its flags to the standard output, so that they can be searched and paged.

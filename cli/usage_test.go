@@ -78,7 +78,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("in the SBOM: %+v", c)
 		}
 	}
-	if _, _, code := typed(t, "version -o xml"); code != 1 {
+	if _, _, code := typed(t, "version -o xml"); code != 2 {
 		t.Errorf("xml: code %d", code)
 	}
 }
@@ -117,7 +117,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s completes to %q (%v), want %s", line, out, err, want)
 		}
 	}
-	if _, errs, code := typed(t, "completion fishe"); code != 1 || !strings.Contains(errs, "did you mean fish?") {
+	if _, errs, code := typed(t, "completion fishe"); code != 2 || !strings.Contains(errs, "did you mean fish?") {
 		t.Errorf("code %d, %q", code, errs)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"runtime/debug"
 	"strings"
 
@@ -14,26 +15,19 @@ import (
 // printVersion tells the version, as a sentence or as the server's /version does.
 func printVersion(_ context.Context, std stdio, args []string) error {
 	fs := flags(std, "version", "")
-	format := fs.String("o", "", "json, as the server's page /version; or cyclonedx, the list of what the program is made of (SBOM)")
+	form := formOf(fs)
+	form.Also("cyclonedx") // the list of what the program is made of: an SBOM
 	if err := parse(fs, args); err != nil {
 		return err
 	}
 	v := httpapi.DefaultVersion(nil)
-	switch *format {
-	case "":
-		_, err := fmt.Fprintf(std.out, "kloop %s (commit %s, built %s, %s)\n", v.GitVersion, v.GitCommit, v.BuildDate, v.GoVersion)
-		return err
-	case "json":
-		text, err := json.MarshalIndent(v, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(std.out, "%s\n", text)
-		return err
-	case "cyclonedx":
+	if form.String() == "cyclonedx" {
 		return billOfMaterials(std, v.GitVersion)
 	}
-	return fmt.Errorf("-o %s: use json or cyclonedx", *format)
+	return answer(std, fs, v, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "kloop %s (commit %s, built %s, %s)\n", v.GitVersion, v.GitCommit, v.BuildDate, v.GoVersion)
+		return err
+	})
 }
 
 // kubernetesVersion prints what kube-apiserver --version does.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +49,32 @@ func doorOf(kubeconfig string) (*http.Client, *rest.Config, error) {
 	return door, cfg, err
 }
 
+// A clusterState holds what kloop status tells.
+type clusterState struct {
+	Cluster string   `json:"cluster"`
+	Server  string   `json:"server"`
+	Because string   `json:"because"`
+	State   string   `json:"state"` // running, stopped, or no answer
+	Version string   `json:"version,omitempty"`
+	Nodes   *counted `json:"nodes,omitempty"` // what the caller may not see is left out
+	Gaps    *int     `json:"gaps,omitempty"`
+	Error   string   `json:"error,omitempty"` // why there is no answer
+
+	local string // the name of a cluster of this machine
+}
+
+type counted struct {
+	Ready int `json:"ready"`
+	All   int `json:"all"`
+}
+
+// The states of a cluster.
+const (
+	stateRunning = "running"
+	stateStopped = "stopped"
+	stateSilent  = "no answer"
+)
+
 // status says which cluster commands speak to, by which rule, and how it is.
 func status(ctx context.Context, std stdio, args []string) error {
 	fs := flags(std, "status", "[NAME]")
@@ -56,51 +84,59 @@ func status(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	s := &clusterState{State: stateStopped}
+	var a *ask.Asker
 	if len(words) > 0 {
-		return nameStatus(ctx, std, words)
+		a, err = s.ofName(words)
+	} else {
+		a, err = s.ofContext(*config, *kubecontext)
 	}
-	cc, cfg, err := chosen(*config, *kubecontext)
 	if err != nil {
 		return err
+	}
+	if a != nil {
+		s.ask(ctx, a)
+	}
+	err = answer(std, fs, s, s.text)
+	if err == nil && s.State != stateRunning {
+		err = exitError(1)
+	}
+	return err
+}
+
+// ofContext finds the cluster that commands speak to. There is nobody to ask where it is stopped.
+func (s *clusterState) ofContext(config, kubecontext string) (*ask.Asker, error) {
+	cc, cfg, err := chosen(config, kubecontext)
+	if err != nil {
+		return nil, err
 	}
 	raw, err := cc.RawConfig()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	name := cmp.Or(*kubecontext, raw.CurrentContext)
-	_, because := which(*config)
-	fmt.Fprintf(std.out, "cluster   %s at %s\nbecause   %s\n", name, cfg.Host, because)
-	if local := clusters.OfContext(name); local != "" {
+	s.Cluster, s.Server = cmp.Or(kubecontext, raw.CurrentContext), cfg.Host
+	_, s.Because = which(config)
+	if s.local = clusters.OfContext(s.Cluster); s.local != "" {
 		if root, err := clusters.Default(); err == nil {
-			if c, err := root.Get(local); err == nil && !c.Running() {
-				fmt.Fprintf(std.out, "state     stopped: kloop start %s\n", local)
-				return exitError(1)
+			if c, err := root.Get(s.local); err == nil && !c.Running() {
+				return nil, nil
 			}
 		}
 	}
-	a, err := ask.New(cfg, "")
-	if err != nil {
-		return err
-	}
-	return askStatus(ctx, std, a)
+	return ask.New(cfg, "")
 }
 
-// nameStatus tells how a named cluster is.
-func nameStatus(ctx context.Context, std stdio, words []string) error {
+// ofName finds a named cluster.
+func (s *clusterState) ofName(words []string) (*ask.Asker, error) {
 	c, err := pick(words)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fmt.Fprintf(std.out, "cluster   %s at %s\nbecause   it was named\n", c.Name, c.Server())
+	s.Cluster, s.Server, s.Because, s.local = c.Name, c.Server(), "it was named", c.Name
 	if !c.Running() {
-		fmt.Fprintf(std.out, "state     stopped: kloop start %s\n", c.Name)
-		return exitError(1)
+		return nil, nil
 	}
-	a, err := askerOf(c)
-	if err != nil {
-		return err
-	}
-	return askStatus(ctx, std, a)
+	return askerOf(c)
 }
 
 // askerOf asks a named cluster, whatever the kubeconfig says.
@@ -116,31 +152,51 @@ func askerOf(c *clusters.Cluster) (*ask.Asker, error) {
 	return ask.New(cfg, "")
 }
 
-func askStatus(ctx context.Context, std stdio, a *ask.Asker) error {
+// ask asks the server how it is.
+func (s *clusterState) ask(ctx context.Context, a *ask.Asker) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	return tellStatus(ctx, std, a)
-}
-
-// tellStatus asks the server how it is. What it may not be asked is left out.
-func tellStatus(ctx context.Context, std stdio, a *ask.Asker) error {
 	var v version.Info
 	if err := a.Get(ctx, "/version", &v); err != nil {
-		fmt.Fprintf(std.out, "state     does not answer: %v\n", err)
-		return exitError(1)
+		s.State, s.Error = stateSilent, err.Error()
+		return
 	}
-	fmt.Fprintf(std.out, "version   %s\n", v.GitVersion)
+	s.State, s.Version = stateRunning, v.GitVersion
 	if ready, all, err := readyNodes(ctx, a); err == nil {
-		fmt.Fprintf(std.out, "nodes     %d of %d ready\n", ready, all)
+		s.Nodes = &counted{ready, all}
 	}
 	var gaps struct {
 		Items []convergence.Gap `json:"items"`
 	}
 	if err := a.Get(ctx, ask.Within("", "gaps"), &gaps); err == nil {
-		fmt.Fprintf(std.out, "gaps      %d%s\n", len(gaps.Items), map[bool]string{true: "", false: ": kloop gaps -A"}[len(gaps.Items) == 0])
+		n := len(gaps.Items)
+		s.Gaps = &n
 	}
-	fmt.Fprintf(std.out, "state     running\n")
-	return nil
+}
+
+// text is the state for people.
+func (s *clusterState) text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster   %s at %s\nbecause   %s\n", s.Cluster, s.Server, s.Because)
+	if s.Version != "" {
+		fmt.Fprintf(&b, "version   %s\n", s.Version)
+	}
+	if s.Nodes != nil {
+		fmt.Fprintf(&b, "nodes     %d of %d ready\n", s.Nodes.Ready, s.Nodes.All)
+	}
+	if s.Gaps != nil {
+		fmt.Fprintf(&b, "gaps      %d%s\n", *s.Gaps, map[bool]string{true: "", false: ": kloop gaps -A"}[*s.Gaps == 0])
+	}
+	switch s.State {
+	case stateStopped:
+		fmt.Fprintf(&b, "state     stopped: kloop start %s\n", s.local)
+	case stateSilent:
+		fmt.Fprintf(&b, "state     does not answer: %s\n", s.Error)
+	default:
+		fmt.Fprintf(&b, "state     %s\n", s.State)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // readyNodes counts the nodes of a cluster.

@@ -27,7 +27,8 @@ type Answer struct {
 
 	Context string `json:"context,omitempty"` // of several that were asked
 
-	fine string // the words for one object without a gap
+	fine  string // the words for one object without a gap
+	where string // of everything: the namespace, "" all
 }
 
 func newAnswer() *Answer {
@@ -49,6 +50,7 @@ func (a *Answer) stuck() bool {
 // All asks for everything in the namespace that is meant, "" in all.
 func (a *Asker) All(ctx context.Context) (*Answer, error) {
 	out := newAnswer()
+	out.where = a.NS
 	var list struct {
 		Items []*convergence.Gap `json:"items"`
 	}
@@ -263,8 +265,8 @@ func (a *Asker) print(ctx context.Context, std Streams, out *Answer, one bool) e
 	}
 	if !one && len(out.Items)+len(out.Fights) == 0 {
 		where := "everything"
-		if a.NS != "" {
-			where = "everything in namespace " + a.NS
+		if out.where != "" {
+			where = "everything in namespace " + out.where
 		}
 		if len(out.Unseen) > 0 {
 			where += " that could be seen"

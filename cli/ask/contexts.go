@@ -26,7 +26,7 @@ func (o *Options) Ask(ctx context.Context, std Streams, words []string) error {
 		a, err := one.Connect()
 		if err == nil {
 			a.Context = one.context
-			if o.output == "" {
+			if o.output.Text() {
 				fmt.Fprintf(std.Out, "context %s:\n", one.context)
 			}
 			err = one.Run(ctx, a, std, words)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -59,6 +60,29 @@ func objectPath(r *metav1.APIResource, ns, name string) string {
 		path += "/namespaces/" + ns
 	}
 	return path + "/" + r.Name + "/" + name
+}
+
+// Missing is an error that says so when an object is not there. Of what can't be asked it says nothing.
+func (a *Asker) Missing(ctx context.Context, r *metav1.APIResource, ns, name string) error {
+	if !apierrors.IsNotFound(a.Get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{})) {
+		return nil
+	}
+	where := ""
+	if r.Namespaced {
+		where = " in namespace " + ns
+	}
+	return fmt.Errorf("there is no %s %q%s", strings.ToLower(r.Kind), name, where)
+}
+
+// namespaces is the resource of namespaces.
+var namespaces = metav1.APIResource{Name: "namespaces", Kind: "Namespace", Version: "v1"}
+
+// Nowhere is an error when the namespace that was asked for is not there: what is true of all in it would say nothing.
+func (a *Asker) Nowhere(ctx context.Context, ns string) error {
+	if ns == "" {
+		return nil
+	}
+	return a.Missing(ctx, &namespaces, "", ns)
 }
 
 // Resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.

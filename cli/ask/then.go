@@ -24,6 +24,7 @@ func (a *Asker) then(ctx context.Context, when, ns string, words []string) (*Ans
 	}
 	q := url.Values{"at": {at.UTC().Format(time.RFC3339Nano)}, "namespace": {ns}}
 	out := newAnswer()
+	out.where = ns
 	switch len(words) {
 	case 0:
 	case 2:

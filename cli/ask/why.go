@@ -2,7 +2,6 @@ package ask
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/yaml"
-
 	"github.com/kloop-dev/kloop/kinds/convergence"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Streams take an answer and what is said beside it.
@@ -31,7 +28,7 @@ var ErrUsage = errors.New("wrong usage")
 // Options are those of the question why.
 type Options struct {
 	Flags
-	output      string
+	output      *Output
 	wait, watch bool
 	at          string
 	timeout     time.Duration
@@ -41,9 +38,7 @@ type Options struct {
 func Bind(fs *flag.FlagSet) *Options {
 	o := &Options{}
 	o.Flags.Bind(fs)
-	for _, name := range []string{"output", "o"} {
-		fs.StringVar(&o.output, name, "", "json or yaml (default: text)")
-	}
+	o.output = BindOutput(fs)
 	fs.StringVar(&o.at, "at", "", "what it was like at a time: 10m (ago), 14:05 or a time like 2006-01-02T15:04:05Z")
 	fs.BoolVar(&o.wait, "wait", false, "wait until it is what it should be")
 	fs.BoolVar(&o.watch, "watch", false, "answer again whenever the answer changes")
@@ -53,9 +48,6 @@ func Bind(fs *flag.FlagSet) *Options {
 
 // Check refuses what makes no question.
 func (o *Options) Check() error {
-	if o.output != "" && o.output != "json" && o.output != "yaml" {
-		return fmt.Errorf("-o %s is neither json nor yaml", o.output)
-	}
 	if strings.Contains(o.context, ",") && (o.wait || o.watch) {
 		return errors.New("--wait and --watch follow one cluster: give one --context")
 	}
@@ -91,7 +83,7 @@ func (o *Options) Run(ctx context.Context, a *Asker, std Streams, words []string
 			return o.tell(ctx, a, std, out, len(words) > 0)
 		case o.watch:
 			if now := essence(out); now != told {
-				if told != "" {
+				if told != "" && o.output.Text() {
 					fmt.Fprintf(std.Out, "\n--- %s\n", a.Now().Format("15:04:05"))
 				}
 				if told = now; o.tell(ctx, a, std, out, len(words) > 0) != nil && ctx.Err() != nil {
@@ -120,7 +112,11 @@ func (o *Options) question(ctx context.Context, a *Asker, words []string) (*Answ
 		return a.One(ctx, words[0], words[1])
 	}
 	if o.ns != "" {
-		return a.All(ctx)
+		out, err := a.All(ctx)
+		if err == nil && len(out.Items) == 0 {
+			err = a.Nowhere(ctx, o.ns)
+		}
+		return out, err
 	}
 	everywhere := *a
 	everywhere.NS = ""
@@ -146,21 +142,13 @@ func (o *Options) tell(ctx context.Context, a *Asker, std Streams, out *Answer, 
 	for _, f := range out.Fights {
 		f.SetGroupVersionKind(convergence.Fights.GVK)
 	}
-	switch o.output {
-	case "json":
-		enc := json.NewEncoder(std.Out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(out)
-	case "yaml":
-		var data []byte
-		if data, err = yaml.Marshal(out); err == nil && a.Context != "" {
-			data = append([]byte("---\n"), data...)
-		}
-		if err == nil {
-			_, err = std.Out.Write(data)
-		}
-	default:
+	switch {
+	case o.output.Text():
 		err = a.print(ctx, std, out, one)
+	case a.Context != "" || o.watch: // one of several answers
+		err = o.output.Next(std.Out, out)
+	default:
+		err = o.output.Print(std.Out, out)
 	}
 	if err == nil && out.stuck() {
 		return ErrStuck

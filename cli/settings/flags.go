@@ -1,10 +1,13 @@
 package settings
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/strict"
@@ -84,7 +87,7 @@ func Explain(fs *flag.FlagSet, args []string) string {
 	for _, a := range args {
 		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
 		if a != "" && a[0] == '-' && len(name) > 2 && fs.Lookup(name) == nil {
-			return strict.Meant(name, known)
+			return strings.Replace(strict.Meant(name, known), "mean ", "mean --", 1)
 		}
 	}
 	return ""
@@ -102,16 +105,34 @@ func (s *Sheet) Flags() map[string]string {
 	return all
 }
 
+// An Effect is a setting as it is in effect, for programs.
+type Effect struct {
+	Key   string `json:"key"`
+	Flag  string `json:"flag,omitempty"`
+	Value any    `json:"value"` // text, true or false, a list or an object
+	From  string `json:"from"`  // default, the file and line, the environment variable or the flag
+}
+
+// Effects are all settings as Show writes them.
+func (s *Sheet) Effects() (list []Effect, err error) {
+	for i := range s.list {
+		t := &s.list[i]
+		e := Effect{Key: t.Key, Flag: t.Flag, From: cmp.Or(t.from, "default")}
+		if err := yaml.Unmarshal([]byte(shown(t.value)), &e.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Key, err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
 // Show writes the effective settings as a file that Load would take, and behind each where it came from.
 func (s *Sheet) Show(w io.Writer) error {
 	lines := []string{"apiVersion: " + APIVersion, "kind: " + Kind}
 	group := ""
 	for i := range s.list {
 		t := &s.list[i]
-		from := t.from
-		if from == "" {
-			from = "default"
-		}
+		from := cmp.Or(t.from, "default")
 		if g, ok := t.value.(gates); ok {
 			if idle := cluster.Idle(s.find("emulatedVersion").text(), *g.p); len(idle) > 0 {
 				from += "; no effect in kloop: " + strings.Join(idle, ", ")

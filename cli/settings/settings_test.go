@@ -219,7 +219,7 @@ func TestExplain(t *testing.T) {
 	fs := flag.NewFlagSet("x", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	New(&o).Bind(fs, Up)
-	if got := Explain(fs, []string{"--log", "info", "--datadir=/x"}); got != "; did you mean data-dir?" {
+	if got := Explain(fs, []string{"--log", "info", "--datadir=/x"}); got != "; did you mean --data-dir?" {
 		t.Errorf("got %q", got)
 	}
 }
