@@ -32,6 +32,9 @@ func (p *plan) changes(ctx context.Context, all []stored) []trial {
 			if p.wanted(s.place, "patch") {
 				trials = append(trials, p.patches(s)...)
 			}
+			if p.wanted(s.place, "directive") {
+				trials = append(trials, p.directives(s)...)
+			}
 		}
 		for _, u := range s.place.subs {
 			if p.wanted(s.place, u.name) {
@@ -44,6 +47,9 @@ func (p *plan) changes(ctx context.Context, all []stored) []trial {
 		if p.wanted(s.place, "read") {
 			trials = append(trials, p.reads(s)...)
 		}
+		if p.wanted(s.place, "list") {
+			trials = append(trials, lists(s)...)
+		}
 	}
 	return trials
 }
@@ -55,22 +61,37 @@ func (p *plan) patches(s stored) []trial {
 		t := trial{kind: s.place.gvk.Kind, method: "PATCH", path: s.path + "?dryRun=All&fieldManager=other"}
 		t = t.with(change, nil, nil)
 		m := change[0]
-		switch j % 4 {
+		switch j % 5 {
 		case 0:
 			t.verb, t.content, t.bodyA = "json patch", patchType, encode([]any{m.operation()})
 		case 1:
 			t.verb, t.content = "merge patch", mergeType
 		case 2:
 			t.verb, t.content = "strategic patch", strategicType
-		case 3:
-			t.verb, t.content, t.path = "apply", applyType, t.path+"&force=true"
+		case 3, 4:
+			t.verb, t.content = "apply", applyType
+			if j%5 == 3 {
+				t.path += "&force=true"
+			}
 			bare := map[string]any{"apiVersion": s.a["apiVersion"], "kind": s.a["kind"]}
 			t.bodyA = encode(m.apply(bare))
 		}
-		if m.unset && j%4 != 0 {
+		if m.unset && j%5 != 0 {
 			t.bodyA = encode(mutation{path: m.path}.apply(map[string]any{}))
 		}
 		t.bodyB = t.bodyA
+		trials = append(trials, t)
+	}
+	return trials
+}
+
+// directives send strategic merge patches that do more than set values.
+func (p *plan) directives(s stored) []trial {
+	var trials []trial
+	for _, m := range p.some("directive "+s.path, directives(p.schemas[s.place.gvk], s.a)) {
+		t := trial{kind: s.place.gvk.Kind, verb: "directive", method: "PATCH", content: strategicType,
+			path: s.path + "?dryRun=All&fieldManager=other"}
+		t = t.with(m, map[string]any{}, map[string]any{})
 		trials = append(trials, t)
 	}
 	return trials
@@ -106,8 +127,13 @@ func (p *plan) below(ctx context.Context, s stored, u sub) []trial {
 			t := trial{kind: s.place.gvk.Kind, verb: u.name, method: "PUT", content: jsonType, path: path + "?dryRun=All"}
 			t = t.with(change, a, b)
 			if j%5 == 4 && slices.Contains(u.verbs, "patch") {
-				t.verb, t.method, t.content = u.name+" patch", "PATCH", mergeType
-				t = t.with(change, nil, nil)
+				t.verb, t.method, t.content = u.name+" patch", "PATCH", []string{mergeType, strategicType, applyType}[j/5%3]
+				var bare any
+				if t.content == applyType {
+					bare = map[string]any{"apiVersion": word(a, "apiVersion"), "kind": word(a, "kind")}
+					t.path += "&fieldManager=other" + []string{"", "&force=true"}[j/15%2]
+				}
+				t = t.with(change, bare, bare)
 			}
 			trials = append(trials, t)
 		}

@@ -64,6 +64,40 @@ func TestApply(t *testing.T) {
 	}
 }
 
+func TestDirectives(t *testing.T) {
+	text := &schema{Type: "string"}
+	item := &schema{Type: "object", Properties: map[string]*schema{"name": text, "args": {Type: "array", Items: text}}}
+	of := &schema{Type: "object", Properties: map[string]*schema{"spec": {Type: "object", Properties: map[string]*schema{
+		"items": {Type: "array", Items: item, MergeKey: "name"}}}}}
+	tree := map[string]any{"spec": map[string]any{"items": []any{map[string]any{"name": "a", "args": []any{"x"}}}}}
+	seen := map[string]bool{}
+	for _, m := range directives(of, tree) {
+		seen[string(encode(m.apply(map[string]any{})))] = true
+	}
+	for _, want := range []string{
+		`{"spec":{"$patch":"delete"}}`, `{"spec":{"items":[{"$patch":"delete","name":"a"}]}}`,
+		`{"spec":{"$setElementOrder/items":[{"name":"zz"},{"name":"a"}]}}`,
+		`{"spec":{"items":[{"$deleteFromPrimitiveList/args":["x"],"name":"a"}]}}`,
+	} {
+		if !seen[want] {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	s := stored{place: place{verbs: []string{"deletecollection"}}, path: "/api/v1/nodes/a", a: map[string]any{
+		"metadata": map[string]any{"name": "a"}}}
+	for _, q := range lists(s) {
+		if q.method == "DELETE" && !strings.Contains(q.path, "dryRun=All") {
+			t.Errorf("%s %s is no dry run", q.method, q.path)
+		}
+		if strings.HasPrefix(q.path, "/api/v1/nodes?") && !strings.Contains(q.path, "fieldSelector") {
+			t.Errorf("%s asks for others' objects", q.path)
+		}
+	}
+}
+
 func TestSameQuestions(t *testing.T) {
 	p := &plan{most: 5, seed: 3, only: regexp.MustCompile("")}
 	all := mutations(widget(), map[string]any{})
@@ -121,7 +155,8 @@ func TestReport(t *testing.T) {
 }
 
 func TestSeeds(t *testing.T) {
-	for _, file := range []string{"seeds.yaml", "../../kinds/testdata/validation.yaml", "../../kinds/testdata/defaults.yaml"} {
+	const tests = "../../kinds/testdata/"
+	for _, file := range []string{"seeds.yaml", "guarded.yaml", tests + "validation.yaml", tests + "defaults.yaml"} {
 		seeds, err := readSeeds(file)
 		if err != nil || len(seeds) < 20 {
 			t.Errorf("%s: %d seeds, %v", file, len(seeds), err)

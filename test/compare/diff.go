@@ -124,7 +124,8 @@ func settled(v any) any {
 }
 
 var madeUp = map[string]bool{"uid": true, "resourceVersion": true, "creationTimestamp": true, "time": true,
-	"clusterIP": true, "clusterIPs": true, "token": true, "nodePort": true, "healthCheckNodePort": true, "expirationTimestamp": true, "storageVersionHash": true}
+	"clusterIP": true, "clusterIPs": true, "token": true, "nodePort": true, "healthCheckNodePort": true,
+	"expirationTimestamp": true, "storageVersionHash": true, "continue": true}
 
 func settle(v any) {
 	switch v := v.(type) {

@@ -65,8 +65,8 @@ func compare(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	plan, err := newPlan(ctx, pair, c, only)
-	if err != nil {
+	plan := &plan{pair: pair, only: only, most: c.most, seed: c.seed}
+	if err := plan.prepare(ctx, seeds); err != nil {
 		return err
 	}
 	r := &report{texts: c.texts}
@@ -79,7 +79,6 @@ func compare(ctx context.Context, c config) error {
 		r.each = bufio.NewWriter(f)
 		defer r.each.Flush()
 	}
-	plan.prepare(ctx)
 	ask(ctx, pair, plan.creations(seeds), c.workers, r)
 	kept := plan.store(ctx, seeds)
 	defer plan.clear(context.WithoutCancel(ctx), kept)

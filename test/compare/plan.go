@@ -25,17 +25,8 @@ type plan struct {
 	seed    int64
 }
 
-func newPlan(ctx context.Context, p *pair, c config, only *regexp.Regexp) (*plan, error) {
-	all, err := places(ctx, p.a)
-	if err != nil {
-		return nil, err
-	}
-	known, err := schemas(ctx, p.a)
-	return &plan{p, all, known, only, c.most, c.seed}, err
-}
-
-// prepare makes the namespace that seeds are in.
-func (p *plan) prepare(ctx context.Context) {
+// prepare makes the namespace that seeds are in and the seeds that come first, and reads what there is then.
+func (p *plan) prepare(ctx context.Context, seeds []map[string]any) (err error) {
 	for _, s := range []*server{p.pair.a, p.pair.b} {
 		s.ask(ctx, trial{method: "POST", path: "/api/v1/namespaces", content: jsonType},
 			[]byte(`{"metadata":{"name":"compare"}}`))
@@ -44,6 +35,29 @@ func (p *plan) prepare(ctx context.Context) {
 				[]byte(`{"metadata":{"name":"default"}}`))
 		}
 	}
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+	first := slices.DeleteFunc(slices.Clone(seeds), func(s map[string]any) bool {
+		return word(s, "metadata", "labels", firstLabel) == ""
+	})
+	if len(first) == 0 {
+		return nil
+	}
+	p.store(ctx, first)
+	return p.look(ctx)
+}
+
+// firstLabel marks the seeds that are there before any question is asked: definitions, policies, quotas.
+const firstLabel = "compare.example.com/first"
+
+// look reads from the first server what there is to ask for.
+func (p *plan) look(ctx context.Context) (err error) {
+	if p.places, err = places(ctx, p.pair.a); err != nil {
+		return err
+	}
+	p.schemas, err = schemas(ctx, p.pair.a)
+	return err
 }
 
 // some chooses among the mutations, the same for the same name and seed, and adds pairs of them.

@@ -17,6 +17,7 @@ type schema struct {
 	Items      *schema            `json:"items"`
 	Additional *schema            `json:"additionalProperties"`
 	GVKs       []gvk              `json:"x-kubernetes-group-version-kind"`
+	MergeKey   string             `json:"x-kubernetes-patch-merge-key"`
 
 	in map[string]*schema // where references lead
 }
