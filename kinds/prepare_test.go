@@ -97,6 +97,11 @@ func TestGenerations(t *testing.T) {
 	if d = settled(kinds.CSIDrivers, "", d, was, false); d.Generation != 1 {
 		t.Errorf("generation %d after new token requests, want 1", d.Generation)
 	}
+	more := d.DeepCopy()
+	more.Spec.PodInfoOnMount = new(true)
+	if more = settled(kinds.CSIDrivers, "", more, d, false); more.Generation != 2 {
+		t.Errorf("generation %d after a change of whether drivers hear of pods, want 2", more.Generation)
+	}
 }
 
 func TestStoredVersions(t *testing.T) {

@@ -13,6 +13,7 @@ type Quirks struct {
 	MetaUpdateOnly        bool // an update is held only to the rules that updates have for metadata, not again to those of new objects
 	MetaErrorsLast        bool // of a new object's bad metadata is told only when all else is well
 	KeepsEmpty            bool // is stored as JSON, which tells an empty list from none
+	EmptyCounts           bool // a list or map that is empty, where none was, is a change that the generation counts
 	UnqualifiedFinalizers bool // finalizers need not name a domain
 
 	// Hides is an annotation that only whole objects show: it stands for a field that the version has no longer.

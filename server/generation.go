@@ -20,8 +20,36 @@ func respecified(k resource.Kind, obj, old resource.Object) bool {
 	}
 	x, y := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
 	for _, i := range specFieldsOf(x.Type()) {
-		if !equality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+		if !equality.Semantic.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) ||
+			k.Info().EmptyCounts && holdsEmpty(x.Field(i)) {
 			return true
+		}
+	}
+	return false
+}
+
+// holdsEmpty says whether there is a list or map with nothing in it: what is read from the store has none instead.
+func holdsEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
+			return !v.IsNil() && v.Type().Elem().Kind() != reflect.Uint8
+		}
+		if v.Kind() == reflect.Map {
+			return false // of text, in all kinds that are asked
+		}
+		for i := range v.Len() {
+			if holdsEmpty(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Pointer:
+		return !v.IsNil() && holdsEmpty(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if holdsEmpty(v.Field(i)) {
+				return true
+			}
 		}
 	}
 	return false

@@ -87,6 +87,8 @@ var (
 		Quirks: resource.Quirks{GenerateNameLiteral: true}}
 	budgets = &resource.Def[*policyv1.PodDisruptionBudget]{GVK: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 		Plural: "poddisruptionbudgets", Namespaced: true, Status: true, Generation: true, Quirks: resource.Quirks{MetaErrorsLast: true}}
+	policies = &resource.Def[*networkingv1.NetworkPolicy]{GVK: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+		Plural: "networkpolicies", Namespaced: true, Generation: true, Quirks: resource.Quirks{EmptyCounts: true}}
 )
 
 // A world is a server on a store in memory.
@@ -101,7 +103,7 @@ type world struct {
 
 func start(t testing.TB, edit ...func(*testcluster.Config)) *world {
 	t.Helper()
-	set := resource.NewSet(configMaps, pods, namespaces, deployments, jobs, leases, services, ipAddresses, budgets)
+	set := resource.NewSet(configMaps, pods, namespaces, deployments, jobs, leases, services, ipAddresses, budgets, policies)
 	own := func(c *testcluster.Config) { c.Kinds = set }
 	c := testcluster.Start(t, append([]func(*testcluster.Config){own}, edit...)...)
 	return &world{Server: c.Server, alloc: c.Allocator, t: t, store: c.Server.Store, view: c.View}

@@ -12,6 +12,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +102,34 @@ func TestGenerationCountsSpecs(t *testing.T) {
 	step(2, func(d *appsv1.Deployment) { d.Status.Replicas = 7; d.Spec.Paused = false }, "status")
 	if d.Status.Replicas != 7 || !d.Spec.Paused {
 		t.Errorf("status update: %+v", d)
+	}
+}
+
+func TestEmptyListsCount(t *testing.T) {
+	w := start(t)
+	for _, c := range []struct {
+		name string
+		want int64
+		do   func(*networkingv1.NetworkPolicySpec)
+	}{
+		{"as it was", 1, func(*networkingv1.NetworkPolicySpec) {}},
+		{"an empty list", 2, func(s *networkingv1.NetworkPolicySpec) { s.Egress = []networkingv1.NetworkPolicyEgressRule{} }},
+		{"an empty map", 2, func(s *networkingv1.NetworkPolicySpec) { s.PodSelector.MatchLabels = map[string]string{} }},
+		{"an empty list in a list", 2, func(s *networkingv1.NetworkPolicySpec) {
+			s.Ingress[0].From = []networkingv1.NetworkPolicyPeer{}
+		}},
+	} {
+		p := &networkingv1.NetworkPolicy{}
+		p.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{}}
+		p.Name = strings.ReplaceAll(c.name, " ", "-")
+		p = create(w, policies, p)
+		for again := range int64(2) { // the store forgets that they were empty: it counts every time
+			p = resource.Clone(p)
+			c.do(&p.Spec)
+			if p = update(w, policies, p); p.Generation != 1+(c.want-1)*(again+1) {
+				t.Errorf("%s: generation %d", c.name, p.Generation)
+			}
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ var categories = []string{"api-extensions"}
 // ValidatingWebhookConfigurations declares the kind.
 var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.ValidatingWebhookConfiguration]{
 	GVK: gvk("ValidatingWebhookConfiguration"), Plural: "validatingwebhookconfigurations", Categories: categories, Generation: true,
-	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, EmptyCounts: true, UnqualifiedFinalizers: true},
 	Default: func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]
@@ -53,7 +53,7 @@ var ValidatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.Val
 // MutatingWebhookConfigurations declares the kind.
 var MutatingWebhookConfigurations = &resource.Def[*admissionregistrationv1.MutatingWebhookConfiguration]{
 	GVK: gvk("MutatingWebhookConfiguration"), Plural: "mutatingwebhookconfigurations", Categories: categories, Generation: true,
-	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, UnqualifiedFinalizers: true},
+	Quirks: resource.Quirks{NeedsRevision: true, MetaErrorsOnce: true, EmptyCounts: true, UnqualifiedFinalizers: true},
 	Default: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := &c.Webhooks[i]

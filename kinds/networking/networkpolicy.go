@@ -17,7 +17,7 @@ import (
 // NetworkPolicies declares the kind.
 var NetworkPolicies = &resource.Def[*networkingv1.NetworkPolicy]{
 	GVK: gvk("NetworkPolicy"), Plural: "networkpolicies", Short: []string{"netpol"}, Namespaced: true, Generation: true,
-	Quirks:  resource.Quirks{MetaUpdateOnly: true},
+	Quirks:  resource.Quirks{MetaUpdateOnly: true, EmptyCounts: true},
 	Default: defaultPolicy, Validate: validatePolicy, Warn: warnPolicy,
 	Columns: []resource.Column[*networkingv1.NetworkPolicy]{
 		resource.Col("Pod-Selector", "string", func(p *networkingv1.NetworkPolicy) any { return cell.Selector(&p.Spec.PodSelector) }),

@@ -88,13 +88,9 @@ func dropMissing(on *features.Set, d, old *storagev1.CSIDriver) {
 	}
 }
 
-// prepareDriver counts the changes that node agents act on.
+// prepareDriver counts changes; a new driver has no generation.
 func prepareDriver(d, old *storagev1.CSIDriver) {
-	if old == nil {
-		return
-	}
-	if !rule.Same(d.Spec.TokenRequests, old.Spec.TokenRequests) || !rule.Same(d.Spec.RequiresRepublish, old.Spec.RequiresRepublish) ||
-		!rule.Same(d.Spec.SELinuxMount, old.Spec.SELinuxMount) {
+	if old != nil && !rule.Same(d.Spec, old.Spec) {
 		d.Generation = old.Generation + 1
 	}
 }
