@@ -136,6 +136,11 @@ func TestNodePorts(t *testing.T) {
 	if c, err := nodePort("c", udp); err != nil || c.Spec.Ports[0].NodePort == 0 || c.Spec.Ports[0].NodePort != c.Spec.Ports[1].NodePort {
 		t.Errorf("two protocols: %+v, %v", c, err)
 	}
+	shared := ports(53, 31890, 54, 31890)
+	shared[1].Protocol = corev1.ProtocolUDP
+	if _, err := nodePort("b", shared); reason(err) != "Invalid FieldValueInvalid spec.ports[1].nodePort" {
+		t.Errorf("a node port for two ports of a new service: %v", err)
+	}
 	patch := func(data string) error {
 		_, _, err := w.Patch(t.Context(), w.ask(services, "a"), types.MergePatchType, []byte(data), false)
 		return err
@@ -148,6 +153,17 @@ func TestNodePorts(t *testing.T) {
 	}
 	if err := patch(`{"spec":{"ports":[{"port":80,"nodePort":31888}]}}`); reason(err) != "Invalid FieldValueInvalid spec.ports[0].nodePort" {
 		t.Errorf("a change to a taken port: %v", err)
+	}
+	err = patch(`{"spec":{"ports":[{"name":"a","port":80,"protocol":"TCP","nodePort":31901},
+		{"name":"b","port":81,"protocol":"TCP","nodePort":31901}]}}`)
+	if err == nil || err.Error() != "duplicate nodePort: {TCP 31901}" {
+		t.Errorf("a node port for two ports of a protocol: %v", err)
+	}
+	err = patch(`{"spec":{"ports":[{"name":"a","port":80,"protocol":"TCP","nodePort":31900},
+		{"name":"b","port":80,"protocol":"UDP"}]}}`)
+	got := w.get(services, "a").(*corev1.Service).Spec.Ports
+	if err != nil || got[1].NodePort == 31900 || got[1].NodePort == 0 {
+		t.Errorf("a protocol that comes later has no node port of its own: %v, %v", got, err)
 	}
 	if _, _, err := w.delete(services, "a", nil); err != nil {
 		t.Fatal(err)

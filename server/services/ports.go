@@ -138,32 +138,34 @@ func (s *Allocator) freePorts(ctx context.Context, ports []int32) error {
 	})
 }
 
-// takePorts allocates the node ports that the service does not have yet: first those asked for by value.
+// takePorts allocates the node ports that the service does not have yet.
+//
+// Unlike Kubernetes, a dry run tells ports that are free, and refuses those that are not in the range.
 func (t *taking) takePorts(ctx context.Context, before *corev1.Service) error {
 	spec := &t.svc.Spec
 	if spec.Type != corev1.ServiceTypeNodePort && spec.Type != corev1.ServiceTypeLoadBalancer {
 		return nil
 	}
-	var has []int32
-	if before != nil {
-		has = portsOf(before)
-	}
-	if !t.wantsPorts(has) {
-		return nil
-	}
 	asked := slices.Clone(spec.Ports)
 	health := spec.HealthCheckNodePort
-	var taken []int32
+	p := &porting{taking: t, before: before}
+	if before != nil {
+		for _, port := range before.Spec.Ports {
+			p.has = append(p.has, port.NodePort)
+		}
+		p.had = wantsHealth(before) && health != 0
+	}
+	if !p.wants() {
+		return nil
+	}
 	err := t.s.editPorts(ctx, t.r.DryRun, func(b bitmap) error {
 		copy(spec.Ports, asked)
 		spec.HealthCheckNodePort = health
-		p := &porting{taking: t, b: b, has: has}
-		err := p.all()
-		taken = p.taken
-		return err
+		p.b, p.taken = b, nil
+		return p.all()
 	})
 	if err == nil {
-		t.ports = taken
+		t.ports = p.taken
 	}
 	return err
 }
@@ -174,113 +176,138 @@ func (t *taking) allocates() bool {
 	return t.svc.Spec.Type == corev1.ServiceTypeNodePort || a == nil || *a
 }
 
-func (t *taking) wantsHealth() bool {
-	return t.svc.Spec.Type == corev1.ServiceTypeLoadBalancer && t.svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-}
-
-func (t *taking) wantsPorts(has []int32) bool {
-	if h := t.svc.Spec.HealthCheckNodePort; t.wantsHealth() && !slices.Contains(has, h) {
-		return true
-	}
-	return slices.ContainsFunc(t.svc.Spec.Ports, func(p corev1.ServicePort) bool {
-		if p.NodePort == 0 {
-			return t.allocates()
-		}
-		return !slices.Contains(has, p.NodePort)
-	})
+func wantsHealth(svc *corev1.Service) bool {
+	s := &svc.Spec
+	return s.Type == corev1.ServiceTypeLoadBalancer && s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // A porting is one try to allocate ports.
 type porting struct {
 	*taking
-	b     bitmap
-	has   []int32 // the service's own of before
-	taken []int32
+	before *corev1.Service
+	b      bitmap
+	has    []int32 // the service's own of before
+	had    bool    // it had a port for load balancers that ask for local endpoints
+	taken  []int32
 }
 
-func (p *porting) all() error {
-	for i := range p.svc.Spec.Ports {
-		if err := p.fixed(i); err != nil {
-			return server.Invalid(p.r, p.svc.Name, field.ErrorList{
-				field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.svc.Spec.Ports[i].NodePort, err.Error())})
+// wants says whether there is anything to take, or to refuse.
+func (p *porting) wants() bool {
+	if wantsHealth(p.svc) && !p.had {
+		return true
+	}
+	for i, port := range p.svc.Spec.Ports {
+		n := port.NodePort
+		if n == 0 && p.allocates() || n != 0 && (!slices.Contains(p.has, n) || p.twice(i)) {
+			return true
 		}
 	}
-	if p.allocates() {
-		for i := range p.svc.Spec.Ports {
-			if err := p.free(i); err != nil {
-				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
-			}
+	return false
+}
+
+func (p *porting) all() (err error) {
+	byPort := map[int32]int32{}
+	for i := range p.svc.Spec.Ports {
+		switch port := &p.svc.Spec.Ports[i]; {
+		case port.NodePort == 0 && !p.allocates():
+		case p.before == nil:
+			err = p.first(i, byPort)
+		default:
+			err = p.next(i)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return p.health()
 }
 
-// fixed takes the node port that port i asks for. Ports of different protocols may share one.
-func (p *porting) fixed(i int) error {
-	port := p.svc.Spec.Ports[i]
-	if port.NodePort == 0 {
-		return nil
-	}
-	shared := slices.Contains(p.has, port.NodePort)
-	for _, o := range p.svc.Spec.Ports[:i] {
-		if o.NodePort == port.NodePort {
-			if o.Protocol == port.Protocol {
-				return errPortTaken
+// first takes the node port of port i of a new service: those of one port number, under several protocols, share one.
+func (p *porting) first(i int, byPort map[int32]int32) error {
+	port := &p.svc.Spec.Ports[i]
+	got := byPort[port.Port]
+	switch {
+	case got != 0 && port.NodePort == 0:
+		port.NodePort = got
+	case got != 0 && port.NodePort != got:
+		return p.this(i)
+	case got == 0:
+		asked := slices.IndexFunc(p.svc.Spec.Ports, func(o corev1.ServicePort) bool {
+			return o.Port == port.Port && o.NodePort != 0
+		})
+		if asked < 0 {
+			if err := p.any(port); err != nil {
+				return err
 			}
-			shared = true
+		} else {
+			port.NodePort = p.svc.Spec.Ports[asked].NodePort
+			if err := p.this(i); err != nil {
+				return err
+			}
+		}
+		byPort[port.Port] = port.NodePort
+	}
+	return nil
+}
+
+// next takes the node port of port i of a service that is there: each has its own, unless it asks for another's.
+func (p *porting) next(i int) error {
+	port := &p.svc.Spec.Ports[i]
+	switch n := port.NodePort; {
+	case n == 0:
+		if err := p.any(port); err != nil {
+			return err
+		}
+	case !slices.Contains(p.has, n) && !slices.Contains(p.taken, n):
+		if err := p.this(i); err != nil {
+			return err
 		}
 	}
-	if shared {
-		return nil
+	if p.twice(i) {
+		return server.PlainError(fmt.Sprintf("duplicate nodePort: {%s %d}", port.Protocol, port.NodePort))
 	}
-	if err := p.b.this(port.NodePort); err != nil {
-		return err
+	return nil
+}
+
+// twice says that a port before i has its node port and protocol.
+func (p *porting) twice(i int) bool {
+	port := p.svc.Spec.Ports[i]
+	return slices.ContainsFunc(p.svc.Spec.Ports[:i], func(o corev1.ServicePort) bool {
+		return o.NodePort == port.NodePort && o.Protocol == port.Protocol
+	})
+}
+
+// this takes the node port that port i asks for.
+func (p *porting) this(i int) error {
+	n := p.svc.Spec.Ports[i].NodePort
+	if err := p.b.this(n); err != nil {
+		path := specPath.Child("ports").Index(i).Child("nodePort")
+		return server.Invalid(p.r, p.svc.Name, field.ErrorList{field.Invalid(path, n, err.Error())})
+	}
+	p.taken = append(p.taken, n)
+	return nil
+}
+
+func (p *porting) any(port *corev1.ServicePort) (err error) {
+	if port.NodePort, err = p.b.any(); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
 	p.taken = append(p.taken, port.NodePort)
 	return nil
 }
 
-// free takes any node port for port i, that of the same port under another protocol if there is one.
-func (p *porting) free(i int) error {
-	port := &p.svc.Spec.Ports[i]
-	if port.NodePort != 0 {
-		return nil
-	}
-	for _, o := range p.svc.Spec.Ports {
-		if o.NodePort != 0 && o.Port == port.Port && o.Protocol != port.Protocol && !p.uses(o.NodePort, port.Protocol) {
-			port.NodePort = o.NodePort
-			return nil
-		}
-	}
-	n, err := p.b.any()
-	if err != nil {
-		return err
-	}
-	port.NodePort = n
-	p.taken = append(p.taken, n)
-	return nil
-}
-
-func (p *porting) uses(nodePort int32, protocol corev1.Protocol) bool {
-	return slices.ContainsFunc(p.svc.Spec.Ports, func(o corev1.ServicePort) bool {
-		return o.NodePort == nodePort && o.Protocol == protocol
-	})
-}
-
 // health takes the port that load balancers ask for local endpoints.
-func (p *porting) health() error {
+func (p *porting) health() (err error) {
 	spec := &p.svc.Spec
-	if !p.wantsHealth() || spec.HealthCheckNodePort != 0 && slices.Contains(p.has, spec.HealthCheckNodePort) {
+	if !wantsHealth(p.svc) || p.had {
 		return nil
 	}
-	var err error
-	if spec.HealthCheckNodePort == 0 {
-		spec.HealthCheckNodePort, err = p.b.any()
-	} else {
-		err = p.b.this(spec.HealthCheckNodePort)
-	}
-	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a HealthCheck NodePort: %w", err))
+	if n := spec.HealthCheckNodePort; n != 0 {
+		if err := p.b.this(n); err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %d: %w", n, err))
+		}
+	} else if spec.HealthCheckNodePort, err = p.b.any(); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a HealthCheck NodePort 0: %w", err))
 	}
 	p.taken = append(p.taken, spec.HealthCheckNodePort)
 	return nil
