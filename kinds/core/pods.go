@@ -130,6 +130,7 @@ func keepGenerations(s, old *corev1.PodStatus) {
 // takeEphemeralContainers lets nothing but the ephemeral containers change.
 func takeEphemeralContainers(p, old *corev1.Pod) {
 	list := p.Spec.EphemeralContainers
+	metav1.ResetObjectMetaForStatus(p, old)
 	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
 	p.Spec.EphemeralContainers = list
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/kinds/podspec"
@@ -19,6 +20,7 @@ func takeResize(p, old *corev1.Pod) {
 	if len(asked.Containers) != len(old.Spec.Containers) || len(asked.InitContainers) != len(old.Spec.InitContainers) {
 		return
 	}
+	metav1.ResetObjectMetaForStatus(p, old)
 	p.Spec, p.Status = *old.Spec.DeepCopy(), old.Status
 	p.Spec.Containers = takeSizes(p.Spec.Containers, asked.Containers)
 	p.Spec.InitContainers = takeSizes(p.Spec.InitContainers, asked.InitContainers)

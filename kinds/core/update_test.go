@@ -186,6 +186,12 @@ func TestPaths(t *testing.T) {
 	if o.Spec.Containers[0].Image != "i" || o.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
 		t.Errorf("resize: %v", o.Spec)
 	}
+	for _, sub := range []string{"ephemeralcontainers", "resize"} {
+		o := update(t, k, old, sub, `{metadata: {labels: {x: z}, annotations: {x: z}, finalizers: [a/b], ownerReferences: []}}`).(*corev1.Pod)
+		if o.Labels["x"] != "" || o.Annotations["x"] != "" || len(o.Finalizers) != 0 || len(o.OwnerReferences) != 1 {
+			t.Errorf("%s changed metadata: %v", sub, o.ObjectMeta)
+		}
+	}
 	k, ns := create(t, `Namespace: {}`)
 	if n := update(t, k, ns, "", `spec: {finalizers: []}`).(*corev1.Namespace); len(n.Spec.Finalizers) != 1 {
 		t.Error("an update of the namespace changed its finalizers")
