@@ -60,7 +60,7 @@ func lists(s stored) []trial {
 		if !s.place.namespaced { // others have objects there, too
 			more = only
 		}
-		if strings.HasPrefix(q, "watch=true") {
+		if strings.HasPrefix(q, "watch=") {
 			q += "&timeoutSeconds=1"
 		}
 		add("list", "GET", collection, q, more)

@@ -8,12 +8,16 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-const mostAnswer = 64 << 20
+const (
+	mostAnswer = 64 << 20
+	longest    = time.Minute // for an answer, watches included
+)
 
 // A server is one of the two that are compared.
 type server struct {
@@ -38,6 +42,7 @@ func newServer(kubeconfig string) (*server, error) {
 		return nil, err
 	}
 	config.UserAgent = "compare/v1"
+	config.Timeout = longest
 	client, err := rest.HTTPClientFor(config)
 	return &server{strings.TrimSuffix(config.Host, "/"), client}, err
 }
