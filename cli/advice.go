@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"k8s.io/client-go/rest"
@@ -27,6 +29,28 @@ func advise(err error) error {
 		return fmt.Errorf("%w: run as root, or choose a directory of your own with --data-dir (or none: --store memory)", err)
 	}
 	return err
+}
+
+// outOfTime adds to an error that a certificate is not good yet, or no more, where to look: it may be the clock.
+func outOfTime(err error) error {
+	var cert x509.CertificateInvalidError
+	if !errors.As(err, &cert) || cert.Reason != x509.Expired {
+		return err
+	}
+	return fmt.Errorf("%w: look at the clocks of this machine (date) and of the server; kloop certs list, on the server's machine, "+
+		"tells of the certificates", err)
+}
+
+// keysOf says why the keys of a data directory's cluster can't be had, if they can't.
+func keysOf(dir string) error {
+	_, err := os.Stat(filepath.Join(dir, "pki", "ca.key"))
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("the cluster in %s is another user's: use sudo: %w", dir, err)
+	case err != nil:
+		return fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", dir, err)
+	}
+	return nil
 }
 
 // connection reads how to reach a server. There is no default: a command that guesses acts on the wrong cluster.

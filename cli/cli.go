@@ -111,6 +111,7 @@ func code(std stdio, c command, err error) int {
 	if runs := []string{"up", "server", "node", "controllers"}; errors.Is(err, syscall.ECONNREFUSED) && !slices.Contains(runs, c.name) {
 		err = fmt.Errorf("%w: nothing listens there; kloop status says which cluster that is, and how to start it", err)
 	}
+	err = outOfTime(err)
 	fmt.Fprintf(std.err, "kloop %s: %v\n", c.name, err)
 	return 1
 }

@@ -44,6 +44,9 @@ func create(ctx context.Context, std stdio, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := clusters.Editable(keys); err != nil {
+		return err
+	}
 	root, err := clusters.Default()
 	if err != nil {
 		return err
@@ -56,7 +59,8 @@ func create(ctx context.Context, std stdio, args []string) error {
 		return errors.Join(err, c.Delete(context.WithoutCancel(ctx), std.err))
 	}
 	if err := c.Merge(keys); err != nil {
-		return fmt.Errorf("cluster %s runs, but its context is nowhere (kloop delete %s removes it): %w", c.Name, c.Name, err)
+		return fmt.Errorf("cluster %s runs, but its context is nowhere (kloop delete %s removes it; its own kubeconfig is %s): %w",
+			c.Name, c.Name, c.Admin(), err)
 	}
 	fmt.Fprintf(std.out, "cluster %s is ready after %d ms: %s, %s\n", c.Name, time.Since(began).Milliseconds(), nodesOf(c), c.Server())
 	fmt.Fprintf(std.out, "kubectl speaks to it: context %s in %s\n", c.Context(), keys)

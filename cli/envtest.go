@@ -91,7 +91,7 @@ func assets(std stdio, dir string) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", advise(err)
+		return "", fmt.Errorf("%w: choose a directory of your own", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -38,8 +37,8 @@ func kubeconfig(_ context.Context, std stdio, args []string) error {
 			leaf.Hosts = append(leaf.Hosts, *address)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(*dir, "pki", "ca.key")); err != nil {
-		return fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", *dir, err)
+	if err := keysOf(*dir); err != nil {
+		return err
 	}
 	keys, err := pki.Open(pki.Config{Dir: filepath.Join(*dir, "pki")})
 	if err != nil {

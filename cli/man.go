@@ -24,7 +24,7 @@ func man(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	if err := os.MkdirAll(words[0], 0o755); err != nil {
-		return err
+		return fmt.Errorf("%w: choose a directory of your own, or use sudo", err)
 	}
 	pages := map[string][]byte{"kloop": manIndex()}
 	for i := range list {
@@ -32,7 +32,7 @@ func man(ctx context.Context, std stdio, args []string) error {
 	}
 	for name, text := range pages {
 		if err := os.WriteFile(filepath.Join(words[0], name+".1"), text, 0o644); err != nil {
-			return fmt.Errorf("write the manual: %w", err)
+			return fmt.Errorf("write the manual: %w: choose a directory of your own, or use sudo", err)
 		}
 	}
 	_, err = fmt.Fprintf(std.out, "%d pages in %s\n", len(pages), words[0])

@@ -292,7 +292,10 @@ func shapeOf(v any) any {
 
 // What a command was to do is done when nobody reads what it prints.
 func TestClosedPipe(t *testing.T) {
-	d := newDesk(t, filepath.Join(t.TempDir(), "clusters"))
+	home := filepath.Join(t.TempDir(), `it's "a home"`)
+	d := newDesk(t, filepath.Join(home, "clusters"))
+	first, second := filepath.Join(home, ".kube", "none yet"), filepath.Join(home, "second")
+	t.Setenv("KUBECONFIG", first+string(filepath.ListSeparator)+second)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -316,6 +319,9 @@ func TestClosedPipe(t *testing.T) {
 	unread("create a --sim-nodes 1")
 	unread("create b --sim-nodes 1")
 	d.wants(d.run(0, "status"), "cluster   kloop-b", "state     running")
+	if text, err := os.ReadFile(first); err != nil || !strings.Contains(string(text), "kloop-a") || exists(second) {
+		t.Errorf("the contexts are not in the first of the kubeconfigs: %v, %s", err, text)
+	}
 	dir := filepath.Join(t.TempDir(), "man")
 	unread("man " + dir)
 	if _, err := os.Stat(filepath.Join(dir, "kloop.1")); err != nil {

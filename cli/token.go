@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -32,11 +31,10 @@ func token(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	path := filepath.Join(*dir, "pki")
-	if _, err := os.Stat(filepath.Join(path, "ca.key")); err != nil {
-		return advise(fmt.Errorf("there is no cluster in %s: start one (kloop up), or name its directory with --data-dir: %w", *dir, err))
+	if err := keysOf(*dir); err != nil {
+		return err
 	}
-	keys, err := pki.Open(pki.Config{Dir: path})
+	keys, err := pki.Open(pki.Config{Dir: filepath.Join(*dir, "pki")})
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func (s *clusterState) ask(ctx context.Context, a *ask.Asker) {
 	defer cancel()
 	var v version.Info
 	if err := a.Get(ctx, "/version", &v); err != nil {
-		s.State, s.Error = stateSilent, err.Error()
+		s.State, s.Error = stateSilent, outOfTime(err).Error()
 		return
 	}
 	s.State, s.Version = stateRunning, v.GitVersion

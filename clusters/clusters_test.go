@@ -103,6 +103,16 @@ func TestEdit(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || string(text) != "{ not: [a kubeconfig" {
 		t.Errorf("it became %q, %v", text, err)
 	}
+	if err := Editable(path); err == nil || !strings.Contains(err.Error(), "mend it") {
+		t.Errorf("%v", err)
+	}
+	home := t.TempDir()
+	if err := Editable(filepath.Join(home, ".kube", "config")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("looking left %v, %v", left, err)
+	}
 	real := filepath.Join(t.TempDir(), "real")
 	if err := os.Symlink(real, path+"2"); err != nil {
 		t.Fatal(err)

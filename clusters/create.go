@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,6 +46,9 @@ func (r Root) Create(c *Cluster) (err error) {
 			return err
 		}
 	}
+	if err := checkArgs(c); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(string(r), 0o755); err != nil {
 		return fmt.Errorf("make the directory of clusters: %w: KLOOP_CLUSTERS names another one", err)
 	}
@@ -74,6 +79,19 @@ func (r Root) Create(c *Cluster) (err error) {
 		return fmt.Errorf("make the cluster's directory: %w", err)
 	}
 	return c.save()
+}
+
+// checkArgs refuses flags that the cluster's own command line has: with another address or directory nobody would find it.
+func checkArgs(c *Cluster) error {
+	plain := *c
+	plain.Args, plain.Nodes = nil, max(c.Nodes, 1)
+	for _, a := range c.Args {
+		name, _, _ := strings.Cut("--"+strings.TrimLeft(a, "-"), "=")
+		if strings.HasPrefix(a, "-") && name != "--hosts" && slices.Contains(plain.command(1), name) {
+			return fmt.Errorf("%s is set for every cluster by kloop create: leave it away", name)
+		}
+	}
+	return nil
 }
 
 // beside says why the cluster can't be beside another.

@@ -27,8 +27,14 @@ func Keys() (string, error) {
 			home, err = h, nil
 		}
 	}
-	return filepath.Join(home, ".kube", "config"), err
+	if err != nil {
+		return "", fmt.Errorf("find the kubeconfig: %w: set HOME, or name a file with --kubeconfig or KUBECONFIG", err)
+	}
+	return filepath.Join(home, ".kube", "config"), nil
 }
+
+// Editable says what would keep a cluster's context from going into a kubeconfig, before there is a cluster. It changes nothing.
+func Editable(path string) error { return edit(path, nil) }
 
 // sudoer is the user who called root.
 func sudoer() (uid, gid int, ok bool) {
@@ -104,14 +110,24 @@ func (c *Cluster) takeOut(k Keyring) error {
 }
 
 // edit changes a kubeconfig under the lock that kubectl takes too, and replaces it whole: readers see the old or the new one. A link stays
-// a link, and the file's owner and mode stay, too.
+// a link, and the file's owner and mode stay, too. Without a change it goes as far as it can without one.
 func edit(path string, change func(*clientcmdapi.Config)) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
+	if err := edited(path, change); err != nil {
+		return fmt.Errorf("%w; then try again, or name another file with --kubeconfig or KUBECONFIG", err)
+	}
+	return nil
+}
+
+func edited(path string, change func(*clientcmdapi.Config)) error {
 	fresh, err := makeDir(filepath.Dir(path))
 	if err != nil {
-		return fmt.Errorf("make the directory of the kubeconfig: %w", err)
+		return fmt.Errorf("make the directory of the kubeconfig: %w: have it made", err)
+	}
+	if change == nil && fresh != "" {
+		defer os.Remove(fresh)
 	}
 	lock := path + ".lock"
 	if err := takeLock(lock); err != nil {
@@ -125,9 +141,15 @@ func edit(path string, change func(*clientcmdapi.Config)) error {
 	case errors.Is(missing, fs.ErrNotExist):
 		cfg = clientcmdapi.NewConfig()
 	case err != nil:
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return fmt.Errorf("read the kubeconfig %s: %w: mend it, or move it away", path, err)
 	default:
 		mode = info.Mode().Perm()
+		if err := writable(path); err != nil {
+			return err
+		}
+	}
+	if change == nil {
+		return room(path, info)
 	}
 	change(cfg)
 	text, err := clientcmd.Write(*cfg)
@@ -135,9 +157,35 @@ func edit(path string, change func(*clientcmdapi.Config)) error {
 		return err
 	}
 	if err := replace(path, text, mode); err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
+		return fmt.Errorf("write the kubeconfig: %w: make room for it", err)
 	}
 	return own(info, path, fresh)
+}
+
+// writable refuses to replace a file that its owner has made read-only.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig: %w: let it be written (chmod u+w)", err)
+	}
+	return f.Close()
+}
+
+// contextSize is more than what a cluster's context takes in a kubeconfig, in bytes.
+const contextSize = 16 << 10
+
+// room sees whether there is room for a context more.
+func room(path string, info fs.FileInfo) error {
+	size := contextSize
+	if info != nil {
+		size += int(info.Size())
+	}
+	probe := path + ".lock.room"
+	err := replace(probe, make([]byte, size), 0o600)
+	if err != nil {
+		return fmt.Errorf("write the kubeconfig: %w: make room for it", err)
+	}
+	return os.Remove(probe)
 }
 
 // takeLock makes kubectl's lock file; one that is left by a process that was killed must be removed by hand, as kubectl says too.
@@ -147,8 +195,11 @@ func takeLock(lock string) error {
 		if err == nil {
 			return f.Close()
 		}
-		if !errors.Is(err, fs.ErrExist) || time.Now().After(end) {
-			return fmt.Errorf("lock the kubeconfig (if nobody else changes it, remove %s): %w", lock, err)
+		switch {
+		case !errors.Is(err, fs.ErrExist):
+			return fmt.Errorf("lock the kubeconfig: %w: let its directory be written", err)
+		case time.Now().After(end):
+			return fmt.Errorf("lock the kubeconfig: %w: if nobody else changes it, remove that file", err)
 		}
 	}
 }
