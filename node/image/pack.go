@@ -89,7 +89,10 @@ func Pack(w io.Writer, s Spec) error {
 	}
 	sum := sha256.Sum256(plain)
 	var packed bytes.Buffer
-	gz := gzip.NewWriter(&packed)
+	gz, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // it goes to a runtime of this machine as a rule
+	if err != nil {
+		return err
+	}
 	if _, err := gz.Write(plain); err != nil {
 		return err
 	}
