@@ -85,6 +85,7 @@ func TestPages(t *testing.T) {
 	if err != nil || len(found) < 5 {
 		t.Fatalf("pages %v, %v", found, err)
 	}
+	found = append(found, "../../README.md")
 	bin := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -112,13 +113,13 @@ func TestPages(t *testing.T) {
 			}
 		}
 		if len(plain) > 0 {
-			t.Run(name, func(t *testing.T) { run(t, bin, script(name, plain)) })
+			t.Run(name, func(t *testing.T) { run(t, bin, script(name, plain), name == "README.md") })
 		}
 		if len(root) > 0 {
 			t.Run(name+"/root", func(t *testing.T) {
 				need.BeRoot(t)
 				need.Have(t, need.Containerd, runtime.Available(runtime.Config{}))
-				run(t, bin, script(name, root))
+				run(t, bin, script(name, root), false)
 			})
 		}
 	}
@@ -141,7 +142,7 @@ func putProgram(t *testing.T, self, to string) error {
 }
 
 // run runs a script as a person with an empty home would, in an empty directory, and ends what it leaves behind.
-func run(t *testing.T, bin, text string) {
+func run(t *testing.T, bin, text string, readme bool) {
 	home := t.TempDir()
 	beside, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -154,6 +155,9 @@ func run(t *testing.T, bin, text string) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "bash", "-c", text)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = t.TempDir(), env, &out, &out
+	if readme {
+		clone(t, cmd.Dir, bin)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.Cancel, cmd.WaitDelay = end, 30*time.Second
@@ -166,6 +170,18 @@ func run(t *testing.T, bin, text string) {
 	again.Env = env
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("delete what is left: %v\n%s", err, said)
+	}
+}
+
+// clone puts into a directory what the README's commands need of a clone that was built.
+func clone(t *testing.T, dir, bin string) {
+	t.Helper()
+	examples, err := filepath.Abs("../../examples")
+	if err == nil {
+		err = errors.Join(os.Symlink(bin, filepath.Join(dir, "bin")), os.Symlink(examples, filepath.Join(dir, "examples")))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
