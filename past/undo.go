@@ -173,15 +173,21 @@ func (u *Undo) restore(steps []*Step, was, after, now map[string]any) (*Undo, er
 
 const notKept = "values of Secrets are kept only where the store encrypts them (--encryption-provider-config), and these were not"
 
-// hush takes values of Secrets out of what is shown. What is written keeps them.
+// hush takes values of Secrets out of what is shown, and annotations, which may repeat them. What is written keeps them.
 func (u *Undo) hush() {
 	if u.Object.Resource != "secrets" {
 		return
 	}
 	for _, list := range [][]Field{u.Fields, u.Conflicts} {
 		for i := range list {
-			if f := &list[i]; strings.HasPrefix(f.Path, "data") {
-				f.Old, f.New = "(secret)", "(secret)"
+			f := &list[i]
+			if !strings.HasPrefix(f.Path, "data") && !strings.HasPrefix(f.Path, "metadata.annotations") {
+				continue
+			}
+			for _, v := range []*any{&f.Old, &f.New} {
+				if *v != nil {
+					*v = "(secret)"
+				}
 			}
 		}
 	}
