@@ -39,7 +39,7 @@ var ladder = [][]string{
 	{"controllers"},
 	{"sim", "survey", "past"},
 	{"kit"},
-	{"internal/testcluster", "internal/testpolicy"},
+	{"internal/testcluster", "internal/testpolicy", "internal/states"},
 	{"cluster"},
 	{"machine", "plan", "engine", "simtest", "clusters", "service"},
 	{"cli"},

@@ -98,7 +98,7 @@ func troubleAdvice(n *corev1.Node, c *corev1.NodeCondition) string {
 	case c.Type == corev1.NodeMemoryPressure || c.Type == corev1.NodePIDPressure:
 		return "have fewer pods on " + n.Name + ", or pods with limits; see who uses most: kubectl top pods -A --sort-by=memory"
 	case c.Type == kinds.SilentPeers:
-		return "let UDP port 51820 through between the machines, look whether the other nodes are up, and at kloop why node/NAME of them"
+		return "let UDP port 51820 through between the machines, look whether the other nodes are up: kloop why node/NAME"
 	case c.Type == corev1.NodeNetworkUnavailable && strings.Contains(c.Message, "modprobe"):
 		return "on " + n.Name + ": modprobe wireguard, and a line wireguard in /etc/modules-load.d/kloop.conf for the next start"
 	case c.Type == corev1.NodeNetworkUnavailable || strings.Contains(low, "cni") || strings.Contains(low, "network"):

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kloop-dev/kloop/internal/states"
 )
 
 // TestOperators holds what is said of the statuses that operators write to testdata/operators.yaml.
@@ -28,13 +30,13 @@ func TestOperators(t *testing.T) {
 	}
 	for _, r := range rows {
 		version, kind, _ := strings.Cut(r.Of, " ")
-		row := toldRow{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State,
+		row := states.Row{Ask: strings.ToLower(kind) + "s." + strings.Split(version, "/")[0] + ":x", Says: r.Says, State: orElse(r.State,
 			Waiting), Rests: r.Rests,
 			Given: "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: x, generation: 1}\nspec: " + orElse(string(r.Spec),
 				"{}") + "\nstatus: " + string(r.Status) + "\n"}
 		if r.Says != "" {
 			row.Cause = "OperatorReports"
 		}
-		t.Run(kind+"/"+r.Says, row.check)
+		t.Run(kind+"/"+r.Says, func(t *testing.T) { checkTold(t, &row) })
 	}
 }

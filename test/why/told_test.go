@@ -1,0 +1,245 @@
+package why_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/kloop-dev/kloop/cluster"
+	"github.com/kloop-dev/kloop/converge"
+	"github.com/kloop-dev/kloop/internal/states"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/convergence"
+	"github.com/kloop-dev/kloop/kit/whole"
+)
+
+// A front is a front door alone: objects lie in it as they were put there.
+func front(t *testing.T) *world {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Kubeconfig: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Stop() })
+	cfg, err := c.Rest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached{discovery.NewDiscoveryClientForConfigOrDie(cfg)})
+	return &world{t, dynamic.NewForConfigOrDie(cfg), mapper, t.Context(), cfg, path}
+}
+
+// advisedFor is what is advised for the object that a row asks about.
+func advisedFor(t *testing.T, r *states.Row) (all []advised) {
+	t.Helper()
+	set, read, err := states.World(r.Given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := converge.World{Read: read, Kinds: set, Now: states.Noon}
+	gr, name, err := convergence.ParseName(r.Ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, ok := set.GR(gr)
+	if !ok {
+		t.Fatalf("%s: no kind %s", r.Name, gr)
+	}
+	ns := ""
+	if k.Info().Namespaced {
+		ns = states.Namespace
+	}
+	obj := read.Lookup(k, ns, name)
+	if obj == nil {
+		t.Fatalf("%s: no %s", r.Name, r.Ask)
+	}
+	if s := w.Explain(k, obj); s != nil {
+		return advisedIn(t, nil, s.Gap())
+	}
+	if rest := w.Rest(k, obj); rest != nil {
+		return advisedIn(t, nil, rest)
+	}
+	return nil
+}
+
+// checkTold pastes what is advised of the states of converge/testdata in forms that were not pasted before, in a cluster where their
+// objects lie.
+func checkTold(t *testing.T, p *pasting) {
+	rows, err := states.Rows("../../converge/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := front(t)
+	space := w.space(states.Namespace)
+	for _, r := range rows {
+		var fresh []advised
+		for _, a := range advisedFor(t, &r) {
+			if a.world = w; p.take(&a) {
+				fresh = append(fresh, a)
+			}
+		}
+		if len(fresh) == 0 {
+			continue
+		}
+		remove := w.lay(space, r.Given)
+		for _, a := range fresh {
+			p.paste(t, &a)
+		}
+		remove()
+	}
+}
+
+// space makes a namespace, and the account of its pods.
+func (w *world) space(name string) situation {
+	s := situation{Name: name}
+	w.lay(s, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+name+"}")
+	w.lay(s, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default}")
+	return s
+}
+
+// lay puts objects into the store, as they are, and returns what takes them away again. What is there stays.
+func (w *world) lay(s situation, text string) (remove func()) {
+	w.t.Helper()
+	list, err := states.Objects(text)
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	var undo []func()
+	uids := map[types.UID]types.UID{} // of owners, which the server gives anew
+	for _, u := range list {
+		if _, ok := kinds.NewSet().Kind(u.GroupVersionKind()); !ok {
+			w.define(u.GroupVersionKind())
+		}
+		harmless(u)
+		if ns := u.GetNamespace(); ns != "" && ns != s.Name {
+			w.space(ns)
+		}
+		owners := u.GetOwnerReferences()
+		for i, o := range owners {
+			owners[i].UID = cmp.Or(uids[o.UID], o.UID)
+		}
+		u.SetOwnerReferences(owners)
+		was := cmp.Or(u.GetUID(), types.UID(u.GetKind()+"/"+u.GetName()))
+		r := w.of(s, u.GroupVersionKind(), u.GetNamespace())
+		u.SetDeletionTimestamp(nil)
+		u.SetUID("")
+		made, err := r.Create(w.t.Context(), u, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		} else if err != nil {
+			w.t.Logf("%s/%s can't be laid: %v", u.GetKind(), u.GetName(), err)
+			continue
+		}
+		uids[was] = made.GetUID()
+		undo = append(undo, func() {
+			_, _ = r.Patch(w.all, u.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			now := int64(0)
+			_ = r.Delete(w.all, u.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &now})
+		})
+	}
+	return func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	}
+}
+
+// harmless lets an object be taken and stand in nobody's way: requests do not wait for webhooks and servers that are not there.
+func harmless(u *unstructured.Unstructured) {
+	switch u.GetKind() {
+	case "CronJob": // old ones may have a zone that is refused by now
+		unstructured.RemoveNestedField(u.Object, "spec", "timeZone")
+	case "APIService":
+		unstructured.RemoveNestedField(u.Object, "spec", "service")
+		unstructured.RemoveNestedField(u.Object, "spec", "insecureSkipTLSVerify")
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		hooks, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+		for _, h := range hooks {
+			if hook, ok := h.(map[string]any); ok {
+				hook["sideEffects"], hook["admissionReviewVersions"] = "None", []any{"v1"}
+				hook["rules"] = []any{map[string]any{"apiGroups": []any{"nowhere.example.com"}, "apiVersions": []any{"*"},
+					"resources": []any{"*"}, "operations": []any{"CREATE"}}}
+			}
+		}
+		_ = unstructured.SetNestedSlice(u.Object, hooks, "webhooks")
+	}
+}
+
+// define makes a kind in which anything may stand.
+func (w *world) define(gvk schema.GroupVersionKind) {
+	w.t.Helper()
+	plural := strings.ToLower(gvk.Kind) + "s"
+	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.%[2]s"},
+"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},"versions":[{"name":%[5]q,"served":true,"storage":true,
+"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
+		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), gvk.Version)
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(text)); err != nil {
+		w.fatal("%v", err)
+	}
+	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	if _, err := w.dyn.Resource(gvr).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		w.fatal("%v", err)
+	}
+	w.until("the kind is served", func() error {
+		_, err := w.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		return err
+	})
+}
+
+// written are the commands that stand in the source of the rules, up to the first word that is put in. Each is all of a piece of advice, or
+// its end.
+func written(t *testing.T) (list []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../converge/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	amid := regexp.MustCompile(`[a-z,] (kubectl|kloop) (get|describe|logs|delete|patch|edit|scale|rollout|create|why|node|up|image|controllers)\b`)
+	begin := regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) [a-z][^%{]*)`)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil {
+					m := begin.FindStringSubmatch(text)
+					if m != nil {
+						list = append(list, m[1])
+					} else if amid.MatchString(text) {
+						t.Errorf("%s: a command that can't be pasted: %s", name, text)
+					}
+				}
+			}
+			return true
+		})
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
