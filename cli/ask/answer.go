@@ -27,8 +27,9 @@ type Answer struct {
 
 	Context string `json:"context,omitempty"` // of several that were asked
 
-	fine  string // the words for one object without a gap
-	where string // of everything: the namespace, "" all
+	fine    string // the words for one object without a gap
+	where   string // of everything: the namespace, "" all
+	refused error  // of the API that explains
 }
 
 func newAnswer() *Answer {
@@ -55,8 +56,8 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 		Items []*convergence.Gap `json:"items"`
 	}
 	err := a.Get(ctx, Within(a.NS, "gaps"), &list)
-	if a.foreign(ctx, err) {
-		return a.surveyed(ctx, out)
+	if a.foreign(ctx, err, out) {
+		return out, out.orRefused(a.surveyed(ctx, out))
 	}
 	if err != nil {
 		return nil, err
@@ -69,10 +70,29 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 	return out, nil
 }
 
-// foreign says that the server does not explain itself, of one that answered so. It refuses those with few rights before it tells them
-// that it has no such API; discovery tells everybody.
-func (a *Asker) foreign(ctx context.Context, err error) bool {
-	return (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) && apierrors.IsNotFound(a.Get(ctx, Explained, &metav1.APIResourceList{}))
+// foreign says that the server does not explain itself, of one that answered so: it has no such API, or only for others, or who serves it
+// does not answer. Those with few rights are refused before they are told that there is no such API; discovery tells everybody.
+func (a *Asker) foreign(ctx context.Context, err error, out *Answer) bool {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsServiceUnavailable(err) {
+		return false
+	}
+	if apierrors.IsNotFound(a.Get(ctx, Explained, &metav1.APIResourceList{})) {
+		return true
+	}
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	out.refused = err
+	out.Notes = append(out.Notes, "who explains this cluster does not answer: "+err.Error()+". This is what its objects tell")
+	return true
+}
+
+// orRefused is what became of a survey; a caller who may not make one either is told what was refused first.
+func (a *Answer) orRefused(err error) error {
+	if a.refused != nil && (apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)) {
+		return a.refused
+	}
+	return err
 }
 
 // fights are the fields that are fought over where the answer is about.
@@ -85,10 +105,10 @@ func (a *Asker) fights(ctx context.Context) ([]*convergence.Fight, error) {
 }
 
 // surveyed explains a server that does not explain itself: all of it.
-func (a *Asker) surveyed(ctx context.Context, out *Answer) (*Answer, error) {
+func (a *Asker) surveyed(ctx context.Context, out *Answer) error {
 	s, err := a.survey(ctx, out)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	list, more := s.World.Gaps(a.NS)
 	for _, g := range list {
@@ -97,12 +117,12 @@ func (a *Asker) surveyed(ctx context.Context, out *Answer) (*Answer, error) {
 	if out.Items = append(out.Items, list...); more {
 		out.Unseen = append(out.Unseen, "there are more gaps than are told")
 	}
-	return out, nil
+	return nil
 }
 
 // survey reads the server's objects.
 func (a *Asker) survey(ctx context.Context, out *Answer) (*survey.Survey, error) {
-	if off := a.Unexplained(ctx, apierrors.NewNotFound(convergence.GroupVersion.WithResource("gaps").GroupResource(), "")); errors.Is(off, errOff) {
+	if off := a.Unexplained(ctx, apierrors.NewNotFound(convergence.GroupVersion.WithResource("gaps").GroupResource(), "")); out.refused == nil && errors.Is(off, errOff) {
 		out.Notes = append(out.Notes, off.Error()+". Until then this is what its objects tell")
 	}
 	at := a.NS
@@ -139,7 +159,7 @@ func (a *Asker) object(ctx context.Context, r *metav1.APIResource, name string) 
 	gr := schema.GroupResource{Group: r.Group, Resource: r.Name}
 	var g convergence.Gap
 	err := a.Get(ctx, Within(ns, "gaps")+"/"+convergence.NameOf(gr, name), &g)
-	foreign := a.foreign(ctx, err)
+	foreign := a.foreign(ctx, err, out)
 	if err != nil && !foreign && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -157,7 +177,7 @@ func (a *Asker) object(ctx context.Context, r *metav1.APIResource, name string) 
 	}
 	out.fine = short + " is what it should be"
 	if foreign {
-		return out, a.surveyOne(ctx, out, gr, ns, name)
+		return out, out.orRefused(a.surveyOne(ctx, out, gr, ns, name))
 	}
 	at := *a
 	at.NS = ns

@@ -1,11 +1,14 @@
 package why_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/kloop-dev/kloop/cli"
 	"github.com/kloop-dev/kloop/cluster"
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kit/whole"
@@ -195,4 +199,49 @@ subjects: [{kind: ServiceAccount, name: default, namespace: kloop-lookout}]
 	if got := get(cfg, path+"/gaps") + get(direct, "/metrics"); strings.Contains(got, "marked-value") {
 		t.Error("a Secret's value is told")
 	}
+	w.answersWithout(host, out)
+}
+
+// answersWithout asks by reading alone: as somebody who may read objects and no gaps, and when nobody explains any more.
+func (w *world) answersWithout(host, lookout *cluster.Cluster) {
+	w.t.Helper()
+	w.make(situation{Name: "few", Given: `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: lister, namespace: shop}
+rules: [{apiGroups: [""], resources: [pods, persistentvolumeclaims], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: lister, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lister}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: lister}]
+`})
+	says := func(user, group string, code int, args []string, words ...string) {
+		w.t.Helper()
+		data, err := host.Kubeconfig(user, group)
+		path := filepath.Join(w.t.TempDir(), "kubeconfig")
+		if err = errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil {
+			w.fatal("%v", err)
+		}
+		w.until(user+" is answered", func() error {
+			var all bytes.Buffer
+			got := cli.Run(w.t.Context(), strings.NewReader(""), &all, &all, append([]string{"kloop", "why", "--kubeconfig", path, "-n", "shop"}, args...))
+			for _, word := range words {
+				if got != code || !strings.Contains(all.String(), word) {
+					return &unexpected{got, all.String()}
+				}
+			}
+			return nil
+		})
+	}
+	const read = "who explains this cluster does not answer: "
+	says("lister", "some", 3, nil, "uses the claim data", read, `User "lister" cannot list resource "gaps"`, "you may not list them")
+	says("lister", "some", 3, []string{"pod/lost"}, "uses the claim data", read)
+	says("nobody", "some", 1, nil, `User "nobody" cannot list resource "gaps"`)
+	if err := lookout.Stop(); err != nil {
+		w.fatal("%v", err)
+	}
+	says("admin", "system:masters", 3, nil, "uses the claim data", read)
+	says("admin", "system:masters", 3, []string{"pod/lost"}, "uses the claim data", read)
 }
