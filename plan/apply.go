@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -106,7 +107,7 @@ func UpgradeDefinitions(docs []Document) (Change, error) {
 	return c, nil
 }
 
-// servedSoon bounds the time from a definition until its kind is served.
+// servedSoon bounds the time from a definition until its kind is served, and from a quota until it is counted.
 const servedSoon = 30 * time.Second
 
 func (a *author) apply(ctx context.Context, d Document, ns string) error {
@@ -134,10 +135,22 @@ func (a *author) apply(ctx context.Context, d Document, ns string) error {
 	if err := a.refuse(o, err); err != nil {
 		return err
 	}
-	if k == resource.Kind(kinds.CustomResourceDefinitions) && err == nil {
+	switch {
+	case err != nil:
+	case k == resource.Kind(kinds.CustomResourceDefinitions):
 		return a.recheck(ctx, o)
+	case k == resource.Kind(kinds.ResourceQuotas):
+		return a.counted(o)
 	}
 	return nil
+}
+
+// counted waits for a quota to hold, which takes less time in a cluster than the next object takes to make pods.
+func (a *author) counted(o Object) error {
+	return a.w.pass(time.Now().Add(servedSoon), func() bool {
+		q := resource.Get(a.w.view.Snapshot(), kinds.ResourceQuotas, o.Namespace, o.Name)
+		return q == nil || equality.Semantic.DeepEqual(q.Status.Hard, q.Spec.Hard)
+	})
 }
 
 // clientSide is the manager of what kubectl apply wrote before the server did the work.
@@ -148,7 +161,7 @@ func (a *author) takeOver(ctx context.Context, k resource.Kind, r *server.Reques
 	cur := a.w.view.Snapshot().Lookup(k, r.Namespace, r.Name)
 	if cur == nil {
 		if k == resource.Kind(kinds.ResourceQuotas) {
-			a.tell("%s holds from when it is counted: what is made in that moment may pass it, here as in the cluster", r.Name)
+			a.tell("%s holds once it is counted: in the cluster what is made before that, in a moment, may pass it", r.Name)
 		}
 		return nil
 	}

@@ -257,8 +257,11 @@ func TestFidelity(t *testing.T) {
 	for i := range seeds {
 		seed := *firstSeed + uint64(i)
 		tw := newTown(seed)
-		if seed%2 == 1 {
+		switch seed % 4 {
+		case 1:
 			tw = newCity(seed)
+		case 3:
+			tw = newVillage(seed)
 		}
 		f, real := really(t, tw.nodes, tw.manifest.String(), tw.change)
 		foreseen := predicted(t, f, tw.change)
