@@ -36,7 +36,8 @@ func TestRead(t *testing.T) {
 	}
 	defer c.Stop()
 	create(t, c, kinds.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", Annotations: map[string]string{
-		corev1.LastAppliedConfigAnnotation: `{"data":{"token":"` + marked + `"}}`, "example.com/original": marked}}, Data: map[string][]byte{"token": []byte(marked)}})
+		corev1.LastAppliedConfigAnnotation: `{"data":{"token":"` + marked + `"}}`, "example.com/original": marked}},
+		Data: map[string][]byte{"token": []byte(marked)}})
 	create(t, c, kinds.Roles, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "few"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments", "replicasets"}, Verbs: []string{"list"}}}})
 	create(t, c, kinds.RoleBindings, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "few"},

@@ -327,6 +327,7 @@ func TestQuotaComesFirst(t *testing.T) {
 	quota := "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: late}\nspec: {hard: {pods: \"5\"}}\n---\n"
 	for n := range 6 {
 		f := grown(t, 3, shopOf("shop", 5+n, "i:1", "100m", "", ""))
-		hold(t, run(t, f, manifest(t, quota+shopOf("late", 6, "i:1", "100m", "", ""))), "deployment/late", "late holds once it is counted", "0 of 6")
+		r := run(t, f, manifest(t, quota+shopOf("late", 6, "i:1", "100m", "", "")))
+		hold(t, r, "deployment/late", "late holds once it is counted", "0 of 6")
 	}
 }

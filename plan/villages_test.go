@@ -17,7 +17,7 @@ func newVillage(seed uint64) *town {
 			v.pick("", "", ", finalizers: [example.com/hold]"), 20*(1+v.IntN(5)))
 	}
 	v.add("apiVersion: v1\nkind: Namespace\nmetadata: {name: hamlet}")
-	v.add("%s", strings.ReplaceAll(shopOf("barn", 1+v.IntN(5), "i:1", "500m", "", ""), "metadata: {name: barn}", "metadata: {name: barn, namespace: hamlet}"))
+	v.add("%s", moved("hamlet", "barn", shopOf("barn", 1+v.IntN(5), "i:1", "500m", "", "")))
 	if v.IntN(3) == 0 {
 		v.add("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept, namespace: hamlet, finalizers: [example.com/hold]}")
 	}
@@ -33,11 +33,13 @@ func newVillage(seed uint64) *town {
 // spread is a shop over the zones, with one or two budgets.
 func (c *city) spread() {
 	name := fmt.Sprint("shop-", len(c.shops))
-	over := fmt.Sprintf("topologySpreadConstraints: [{maxSkew: 1, whenUnsatisfiable: %s, topologyKey: %s, labelSelector: {matchLabels: {app: %s}}}]",
+	over := fmt.Sprintf("topologySpreadConstraints: [{maxSkew: 1, whenUnsatisfiable: %s, topologyKey: %s, "+
+		"labelSelector: {matchLabels: {app: %s}}}]",
 		c.pick("DoNotSchedule", "ScheduleAnyway"), c.pick("topology.kubernetes.io/zone", "kubernetes.io/hostname"), name)
 	c.add("%s", shopOf(name, 2+c.IntN(7), "i:1", c.pick("500m", "2", "3"), over, c.pick("", "", `, sim.kloop.dev/unready: "yes"`)))
 	for i := range c.IntN(3) {
-		c.add("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %[1]s-%[2]d}\nspec: {%[3]s, selector: {matchLabels: {app: %[1]s}}}", name, i,
+		c.add("apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: %[1]s-%[2]d}\n"+
+			"spec: {%[3]s, selector: {matchLabels: {app: %[1]s}}}", name, i,
 			c.pick("maxUnavailable: 1", "maxUnavailable: 50%", "minAvailable: 100%", "minAvailable: 2, unhealthyPodEvictionPolicy: AlwaysAllow"))
 	}
 	c.shops = append(c.shops, name)
@@ -52,7 +54,8 @@ func (c *city) reform() Change {
 	case 0, 1, 2:
 		change, err := UpgradeDefinitions(documents(c.pick(
 			strings.Replace(crontabs, "maximum: 100", fmt.Sprint("maximum: ", 10+c.IntN(80)), 1),
-			strings.Replace(crontabs, "{type: object, properties: {size:", "{type: object, required: [owner], properties: {owner: {type: string}, size:", 1),
+			strings.Replace(crontabs, "{type: object, properties: {size:",
+				"{type: object, required: [owner], properties: {owner: {type: string}, size:", 1),
 			strings.Replace(crontabs, "scope: Namespaced", "scope: Cluster", 1),
 			strings.Replace(crontabs, "served: true", "served: false", 1),
 			strings.ReplaceAll(crontabs, "name: v1", "name: v2"))))
@@ -75,16 +78,19 @@ func (c *city) reform() Change {
 // files are many objects, in an order that at times is not that in which they are needed.
 func (c *city) files() string {
 	shop := func(name, cpu, class, more string) string {
-		return strings.ReplaceAll(shopOf(name, 1+c.IntN(8), "i:2", cpu, class, more), "metadata: {name: "+name+"}", "metadata: {name: "+name+", namespace: new}")
+		return moved("new", name, shopOf(name, 1+c.IntN(8), "i:2", cpu, class, more))
 	}
 	list := []string{
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: new}",
 		fmt.Sprintf(classes, "urgent", 1000000, c.pick("PreemptLowerPriority", "Never")),
-		"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: few, namespace: new}\nspec: {hard: {" + c.pick(`pods: "3"`, `requests.cpu: "9"`) + "}}",
-		"apiVersion: v1\nkind: LimitRange\nmetadata: {name: most, namespace: new}\nspec: {limits: [{type: Container, default: {cpu: \"1\"}, max: {cpu: \"2\"}}]}",
+		"apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: few, namespace: new}\n" +
+			"spec: {hard: {" + c.pick(`pods: "3"`, `requests.cpu: "9"`) + "}}",
+		"apiVersion: v1\nkind: LimitRange\nmetadata: {name: most, namespace: new}\n" +
+			"spec: {limits: [{type: Container, default: {cpu: \"1\"}, max: {cpu: \"2\"}}]}",
 		shop("first", c.pick("1", "2"), "", ""),
 		shop("second", c.pick("1", "4"), "priorityClassName: urgent", c.pick("", `, sim.kloop.dev/crash: "1"`)),
-		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: first, namespace: new}\nspec: {maxUnavailable: 1, selector: {matchLabels: {app: first}}}",
+		"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: first, namespace: new}\n" +
+			"spec: {maxUnavailable: 1, selector: {matchLabels: {app: first}}}",
 		"apiVersion: example.com/v1\nkind: CronTab\nmetadata: {name: new}\nspec: {size: " + c.pick("5", "500") + "}",
 		shopOf(c.shops[0], 1+c.IntN(9), "i:2", c.pick("1", "3"), "priorityClassName: urgent", ""),
 	}
@@ -92,6 +98,11 @@ func (c *city) files() string {
 		c.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
 	return strings.Join(list[:3+c.IntN(len(list)-2)], "\n---\n")
+}
+
+// moved puts a Deployment and its Service into a namespace.
+func moved(ns, name, text string) string {
+	return strings.ReplaceAll(text, "metadata: {name: "+name+"}", "metadata: {name: "+name+", namespace: "+ns+"}")
 }
 
 func documents(text string) []Document {

@@ -71,7 +71,7 @@ func (a *Asker) All(ctx context.Context) (*Answer, error) {
 }
 
 // foreign says that the server does not explain itself, of one that answered so: it has no such API, or only for others, or who serves it
-// does not answer. Those with few rights are refused before they are told that there is no such API; discovery tells everybody.
+// does not answer. It refuses those with few rights before it says that there is no such API; discovery tells everybody.
 func (a *Asker) foreign(ctx context.Context, err error, out *Answer) bool {
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsServiceUnavailable(err) {
 		return false
@@ -87,7 +87,7 @@ func (a *Asker) foreign(ctx context.Context, err error, out *Answer) bool {
 	return true
 }
 
-// orRefused is what became of a survey; a caller who may not make one either is told what was refused first.
+// orRefused returns the outcome of a survey; to a caller who may not make one either, what was refused first.
 func (a *Answer) orRefused(err error) error {
 	if a.refused != nil && (apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err)) {
 		return a.refused

@@ -40,7 +40,7 @@ type Row struct {
 // Namespace is that of objects that name none.
 const Namespace = "a"
 
-// Noon is when the states are looked at.
+// Noon: the states are looked at then.
 var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // Rows reads the states of a directory.
@@ -78,7 +78,7 @@ func Objects(text string) (list []*unstructured.Unstructured, err error) {
 	return list, nil
 }
 
-// World is what a cluster with the objects of a text has, an hour after they were made. A kind that nobody knows is one that users defined.
+// World holds the objects of a text, an hour after they were made. A kind that nobody knows is one that users defined.
 func World(text string) (*resource.Set, resource.Reader, error) {
 	set := kinds.NewSet()
 	v := view.New(set)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,12 +53,14 @@ func TestNoCommandShowsAValueOfASecret(t *testing.T) {
 
 	saved := filepath.Join(dir, "saved")
 	for _, words := range [][]string{
-		{"diff"}, {"diff", "-o", "json", "--status"}, {"diff", "secret/s"}, {"undo", "secret/s"}, {"undo", "secret/gone"}, {"undo", "--since", "1h"},
+		{"diff"}, {"diff", "-o", "json", "--status"}, {"diff", "secret/s"},
+		{"undo", "secret/s"}, {"undo", "secret/gone"}, {"undo", "--since", "1h"},
 		{"plan", "-f", manifest}, {"plan", "-f", manifest, "-o", "json"}, {"plan", "delete", "secret/s"}, {"plan", "--save", saved},
-		{"trace", "secret/s"}, {"why"}, {"why", "-o", "json"}, {"why", "secret/s"}, {"why", "--at", "1s"}, {"gaps"}, {"loops"},
+		{"trace", "secret/s"}, {"why"}, {"why", "-o", "json"}, {"why", "secret/s"},
+		{"why", "--at", "1s"}, {"gaps"}, {"loops"},
 	} {
 		var out bytes.Buffer
-		code := cli.Run(t.Context(), strings.NewReader(""), &out, &out, append(append([]string{"kloop", words[0]}, words[1:]...), "--kubeconfig", kubeconfig))
+		code := cli.Run(t.Context(), strings.NewReader(""), &out, &out, slices.Concat([]string{"kloop"}, words, []string{"--kubeconfig", kubeconfig}))
 		if code == 2 || out.Len() == 0 && words[1] != "--save" {
 			t.Errorf("%v ends with %d: %s", words, code, &out)
 		}
@@ -124,7 +127,8 @@ func throughPage(t *testing.T, kubeconfig, manifest string) {
 		leaks(t, path, string(text))
 	}
 	do(http.MethodGet, link, "")
-	for _, path := range []string{"/ui/", "/local/about", "/local/gaps", "/local/gap?namespace=default&resource=secrets&name=s", "/api/v1/namespaces/default/secrets",
+	for _, path := range []string{"/ui/", "/local/about", "/local/gaps", "/local/gap?namespace=default&resource=secrets&name=s",
+		"/api/v1/namespaces/default/secrets",
 		"/api/v1/namespaces/default/secrets/s", "/api/v1/events", "/convergence/trail?resource=secrets&namespace=default&name=s",
 		"/convergence/past?whole=true&secrets=true", explained + "/gaps", explained + "/fights"} {
 		do(http.MethodGet, base+path, "")

@@ -136,7 +136,7 @@ func (p *pasting) paste(t *testing.T, a *advised) {
 	}
 }
 
-// checkAdvice pastes what is advised in the worlds, and in the states of converge/testdata. No command that a rule can advise goes unpasted.
+// checkAdvice pastes what is advised in the worlds, and in the states of converge/testdata. No command that a rule can advise is left out.
 func checkAdvice(t *testing.T, in map[string]*world, list []situation) {
 	p, turns := newPasting(t), make(chan struct{}, 2)
 	var wg sync.WaitGroup
@@ -201,7 +201,8 @@ func paste(t *testing.T, dir string, a advised) error {
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+a.world.config, "EDITOR=true")
 	out, err := cmd.CombinedOutput()
-	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask", "etrics not available", "etrics API not available"} {
+	for _, fine := range []string{"previous terminated container", "is waiting to start", "has no agent to ask",
+		"etrics not available", "etrics API not available"} {
 		if bytes.Contains(out, []byte(fine)) {
 			return nil
 		}

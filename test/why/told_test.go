@@ -36,7 +36,8 @@ import (
 func front(t *testing.T) *world {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Kubeconfig: path, Log: slog.New(slog.DiscardHandler)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Kit: whole.Kit(), NoLoops: true, Kubeconfig: path,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func (w *world) define(gvk schema.GroupVersionKind) {
 	w.t.Helper()
 	plural := strings.ToLower(gvk.Kind) + "s"
 	text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.%[2]s"},
-"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},"versions":[{"name":%[5]q,"served":true,"storage":true,
+"spec":{"group":%[2]q,"scope":"Namespaced","names":{"kind":%[3]q,"plural":%[1]q,"singular":%[4]q},
+"versions":[{"name":%[5]q,"served":true,"storage":true,
 "subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`,
 		plural, gvk.Group, gvk.Kind, strings.ToLower(gvk.Kind), gvk.Version)
 	u := &unstructured.Unstructured{}
@@ -208,15 +210,15 @@ func (w *world) define(gvk schema.GroupVersionKind) {
 	})
 }
 
-// written are the commands that stand in the source of the rules, up to the first word that is put in. Each is all of a piece of advice, or
-// its end.
+// written are the commands that stand in the source of the rules, up to the first word that is put in. Each is all of a piece of advice,
+// or its end.
 func written(t *testing.T) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../converge/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	amid := regexp.MustCompile(`[a-z,] (kubectl|kloop) (get|describe|logs|delete|patch|edit|scale|rollout|create|why|node|up|image|controllers)\b`)
+	amid := regexp.MustCompile(`[a-z,] (kubectl|kloop) (get|describe|logs|delete|patch|edit|scale|rollout|create|why|node|up|image)\b`)
 	begin := regexp.MustCompile(`(?:^|: )((?:kubectl|kloop) [a-z][^%{]*)`)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
