@@ -27,7 +27,7 @@ type Row struct {
 	Name   string   `json:"name"`
 	Given  string   `json:"given"` // objects, in YAML; those of namespaced kinds without a namespace get Namespace
 	Ask    string   `json:"ask"`   // RESOURCE[.GROUP]:NAME
-	Cause  string   `json:"cause"` // "": the object is what it should be
+	Cause  string   `json:"cause"` // "": nothing is wrong
 	Owner  string   `json:"owner"`
 	State  string   `json:"state"`
 	Says   string   `json:"says"`   // part of the verdict

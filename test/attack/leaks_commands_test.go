@@ -60,7 +60,8 @@ func TestNoCommandShowsAValueOfASecret(t *testing.T) {
 		{"why", "--at", "1s"}, {"gaps"}, {"loops"},
 	} {
 		var out bytes.Buffer
-		code := cli.Run(t.Context(), strings.NewReader(""), &out, &out, slices.Concat([]string{"kloop"}, words, []string{"--kubeconfig", kubeconfig}))
+		line := slices.Concat([]string{"kloop"}, words, []string{"--kubeconfig", kubeconfig})
+		code := cli.Run(t.Context(), strings.NewReader(""), &out, &out, line)
 		if code == 2 || out.Len() == 0 && words[1] != "--save" {
 			t.Errorf("%v ends with %d: %s", words, code, &out)
 		}

@@ -83,7 +83,7 @@ func advice(t *testing.T, in map[string]*world, list []situation) (all []advised
 	return all
 }
 
-// advisedIn is what a gap advises.
+// advisedIn lists what a gap advises.
 func advisedIn(t *testing.T, w *world, g *convergence.Gap) (all []advised) {
 	t.Helper()
 	for _, a := range g.Advice {

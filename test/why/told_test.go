@@ -51,7 +51,7 @@ func front(t *testing.T) *world {
 	return &world{t, dynamic.NewForConfigOrDie(cfg), mapper, t.Context(), cfg, path}
 }
 
-// advisedFor is what is advised for the object that a row asks about.
+// advisedFor lists what is advised for the object that a row asks about.
 func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	t.Helper()
 	set, read, err := states.World(r.Given)
@@ -84,7 +84,7 @@ func advisedFor(t *testing.T, r *states.Row) (all []advised) {
 	return nil
 }
 
-// checkTold pastes what is advised of the states of converge/testdata in forms that were not pasted before, in a cluster where their
+// checkTold pastes the advice on the states of converge/testdata in forms that were not pasted before, in a cluster where their
 // objects lie.
 func checkTold(t *testing.T, p *pasting) {
 	rows, err := states.Rows("../../converge/testdata")
