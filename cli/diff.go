@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,7 +115,11 @@ func diff(ctx context.Context, std stdio, args []string) error {
 		for _, n := range out.Notes {
 			fmt.Fprintln(std.err, "note: "+n)
 		}
-		return out.Text(w)
+		var text bytes.Buffer
+		if err := out.Text(&text); err != nil {
+			return err
+		}
+		return ask.Lay(w, text.String())
 	})
 }
 

@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -204,6 +206,7 @@ func TestAnswersOfEveryCommand(t *testing.T) {
 			if code == 1 || code == 2 || strings.Contains(text+errs, "\x1b") || text+errs == "" {
 				t.Errorf("kloop %s: code %d, %q, %q", line, code, text, errs)
 			}
+			onTerminals(t, line)
 			first := sameData(t, line)
 			if f.name == "plan" {
 				documented(t, string(page), "plan", first)
@@ -267,27 +270,36 @@ func documented(t *testing.T, page, line string, answer any) {
 	}
 }
 
-// shapeOf is data without what is another at every asking: texts and numbers. Names of fields, truths and lengths of lists stay.
-func shapeOf(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := map[string]any{}
-		for k, e := range v {
-			out[k] = shapeOf(e)
+// shapeOf are the fields of the answers with their kinds: what is in them is another at every asking.
+func shapeOf(answers []any) (list []map[string]string) {
+	for _, a := range answers {
+		shape := map[string]string{}
+		fields, _ := a.(map[string]any)
+		for k, v := range fields {
+			shape[k] = fmt.Sprintf("%T", v)
 		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = shapeOf(v[i])
-		}
-		return out
-	case string:
-		return ""
-	case float64, int64:
-		return 0
+		list = append(list, shape)
 	}
-	return v
+	return list
+}
+
+// One value is the same in both forms, of whatever it is made.
+func TestBothForms(t *testing.T) {
+	value := items([]any{"yes", "1.0", "2026-05-04T14:05:16Z", "- a: b\n# c", 1.5, true, nil, map[string]any{"a": []any{}, "no": "~"}})
+	var trees [2]any
+	for i, form := range []string{"json", "yaml"} {
+		var o ask.Output
+		var out bytes.Buffer
+		if err := errors.Join(o.Set(form), o.Print(&out, value), o.Next(io.Discard, value)); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(out.Bytes(), &trees[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(trees[0], trees[1]) {
+		t.Errorf("in JSON %v, in YAML %v", trees[0], trees[1])
+	}
 }
 
 // What a command was to do is done when nobody reads what it prints.

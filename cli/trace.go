@@ -69,8 +69,7 @@ func trace(ctx context.Context, std stdio, args []string) error {
 		}
 	}
 	return answer(std, fs, history{object, append([]trail.Write{}, list...)}, func(w io.Writer) error {
-		_, err := io.WriteString(w, screenOf(object, list))
-		return err
+		return ask.Lay(w, screenOf(object, list))
 	})
 }
 

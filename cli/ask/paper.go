@@ -28,6 +28,12 @@ func paperOf(out io.Writer) paper {
 	return paper{width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
+// Lay writes a text as a terminal has room for it: lines are broken between words, trees stay trees.
+func Lay(out io.Writer, text string) error {
+	_, err := io.WriteString(out, paperOf(out).lay(text))
+	return err
+}
+
 // Colours of states as they stand in a text.
 var colours = map[string]string{"failed": "31", "missing": "31", "blocked": "31", "backing off": "33", "waiting": "33", "progressing": "32", "resting": "36", "latent": "36"}
 

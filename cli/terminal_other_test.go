@@ -1,0 +1,7 @@
+//go:build !linux
+
+package cli
+
+import "testing"
+
+func onTerminals(*testing.T, string) {}
