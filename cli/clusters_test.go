@@ -112,7 +112,7 @@ func TestNamedClusters(t *testing.T) {
 	d.wants(d.run(0, "list -o yaml"), "- context: kloop-a", "  name: b")
 	d.wants(d.run(0, "loops -o json"), `"name": "deployment"`)
 	d.wants(d.run(0, "loops -o yaml"), "  name: deployment")
-	d.wants(d.run(2, "list -o xml"), "text, json, yaml")
+	d.wants(d.run(2, "list -o xml"), "neither json nor yaml")
 	d.wants(d.run(0, "status"), "cluster   kloop-b at https://127.0.0.1:", "because   KUBECONFIG="+d.keys, "nodes     1 of 1 ready",
 		"state     running")
 	d.wants(d.run(0, "status --context kloop-a"), "nodes     3 of 3 ready")

@@ -119,7 +119,7 @@ func TestMisuseOfEveryCommand(t *testing.T) {
 			wrong["--"+slip[:len(slip)-1]+"_"] = "did you mean --" + slip + "?"
 		}
 		if f.facts {
-			wrong["-o xml"] = "text, json, yaml"
+			wrong["-o xml"] = "neither json nor yaml"
 		}
 		for word, want := range wrong {
 			out, errs, code := typed(t, f.line+" "+word)

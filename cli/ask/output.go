@@ -39,9 +39,9 @@ func (o *Output) String() string { return o.word }
 
 // Set refuses other words when flags are read, before anything is done.
 func (o *Output) Set(word string) error {
-	known := append([]string{"text", "json", "yaml"}, o.also...)
-	if !slices.Contains(known, word) {
-		return fmt.Errorf("it is none of %s", strings.Join(known, ", "))
+	known := append([]string{"json", "yaml"}, o.also...)
+	if word != "text" && !slices.Contains(known, word) {
+		return fmt.Errorf("it is neither %s", strings.Join(known, " nor "))
 	}
 	if o.word = word; word == "text" {
 		o.word = ""
