@@ -6,7 +6,9 @@ package resource
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -226,7 +228,8 @@ type Reader interface {
 	Each(k Kind, ns string) iter.Seq[Object]
 	// ByOwner yields the objects of the kind that have an ownerReference to the uid (controller or not).
 	ByOwner(k Kind, uid string) iter.Seq[Object]
-	// ByField yields the objects whose field has the value; the label must be in Info().Indexed.
+	// ByField yields the objects whose field has the value. A label that is not in Info().Indexed is a mistake in the program: it
+	// panics (MustIndex), as finding nothing would look like an answer.
 	ByField(k Kind, label, value string) iter.Seq[Object]
 	// ByLabel yields the objects in the namespace that carry label=value.
 	ByLabel(k Kind, ns, label, value string) iter.Seq[Object]
@@ -256,6 +259,13 @@ func Owned[T Object](r Reader, d *Def[T], owner metav1.Object) (list []T) {
 // Where returns the objects whose indexed field has the value.
 func Where[T Object](r Reader, d *Def[T], label, value string) []T {
 	return collect[T](r.ByField(d, label, value))
+}
+
+// MustIndex panics unless the field is one that readers of the kind answer by index.
+func MustIndex(k Kind, label string) {
+	if i := k.Info(); !slices.Contains(i.Indexed, label) {
+		panic(fmt.Sprintf("resource: %q is not an index of %s", label, i.GR()))
+	}
 }
 
 func collect[T Object](seq iter.Seq[Object]) (list []T) {

@@ -411,3 +411,21 @@ func TestTakesOverAStore(t *testing.T) {
 		t.Error("a snapshot of nothing new was made")
 	}
 }
+
+// TestNoIndex: asking for a field that no index answers is a mistake, not an answer.
+func TestNoIndex(t *testing.T) {
+	snap := view.New(resource.NewSet(pods)).Snapshot()
+	for name, ask := range map[string]func(){
+		"objects": func() { snap.ByField(pods, "status.phases", "Running") },
+		"entries": func() { snap.EntriesByField(pods, "status.phases", "Running") },
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.Contains(text, "status.phases") {
+					t.Errorf("%s: it says %q", name, text)
+				}
+			}()
+			ask()
+		}()
+	}
+}

@@ -131,8 +131,9 @@ func (s *Snapshot) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object
 
 func none(func(resource.Object) bool) {}
 
-// ByField implements resource.Reader. A label that is not in Info().Indexed finds nothing.
+// ByField implements resource.Reader.
 func (s *Snapshot) ByField(k resource.Kind, label, value string) iter.Seq[resource.Object] {
+	resource.MustIndex(k, label)
 	return s.find(k, fieldTerm(label, value), "")
 }
 
@@ -153,6 +154,7 @@ func (s *Snapshot) find(k resource.Kind, text, ns string) iter.Seq[resource.Obje
 
 // EntriesByField is ByField for entries.
 func (s *Snapshot) EntriesByField(k resource.Kind, label, value string) iter.Seq[*Entry] {
+	resource.MustIndex(k, label)
 	return s.postings(k, fieldTerm(label, value), "")
 }
 

@@ -81,11 +81,9 @@ func (c *Cluster) ByOwner(k resource.Kind, uid string) iter.Seq[resource.Object]
 	})
 }
 
-// ByField implements resource.Reader. It panics for a label that is not indexed, as no reader could answer.
+// ByField implements resource.Reader.
 func (c *Cluster) ByField(k resource.Kind, label, value string) iter.Seq[resource.Object] {
-	if !slices.Contains(k.Info().Indexed, label) {
-		panic(label + " is not an index of " + k.Info().Plural)
-	}
+	resource.MustIndex(k, label)
 	return c.filter(k, func(o resource.Object) bool { return k.Field(o, label) == value })
 }
 
