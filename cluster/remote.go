@@ -27,8 +27,9 @@ type Loops struct {
 	Election client.Election // without Client
 }
 
-// RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. It
-// returns when ctx ends, or when leadership was lost: the process should then start anew, cold.
+// RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. Which Kubernetes they
+// serve, and which feature gates are on, is the server's to say, whatever the configuration says. It returns when ctx ends, or when leadership was lost:
+// the process should then start anew, cold.
 func RunLoops(ctx context.Context, l Loops) error {
 	if err := l.Config.check(); err != nil {
 		return err
@@ -64,7 +65,11 @@ func RunLoops(ctx context.Context, l Loops) error {
 }
 
 func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) error {
-	set := kinds.NewSet()
+	on, err := client.Features(ctx, l.Rest)
+	if err != nil {
+		return err
+	}
+	set := kinds.SetFor(on, nil)
 	var sources []client.Source
 	for _, k := range set.All() {
 		if slices.Contains(k.Info().Verbs, "watch") {

@@ -71,6 +71,20 @@ func New(minor int, asked map[string]bool) (*Set, error) {
 	return s, nil
 }
 
+// Told returns the Set of a server that says itself which version it is and what is on. Versions that are not known here count as the
+// nearest that is, and gates that the version does not know do not count.
+func Told(minor int, on map[string]bool) *Set {
+	minor = min(max(minor, Oldest), Newest)
+	s := &Set{minor: minor, on: map[string]bool{}}
+	for name, g := range Known(minor) {
+		s.on[name] = g.Default
+		if is, told := on[name]; told {
+			s.on[name] = is
+		}
+	}
+	return s
+}
+
 // On says whether a feature is on. One that the version does not know is not.
 func (s *Set) On(gate string) bool {
 	if s == nil {
