@@ -32,7 +32,7 @@ type statusWrite struct {
 // the nomination is written.
 func (w *statusWriter) set(t *task, reason, text, nominated string) {
 	p := t.pod
-	saying := reason + "\n" + text + "\n" + nominated
+	saying := sayingOf(reason, text, nominated)
 	if t.lastStatus == saying {
 		return
 	}
@@ -52,6 +52,17 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 		err := w.write(because(ctx, p), p, change)
 		return func() { w.written(t, err) }
 	}})
+}
+
+func sayingOf(reason, text, nominated string) string { return reason + "\n" + text + "\n" + nominated }
+
+// says is what stands in the pod's status, as set puts it; "": nothing.
+func says(p *corev1.Pod) string {
+	c := find(p, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse {
+		return ""
+	}
+	return sayingOf(c.Reason, c.Message, p.Status.NominatedNodeName)
 }
 
 // A statusChange is what becomes of a pod's status; nil: what it was.

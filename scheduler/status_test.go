@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,5 +50,37 @@ func TestStatusOfAChangedPod(t *testing.T) {
 	w.create(pod("a", "", "cpu=1", ""))
 	if err := status.write(t.Context(), seen, statusChange{nominated: &node}); err == nil {
 		t.Error("another pod of that name got the status")
+	}
+}
+
+// TestStatusIsSaidAgain: what others take out of a pod's status, or change, is written anew at the next look, and once.
+func TestStatusIsSaidAgain(t *testing.T) {
+	for name, status := range map[string]string{
+		"gone":           `{"conditions":[{"type":"PodScheduled","$patch":"delete"}]}`,
+		"in other words": `{"conditions":[{"type":"PodScheduled","status":"False","reason":"Older","message":"as it was"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t, true)
+				w.create(pod("a", "", "cpu=1", ""))
+				before := w.until("a", refused)
+				_, err := w.Patch(t.Context(), kinds.Pods, "default", "a", client.Patch{Type: types.StrategicMergePatchType, Sub: "status",
+					Data: []byte(`{"status":` + status + `}`)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				got := resource.Get(w.Read(), kinds.Pods, "default", "a")
+				if says(got) != says(before) {
+					t.Fatalf("it says %q, before %q", says(got), says(before))
+				}
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if last := resource.Get(w.Read(), kinds.Pods, "default", "a"); last.ResourceVersion != got.ResourceVersion {
+					t.Errorf("it was written again: %+v", last.Status)
+				}
+			})
+		})
 	}
 }
