@@ -115,7 +115,7 @@ type Config struct {
 // An Agent runs one node. Make it with New.
 type Agent struct {
 	*common
-	seen    *watchman
+	seen    *runtimeCache
 	vols    *volume.Mounter
 	probes  *probe.Set
 	status  *statuses
@@ -171,7 +171,7 @@ func New(cfg Config) *Agent {
 	cfg.Runtime.Observe(shared.meter.Call)
 	shared.hardware = newHardware(cfg, shared.pods, shared.wakePod)
 	shared.terms = newTerms(cfg, shared.cgroups, shared.spare(shared.capacity()))
-	shared.terms.exclusive = shared.hardware.ledger.Exclusive
+	shared.terms.exclusive = shared.hardware.checkpoint.Exclusive
 	a := assemble(shared)
 	if cfg.Pins != nil {
 		cfg.Pins.OnChange(a.changed)
@@ -181,7 +181,7 @@ func New(cfg Config) *Agent {
 
 // assemble makes the agent of its parts. None of them starts anything.
 func assemble(c *common) *Agent {
-	seen := newWatchman(c.cfg.Runtime.Containers)
+	seen := newRuntimeCache(c.cfg.Runtime.Containers)
 	a := &Agent{common: c, seen: seen, evict: &evictor{common: c, of: map[types.UID]*eviction{}}}
 	a.boxes = &sandboxes{common: c, users: &userRanges{common: c}}
 	a.alloc = &allocations{common: c, of: map[types.UID]*allocation{}}

@@ -29,8 +29,8 @@ type placer struct {
 
 // run places containers until ctx ends. It does nothing where all share all CPUs.
 func (p *placer) run(ctx context.Context) {
-	ledger := p.hardware.ledger
-	if !ledger.Settings().StaticCPUs && !ledger.Left() {
+	checkpoint := p.hardware.checkpoint
+	if !checkpoint.Settings().StaticCPUs && !checkpoint.Left() {
 		return
 	}
 	for {
@@ -38,8 +38,8 @@ func (p *placer) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			p.log.Warn("place containers on CPUs", "err", err, "again", placeEvery)
 		}
-		if err == nil && ledger.Left() {
-			if err := ledger.Widened(); err != nil {
+		if err == nil && checkpoint.Left() {
+			if err := checkpoint.Widened(); err != nil {
 				p.log.Warn("forget who had which CPUs", "err", err)
 			}
 			return
@@ -82,7 +82,7 @@ func (p *placer) pass(ctx context.Context) error {
 
 // countCPUs counts the machine's CPUs: where they are given one by one, those that can be.
 func (h *hardware) countCPUs() int {
-	if m, _ := h.ledger.Machine(); h.ledger.Settings().StaticCPUs {
+	if m, _ := h.checkpoint.Machine(); h.checkpoint.Settings().StaticCPUs {
 		return len(m.CPUs)
 	}
 	return goruntime.NumCPU()
@@ -90,17 +90,17 @@ func (h *hardware) countCPUs() int {
 
 // cpus are those that a container runs on: its own, or all that nobody has for itself.
 func (h *hardware) cpus(pod types.UID, container string) cpuset.CPUSet {
-	if own := h.ledger.Of(pod, container).CPUs; !own.IsEmpty() {
+	if own := h.checkpoint.Of(pod, container).CPUs; !own.IsEmpty() {
 		return own
 	}
-	return h.ledger.Shared()
+	return h.checkpoint.Shared()
 }
 
 // place writes into a new container's resources on which CPUs it runs, and on which NUMA nodes its memory lies. Who has CPUs for itself
 // needs no quota of their time: it would only be slowed down.
 func (h *hardware) place(pod types.UID, container string, r *cri.LinuxContainerResources) {
-	set := h.ledger.Settings()
-	has := h.ledger.Of(pod, container)
+	set := h.checkpoint.Settings()
+	has := h.checkpoint.Of(pod, container)
 	if set.StaticCPUs {
 		r.CpusetCpus = h.cpus(pod, container).String()
 		if !has.CPUs.IsEmpty() {
@@ -118,7 +118,7 @@ func (h *hardware) place(pod types.UID, container string, r *cri.LinuxContainerR
 
 // fixed says why a pod's resources can't change while it runs, in the kubelet's words; "": they can.
 func (h *hardware) fixed(pod *corev1.Pod) string {
-	switch set := h.ledger.Settings(); {
+	switch set := h.checkpoint.Settings(); {
 	case pod.Status.QOSClass != corev1.PodQOSGuaranteed:
 		return ""
 	case set.StaticCPUs:

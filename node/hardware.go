@@ -27,13 +27,13 @@ import (
 // hardware gives pods what they have for themselves alone: devices, CPUs, and memory of NUMA nodes. It is given when the node lets a pod
 // in, and taken back when no process of the pod runs any more.
 type hardware struct {
-	devices *devices.Stock
-	ledger  *topology.Ledger
-	claims  *dra.Claims
-	broken  error // why this machine can't give what it is to give
-	pods    func() []*corev1.Pod
-	log     *slog.Logger
-	runtime cri.RuntimeServiceClient
+	devices    *devices.Stock
+	checkpoint *topology.Checkpoint
+	claims     *dra.Claims
+	broken     error // why this machine can't give what it is to give
+	pods       func() []*corev1.Pod
+	log        *slog.Logger
+	runtime    cri.RuntimeServiceClient
 
 	turn chan struct{} // holds one token: who has it chooses
 	wake chan struct{} // the node has other resources than it told
@@ -49,8 +49,8 @@ func newHardware(cfg Config, pods func() []*corev1.Pod, who func(types.UID)) *ha
 	h := &hardware{pods: pods, log: log, runtime: cfg.Runtime.Containers, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), move: make(chan struct{}, 1)}
 	h.turn <- struct{}{}
 	sys := cmp.Or(cfg.Sys, "/sys")
-	if h.ledger, h.broken = topology.Open(cfg.Dir, sys, cfg.Topology, log); h.broken != nil {
-		h.ledger, _ = topology.Open(cfg.Dir, sys, topology.Settings{}, log) // never fails: nothing is to be kept to
+	if h.checkpoint, h.broken = topology.Open(cfg.Dir, sys, cfg.Topology, log); h.broken != nil {
+		h.checkpoint, _ = topology.Open(cfg.Dir, sys, topology.Settings{}, log) // never fails: nothing is to be kept to
 	}
 	boot := firstLine("/proc/sys/kernel/random/boot_id")
 	h.devices = devices.New(devices.Config{Dir: cfg.Dir, Boot: boot, Changed: h.changed, Health: who, Log: log})
@@ -112,7 +112,7 @@ func (h *hardware) give(ctx context.Context, pod *corev1.Pod) error {
 func (h *hardware) wanting(pod *corev1.Pod) (list []*corev1.Container) {
 	for _, l := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range l {
-			if h.devices.Wants(&l[i]) || h.ledger.Wants(pod, &l[i]) {
+			if h.devices.Wants(&l[i]) || h.checkpoint.Wants(pod, &l[i]) {
 				list = append(list, &l[i])
 			}
 		}
@@ -133,28 +133,28 @@ func (h *hardware) choose(ctx context.Context, pod *corev1.Pod, list []*corev1.C
 			h.free(p.UID)
 		}
 	}
-	has := func(c *corev1.Container) bool { return h.devices.Has(pod, c) && h.ledger.Has(pod, c) }
+	has := func(c *corev1.Container) bool { return h.devices.Has(pod, c) && h.checkpoint.Has(pod, c) }
 	if list = slices.DeleteFunc(slices.Clone(list), has); len(list) == 0 {
 		return nil
 	}
 	defer nudge(h.move)
 	place := topology.Mask(0)
-	m, _ := h.ledger.Machine()
-	set, all := h.ledger.Settings(), m.Nodes()
+	m, _ := h.checkpoint.Machine()
+	set, all := h.checkpoint.Settings(), m.Nodes()
 	if set.PodScope {
 		var err error
-		if place, err = set.Merge(m, slices.Concat(h.ledger.PodHints(pod), h.devices.PodHints(all, pod))); err != nil {
+		if place, err = set.Merge(m, slices.Concat(h.checkpoint.PodHints(pod), h.devices.PodHints(all, pod))); err != nil {
 			return err
 		}
 	}
 	for _, c := range list {
 		if !set.PodScope {
 			var err error
-			if place, err = set.Merge(m, slices.Concat(h.ledger.Hints(pod, c), h.devices.Hints(all, pod, c))); err != nil {
+			if place, err = set.Merge(m, slices.Concat(h.checkpoint.Hints(pod, c), h.devices.Hints(all, pod, c))); err != nil {
 				return err
 			}
 		}
-		if err := errors.Join(h.ledger.Take(pod, c, place), h.devices.Take(ctx, pod, c, place)); err != nil {
+		if err := errors.Join(h.checkpoint.Take(pod, c, place), h.devices.Take(ctx, pod, c, place)); err != nil {
 			return err
 		}
 	}
@@ -181,13 +181,13 @@ func (h *hardware) start(ctx context.Context, pod *corev1.Pod, c *corev1.Contain
 // free takes back what a pod has.
 func (h *hardware) free(pod types.UID) {
 	h.devices.Free(pod)
-	h.freed(h.ledger.Free(pod))
+	h.freed(h.checkpoint.Free(pod))
 }
 
 // keep takes back what all pods have but those.
 func (h *hardware) keep(used map[types.UID]bool) {
 	h.devices.Keep(used)
-	h.freed(h.ledger.Keep(used))
+	h.freed(h.checkpoint.Keep(used))
 }
 
 func (h *hardware) freed(err error) {
@@ -240,7 +240,7 @@ func (a *Agent) runHardware(ctx context.Context) {
 func (h *hardware) of(pod *corev1.Pod, c *corev1.Container) *podresourcesv1.ContainerResources {
 	r := &podresourcesv1.ContainerResources{Name: c.Name, Devices: h.devices.Of(pod.UID, c.Name)}
 	r.DynamicResources = h.claims.Of(pod, c)
-	has := h.ledger.Of(pod.UID, c.Name)
+	has := h.checkpoint.Of(pod.UID, c.Name)
 	r.CpuIds = numbers(has.CPUs)
 	for _, b := range has.Memory {
 		r.Memory = append(r.Memory, memoryOn(b.On, b.Kind, b.Bytes))
@@ -265,9 +265,9 @@ func memoryOn(on topology.Mask, kind string, bytes uint64) *podresourcesv1.Conta
 
 // all tells what containers can have for themselves.
 func (h *hardware) all() *podresourcesv1.AllocatableResourcesResponse {
-	m, reserved := h.ledger.Machine()
+	m, reserved := h.checkpoint.Machine()
 	r := &podresourcesv1.AllocatableResourcesResponse{Devices: h.devices.All(), CpuIds: numbers(m.All().Difference(reserved))}
-	set := h.ledger.Settings()
+	set := h.checkpoint.Settings()
 	for _, n := range slices.Sorted(maps.Keys(m.Memory)) {
 		for _, kind := range slices.Sorted(maps.Keys(m.Memory[n])) {
 			if all := m.Memory[n][kind]; set.StaticMemory && all > 0 {

@@ -301,7 +301,7 @@ func pod(uid string, containers ...string) *corev1.Pod {
 	return p
 }
 
-func open(t *testing.T, dir string, m Machine, s Settings) *Ledger {
+func open(t *testing.T, dir string, m Machine, s Settings) *Checkpoint {
 	t.Helper()
 	l, err := Open(dir, sysfs(t, m), s, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -310,7 +310,7 @@ func open(t *testing.T, dir string, m Machine, s Settings) *Ledger {
 	return l
 }
 
-func takeAll(l *Ledger, p *corev1.Pod) error {
+func takeAll(l *Checkpoint, p *corev1.Pod) error {
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if err := l.Take(p, &list[i], 0); err != nil {
@@ -321,7 +321,7 @@ func takeAll(l *Ledger, p *corev1.Pod) error {
 	return nil
 }
 
-func TestLedgerSurvives(t *testing.T) {
+func TestCheckpointSurvives(t *testing.T) {
 	t.Attr("retry", "never")
 	dir, m := t.TempDir(), machine(2, 1, 4, 1)
 	static := Settings{StaticCPUs: true, StaticMemory: true, ReservedCPU: 500}
@@ -330,7 +330,7 @@ func TestLedgerSurvives(t *testing.T) {
 	if err := takeAll(l, p); err != nil {
 		t.Fatal(err)
 	}
-	check := func(l *Ledger) {
+	check := func(l *Checkpoint) {
 		t.Helper()
 		for name, want := range map[string]string{"i:1": "1-2", "s:1": "1", "m1": "2-3", "m2": ""} {
 			if got := l.Of("u", name).CPUs.String(); got != want {
@@ -407,14 +407,14 @@ func TestBadSettingsAndFiles(t *testing.T) {
 	}
 }
 
-// TestLedgerNeverGivesTwice: whatever comes and goes, no CPU is two pods', none of the reserved is anybody's, and what is aligned lies
+// TestCheckpointNeverGivesTwice: whatever comes and goes, no CPU is two pods', none of the reserved is anybody's, and what is aligned lies
 // where it was said.
-func TestLedgerNeverGivesTwice(t *testing.T) {
+func TestCheckpointNeverGivesTwice(t *testing.T) {
 	t.Attr("retry", "never")
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
-		l := &Ledger{dir: dir, have: Assignments{}, base: Choice{Machine: m, Reserved: cpuset.New(0),
+		l := &Checkpoint{dir: dir, have: Assignments{}, base: Choice{Machine: m, Reserved: cpuset.New(0),
 			Settings: Settings{StaticCPUs: true, StaticMemory: true}}}
 		for i := range rapid.IntRange(1, 8).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "free") {

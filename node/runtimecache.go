@@ -12,10 +12,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A watchman asks the runtime on behalf of all passes, and remembers answers that can't change any more. Who asks for a list while
-// another is under way shares the next one with all who come meanwhile; it begins after the question, so that no pass sees less than
-// what it did itself. It is safe for concurrent use.
-type watchman struct {
+// A runtimeCache is what the kubelet has by that name, with its cache of pod statuses: it asks the runtime on behalf of all passes, and
+// remembers answers that can't change any more. A pass that wants a list while another is under way shares the next one with all that come
+// meanwhile; it begins after the question, so that no pass sees less than what it did itself. It is safe for concurrent use.
+type runtimeCache struct {
 	rt   cri.RuntimeServiceClient
 	turn chan struct{} // holds whose list is under way
 
@@ -47,12 +47,12 @@ type listed struct {
 	containers []*cri.Container
 }
 
-func newWatchman(rt cri.RuntimeServiceClient) *watchman {
-	return &watchman{rt: rt, turn: make(chan struct{}, 1), pods: map[podName]memory{}}
+func newRuntimeCache(rt cri.RuntimeServiceClient) *runtimeCache {
+	return &runtimeCache{rt: rt, turn: make(chan struct{}, 1), pods: map[podName]memory{}}
 }
 
 // list asks for the sandboxes and containers of a pod.
-func (m *watchman) list(ctx context.Context, who podName) (listed, error) {
+func (m *runtimeCache) list(ctx context.Context, who podName) (listed, error) {
 	for {
 		r := m.join(ctx, who)
 		switch found := r.found[who]; {
@@ -74,7 +74,7 @@ func givenUp(err error) bool {
 }
 
 // join waits for the next round, or asks in it for all who wait.
-func (m *watchman) join(ctx context.Context, who podName) *round {
+func (m *runtimeCache) join(ctx context.Context, who podName) *round {
 	m.mu.Lock()
 	r := m.next
 	if r != nil {
@@ -107,7 +107,7 @@ func (m *watchman) join(ctx context.Context, who podName) *round {
 }
 
 // perform asks the runtime: for one pod, or for all of them at once.
-func (m *watchman) perform(ctx context.Context, r *round) error {
+func (m *runtimeCache) perform(ctx context.Context, r *round) error {
 	var boxesOf *cri.PodSandboxFilter
 	var containersOf *cri.ContainerFilter
 	what := "the node"
@@ -144,7 +144,7 @@ func (m *watchman) perform(ctx context.Context, r *round) error {
 }
 
 // look returns the statuses of all that is listed of a pod, by their ids: from memory what can't have changed.
-func (m *watchman) look(ctx context.Context, who podName, l listed) (memory, error) {
+func (m *runtimeCache) look(ctx context.Context, who podName, l listed) (memory, error) {
 	m.mu.Lock()
 	old := m.pods[who]
 	m.mu.Unlock()

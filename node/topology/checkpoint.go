@@ -19,8 +19,9 @@ import (
 	"github.com/kloop-dev/kloop/internal/atomicfile"
 )
 
-// A Ledger keeps which containers have which CPUs and memory for themselves, in files that survive the agent. Safe for concurrent use.
-type Ledger struct {
+// A Checkpoint keeps which containers have which CPUs and memory for themselves, in the state files of the kubelet's CPU and memory
+// managers, which survive the agent. Safe for concurrent use.
+type Checkpoint struct {
 	dir  string
 	base Choice // without what is given
 
@@ -46,10 +47,10 @@ type memoryState struct {
 	Entries    map[types.UID]map[string][]Block `json:"entries,omitempty"`
 }
 
-// Open returns the ledger as the last agent left it in dir, for the machine below sys, the mount point of sysfs. It fails if the
+// Open returns the checkpoint as the last agent left it in dir, for the machine below sys, the mount point of sysfs. It fails if the
 // settings can't be kept to on this machine.
-func Open(dir, sys string, s Settings, log *slog.Logger) (*Ledger, error) {
-	l := &Ledger{dir: dir, base: Choice{Settings: s}, have: Assignments{}}
+func Open(dir, sys string, s Settings, log *slog.Logger) (*Checkpoint, error) {
+	l := &Checkpoint{dir: dir, base: Choice{Settings: s}, have: Assignments{}}
 	m, err := Read(sys)
 	if err != nil && (s.On() || s.Policy != None && s.Policy != "") {
 		return nil, fmt.Errorf("read the machine's topology: %w", err)
@@ -92,7 +93,7 @@ func reserve(m Machine, s Settings) (cpuset.CPUSet, error) {
 	return set, err
 }
 
-func (l *Ledger) load() error {
+func (l *Checkpoint) load() error {
 	var cpus cpuState
 	var memory memoryState
 	if err := errors.Join(read(filepath.Join(l.dir, cpuFile), &cpus), read(filepath.Join(l.dir, memoryFile), &memory)); err != nil {
@@ -146,7 +147,7 @@ func read(path string, into any) error {
 }
 
 // save writes the files. l is locked. Memory goes first: a container counts as given only with its CPUs.
-func (l *Ledger) save() error {
+func (l *Checkpoint) save() error {
 	memory := memoryState{PolicyName: "Static", Entries: map[types.UID]map[string][]Block{}}
 	cpus := cpuState{PolicyName: "static", DefaultCPUSet: l.shared().String(), Entries: map[types.UID]map[string]string{}}
 	for pod, containers := range l.have {
@@ -183,7 +184,7 @@ func write(path string, v any) error {
 }
 
 // choice gathers what a container can choose from. l is locked.
-func (l *Ledger) choice(pod *corev1.Pod, c *corev1.Container) Choice {
+func (l *Checkpoint) choice(pod *corev1.Pod, c *corev1.Container) Choice {
 	ch := l.base
 	ch.Have = l.have
 	taken := cpuset.New()
@@ -207,7 +208,7 @@ func (l *Ledger) choice(pod *corev1.Pod, c *corev1.Container) Choice {
 }
 
 // ask leaves out the memory of init containers: it is that of the main ones, who need it later.
-func (l *Ledger) ask(pod *corev1.Pod, c *corev1.Container) Ask {
+func (l *Checkpoint) ask(pod *corev1.Pod, c *corev1.Container) Ask {
 	a := l.base.Settings.AskOf(pod, c)
 	for i := range pod.Spec.InitContainers {
 		if o := &pod.Spec.InitContainers[i]; o.Name == c.Name && !Sidecar(o) {
@@ -218,13 +219,13 @@ func (l *Ledger) ask(pod *corev1.Pod, c *corev1.Container) Ask {
 }
 
 // Wants says that a container asks for something that is given exclusively.
-func (l *Ledger) Wants(pod *corev1.Pod, c *corev1.Container) bool {
+func (l *Checkpoint) Wants(pod *corev1.Pod, c *corev1.Container) bool {
 	a := l.ask(pod, c)
 	return a.CPUs > 0 || len(a.Memory) > 0
 }
 
 // Has says that a container has what it asks for.
-func (l *Ledger) Has(pod *corev1.Pod, c *corev1.Container) bool {
+func (l *Checkpoint) Has(pod *corev1.Pod, c *corev1.Container) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a, has := l.ask(pod, c), l.have[pod.UID][c.Name]
@@ -232,14 +233,14 @@ func (l *Ledger) Has(pod *corev1.Pod, c *corev1.Container) bool {
 }
 
 // Hints are the places where what a container asks for can be had.
-func (l *Ledger) Hints(pod *corev1.Pod, c *corev1.Container) []Hints {
+func (l *Checkpoint) Hints(pod *corev1.Pod, c *corev1.Container) []Hints {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.choice(pod, c).Hints(l.ask(pod, c))
 }
 
 // PodHints are the places where all that a pod asks for can be had.
-func (l *Ledger) PodHints(pod *corev1.Pod) []Hints {
+func (l *Checkpoint) PodHints(pod *corev1.Pod) []Hints {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ch := l.base
@@ -248,7 +249,7 @@ func (l *Ledger) PodHints(pod *corev1.Pod) []Hints {
 }
 
 // Take chooses what a container gets, near some nodes if that is not 0, and keeps it.
-func (l *Ledger) Take(pod *corev1.Pod, c *corev1.Container, near Mask) error {
+func (l *Checkpoint) Take(pod *corev1.Pod, c *corev1.Container, near Mask) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	got, err := l.choice(pod, c).Take(l.ask(pod, c), near)
@@ -267,7 +268,7 @@ func (l *Ledger) Take(pod *corev1.Pod, c *corev1.Container, near Mask) error {
 }
 
 // Free takes back what a pod has.
-func (l *Ledger) Free(pod types.UID) error {
+func (l *Checkpoint) Free(pod types.UID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.have[pod] == nil {
@@ -278,7 +279,7 @@ func (l *Ledger) Free(pod types.UID) error {
 }
 
 // Keep takes back what all pods have but those.
-func (l *Ledger) Keep(used map[types.UID]bool) error {
+func (l *Checkpoint) Keep(used map[types.UID]bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.have)
@@ -290,14 +291,14 @@ func (l *Ledger) Keep(used map[types.UID]bool) error {
 }
 
 // Of tells what a container has for itself.
-func (l *Ledger) Of(pod types.UID, container string) Assignment {
+func (l *Checkpoint) Of(pod types.UID, container string) Assignment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.have[pod][container]
 }
 
 // Exclusive says that some container of the pod has CPUs for itself.
-func (l *Ledger) Exclusive(pod types.UID) bool {
+func (l *Checkpoint) Exclusive(pod types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range l.have[pod] {
@@ -309,13 +310,13 @@ func (l *Ledger) Exclusive(pod types.UID) bool {
 }
 
 // Shared are the CPUs of all containers that have none for themselves.
-func (l *Ledger) Shared() cpuset.CPUSet {
+func (l *Checkpoint) Shared() cpuset.CPUSet {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shared()
 }
 
-func (l *Ledger) shared() cpuset.CPUSet {
+func (l *Checkpoint) shared() cpuset.CPUSet {
 	set := l.base.Machine.All()
 	for _, containers := range l.have {
 		for _, a := range containers {
@@ -329,10 +330,10 @@ func (l *Ledger) shared() cpuset.CPUSet {
 }
 
 // Left says that containers may run on CPUs that the last agent chose, and this one chooses none. Widened says that it is done.
-func (l *Ledger) Left() bool { return l.left }
+func (l *Checkpoint) Left() bool { return l.left }
 
 // Widened notes that all containers run on all CPUs again.
-func (l *Ledger) Widened() error {
+func (l *Checkpoint) Widened() error {
 	l.left = false
 	err := os.Remove(filepath.Join(l.dir, cpuFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -341,10 +342,10 @@ func (l *Ledger) Widened() error {
 	return err
 }
 
-// Machine returns the machine that the ledger is about, and the CPUs of it that are nobody's for itself.
-func (l *Ledger) Machine() (m Machine, reserved cpuset.CPUSet) {
+// Machine returns the machine that the checkpoint is about, and the CPUs of it that are nobody's for itself.
+func (l *Checkpoint) Machine() (m Machine, reserved cpuset.CPUSet) {
 	return l.base.Machine, l.base.Reserved
 }
 
-// Settings are those that the ledger was opened with.
-func (l *Ledger) Settings() Settings { return l.base.Settings }
+// Settings are those that the checkpoint was opened with.
+func (l *Checkpoint) Settings() Settings { return l.base.Settings }

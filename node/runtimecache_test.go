@@ -110,7 +110,7 @@ func TestCallsOfALife(t *testing.T) {
 func TestSharedLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{fakeRuntime: newFakeRuntime(), slow: time.Second}
-		m := newWatchman(c)
+		m := newRuntimeCache(c)
 		var wg sync.WaitGroup
 		ask := func(ctx context.Context, name string, want int) {
 			wg.Go(func() {
