@@ -112,7 +112,7 @@ func All(c Config) []Entry {
 		{localstorage.Controller(c.LocalStorage), "local-storage", localvolume.Provisioner},
 		{localstorage.Classes(c.LocalStorage), "local-storage", localvolume.Provisioner},
 		{localstorage.Snapshots(c.LocalStorage, c.Snapshots), "local-storage", localvolume.Provisioner},
-		{pvcprotection.Controller, "pvc-protection-controller", "pvc-protection-controller"},
+		{pvcprotection.Controller(c.Kinds.Features()), "pvc-protection-controller", "pvc-protection-controller"},
 		{pvprotection.Controller, "pv-protection-controller", "pv-protection-controller"},
 		{ephemeralvolume.Controller, "ephemeral-volume-controller", "ephemeral_volume"},
 		{resourcequota.Controller(c.Kinds), "resourcequota-controller", "resourcequota-controller"},

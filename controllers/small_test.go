@@ -18,6 +18,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
@@ -147,7 +148,8 @@ func TestVolumeBeforeClaim(t *testing.T) {
 	})
 }
 
-// TestLostClaim: a claim whose volume is gone keeps the conditions that others put on it, and is left alone.
+// TestLostClaim: a claim whose volume is gone keeps the conditions that others put on it, and is left alone. So are those that say
+// whether it is used.
 func TestLostClaim(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		lost := claimOf("c", func(p *corev1.PersistentVolumeClaim) {
@@ -163,8 +165,44 @@ func TestLostClaim(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if s := get(c.Read()).Status; s.Phase != corev1.ClaimLost || len(s.Conditions) != 1 {
+		if s := get(c.Read()).Status; s.Phase != corev1.ClaimLost || len(s.Conditions) != 2 || s.Conditions[0].Type != "example.com/Seen" {
 			t.Errorf("the status of a lost claim became %+v", s)
+		}
+	})
+}
+
+// TestUnusedClaim follows a claim that a pod comes to, ends with and leaves.
+func TestUnusedClaim(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		class := ""
+		make1(c, kinds.PersistentVolumeClaims, claimOf("c", func(p *corev1.PersistentVolumeClaim) { p.Spec.StorageClassName = &class }))
+		unused := func(want corev1.ConditionStatus) func(resource.Reader) bool {
+			return func(r resource.Reader) bool {
+				p := resource.Get(r, kinds.PersistentVolumeClaims, "default", "c")
+				return slices.ContainsFunc(p.Status.Conditions, func(x corev1.PersistentVolumeClaimCondition) bool {
+					return x.Type == corev1.PersistentVolumeClaimUnused && x.Status == want && !x.LastTransitionTime.IsZero()
+				})
+			}
+		}
+		c.until("a new claim is not used", unused(corev1.ConditionTrue))
+		for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, ""} {
+			pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: template(nil).Spec}
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} // it uses it without a node as well
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+			pod = resource.Clone(make1(c, kinds.Pods, pod))
+			c.until("a pod came", unused(corev1.ConditionFalse))
+			if phase != "" {
+				pod.Status.Phase = phase
+				if _, err := client.UpdateStatus(c.t.Context(), c, kinds.Pods, pod); err != nil {
+					c.t.Fatal(err)
+				}
+				c.until("it ended", unused(corev1.ConditionTrue))
+			}
+			if err := c.Delete(c.t.Context(), kinds.Pods, "default", "p", backgroundly()); err != nil {
+				c.t.Fatal(err)
+			}
+			c.until("it is gone", unused(corev1.ConditionTrue))
 		}
 	})
 }

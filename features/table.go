@@ -188,7 +188,7 @@ NominatedNodeNameForExpectation b36+
 OpenAPIEnums b36+
 OpportunisticBatching b36+
 OrderedNamespaceDeletion g36+! x37
--PersistentVolumeClaimUnusedSinceTime a36- b37+
+*PersistentVolumeClaimUnusedSinceTime a36- b37+
 PLEGOnDemandRelist b36+ g37+!
 PodAndContainerStatsFromCRI a36- b37-
 PodCertificateRequest b36- g37+

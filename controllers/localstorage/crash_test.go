@@ -123,7 +123,7 @@ func (r *rig) start(crash int, after bool) {
 	}
 	own := &mortal{Client: r.Local, left: crash, after: after, die: stop}
 	for _, l := range []loop.Loop{localstorage.Controller(r.on), localstorage.Classes(r.on), volumebinder.Claims, volumebinder.Volumes,
-		pvprotection.Controller, pvcprotection.Controller} {
+		pvprotection.Controller, pvcprotection.Controller(nil)} {
 		r.wg.Go(func() { _ = l.Run(ctx, loop.Env{Client: own, Log: slog.New(slog.DiscardHandler)}) })
 	}
 	r.wg.Go(func() {

@@ -1,8 +1,9 @@
-// Package pvcprotection keeps claims as long as a pod uses them.
+// Package pvcprotection keeps claims as long as a pod uses them, and tells since when none does.
 //
 //	reads   PersistentVolumeClaim, Pod
-//	writes  PersistentVolumeClaim: the finalizer kubernetes.io/pvc-protection
-//	rule    a claim that is being deleted loses the finalizer once no pod that has a node uses it; others have it
+//	writes  PersistentVolumeClaim: the finalizer kubernetes.io/pvc-protection; status: the condition Unused
+//	rule    a claim that is being deleted loses the finalizer once no pod that has a node uses it; others have it, and say whether a pod
+//	        that has not ended uses them
 package pvcprotection
 
 import (
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/loop"
@@ -21,50 +24,81 @@ import (
 
 const finalizer = "kubernetes.io/pvc-protection"
 
-// Controller is the loop: wake on a claim, and on pods that may have let go of one.
-var Controller = &loop.Controller[*corev1.PersistentVolumeClaim]{
-	Name: "pvc-protection",
-	For:  kinds.PersistentVolumeClaims,
-	Skip: func(p *corev1.PersistentVolumeClaim) bool {
-		return (p.DeletionTimestamp != nil) != slices.Contains(p.Finalizers, finalizer)
-	},
-	Wake:   []loop.Wake{{Kind: kinds.Pods, Keys: released}},
-	Writes: []resource.Kind{kinds.PersistentVolumeClaims},
-	Reconcile: func(ctx context.Context, c *loop.Ctx, p *corev1.PersistentVolumeClaim) (time.Duration, error) {
-		next := resource.Clone(p)
-		if p.DeletionTimestamp == nil {
-			next.Finalizers = append(next.Finalizers, finalizer)
-			return 0, c.Update(ctx, kinds.PersistentVolumeClaims, next)
+// tells is the feature by which a claim says since when it is not used.
+const tells = "PersistentVolumeClaimUnusedSinceTime"
+
+// Controller returns the loop in a cluster with such features: wake on a claim, and on pods that may have come to it or let go of it.
+func Controller(on *features.Set) *loop.Controller[*corev1.PersistentVolumeClaim] {
+	p := &protector{told: on.On(tells)}
+	return &loop.Controller[*corev1.PersistentVolumeClaim]{
+		Name: "pvc-protection",
+		For:  kinds.PersistentVolumeClaims,
+		Skip: func(c *corev1.PersistentVolumeClaim) bool {
+			held := slices.Contains(c.Finalizers, finalizer)
+			return (c.DeletionTimestamp != nil) != held && !(p.told && c.DeletionTimestamp == nil)
+		},
+		Wake:      []loop.Wake{{Kind: kinds.Pods, Keys: p.concerned}},
+		Find:      p.find,
+		Writes:    []resource.Kind{kinds.PersistentVolumeClaims},
+		Reconcile: p.reconcile,
+	}
+}
+
+// protector is the loop at work.
+type protector struct {
+	told  bool
+	index index
+}
+
+func (t *protector) reconcile(ctx context.Context, c *loop.Ctx, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
+	if t.told && claim.DeletionTimestamp == nil {
+		used := slices.ContainsFunc(users(t.index.of(c, claim), claim), unfinished)
+		if next := judged(claim, used, metav1.Time{Time: c.Now().Truncate(time.Second)}); next != nil {
+			return 0, c.UpdateStatus(ctx, kinds.PersistentVolumeClaims, next) // which wakes it again
 		}
-		if pod := user(resource.List(c, kinds.Pods, p.Namespace), p); pod != nil {
-			c.Waiting("pod %s uses it", pod.Name)
+	}
+	next := resource.Clone(claim)
+	held := slices.Contains(claim.Finalizers, finalizer)
+	switch {
+	case held == (claim.DeletionTimestamp == nil):
+		return 0, nil
+	case !held:
+		next.Finalizers = append(next.Finalizers, finalizer)
+	default:
+		pods := users(resource.List(c, kinds.Pods, claim.Namespace), claim)
+		if i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return holds(p, claim) }); i >= 0 {
+			c.Waiting("pod %s uses it", pods[i].Name)
 			return 0, nil
 		}
 		next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == finalizer })
-		return 0, c.Update(ctx, kinds.PersistentVolumeClaims, next)
-	},
-}
-
-// user is a pod on a node that uses the claim, or nil. A pod that has ended no longer does.
-func user(list []*corev1.Pod, p *corev1.PersistentVolumeClaim) *corev1.Pod {
-	for _, pod := range list {
-		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		if slices.Contains(core.ClaimNames(pod), p.Name) {
-			return pod
-		}
 	}
-	return nil
+	return 0, c.Update(ctx, kinds.PersistentVolumeClaims, next)
 }
 
-// released wakes the claims of a pod that went or ended.
-func released(c client.Change, _ resource.Reader, wake func(ns, name string)) {
+// concerned wakes the claims of a pod that came to them or that went, started late or ended.
+func (t *protector) concerned(c client.Change, _ resource.Reader, wake func(ns, name string)) {
 	p := c.Object().(*corev1.Pod)
-	if c.New != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+	if t.told {
+		t.index.note(c)
+	}
+	if old, ok := c.Old.(*corev1.Pod); ok && c.New != nil && old.UID == p.UID && unfinished(old) == unfinished(p) && shut(old) == shut(p) {
 		return
 	}
-	for _, name := range core.ClaimNames(p) {
-		wake(p.Namespace, name)
+	if !t.told && c.New != nil && unfinished(p) && !shut(p) && p.Spec.NodeName != "" {
+		return
+	}
+	for _, obj := range []resource.Object{c.Old, c.New} {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			for _, name := range core.ClaimNames(pod) {
+				wake(pod.Namespace, name)
+			}
+		}
+	}
+}
+
+// find begins the index anew.
+func (t *protector) find(read resource.Reader, _ func(ns, name string)) {
+	if t.told {
+		t.index.rebuild(read)
 	}
 }
