@@ -223,6 +223,19 @@ func (r *runner) nextResync() time.Duration {
 	return max(r.flushed.Add(resyncEvery).Sub(r.env.Now()), time.Second)
 }
 
+// maxOverdue bounds how many pods that are alike are tried again at a time: each try may cost an event and a write.
+const maxOverdue = 64
+
+// overdue are pods of the class that have waited for too long. Those that are alike fit nowhere together, but each of them says why.
+func (c *podClass) overdue(now time.Time) (list []*task) {
+	for _, t := range c.waiting.list {
+		if now.Sub(t.unschedulableSince) > maxUnschedulable && len(list) < maxOverdue {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
 // resync catches pods that no change has woken for long.
 func (r *runner) resync() {
 	now := r.env.Now()
@@ -231,7 +244,7 @@ func (r *runner) resync() {
 	}
 	r.flushed = now
 	for c := range r.st.waiting {
-		if t := c.waiting.list[0]; now.Sub(t.unschedulableSince) > maxUnschedulable {
+		for _, t := range c.overdue(now) {
 			r.q.activate(t, now)
 		}
 	}

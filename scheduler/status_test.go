@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,4 +84,24 @@ func TestStatusIsSaidAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAllThatAreAlikeAreTold: what keeps pods from running is told of each of them as it is now, not of the first alone.
+func TestAllThatAreAlikeAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, true)
+		names := []string{"a", "b", "c"}
+		for _, name := range names {
+			w.create(pod(name, "", "cpu=100", ""))
+			w.until(name, refused)
+		}
+		w.create(node("n", "", ""))
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		for _, name := range names {
+			if said := says(resource.Get(w.Read(), kinds.Pods, "default", name)); !strings.Contains(said, "0/1 nodes are available") {
+				t.Errorf("pod %s says %q", name, said)
+			}
+		}
+	})
 }
