@@ -57,7 +57,6 @@ func up(n *corev1.Node) bool {
 func running(n *corev1.Node, at time.Time, hosts []string) corev1.NodeStatus {
 	st := *n.Status.DeepCopy()
 	now := metav1.NewTime(at)
-	st.Conditions = nil
 	for _, c := range []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},
@@ -65,7 +64,11 @@ func running(n *corev1.Node, at time.Time, hosts []string) corev1.NodeStatus {
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
 	} {
 		c.Message, c.LastHeartbeatTime, c.LastTransitionTime = "simulated", now, now
-		st.Conditions = append(st.Conditions, c)
+		if i := slices.IndexFunc(st.Conditions, func(old corev1.NodeCondition) bool { return old.Type == c.Type }); i >= 0 {
+			st.Conditions[i] = c
+		} else {
+			st.Conditions = append(st.Conditions, c) // those of others stay
+		}
 	}
 	st.Addresses = nil
 	for _, a := range hosts {

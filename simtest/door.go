@@ -18,6 +18,7 @@ import (
 	"github.com/kloop-dev/kloop/controllers"
 	"github.com/kloop-dev/kloop/controllers/definition"
 	"github.com/kloop-dev/kloop/crd"
+	"github.com/kloop-dev/kloop/internal/pipe"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/openapi"
@@ -36,7 +37,7 @@ type door struct {
 	*client.Local
 	mem   *memory.Store
 	view  *view.View
-	pipes *pipes
+	pipes *pipe.Listener
 	stop  context.CancelFunc
 	ctx   context.Context
 	all   sync.WaitGroup
@@ -73,7 +74,7 @@ func (d *door) chance(p []byte) {
 // openDoor starts a cluster. It must be called in a bubble.
 func openDoor(seed uint64, nodes int) (*door, error) {
 	set := kinds.NewSet()
-	d := &door{mem: memory.New(), view: view.New(set), pipes: newPipes(), luck: rand.New(rand.NewPCG(seed, 2))}
+	d := &door{mem: memory.New(), view: view.New(set), pipes: pipe.Listen(), luck: rand.New(rand.NewPCG(seed, 2))}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	ready := make(chan struct{})
 	d.all.Go(func() { _ = d.view.Follow(d.ctx, d.mem, func() { close(ready) }) })

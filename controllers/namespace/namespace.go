@@ -8,6 +8,7 @@ package namespace
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +97,11 @@ func (e elsewhere) tell(c *loop.Ctx, ns *corev1.Namespace) {
 	}
 }
 
-// finalize takes kloop's finalizer off: the server then removes the namespace.
+// finalize takes kloop's finalizer off, if it is still there: the server then removes the namespace, unless others hold it.
 func finalize(ctx context.Context, c *loop.Ctx, ns *corev1.Namespace) error {
+	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		return nil
+	}
 	next := resource.Clone(ns)
 	next.Spec.Finalizers = nil
 	for _, f := range ns.Spec.Finalizers {

@@ -1,4 +1,5 @@
-package simtest
+// Package pipe is a listener of connections in memory: waiting for one is waiting for a channel, so that simulated time can go on.
+package pipe
 
 import (
 	"context"
@@ -6,17 +7,18 @@ import (
 	"sync"
 )
 
-// pipes is a listener of connections in memory: waiting for one is waiting for a channel, so that simulated time can go on.
-type pipes struct {
+// A Listener is dialled by its method Dial alone.
+type Listener struct {
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
+// Listen returns a listener.
+func Listen() *Listener { return &Listener{conns: make(chan net.Conn), done: make(chan struct{})} }
 
 // Accept implements net.Listener.
-func (p *pipes) Accept() (net.Conn, error) {
+func (p *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-p.conns:
 		return c, nil
@@ -26,16 +28,16 @@ func (p *pipes) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (p *pipes) Close() error {
+func (p *Listener) Close() error {
 	p.once.Do(func() { close(p.done) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (p *pipes) Addr() net.Addr { return address{} }
+func (p *Listener) Addr() net.Addr { return address{} }
 
 // Dial connects to the listener. It fails when that is closed or ctx ends.
-func (p *pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *Listener) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case p.conns <- addressed{theirs}:
