@@ -155,8 +155,8 @@ var restless = []string{
 	" min-ready/",          // so it is for its pod, which then counts as available
 	" cron-quota/",         // a job every night
 	" sim-pod delete ",     // finalizers of others hold a pod: it is deleted once more
-	"/leases/",             // over HTTP: of nodes and of the leader
-	"/events",              // over HTTP: what failed is tried again, and told again
+	// The same over HTTP, where failures are told again, too, and leaders have leases.
+	"/namespaces/min-ready/", "/namespaces/cron-quota/", "somebody DELETE ", "/events", "/leases/",
 }
 
 // A disturbance is what somebody else does to an object; nil: nothing, to this one.
