@@ -17,7 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/features"
 )
 
-// askFor is how long a server is asked what it is.
+// askFor bounds the questions to a server.
 const askFor = 30 * time.Second
 
 // Features asks a server which Kubernetes it is: its version, which is the one that it emulates if it says so, and what its metrics tell of

@@ -43,7 +43,7 @@ func (l *liveAuthorizer) Authorize(ctx context.Context, a *auth.Attributes) (aut
 	return l.chain.Load().Authorize(ctx, a)
 }
 
-// authorizer is what may be done, by whom: masters may do everything, whatever is configured.
+// authorizer decides who may do what: masters may do everything, whatever is configured.
 func (c *Cluster) authorizer(node, roles auth.Authorizer) (auth.Authorizer, error) {
 	if c.elsewhere != nil {
 		return c.elsewhere.authorizer()

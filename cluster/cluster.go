@@ -209,7 +209,7 @@ func (c *Cluster) openKeys() (*pki.PKI, error) {
 	return pki.Open(pki.Config{Dir: dir, Hosts: hosts, ServiceIP: first})
 }
 
-// certificate is what the API shows: the configuration's, or one of the cluster's own authority.
+// certificate returns the API's serving certificate: the configuration's, or one of the cluster's own authority.
 func (c *Cluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if hello != nil && hello.ServerName == joinHost {
 		return c.storage.joinCertificate(), nil
@@ -228,7 +228,7 @@ func reachable(a *net.TCPAddr) string {
 	return a.String()
 }
 
-// advertised is where pods reach the API: where it listens, or the machine's own address when that is everywhere or
+// advertised returns the address at which pods reach the API: where it listens, or the machine's own address when that is everywhere or
 // the loopback, which no pod can reach. A machine without another address has none.
 func (c *Cluster) advertised() []netip.AddrPort {
 	at, err := netip.ParseAddrPort(c.address)
@@ -251,7 +251,7 @@ func (c *Cluster) advertised() []netip.AddrPort {
 // Compact has what is in memory take less of it. It is for when a burst of work is over.
 func (c *Cluster) Compact() { c.door.view.Compact() }
 
-// URL is where the API answers.
+// URL returns the address of the API.
 func (c *Cluster) URL() string { return "https://" + c.address }
 
 // adminLife is the time for which the administrator's certificate is good.
@@ -329,7 +329,7 @@ func writeFile(path string, data []byte) error {
 	return os.Rename(tmp, path)
 }
 
-// KubeconfigPath is where the administrator's kubeconfig was written; "" when nowhere.
+// KubeconfigPath names the file with the administrator's kubeconfig; "" when nowhere.
 func (c *Cluster) KubeconfigPath() string {
 	switch {
 	case c.cfg.Kubeconfig != "":

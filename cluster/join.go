@@ -41,7 +41,7 @@ const joinHost = "join.kloop.internal"
 // joinPatience bounds the wait for a cluster that can't take a member yet.
 const joinPatience = 2 * time.Minute
 
-// keyFiles is what a newcomer gets: the files of the cluster's keys by their names.
+// keyFiles lists what a newcomer gets: the files of the cluster's keys by their names.
 type keyFiles map[string][]byte
 
 // newcomer tells who wants to join.
@@ -120,7 +120,7 @@ func writeKeys(dir string, files keyFiles) error {
 	return nil
 }
 
-// readKeys is what writeKeys writes.
+// readKeys reads what writeKeys wrote.
 func readKeys(dir string) (keyFiles, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -226,7 +226,7 @@ func pinned(hash []byte) *tls.Config {
 		}}
 }
 
-// joinCertificate is what pinned looks for: the authority's own certificate, with its key.
+// joinCertificate makes what pinned looks for: the authority's own certificate, with its key.
 func (s *storage) joinCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{s.keys.CA.Cert().Raw}, PrivateKey: s.keys.CA.Key(), Leaf: s.keys.CA.Cert()}
 }

@@ -28,8 +28,8 @@ type Loops struct {
 }
 
 // RunLoops runs the loops of a whole cluster, the simulation of nodes among them, over HTTP while this replica leads. Which Kubernetes they
-// serve, and which feature gates are on, is the server's to say, whatever the configuration says. It returns when ctx ends, or when leadership was lost:
-// the process should then start anew, cold.
+// serve, and which feature gates are on, is the server's to say, whatever the configuration says. It returns
+// when ctx ends, or when leadership was lost: the process should then start anew, cold.
 func RunLoops(ctx context.Context, l Loops) error {
 	if err := l.Config.check(); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (d *frontDoor) tellOthers(ctx context.Context, ready func()) error {
 	}
 }
 
-// report is what this server tells others.
+// report holds what this server tells others.
 func (d *frontDoor) report() *convergence.Report {
 	r := converge.ReportOf(d.c.Loops, d.lookout.loops.Self, d.lookout.loops.Lease)
 	d.lookout.callers.Report(r)

@@ -21,7 +21,7 @@ import (
 	"github.com/kloop-dev/kloop/store/member"
 )
 
-// noResource is what errors about things beside the API name.
+// noResource stands in errors about things beside the API.
 var noResource = schema.GroupResource{Resource: "members"}
 
 // Snapshots says how the embedded store is saved by itself.

@@ -24,7 +24,7 @@ type Together struct {
 	Token      string // that the running server takes; see JoinToken
 }
 
-// defaultPeers is where servers that join listen for others, unless told otherwise.
+// defaultPeers is the address at which servers that join listen for others, unless they are given another.
 const defaultPeers = ":2380"
 
 // fill sets what follows from the rest, and checks.

@@ -87,7 +87,7 @@ func (c *Cluster) restAs(u *auth.User) (rest.Interface, error) {
 	return client.Raw(cfg)
 }
 
-// restOf is how the user reaches a server of this cluster.
+// restOf returns the user's way to a server of this cluster.
 func (c *Cluster) restOf(url string, u *auth.User) (*rest.Config, error) {
 	cert, key, err := c.keys.CA.Issue(pki.Leaf{User: u.Name, Groups: u.Groups, Client: true}, time.Now())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A runtimeCache is what the kubelet has by that name, with its cache of pod statuses: it asks the runtime on behalf of all passes, and
+// A runtimeCache stands for the kubelet's runtime cache and its cache of pod statuses: it asks the runtime on behalf of all passes, and
 // remembers answers that can't change any more. A pass that wants a list while another is under way shares the next one with all that come
 // meanwhile; it begins after the question, so that no pass sees less than what it did itself. It is safe for concurrent use.
 type runtimeCache struct {

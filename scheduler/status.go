@@ -56,7 +56,7 @@ func (w *statusWriter) set(t *task, reason, text, nominated string) {
 
 func sayingOf(reason, text, nominated string) string { return reason + "\n" + text + "\n" + nominated }
 
-// says is what stands in the pod's status, as set puts it; "": nothing.
+// says returns the pod's PodScheduled condition and nomination, in the form that set remembers; "": there is none.
 func says(p *corev1.Pod) string {
 	c := find(p, corev1.PodScheduled)
 	if c == nil || c.Status != corev1.ConditionFalse {
