@@ -53,8 +53,8 @@ func autoscalersCollide(l *look, h *autoscalingv2.HorizontalPodAutoscaler, reaso
 	f := &Finding{Says: "scales pods that another autoscaler scales too", Owner: person, State: Blocked, Waits: on("Field", refTo(l.kind, h), "spec.scaleTargetRef"),
 		Next: does(person, "leaves the pods to one of them"), Advice: []string{"delete one of the autoscalers, or let the targets select different pods"}}
 	_, names, _ := strings.Cut(text, "multiple HPAs: ")
-	for other := range strings.SplitSeq(names, ", ") {
-		if other != "" && other != h.Name {
+	for other := range strings.FieldsSeq(strings.NewReplacer("[", " ", "]", " ", ",", " ").Replace(names)) { // upstream: [a/one a/two]
+		if other = strings.TrimPrefix(other, h.Namespace+"/"); other != h.Name {
 			f.Says = "scales pods that horizontalpodautoscaler/" + other + " scales too"
 		}
 	}

@@ -77,6 +77,7 @@ func missedBy(w *World, c *batchv1.CronJob) (next time.Time, note string) {
 	if at := c.Status.LastScheduleTime; at != nil {
 		from = at.Time
 	}
+	edited := changed(c) // what was due before, by this schedule or another, is not known
 	due := s.Next(from)
 	next = s.Next(w.Now)
 	switch {
@@ -89,13 +90,26 @@ func missedBy(w *World, c *batchv1.CronJob) (next time.Time, note string) {
 	if e := w.warning(c.UID, "TooManyMissedTimes", "MissSchedule", "FailedNeedsStart", "FailedCreate"); e != nil && told(e).After(due) {
 		return next, e.Message
 	}
+	if due = s.Next(latest(from, edited)); !due.IsZero() && w.Now.Sub(due) > overdue {
+		return next, "one was due at " + due.UTC().Format("2006-01-02 15:04 MST") + " and was not started, for a reason that nothing tells"
+	}
 	return next, ""
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 const noZone = "there is no time zone "
 
 // missed: a job that was not started so long after its time was missed.
 const missed = time.Minute
+
+// overdue: nobody else than who starts jobs can be at fault so long after; clocks of machines do not differ by as much.
+const overdue = 5 * time.Minute
 
 func timeText(c *batchv1.CronJob) string {
 	if c.Status.LastScheduleTime == nil {

@@ -26,6 +26,21 @@ func deviceTemplateMissing(l *look, p *corev1.Pod, _ string) *Finding {
 	return nil
 }
 
+// deviceClaimMissing: the claim of a device is not there. Upstream's scheduler does not try such a pod, and says nothing of it.
+func deviceClaimMissing(l *look, p *corev1.Pod, _ string) *Finding {
+	for _, c := range p.Spec.ResourceClaims {
+		name := deref(c.ResourceClaimName, "")
+		if name == "" || !l.Sees(kinds.ResourceClaims, p.Namespace) || resource.Get(l.Read, kinds.ResourceClaims, p.Namespace, name) != nil {
+			continue
+		}
+		return &Finding{Says: "uses the resource claim " + name + ", which does not exist", State: Blocked,
+			Waits:  on("Object", l.namespaced(kinds.ResourceClaims, name), ""),
+			Next:   does("scheduler", "tries again when the claim exists"),
+			Advice: []string{"create it, or name one that exists: kubectl get resourceclaims -n " + p.Namespace}}
+	}
+	return nil
+}
+
 var noDeviceClass = regexp.MustCompile(`device class (\S+) does not exist`)
 
 func deviceClassMissing(_ *look, _ *corev1.Pod, text string) *Finding {

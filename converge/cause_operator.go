@@ -119,12 +119,14 @@ func (l *look) programOf(who string, lease *coordinationv1.Lease) (k resource.Ki
 	}
 	is := func(name string) bool { return name == who || holder != "" && strings.HasPrefix(holder, name+"-") }
 	for _, d := range resource.List(l.Read, kinds.Deployments, "") {
-		if off = deref(d.Spec.Replicas, 1) == 0; is(d.Name) && (off || !l.Health(kinds.Deployments, d).Converged()) {
+		off = deref(d.Spec.Replicas, 1) == 0
+		if is(d.Name) && (off || d.Status.ReadyReplicas == 0 && !l.Health(kinds.Deployments, d).Converged()) {
 			return kinds.Deployments, d, off
 		}
 	}
 	for _, s := range resource.List(l.Read, kinds.StatefulSets, "") {
-		if off = deref(s.Spec.Replicas, 1) == 0; is(s.Name) && (off || !l.Health(kinds.StatefulSets, s).Converged()) {
+		off = deref(s.Spec.Replicas, 1) == 0
+		if is(s.Name) && (off || s.Status.ReadyReplicas == 0 && !l.Health(kinds.StatefulSets, s).Converged()) {
 			return kinds.StatefulSets, s, off
 		}
 	}

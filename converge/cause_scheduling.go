@@ -51,6 +51,7 @@ func scheduling() []Situation {
 		{"VolumeElsewhere", of, pod(unsuitable("persistent volume", "look which nodes can use its volume: kubectl describe pv",
 			"PersistentVolume's node affinity", "volume node affinity conflict", "available volume zone", "non-existent pv",
 			"ReadWriteOncePod", "enough free storage"))},
+		{"DevicesMissing", of, pod(deviceClaimMissing)},
 		{"DeviceTemplateMissing", of, pod(deviceTemplateMissing)},
 		{"DeviceClassMissing", of, pod(deviceClassMissing)},
 		{"DevicesMissing", of, pod(unsuitable("resource claim", "look which devices there are: kubectl get resourceslices", "ResourceClaim",
