@@ -78,12 +78,21 @@ func (s *sight) shown(ctx context.Context, k resource.Kind, e *view.Entry) *view
 // masked is the gap without what lies in other namespaces that the reader may not look into; nil: there is no such thing. What
 // is in its own namespace, or in none, is named by the object itself, which the reader sees.
 func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap {
+	near := func(o convergence.Object) bool { return o.Namespace == "" || o.Namespace == g.Object.Namespace }
+	open := map[string]bool{g.Object.Name: true} // names that the reader sees anyhow: a node's Lease has that of the node
+	for i := range g.Chain {
+		if o := g.Chain[i].Object; near(o) {
+			open[o.Name] = true
+		}
+	}
 	var secret []string
 	hide := func(o convergence.Object) bool {
-		if o.Namespace == "" || o.Namespace == g.Object.Namespace || s.sees(ctx, o) {
+		if near(o) || s.sees(ctx, o) {
 			return false
 		}
-		secret = append(secret, o.Namespace, o.Name)
+		if secret = append(secret, o.Namespace); !open[o.Name] {
+			secret = append(secret, o.Name)
+		}
 		return true
 	}
 	next := resource.Clone(g)
@@ -116,6 +125,9 @@ func (s *sight) masked(ctx context.Context, g *convergence.Gap) *convergence.Gap
 		if slices.ContainsFunc(secret, func(name string) bool { return mentions(*t, name) }) {
 			*t = unseen
 		}
+	}
+	if next.Verdict == unseen && next.Says != unseen {
+		next.Verdict = next.Object.Short() + " " + next.Says + " because of " + unseen
 	}
 	next.Advise(next.Advice)
 	return next
