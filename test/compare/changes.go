@@ -88,10 +88,14 @@ func (p *plan) patches(s stored) []trial {
 // directives send strategic merge patches that do more than set values.
 func (p *plan) directives(s stored) []trial {
 	var trials []trial
-	for _, m := range p.some("directive "+s.path, directives(p.schemas[s.place.gvk], s.a)) {
+	of := p.schemas[s.place.gvk]
+	onA, onB := p.some("directive "+s.path, directives(of, s.a)), p.some("directive "+s.path, directives(of, s.b))
+	for i := range min(len(onA), len(onB)) {
 		t := trial{kind: s.place.gvk.Kind, verb: "directive", method: "PATCH", content: strategicType,
 			path: s.path + "?dryRun=All&fieldManager=other"}
-		t = t.with(m, map[string]any{}, map[string]any{})
+		body := t.with(onB[i], map[string]any{}, map[string]any{}).bodyB // keys that each made up, as of volumes
+		t = t.with(onA[i], map[string]any{}, map[string]any{})
+		t.bodyB = body
 		trials = append(trials, t)
 	}
 	return trials
