@@ -13,21 +13,23 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/resource"
 )
 
 // Check implements resource.Kind: it validates by the schema and the rules of the version that is spoken.
 func (k *Kind) Check(sub string, obj, old resource.Object) field.ErrorList {
-	return k.CheckWarn(sub, obj, old, func(string) {})
+	return k.CheckWarn(nil, sub, obj, old, func(string) {})
 }
 
-// CheckWarn is Check that also warns: of what is invalid, was so before, and is let through therefore.
-func (k *Kind) CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList {
+// CheckWarn is Check as the version has it in which on is on, the newest if it is nil. It also warns: of what is invalid, was so
+// before, and is let through therefore.
+func (k *Kind) CheckWarn(on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList {
 	r, err := k.at.rules()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	c := &checking{at: k.at, ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
+	c := &checking{at: k.at, old36: on != nil && !on.AtLeast(37), ctx: warning.WithWarningRecorder(context.Background(), recorder(warn))}
 	if c.obj, err = k.tree(obj); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -110,6 +112,7 @@ type checking struct {
 	*libraryValidator
 	ctx      context.Context // carries where warnings go, as the library wants it
 	at       *version
+	old36    bool           // what is wrong is told as up to 1.36
 	obj, old map[string]any // old: nil for a new object
 	pair     *common.CorrelatedObject
 	errs     field.ErrorList
@@ -126,7 +129,13 @@ func (c *checking) whole() {
 	}
 	c.add(c.at.checkScaleSpec(c.obj))
 	c.add(c.at.checkScaleStatus(c.obj))
-	c.add(objectmeta.Validate(c.ctx, nil, c.obj, c.schema, false))
+	inside := objectmeta.Validate(c.ctx, nil, c.obj, c.schema, false)
+	if c.old36 {
+		for _, e := range inside {
+			resource.MetaBefore37(e)
+		}
+	}
+	c.add(inside)
 }
 
 // status validates the status alone.

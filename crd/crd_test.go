@@ -192,6 +192,27 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestTidy: what an apply merged of metadata says nothing where it is empty.
+func TestTidy(t *testing.T) {
+	k := tabs(t)
+	obj, _ := read(t, k, "v1", `"spec":{"color":"red"}`)
+	o, err := k.object(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := o.Object["metadata"].(map[string]any)
+	meta["annotations"], meta["generateName"], meta["labels"] = nil, "", map[string]any{}
+	k.Tidy(o)
+	for _, name := range []string{"annotations", "generateName", "labels"} {
+		if v, is := meta[name]; is {
+			t.Errorf("%s stays: %v", name, v)
+		}
+	}
+	if meta["name"] == nil {
+		t.Error("the name is gone")
+	}
+}
+
 func TestSettle(t *testing.T) {
 	k := tabs(t)
 	old, _ := read(t, k, "v1", `"spec":{"color":"red"},"status":{"num":1}`)

@@ -19,6 +19,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/kloop-dev/kloop/kinds/expression"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // A version is one version of a kind and what was compiled of it so far.
@@ -199,6 +200,36 @@ func (v *version) coerce(u map[string]any, track, lenient bool) (unknown []strin
 		meta.Generation = 1
 	}
 	return append(unknown, paths...), objectmeta.SetObjectMeta(u, meta)
+}
+
+// Tidy leaves out of the metadata of an object that was merged, and of objects in it, what says nothing.
+func (k *Kind) Tidy(obj resource.Object) {
+	o, err := k.object(obj)
+	if err != nil {
+		return
+	}
+	if s, err := k.at.schema(); err == nil {
+		_, _ = objectmeta.CoerceWithOptions(nil, o.Object, s, false, objectmeta.CoerceOptions{}) // what is malformed is found later
+	}
+	meta, _ := o.Object["metadata"].(map[string]any)
+	for name, v := range meta {
+		switch v := v.(type) {
+		case nil:
+			delete(meta, name)
+		case string:
+			if v == "" {
+				delete(meta, name)
+			}
+		case map[string]any:
+			if len(v) == 0 {
+				delete(meta, name)
+			}
+		case []any:
+			if len(v) == 0 {
+				delete(meta, name)
+			}
+		}
+	}
 }
 
 // fill sets defaults.

@@ -50,27 +50,17 @@ func (s rules) nameCheck(r *Request) func(name string, prefix bool) []string {
 	return r.Kind.CheckName
 }
 
-const generateNamePath, ownersPath = "metadata.generateName", "metadata.ownerReferences"
+const generateNamePath = "metadata.generateName"
 
 // asTold turns the library's findings about metadata into those that clients are told.
-//
-// Up to 1.36 a bad owner reference was told of without its place in the list, and what it lacks as invalid.
 func (s rules) asTold(r *Request, errs field.ErrorList) field.ErrorList {
 	told := errs[:0]
 	for _, e := range errs {
 		if e.Field == generateNamePath && r.Kind.Info().SkipGenerateNameCheck {
 			continue
 		}
-		if s.Kinds.Features().AtLeast(37) {
-			told = append(told, e)
-			continue
-		}
-		if rest, owner := strings.CutPrefix(e.Field, ownersPath+"["); owner {
-			_, rest, _ = strings.Cut(rest, "]")
-			e.Field = ownersPath + rest
-			if e.Type == field.ErrorTypeRequired {
-				e.Type, e.BadValue = field.ErrorTypeInvalid, ""
-			}
+		if !s.Kinds.Features().AtLeast(37) {
+			resource.MetaBefore37(e)
 		}
 		told = append(told, e)
 	}

@@ -188,6 +188,9 @@ func (p *patching) applied(ctx context.Context, cur *view.Entry) (resource.Objec
 	if err := apply.CheckName(obj, p.r.Scope(), p.r.Name); err != nil {
 		return nil, err
 	}
+	if k, custom := p.r.Kind.(interface{ Tidy(obj resource.Object) }); custom {
+		k.Tidy(obj)
+	}
 	if p.r.Sub == "scale" {
 		return obj, nil
 	}

@@ -14,8 +14,8 @@ import (
 type custom interface {
 	// Declaration stands for the spec and the names of the definition: another one has another.
 	Declaration() any
-	// CheckWarn is Check that may also warn.
-	CheckWarn(sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
+	// CheckWarn is Check as the version that is emulated has it, which may also warn.
+	CheckWarn(on *features.Set, sub string, obj, old resource.Object, warn func(text string)) field.ErrorList
 }
 
 // rules are the validation of objects: of their metadata, by the rules of their kind, and by those of its extension.
@@ -37,7 +37,7 @@ func (s rules) check(ctx context.Context, r *Request, obj, old resource.Object) 
 // checkKind holds an object to the rules of its kind; old is nil for a new one.
 func (s rules) checkKind(r *Request, obj, old resource.Object) field.ErrorList {
 	if c, ok := r.Kind.(custom); ok {
-		return c.CheckWarn(r.Sub, obj, old, r.warn)
+		return c.CheckWarn(s.Kinds.Features(), r.Sub, obj, old, r.warn)
 	}
 	if old == nil {
 		return resource.CheckAs(s.Kinds.Features(), r.Kind, r.Spoken(), "", obj, nil)

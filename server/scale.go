@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/admission"
 	"github.com/kloop-dev/kloop/apply"
@@ -82,6 +83,10 @@ func (s *Server) patchScale(ctx context.Context, p *patching, c *change) (*view.
 			if err == nil {
 				err = checkScale(p.r, obj)
 			}
+			if sc := (&autoscalingv1.Scale{}); err == nil && yaml.Unmarshal(p.data, sc) == nil {
+				sc.Name, sc.Namespace, sc.Spec.Replicas = p.r.Name, p.r.Namespace, 0 // all but its metadata is checked
+				err = checkWritten(p.r, sc)
+			}
 			return obj, err
 		}
 		e, _, err := s.modify(ctx, p.r, c)
@@ -112,10 +117,13 @@ func (p *patching) patchedScale(_ context.Context, sc *autoscalingv1.Scale) (*au
 	if err := p.strict(doc, strict); err != nil {
 		return nil, err
 	}
+	if err := apply.CheckName(next, p.r.Scope(), p.r.Name); err != nil {
+		return nil, err
+	}
 	if next.UID != "" && next.UID != sc.UID {
 		return nil, otherUID(scaleOf(p.r), p.r.Name, next.UID, sc.UID)
 	}
-	return next, apply.CheckName(next, p.r.Scope(), p.r.Name)
+	return next, nil
 }
 
 // rescale changes an object through its scale.

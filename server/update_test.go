@@ -297,6 +297,13 @@ func TestScale(t *testing.T) {
 		t.Errorf("scale %+v", sc)
 	}
 	stale := resource.Clone(sc)
+	bad := "apiVersion: autoscaling/v1\nkind: Scale\nmetadata: {generation: -1}"
+	ask := sub(w.ask(deployments, "d"), "scale")
+	ask.Manager = "m"
+	_, _, err = w.Patch(t.Context(), ask, types.ApplyYAMLPatchType, []byte(bad), true)
+	if reason(err) != "Invalid FieldValueInvalid metadata.generation" {
+		t.Errorf("metadata of an applied scale: %v", err)
+	}
 	sc.Spec.Replicas = 5
 	if out, err = w.Call(t.Context(), sub(w.ask(deployments, "d"), "scale"), "update", sc); err != nil || out.(*autoscalingv1.Scale).Spec.Replicas != 5 {
 		t.Fatalf("%v, %v", out, err)
