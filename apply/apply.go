@@ -62,7 +62,7 @@ func (t *Tracker) SetSchemaLater(gvk schema.GroupVersionKind, later func() (*spe
 // managedFields from the client, which count unless they are invalid: a list that is empty or holds one empty
 // entry forgets all owners. old is not changed. For the scale subresource both are the scaled objects.
 //
-// Bookkeeping does not fail a write: when it can't be done, obj gets the managedFields of old, which is logged.
+// Bookkeeping does not fail a write: when it can't be done, obj has no managedFields any more, which is logged.
 // The error is for misuse only: a kind or version that w.Kind does not serve.
 func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	if w.Now.IsZero() {
@@ -82,10 +82,7 @@ func (t *Tracker) Update(w Write, old, obj resource.Object) error {
 	}
 	if err != nil {
 		obj.SetManagedFields(nil)
-		if old != nil {
-			obj.SetManagedFields(old.GetManagedFields())
-		}
-		slog.Warn("field ownership is left as it was", "kind", w.GVK.Kind,
+		slog.Warn("field ownership is forgotten", "kind", w.GVK.Kind,
 			"object", obj.GetNamespace()+"/"+obj.GetName(), "err", err)
 	}
 	KeepTimes(old, obj)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kloop-dev/kloop/kinds/core"
 	"github.com/kloop-dev/kloop/resource"
 )
 
@@ -226,6 +227,30 @@ func TestResets(t *testing.T) {
 	h.update("b", "status", `{"metadata":{"labels":{"l":"2"},"annotations":{"x":"y"}},"spec":{"paused":false},"status":{"replicas":4}}`)
 	h.want(`a Update/@1 {"f:metadata":{"f:labels":{".":{},"f:l":{}}},"f:spec":{"f:paused":{}}}`,
 		`b Update/status@2 {"f:metadata":{"f:annotations":{".":{},"f:x":{}}},"f:status":{"f:replicas":{}}}`)
+}
+
+// TestNoKeys: of a list in which nothing tells items apart nobody keeps books, so that all are forgotten.
+func TestNoKeys(t *testing.T) {
+	accounts := &resource.Def[*corev1.ServiceAccount]{GVK: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Plural: "serviceaccounts"}
+	h := begin(t, accounts)
+	h.update("a", "", `{"secrets":[{"name":"s"}]}`)
+	if h.owners() == "" {
+		t.Fatal("no owners")
+	}
+	h.update("a", "", `{"secrets":[{"kind":"k"}]}`)
+	h.want()
+}
+
+// TestParts: who writes a pod through ephemeralcontainers or resize owns all that was sent, taken or not.
+func TestParts(t *testing.T) {
+	for _, part := range []string{"ephemeralcontainers", "resize"} {
+		h := begin(t, core.Pods)
+		h.update("a", "", `{"metadata":{"labels":{"a":"b"}}}`)
+		h.update("a", part, `{"metadata":{"labels":{"c":"d"}}}`)
+		if got := h.owners(); !strings.Contains(got, "a Update/"+part) {
+			t.Errorf("%s: %s", part, got)
+		}
+	}
 }
 
 func TestNoChangeKeepsTimes(t *testing.T) {

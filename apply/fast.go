@@ -19,7 +19,7 @@ const maxUpdaters = 10
 // library decides then. Tests hold the two together.
 func (t *Tracker) fastUpdate(w *Write, old, obj resource.Object) bool {
 	list, ok := startingFields(w, old, obj)
-	if !ok || !wellKept(w, list) || partly(w) {
+	if !ok || !wellKept(w, list) {
 		return false
 	}
 	if len(list) == 0 && old != nil && old.GetUID() != "" {

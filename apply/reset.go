@@ -21,12 +21,6 @@ func resetPaths(i *resource.Info, sub string) []string {
 	return i.Resets
 }
 
-// partly says that little can be owned through the subresource.
-func partly(w *Write) bool {
-	part, _ := w.Kind.Info().Sub(w.Sub)
-	return part.Owns != nil
-}
-
 // resets makes the filters of a path, for every version of the kind.
 func resets(i *resource.Info, sub string) map[fieldpath.APIVersion]fieldpath.Filter {
 	filter := resetFilter(i, sub)
@@ -41,13 +35,6 @@ func resets(i *resource.Info, sub string) map[fieldpath.APIVersion]fieldpath.Fil
 }
 
 func resetFilter(i *resource.Info, sub string) fieldpath.Filter {
-	if part, _ := i.Sub(sub); part.Owns != nil {
-		var list []*fieldpath.SetMatcher
-		for _, p := range part.Owns {
-			list = append(list, fieldpath.MakePrefixMatcherOrDie(pathParts(p)...))
-		}
-		return fieldpath.NewIncludeMatcherFilter(list...)
-	}
 	paths := resetPaths(i, sub)
 	if len(paths) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func (t *Tracker) appliesNothing(w *Write, old resource.Object, doc map[string]a
 // appliedBefore returns the books of old and which entry is that of what the manager applied; -1 if there is none, or
 // the case is one for the library.
 func appliedBefore(w *Write, old resource.Object, doc map[string]any) (list []metav1.ManagedFieldsEntry, mine int) {
-	if old == nil || w.Sub == "scale" || partly(w) ||
+	if old == nil || w.Sub == "scale" ||
 		w.Manager == "kubectl" && old.GetAnnotations()[lastApplied] != "" {
 		return nil, -1
 	}

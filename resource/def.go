@@ -94,7 +94,6 @@ type Part[T Object] struct {
 	Name     string
 	Verbs    []string         // nil: get, patch, update
 	Resets   []string         // fields that a write through it can't own, as in Quirks
-	Owns     []string         // the only fields that it can own; nil: no such limit
 	Take     func(obj, old T) // restores from old all that this path may not change
 	Validate func(obj, old T) field.ErrorList
 }
@@ -176,7 +175,7 @@ func subsOf(d *Def[Object]) (subs []SubInfo) {
 		if verbs == nil {
 			verbs = read
 		}
-		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs, Resets: p.Resets, Owns: p.Owns})
+		subs = append(subs, SubInfo{Name: p.Name, Verbs: verbs, Resets: p.Resets})
 	}
 	subs = append(subs, d.Connect...)
 	coldsort.Func(subs, func(a, b SubInfo) int { return strings.Compare(a.Name, b.Name) })

@@ -142,7 +142,7 @@ func eraseField[T Object](f Field[T]) Field[Object] {
 }
 
 func erasePart[T Object](p Part[T]) Part[Object] {
-	return Part[Object]{Name: p.Name, Verbs: p.Verbs, Resets: p.Resets, Owns: p.Owns, Take: two(p.Take), Validate: judge(p.Validate)}
+	return Part[Object]{Name: p.Name, Verbs: p.Verbs, Resets: p.Resets, Take: two(p.Take), Validate: judge(p.Validate)}
 }
 
 func eraseScale[T Object](s *Scaled[T]) *Scaled[Object] {

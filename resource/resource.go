@@ -121,7 +121,6 @@ type SubInfo struct {
 	Verbs []string                // as in discovery: get, patch, update, create…
 
 	Resets []string // fields that a write through it can't own, as in Quirks
-	Owns   []string // the only fields that it can own; nil: no such limit
 }
 
 // Served returns every group, version and kind under which the kind is served, the hub first.

@@ -23,9 +23,8 @@ var Pods = &resource.Def[*corev1.Pod]{
 	Default: defaultPod, Prepare: preparePod, PrepareStatus: preparePodStatus, Grace: podGrace,
 	Validate: validatePod, ValidateStatus: validatePodStatus, Warn: warnPod,
 	Parts: []resource.Part[*corev1.Pod]{
-		{Name: "ephemeralcontainers", Owns: []string{"spec.ephemeralContainers"}, Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
-		{Name: "resize", Owns: []string{"spec.containers.*.resources", "spec.containers.*.resizePolicy",
-			"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy"}, Take: takeResize, Validate: validateResize},
+		{Name: "ephemeralcontainers", Take: takeEphemeralContainers, Validate: validateEphemeralContainers},
+		{Name: "resize", Take: takeResize, Validate: validateResize},
 	},
 	Connect: []resource.SubInfo{
 		{Name: "attach", GVK: gvk("PodAttachOptions"), Verbs: doStream},
