@@ -112,7 +112,7 @@ type checking struct {
 	*libraryValidator
 	ctx      context.Context // carries where warnings go, as the library wants it
 	at       *version
-	old36    bool           // what is wrong is told as up to 1.36
+	old36    bool           // errors in the words of up to 1.36
 	obj, old map[string]any // old: nil for a new object
 	pair     *common.CorrelatedObject
 	errs     field.ErrorList

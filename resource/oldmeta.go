@@ -8,7 +8,7 @@ import (
 
 const owners, books = "metadata.ownerReferences[", "metadata.managedFields["
 
-// MetaBefore37 turns an error about the metadata of an object, or of an object in it, into what clients of up to 1.36 are told: there
+// MetaBefore37 turns an error about the metadata of an object, or of an object in it, into that of versions up to 1.36: there
 // the place of an owner in its list is left out, and what is missing or not among the words counts as invalid.
 func MetaBefore37(e *field.Error) {
 	if above, rest, ok := strings.Cut(e.Field, owners); ok {

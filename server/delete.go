@@ -75,11 +75,11 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	obj := resource.Clone(cur.Object)
 	switch {
 	case x.Delete != nil:
-		return x.Delete(ctx, r, obj, cur)
+		return x.Delete(ctx, r, opts, obj, cur)
 	case x.Graceful:
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}
-	obj.SetFinalizers(s.collected(r.Kind, obj, opts))
+	obj.SetFinalizers(s.Collected(r.Kind, obj, opts))
 	if len(obj.GetFinalizers()) == 0 {
 		return s.DeleteNow(ctx, r, cur)
 	}
@@ -122,9 +122,9 @@ func (s *Server) admitDelete(ctx context.Context, r *Request, opts *metav1.Delet
 	return s.Admission.Validate(ctx, q)
 }
 
-// collected returns the finalizers of an object under deletion: with those of the garbage collector that the
+// Collected returns the finalizers of an object under deletion: with those of the garbage collector that the
 // policy, or what the object carries, or the kind's habit asks for.
-func (s *Core) collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) []string {
+func (s *Core) Collected(k resource.Kind, obj resource.Object, opts *metav1.DeleteOptions) []string {
 	old := obj.GetFinalizers()
 	orphan := slices.Contains(old, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(old, metav1.FinalizerDeleteDependents)
@@ -184,7 +184,7 @@ func (s *Server) deleteGracefully(ctx context.Context, r *Request, opts *metav1.
 	if !changed && grace > 0 {
 		return cur, false, nil // under way already
 	}
-	obj.SetFinalizers(s.collected(r.Kind, obj, opts))
+	obj.SetFinalizers(s.Collected(r.Kind, obj, opts))
 	held := len(obj.GetFinalizers()) > 0
 	if !changed && held {
 		s.mark(obj)

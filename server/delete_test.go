@@ -150,6 +150,14 @@ func TestPodsAreGivenTime(t *testing.T) {
 
 func TestNamespaceEnds(t *testing.T) {
 	w := start(t)
+	for policy, want := range map[metav1.DeletionPropagation]string{
+		metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents} {
+		create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: want[:6]}})
+		obj, _, err := w.delete(namespaces, want[:6], &metav1.DeleteOptions{PropagationPolicy: &policy})
+		if err != nil || !slices.Equal(obj.GetFinalizers(), []string{want}) {
+			t.Errorf("%s: finalizers %v, %v", policy, obj.GetFinalizers(), err)
+		}
+	}
 	create(w, namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 	obj, gone, err := w.delete(namespaces, "x", nil)
 	if err != nil || gone || obj.(*corev1.Namespace).Status.Phase != corev1.NamespaceTerminating || obj.GetDeletionTimestamp() == nil {

@@ -59,6 +59,11 @@ func TestEvictWithoutBudget(t *testing.T) {
 	}
 	stale := "1"
 	w.running("q", corev1.ConditionTrue)
+	const unread = "deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
+	err := w.evict("q", &metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: new(true)})
+	if reason(err) != "Invalid FieldValueInvalid "+unread {
+		t.Errorf("unread: %v", err)
+	}
 	if err := w.evict("q", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &stale}}); reason(err) != "Conflict" {
 		t.Errorf("precondition: %v", err)
 	}

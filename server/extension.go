@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -37,8 +38,9 @@ type Extension struct {
 	Validate func(ctx context.Context, r *Request, obj, old resource.Object, errs field.ErrorList) field.ErrorList
 	// Held says that an object under deletion without finalizers is held back all the same.
 	Held func(obj resource.Object) bool
-	// Delete deletes cur in its own way; obj is a copy that may be changed and stored in its place.
-	Delete func(ctx context.Context, r *Request, obj resource.Object, cur *view.Entry) (e *view.Entry, gone bool, err error)
+	// Delete deletes cur in its own way; obj is a copy that may be changed and stored in its place. It says whether cur is gone.
+	Delete func(ctx context.Context, r *Request, opts *metav1.DeleteOptions, obj resource.Object,
+		cur *view.Entry) (*view.Entry, bool, error)
 	// AfterWrite follows a stored update, and a deletion, for which obj is nil.
 	AfterWrite func(ctx context.Context, r *Request, old, obj resource.Object)
 	// Doubt follows a deletion of which nobody knows whether it was done.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +27,8 @@ func Extensions(c *server.Core) []server.Extension {
 type extension struct{ *server.Core }
 
 // delete marks a definition of a kind as terminating; it goes when its objects are gone.
-func (s extension) delete(ctx context.Context, r *server.Request, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
+func (s extension) delete(ctx context.Context, r *server.Request, _ *metav1.DeleteOptions,
+	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	def, ok := resource.Opened(obj).(*apiextensionsv1.CustomResourceDefinition)
 	switch {
 	case !ok || def.DeletionTimestamp != nil && len(def.Finalizers) == 0:

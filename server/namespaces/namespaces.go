@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -23,7 +24,8 @@ func Extension(c *server.Core) server.Extension {
 type extension struct{ *server.Core }
 
 // delete marks a namespace as terminating; it goes when its content and finalizers are gone.
-func (s extension) delete(ctx context.Context, r *server.Request, obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
+func (s extension) delete(ctx context.Context, r *server.Request, opts *metav1.DeleteOptions,
+	obj resource.Object, cur *view.Entry) (*view.Entry, bool, error) {
 	ns, ok := obj.(*corev1.Namespace)
 	if !ok {
 		return s.DeleteNow(ctx, r, cur)
@@ -32,6 +34,7 @@ func (s extension) delete(ctx context.Context, r *server.Request, obj resource.O
 		if ns.DeletionTimestamp == nil {
 			now := s.Stamp()
 			ns.DeletionTimestamp = &now
+			ns.Finalizers = s.Collected(r.Kind, ns, opts)
 		}
 		ns.Status.Phase = corev1.NamespaceTerminating
 		e, err := s.Overwrite(ctx, r, ns, cur)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/server"
@@ -58,6 +59,11 @@ func evictionOptions(r *server.Request, in resource.Object) (*metav1.DeleteOptio
 	}
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
+	}
+	if unread := opts.IgnoreStoreReadErrorWithClusterBreakingPotential; unread != nil && *unread {
+		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), r.Name, field.ErrorList{
+			field.Invalid(field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true,
+				"can not be set for pod eviction, try after removing the option")})
 	}
 	asked := server.DryRun(r)
 	if len(opts.DryRun) > 0 && len(asked) > 0 && !equality.Semantic.DeepEqual(opts.DryRun, asked) {
