@@ -31,18 +31,19 @@ type report struct {
 	pending  map[string][]string // output of a test that has not ended
 	attrs    map[string]bool     // tests that asked not to be run again
 	final    map[string]string   // packages in which something happened that makes every failure final
+	hung     map[string]bool     // packages that were ended at their limit: nothing is known of their other tests
 	failures []failure
 	skipped  []string
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}}
+	return &report{out: out, pending: map[string][]string{}, attrs: map[string]bool{}, final: map[string]string{}, hung: map[string]bool{}}
 }
 
 // goTest runs go test and returns what it reports; err is a run that could not be read. Compilers and linkers give way to tests, those of
 // other steps too: they have all the time that tests leave, and tests have theirs.
 func (j *job) goTest(flags, packages []string) (*report, error) {
-	args := slices.Concat([]string{"test", "-json", "-timeout", "20m", "-toolexec", "nice -n 5"}, flags, packages) // a busy machine is slow
+	args := slices.Concat([]string{"test", "-json", "-timeout", "12m", "-toolexec", "nice -n 5"}, flags, packages) // a busy machine is slow
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stderr, cmd.Env = j.dir, j.out, append(os.Environ(), j.env...)
 	if slices.Contains(flags, "-race") {
@@ -86,7 +87,9 @@ func (r *report) take(e event) {
 		fmt.Fprint(r.out, e.Output)
 	case "output":
 		r.pending[key] = append(r.pending[key], e.Output)
-		if why := fatal(e.Output); why != "" {
+		if strings.HasPrefix(e.Output, "panic: test timed out") {
+			r.hung[e.Package] = true
+		} else if why := fatal(e.Output); why != "" {
 			r.final[e.Package] = why
 		}
 	case "attr":
@@ -143,6 +146,10 @@ func (r *report) unended(pkg string) {
 
 // settle says, when a package has ended, which of its failures are final.
 func (r *report) settle(e event) {
+	if r.hung[e.Package] {
+		r.settleHung(e.Package)
+		return
+	}
 	mine := 0
 	for i := range r.failures {
 		f := &r.failures[i]
@@ -160,6 +167,18 @@ func (r *report) settle(e event) {
 	if mine == 0 {
 		r.failures = append(r.failures, failure{pkg: e.Package, final: "does not build, or fails outside its tests"})
 	}
+}
+
+// settleHung makes one failure of all in a package that was ended at its limit: it is run again whole, or not at all.
+func (r *report) settleHung(pkg string) {
+	one := failure{pkg: pkg, final: r.final[pkg]}
+	judging := judges(pkg, "") || slices.ContainsFunc(r.failures, func(f failure) bool {
+		return f.pkg == pkg && (judges(pkg, f.test) || r.attrs[pkg+" "+f.test])
+	})
+	if one.final == "" && judging {
+		one.final = "did not end, and judges what must hold every time"
+	}
+	r.failures = append(slices.DeleteFunc(r.failures, func(f failure) bool { return f.pkg == pkg }), one)
 }
 
 var fatalLine = regexp.MustCompile(`^(WARNING: DATA RACE|panic: |fatal error: |--- FAIL: Fuzz)`)

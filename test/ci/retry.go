@@ -97,9 +97,12 @@ func (j *job) again() error {
 func (r retry) run(out io.Writer) error {
 	f, j := r.failure, r.job.in(r.job.dir)
 	j.out = out
-	name := short(f.pkg) + "." + f.test
+	name, flags := short(f.pkg)+"."+f.test, append(slices.Clone(r.flags), "-count=1")
+	if f.test != "" { // else all tests of a package that did not end
+		flags = append(flags, "-run=^"+f.test+"$")
+	}
 	fmt.Fprintf(out, "once more, alone: %s\n", name)
-	report, err := j.goTest(append(slices.Clone(r.flags), "-count=1", "-run=^"+f.test+"$"), []string{f.pkg})
+	report, err := j.goTest(flags, []string{f.pkg})
 	if err != nil {
 		return err
 	}
