@@ -177,7 +177,7 @@ func TestNotTold(t *testing.T) {
 		make1(c, kinds.StatefulSets, statefulSet("v", 1, func(s *appsv1.StatefulSetSpec) {
 			s.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: going.Spec}}
 		}))
-		c.told("v", "FailedCreate", "create Pod v-0 in StatefulSet v failed error: pvc data-v-0 is being deleted")
+		c.told("v", "FailedCreate", "Create Pod v-0 in StatefulSet v failed error: pvc data-v-0 is being deleted")
 		c.until("the deployment is complete", func(r resource.Reader) bool {
 			now := resource.Get(r, kinds.Deployments, "default", "none")
 			return now.Status.ObservedGeneration == now.Generation && now.Annotations["deployment.kubernetes.io/revision"] == "1"

@@ -84,6 +84,21 @@ func TestPodCertificateRequestsGo(t *testing.T) {
 	})
 }
 
+// TestQuarantineOfEachPod: a node that is missed has its time before its pods go, each time that it is missed.
+func TestQuarantineOfEachPod(t *testing.T) {
+	simulate(t, 0, func(c *cluster) {
+		for _, name := range []string{"first", "second"} {
+			make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			if resource.Get(c.Read(), kinds.Pods, "default", name) == nil {
+				c.t.Fatalf("%s is gone before its time", name)
+			}
+			c.until(name+" is gone", func(r resource.Reader) bool { return resource.Get(r, kinds.Pods, "default", name) == nil })
+		}
+	})
+}
+
 func claimOf(name string, edit func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	p := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},

@@ -237,8 +237,10 @@ func (r *runner) handleNoFit(t *task, f *failure) string {
 		node = r.st.nodes[t.nominee].name
 	}
 	t.wakes = f.wakes
-	r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", text)
-	r.status.set(t, corev1.PodReasonUnschedulable, text, node)
+	if !f.early {
+		r.event(t.pod, "Scheduling", corev1.EventTypeWarning, "FailedScheduling", text)
+		r.status.set(t, corev1.PodReasonUnschedulable, text, node)
+	}
 	r.q.addUnschedulable(t, r.env.Now())
 	return text
 }

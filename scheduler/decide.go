@@ -11,6 +11,7 @@ type failure struct {
 	epochs     epochs // when it was found
 	nodes      int
 	pre        string     // refused without a look at nodes
+	early      bool       // before it may queue: others than why are not told, as of a pod with gates
 	refused    []*refusal // by node
 	wakes      event      // what may cure it
 	preemption string     // why preemption does not help; "": not known
@@ -34,7 +35,8 @@ func (st *state) decide(t *task) (int, *failure) {
 	o := st.refresh(c)
 	st.scratch.reset()
 	if why := c.unsatisfiable(); why != "" {
-		return -1, c.fail(&failure{pre: why, wakes: wakers()[volumeBinding] | wakers()[dynamicResources]})
+		early := c.devices != nil && c.devices.early && why == c.devices.broken
+		return -1, c.fail(&failure{pre: why, early: early, wakes: wakers()[volumeBinding] | wakers()[dynamicResources]})
 	}
 	cy := &cycle{st: st, class: c, pod: t.pod, verdicts: o}
 	if i := t.nominee; i >= 0 && st.fits(t, i) {

@@ -62,6 +62,7 @@ func newDeviceInventory(st *state) *deviceInventory {
 // devices are the resource claims of a class at one moment, by what has to be done for them.
 type devices struct {
 	broken    string // why no node will do
+	early     bool   // a claim is not there yet: the pod's time has not come (PreEnqueue)
 	bound     []*nodeaffinity.NodeSelector
 	open      []*resourcev1.ResourceClaim // to be allocated
 	have      []*resourcev1.ResourceClaim // allocated already
@@ -92,7 +93,7 @@ func (x *deviceInventory) of(c *podClass) *devices {
 	for i := range c.pod.Spec.ResourceClaims {
 		name, own, err := resourceclaim.Name(c.pod, &c.pod.Spec.ResourceClaims[i])
 		if err != nil {
-			d.broken = "waiting for the resource claim controller: " + err.Error()
+			d.broken, d.early = "waiting for the resource claim controller: "+err.Error(), true
 			return d
 		}
 		if name == nil {
@@ -109,7 +110,7 @@ func (x *deviceInventory) of(c *podClass) *devices {
 				d.broken = err.Error()
 			}
 		}
-		if d.broken == "" {
+		if d.early = d.broken != ""; !d.early {
 			d.broken = d.add(claim, c.pod)
 		}
 		if d.broken != "" {

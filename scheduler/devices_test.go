@@ -80,8 +80,10 @@ func TestDevices(t *testing.T) {
 		t.Errorf("is on %s", p.Spec.NodeName)
 	}
 	w.create(wanting("d", "later"))
-	if said := find(w.until("d", refused), corev1.PodScheduled).Message; !strings.Contains(said, `waiting for resourceclaim "later"`) {
-		t.Errorf("told: %s", said)
+	w.create(pod("after", "", "", "hostNetwork: false")) // d was looked at before it
+	w.until("after", bound)
+	if d := w.until("d", func(*corev1.Pod) bool { return true }); len(d.Status.Conditions) > 0 {
+		t.Errorf("a pod whose claim is still to come is told of: %v", d.Status.Conditions)
 	}
 	w.gpuClaim("later", "")
 	w.until("d", bound)

@@ -118,6 +118,7 @@ func TestPlan(t *testing.T) {
 		{name: "no such schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.FailedJobsHistoryLimit = "x", new(int32) }, last: "10:00",
 			jobs: []*batchv1.Job{job("10:00", "Failed")}, remove: 1, say: "UnparseableSchedule", never: true},
 		{name: "a zone in the schedule", edit: func(c *batchv1.CronJob) { c.Spec.Schedule, c.Spec.TimeZone = "TZ=UTC */5 * * * *", nil }, last: "10:05", say: "UnsupportedSchedule"},
+		{name: "a day that never comes", edit: func(c *batchv1.CronJob) { c.Spec.Schedule = "0 0 30 2 *" }, last: "10:00", say: "InvalidSchedule", never: true},
 		{name: "one runs", last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", active: 1},
 		{name: "one runs and forbids", policy: batchv1.ForbidConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, active: 1, say: "JobAlreadyActive"},
 		{name: "one runs and is replaced", policy: batchv1.ReplaceConcurrent, last: "10:00", jobs: []*batchv1.Job{job("10:00", "")}, start: "10:05", remove: 1},

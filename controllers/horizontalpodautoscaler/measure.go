@@ -23,6 +23,7 @@ type measured struct {
 	reason   string // of the failure
 	err      error  // none can be had, or one that might have called for more
 	partly   error  // of the first metric that can't be had
+	value    string // what that metric asks for
 	faults   []fault
 	target   *fault // the target can't be measured at all
 }
@@ -72,7 +73,7 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		if err != nil {
 			failures++
 			if m.partly == nil {
-				m.partly, m.reason = err, reason
+				m.partly, m.reason, m.value = err, reason, valueOf(spec)
 			}
 			m.faults = append(m.faults, fault{reason, err.Error()})
 			m.statuses = append(m.statuses, autoscalingv2.MetricStatus{}) // each metric has its place
@@ -84,9 +85,24 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		m.statuses = append(m.statuses, got.status)
 	}
 	if failures > 0 && (failures == len(h.Spec.Metrics) || m.replicas < t.scale.Replicas) {
-		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: %w", failures, len(h.Spec.Metrics), m.partly)
+		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: failed to get %s: %w", failures, len(h.Spec.Metrics), m.value, m.partly)
 	}
 	return m
+}
+
+// valueOf names what one metric asks for.
+func valueOf(s autoscalingv2.MetricSpec) string {
+	switch {
+	case s.Resource != nil:
+		return string(s.Resource.Name) + " resource metric value"
+	case s.ContainerResource != nil:
+		return s.ContainerResource.Container + " container metric value"
+	case s.Pods != nil:
+		return "pods metric value"
+	case s.External != nil:
+		return s.External.Metric.Name + " external metric value"
+	}
+	return "object metric value"
 }
 
 // tolerance is how near to its target a metric has to be.

@@ -34,9 +34,9 @@ type world struct {
 	counted         int // already in status.succeeded and status.failed; see observe
 	countedFailed   int
 	release         []*corev1.Pod
-	more            bool   // pods had to be left for the next pass
-	failNow, policy string // message and reason of a failure that ends the job
-	newFailure      bool
+	delayed         []*corev1.Pod // failed pods that keep the count of their index's failures until their successor has it
+	more            bool          // pods had to be left for the next pass
+	failNow, policy string        // message and reason of a failure that ends the job
 }
 
 // observe sorts the job's pods and adds up what they mean. It first moves what the last pass left in uncounted to the counts.
@@ -116,8 +116,7 @@ func (w *world) count() {
 			u.Succeeded = append(u.Succeeded, p.UID)
 			w.release = append(w.release, p)
 		default:
-			w.countFailed(p)
-			w.release = append(w.release, p)
+			w.sortFailed(p)
 		}
 	}
 	w.succeeded = w.counted + len(w.uncounted.Succeeded)
@@ -125,11 +124,23 @@ func (w *world) count() {
 		w.succeeded = w.done.total()
 	}
 	w.failed = w.countedFailed + len(w.uncounted.Failed)
+	for _, p := range w.delayed {
+		if action, _ := judge(w.job, p); action != batchv1.PodFailurePolicyActionIgnore {
+			w.failed++
+		}
+	}
 }
 
 // letGo is what becomes of the pods that have not ended when it is decided how the job ends: nobody waits for them, and if
 // it has failed, so have they.
 func (w *world) letGo(failed bool) {
+	for _, p := range w.delayed {
+		if len(w.uncounted.Succeeded)+len(w.uncounted.Failed) >= mostUncounted {
+			w.more = true
+			break
+		}
+		w.countFailed(p)
+	}
 	for _, p := range w.pods {
 		switch {
 		case !tracked(p) || slices.Contains(w.release, p) || slices.Contains(w.ended, p):
@@ -147,21 +158,37 @@ func (w *world) letGo(failed bool) {
 	w.failed = w.countedFailed + len(w.uncounted.Failed)
 }
 
-func (w *world) countFailed(p *corev1.Pod) {
+// sortFailed judges a failed pod, and counts it unless its successor is still to come.
+func (w *world) sortFailed(p *corev1.Pod) {
 	action, why := judge(w.job, p)
-	switch action {
-	case batchv1.PodFailurePolicyActionIgnore:
-		return
-	case batchv1.PodFailurePolicyActionFailJob:
+	if action == batchv1.PodFailurePolicyActionFailJob {
 		w.failNow, w.policy = why, batchv1.JobReasonPodFailurePolicy
 	}
-	w.newFailure = true
-	w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
-	if limit := w.job.Spec.BackoffLimitPerIndex; w.indexed && limit != nil {
-		i := indexOf(p, w.completions)
-		if i >= 0 && !w.done.has(i) && (action == batchv1.PodFailurePolicyActionFailIndex || count(p, failedKey) >= int(*limit)) {
-			w.hopeless = w.hopeless.add(i)
-		}
+	i, limit := indexOf(p, w.completions), w.job.Spec.BackoffLimitPerIndex
+	if w.indexed && limit != nil && action != batchv1.PodFailurePolicyActionIgnore && i >= 0 && !w.done.has(i) &&
+		(action == batchv1.PodFailurePolicyActionFailIndex || count(p, failedKey) >= int(*limit)) {
+		w.hopeless = w.hopeless.add(i)
+	}
+	if w.awaited(p, i) {
+		w.delayed = append(w.delayed, p)
+		return
+	}
+	w.countFailed(p)
+}
+
+// awaited says that a pod is the last that knows how often its index has failed: were it gone before its successor is made, that one
+// would begin at zero (KEP-3850).
+func (w *world) awaited(p *corev1.Pod, i int) bool {
+	if w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed || i < 0 || w.job.DeletionTimestamp != nil || w.done.has(i) || w.hopeless.has(i) {
+		return false
+	}
+	return !slices.ContainsFunc(w.active, func(a *corev1.Pod) bool { return indexOf(a, w.completions) == i })
+}
+
+func (w *world) countFailed(p *corev1.Pod) {
+	w.release = append(w.release, p)
+	if action, _ := judge(w.job, p); action != batchv1.PodFailurePolicyActionIgnore {
+		w.uncounted.Failed = append(w.uncounted.Failed, p.UID)
 	}
 }
 

@@ -70,6 +70,9 @@ func TestPlan(t *testing.T) {
 		}
 		return p
 	}
+	perIndex := func(j *batchv1.Job) {
+		j.Spec.BackoffLimitPerIndex, j.Spec.BackoffLimit = new(int32(3)), new(int32(1<<31-1))
+	}
 	failed := []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: "DeadlineExceeded"}}
 	for _, tt := range []struct {
 		name            string
@@ -91,6 +94,14 @@ func TestPlan(t *testing.T) {
 		{"also those that are not replaced before they end", func(j *batchv1.Job) {
 			j.Status.Conditions, j.Spec.PodReplacementPolicy = failed, new(batchv1.Failed)
 		}, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
+		{"a failure of an index is remembered until its successor is there", perIndex, []string{"0 Failed", "1+ Running", "2 Running"}, 2, "", "", 0},
+		{"and goes then", perIndex, []string{"0 Failed", "0x Pending", "1 Running", "2 Running"}, 0, "", "0", 1},
+		{"also when the index has no hope", func(j *batchv1.Job) { perIndex(j); *j.Spec.BackoffLimitPerIndex = 0 },
+			[]string{"0 Failed", "1 Running", "2 Running"}, 0, "", "0", 1},
+		{"when the job ends", func(j *batchv1.Job) { perIndex(j); j.Status.Conditions = failed },
+			[]string{"0 Failed", "1 Running"}, 0, "1", "01", 2},
+		{"when the job is deleted", func(j *batchv1.Job) { perIndex(j); j.DeletionTimestamp = &metav1.Time{Time: now} },
+			[]string{"0 Failed"}, 0, "", "0", 1},
 	} {
 		mode := batchv1.IndexedCompletion
 		j := &batchv1.Job{Spec: batchv1.JobSpec{CompletionMode: &mode, Completions: new(int32(3)), Parallelism: new(int32(3)), BackoffLimit: new(int32(6))}}

@@ -86,11 +86,17 @@ func (m *missing) gone(ctx context.Context, c *loop.Ctx, key loop.Key) (time.Dur
 		return left, nil
 	}
 	if _, err := c.Client().Get(ctx, kinds.Nodes, "", key.Name); !apierrors.IsNotFound(err) {
+		if err == nil {
+			m.swap(key.Name, time.Time{}) // it came back: its next end is another one
+		}
 		return 0, err
 	}
 	_, err := loop.Batch(len(list), func(i int) error {
 		return remove(ctx, c, list[i], "DeletionByPodGC", "PodGC: node no longer exists")
 	})
+	if err == nil {
+		m.swap(key.Name, time.Time{}) // pods that name it later have their own time
+	}
 	return 0, err
 }
 

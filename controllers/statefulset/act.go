@@ -62,22 +62,22 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 	}
 	switch {
 	case err == nil:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "Create Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsAlreadyExists(err): // somebody else's: nothing to tell, the name may come free
 	default:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "Create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 	}
 	return err
 }
 
 func (a *actor) remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
 	if err := c.Delete(ctx, kinds.Pods, p); err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedDelete", "Delete Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulDelete", "Delete Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	return nil
 }
 
@@ -86,10 +86,10 @@ func (a *actor) identify(ctx context.Context, c *loop.Ctx, n int) error {
 	next := resource.Clone(a.w.pods[n])
 	name(next, n)
 	if err := c.Update(ctx, kinds.Pods, next); err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedUpdate", "update Pod %s in StatefulSet %s failed error: %v", next.Name, a.s.Name, err)
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedUpdate", "Update Pod %s in StatefulSet %s failed error: %v", next.Name, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulUpdate", "update Pod %s in StatefulSet %s successful", next.Name, a.s.Name)
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulUpdate", "Update Pod %s in StatefulSet %s successful", next.Name, a.s.Name)
 	return nil
 }
 
@@ -191,10 +191,10 @@ func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.Persiste
 		return nil
 	}
 	if err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
+		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
 	return nil
 }
 

@@ -9,6 +9,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -28,6 +29,8 @@ type config struct {
 	workers int
 	texts   bool
 	out     string
+	courses string
+	length  int
 }
 
 func main() {
@@ -39,6 +42,8 @@ func main() {
 	flag.IntVar(&c.workers, "workers", 4, "questions at once")
 	flag.BoolVar(&c.texts, "texts", false, "compare the texts of messages and the order of causes, too")
 	flag.StringVar(&c.out, "out", "", "file for each question that is answered differently")
+	flag.StringVar(&c.courses, "courses", "", "file of courses to play on two clusters with loops and a scheduler, instead of questions")
+	flag.IntVar(&c.length, "length", 4, "steps of a course")
 	flag.Parse()
 	log.SetFlags(0)
 	if flag.NArg() != 2 {
@@ -61,14 +66,6 @@ func compare(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	seeds, err := readSeeds(c.seeds)
-	if err != nil {
-		return err
-	}
-	plan := &plan{pair: pair, only: only, most: c.most, seed: c.seed}
-	if err := plan.prepare(ctx, seeds); err != nil {
-		return err
-	}
 	r := &report{texts: c.texts}
 	if c.out != "" {
 		f, err := os.Create(c.out)
@@ -79,13 +76,31 @@ func compare(ctx context.Context, c config) error {
 		r.each = bufio.NewWriter(f)
 		defer r.each.Flush()
 	}
+	if c.courses != "" {
+		err = playAll(ctx, pair, c, only, r)
+	} else {
+		err = askAll(ctx, pair, c, only, r)
+	}
+	r.print(os.Stdout)
+	fmt.Printf("%d questions, %d answered differently\n", r.asked, r.differ)
+	return cmp.Or(err, ctx.Err())
+}
+
+// askAll puts the questions about every seed.
+func askAll(ctx context.Context, pair *pair, c config, only *regexp.Regexp, r *report) error {
+	seeds, err := readSeeds(c.seeds)
+	if err != nil {
+		return err
+	}
+	plan := &plan{pair: pair, only: only, most: c.most, seed: c.seed}
+	if err := plan.prepare(ctx, seeds); err != nil {
+		return err
+	}
 	ask(ctx, pair, plan.creations(seeds), c.workers, r)
 	kept := plan.store(ctx, seeds)
 	defer plan.clear(context.WithoutCancel(ctx), kept)
 	ask(ctx, pair, plan.changes(ctx, kept), c.workers, r)
-	r.print(os.Stdout)
-	fmt.Printf("%d questions, %d answered differently\n", r.asked, r.differ)
-	return ctx.Err()
+	return nil
 }
 
 // ask puts every question to both servers.

@@ -62,6 +62,32 @@ func (r *report) add(t trial, a, b answer) {
 	}
 }
 
+// scene counts what a course came to.
+func (r *report) scene(t trial, all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if len(all) == 0 {
+		return
+	}
+	r.differ++
+	if r.groups == nil {
+		r.groups = map[group]*found{}
+	}
+	for _, d := range all {
+		g := group{t.kind + "/" + t.verb, template(d)}
+		if r.groups[g] == nil {
+			r.groups[g] = &found{fields: map[string]int{}}
+		}
+		r.groups[g].count++
+		r.groups[g].fields[t.field]++
+	}
+	if r.each != nil {
+		fmt.Fprintf(r.each, "%s\n  %s\n   %s\n\n", t.path, t.bodyA, strings.Join(all, "\n   "))
+		r.each.Flush()
+	}
+}
+
 // print writes the differences, those that are found most often first.
 func (r *report) print(w io.Writer) {
 	keys := slices.SortedFunc(maps.Keys(r.groups), func(a, b group) int {

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestCoursesDrawn: the file can be read, and the same seed makes the same courses.
+func TestCoursesDrawn(t *testing.T) {
+	list, err := readCourses("courses.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, c := range list {
+		if names[c.Name] || len(c.Begin) == 0 || len(c.Actions) == 0 {
+			t.Errorf("course %q stands there twice, or has nothing to do", c.Name)
+		}
+		names[c.Name] = true
+		once, again := c.draw(5, 4, 7), c.draw(5, 4, 7)
+		if !reflect.DeepEqual(once, again) {
+			t.Errorf("%s: another course with the same seed", c.Name)
+		}
+		for _, p := range once {
+			for _, s := range slices.Concat(p.begin, p.steps) {
+				if method, path, _ := strings.Cut(s.Do, " "); !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || !strings.HasPrefix(path, "/api") {
+					t.Errorf("%s: no request: %s", c.Name, s.Do)
+				}
+			}
+		}
+	}
+	if len(list) < 10 {
+		t.Errorf("only %d courses", len(list))
+	}
+}
+
+func podOf(set, hash, name, node string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"name": name, "generateName": set + "-" + hash + "-", "labels": map[string]any{"pod-template-hash": hash}},
+		"spec": map[string]any{"nodeName": node}}
+}
+
+// TestScenes: what two clusters make up is the same in both, what they do is not.
+func TestScenes(t *testing.T) {
+	shown := func(raw map[string][]map[string]any) map[string][]any {
+		names, all := generated(raw), map[string][]any{}
+		for kind, list := range raw {
+			for _, obj := range list {
+				all[kind] = append(all[kind], plain(obj, names))
+			}
+		}
+		return all
+	}
+	a := shown(map[string][]map[string]any{"pods": {podOf("web", "5d9f8c7b6d", "web-5d9f8c7b6d-abcde", "stage-a"), podOf("web", "5d9f8c7b6d", "web-5d9f8c7b6d-fghij", "stage-b")}})
+	b := shown(map[string][]map[string]any{"pods": {podOf("web", "77f6b9c4d", "web-77f6b9c4d-xxxxx", "stage-c"), podOf("web", "77f6b9c4d", "web-77f6b9c4d-yyyyy", "stage-a")}})
+	var all []string
+	if scenes(a["pods"], b["pods"], "pods", &all); len(all) > 0 {
+		t.Errorf("made up names differ: %q", all)
+	}
+	b["pods"] = b["pods"][:1]
+	if scenes(a["pods"], b["pods"], "pods", &all); len(all) != 1 || !strings.HasPrefix(all[0], "2 → 1 pods") {
+		t.Errorf("a pod less is not told: %q", all)
+	}
+	all = nil
+	b["pods"] = append(b["pods"], map[string]any{"metadata": map[string]any{"name": "stray"}})
+	if scenes(a["pods"], b["pods"], "pods", &all); len(all) == 0 {
+		t.Error("another pod is not told")
+	}
+}
