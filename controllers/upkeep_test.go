@@ -88,7 +88,8 @@ func TestPodCertificateRequestsGo(t *testing.T) {
 func TestQuarantineOfEachPod(t *testing.T) {
 	simulate(t, 0, func(c *cluster) {
 		for _, name := range []string{"first", "second"} {
-			make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "c", Image: "i"}}}})
+			spec := corev1.PodSpec{NodeName: "none", Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+			make1(c, kinds.Pods, &corev1.Pod{ObjectMeta: meta(name), Spec: spec})
 			time.Sleep(30 * time.Second)
 			synctest.Wait()
 			if resource.Get(c.Read(), kinds.Pods, "default", name) == nil {

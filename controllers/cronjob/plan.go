@@ -44,7 +44,8 @@ func plan(cj *batchv1.CronJob, jobs []*batchv1.Job, now time.Time) (t todo) {
 	if next := s.Next(now); !next.IsZero() {
 		t.again = next.Sub(now) + time.Millisecond
 	} else { // as on the 30th of February
-		t.warn("InvalidSchedule", fmt.Sprintf("invalid schedule: %s : time difference between two schedules is less than 1 second", cj.Spec.Schedule))
+		t.warn("InvalidSchedule", fmt.Sprintf(
+			"invalid schedule: %s : time difference between two schedules is less than 1 second", cj.Spec.Schedule))
 	}
 	at, many := due(cj, s, now)
 	if many {

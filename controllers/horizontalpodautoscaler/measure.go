@@ -85,7 +85,8 @@ func (a *autoscaler) measure(ctx context.Context, c *loop.Ctx, h hpa, t target) 
 		m.statuses = append(m.statuses, got.status)
 	}
 	if failures > 0 && (failures == len(h.Spec.Metrics) || m.replicas < t.scale.Replicas) {
-		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: failed to get %s: %w", failures, len(h.Spec.Metrics), m.value, m.partly)
+		m.err = fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: failed to get %s: %w",
+			failures, len(h.Spec.Metrics), m.value, m.partly)
 	}
 	return m
 }

@@ -179,7 +179,7 @@ func (w *world) sortFailed(p *corev1.Pod) {
 // awaited says that a pod is the last that knows how often its index has failed: were it gone before its successor is made, that one
 // would begin at zero (KEP-3850).
 func (w *world) awaited(p *corev1.Pod, i int) bool {
-	if w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed || i < 0 || w.job.DeletionTimestamp != nil || w.done.has(i) || w.hopeless.has(i) {
+	if w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed || i < 0 || w.done.has(i) || w.hopeless.has(i) || w.job.DeletionTimestamp != nil {
 		return false
 	}
 	return !slices.ContainsFunc(w.active, func(a *corev1.Pod) bool { return indexOf(a, w.completions) == i })

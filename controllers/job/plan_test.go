@@ -94,7 +94,8 @@ func TestPlan(t *testing.T) {
 		{"also those that are not replaced before they end", func(j *batchv1.Job) {
 			j.Status.Conditions, j.Spec.PodReplacementPolicy = failed, new(batchv1.Failed)
 		}, []string{"0 Running", "1+ Running"}, 0, "0", "01+", 2},
-		{"a failure of an index is remembered until its successor is there", perIndex, []string{"0 Failed", "1+ Running", "2 Running"}, 2, "", "", 0},
+		{"a failure of an index is remembered until its successor is there", perIndex,
+			[]string{"0 Failed", "1+ Running", "2 Running"}, 2, "", "", 0},
 		{"and goes then", perIndex, []string{"0 Failed", "0x Pending", "1 Running", "2 Running"}, 0, "", "0", 1},
 		{"also when the index has no hope", func(j *batchv1.Job) { perIndex(j); *j.Spec.BackoffLimitPerIndex = 0 },
 			[]string{"0 Failed", "1 Running", "2 Running"}, 0, "", "0", 1},

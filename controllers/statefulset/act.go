@@ -62,22 +62,30 @@ func (a *actor) create(ctx context.Context, c *loop.Ctx, n int) error {
 	}
 	switch {
 	case err == nil:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "Create Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
+		a.did(c, "SuccessfulCreate", "Create Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsAlreadyExists(err): // somebody else's: nothing to tell, the name may come free
 	default:
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "Create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
+		a.failed(c, "FailedCreate", "Create Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 	}
 	return err
 }
 
+func (a *actor) did(c *loop.Ctx, reason, format string, args ...any) {
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, reason, format, args...)
+}
+
+func (a *actor) failed(c *loop.Ctx, reason, format string, args ...any) {
+	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, reason, format, args...)
+}
+
 func (a *actor) remove(ctx context.Context, c *loop.Ctx, p *corev1.Pod) error {
 	if err := c.Delete(ctx, kinds.Pods, p); err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedDelete", "Delete Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
+		a.failed(c, "FailedDelete", "Delete Pod %s in StatefulSet %s failed error: %v", p.Name, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulDelete", "Delete Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
+	a.did(c, "SuccessfulDelete", "Delete Pod %s in StatefulSet %s successful", p.Name, a.s.Name)
 	return nil
 }
 
@@ -86,10 +94,10 @@ func (a *actor) identify(ctx context.Context, c *loop.Ctx, n int) error {
 	next := resource.Clone(a.w.pods[n])
 	name(next, n)
 	if err := c.Update(ctx, kinds.Pods, next); err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedUpdate", "Update Pod %s in StatefulSet %s failed error: %v", next.Name, a.s.Name, err)
+		a.failed(c, "FailedUpdate", "Update Pod %s in StatefulSet %s failed error: %v", next.Name, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulUpdate", "Update Pod %s in StatefulSet %s successful", next.Name, a.s.Name)
+	a.did(c, "SuccessfulUpdate", "Update Pod %s in StatefulSet %s successful", next.Name, a.s.Name)
 	return nil
 }
 
@@ -153,7 +161,7 @@ func (a *actor) claims(ctx context.Context, c *loop.Ctx, n int, p *corev1.Pod) e
 				continue
 			}
 			if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return a.foreign(r, p) }) {
-				c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
+				a.failed(c, "ConflictingController", "PersistentVolumeClaim %s has a conflicting "+
 					"OwnerReference that acts as a managing controller, the retention policy is ignored for this claim", cur.Name)
 			}
 			next := resource.Clone(cur)
@@ -191,10 +199,10 @@ func (a *actor) createClaim(ctx context.Context, c *loop.Ctx, t *corev1.Persiste
 		return nil
 	}
 	if err != nil {
-		c.Event(kinds.StatefulSets, a.s, corev1.EventTypeWarning, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
+		a.failed(c, "FailedCreate", "Create Claim %s for Pod %s-%d in StatefulSet %s failed error: %v", claim.Name, a.s.Name, n, a.s.Name, err)
 		return err
 	}
-	c.Event(kinds.StatefulSets, a.s, corev1.EventTypeNormal, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
+	a.did(c, "SuccessfulCreate", "Create Claim %s Pod %s-%d in StatefulSet %s success", claim.Name, a.s.Name, n, a.s.Name)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func TestVerdicts(t *testing.T) {
 		{"proxy.TestKnown", day.AddDate(0, 0, -3), day.AddDate(0, 0, 27), "slow disk"},
 		{"proxy.TestExpired", day.AddDate(0, 0, -40), day.AddDate(0, 0, -10), "slow disk"},
 	}
-	failed := event{Action: "fail"}
+	failed, late := event{Action: "fail"}, "panic: test timed out after 12m0s\n"
 	for _, tt := range []struct {
 		name   string
 		events []event
@@ -55,9 +55,8 @@ func TestVerdicts(t *testing.T) {
 			failed}, "WARNING: DATA RACE"},
 		{"a panic", []event{{Action: "output", Test: "TestIt", Output: "panic: index out of range\n"}, {Action: "fail", Test: "TestIt"},
 			failed}, "panic"},
-		{"did not end", []event{{Action: "fail", Test: "TestOther"}, {Action: "output", Test: "TestIt", Output: "panic: test timed out after 12m0s\n"},
-			{Action: "fail", Test: "TestIt"}, failed}, ""},
-		{"did not end and judges", []event{{Action: "output", Test: "TestIt", Output: "panic: test timed out after 12m0s\n", Package: module + "/sim"},
+		{"did not end", []event{{Action: "fail", Test: "TestOther"}, {Action: "output", Test: "TestIt", Output: late}, {Action: "fail", Test: "TestIt"}, failed}, ""},
+		{"did not end and judges", []event{{Action: "output", Test: "TestIt", Output: late, Package: module + "/sim"},
 			{Action: "fail", Package: module + "/sim"}}, "did not end, and judges what must hold every time"},
 		{"no test failed", []event{failed}, "does not build, or fails outside its tests"},
 		{"known", []event{{Action: "fail", Test: "TestKnown"}, failed}, "it failed before: mend it"},

@@ -34,7 +34,8 @@ func (a *actor) nodes(ctx context.Context) error {
 		room := map[string]any{"cpu": "16", "memory": "32Gi", "pods": "1000"}
 		status := map[string]any{"status": map[string]any{"capacity": room, "allocatable": room, "conditions": conditions,
 			"addresses": []any{map[string]any{"type": "InternalIP", "address": "203.0.113.10"}}}}
-		got := a.server.ask(ctx, trial{method: http.MethodPatch, path: "/api/v1/nodes/" + name + "/status", content: mergeType}, encode(status))
+		write := trial{method: http.MethodPatch, path: "/api/v1/nodes/" + name + "/status", content: mergeType}
+		got := a.server.ask(ctx, write, encode(status))
 		if got.code != http.StatusOK {
 			return fmt.Errorf("%s: node %s: %s", a.server.url, name, gist(got))
 		}
@@ -73,10 +74,13 @@ func pause(ctx context.Context, d time.Duration) {
 // beat renews the nodes' leases.
 func (a *actor) beat(ctx context.Context) {
 	for _, name := range stageNodes {
-		spec := map[string]any{"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")}
-		lease := encode(map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name}, "spec": spec})
+		spec := map[string]any{"holderIdentity": name, "leaseDurationSeconds": 40,
+			"renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")}
+		lease := encode(map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+			"metadata": map[string]any{"name": name}, "spec": spec})
 		path := "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/" + name + "?fieldManager=actor&force=true"
-		if got := a.server.ask(ctx, trial{method: http.MethodPatch, path: path, content: applyType}, lease); got.code >= 300 && ctx.Err() == nil {
+		got := a.server.ask(ctx, trial{method: http.MethodPatch, path: path, content: applyType}, lease)
+		if got.code >= 300 && ctx.Err() == nil {
 			log.Printf("%s: lease of %s: %s", a.server.url, name, gist(got))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A course is what befalls some objects, step by step, on clusters with loops, a scheduler and the nodes that an actor plays. In all texts
+// A course changes some objects step by step on clusters with loops, a scheduler and the nodes that an actor plays. In all texts
 // $ns stands for the namespace of the course, and $pod0 for the name of the first of its pods, by age and name.
 type course struct {
 	Name    string
@@ -117,7 +117,7 @@ func playAll(ctx context.Context, p *pair, c config, only *regexp.Regexp, r *rep
 	return ctx.Err()
 }
 
-// A stage is where one course is played, on both servers at once.
+// A stage plays one course on both servers at once.
 type stage struct {
 	pair   *pair
 	kinds  []place
@@ -169,7 +169,8 @@ func (s *stage) do(ctx context.Context, one step, told []string) bool {
 }
 
 func (s *stage) about(told []string) trial {
-	return trial{kind: s.Name, verb: "course", field: told[len(told)-1], what: fmt.Sprint(len(told)), path: s.ns, bodyA: []byte(strings.Join(told, "\n  "))}
+	return trial{kind: s.Name, verb: "course", field: told[len(told)-1], what: fmt.Sprint(len(told)), path: s.ns,
+		bodyA: []byte(strings.Join(told, "\n  "))}
 }
 
 func (s *stage) send(ctx context.Context, on *server, one step) answer {

@@ -25,7 +25,8 @@ func TestCoursesDrawn(t *testing.T) {
 		}
 		for _, p := range once {
 			for _, s := range slices.Concat(p.begin, p.steps) {
-				if method, path, _ := strings.Cut(s.Do, " "); !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || !strings.HasPrefix(path, "/api") {
+				method, path, _ := strings.Cut(s.Do, " ")
+				if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || !strings.HasPrefix(path, "/api") {
 					t.Errorf("%s: no request: %s", c.Name, s.Do)
 				}
 			}
@@ -37,8 +38,8 @@ func TestCoursesDrawn(t *testing.T) {
 }
 
 func podOf(set, hash, name, node string) map[string]any {
-	return map[string]any{"metadata": map[string]any{"name": name, "generateName": set + "-" + hash + "-", "labels": map[string]any{"pod-template-hash": hash}},
-		"spec": map[string]any{"nodeName": node}}
+	return map[string]any{"metadata": map[string]any{"name": set + "-" + hash + "-" + name, "generateName": set + "-" + hash + "-",
+		"labels": map[string]any{"pod-template-hash": hash}}, "spec": map[string]any{"nodeName": node}}
 }
 
 // TestScenes: what two clusters make up is the same in both, what they do is not.
@@ -52,8 +53,10 @@ func TestScenes(t *testing.T) {
 		}
 		return all
 	}
-	a := shown(map[string][]map[string]any{"pods": {podOf("web", "5d9f8c7b6d", "web-5d9f8c7b6d-abcde", "stage-a"), podOf("web", "5d9f8c7b6d", "web-5d9f8c7b6d-fghij", "stage-b")}})
-	b := shown(map[string][]map[string]any{"pods": {podOf("web", "77f6b9c4d", "web-77f6b9c4d-xxxxx", "stage-c"), podOf("web", "77f6b9c4d", "web-77f6b9c4d-yyyyy", "stage-a")}})
+	a := shown(map[string][]map[string]any{
+		"pods": {podOf("web", "5d9f8c7b6d", "abcde", "stage-a"), podOf("web", "5d9f8c7b6d", "fghij", "stage-b")}})
+	b := shown(map[string][]map[string]any{
+		"pods": {podOf("web", "77f6b9c4d", "xxxxx", "stage-c"), podOf("web", "77f6b9c4d", "yyyyy", "stage-a")}})
 	var all []string
 	if scenes(a["pods"], b["pods"], "pods", &all); len(all) > 0 {
 		t.Errorf("made up names differ: %q", all)

@@ -156,12 +156,13 @@ func plain(v any, names *strings.Replacer) any {
 	return v
 }
 
-// eventOf is what an event says, whatever it counts and whichever way it was sent.
+// eventOf keeps what an event says, whatever it counts and whichever way it was sent.
 func eventOf(e map[string]any) map[string]any {
 	about, _ := e["involvedObject"].(map[string]any)
 	by := cmp.Or(word(e, "source", "component"), word(e, "reportingComponent"))
-	return map[string]any{"event": fmt.Sprintf("%s %s/%s %s: %s", word(e, "type"), word(about, "kind"), word(about, "name"), word(e, "reason"),
-		word(e, "message")), "from": by}
+	said := fmt.Sprintf("%s %s/%s %s: %s",
+		word(e, "type"), word(about, "kind"), word(about, "name"), word(e, "reason"), word(e, "message"))
+	return map[string]any{"event": said, "from": by}
 }
 
 // scenes adds in what the objects of a kind differ: those that are equal go first, the rest is compared in order.
