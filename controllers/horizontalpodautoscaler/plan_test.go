@@ -92,11 +92,12 @@ func TestLimit(t *testing.T) {
 // TestValueOf: the event of metrics that can't be had names the first of them.
 func TestValueOf(t *testing.T) {
 	for want, spec := range map[string]autoscalingv2.MetricSpec{
-		"cpu resource metric value":   {Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu"}},
-		"web container metric value":  {ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Container: "web"}},
-		"pods metric value":           {Pods: &autoscalingv2.PodsMetricSource{}},
-		"object metric value":         {Object: &autoscalingv2.ObjectMetricSource{}},
-		"queue external metric value": {External: &autoscalingv2.ExternalMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "queue"}}},
+		"cpu resource metric value":  {Resource: &autoscalingv2.ResourceMetricSource{Name: "cpu"}},
+		"web container metric value": {ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: "cpu", Container: "web"}},
+		"pods metric value":          {Pods: &autoscalingv2.PodsMetricSource{}},
+		"object metric value":        {Object: &autoscalingv2.ObjectMetricSource{}},
+		"queue external metric value": {External: &autoscalingv2.ExternalMetricSource{
+			Metric: autoscalingv2.MetricIdentifier{Name: "queue"}}},
 	} {
 		if got := valueOf(spec); got != want {
 			t.Errorf("%q, want %q", got, want)
