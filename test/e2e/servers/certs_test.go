@@ -82,14 +82,17 @@ func TestExchangeKeys(t *testing.T) {
 func exchanged(t *testing.T, m *machine, both bool) {
 	t.Helper()
 	out, err := m.certs("list", "-o", "json")
-	var list []struct {
-		Server, Error string
-		Exchanging    bool
-		Authority     []byte
+	var told struct {
+		Items []struct {
+			Server, Error string
+			Exchanging    bool
+			Authority     []byte
+		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
+	if err := json.Unmarshal([]byte(out), &told); err != nil {
 		t.Fatalf("list: %v\n%s", err, out)
 	}
+	list := told.Items
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%d servers, %v", len(list), err)
 	}
