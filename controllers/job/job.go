@@ -1,6 +1,6 @@
 // Package job runs pods until enough of them have succeeded.
 //
-//	reads   Job, the Pods it owns, Pods without an owner that its selector matches
+//	reads   Job, its Namespace, the Pods it owns, Pods without an owner that its selector matches
 //	writes  Pod: create, delete, finalizers; Job: status
 //	rule    parallelism pods run until completions have succeeded or the job has failed; every pod that ends is counted
 //	        exactly once, whatever crashes in between: its uid stands in the status before its finalizer goes, and leaves the
@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/controllers/internal/ownership"
 	"github.com/kloop-dev/kloop/controllers/internal/pods"
 	"github.com/kloop-dev/kloop/kinds"
@@ -25,11 +26,11 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// Controller is the loop: wake on a Job and on its Pods.
+// Controller is the loop: wake on a Job, on its Pods and on the end of its Namespace.
 var Controller = &loop.Controller[*batchv1.Job]{
 	Name:      "job",
 	For:       kinds.Jobs,
-	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters},
+	Wake:      []loop.Wake{loop.Owner(kinds.Pods), adopters, {Kind: kinds.Namespaces, Keys: closing}},
 	Writes:    []resource.Kind{kinds.Pods, kinds.Jobs},
 	Reconcile: reconcile,
 	Gone:      gone,
@@ -40,6 +41,16 @@ var Controller = &loop.Controller[*batchv1.Job]{
 			}
 		}
 	},
+}
+
+// closing wakes the jobs of a namespace whose deletion begins: their pods have no successors any more.
+func closing(c client.Change, read resource.Reader, wake func(ns, name string)) {
+	old, _ := c.Old.(*corev1.Namespace)
+	if ns, ok := c.New.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil && (old == nil || old.DeletionTimestamp == nil) {
+		for obj := range read.Each(kinds.Jobs, ns.Name) {
+			wake(ns.Name, obj.GetName())
+		}
+	}
 }
 
 // adopters wakes those that may adopt.
@@ -58,8 +69,11 @@ func reconcile(ctx context.Context, c *loop.Ctx, j *batchv1.Job) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
-	todo := plan(observe(j, owned, c.Now())) // decide
-	return todo.again, act(ctx, c, j, todo)  // act
+	w := observe(j, owned, c.Now())
+	ns := resource.Get(c, kinds.Namespaces, "", j.Namespace)
+	w.closing = ns == nil || ns.DeletionTimestamp != nil
+	todo := plan(w)                         // decide
+	return todo.again, act(ctx, c, j, todo) // act
 }
 
 // act starts and stops pods, then writes the status, and only then lets go of the pods that the status now counts.

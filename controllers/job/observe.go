@@ -18,6 +18,7 @@ const mostUncounted = 500
 type world struct {
 	job         *batchv1.Job
 	now         time.Time
+	closing     bool // its namespace is on its way out: no pods can be made
 	indexed     bool
 	completions int // -1: any pod's success completes the job
 	pods        []*corev1.Pod
@@ -179,7 +180,10 @@ func (w *world) sortFailed(p *corev1.Pod) {
 // awaited says that a pod is the last that knows how often its index has failed: were it gone before its successor is made, that one
 // would begin at zero (KEP-3850).
 func (w *world) awaited(p *corev1.Pod, i int) bool {
-	if w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed || i < 0 || w.done.has(i) || w.hopeless.has(i) || w.job.DeletionTimestamp != nil {
+	if w.closing || w.job.DeletionTimestamp != nil || w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed {
+		return false
+	}
+	if i < 0 || w.done.has(i) || w.hopeless.has(i) {
 		return false
 	}
 	return !slices.ContainsFunc(w.active, func(a *corev1.Pod) bool { return indexOf(a, w.completions) == i })

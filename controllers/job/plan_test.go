@@ -101,6 +101,7 @@ func TestPlan(t *testing.T) {
 			[]string{"0 Failed", "1 Running", "2 Running"}, 0, "", "0", 1},
 		{"when the job ends", func(j *batchv1.Job) { perIndex(j); j.Status.Conditions = failed },
 			[]string{"0 Failed", "1 Running"}, 0, "1", "01", 2},
+		{"when the namespace goes", perIndex, []string{"0 Failed", "1 Running", "2 Running"}, 1, "", "0", 1},
 		{"when the job is deleted", func(j *batchv1.Job) { perIndex(j); j.DeletionTimestamp = &metav1.Time{Time: now} },
 			[]string{"0 Failed"}, 0, "", "0", 1},
 	} {
@@ -113,7 +114,9 @@ func TestPlan(t *testing.T) {
 		for _, p := range tt.pods {
 			list = append(list, pod(p))
 		}
-		got := plan(observe(j, list, now))
+		w := observe(j, list, now)
+		w.closing = strings.Contains(tt.name, "namespace")
+		got := plan(w)
 		names := func(list []*corev1.Pod) (s string) {
 			slices.SortFunc(list, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 			for _, p := range list {
