@@ -226,8 +226,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: lister}]
 		}
 		w.until(user+" is answered", func() error {
 			var all bytes.Buffer
-			words := append([]string{"kloop", "why", "--kubeconfig", path, "-n", "shop"}, args...)
-			got := cli.Run(w.t.Context(), strings.NewReader(""), &all, &all, words)
+			argv := append([]string{"kloop", "why", "--kubeconfig", path, "-n", "shop"}, args...)
+			got := cli.Run(w.t.Context(), strings.NewReader(""), &all, &all, argv)
 			for _, word := range words {
 				if got != code || !strings.Contains(all.String(), word) {
 					return &unexpected{got, all.String()}
