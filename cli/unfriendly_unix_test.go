@@ -45,7 +45,7 @@ func asUser(t *testing.T, home, line string, env ...string) (string, error) {
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d == nil || d.IsDir() { // one that is locked has nothing to see
 			return nil
 		}
