@@ -24,6 +24,7 @@ type world struct {
 	pods        []*corev1.Pod
 
 	active      []*corev1.Pod
+	live        map[int]bool // indexes that have an active pod
 	ready       int
 	terminating int
 	ended       []*corev1.Pod // tracked, and to be counted unless they are
@@ -42,7 +43,7 @@ type world struct {
 
 // observe sorts the job's pods and adds up what they mean. It first moves what the last pass left in uncounted to the counts.
 func observe(j *batchv1.Job, owned []*corev1.Pod, now time.Time) *world {
-	w := &world{job: j, now: now, completions: -1, pods: owned,
+	w := &world{job: j, now: now, completions: -1, pods: owned, live: map[int]bool{},
 		indexed: j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion}
 	if j.Spec.Completions != nil {
 		w.completions = int(*j.Spec.Completions)
@@ -86,6 +87,9 @@ func (w *world) sort(p *corev1.Pod) {
 		w.terminating++
 	default:
 		w.active = append(w.active, p)
+		if w.indexed {
+			w.live[indexOf(p, w.completions)] = true
+		}
 		if pods.Ready(p) {
 			w.ready++
 		}
@@ -183,10 +187,7 @@ func (w *world) awaited(p *corev1.Pod, i int) bool {
 	if w.closing || w.job.DeletionTimestamp != nil || w.job.Spec.BackoffLimitPerIndex == nil || !w.indexed {
 		return false
 	}
-	if i < 0 || w.done.has(i) || w.hopeless.has(i) {
-		return false
-	}
-	return !slices.ContainsFunc(w.active, func(a *corev1.Pod) bool { return indexOf(a, w.completions) == i })
+	return i >= 0 && !w.done.has(i) && !w.hopeless.has(i) && !w.live[i]
 }
 
 func (w *world) countFailed(p *corev1.Pod) {
