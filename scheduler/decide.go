@@ -34,8 +34,7 @@ func (st *state) decide(t *task) (int, *failure) {
 	}
 	o := st.refresh(c)
 	st.scratch.reset()
-	if why := c.unsatisfiable(); why != "" {
-		early := c.devices != nil && c.devices.early && why == c.devices.broken
+	if why, early := c.unsatisfiable(); why != "" {
 		return -1, c.fail(&failure{pre: why, early: early, wakes: wakers()[volumeBinding] | wakers()[dynamicResources]})
 	}
 	cy := &cycle{st: st, class: c, pod: t.pod, verdicts: o}
@@ -67,15 +66,15 @@ func (st *state) decide(t *task) (int, *failure) {
 	return -1, c.fail(f)
 }
 
-// unsatisfiable says why no node at all will do.
-func (c *podClass) unsatisfiable() string {
+// unsatisfiable says why no node at all will do, and whether the pod's time has not even come.
+func (c *podClass) unsatisfiable() (why string, early bool) {
 	if c.volumes != nil && c.volumes.broken != "" {
-		return c.volumes.broken
+		return c.volumes.broken, false
 	}
 	if c.devices != nil {
-		return c.devices.broken
+		return c.devices.broken, c.devices.early
 	}
-	return ""
+	return "", false
 }
 
 // fail remembers a failure for the next pod of the class.
