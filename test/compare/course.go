@@ -102,13 +102,15 @@ func playAll(ctx context.Context, p *pair, c config, only *regexp.Regexp, r *rep
 			}
 		})
 	}
-	for i := range c.most {
-		for _, one := range list {
-			for _, drawn := range one.draw(c.most, c.length, c.seed)[i : i+1] {
-				select {
-				case work <- drawn:
-				case <-ctx.Done():
-				}
+	drawn := make([][]played, len(list))
+	for i, one := range list {
+		drawn[i] = one.draw(c.most, c.length, c.seed)
+	}
+	for round := range c.most { // each sort once, then each again
+		for i := range list {
+			select {
+			case work <- drawn[i][round]:
+			case <-ctx.Done():
 			}
 		}
 	}
@@ -149,14 +151,14 @@ func (s *stage) play(ctx context.Context) {
 		}
 	}
 	for i := 0; s.compare(ctx, told) && i < len(s.steps); i++ {
-		told = append(told, one(s.steps[i]))
+		told = append(told, s.steps[i].String())
 		if !s.do(ctx, s.steps[i], told) {
 			return
 		}
 	}
 }
 
-func one(s step) string { return fmt.Sprintf("%s %.200s", s.Do, encode(s.Body)) }
+func (s step) String() string { return fmt.Sprintf("%s %.200s", s.Do, encode(s.Body)) }
 
 // do puts one step to both servers. It says whether they answered alike.
 func (s *stage) do(ctx context.Context, one step, told []string) bool {

@@ -40,6 +40,19 @@ func (r *report) add(t trial, a, b answer) {
 	if len(all) == 0 {
 		return
 	}
+	r.count(t, t.field+" ("+t.what+")", all)
+	if r.each != nil {
+		fmt.Fprintf(r.each, "%s/%s %s (%s)\n  %s %s\n  %.2000s\n  %s\n", t.kind, t.verb, t.field, t.what, t.method, t.path, t.bodyA,
+			strings.Join(all, "\n  "))
+		for i, one := range []answer{a, b} {
+			fmt.Fprintf(r.each, "  %c %d %v %.3000s\n", 'A'+i, one.code, one.warnings, strings.TrimSpace(one.text))
+		}
+		fmt.Fprintln(r.each)
+	}
+}
+
+// count notes what is different, and where.
+func (r *report) count(t trial, where string, all []string) {
 	r.differ++
 	if r.groups == nil {
 		r.groups = map[group]*found{}
@@ -50,15 +63,7 @@ func (r *report) add(t trial, a, b answer) {
 			r.groups[g] = &found{fields: map[string]int{}}
 		}
 		r.groups[g].count++
-		r.groups[g].fields[t.field+" ("+t.what+")"]++
-	}
-	if r.each != nil {
-		fmt.Fprintf(r.each, "%s/%s %s (%s)\n  %s %s\n  %.2000s\n  %s\n", t.kind, t.verb, t.field, t.what, t.method, t.path, t.bodyA,
-			strings.Join(all, "\n  "))
-		for i, one := range []answer{a, b} {
-			fmt.Fprintf(r.each, "  %c %d %v %.3000s\n", 'A'+i, one.code, one.warnings, strings.TrimSpace(one.text))
-		}
-		fmt.Fprintln(r.each)
+		r.groups[g].fields[where]++
 	}
 }
 
@@ -70,18 +75,11 @@ func (r *report) scene(t trial, all []string) {
 	if len(all) == 0 {
 		return
 	}
-	r.differ++
-	if r.groups == nil {
-		r.groups = map[group]*found{}
+	shapes := make([]string, len(all))
+	for i, d := range all {
+		shapes[i] = template(d)
 	}
-	for _, d := range all {
-		g := group{t.kind + "/" + t.verb, template(d)}
-		if r.groups[g] == nil {
-			r.groups[g] = &found{fields: map[string]int{}}
-		}
-		r.groups[g].count++
-		r.groups[g].fields[t.field]++
-	}
+	r.count(t, t.field, shapes)
 	if r.each != nil {
 		fmt.Fprintf(r.each, "%s\n  %s\n   %s\n\n", t.path, t.bodyA, strings.Join(all, "\n   "))
 		r.each.Flush()
