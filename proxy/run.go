@@ -31,6 +31,7 @@ type loop struct {
 	changed    change    // what is not in the kernel yet
 	health     *healthPorts
 	prepared   string // ranges for which the machine is prepared
+	tuned      bool   // the kernel's memory of connections is as it should be
 
 	mode mode
 	read resource.Reader // the newest
@@ -282,6 +283,10 @@ func (l *loop) act() (wait time.Duration, err error) {
 		return 0, err
 	}
 	l.mode.sweep(&l.cfg, l.cfg.Log)
+	if !l.tuned { // now that the rules have loaded what they need
+		tuneConntrack(l.cfg.Log)
+		l.tuned = true
+	}
 	took := time.Since(began)
 	l.cfg.Log.Debug("services programmed", "services", len(l.book.services), "elements", len(l.changed), "mended", mend, "took", took)
 	l.changed = change{}

@@ -7,6 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
+	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 
@@ -63,4 +66,24 @@ func prepareKernel(services netip.Prefix, log *slog.Logger) error {
 		return fmt.Errorf("route the cluster IPs: %w", err)
 	}
 	return nil
+}
+
+// tuneConntrack sets what the kernel remembers of connections as kube-proxy does. tcp_be_liberal is our own: otherwise a segment outside
+// the window is of no connection and so not translated, and a client that gets it from the endpoint's address resets its connection.
+func tuneConntrack(log *slog.Logger) {
+	for _, k := range []struct {
+		name  string
+		value int
+		most  bool // what is higher stays
+	}{{"max", min(max(128<<10, 32<<10*runtime.NumCPU()), 1<<20), true}, {"tcp_be_liberal", 1, false},
+		{"tcp_timeout_established", 86400, false}, {"tcp_timeout_close_wait", 3600, false}} {
+		file := "/proc/sys/net/netfilter/nf_conntrack_" + k.name
+		text, err := os.ReadFile(file)
+		if have, is := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || is != nil || have == k.value || k.most && have > k.value {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(k.value)), 0o644); err != nil { // the size is not a container's to set
+			log.Info("a setting of connection tracking stays", "file", file, "is", strings.TrimSpace(string(text)), "want", k.value, "err", err)
+		}
+	}
 }
