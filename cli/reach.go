@@ -195,7 +195,7 @@ func (e end) String() string {
 func (r *reacher) ends(ctx context.Context, from *corev1.Pod, t target) ([]end, error) {
 	switch t.kind {
 	case "service":
-		return r.endpoints(ctx, t)
+		return r.endpoints(ctx, from, t)
 	case "pod":
 		p, err := r.pod(ctx, t.ns, t.name)
 		if err != nil {
@@ -220,7 +220,7 @@ func (r *reacher) podEnds(ctx context.Context, p *corev1.Pod, t target) (list []
 }
 
 // endpoints are the ready endpoints of a service's port: policies see them, not the service's address.
-func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err error) {
+func (r *reacher) endpoints(ctx context.Context, from *corev1.Pod, t target) (list []end, err error) {
 	var s corev1.Service
 	if err := r.Get(ctx, "/api/v1/namespaces/"+t.ns+"/services/"+t.name, &s); err != nil {
 		return nil, err
@@ -246,7 +246,11 @@ func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err erro
 				if !ready || p.Name == nil || *p.Name != s.Spec.Ports[i].Name || p.Port == nil {
 					continue
 				}
-				if one, ok := r.endpoint(ctx, e, t.protocol, uint16(*p.Port)); ok {
+				one, err := r.endpoint(ctx, from, e, t.protocol, uint16(*p.Port))
+				if err != nil {
+					return nil, err
+				}
+				if one.addr.IsValid() {
 					list = append(list, one)
 				}
 			}
@@ -263,21 +267,27 @@ func (r *reacher) endpoints(ctx context.Context, t target) (list []end, err erro
 	return list, nil
 }
 
-func (r *reacher) endpoint(ctx context.Context, e discoveryv1.Endpoint, protocol corev1.Protocol, port uint16) (end, bool) {
+// endpoint is one of a service's. Who writes endpoints need not say whose an address is: a pod that has it is found. Without an address
+// it is no end.
+func (r *reacher) endpoint(ctx context.Context, from *corev1.Pod, e discoveryv1.Endpoint, pr corev1.Protocol, port uint16) (end, error) {
 	if len(e.Addresses) == 0 {
-		return end{}, false
+		return end{}, nil
 	}
 	addr, err := netip.ParseAddr(e.Addresses[0]) // of several only the first is used
 	if err != nil {
-		return end{}, false
+		return end{}, nil
 	}
 	if e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
-		return end{"", addr, protocol, port}, true
+		p, err := r.holder(ctx, from, addr)
+		if err != nil || p == nil {
+			return end{"", addr, pr, port}, err
+		}
+		return end{"pod/" + p.Name, addr, pr, port}, nil
 	}
 	if _, err := r.pod(ctx, e.TargetRef.Namespace, e.TargetRef.Name); err != nil {
 		r.unseen = append(r.unseen, "pod/"+e.TargetRef.Name+": "+err.Error())
 	}
-	return end{"pod/" + e.TargetRef.Name, addr, protocol, port}, true
+	return end{"pod/" + e.TargetRef.Name, addr, pr, port}, nil
 }
 
 // pod reads a pod with what policies may ask of it: its namespace's labels and its node's addresses.

@@ -22,26 +22,31 @@ func (r *reacher) behind(ctx context.Context, from *corev1.Pod, t target) ([]end
 	for i := range services.Items {
 		if s := &services.Items[i]; slices.Contains(addresses(s.Spec.ClusterIPs), t.addr) {
 			t.kind, t.ns, t.name = "service", s.Namespace, s.Name
-			return r.endpoints(ctx, t)
+			return r.endpoints(ctx, from, t)
 		}
 	}
+	p, err := r.holder(ctx, from, t.addr)
+	if err != nil || p == nil {
+		return []end{{"", t.addr, t.protocol, t.port}}, err
+	}
+	return r.podEnds(ctx, p, t)
+}
+
+// holder is the pod that has an address; nil: none that the caller may see.
+func (r *reacher) holder(ctx context.Context, from *corev1.Pod, a netip.Addr) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	err = r.holding(ctx, from, t.addr, "pods", "status.podIP", &pods)
-	if !r.see(err, "which pod has the address "+t.addr.String()) && !apierrors.IsForbidden(err) {
+	err := r.holding(ctx, from, a, "pods", "status.podIP", &pods)
+	if !r.see(err, "which pod has the address "+a.String()) && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if p.Spec.HostNetwork || ended || !slices.Contains(podAddrs(p), t.addr) {
-			continue
+		if !p.Spec.HostNetwork && !ended && slices.Contains(podAddrs(p), a) {
+			return r.pod(ctx, p.Namespace, p.Name)
 		}
-		if p, err = r.pod(ctx, p.Namespace, p.Name); err != nil {
-			return nil, err
-		}
-		return r.podEnds(ctx, p, t)
 	}
-	return []end{{"", t.addr, t.protocol, t.port}}, nil
+	return nil, nil
 }
 
 // holding lists the objects whose field is an address. The field has an object's first address alone, so that another of a pod with two
