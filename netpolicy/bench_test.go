@@ -2,6 +2,8 @@ package netpolicy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kloop-dev/kloop/internal/testpolicy"
+	"github.com/kloop-dev/kloop/kinds"
 )
 
 // big is 1,000 pods in 50 namespaces, 100 of them on this node, and 1,000 policies: each lets one app be reached from two others.
@@ -53,7 +56,9 @@ func BenchmarkPlan(b *testing.B) {
 
 // BenchmarkChange is a pass with the kernel's part: one pod more, one pod less.
 func BenchmarkChange(b *testing.B) {
-	less, more := big(), big()
+	less := big()
+	more := maps.Clone(less)
+	more[kinds.Pods] = slices.Clone(less[kinds.Pods])
 	more.Pod("ns49", "pod99", "n0", map[string]string{"app": "app3"}, "10.1.49.99")
 	in := newSpace(b)
 	in.do(b, func() error {
@@ -61,9 +66,11 @@ func BenchmarkChange(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		s := less
+		s, was := less, compiled(nil)
 		step := func() error {
-			p := NewPlan(NewModel(s, nil), "n0", false)
+			m := newModel(s, nil, was)
+			p := NewPlan(m, "n0", false)
+			was = m.compiled
 			c := Difference(p, o)
 			o = p.observed()
 			return program(p, c)

@@ -25,7 +25,11 @@ type Model struct {
 	namespaces []namespace
 	policies   map[string][]*policy // by namespace, by name
 	nodes      map[string][]netip.Addr
+	compiled   compiled
 }
+
+// compiled are policies that were read: the objects never change, and reading them is most of what a model costs.
+type compiled map[*networkingv1.NetworkPolicy]*policy
 
 type namespace struct {
 	name   string
@@ -48,7 +52,10 @@ type Sandbox struct {
 }
 
 // NewModel reads the cluster. It is pure: the same snapshot gives the same model.
-func NewModel(read resource.Reader, upcoming Upcoming) *Model {
+func NewModel(read resource.Reader, upcoming Upcoming) *Model { return newModel(read, upcoming, nil) }
+
+// newModel is NewModel with what an earlier model has compiled.
+func newModel(read resource.Reader, upcoming Upcoming, was compiled) *Model {
 	c := Cluster{Namespaces: resource.List(read, kinds.Namespaces, ""), Nodes: resource.List(read, kinds.Nodes, ""),
 		Pods: resource.List(read, kinds.Pods, ""), Policies: resource.List(read, kinds.NetworkPolicies, "")}
 	for _, u := range upcoming {
@@ -56,7 +63,7 @@ func NewModel(read resource.Reader, upcoming Upcoming) *Model {
 			c.Pods = append(c.Pods, u.Pod) // the copy at hand does not have the pod yet
 		}
 	}
-	return c.model(upcoming)
+	return c.model(upcoming, was)
 }
 
 // A Cluster is all that a Model is made from. To judge one connection it is enough to have both ends: their pods, namespaces and nodes,
@@ -69,11 +76,11 @@ type Cluster struct {
 }
 
 // Model reads the objects once, for many questions.
-func (c Cluster) Model() *Model { return c.model(nil) }
+func (c Cluster) Model() *Model { return c.model(nil, nil) }
 
-func (c Cluster) model(upcoming Upcoming) *Model {
+func (c Cluster) model(upcoming Upcoming, was compiled) *Model {
 	m := &Model{byAddr: map[netip.Addr]*pod{}, byLabel: map[string]map[string][]*pod{}, inSpace: map[string][]*pod{},
-		policies: map[string][]*policy{}, nodes: map[string][]netip.Addr{}}
+		policies: map[string][]*policy{}, nodes: map[string][]netip.Addr{}, compiled: make(compiled, len(c.Policies))}
 	for _, n := range c.Namespaces {
 		m.namespaces = append(m.namespaces, namespace{n.Name, n.Labels})
 	}
@@ -89,7 +96,10 @@ func (c Cluster) model(upcoming Upcoming) *Model {
 		m.addPod(p, addresses(p, upcoming[p.UID].Addrs))
 	}
 	for _, p := range c.Policies {
-		m.policies[p.Namespace] = append(m.policies[p.Namespace], compile(p))
+		if m.compiled[p] = was[p]; was[p] == nil {
+			m.compiled[p] = compile(p)
+		}
+		m.policies[p.Namespace] = append(m.policies[p.Namespace], m.compiled[p])
 	}
 	return m
 }

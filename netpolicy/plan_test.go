@@ -6,7 +6,11 @@ import (
 	"net/netip"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/kloop-dev/kloop/internal/testpolicy"
+	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // passes runs a connection through a plan as the kernel does.
@@ -164,5 +168,27 @@ func TestBrokenTable(t *testing.T) {
 	}
 	if c := Difference(p, have); len(p.Chains) == 0 || !c.Whole || len(c.NewSets) != len(p.Sets) {
 		t.Errorf("a chain with a rule less: %+v", c)
+	}
+}
+
+// TestCompiledOnce: a model that takes over what an earlier one compiled is that of the objects as they are now, and forgets the others.
+func TestCompiledOnce(t *testing.T) {
+	was := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(7, 2))}.Cluster(1), nil)
+	s := testpolicy.Random{Rand: rand.New(rand.NewPCG(7, 2))}.Cluster(1)
+	for i := range 20 { // objects of another name, of the same name but changed, and those that stay
+		s.Policy("x", fmt.Sprint("p", i), networkingv1.NetworkPolicySpec{})
+	}
+	first := newModel(s, nil, was.compiled)
+	changed := resource.Clone(s[kinds.NetworkPolicies][0].(*networkingv1.NetworkPolicy))
+	changed.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
+	s[kinds.NetworkPolicies] = append([]resource.Object{changed}, s[kinds.NetworkPolicies][1:10]...)
+	got, want := newModel(s, nil, first.compiled), NewModel(s, nil)
+	for _, v6 := range []bool{false, true} {
+		if c := Difference(NewPlan(got, "n0", v6), NewPlan(want, "n0", v6).observed()); !c.Empty() {
+			t.Errorf("IPv6 %v: %s", v6, show(c))
+		}
+	}
+	if len(got.compiled) != 10 {
+		t.Errorf("%d policies are remembered, there are 10", len(got.compiled))
 	}
 }

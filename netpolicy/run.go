@@ -52,6 +52,7 @@ type state struct {
 	have     [2]Observed // IPv4, IPv6
 	known    bool        // have is up to date
 	whole    bool        // read holds all that policies are judged by, not only whether there are any
+	compiled compiled    // policies of the last pass
 }
 
 // Run keeps the rules in step until ctx ends, and leaves them: what is isolated stays so while the process restarts. ready is called when
@@ -166,8 +167,9 @@ func (e *Enforcer) pass(s *state) error {
 	}
 	m := &Model{}
 	if anyPolicy(s.read) {
-		m = NewModel(s.read, s.upcoming)
+		m = newModel(s.read, s.upcoming, s.compiled)
 	}
+	s.compiled = m.compiled
 	for i := range s.have {
 		want := NewPlan(m, e.cfg.Node, i == 1)
 		c := Difference(want, s.have[i])
