@@ -20,25 +20,29 @@ import (
 	"github.com/kloop-dev/kloop/nft"
 )
 
-// A stream is a pod that sends numbered packets to another, which counts them.
+// A stream is a pod that sends packets to another, which counts them: so many flows, each from a port of its own.
 type stream struct {
 	sent, got atomic.Int64
 	stop      func()
 }
 
-// flow sends a packet each millisecond until stop.
-func flow(t *testing.T, from, to *box, port int) *stream {
+// flow sends a packet each millisecond until stop, of one flow after the other.
+func flow(t *testing.T, from, to *box, port, flows int) *stream {
 	t.Helper()
 	var l net.PacketConn
-	var c net.Conn
+	conns := make([]net.Conn, flows)
 	addr := net.JoinHostPort(to.podIP, strconv.Itoa(port))
 	to.pod.do(t, func() (err error) {
 		l, err = net.ListenPacket("udp4", addr)
 		return err
 	})
 	from.pod.do(t, func() (err error) {
-		c, err = net.Dial("udp4", addr)
-		return err
+		for i := range conns {
+			if conns[i], err = net.Dial("udp4", addr); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	s := &stream{}
 	go func() {
@@ -54,9 +58,9 @@ func flow(t *testing.T, from, to *box, port int) *stream {
 		defer close(ended)
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for ctx.Err() == nil {
+		for i := 0; ctx.Err() == nil; i++ {
 			<-tick.C
-			if _, err := c.Write([]byte("x")); err == nil {
+			if _, err := conns[i%flows].Write([]byte("x")); err == nil {
 				s.sent.Add(1)
 			}
 		}
@@ -68,38 +72,48 @@ func flow(t *testing.T, from, to *box, port int) *stream {
 			time.Sleep(time.Millisecond)
 		}
 		l.Close()
-		c.Close()
+		for _, c := range conns {
+			c.Close()
+		}
 	}
 	return s
 }
 
-// TestNothingIsLost: packets between pods pass while other nodes join, leave and are not ready, while a route is made, and while the
-// agent is away and starts again.
+// TestNothingIsLost: packets of a hundred flows between pods, on one link and through the tunnel, pass while other nodes join, leave and
+// are not ready, and while the agent is away and starts again.
 func TestNothingIsLost(t *testing.T) {
 	s := newSite(t, 1500)
 	s.begin(ModeAuto)
+	flows := map[string]*stream{}
 	for _, to := range []*box{s.b, s.c} {
-		f := flow(t, s.a, to, 7)
-		eventually.True(t, "no packet arrives", func() bool { return f.got.Load() > 0 })
-		for i := range 20 {
-			more := s.all()
-			for n := range i % 7 {
-				more = append(more, node(fmt.Sprint("d", n), fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("10.88.%d.0/24", 100+n)))
-			}
-			for _, n := range more { // a node that is not ready keeps its routes
-				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
-			}
-			s.tell(more)
+		flows[to.name] = flow(t, s.a, to, 7, 50)
+		eventually.True(t, "no packet arrives", func() bool { return flows[to.name].got.Load() > 0 })
+	}
+	// What was sent before the first arrived may have gone nowhere: cables that were plugged in a moment ago lose packets.
+	for name, to := range map[string]*box{"b": s.b, "c": s.c} {
+		flows[name].stop()
+		flows[name] = flow(t, s.a, to, 7, 50)
+	}
+	for i := range 20 {
+		more := s.all()
+		for n := range i % 7 {
+			more = append(more, node(fmt.Sprint("d", n), fmt.Sprintf("192.0.2.%d", 100+n), fmt.Sprintf("10.88.%d.0/24", 100+n)))
 		}
-		eventually.True(t, "the routes to the nodes that joined", func() bool { return len(routes(t, s.a)) == 2+19%7 })
-		s.a.stop()
-		s.a.start(ModeAuto, s.all())
-		eventually.True(t, "the routes to the nodes that left", func() bool { return len(routes(t, s.a)) == 2 })
+		for _, n := range more { // a node that is not ready keeps its routes
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		}
+		s.tell(more)
+	}
+	eventually.True(t, "the routes to the nodes that joined", func() bool { return len(routes(t, s.a)) == 2+19%7 })
+	s.a.stop()
+	s.a.start(ModeAuto, s.all())
+	eventually.True(t, "the routes to the nodes that left", func() bool { return len(routes(t, s.a)) == 2 })
+	for name, f := range flows {
 		f.stop()
-		if lost := f.sent.Load() - f.got.Load(); lost != 0 {
-			t.Errorf("from a to %s: %d of %d packets are lost", to.name, lost, f.sent.Load())
+		if lost := f.sent.Load() - f.got.Load(); lost != 0 || f.sent.Load() < 100 {
+			t.Errorf("from a to %s: %d of %d packets are lost", name, lost, f.sent.Load())
 		}
-		t.Logf("from a to %s: %d packets", to.name, f.sent.Load())
+		t.Logf("from a to %s: %d packets of 50 flows", name, f.sent.Load())
 	}
 }
 
