@@ -79,9 +79,15 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	begin := func(run func(context.Context) error) {
 		go func() { done <- run(ctx); stop() }()
 	}
-	begin(func(ctx context.Context) error { return s.zone.follow(ctx, cfg.Client, ready) })
+	synced := make(chan struct{})
+	begin(func(ctx context.Context) error {
+		return s.zone.follow(ctx, cfg.Client, func() { close(synced); ready() })
+	})
 	for i, l := range list {
-		begin(func(ctx context.Context) error { return l.serve(ctx, s) })
+		begin(func(ctx context.Context) error {
+			l.settle(ctx, synced)
+			return l.serve(ctx, s)
+		})
 		begin(func(ctx context.Context) error {
 			return s.pages(ctx, netip.AddrPortFrom(cfg.Addresses[i], cfg.Metrics))
 		})
@@ -96,15 +102,32 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 
 // listenAll opens the sockets of all addresses, or none.
 func listenAll(ctx context.Context, cfg Config) (list []*listener, err error) {
+	was, anew := inherit(), false
+	defer func() {
+		for _, l := range was { // of addresses that the node has no more
+			l.close()
+		}
+	}()
 	for _, a := range cfg.Addresses {
-		l, err := listen(ctx, netip.AddrPortFrom(a, cfg.Port))
-		if err != nil {
+		at := netip.AddrPortFrom(a, cfg.Port)
+		if l := was[at]; l.whole() {
+			list = append(list, l)
+			delete(was, at)
+			continue
+		}
+		l, err := listen(ctx, at)
+		if anew = true; err != nil {
 			for _, l := range list {
 				l.close()
 			}
 			return nil, fmt.Errorf("serve the cluster DNS on %s port %d (--dns=false when something else serves it there): %w", a, cfg.Port, err)
 		}
 		list = append(list, l)
+	}
+	if anew || len(was) > 0 {
+		if err := bequeath(list); err != nil {
+			cfg.Log.Debug("sockets of the cluster DNS end with this process", "err", err)
+		}
 	}
 	return list, nil
 }

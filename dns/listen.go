@@ -24,8 +24,9 @@ const (
 // A listener takes questions: several UDP sockets that share the address, so that the kernel spreads
 // questions over processors, and one of TCP.
 type listener struct {
-	udp []*net.UDPConn
-	tcp net.Listener
+	udp  []*net.UDPConn
+	tcp  net.Listener
+	kept bool // it is that of the process before this one
 }
 
 func listen(ctx context.Context, at netip.AddrPort) (*listener, error) {
@@ -61,6 +62,9 @@ func (l *listener) close() {
 		_ = l.tcp.Close()
 	}
 }
+
+// whole says that no socket is missing.
+func (l *listener) whole() bool { return l != nil && len(l.udp) > 0 && l.tcp != nil }
 
 // serve answers until ctx ends.
 func (l *listener) serve(ctx context.Context, s *server) error {

@@ -63,6 +63,9 @@ func nodeLoops(n Config) []nodeLoop {
 			}},
 		{"dns annotation", n.DNS.Off, nil, func(ctx context.Context, ready func()) error {
 			ready()
+			if err := dns.Leave(); err != nil {
+				n.log().Debug("sockets of the cluster DNS stay", "err", err)
+			}
 			return dns.Annotate(ctx, n.Client, n.Name, "", func(err error) {
 				n.log().Warn("take back that the node serves the cluster DNS",
 					"err", err)

@@ -2,9 +2,11 @@ package loadbalancer
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -19,15 +21,19 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// definitionsYAML holds the definitions of MetalLB's kinds, as far as they are understood here, with the field names of MetalLB's
-// documentation.
+// packed is metallb.yaml, packed by TestDefinitions: the definitions of MetalLB's kinds, as far as they are understood here, with the field
+// names of MetalLB's documentation.
 //
-//go:embed metallb.yaml
-var definitionsYAML []byte
+//go:embed metallb.yaml.gz
+var packed []byte
 
 // definitions are the definitions, read once.
 var definitions = sync.OnceValues(func() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
-	for doc := range bytes.SplitSeq(definitionsYAML, []byte("\n---\n")) {
+	text, err := unpack()
+	if err != nil {
+		return nil, fmt.Errorf("read the definitions of %s: %w", group, err)
+	}
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		d := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.UnmarshalStrict(doc, d); err != nil {
 			return nil, fmt.Errorf("read the definitions of %s: %w", group, err)
@@ -36,6 +42,14 @@ var definitions = sync.OnceValues(func() (list []*apiextensionsv1.CustomResource
 	}
 	return list, nil
 })
+
+func unpack() ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
 
 func isDefinition(name string) bool { return strings.HasSuffix(name, "."+group) }
 
