@@ -47,7 +47,7 @@ func apiServer(ctx context.Context, std stdio, args []string) error {
 	if err := p.fill(flags); err != nil {
 		return err
 	}
-	c, err := begin(ctx, std, &p.o)
+	c, err := begin(ctx, std, p.sheet, &p.o)
 	if err != nil {
 		return err
 	}

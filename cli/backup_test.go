@@ -98,8 +98,8 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	}{
 		{[]string{"--data-dir", none, "x"}, "there is no store"},
 		{[]string{"--data-dir", none, "--keys", "x"}, "there is no store"},
-		{[]string{"--kubeconfig", none, "x"}, "no such file"},
-		{[]string{"--kubeconfig", none, "--keys", "x"}, "on the server's own machine"},
+		{[]string{"--kubeconfig", none, "x"}, "wrong usage"},
+		{[]string{"--kubeconfig", "backup_test.go", "--keys", "x"}, "on the server's own machine"},
 	} {
 		if _, err := said(t, backup, tt.args...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("backup %s: %v", strings.Join(tt.args, " "), err)

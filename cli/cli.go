@@ -32,7 +32,7 @@ var errUsage = errors.New("wrong usage")
 var errStopped = errors.New("stopped before it was ready")
 
 // Main runs the command that args name, or the program whose name kloop was called by, and returns the exit code: 0, 1 for a failure,
-// 2 for wrong usage.
+// 2 for wrong usage, wrong settings among it.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -97,6 +97,7 @@ func personality(arg0 string) (command, bool) {
 func code(std stdio, c command, err error) int {
 	var exit exitError
 	var wrong misuse
+	var set strict.Wrong
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp), errors.Is(err, errStopped):
 		return 0
@@ -104,7 +105,7 @@ func code(std stdio, c command, err error) int {
 		return 2
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &wrong):
+	case errors.As(err, &wrong), errors.As(err, &set):
 		fmt.Fprintf(std.err, "kloop %s: %v (kloop help %s)\n", c.name, err, c.name)
 		return 2
 	}

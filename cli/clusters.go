@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/notify"
 )
@@ -39,6 +40,9 @@ func create(ctx context.Context, std stdio, args []string) error {
 			return misuse("--nodes and --sim-nodes exclude each other")
 		}
 		c.Simulated, c.Nodes = true, *sim
+	}
+	if err := meant(std, "up", settings.Up, extra); err != nil {
+		return err
 	}
 	keys, err := kubeconfigPath(*path)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestNamedClusters(t *testing.T) {
 	d.wants(d.run(0, "create a --sim-nodes 3"), "cluster a is ready after", "context kloop-a in "+d.keys)
 	d.wants(d.run(0, "create b --sim-nodes 1 -- --feature-gates=AllAlpha=false"), "1 simulated node,")
 	d.wants(d.run(1, "create a --sim-nodes 3"), "exists already: kloop start a")
-	d.wants(d.run(1, "create B --sim-nodes 3"), "can't be a cluster's name")
+	d.wants(d.run(2, "create B --sim-nodes 3"), "can't be a cluster's name")
 	d.wants(d.run(0, "list"), "a      running   3 simulated nodes", "b      running   1 simulated node")
 	d.wants(d.run(0, "list -o json"), `"name": "a"`, `"state": "running"`, `"context": "kloop-b"`)
 	d.wants(d.run(0, "list -o yaml"), "- context: kloop-a", "  name: b")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"time"
@@ -23,7 +22,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	if err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv); err != nil {
+	if err := fill(s, &o, *file); err != nil {
 		return err
 	}
 	log, err := logger(std, o.LogLevel, o.LogFormat)
@@ -36,7 +35,7 @@ func controllersCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	o.Kit = whole.Kit()
-	return cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
+	return s.Blame(cluster.RunLoops(ctx, cluster.Loops{Rest: rest, Config: o.Config, Log: log, Election: client.Election{
 		Namespace: "kube-system", Name: "kube-controller-manager", Duration: *lease, Renew: *lease / 5,
-		Identity: cluster.Identity()}})
+		Identity: cluster.Identity()}}), nil)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/kloop-dev/kloop/features"
@@ -54,9 +53,6 @@ func envtestUse(std stdio, args []string) error {
 	words, err := wordsOf(fs, args, 0, 1)
 	if err != nil {
 		return err
-	}
-	if !slices.Contains([]string{"path", "env", "overview"}, print) {
-		return misusef("-p %s: use path, env or overview", print)
 	}
 	if len(words) > 0 && !isRelease(words[0]) {
 		fmt.Fprintf(std.err, "kloop is Kubernetes %s, and %s was asked for; docs/testing.md says how it emulates the release before\n",

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/clusters"
 	"github.com/kloop-dev/kloop/service"
 	"github.com/kloop-dev/kloop/strict"
@@ -40,6 +41,15 @@ func install(ctx context.Context, std stdio, args []string) error {
 	}
 	s := service.Service{Root: *root, Args: extra}
 	if s.Unit, err = unitOf(words); err != nil {
+		return err
+	}
+	switch s.Unit {
+	case service.Cluster:
+		err = meant(std, "up", settings.Up, extra)
+	case service.Server:
+		err = meant(std, "server", settings.Server, extra)
+	}
+	if err != nil {
 		return err
 	}
 	if s.Program, err = ownFile(); err != nil {

@@ -82,7 +82,7 @@ func TestHangup(t *testing.T) {
 	}{
 		{"log: debug\n", "settings were read again", slog.LevelDebug},
 		{"log: [\n", "settings can't be read", slog.LevelDebug},
-		{"log: loud\n", "use debug, info, warn or error", slog.LevelDebug},
+		{"log: loud\n", "is none of debug, info, warn, error", slog.LevelDebug},
 		{"log: error\napi: {maxReads: 9}\n", "", slog.LevelError},
 		{"log: info\napi: {maxReads: 9}\n", "api.maxReads", slog.LevelInfo},
 	} {

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -45,7 +43,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
-	err := s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv)
+	err := fill(s, &o, *file)
 	if err != nil {
 		return err
 	}
@@ -58,7 +56,7 @@ func nodeCmd(ctx context.Context, std stdio, args []string) error {
 	heed(ctx, std, s)
 	switch {
 	case n.Join.Server != "" && (n.Join.Token == "" || len(n.Join.Hashes) == 0):
-		return errors.New("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
+		return misuse("--server needs --token and --ca-hash: kloop token --node prints them on a server's machine")
 	case n.Join.Server != "":
 		*config = ""
 	case *config != "":
@@ -154,7 +152,7 @@ func nameNode(n *machine.Joined, pods, address string) (err error) {
 		return fmt.Errorf("read --address: %w", err)
 	}
 	if two && n.Address.Is4() == n.Second.Is4() {
-		return fmt.Errorf("--address %s: name one of IPv4 and one of IPv6", address)
+		return misusef("--address %s: name one of IPv4 and one of IPv6", address)
 	}
 	return nil
 }

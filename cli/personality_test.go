@@ -31,19 +31,27 @@ func understood(t *testing.T, line string) (*apiserving, error) {
 // TestAPIServerFlags is the command line of envtest.
 func TestAPIServerFlags(t *testing.T) {
 	t.Setenv("KLOOP_CONTROLLERS", "0")
-	p, err := understood(t, `--allow-privileged=true --authorization-mode=RBAC --bind-address=127.0.0.1 --cert-dir=/nowhere
+	dir := t.TempDir()
+	for _, name := range []string{"client-cert-auth-ca.crt", "sa-signer.crt", "more.crt", "sa-signer.key"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := understood(t, strings.ReplaceAll(`--allow-privileged=true --authorization-mode=RBAC --bind-address=127.0.0.1 --cert-dir=/nowhere
 		--client-ca-file=/d/client-cert-auth-ca.crt --disable-admission-plugins=ServiceAccount --etcd-servers=http://127.0.0.1:1
 		--secure-port=4321 --service-account-issuer=https://127.0.0.1:4321/ --service-account-key-file=/d/sa-signer.crt
 		--service-account-key-file=/d/more.crt --service-account-signing-key-file=/d/sa-signer.key --service-cluster-ip-range=10.0.0.0/24
-		--feature-gates=WatchList=false,Other=true --external-hostname=h --v=2`)
+		--feature-gates=WatchList=false,Other=true --external-hostname=h --v=2`, "/d/", dir+"/"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := p.o.Config
 	for what, got := range map[string][2]string{
-		"listen": {c.Listen, "127.0.0.1:4321"}, "modes": {strings.Join(c.Authorization, " "), "RBAC"}, "clients": {c.ClientCA, "/d/client-cert-auth-ca.crt"},
+		"listen": {c.Listen, "127.0.0.1:4321"}, "modes": {strings.Join(c.Authorization, " "), "RBAC"},
+		"clients": {c.ClientCA, dir + "/client-cert-auth-ca.crt"},
 		"plugins": {strings.Join(c.AdmissionOff, " "), "ServiceAccount"}, "etcd": {strings.Join(c.EtcdServers, " "), "http://127.0.0.1:1"},
-		"keys": {strings.Join(c.TokenKeys, " "), "/d/sa-signer.crt /d/more.crt"}, "key": {c.TokenKey, "/d/sa-signer.key"}, "issuer": {c.Issuer, "https://127.0.0.1:4321/"},
+		"keys": {strings.Join(c.TokenKeys, " "), dir + "/sa-signer.crt " + dir + "/more.crt"}, "key": {c.TokenKey, dir + "/sa-signer.key"},
+		"issuer": {c.Issuer, "https://127.0.0.1:4321/"},
 		"ranges": {c.ServiceCIDRs[0].String(), "10.0.0.0/24"}, "log": {p.o.LogLevel, "info"}, "hosts": {strings.Join(c.Hosts, " "), "h"},
 		"idle": {strings.Join(p.idle, " "), "--allow-privileged=true --feature-gates=Other=true"}} {
 		if got[0] != got[1] {

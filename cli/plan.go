@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kloop-dev/kloop/cli/ask"
+	"github.com/kloop-dev/kloop/cli/settings"
 	"github.com/kloop-dev/kloop/plan"
 )
 
@@ -41,7 +42,13 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 	var f planFlags
 	fs := flags(std, "plan", planWords)
 	f.ask.Bind(fs)
-	file := func(name string) error { f.files = append(f.files, name); return nil }
+	file := func(name string) error {
+		f.files = append(f.files, name)
+		if name == "-" {
+			return nil
+		}
+		return settings.Readable(name)
+	}
 	fs.Func("f", "manifest to apply, - for the standard input; may be given again", file)
 	fs.Func("filename", "the same as -f", file)
 	fs.IntVar(&f.replicas, "replicas", -1, "of scale: how many")

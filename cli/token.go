@@ -31,6 +31,9 @@ func token(ctx context.Context, std stdio, args []string) error {
 	if err := parse(fs, args); err != nil {
 		return err
 	}
+	if !*node && *life > cluster.MaxJoinLife {
+		return misusef("--life: %s: a server's token is good for %s at most", *life, cluster.MaxJoinLife)
+	}
 	if err := keysOf(*dir); err != nil {
 		return err
 	}

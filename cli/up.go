@@ -24,7 +24,7 @@ func up(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	heed(ctx, std, s)
-	return run(ctx, std, &o)
+	return run(ctx, std, s, &o)
 }
 
 // serve runs the front door alone: what a file says of loops and nodes is for others.
@@ -36,7 +36,7 @@ func serve(ctx context.Context, std stdio, args []string) error {
 	}
 	heed(ctx, std, s)
 	o.NoLoops, o.Node, o.SimNodes = true, cluster.NodeNone, 0
-	return run(ctx, std, &o)
+	return run(ctx, std, s, &o)
 }
 
 // sheet reads the flags of a command, the file that they name, and the environment.
@@ -46,7 +46,27 @@ func sheet(fs *flag.FlagSet, command settings.Commands, o *settings.Options, arg
 	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
-	return s, s.Fill(cmp.Or(*file, os.Getenv("KLOOP_CONFIG")), lookupEnv)
+	return s, fill(s, o, *file)
+}
+
+// fill takes what was set, and says what of it can't be meant.
+func fill(s *settings.Sheet, o *settings.Options, file string) error {
+	if err := s.Fill(cmp.Or(file, os.Getenv("KLOOP_CONFIG")), lookupEnv); err != nil {
+		return err
+	}
+	check := func() error {
+		c := o.Config
+		c.Machine, c.Kit = thisMachine, whole.Kit()
+		return c.Check()
+	}
+	return s.Blame(check(), check)
+}
+
+// meant says what in flags for another command can't be meant, before they are handed on to it.
+func meant(std stdio, name string, command settings.Commands, args []string) error {
+	o := settings.Defaults()
+	_, err := sheet(flags(std, name, ""), command, &o, args)
+	return err
 }
 
 // configCmd shows what is set, and by whom.
@@ -68,7 +88,7 @@ func configCmd(_ context.Context, std stdio, args []string) error {
 }
 
 // run starts the cluster, says so, and waits for its end.
-func run(ctx context.Context, std stdio, o *settings.Options) error {
+func run(ctx context.Context, std stdio, s *settings.Sheet, o *settings.Options) error {
 	began := time.Now()
 	if dir := o.DataDir; dir != "" {
 		release, err := clusters.Claim(dir)
@@ -77,7 +97,7 @@ func run(ctx context.Context, std stdio, o *settings.Options) error {
 		}
 		defer release()
 	}
-	c, err := begin(ctx, std, o)
+	c, err := begin(ctx, std, s, o)
 	if err != nil {
 		return err
 	}
@@ -104,7 +124,7 @@ func tellManager(log *slog.Logger) {
 }
 
 // begin starts the cluster that the options ask for.
-func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluster, error) {
+func begin(ctx context.Context, std stdio, s *settings.Sheet, o *settings.Options) (*cluster.Cluster, error) {
 	var err error
 	if o.Log, err = logger(std, o.LogLevel, o.LogFormat); err != nil {
 		return nil, err
@@ -134,5 +154,5 @@ func begin(ctx context.Context, std stdio, o *settings.Options) (*cluster.Cluste
 	case err == nil:
 		memory.after(c.Compact)
 	}
-	return c, advise(err)
+	return c, advise(s.Blame(err, nil))
 }

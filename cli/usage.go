@@ -143,23 +143,29 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 	err := fs.Parse(args)
 	fs.SetOutput(out)
 	fs.Usage = usage
+	if err == nil {
+		err = improper(fs)
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		showHelp(fs)
 		return err
 	case err != nil:
-		fmt.Fprintf(out, "%s: %s%s (%s -h lists the flags)\n", fs.Name(), wrongFlag(err), settings.Explain(fs, args), fs.Name())
+		fmt.Fprintf(out, "%s: %s%s (%s -h lists the flags)\n", fs.Name(), wrongFlag(fs, err), settings.Explain(fs, args), fs.Name())
 		return errUsage
 	}
 	return nil
 }
 
 // wrongFlag words what package flag says of a flag, on one line and with the dashes as they are typed.
-func wrongFlag(err error) string {
+func wrongFlag(fs *flag.FlagSet, err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", " ")
+	if name, missing := strings.CutPrefix(text, "flag needs an argument: "); missing {
+		return dashes(strings.TrimLeft(name, "-")) + " needs a value"
+	}
 	name, unknown := strings.CutPrefix(text, "flag provided but not defined: ")
 	if !unknown {
-		return text
+		return unread(fs, text)
 	}
 	return "there is no flag " + dashes(strings.TrimLeft(name, "-"))
 }

@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +49,24 @@ type OIDC struct {
 	RequiredClaims map[string]string
 	CAFile         string   // authorities of the issuer's certificate; "": the host's
 	SigningAlgs    []string // none: RS256
+}
+
+// check finds what would be passed over in silence.
+func (a Authn) check() error {
+	o := a.OIDC
+	switch {
+	case o.IssuerURL == "" && !reflect.DeepEqual(o, OIDC{}):
+		return errors.New("settings of an OpenID Connect provider need its issuer's URL")
+	case o.IssuerURL != "" && !strings.HasPrefix(o.IssuerURL, "https://"):
+		return fmt.Errorf("the OpenID Connect issuer %q is not https://…", o.IssuerURL)
+	case a.WebhookKubeconfig == "" && (a.WebhookVersion != "" || a.WebhookTTL != 0):
+		return errors.New("settings of the authentication webhook need the kubeconfig of its server")
+	}
+	if o.IssuerURL != "" {
+		_, err := o.spec()
+		return err
+	}
+	return nil
 }
 
 // outsiders are the authenticators of a configuration that may change.

@@ -27,6 +27,14 @@ type Authz struct {
 	WebhookRefusedTTL time.Duration // 0: 30 s
 }
 
+// check finds what would be passed over in silence.
+func (z Authz) check(modes []string) error {
+	if z.ConfigFile == "" && !slices.Contains(modes, ModeWebhook) && z != (Authz{}) {
+		return errors.New("settings of the authorization webhook need the mode Webhook among the authorization modes")
+	}
+	return nil
+}
+
 // ModeWebhook asks another server; see Authz.
 const ModeWebhook = "Webhook"
 

@@ -3,13 +3,19 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kloop-dev/kloop/admission"
+	"github.com/kloop-dev/kloop/admission/policy"
+	admissionhooks "github.com/kloop-dev/kloop/admission/webhook"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/kinds/rule"
+	"github.com/kloop-dev/kloop/kit"
 )
 
 // How services become rules of the kernel.
@@ -52,6 +58,15 @@ func (c Config) check() error {
 		refuse(d < 0, "%s of %s: can't be negative", what, d)
 		refuse(d > 0 && d < 100*time.Millisecond, "%s of %s: use 100ms or more", what, d)
 	}
+	refuse(c.NodeName != "" && rule.Subdomain(c.NodeName) != nil, "node name %q: use lower case letters, digits, - and .", c.NodeName)
+	errs = append(errs, c.Authn.check(), c.Authz.check(c.Authorization), c.checkNames())
+	for _, at := range c.EtcdServers {
+		_, _, err := net.SplitHostPort(at)
+		refuse(err != nil && !strings.Contains(at, "://"), "etcd server %q: use a URL, as https://10.0.0.2:2379", at)
+	}
+	refuse(c.NodeCIDRBits6 < 0 || c.NodeCIDRBits6 > 128 || c.NodeCIDRBits4 < 0 || c.NodeCIDRBits4 > 32,
+		"nodes' parts of the pod range: use prefixes of /1 to /32 for IPv4, /1 to /128 for IPv6")
+	refuse(c.TraceExport != "" && !webURL(c.TraceExport), "where cascades go %q: use a URL, as http://collector:4318/v1/traces", c.TraceExport)
 	refuse(c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay, "shutdown delay of %s: use 0 to %s", c.ShutdownDelay, maxShutdownDelay)
 	switch c.LoadBalancer {
 	case "", "nodes", "pools", "none":
@@ -107,6 +122,29 @@ func checkProxy(mode, scheduler string, settings IPVS) error {
 		return fmt.Errorf("a scheduler of the proxy (%s) needs its mode ipvs: nftables chooses endpoints at random", scheduler)
 	}
 	return nil
+}
+
+// checkNames finds loops and plugins of admission that there are not, and what the scheduler can't be told.
+func (c Config) checkNames() error {
+	if len(c.AdmissionOn)+len(c.AdmissionOff) == 0 && c.SchedulerConfig == "" && (len(c.Controllers) == 0 || slices.Equal(c.Controllers, []string{"*"})) {
+		return nil
+	}
+	set := kinds.SetFor(c.on, c.RuntimeConfig)
+	plugins := admission.All(admission.Config{Kinds: set})
+	for _, name := range []string{policy.Mutating, policy.Validating, admissionhooks.MutatingName, admissionhooks.ValidatingName} {
+		plugins = append(plugins, admission.Plugin{Name: name})
+	}
+	_, err := c.plugins(append(plugins, c.Kit.Admission...))
+	if c.Kit.Loops == nil || c.NoLoops {
+		return err
+	}
+	_, wrong := c.table(kit.Cluster{Kinds: set})
+	return errors.Join(err, wrong)
+}
+
+func webURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func checkNodePortAddresses(words []string) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/kloop-dev/kloop/auth/pki"
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // A Cluster is a running process's worth of Kubernetes.
@@ -50,7 +51,7 @@ type Cluster struct {
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		return nil, err
+		return nil, strict.Refuse(err)
 	}
 	if err := CheckFormat(cfg.DataDir); cfg.DataDir != "" && err != nil {
 		return nil, err
@@ -117,17 +118,17 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 	}
 	c.storage.keys = c.keys
 	if err = c.credentials(); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, errors.Join(strict.Refuse(err), listener.Close())
 	}
 	st, err := c.storage.openStore(ctx)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	if st, err = c.encrypted(st); err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, errors.Join(strict.Refuse(err), listener.Close())
 	}
 	if c.door, err = newFrontDoor(c, st); err != nil {
-		return nil, errors.Join(err, listener.Close(), st.Close())
+		return nil, errors.Join(strict.Refuse(err), listener.Close(), st.Close())
 	}
 	list := []part{
 		{"socket", func(ctx context.Context, ready func()) error {
@@ -168,7 +169,7 @@ func (c *Cluster) parts(ctx context.Context) ([]part, error) {
 		list = append(list, part{"metrics", c.door.measure})
 		loops, err := c.loops() // also when they are elected: what is wrong with the configuration is told now
 		if err != nil {
-			return nil, errors.Join(err, listener.Close(), st.Close())
+			return nil, errors.Join(strict.Refuse(err), listener.Close(), st.Close())
 		}
 		if c.storage.together() {
 			loops = []part{c.elected(c.loops)}

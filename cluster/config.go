@@ -12,6 +12,7 @@ import (
 	"github.com/kloop-dev/kloop/features"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/kit"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // The stores.
@@ -171,6 +172,13 @@ func DefaultServiceCIDRs() []netip.Prefix {
 
 // EtcdTLS names the files of a client of an external etcd.
 type EtcdTLS struct{ CA, Cert, Key string }
+
+// Check says what in a configuration can't be meant, before anything is made of it: a strict.Wrong. Start finds the same, and what files hold
+// that can't be meant.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return strict.Refuse(err)
+}
 
 // withDefaults fills in and checks.
 func (c Config) withDefaults() (Config, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kloop-dev/kloop/dns"
+	"github.com/kloop-dev/kloop/kinds/rule"
 )
 
 // ClusterDNS says how pods find names. Servers and nodes must agree on it.
@@ -62,6 +63,9 @@ func (d ClusterDNS) check() error {
 	stubs, err := d.stubs()
 	if len(d.Addresses) > 2 {
 		errs = append(errs, errors.New("addresses of the cluster DNS: one of IPv4 and one of IPv6 at most"))
+	}
+	if d.Domain != "" && rule.Subdomain(strings.TrimSuffix(d.Domain, ".")) != nil {
+		errs = append(errs, fmt.Errorf("domain of the cluster %q: use a DNS name, as cluster.local", d.Domain))
 	}
 	return errors.Join(append(errs, err, dns.Config{Stubs: stubs}.Check())...)
 }

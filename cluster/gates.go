@@ -24,7 +24,10 @@ func (c *Config) settle() error {
 	if c.on, err = features.New(minor, c.Features); err != nil {
 		return fmt.Errorf("feature gates: %w", err)
 	}
-	return c.RuntimeConfig.Check()
+	if err := c.RuntimeConfig.Check(); err != nil {
+		return fmt.Errorf("what of the API is served: %w: use GROUP/VERSION, GROUP/VERSION/RESOURCE, api/all, api/ga, api/beta or api/alpha", err)
+	}
+	return nil
 }
 
 // Idle are the gates among the given ones that say other than what kloop does in that version, and have no effect; "": the newest.

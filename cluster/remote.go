@@ -17,6 +17,7 @@ import (
 	"github.com/kloop-dev/kloop/kinds/convergence"
 	"github.com/kloop-dev/kloop/kit"
 	"github.com/kloop-dev/kloop/loop"
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // Loops says how to run the loops away from the server.
@@ -31,7 +32,7 @@ type Loops struct {
 // serve, and which feature gates are on, is the server's to say, whatever the configuration says. It returns
 // when ctx ends, or when leadership was lost: the process should then start anew, cold.
 func RunLoops(ctx context.Context, l Loops) error {
-	if err := l.Config.check(); err != nil {
+	if err := strict.Refuse(l.Config.check()); err != nil {
 		return err
 	}
 	set := kinds.NewSet()
@@ -92,7 +93,7 @@ func (l Loops) lead(ctx context.Context, ca []byte, watchers *loop.Watchers) err
 	}
 	table, err := l.Config.table(kit.Cluster{Kinds: set, RootCA: ca, REST: raw})
 	if err != nil {
-		return err
+		return strict.Refuse(err)
 	}
 	if l.Config.Kit.Nodes != nil {
 		for _, s := range l.Config.Kit.Nodes.Loops() {

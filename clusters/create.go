@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/strict"
 )
 
 // MostNodes bounds a cluster of real nodes; each is a process with a runtime of its own. Simulated ones are bounded by MostSimulated.
@@ -31,23 +33,13 @@ func (r Root) Create(c *Cluster) (err error) {
 	if err := supervised(); err != nil {
 		return err
 	}
-	switch err := CheckName(c.Name); {
-	case err != nil:
+	if err := strict.Refuse(check(c, most)); err != nil {
 		return err
-	case c.Nodes < 1 || c.Nodes > most:
-		return fmt.Errorf("%d nodes: it must be 1 to %d", c.Nodes, most)
-	case !c.Simulated:
+	}
+	if !c.Simulated {
 		if err := canNetwork(); err != nil {
 			return err
 		}
-	}
-	for _, p := range c.Ports {
-		if err := p.check(c); err != nil {
-			return err
-		}
-	}
-	if err := checkArgs(c); err != nil {
-		return err
 	}
 	if err := os.MkdirAll(string(r), 0o755); err != nil {
 		return fmt.Errorf("make the directory of clusters: %w: KLOOP_CLUSTERS names another one", err)
@@ -79,6 +71,22 @@ func (r Root) Create(c *Cluster) (err error) {
 		return fmt.Errorf("make the cluster's directory: %w", err)
 	}
 	return c.save()
+}
+
+// check says what of a cluster can't be meant; it has so many nodes at most.
+func check(c *Cluster, most int) error {
+	if err := CheckName(c.Name); err != nil {
+		return err
+	}
+	if c.Nodes < 1 || c.Nodes > most {
+		return fmt.Errorf("%d nodes: it must be 1 to %d", c.Nodes, most)
+	}
+	for _, p := range c.Ports {
+		if err := p.check(c); err != nil {
+			return err
+		}
+	}
+	return checkArgs(c)
 }
 
 // checkArgs refuses flags that the cluster's own command line has: with another address or directory nobody would find it.

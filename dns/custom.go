@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func newCustom(c corefile.Custom, text string) *custom {
 			out.zones = append(out.zones, newBlock(b, zone))
 		}
 	}
-	slices.SortStableFunc(out.zones, func(a, b block) int { return len(b.zone) - len(a.zone) })
+	sort.SliceStable(out.zones, func(i, j int) bool { return len(out.zones[i].zone) > len(out.zones[j].zone) })
 	return out
 }
 

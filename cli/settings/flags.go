@@ -23,8 +23,13 @@ func (s *Sheet) Bind(fs *flag.FlagSet, command Commands) (file *string) {
 	return fs.String("config", "", "file with settings, see docs/config.md; flags go before it")
 }
 
-// Fill takes what the file and the environment say, in the order of their authority, after flags were parsed.
+// Fill takes what the file and the environment say, in the order of their authority, after flags were parsed. Its errors are those of who
+// set them.
 func (s *Sheet) Fill(file string, lookup func(string) (string, bool)) error {
+	return strict.Refuse(s.fill(file, lookup))
+}
+
+func (s *Sheet) fill(file string, lookup func(string) (string, bool)) error {
 	s.file, s.lookup = file, lookup
 	if file != "" {
 		if err := s.Load(file); err != nil {

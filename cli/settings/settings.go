@@ -41,6 +41,7 @@ type Setting struct {
 	Doc  string // one sentence, no full stop
 	value
 	from string // "" as long as it has its default
+	was  string // the default
 }
 
 // A value is one field, as text. Lists have commas between their elements, maps commas between NAME=VALUE pairs.
@@ -72,7 +73,11 @@ type Sheet struct {
 
 // New returns the sheet of the options, which hold the defaults.
 func New(o *Options) *Sheet {
-	return &Sheet{list: table(o), flagged: map[string][]string{}}
+	s := &Sheet{list: table(o), flagged: map[string][]string{}}
+	for i := range s.list {
+		s.list[i].was = s.list[i].text()
+	}
+	return s
 }
 
 func (s *Sheet) find(key string) *Setting {

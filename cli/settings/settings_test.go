@@ -141,7 +141,9 @@ func TestEveryFieldIsSet(t *testing.T) {
 	other := map[reflect.Type]string{reflect.TypeFor[number](): "7", reflect.TypeFor[no](): "false", reflect.TypeFor[yes](): "true", reflect.TypeFor[span](): "7s",
 		reflect.TypeFor[address](): "10.7.0.1", reflect.TypeFor[addresses](): "10.7.0.1",
 		reflect.TypeFor[prefixes](): "10.7.0.0/16", reflect.TypeFor[ports](): "7-77", reflect.TypeFor[gates](): "A=true",
-		reflect.TypeFor[pairs](): "a=b"}
+		reflect.TypeFor[pairs](): "a=b", reflect.TypeFor[limit](): "7", reflect.TypeFor[file](): "settings_test.go",
+		reflect.TypeFor[files]():    "settings_test.go",
+		reflect.TypeFor[endpoint](): "h:1"}
 	base := Defaults()
 	flags := map[string]string{}
 	for i, set := range New(&base).list {
@@ -153,6 +155,12 @@ func TestEveryFieldIsSet(t *testing.T) {
 		}
 		if set.text() == "true" {
 			text = "false"
+		}
+		if c, ok := set.value.(choice); ok {
+			text = strings.Fields(c.all)[1]
+			if text == set.text() {
+				text = strings.Fields(c.all)[0]
+			}
 		}
 		if err := s.Set(set.Key, text, "test"); err != nil {
 			t.Errorf("%s: %v", set.Key, err)

@@ -1,12 +1,18 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kloop-dev/kloop/strict"
 )
 
 type text struct{ p *string }
@@ -15,18 +21,115 @@ func (v text) set(s string) error { *v.p = s; return nil }
 func (v text) text() string       { return *v.p }
 func (v text) shape() shape       { return scalar }
 
-type number struct{ p *int }
+// choice is one of some words, or nothing.
+type choice struct {
+	p   *string
+	all string // with blanks between them
+}
 
-func (v number) set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return fmt.Errorf("%q is not a number", s)
+func (v choice) set(s string) error {
+	known := strings.Fields(v.all)
+	i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, s) })
+	if s != "" && i < 0 {
+		return fmt.Errorf("%q is none of %s%s", s, strings.Join(known, ", "), strict.Meant(s, known))
 	}
-	*v.p = n
+	if *v.p = s; i >= 0 {
+		*v.p = known[i]
+	}
 	return nil
 }
-func (v number) text() string { return strconv.Itoa(*v.p) }
-func (v number) shape() shape { return scalar }
+func (v choice) text() string { return *v.p }
+func (v choice) shape() shape { return scalar }
+
+// file is the name of one that must be there.
+type file struct{ p *string }
+
+func (v file) set(s string) error {
+	if err := Readable(s); err != nil {
+		return err
+	}
+	*v.p = s
+	return nil
+}
+func (v file) text() string { return *v.p }
+func (v file) shape() shape { return scalar }
+
+// files are several.
+type files struct{ p *[]string }
+
+func (v files) set(s string) error {
+	for _, path := range split(s) {
+		if err := Readable(path); err != nil {
+			return err
+		}
+	}
+	return words(v).set(s)
+}
+func (v files) text() string { return words(v).text() }
+func (v files) shape() shape { return list }
+
+// Readable says why a file can't be there to be read; "" is none. Who may read it is for those who do.
+func Readable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no file %s", path)
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a directory, and a file is wanted", path)
+	}
+	return nil
+}
+
+// endpoint is host:port, or nothing.
+type endpoint struct{ p *string }
+
+func (v endpoint) set(s string) error {
+	if err := Endpoint(s); s != "" && err != nil {
+		return err
+	}
+	*v.p = s
+	return nil
+}
+func (v endpoint) text() string { return *v.p }
+func (v endpoint) shape() shape { return scalar }
+
+// Endpoint says why a text is not host:port.
+func Endpoint(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not host:port, as 127.0.0.1:6443 or :6443", s)
+	}
+	return nil
+}
+
+// number is one that counts something.
+type number struct{ p *int }
+
+func (v number) set(s string) error { return whole(v.p, s, 0) }
+func (v number) text() string       { return strconv.Itoa(*v.p) }
+func (v number) shape() shape       { return scalar }
+
+// limit is a number, or -1 for none.
+type limit struct{ number }
+
+func (v limit) set(s string) error { return whole(v.p, s, -1) }
+
+func whole(p *int, s string, least int) error {
+	n, err := strconv.Atoi(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a number", s)
+	case n < least:
+		return fmt.Errorf("%d: use %d or more", n, least)
+	}
+	*p = n
+	return nil
+}
 
 type yes struct{ p *bool }
 

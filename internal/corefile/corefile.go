@@ -16,6 +16,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -126,7 +127,10 @@ func Parse(data map[string]string) (Custom, []Fault) {
 		p.fault(0, "%d bytes remain of it, which is more than the %d that nodes are told: nothing of it is used", n, maxBytes)
 		p.out = Custom{}
 	}
-	slices.SortStableFunc(p.faults, func(a, b Fault) int { return cmp.Or(strings.Compare(a.Key, b.Key), a.Line-b.Line) })
+	sort.SliceStable(p.faults, func(i, j int) bool {
+		a, b := p.faults[i], p.faults[j]
+		return cmp.Or(strings.Compare(a.Key, b.Key), a.Line-b.Line) < 0
+	})
 	return p.out, p.faults
 }
 
