@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,12 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "kloop" {
 		os.Exit(cli.Main(os.Args))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if made {
+		dir, _ := programs()
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 // A block is one of commands in a page.
@@ -77,23 +83,13 @@ func script(name string, list []block) string {
 }
 
 func TestPages(t *testing.T) {
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		_, err = os.Stat("../../bin/kubectl")
-		need.Have(t, need.Kubectl, err)
-	}
+	haveKubectl(t)
 	found, err := filepath.Glob(pages + "/*.md")
 	if err != nil || len(found) < 5 {
 		t.Fatalf("pages %v, %v", found, err)
 	}
 	found = append(found, "../../README.md")
-	bin := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := putProgram(t, self, filepath.Join(bin, "kloop")); err != nil {
-		t.Fatal(err)
-	}
+	bin := program(t)
 	for _, page := range found {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -113,36 +109,71 @@ func TestPages(t *testing.T) {
 			}
 		}
 		if len(plain) > 0 {
-			t.Run(name, func(t *testing.T) { run(t, bin, script(name, plain), name == "README.md") })
+			t.Run(name, func(t *testing.T) { runPage(t, bin, script(name, plain), name == "README.md") })
 		}
 		if len(root) > 0 {
 			t.Run(name+"/root", func(t *testing.T) {
 				need.BeRoot(t)
 				need.Have(t, need.Containerd, runtime.Available(runtime.Config{}))
-				run(t, bin, script(name, root), false)
+				runPage(t, bin, script(name, root), false)
 			})
 		}
 	}
 }
 
+// haveKubectl skips a test where there is no kubectl.
+func haveKubectl(t *testing.T) {
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		_, err = os.Stat("../../bin/kubectl")
+		need.Have(t, need.Kubectl, err)
+	}
+}
+
+// programs is the directory of kloop, once a test asked for it.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "kloop-pages")
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return dir, err
+	}
+	return dir, putProgram(self, filepath.Join(dir, "kloop"))
+})
+
+// program is the directory in which kloop is.
+func program(t *testing.T) string {
+	t.Helper()
+	made = true
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// made says that there is such a directory.
+var made bool
+
 // putProgram makes kloop of this test, which is one, or compiles it where the test was linked with libraries, as with cgo: a page
 // puts the program into an image that has none.
-func putProgram(t *testing.T, self, to string) error {
+func putProgram(self, to string) error {
 	f, err := elf.Open(self)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if libraries, err := f.ImportedLibraries(); err == nil && len(libraries) == 0 {
-		return exec.CommandContext(t.Context(), "cp", self, to).Run()
+		return exec.CommandContext(context.Background(), "cp", self, to).Run()
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-w", "-o", to, "../..")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-w", "-o", to, "../..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return cmd.Run()
 }
 
-// run runs a script as a person with an empty home would, in an empty directory, and ends what it leaves behind.
-func run(t *testing.T, bin, text string, readme bool) {
+// runPage runs a script as a person with an empty home would, in an empty directory, and ends what it leaves behind.
+func runPage(t *testing.T, bin, text string, readme bool) {
 	home := t.TempDir()
 	beside, err := filepath.Abs("../../bin")
 	if err != nil {
