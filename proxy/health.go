@@ -26,6 +26,7 @@ type healthPorts struct {
 	events *client.Recorder
 	open   map[netip.AddrPort]*healthPort
 	rules  atomic.Bool // the kernel's rules are as they should be
+	ipvs   atomic.Bool // virtual servers are in force
 }
 
 // A healthPort serves one service at one address.

@@ -20,6 +20,9 @@ import (
 // HealthzPort is the port at which load balancers of clouds ask whether a node takes connections: kube-proxy's.
 const HealthzPort = "10256"
 
+// localPort is where programs of the machine ask for the mode (/proxyMode), on the loopback alone: kube-proxy's.
+const localPort = "10249"
+
 // deletedSoon is the taint by which the cluster autoscaler says that a node will be gone (KEP-3836).
 const deletedSoon = "ToBeDeletedByClusterAutoscaler"
 
@@ -28,6 +31,7 @@ const deletedSoon = "ToBeDeletedByClusterAutoscaler"
 type healthz struct {
 	cfg   *Config
 	rules *atomic.Bool // the kernel's rules are as they should be
+	ipvs  *atomic.Bool // virtual servers are in force
 	since atomic.Int64 // when they last were, in nanoseconds
 }
 
@@ -37,6 +41,13 @@ func (h *healthz) serve(ctx context.Context, at string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, false) })
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { h.answer(w, true) })
+	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
+		mode := "nftables"
+		if h.ipvs.Load() {
+			mode = ModeIPVS
+		}
+		_, _ = io.WriteString(w, mode)
+	})
 	server := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 4096,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	defer context.AfterFunc(ctx, func() { server.Close() })()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,8 +41,8 @@ func TestHealthz(t *testing.T) {
 		c.world.Store(w)
 	}
 	see(&corev1.Node{})
-	var rules atomic.Bool
-	h := &healthz{cfg: &Config{Client: c, Node: "n", Log: slog.New(slog.DiscardHandler)}, rules: &rules}
+	var rules, ipvs atomic.Bool
+	h := &healthz{cfg: &Config{Client: c, Node: "n", Log: slog.New(slog.DiscardHandler)}, rules: &rules, ipvs: &ipvs}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -75,4 +76,14 @@ func TestHealthz(t *testing.T) {
 	now := metav1.Now()
 	see(&corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}})
 	check("deleted", 200, 503, false)
+	for _, want := range []string{"nftables", "ipvs"} {
+		r, err := http.Get("http://" + at + "/proxyMode")
+		must(t, err)
+		text, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || string(text) != want {
+			t.Errorf("mode %q, %v; want %s", text, err, want)
+		}
+		ipvs.Store(true)
+	}
 }

@@ -18,6 +18,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -70,7 +71,9 @@ func Run(ctx context.Context, cfg Config, ready func()) error {
 	}
 	defer l.close()
 	if cfg.Healthz != "" {
-		go (&healthz{cfg: &l.cfg, rules: &l.health.rules}).serve(ctx, cfg.Healthz)
+		h := &healthz{cfg: &l.cfg, rules: &l.health.rules, ipvs: &l.health.ipvs}
+		go h.serve(ctx, cfg.Healthz)
+		go h.serve(ctx, net.JoinHostPort("127.0.0.1", localPort))
 	}
 	return l.run(ctx, ready)
 }

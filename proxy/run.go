@@ -201,6 +201,7 @@ func (l *loop) decide() bool {
 	changed := l.mode.choose(&l.cfg, l.cfg.Log)
 	if changed {
 		l.cfg.ipvs, l.kernels = true, newKernels(true)
+		l.health.ipvs.Store(true)
 	}
 	if l.tell != nil && (changed || l.mode.problem != was) {
 		select {
