@@ -15,6 +15,7 @@ import (
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
+	"github.com/kloop-dev/kloop/resource"
 )
 
 // serving is a server that follows its world and answers on a port.
@@ -184,6 +185,23 @@ func TestDeskKeepsNothing(t *testing.T) {
 			if q.name != p.name || len(got) != len(want) || got != nil && told(t, got) != told(t, want) {
 				t.Errorf("%s %v: %q %q", name, typ, got, want)
 			}
+		}
+	}
+}
+
+// TestManyNames: ten thousand services, the most that upstream promises for a cluster, are all answered, and names that begin with a digit.
+func TestManyNames(t *testing.T) {
+	var objs []resource.Object
+	for i := range 10_000 {
+		objs = append(objs, svc(fmt.Sprint(i, "-web"), nil, netip.AddrFrom4([4]byte{10, 100, byte(i >> 8), byte(i)}).String()))
+	}
+	s, _ := synced(t, append(objs, space("shop"))...)
+	d := newDesk()
+	for i := range 10_000 {
+		name := fmt.Sprint(i, "-web.shop.svc.cluster.local")
+		out, _, _ := s.handle(d, asked(t, name, dnsmessage.TypeA, 0), here)
+		if got, want := told(t, out), fmt.Sprintf("Success\n%s A 10.100.%d.%d", name, i>>8, i&255); got != want {
+			t.Fatalf("%s, want %s", got, want)
 		}
 	}
 }
