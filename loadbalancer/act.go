@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/kinds"
@@ -233,10 +234,27 @@ func (a *announcer) leave() {
 			continue
 		}
 		a.hush(d)
-		next := resource.Clone(d.lease)
-		hold(next, "")
-		if _, err := a.cfg.Client.Update(ctx, kinds.Leases, next, ""); err != nil {
+		if err := a.free(ctx, name, d.lease); err != nil {
 			a.cfg.Log.Warn(fmt.Sprintf("let go of the address %s", d.addr), "object", "lease/"+name, "err", err)
 		}
 	}
+}
+
+// free takes this node out of a Lease, also when others, such as the one that writes the candidates, have changed it since it was seen.
+func (a *announcer) free(ctx context.Context, name string, l *coordinationv1.Lease) (err error) {
+	for range lastWords {
+		next := resource.Clone(l)
+		hold(next, "")
+		if _, err = a.cfg.Client.Update(ctx, kinds.Leases, next, ""); !apierrors.IsConflict(err) {
+			return err
+		}
+		obj, err := a.cfg.Client.Get(ctx, kinds.Leases, kinds.AnnounceSpace, name)
+		if err != nil {
+			return err
+		}
+		if l = resource.As[*coordinationv1.Lease](obj); l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != a.cfg.Node {
+			return nil
+		}
+	}
+	return err
 }

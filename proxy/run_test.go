@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,8 +109,8 @@ func TestRunMends(t *testing.T) {
 // traffic makes TestNothingIsLost longer and stricter.
 var traffic = flag.Bool("traffic", false, "connect while services change a thousand times, and want no segment sent twice")
 
-// TestNothingIsLost has clients connect while the endpoints of their service, its sort of affinity and other services change all the time.
-// No connection fails or hangs. Whatever the kernel drops is sent again by the client's TCP, which counts that: when asked for
+// TestNothingIsLost has clients connect while the endpoints of their service, its sort of affinity and other services change all the time,
+// and the proxy starts anew now and then. No connection fails or hangs. Whatever the kernel drops is sent again by the client's TCP, which counts that: when asked for
 // (-traffic), for a machine that is busy enough sends again what only came late.
 func TestNothingIsLost(t *testing.T) {
 	ownNetwork(t, "10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4")
@@ -150,6 +151,9 @@ func TestNothingIsLost(t *testing.T) {
 		s := w.slices[web][0]
 		s.Endpoints = s.Endpoints[i%4 : i%4+1+i*7%(4-i%4)]
 		names := append(w.many(i%500, i%500+1), web)
+		if i%100 == 50 { // another proxy finds all that there is
+			l, names = newProxy(t, w, Config{}), nil
+		}
 		began := time.Now()
 		l.sync(t, w, names...)
 		took += time.Since(began)
@@ -183,4 +187,73 @@ func retransmitted(t testing.TB) (n int) {
 	}
 	t.Fatal("the kernel does not count what TCP sends again")
 	return 0
+}
+
+// BenchmarkTraffic has clients connect to one service all the while: 30,000 others come at once, then one more at a time; then the proxy
+// rests. It reports how long the first took by the clock, what the clients saw, and the processor time of a second at rest.
+func BenchmarkTraffic(b *testing.B) {
+	const services = 30_000
+	ownNetwork(b, "10.1.0.1", "10.1.0.2")
+	answer(b, "10.1.0.1:8080", "10.1.0.2:8080")
+	w := newWorld()
+	w.service("web", "10.96.0.10")
+	w.ends("web", at("10.1.0.1"), at("10.1.0.2"))
+	l := newProxy(b, w, Config{})
+	l.sync(b, w)
+	ctx, cancel := context.WithCancel(b.Context())
+	var clients sync.WaitGroup
+	var met, failed atomic.Int64
+	lost := retransmitted(b)
+	beside(b, &clients, func() {
+		for ctx.Err() == nil {
+			if _, _, err := askWithin(time.Minute, "10.96.0.10:80"); err != nil {
+				failed.Add(1)
+			}
+			met.Add(1)
+		}
+	})
+	names := w.many(0, services)
+	began := time.Now()
+	l.sync(b, w, names...)
+	cold := time.Since(began)
+	more := w.many(services, services+b.N)
+	slowest := time.Duration(0)
+	b.ResetTimer()
+	for _, name := range more {
+		began := time.Now()
+		l.sync(b, w, name)
+		slowest = max(slowest, time.Since(began))
+	}
+	b.StopTimer()
+	cancel()
+	clients.Wait()
+	b.ReportMetric(cold.Seconds()*1000, "cold-ms")
+	b.ReportMetric(slowest.Seconds()*1000, "slowest-ms")
+	b.ReportMetric(float64(met.Load()), "connections")
+	b.ReportMetric(float64(failed.Load()), "failed")
+	b.ReportMetric(float64(retransmitted(b)-lost), "segments-lost")
+	b.ReportMetric(atRest(b, w), "idle-cpu-ms/s")
+}
+
+// atRest runs the proxy as a node does, and returns its processor time in a second in which nothing happens.
+func atRest(b *testing.B, w *world) float64 {
+	const long = 5 * time.Second
+	f := &fed{batches: make(chan client.Batch, 1)}
+	f.batches <- client.Batch{Read: w, Reset: true}
+	ctx, cancel := context.WithCancel(b.Context())
+	var all sync.WaitGroup
+	ready := make(chan struct{})
+	beside(b, &all, func() {
+		if err := Run(ctx, Config{Client: f, Node: "n1", Address: netip.MustParseAddr("10.1.0.100")}, func() { close(ready) }); err != nil {
+			b.Error(err)
+		}
+	})
+	<-ready
+	runtime.GC()
+	before := processor(b)
+	time.Sleep(long) // what is measured is a time
+	used := processor(b) - before
+	cancel()
+	all.Wait()
+	return used.Seconds() * 1000 / long.Seconds()
 }
