@@ -36,6 +36,7 @@ func portEndpoints(slicesOf []*discoveryv1.EndpointSlice, port string, protocol 
 			if p.Port == nil || deref(p.Name) != port || proto(deref(p.Protocol)) != protocol {
 				continue
 			}
+			list = slices.Grow(list, len(s.Endpoints))
 			for i := range s.Endpoints {
 				if e, ok := newEndpoint(&s.Endpoints[i], uint16(*p.Port), v6); ok {
 					list = append(list, e)
@@ -112,8 +113,17 @@ func onNode(all []endpoint, node string) []endpoint {
 	return where(all, func(e *endpoint) bool { return e.serving && e.node == node })
 }
 
+// where picks from a list that nobody changes: mostly it is all of it.
 func where(all []endpoint, ok func(*endpoint) bool) (list []endpoint) {
-	for i := range all {
+	same := 0
+	for same < len(all) && ok(&all[same]) {
+		same++
+	}
+	if same == len(all) {
+		return all
+	}
+	list = slices.Clone(all[:same])
+	for i := same + 1; i < len(all); i++ {
 		if ok(&all[i]) {
 			list = append(list, all[i])
 		}

@@ -20,7 +20,7 @@ import (
 // HealthzPort is the port at which load balancers of clouds ask whether a node takes connections: kube-proxy's.
 const HealthzPort = "10256"
 
-// localPort is where programs of the machine ask for the mode (/proxyMode), on the loopback alone: kube-proxy's.
+// localPort answers programs of the machine that ask for the mode (/proxyMode), on the loopback alone: kube-proxy's port.
 const localPort = "10249"
 
 // deletedSoon is the taint by which the cluster autoscaler says that a node will be gone (KEP-3836).
