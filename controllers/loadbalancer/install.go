@@ -1,12 +1,9 @@
 package loadbalancer
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 
@@ -14,42 +11,21 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kloop-dev/kloop/controllers/internal/packed"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// packed is metallb.yaml, packed by TestDefinitions: the definitions of MetalLB's kinds, as far as they are understood here, with the field
-// names of MetalLB's documentation.
+// zipped is metallb.yaml: the definitions of MetalLB's kinds, as far as they are understood here, with the field names of MetalLB's
+// documentation.
 //
 //go:embed metallb.yaml.gz
-var packed []byte
+var zipped []byte
 
 // definitions are the definitions, read once.
-var definitions = sync.OnceValues(func() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
-	text, err := unpack()
-	if err != nil {
-		return nil, fmt.Errorf("read the definitions of %s: %w", group, err)
-	}
-	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		d := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(doc, d); err != nil {
-			return nil, fmt.Errorf("read the definitions of %s: %w", group, err)
-		}
-		list = append(list, d)
-	}
-	return list, nil
-})
-
-func unpack() ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(z)
-}
+var definitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) { return packed.Definitions(zipped) })
 
 func isDefinition(name string) bool { return strings.HasSuffix(name, "."+group) }
 

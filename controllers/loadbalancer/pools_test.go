@@ -1,11 +1,7 @@
 package loadbalancer
 
 import (
-	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -314,24 +310,7 @@ func TestOrderOfCandidates(t *testing.T) {
 	}
 }
 
-// TestDefinitions: metallb.yaml is what is packed into the program (KLOOP_WRITE=1 packs it), and can be read.
 func TestDefinitions(t *testing.T) {
-	want, err := os.ReadFile("metallb.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if os.Getenv("KLOOP_WRITE") != "" {
-		var out bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression)
-		_, werr := z.Write(want)
-		if err := errors.Join(werr, z.Close(), os.WriteFile("metallb.yaml.gz", out.Bytes(), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-		packed = out.Bytes()
-	}
-	if have, err := unpack(); err != nil || !bytes.Equal(have, want) {
-		t.Fatalf("metallb.yaml is not what is packed, %v: KLOOP_WRITE=1 go test ./controllers/loadbalancer -run TestDefinitions", err)
-	}
 	list, err := definitions()
 	if err != nil || len(list) != 8 {
 		t.Fatalf("%d definitions, %v", len(list), err)

@@ -1,7 +1,6 @@
 package localstorage
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -14,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kloop-dev/kloop/client"
+	"github.com/kloop-dev/kloop/controllers/internal/packed"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/loop"
 	"github.com/kloop-dev/kloop/resource"
@@ -32,20 +31,13 @@ const (
 	contents        = "volumesnapshotcontents"
 )
 
-//go:embed snapshots.yaml
-var snapshotsYAML []byte
+// zipped is snapshots.yaml.
+//
+//go:embed snapshots.yaml.gz
+var zipped []byte
 
 // definitions are the definitions of the kinds, read once.
-var definitions = sync.OnceValues(func() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
-	for doc := range bytes.SplitSeq(snapshotsYAML, []byte("\n---\n")) {
-		d := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(doc, d); err != nil {
-			return nil, fmt.Errorf("read the definitions of %s: %w", snapshotGroup, err)
-		}
-		list = append(list, d)
-	}
-	return list, nil
-})
+var definitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) { return packed.Definitions(zipped) })
 
 // define makes the definitions that are not there. What others made stays as it is.
 func define(ctx context.Context, c *loop.Ctx) error {
