@@ -3,6 +3,7 @@ package netpolicy
 import (
 	"encoding/binary"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -200,13 +201,16 @@ func show(c Change) string {
 	return string(text)
 }
 
+// rounds makes TestRealPackets longer.
+var rounds = flag.Uint64("rounds", 6, "random sets of policies that are compared with packets")
+
 // TestRealPackets is the truth table: for random policies on three machines of three pods each, every connection between two pods over TCP,
 // UDP and SCTP, IPv4 and IPv6, arrives exactly if the simulator allows it. The rules of one round are changed into those of the next.
 func TestRealPackets(t *testing.T) {
 	const nodes = 3
 	bed := newTestbed(t, testpolicy.Random{Rand: rand.New(rand.NewPCG(0, 4))}.Cluster(nodes), nodes)
 	compared, denied := 0, 0
-	for seed := range uint64(6) {
+	for seed := range *rounds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			model := NewModel(testpolicy.Random{Rand: rand.New(rand.NewPCG(seed, 4))}.Cluster(nodes), nil)
 			for n, m := range bed {
