@@ -119,8 +119,8 @@ func TestJoinedNodeSpeaks(t *testing.T) {
 	gone()
 }
 
-// joinedClient makes a node's client over HTTP, and returns how to end it.
-func joinedClient(ctx context.Context, t *testing.T, c *cluster.Cluster) (client.Client, func()) {
+// joinedClient makes the client over HTTP of a node that edit may change, and returns how to end it.
+func joinedClient(ctx context.Context, t *testing.T, c *cluster.Cluster, edit ...func(*Config)) (client.Client, func()) {
 	t.Helper()
 	cfg, err := c.Rest()
 	if err != nil {
@@ -132,6 +132,9 @@ func joinedClient(ctx context.Context, t *testing.T, c *cluster.Cluster) (client
 	}
 	n := Joined{Config: Config{Name: "n1", Address: netip.MustParseAddr("10.0.0.1"), Proxy: true, Log: slog.New(slog.DiscardHandler)},
 		Keys: t.TempDir(), Join: credential.Discovery{Server: c.URL(), Token: token, Hashes: []string{hashOf(t, cfg)}}}
+	for _, e := range edit {
+		e(&n.Config)
+	}
 	_, remote, err := n.enrol(ctx)
 	if err != nil {
 		t.Fatal(err)
