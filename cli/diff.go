@@ -22,7 +22,7 @@ import (
 type span struct {
 	ask          ask.Flags
 	since, until string
-	missing      error // the object, or the namespace, is not there now
+	missing      error // the object, or the namespace, is not there now, or not for the caller to see
 }
 
 // asked makes the parameters of the question.
@@ -41,7 +41,7 @@ func (s *span) asked(ctx context.Context, a *ask.Asker, words []string) (url.Val
 		q.Set("until", until.UTC().Format(time.RFC3339Nano))
 	}
 	if len(words) == 0 {
-		s.missing = a.Nowhere(ctx, s.ask.Namespace())
+		s.missing = a.Unseen(ctx, s.ask.Namespace())
 		return q, nil
 	}
 	r, err := a.Resolve(ctx, words[0])

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/cli/ask"
@@ -54,6 +55,11 @@ func follow(ctx context.Context, std stdio, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
+	i := kind.Info()
+	of := metav1.APIResource{Group: i.GVK.Group, Version: i.GVK.Version, Name: i.Plural, Kind: i.GVK.Kind, Namespaced: true}
+	if err := a.Missing(ctx, &of, a.NS, name); apierrors.IsForbidden(err) {
+		return err
+	}
 	watched := append(slices.Clone(followed), kinds.Services, kinds.EndpointSlices)
 	var sources []client.Source
 	for _, k := range watched {

@@ -82,7 +82,9 @@ func planCmd(ctx context.Context, std stdio, args []string) error {
 		return err
 	}
 	r, err := plan.Run(ctx, fork, c, plan.Options{For: f.span})
-	if err != nil {
+	if err != nil && len(fork.Unseen) > 0 {
+		return fmt.Errorf("%w; but not all could be read: %s", err, strings.Join(fork.Unseen, "; "))
+	} else if err != nil {
 		return err
 	}
 	return f.tell(std, r)

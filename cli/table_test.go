@@ -374,3 +374,17 @@ func TestNothingThere(t *testing.T) {
 		d.wants(d.run(1, line+" -o json"), want)
 	}
 }
+
+// Who may not ask hears who may not do what, not that nothing is there or that all is well, and a script by the exit code.
+func TestFewRights(t *testing.T) {
+	d := newDesk(t, filepath.Join(t.TempDir(), "clusters"))
+	d.run(0, "create t --sim-nodes 1")
+	for _, line := range []string{"trace configmap/secret", "trace configmap/secret --follow", "diff configmap/secret", "diff -n kube-system",
+		"undo configmap/secret", "undo --since 1h -n kube-system", "why configmap/secret", "gaps -n kube-system", "loops", "follow web",
+		"follow job/web", "plan scale deployment/web --replicas 3", "plan delete configmap/secret"} {
+		out, errs, code := typed(t, line+" --as poor")
+		if refused := strings.Contains(errs, `User "poor" cannot`) || strings.Contains(errs, "may not list"); code != 1 || out != "" || !refused {
+			t.Errorf("kloop %s: code %d, %q, %q", line, code, out, errs)
+		}
+	}
+}

@@ -50,6 +50,11 @@ func trace(ctx context.Context, std stdio, args []string) error {
 	}
 	body, err := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).Stream(ctx)
 	if err != nil {
+		q.Del("follow")
+		data, again := a.Raw.Get().RequestURI(trail.Page + "?" + q.Encode()).DoRaw(ctx) // a stream does not tell why it was refused
+		if again = ask.Refusal(data, again); again != nil {
+			err = again
+		}
 		return noTrail(words, err)
 	}
 	defer func() { _ = body.Close() }()

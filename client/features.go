@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -42,9 +43,9 @@ func Features(ctx context.Context, cfg *rest.Config) (*features.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the server's version: %w", err)
 	}
-	body, err := raw.Get().AbsPath("/metrics").Stream(ctx)
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+	body, err := raw.Get().AbsPath("/metrics").MaxRetries(0).Stream(ctx)
+	switch answered := apierrors.APIStatus(nil); {
+	case errors.As(err, &answered): // it is there, and does not tell
 		return features.Told(minor, nil), nil
 	case err != nil:
 		return nil, fmt.Errorf("read the server's feature gates: %w", err)

@@ -240,7 +240,8 @@ func changesBetween(a, b *converge.World) (list []client.Change) {
 func (e *elsewhere) learnProxy(ctx context.Context) error {
 	data, err := e.raw.Get().AbsPath("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("read how the cluster's front proxy is known, configmap kube-system/extension-apiserver-authentication: %w", err)
+		return fmt.Errorf("read how the cluster's front proxy is known, configmap kube-system/extension-apiserver-authentication: %w",
+			survey.Refusal(data, err))
 	}
 	var cm corev1.ConfigMap
 	if err := json.Unmarshal(data, &cm); err != nil {

@@ -45,7 +45,7 @@ type catalog struct {
 func catalogOf(ctx context.Context, raw rest.Interface) (*catalog, error) {
 	data, err := raw.Get().AbsPath("/apis").SetHeader("Accept", aggregated+",application/json").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask what the server serves: %w", refusal(data, err))
+		return nil, fmt.Errorf("ask what the server serves: %w", Refusal(data, err))
 	}
 	c := &catalog{}
 	var kind metav1.TypeMeta

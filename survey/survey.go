@@ -183,7 +183,7 @@ func (r *reading) list(ctx context.Context, k resource.Kind, ns string) (list []
 			continue
 		}
 		if err != nil {
-			return nil, refusal(data, err)
+			return nil, Refusal(data, err)
 		}
 		page, next, err := h.decode(k, data)
 		if err != nil {
@@ -211,8 +211,8 @@ func pathOf(k resource.Kind, ns string) string {
 	return p + "/" + i.Plural
 }
 
-// refusal is the server's own word on why it refused; a client without a codec makes "unknown" of it.
-func refusal(answer []byte, err error) error {
+// Refusal is the server's own word on why it refused; a client without a codec makes "unknown" of it.
+func Refusal(answer []byte, err error) error {
 	var st metav1.Status
 	read := json.Unmarshal(answer, &st)
 	if _, raw, bad := codec.OpenEnvelope(answer); bad == nil {

@@ -62,9 +62,12 @@ func objectPath(r *metav1.APIResource, ns, name string) string {
 	return path + "/" + r.Name + "/" + name
 }
 
-// Missing is an error that says so when an object is not there. Of what can't be asked it says nothing.
+// Missing is an error that says so when an object is not there, or not for the caller to see. Of what can't be asked it says nothing.
 func (a *Asker) Missing(ctx context.Context, r *metav1.APIResource, ns, name string) error {
-	if !apierrors.IsNotFound(a.Get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{})) {
+	switch err := a.Get(ctx, objectPath(r, ns, name), &metav1.PartialObjectMetadata{}); {
+	case apierrors.IsForbidden(err):
+		return err
+	case !apierrors.IsNotFound(err):
 		return nil
 	}
 	where := ""
@@ -77,12 +80,20 @@ func (a *Asker) Missing(ctx context.Context, r *metav1.APIResource, ns, name str
 // namespaces is the resource of namespaces.
 var namespaces = metav1.APIResource{Name: "namespaces", Kind: "Namespace", Version: "v1"}
 
-// Nowhere is an error when the namespace that was asked for is not there: what is true of all in it would say nothing.
-func (a *Asker) Nowhere(ctx context.Context, ns string) error {
+// Unseen is an error when the namespace that was asked for is not there, or not for the caller to see.
+func (a *Asker) Unseen(ctx context.Context, ns string) error {
 	if ns == "" {
 		return nil
 	}
 	return a.Missing(ctx, &namespaces, "", ns)
+}
+
+// Nowhere is an error when the namespace that was asked for is not there: what is true of all in it would say nothing.
+func (a *Asker) Nowhere(ctx context.Context, ns string) error {
+	if err := a.Unseen(ctx, ns); !apierrors.IsForbidden(err) {
+		return err
+	}
+	return nil
 }
 
 // Resolve finds the resource that a person means by a word: deploy, pods, CronTab, crontabs.example.com.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kloop-dev/kloop/internal/coldsort"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/node/csi"
 )
@@ -101,7 +102,7 @@ func anchors(list []*certificatesv1.ClusterTrustBundle) []byte {
 			all = append(all, block.Bytes)
 		}
 	}
-	slices.SortFunc(all, bytes.Compare)
+	coldsort.Func(all, bytes.Compare)
 	var out bytes.Buffer
 	for _, der := range slices.CompactFunc(all, bytes.Equal) {
 		out.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
