@@ -95,15 +95,11 @@ func act(ctx context.Context, c *loop.Ctx, n, next *corev1.Node) error {
 	return errors.Join(append(errs, unreadyPods(ctx, c, n))...)
 }
 
-// unreadyPods marks the pods of a node that is not ready: nobody should send them anything.
+// unreadyPods marks the pods of a node that fell silent: nobody should send them anything.
 func unreadyPods(ctx context.Context, c *loop.Ctx, n *corev1.Node) error {
-	ready := find(n, corev1.NodeReady)
-	if ready == nil || ready.Status == corev1.ConditionTrue {
-		return nil
-	}
 	var list []*corev1.Pod
 	for _, p := range resource.Where(c, kinds.Pods, "spec.nodeName", n.Name) {
-		if misleads(p, ready) {
+		if misleads(p, n) {
 			list = append(list, p)
 		}
 	}
@@ -118,12 +114,15 @@ func unreadyPods(ctx context.Context, c *loop.Ctx, n *corev1.Node) error {
 	return err
 }
 
-// misleads says whether a pod claims to be ready although its node is lost. A node that still talks, only not
-// ready, may say so again later: then it knows better.
-func misleads(p *corev1.Pod, node *corev1.NodeCondition) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return node.Status == corev1.ConditionUnknown || !c.LastTransitionTime.After(node.LastTransitionTime.Time)
+// misleads says whether a pod claims to be ready although its node fell silent. A node that talks knows better, also one that says
+// that it is not ready.
+func misleads(p *corev1.Pod, n *corev1.Node) bool {
+	if ready := find(n, corev1.NodeReady); ready == nil || ready.Status != corev1.ConditionUnknown || ready.Reason != silentReason {
+		return false
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
 		}
 	}
 	return false

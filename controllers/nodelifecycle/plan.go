@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -22,6 +23,9 @@ func plan(n *corev1.Node, silent bool, now time.Time) *corev1.Node {
 	return next
 }
 
+// silentReason is why a node that was heard of is not any more.
+const silentReason = "NodeStatusUnknown"
+
 // unknown is the node's conditions with those that only its agent knows set to Unknown.
 func unknown(n *corev1.Node, now time.Time) []corev1.NodeCondition {
 	list := slices.Clone(n.Status.Conditions)
@@ -33,7 +37,7 @@ func unknown(n *corev1.Node, now time.Time) []corev1.NodeCondition {
 				Message: "Kubelet never posted node status.", LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: metav1.NewTime(now)})
 		case list[at].Status != corev1.ConditionUnknown:
 			c := &list[at]
-			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, silentReason, "Kubelet stopped posting node status."
 			c.LastTransitionTime = metav1.NewTime(now)
 		}
 	}
@@ -85,7 +89,8 @@ func taints(n *corev1.Node, now time.Time) []corev1.Taint {
 		}
 		delete(want, k)
 	}
-	for _, k := range slices.Sorted(maps.Keys(want)) {
+	effects := func(a, b string) int { return cmp.Or(cmp.Compare(want[b], want[a]), cmp.Compare(a, b)) } // NoExecute last
+	for _, k := range slices.SortedFunc(maps.Keys(want), effects) {
 		e := want[k]
 		list = append(list, corev1.Taint{Key: k[:len(k)-len(e)-1], Effect: e, TimeAdded: &metav1.Time{Time: now}})
 	}
