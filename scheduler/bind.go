@@ -218,8 +218,7 @@ func (r *runner) event(p *corev1.Pod, doing, typ, reason, text string) {
 // handleNoFit puts a task that fits nowhere among the unschedulable, after preemption where that helps, and returns why.
 func (r *runner) handleNoFit(t *task, f *failure) string {
 	text := f.message()
-	after := r.devices.surrender(t)
-	c, why := r.postFilter(t, f)
+	after, c, why := r.help(t, f)
 	switch {
 	case c != nil:
 		r.evict(t, c)
@@ -243,6 +242,16 @@ func (r *runner) handleNoFit(t *task, f *failure) string {
 	}
 	r.q.addUnschedulable(t, r.env.Now())
 	return text
+}
+
+// help tries what may make room. Where volumes refused the pod, nobody has looked at its devices, which ends the attempt.
+func (r *runner) help(t *task, f *failure) (after []string, c *candidate, why string) {
+	if t.class.profile.on(dynamicResources) && t.class.volumes != nil && t.class.volumes.broken != "" {
+		return []string{"not found"}, nil, ""
+	}
+	after = r.devices.surrender(t)
+	c, why = r.postFilter(t, f)
+	return after, c, why
 }
 
 // postFilter runs preemption; pods that are alike and have no nomination get the same no.

@@ -32,6 +32,11 @@ func TestBindsAndWakes(t *testing.T) {
 	if got := find(q, corev1.PodScheduled).Message; got != want {
 		t.Errorf("message %q", got)
 	}
+	w.create(pod("lost", "", "", "volumes: [{name: v, persistentVolumeClaim: {claimName: none}}]"))
+	want = `0/1 nodes are available: persistentvolumeclaim "none" not found. not found`
+	if got := find(w.until("lost", refused), corev1.PodScheduled).Message; got != want {
+		t.Errorf("message %q", got)
+	}
 	zero := int64(0)
 	if err := w.Delete(t.Context(), kinds.Pods, "default", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 var (
 	volumeElsewhere = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't match PersistentVolume's node affinity"}, unresolvable: true}
 	noVolumes       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) didn't find available persistent volumes to bind"}, unresolvable: true}
-	inUse           = &refusal{plugin: volumeBinding, reasons: []string{"node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"}}
+	inUse           = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"}}
 	otherZone       = &refusal{plugin: volumeBinding, reasons: []string{"node(s) had no available volume zone"}, unresolvable: true}
 	lostVolume      = &refusal{plugin: volumeBinding, reasons: []string{"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"}, unresolvable: true}
 )
