@@ -5,12 +5,43 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
 	"github.com/kloop-dev/kloop/resource"
 )
+
+// A daemon pod that failed before it was bound is told with the node that it was for.
+func TestFailedDaemonPod(t *testing.T) {
+	simulate(t, 1, func(c *cluster) {
+		labels := map[string]string{"app": "d"}
+		full := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("9999")}}
+		make1(c, kinds.DaemonSets, &appsv1.DaemonSet{ObjectMeta: meta("d"), Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Resources: full}}}}}})
+		var pod string
+		c.until("its pod", func(r resource.Reader) bool {
+			for _, p := range resource.List(r, kinds.Pods, "default") {
+				pod = p.Name
+			}
+			return pod != ""
+		})
+		edit(c, kinds.Pods, "default", pod, "status", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		c.until("the event", func(r resource.Reader) bool {
+			for _, e := range resource.List(r, kinds.Events, "default") {
+				if e.Reason == "FailedDaemonPod" {
+					return !strings.Contains(e.Message, "node ,")
+				}
+			}
+			return false
+		})
+	})
+}
 
 // Events that differ by their text only become one after a while.
 func TestSimilarEventsAreCombined(t *testing.T) {

@@ -88,7 +88,7 @@ func act(ctx context.Context, c *loop.Ctx, ds *appsv1.DaemonSet, w *world, t tod
 		if p.Status.Phase == corev1.PodSucceeded {
 			typ, reason, text = corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it"
 		}
-		c.Event(kinds.DaemonSets, ds, typ, reason, text, p.Namespace, p.Name, p.Spec.NodeName)
+		c.Event(kinds.DaemonSets, ds, typ, reason, text, p.Namespace, p.Name, nodeOf(p))
 	}
 	_, err := loop.Batch(len(t.create), func(i int) error {
 		return pods.Create(ctx, c, kinds.DaemonSets, ds, newPod(ds, t.create[i], w.hash))
