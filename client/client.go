@@ -46,6 +46,8 @@ type Patch struct {
 	Data  []byte
 	Sub   string
 	Force bool // of an apply patch: take fields that others own
+	// Manager owns what is written; "" is the client's own.
+	Manager string
 	// DryRun has all checks made and nothing stored.
 	DryRun bool
 

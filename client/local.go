@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +67,7 @@ func (l *Local) Update(ctx context.Context, k resource.Kind, obj resource.Object
 // Patch implements Client.
 func (l *Local) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
 	r := l.request(k, ns, name, p.Sub)
-	r.DryRun = p.DryRun
+	r.DryRun, r.Manager = p.DryRun, cmp.Or(p.Manager, r.Manager)
 	if !p.As.Empty() {
 		r.GVK = p.As
 	}

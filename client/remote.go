@@ -101,8 +101,11 @@ func (r *Remote) Update(ctx context.Context, k resource.Kind, obj resource.Objec
 // Patch implements Client.
 func (r *Remote) Patch(ctx context.Context, k resource.Kind, ns, name string, p Patch) (resource.Object, error) {
 	query := url.Values{}
-	if p.Type == types.ApplyPatchType { // the only one for which a server does not take the user agent
-		manager, _, _ := strings.Cut(r.agent, "/")
+	manager := p.Manager
+	if manager == "" && p.Type == types.ApplyPatchType { // the only one for which a server does not take the user agent
+		manager, _, _ = strings.Cut(r.agent, "/")
+	}
+	if manager != "" {
 		query.Set("fieldManager", manager)
 	}
 	if p.Force {

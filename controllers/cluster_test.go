@@ -173,3 +173,14 @@ func pinned(p *corev1.Pod) string {
 	}
 	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 }
+
+// applied checks that somebody applied a part of an object, under the name that upstream's loop has.
+func (c *cluster) applied(obj resource.Object, manager string) {
+	c.t.Helper()
+	for _, by := range obj.GetManagedFields() {
+		if by.Operation == metav1.ManagedFieldsOperationApply && by.Manager == manager {
+			return
+		}
+	}
+	c.t.Errorf("%s was not applied by %s: %v", obj.GetName(), manager, obj.GetManagedFields())
+}

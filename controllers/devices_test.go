@@ -29,6 +29,7 @@ func TestClaimsOfTemplates(t *testing.T) {
 			list := resource.Get(r, kinds.Pods, "default", "p").Status.ResourceClaimStatuses
 			return len(list) == 1 && len(claims(r)) == 1 && *list[0].ResourceClaimName == claims(r)[0].Name
 		})
+		c.applied(resource.Get(c.Read(), kinds.Pods, "default", "p"), "ResourceClaimController")
 		claim := resource.Clone(claims(c.Read())[0])
 		claim.Finalizers = []string{resourcev1.Finalizer}
 		if _, err := c.Update(c.t.Context(), kinds.ResourceClaims, claim, ""); err != nil {

@@ -31,6 +31,7 @@ func TestPolicyStatus(t *testing.T) {
 			}
 		}
 		c.until("the policy is checked", seen(1, 1))
+		c.applied(resource.Get(c.Read(), kinds.ValidatingAdmissionPolicies, "", "p"), "validatingadmissionpolicy-status")
 		got := resource.Clone(resource.Get(c.Read(), kinds.ValidatingAdmissionPolicies, "", "p"))
 		if w := got.Status.TypeChecking.ExpressionWarnings[0]; w.FieldRef != "spec.validations[0].expression" || !strings.Contains(w.Warning, "apps/v1, Kind=Deployment") {
 			t.Errorf("warning %v", w)

@@ -66,6 +66,7 @@ func TestClusterRoleAggregation(t *testing.T) {
 			return all
 		}
 		c.until("the rules of two", func(r resource.Reader) bool { return verbs(r) == "get list " })
+		c.applied(resource.Get(c.Read(), kinds.ClusterRoles, "", "sum"), "clusterrole-aggregation-controller")
 		edit(c, kinds.ClusterRoles, "", "c", "", func(r *rbacv1.ClusterRole) { r.Labels["to"] = "sum" })
 		c.until("and of a third", func(r resource.Reader) bool { return verbs(r) == "get list delete " })
 		if err := c.Delete(c.t.Context(), kinds.ClusterRoles, "", "b", backgroundly()); err != nil {

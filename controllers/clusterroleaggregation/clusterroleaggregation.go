@@ -39,7 +39,8 @@ var Controller = &loop.Controller[*rbacv1.ClusterRole]{
 		if err != nil {
 			return 0, err
 		}
-		return 0, c.Patch(ctx, kinds.ClusterRoles, r, client.Patch{Type: types.ApplyPatchType, Data: data, Force: true})
+		return 0, c.Patch(ctx, kinds.ClusterRoles, r, client.Patch{Type: types.ApplyPatchType, Data: data, Force: true,
+			Manager: "clusterrole-aggregation-controller"})
 	},
 }
 

@@ -51,7 +51,8 @@ func reconcile(ctx context.Context, c *loop.Ctx, set *resource.Set, p *admission
 	if err != nil {
 		return err
 	}
-	return c.Patch(ctx, kinds.ValidatingAdmissionPolicies, p, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true})
+	return c.Patch(ctx, kinds.ValidatingAdmissionPolicies, p, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true,
+		Manager: "validatingadmissionpolicy-status"})
 }
 
 // plan is pure: the status to apply.

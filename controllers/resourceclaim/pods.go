@@ -156,12 +156,14 @@ func tell(ctx context.Context, c *loop.Ctx, p *corev1.Pod, made map[string]strin
 	if !differs {
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "resourceVersion": p.ResourceVersion},
-		"status": map[string]any{"resourceClaimStatuses": list}})
+	data, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": p.Name, "uid": p.UID, "resourceVersion": p.ResourceVersion},
+		"status":   map[string]any{"resourceClaimStatuses": list}})
 	if err != nil {
 		return err
 	}
-	return c.Patch(ctx, kinds.Pods, p, client.Patch{Type: types.StrategicMergePatchType, Data: data, Sub: "status"})
+	return c.Patch(ctx, kinds.Pods, p, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true,
+		Manager: "ResourceClaimController"})
 }
 
 // whoNames wakes the pods that name a template.

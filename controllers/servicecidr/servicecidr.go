@@ -7,6 +7,7 @@ package servicecidr
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kloop-dev/kloop/client"
 	"github.com/kloop-dev/kloop/kinds"
@@ -57,11 +59,18 @@ func reconcile(ctx context.Context, c *loop.Ctx, r *networkingv1.ServiceCIDR) (t
 
 func setReady(ctx context.Context, c *loop.Ctx, r *networkingv1.ServiceCIDR, s metav1.ConditionStatus, reason, text string) error {
 	next := resource.Clone(r)
-	if !apimeta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: s,
-		Reason: reason, Message: text, LastTransitionTime: metav1.NewTime(c.Now())}) {
+	ready := metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: s, Reason: reason, Message: text}
+	ready.LastTransitionTime = metav1.NewTime(c.Now())
+	if !apimeta.SetStatusCondition(&next.Status.Conditions, ready) {
 		return nil
 	}
-	return c.UpdateStatus(ctx, kinds.ServiceCIDRs, next)
+	data, err := json.Marshal(map[string]any{"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+		"metadata": map[string]any{"name": r.Name}, "status": map[string]any{"conditions": []metav1.Condition{ready}}})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, kinds.ServiceCIDRs, r, client.Patch{Type: types.ApplyPatchType, Data: data, Sub: "status", Force: true,
+		Manager: "service-cidr-controller"})
 }
 
 // needed is pure: an address in the range that no other range covers; "" when there is none.

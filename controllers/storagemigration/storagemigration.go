@@ -99,7 +99,7 @@ func rewrite(ctx context.Context, c *loop.Ctx, k resource.Kind, obj resource.Obj
 	if err != nil {
 		return err
 	}
-	err = c.Patch(ctx, k, obj, client.Patch{Type: types.ApplyPatchType, Data: data})
+	err = c.Patch(ctx, k, obj, client.Patch{Type: types.ApplyPatchType, Data: data, Manager: "storage-version-migrator-controller"})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
