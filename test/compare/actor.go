@@ -71,9 +71,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// beat renews the nodes' leases.
+// beat renews the leases of all nodes, of those that a course made too.
 func (a *actor) beat(ctx context.Context) {
-	for _, name := range stageNodes {
+	for _, node := range a.server.list(ctx, "/api/v1/nodes?resourceVersion=0") {
+		name := word(node, "metadata", "name")
 		spec := map[string]any{"holderIdentity": name, "leaseDurationSeconds": 40,
 			"renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")}
 		lease := encode(map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -131,7 +132,6 @@ func (a *actor) show(ctx context.Context, pod map[string]any, phase string, read
 		up := ready || c == "Initialized" || c == "PodReadyToStartContainers" && exit == nil
 		conditions = append(conditions, map[string]any{"type": c, "status": truth[up], "lastTransitionTime": now})
 	}
-	conditions = append(conditions, map[string]any{"type": "PodScheduled", "status": "True", "lastTransitionTime": now})
 	spec, _ := pod["spec"].(map[string]any)
 	list, _ := spec["containers"].([]any)
 	for _, c := range list {

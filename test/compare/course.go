@@ -28,7 +28,7 @@ type course struct {
 	Also    []string // paths of objects outside the namespace that are compared, too
 }
 
-// A step is one request. A patch without a content type is a merge patch.
+// A step is one request, or WAIT and a duration. A patch without a content type is a merge patch.
 type step struct {
 	Do      string // METHOD PATH
 	Body    any
@@ -140,7 +140,7 @@ func (s *stage) play(ctx context.Context) {
 			log.Printf("course %s: %s", s.ns, gist(got))
 			return
 		}
-		defer on.ask(context.WithoutCancel(ctx), trial{method: "DELETE", path: "/api/v1/namespaces/" + s.ns}, nil)
+		defer s.clear(context.WithoutCancel(ctx), on)
 	}
 	s.rest(ctx) // the namespace's own service account
 	var told []string
@@ -158,10 +158,24 @@ func (s *stage) play(ctx context.Context) {
 	}
 }
 
+// clear removes what a course leaves.
+func (s *stage) clear(ctx context.Context, on *server) {
+	for _, path := range append(s.Also, "/api/v1/namespaces/"+s.ns) {
+		if path = strings.ReplaceAll(path, "$ns", s.ns); strings.HasSuffix(path, s.ns) {
+			on.ask(ctx, trial{method: "DELETE", path: path}, nil)
+		}
+	}
+}
+
 func (s step) String() string { return fmt.Sprintf("%s %.200s", s.Do, encode(s.Body)) }
 
 // do puts one step to both servers. It says whether they answered alike.
 func (s *stage) do(ctx context.Context, one step, told []string) bool {
+	if wait, ok := strings.CutPrefix(one.Do, "WAIT "); ok {
+		rest, err := time.ParseDuration(wait)
+		pause(ctx, rest)
+		return err == nil
+	}
 	a, b := s.send(ctx, s.pair.a, one), s.send(ctx, s.pair.b, one)
 	if a.code == b.code {
 		return true

@@ -7,11 +7,15 @@ import (
 	"testing"
 )
 
-// TestCoursesDrawn: the file can be read, and the same seed makes the same courses.
+// TestCoursesDrawn: the files can be read, and the same seed makes the same courses.
 func TestCoursesDrawn(t *testing.T) {
-	list, err := readCourses("courses.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var list []course
+	for _, file := range []string{"courses.yaml", "cluster.yaml"} {
+		more, err := readCourses(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, more...)
 	}
 	names := map[string]bool{}
 	for _, c := range list {
@@ -26,13 +30,16 @@ func TestCoursesDrawn(t *testing.T) {
 		for _, p := range once {
 			for _, s := range slices.Concat(p.begin, p.steps) {
 				method, path, _ := strings.Cut(s.Do, " ")
-				if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || !strings.HasPrefix(path, "/api") {
+				if method == "WAIT" {
+					continue
+				}
+				if !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, method) || !strings.HasPrefix(path, "/api") {
 					t.Errorf("%s: no request: %s", c.Name, s.Do)
 				}
 			}
 		}
 	}
-	if len(list) < 10 {
+	if len(list) < 30 {
 		t.Errorf("only %d courses", len(list))
 	}
 }
@@ -69,5 +76,24 @@ func TestScenes(t *testing.T) {
 	b["pods"] = append(b["pods"], map[string]any{"metadata": map[string]any{"name": "stray"}})
 	if scenes(a["pods"], b["pods"], "pods", &all); len(all) == 0 {
 		t.Error("another pod is not told")
+	}
+}
+
+// TestManagers: who wrote a field matters, in which order and with which uid does not.
+func TestManagers(t *testing.T) {
+	entry := func(manager, uid string) any {
+		return map[string]any{"manager": manager, "operation": "Update", "fieldsV1": map[string]any{
+			"f:metadata": map[string]any{"f:ownerReferences": map[string]any{`k:{"uid":"` + uid + `"}`: map[string]any{}}}}}
+	}
+	shown := func(list ...any) string {
+		return string(encode(plain(map[string]any{"managedFields": list}, strings.NewReplacer())))
+	}
+	one, two := "6f1d2b1c-0000-4000-8000-000000000001", "6f1d2b1c-0000-4000-8000-000000000002"
+	a := shown(entry("x", one), entry("y", one))
+	if b := shown(entry("y", two), entry("x", two)); a != b {
+		t.Errorf("%s\n%s", a, b)
+	}
+	if b := shown(entry("z", one), entry("y", one)); a == b {
+		t.Error("another manager is not told")
 	}
 }

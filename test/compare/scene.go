@@ -125,7 +125,9 @@ var anyOrder = map[string]bool{"conditions": true, "endpoints": true, "addresses
 func plain(v any, names *strings.Replacer) any {
 	switch v := v.(type) {
 	case map[string]any:
-		delete(v, "managedFields")
+		if list, ok := v["managedFields"].([]any); ok {
+			v["managedFields"] = managers(list)
+		}
 		delete(v, "endpoints.kubernetes.io/last-change-trigger-time") // of the last change that both saw together
 		if _, ok := v["ca.crt"].(string); ok {
 			v["ca.crt"] = "CA"
@@ -136,7 +138,11 @@ func plain(v any, names *strings.Replacer) any {
 		if _, ok := v["topology.kubernetes.io/zone"].(string); ok {
 			v["topology.kubernetes.io/zone"] = "ZONE"
 		}
-		for name, one := range v {
+		for name, one := range maps.Clone(v) {
+			if held := ofKey(name, names); held != name {
+				delete(v, name)
+				name = held
+			}
 			v[name] = plain(one, names)
 			if list, ok := v[name].([]any); ok && anyOrder[name] {
 				slices.SortFunc(list, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
@@ -154,6 +160,28 @@ func plain(v any, names *strings.Replacer) any {
 		return stamp.ReplaceAllString(v, "STAMP")
 	}
 	return v
+}
+
+// managers are the entries of managed fields by whose they are, for their order is that of time.
+func managers(list []any) any {
+	all := map[string]any{}
+	for _, one := range list {
+		all[word(one, "manager")+" "+word(one, "operation")+" "+word(one, "subresource")] = one.(map[string]any)["fieldsV1"]
+	}
+	return all
+}
+
+var (
+	uidKey = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	held   = regexp.MustCompile(`^[fkv]:`)
+)
+
+// ofKey is a key of managed fields without what is of one server alone.
+func ofKey(name string, names *strings.Replacer) string {
+	if !held.MatchString(name) {
+		return name
+	}
+	return uidKey.ReplaceAllString(address.ReplaceAllString(names.Replace(name), "IP"), "*")
 }
 
 // eventOf keeps what an event says, whatever it counts and whichever way it was sent.
