@@ -132,19 +132,28 @@ func warnStatefulSet(set, old *appsv1.StatefulSet) []string {
 	return list
 }
 
-// withClaims returns the template with the volumes that the controller adds for claims: containers may mount them.
+// withClaims returns the template with the volumes that the controller adds for claims: containers may mount them. They come first, as
+// upstream's do, and take the place of those of the same name.
 func withClaims(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	if len(s.VolumeClaimTemplates) == 0 {
 		return &s.Template
 	}
 	t := s.Template
-	t.Spec.Volumes = slices.Clone(t.Spec.Volumes)
+	var claims []corev1.Volume
+	taken := func(name string) bool {
+		return slices.ContainsFunc(claims, func(v corev1.Volume) bool { return v.Name == name })
+	}
 	for _, c := range s.VolumeClaimTemplates {
-		if slices.ContainsFunc(t.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == c.Name }) {
-			continue // the claim takes its place
+		if !taken(c.Name) {
+			claims = append(claims, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
 		}
-		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: c.Name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}}})
+	}
+	t.Spec.Volumes = claims
+	for _, v := range s.Template.Spec.Volumes {
+		if !taken(v.Name) {
+			t.Spec.Volumes = append(t.Spec.Volumes, v)
+		}
 	}
 	return &t
 }

@@ -109,7 +109,7 @@ func validateClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
 }
 
 func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs field.ErrorList) {
-	seen := make([]map[string][]string, len(list)) // as upstream, an empty one is like all that are yet to be looked at
+	seen := make([]map[string][]string, len(list)) // as upstream, an empty one is like each of these
 	for i, term := range list {
 		at, keys := path.Index(i).Child("matchLabelExpressions"), map[string][]string{}
 		for k, e := range term.MatchLabelExpressions {
@@ -129,7 +129,7 @@ func topologies(list []corev1.TopologySelectorTerm, path *field.Path) (errs fiel
 				errs = append(errs, field.Duplicate(at, ""))
 			}
 		}
-		seen[i] = keys
+		seen = append(seen, keys)
 	}
 	return errs
 }
