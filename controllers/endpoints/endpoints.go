@@ -48,8 +48,9 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 		return 0, nil
 	}
 	cur := resource.Get(c, kinds.Endpoints, s.Namespace, s.Name)
-	subsets, over := subsets(s, backends.Of(c, s))
-	next := plan(s, cur, subsets, over, c.Now())
+	list := backends.Of(c, s)
+	subsets, over := subsets(s, list)
+	next := plan(s, cur, subsets, over, list)
 	switch {
 	case next == nil:
 		return 0, nil
@@ -73,7 +74,7 @@ func reconcile(ctx context.Context, c *loop.Ctx, s *corev1.Service) (time.Durati
 }
 
 // plan is pure: it returns the object as it should be, or nil when it is so.
-func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSubset, over bool, now time.Time) *corev1.Endpoints {
+func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSubset, over bool, list []*corev1.Pod) *corev1.Endpoints {
 	next := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	if cur != nil {
 		next = resource.Clone(cur)
@@ -87,16 +88,32 @@ func plan(s *corev1.Service, cur *corev1.Endpoints, subsets []corev1.EndpointSub
 		cur.Annotations[corev1.EndpointsOverCapacity] == next.Annotations[corev1.EndpointsOverCapacity] {
 		return nil
 	}
-	at := s.CreationTimestamp.Time
+	var changed []*corev1.Pod
 	if cur != nil {
-		at = now
+		was, is := places(cur.Subsets), places(subsets)
+		for _, p := range list {
+			if now := is[string(p.UID)]; now != 0 && now != was[string(p.UID)] {
+				changed = append(changed, p)
+			}
+		}
 	}
-	if cur != nil && equality.Semantic.DeepEqual(cur.Subsets, next.Subsets) {
-		delete(next.Annotations, corev1.EndpointsLastChangeTriggerTime) // labels alone: nothing became ready
-		return next
-	}
-	metav1.SetMetaDataAnnotation(&next.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, at.UTC().Format(time.RFC3339Nano))
+	backends.Trigger(&next.ObjectMeta, s, cur == nil, changed)
 	return next
+}
+
+// places tells of pods whether they are among the ready ones, 1, or the others, 2.
+func places(subsets []corev1.EndpointSubset) map[string]int {
+	at := map[string]int{}
+	for i := range subsets {
+		for n, list := range [][]corev1.EndpointAddress{subsets[i].Addresses, subsets[i].NotReadyAddresses} {
+			for _, a := range list {
+				if a.TargetRef != nil {
+					at[string(a.TargetRef.UID)] = n + 1
+				}
+			}
+		}
+	}
+	return at
 }
 
 // gone removes the endpoints of a service that is gone. They name no owner, so garbage collection leaves them.

@@ -83,16 +83,16 @@ func TestSubsetsAreBounded(t *testing.T) {
 }
 
 func TestPlanIsQuiet(t *testing.T) {
-	s, now := service(), time.Unix(100, 0)
+	s := service()
 	list, over := subsets(s, []*corev1.Pod{pod(1, 1, true)})
-	first := plan(s, nil, list, over, now)
+	first := plan(s, nil, list, over, nil)
 	if first == nil || first.Labels["endpoints.kubernetes.io/managed-by"] != managedBy {
 		t.Fatalf("first: %+v", first)
 	}
-	if again := plan(s, first, list, over, now); again != nil {
+	if again := plan(s, first, list, over, nil); again != nil {
 		t.Errorf("nothing changed, and yet: %+v", again)
 	}
-	if next := plan(s, first, nil, true, now); next == nil || next.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
+	if next := plan(s, first, nil, true, nil); next == nil || next.Annotations[corev1.EndpointsOverCapacity] != "truncated" {
 		t.Errorf("next: %+v", next)
 	}
 }
@@ -114,13 +114,43 @@ func TestOrderOfPorts(t *testing.T) {
 // A change of labels alone is no time at which something became ready.
 func TestLabelsAloneAreNoTrigger(t *testing.T) {
 	s := service()
-	was := plan(s, nil, nil, false, time.Unix(9, 0))
+	was := plan(s, nil, nil, false, nil)
 	if was.Annotations[corev1.EndpointsLastChangeTriggerTime] == "" {
 		t.Fatalf("a new object has no time: %+v", was.ObjectMeta)
 	}
 	s.Labels = map[string]string{"a": "b"}
-	next := plan(s, was, nil, false, time.Unix(10, 0))
+	next := plan(s, was, nil, false, nil)
 	if _, ok := next.Annotations[corev1.EndpointsLastChangeTriggerTime]; ok || next.Labels["a"] != "b" {
 		t.Errorf("%+v", next.ObjectMeta)
+	}
+}
+
+// A trigger is the first of the pods that became ready, or not, since the last write. Pods that go are none, and neither are ports.
+func TestTrigger(t *testing.T) {
+	since := func(i int, ready corev1.ConditionStatus, at int64) *corev1.Pod {
+		p := pod(i, 1, false)
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Unix(at, 0)}}
+		return p
+	}
+	was := []*corev1.Pod{since(1, corev1.ConditionTrue, 10), since(2, corev1.ConditionTrue, 20), pod(3, 1, false)}
+	for name, test := range map[string]struct {
+		now  []*corev1.Pod
+		port string
+		want string
+	}{
+		"two more":        {append([]*corev1.Pod{since(4, corev1.ConditionTrue, 40), since(5, corev1.ConditionTrue, 30)}, was...), "http", "1970-01-01T00:00:30Z"},
+		"one less":        {was[1:], "http", ""},
+		"another port":    {was, "other", ""},
+		"not ready again": {[]*corev1.Pod{since(1, corev1.ConditionFalse, 50), was[1], was[2]}, "http", "1970-01-01T00:00:50Z"},
+		"never ready":     {append([]*corev1.Pod{pod(6, 1, false)}, was...), "http", ""},
+	} {
+		s := service()
+		before, _ := subsets(s, slices.Clone(was))
+		first := plan(s, nil, before, false, was)
+		s.Spec.Ports[0].Name = test.port
+		after, _ := subsets(s, slices.Clone(test.now))
+		if got := plan(s, first, after, false, test.now).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

@@ -25,7 +25,6 @@ type draft struct {
 	was       *discoveryv1.EndpointSlice // nil: new
 	group     *group
 	endpoints []discoveryv1.Endpoint
-	changed   []*corev1.Pod // what is new in it
 	touched   bool
 }
 
@@ -37,6 +36,8 @@ func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice) (
 		byGroup[groupKey(es.AddressType, es.Ports)] = append(byGroup[groupKey(es.AddressType, es.Ports)], es)
 	}
 	var drafts []*draft
+	var changed []*corev1.Pod
+	looked := false
 	for _, g := range want {
 		key := groupKey(g.family, g.ports)
 		d, unused := fit(g, byGroup[key])
@@ -56,15 +57,45 @@ func plan(s *corev1.Service, want []*group, have []*discoveryv1.EndpointSlice) (
 				spare = slices.Delete(spare, at, at+1)
 			}
 		}
-		switch es := d.slice(s); {
-		case d.was == nil:
+		es := d.slice(s)
+		if d.was != nil && !d.touched && sameMeta(d.was, es) {
+			continue
+		}
+		if !looked {
+			changed, looked = news(want, have), true
+		}
+		if backends.Trigger(&es.ObjectMeta, s, len(have) == 0, changed); d.was == nil {
 			t.create = append(t.create, es)
-		case d.touched || !sameMeta(d.was, es):
+		} else {
 			t.update = append(t.update, es)
 		}
 	}
 	t.remove = spare
 	return t
+}
+
+// news are the pods that no slice tells of, or of which one tells that they are ready and they are not, or the other way.
+func news(want []*group, have []*discoveryv1.EndpointSlice) (changed []*corev1.Pod) {
+	key := func(e *discoveryv1.Endpoint) string {
+		if s := e.Conditions.Serving; s != nil && !*s {
+			return endpointKey(e) + " no"
+		}
+		return endpointKey(e)
+	}
+	told := map[string]bool{}
+	for _, es := range have {
+		for i := range es.Endpoints {
+			told[key(&es.Endpoints[i])] = true
+		}
+	}
+	for _, g := range want {
+		for i := range g.endpoints {
+			if !told[key(&g.endpoints[i])] {
+				changed = append(changed, g.pods[i])
+			}
+		}
+	}
+	return changed
 }
 
 func groupKey(family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
@@ -136,7 +167,6 @@ func keep(g *group, es *discoveryv1.EndpointSlice, at map[string]int, placed []b
 		placed[n] = true
 		if !same(e, &g.endpoints[n]) {
 			d.touched = true
-			d.changed = append(d.changed, g.pods[n])
 		}
 		d.endpoints = append(d.endpoints, g.endpoints[n])
 	}
@@ -148,7 +178,6 @@ func (d *draft) take(rest []int) []int {
 	n := min(most-len(d.endpoints), len(rest))
 	for _, i := range rest[:max(n, 0)] {
 		d.endpoints = append(d.endpoints, d.group.endpoints[i])
-		d.changed = append(d.changed, d.group.pods[i])
 		d.touched = true
 	}
 	return rest[max(n, 0):]
@@ -176,11 +205,6 @@ func (d *draft) slice(s *corev1.Service) *discoveryv1.EndpointSlice {
 	}
 	es.Labels = labelsOf(s)
 	es.AddressType, es.Ports, es.Endpoints = d.group.family, d.group.ports, d.endpoints
-	if d.was == nil || len(d.changed) > 0 {
-		metav1.SetMetaDataAnnotation(&es.ObjectMeta, corev1.EndpointsLastChangeTriggerTime, backends.TriggerTime(s, d.changed))
-	} else { // nothing became ready
-		delete(es.Annotations, corev1.EndpointsLastChangeTriggerTime)
-	}
 	return es
 }
 

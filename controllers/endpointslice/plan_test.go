@@ -176,8 +176,36 @@ func TestSliceObject(t *testing.T) {
 			t.Errorf("label %s is %q", k, have)
 		}
 	}
-	if es.GenerateName != "s-" || !metav1.IsControlledBy(es, s) || es.Annotations[corev1.EndpointsLastChangeTriggerTime] != "1970-01-01T00:16:40Z" {
+	if es.GenerateName != "s-" || !metav1.IsControlledBy(es, s) || es.Annotations[corev1.EndpointsLastChangeTriggerTime] == "" {
 		t.Errorf("metadata: %+v", es.ObjectMeta)
+	}
+}
+
+// A trigger is the first of the pods that became ready, or not, since the last write. Pods that go are none, and neither are ports.
+func TestTrigger(t *testing.T) {
+	at := func(seconds int64, status corev1.ConditionStatus) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions[0].LastTransitionTime, p.Status.Conditions[0].Status = metav1.Unix(seconds, 0), status
+		}
+	}
+	was := some(3)
+	for name, test := range map[string]struct {
+		now  []*corev1.Pod
+		port int32
+		want string
+	}{
+		"two more":        {append(some(3), pod(4, at(4000, "True")), pod(5, at(3000, "True"))), 80, "1970-01-01T00:50:00Z"},
+		"one less":        {was[1:], 80, ""},
+		"another port":    {was, 81, ""},
+		"not ready again": {[]*corev1.Pod{was[0], was[1], pod(2, at(5000, "False"))}, 80, "1970-01-01T01:23:20Z"},
+	} {
+		s := service()
+		have := stored(nil, plan(s, wanted(s, was, noZone), nil))
+		s.Spec.Ports[0].TargetPort = intstr.FromInt32(8000 + test.port)
+		got := plan(s, wanted(s, test.now, noZone), have).update
+		if len(got) != 1 || got[0].Annotations[corev1.EndpointsLastChangeTriggerTime] != test.want {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -142,19 +143,23 @@ func OrNil(text *string) string {
 	return *text
 }
 
-// TriggerTime is the time at which the newest of the pods became ready, or failing that the service was made: from then to the
-// write is the time that the network took to learn of it.
-func TriggerTime(s *corev1.Service, changed []*corev1.Pod) string {
+// Trigger notes since when the network has something to learn: the time at which the first of the pods that changed became ready, or
+// not ready, and for what is told first that at which the service was made. Nothing is noted when it is something else that changed.
+func Trigger(meta *metav1.ObjectMeta, s *corev1.Service, first bool, changed []*corev1.Pod) {
 	var at time.Time
 	for _, p := range changed {
-		if t := readyChanged(p); t.After(at) {
+		if t := readyChanged(p); at.IsZero() || t.Before(at) && !t.IsZero() {
 			at = t
 		}
 	}
-	if at.IsZero() {
+	switch {
+	case first:
 		at = s.CreationTimestamp.Time
+	case at.IsZero():
+		delete(meta.Annotations, corev1.EndpointsLastChangeTriggerTime)
+		return
 	}
-	return at.UTC().Format(time.RFC3339Nano)
+	metav1.SetMetaDataAnnotation(meta, corev1.EndpointsLastChangeTriggerTime, at.UTC().Format(time.RFC3339Nano))
 }
 
 func readyChanged(p *corev1.Pod) time.Time {
