@@ -103,7 +103,6 @@ func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice
 		}
 		return l, nil
 	}
-	var last *view.Entry
 	seen := 0
 	for e := range c.from(snap, after) {
 		if seen++; seen%lookUp == 0 && ctx.Err() != nil {
@@ -112,35 +111,44 @@ func (s *reads) listSnapshot(ctx context.Context, snap *view.Snapshot, c *choice
 		if !c.selects(e.Object) || !c.place(e.Object) {
 			continue
 		}
-		if limit > 0 && int64(len(l.Entries)) == limit {
-			l.Continue = token(l.Revision, c.relative(last))
+		if l.Entries = append(l.Entries, e); limit <= 0 || int64(len(l.Entries)) < limit {
+			continue
+		}
+		if left := remaining(snap, c, e); left > 0 {
+			l.Continue = token(l.Revision, c.relative(e))
 			s.pages.keep(snap)
 			if c.all() {
-				left := remaining(snap, c, last)
 				l.Remaining = &left
 			}
-			break
 		}
-		l.Entries, last = append(l.Entries, e), e
+		break
 	}
 	return l, nil
 }
 
-// remaining counts what comes after the last entry of a page.
+// remaining counts what comes after the last entry of a page. For a choice it says only whether there is anything, chosen or not: as
+// with upstream, nobody looks.
 func remaining(snap *view.Snapshot, c *choice, last *view.Entry) (n int64) {
+	if c.single() {
+		return 0
+	}
 	for range snap.Entries(c.kind, c.ns, keyOf(last)) {
-		n++
+		if n++; !c.all() {
+			break
+		}
 	}
 	return n
 }
 
+// single says that the choice is one key.
+func (c *choice) single() bool { return c.name != "" && (c.ns != "" || !c.kind.Info().Namespaced) }
+
 // from yields the entries of a snapshot that may be chosen, by the cheapest way, in key order.
 func (c *choice) from(snap *view.Snapshot, after string) iter.Seq[*view.Entry] {
-	namespaced := c.kind.Info().Namespaced
 	switch {
 	case c.none:
 		return func(func(*view.Entry) bool) {}
-	case c.name != "" && (c.ns != "" || !namespaced):
+	case c.single():
 		return func(yield func(*view.Entry) bool) {
 			if e := snap.Entry(c.kind, c.ns, c.name); e != nil && (after == "" || keyOf(e) > after) {
 				yield(e)
@@ -231,15 +239,16 @@ func (s *reads) listPast(ctx context.Context, c *choice, rev int64, after string
 			if e == nil {
 				continue
 			}
-			if limit > 0 && int64(len(l.Entries)) == limit {
-				l.Continue = token(rev, c.relative(l.Entries[limit-1]))
+			if l.Entries = append(l.Entries, e); limit <= 0 || int64(len(l.Entries)) < limit {
+				continue
+			}
+			if left := int64(len(page.KVs)-i-1) + page.Left; left > 0 && !c.single() {
+				l.Continue = token(rev, c.relative(e))
 				if c.all() {
-					left := int64(len(page.KVs)-i) + page.Left
 					l.Remaining = &left
 				}
-				return l, nil
 			}
-			l.Entries = append(l.Entries, e)
+			return l, nil
 		}
 		if !page.More {
 			return l, nil

@@ -235,3 +235,34 @@ func TestGetVersions(t *testing.T) {
 		}
 	})
 }
+
+// A page that is full goes on when anything comes after it, whether it is chosen or not; a single object has no second page.
+func TestFullPagesGoOn(t *testing.T) {
+	w := start(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c := configMap(name)
+		c.Labels = map[string]string{"n": name}
+		create(w, configMaps, c)
+	}
+	past, err := w.list(configMaps, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(w, configMaps, configMap("d"))
+	for _, test := range []struct {
+		labels, fields string
+		past, goesOn   bool
+	}{
+		{labels: "n=a", goesOn: true}, {labels: "n=b", goesOn: true}, {labels: "n=c", goesOn: true}, {labels: "n=d"},
+		{fields: "metadata.name=a"}, {labels: "n=b", past: true, goesOn: true}, {labels: "n=c", past: true}, {fields: "metadata.name=a", past: true},
+	} {
+		opts := metav1.ListOptions{Limit: 1, LabelSelector: test.labels, FieldSelector: test.fields}
+		if test.past {
+			opts.ResourceVersion, opts.ResourceVersionMatch = strconv.FormatInt(past.Revision, 10), metav1.ResourceVersionMatchExact
+		}
+		l, err := w.list(configMaps, opts)
+		if err != nil || (l.Continue != "") != test.goesOn || l.Remaining != nil {
+			t.Errorf("%+v: %+v, %v", test, l, err)
+		}
+	}
+}

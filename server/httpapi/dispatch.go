@@ -121,8 +121,9 @@ func (c *call) route() error {
 	}
 	var ok bool
 	c.acc, ok = reply.Negotiate(c.r.Header.Get("Accept"), !c.facts.Custom, c.allows)
-	if !ok {
-		return reply.NotAcceptable(!c.facts.Custom)
+	stream := ok && c.info.Verb == "watch" && c.acc.Format == reply.YAML // which has no form for it
+	if !ok || stream {
+		return reply.NotAcceptable(!c.facts.Custom, stream)
 	}
 	c.acc.Pretty = c.acc.Pretty || reply.WantsPretty(c.r)
 	if err := c.storable(); err != nil {

@@ -144,6 +144,10 @@ func TestPartialMetadata(t *testing.T) {
 		}
 	}
 	w.must("GET", path, "", 406, "Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")
+	st := w.must("GET", path+"?watch=1", "", 406, "Accept", codec.YAML).body
+	if !strings.Contains(string(st), "application/json;stream=watch") {
+		t.Errorf("%s", st)
+	}
 	w.must("GET", path+"/a", "", 406, "Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
 }
 

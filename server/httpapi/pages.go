@@ -26,6 +26,10 @@ func (s *surface) page(w http.ResponseWriter, r *http.Request, i *info) {
 			s.send.Fail(w, r, reply.Generic(http.StatusMethodNotAllowed))
 			return
 		}
+		if !reply.Takes(r.Header.Get("Accept"), codec.JSON) {
+			s.send.Fail(w, r, reply.Generic(http.StatusNotAcceptable))
+			return
+		}
 		writeIndented(w, s.cfg.Version)
 	case parts[0] == "healthz" || parts[0] == "livez" || parts[0] == "readyz":
 		s.health.Serve(w, r, parts)

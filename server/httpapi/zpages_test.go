@@ -55,6 +55,7 @@ func TestZPagesOff(t *testing.T) {
 	if err := json.Unmarshal(w.must("GET", "/version", "", 200).body, &v); err != nil {
 		t.Fatal(err)
 	}
+	w.must("GET", "/version", "", 406, "Accept", "application/yaml")
 	if v["minor"] != "37" || v["emulationMinor"] != "36" || v["minCompatibilityMinor"] != "35" {
 		t.Error(v)
 	}

@@ -90,7 +90,7 @@ func (h *Handler) undiscovered(w http.ResponseWriter, r *http.Request, group str
 func (h *Handler) discovered(w http.ResponseWriter, r *http.Request, doc runtime.Object) {
 	acc, ok := reply.Negotiate(r.Header.Get("Accept"), true, nil)
 	if !ok {
-		h.Send.Fail(w, r, reply.NotAcceptable(true))
+		h.Send.Fail(w, r, reply.NotAcceptable(true, false))
 		return
 	}
 	acc.Pretty = acc.Pretty || reply.WantsPretty(r)
@@ -105,7 +105,7 @@ func (h *Handler) root(w http.ResponseWriter, r *http.Request, legacy bool) {
 	w.Header().Set("Vary", "Accept")
 	switch {
 	case !ok:
-		h.Send.Fail(w, r, reply.NotAcceptable(true))
+		h.Send.Fail(w, r, reply.NotAcceptable(true, false))
 	case acc.As != "":
 		h.aggregate(w, r, acc, legacy)
 	case legacy:

@@ -156,10 +156,16 @@ func Routable(header string, proto bool) bool {
 	return false
 }
 
-// NotAcceptable lists what would have been.
-func NotAcceptable(proto bool) error {
-	return Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-		"only the following media types are accepted: %s", Served(proto))
+// NotAcceptable lists what would have been, of an object or of a stream.
+func NotAcceptable(proto, stream bool) error {
+	types := Served(proto)
+	if stream {
+		types = codec.JSON + ";stream=watch"
+		if proto {
+			types += ", " + codec.Protobuf + ";stream=watch"
+		}
+	}
+	return Error(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: %s", types)
 }
 
 // Served lists the media types of objects.
