@@ -2,16 +2,17 @@
 // lends them the rights of a kubeconfig.
 //
 // The page keeps no truth of its own: it lists and watches what the Kubernetes API and the group convergence.kloop.dev tell the caller.
-// It is plain HTML, CSS and modules, without a build step, and works offline. Names and messages of a cluster are hostile input: they
+// It is plain HTML, CSS and modules, packed into the program as they are, and works offline. Names and messages of a cluster are hostile input: they
 // reach the document as text alone, which the policy in every answer enforces (no inline code, trusted types).
 package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
+	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -19,8 +20,10 @@ import (
 	"time"
 )
 
-//go:embed page
-var files embed.FS
+// packed has the files below page by their names, as JSON, packed by TestPacked.
+//
+//go:embed page.json.gz
+var packed []byte
 
 // Root is the path below which the page is served, by a server and by kloop ui alike.
 const Root = "/ui/"
@@ -46,16 +49,21 @@ var types = map[string]string{
 // served has all files by their name below Root.
 var served = sync.OnceValues(func() (map[string]file, error) {
 	all := map[string]file{}
-	err := fs.WalkDir(files, "page", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		body, err := files.ReadFile(p)
-		all[strings.TrimPrefix(p, "page/")] = file{body, types[path.Ext(p)], fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(body))[:16])}
-		return err
-	})
+	texts, err := unpack()
+	for name, text := range texts {
+		body := []byte(text)
+		all[name] = file{body, types[path.Ext(name)], fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(body))[:16])}
+	}
 	return all, err
 })
+
+func unpack() (texts map[string]string, err error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&texts)
+	}
+	return texts, err
+}
 
 // ServePage answers with a file of the page. The files are the same for everybody and have no rights: nothing of a cluster is in them.
 // It may be called from many goroutines.

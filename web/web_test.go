@@ -1,9 +1,15 @@
 package web
 
 import (
-	"io/fs"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,11 +56,35 @@ func TestFiles(t *testing.T) {
 	t.Logf("%d files, %d bytes", len(all), sum)
 }
 
-func TestServePage(t *testing.T) {
-	entries, err := fs.ReadDir(files, "page")
-	if err != nil || len(entries) == 0 {
-		t.Fatal(entries, err)
+// TestPacked: what stands below page is what is packed into the program (KLOOP_WRITE=1 packs it).
+func TestPacked(t *testing.T) {
+	entries, err := os.ReadDir("page")
+	if err != nil {
+		t.Fatal(err)
 	}
+	want := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join("page", e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[e.Name()] = string(text)
+	}
+	if os.Getenv("KLOOP_WRITE") != "" {
+		var out bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression)
+		werr := json.NewEncoder(z).Encode(want)
+		if err := errors.Join(werr, z.Close(), os.WriteFile("page.json.gz", out.Bytes(), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		packed = out.Bytes()
+	}
+	if have, err := unpack(); err != nil || len(have) == 0 || !maps.Equal(have, want) {
+		t.Fatalf("web/page is not what is packed, %v: KLOOP_WRITE=1 go test ./web -run TestPacked", err)
+	}
+}
+
+func TestServePage(t *testing.T) {
 	get := func(method, path, tag string) *http.Response {
 		r := httptest.NewRequest(method, path, nil)
 		if tag != "" {
