@@ -15,7 +15,7 @@ import (
 	"github.com/kloop-dev/kloop/resource"
 )
 
-// A daemon pod that failed before it was bound is told with the node that it was for.
+// The event of a daemon pod that failed before it was bound names the node.
 func TestFailedDaemonPod(t *testing.T) {
 	simulate(t, 1, func(c *cluster) {
 		labels := map[string]string{"app": "d"}

@@ -70,7 +70,8 @@ func TestVolumes(t *testing.T) {
 		{name: "bound to nothing", meta: done, spec: "volumeName: pv",
 			want: "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)."},
 		{name: "for one pod, used", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, used: true,
-			want: "0/3 nodes are available: 3 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod."},
+			want: "0/3 nodes are available: 3 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode " +
+				"already in-use by another pod."},
 		{name: "for one pod, free", meta: done, spec: "volumeName: pv, accessModes: [ReadWriteOncePod]", volumes: []string{`{metadata: {name: pv}}`}, want: "n1"},
 		{name: "provisioned", spec: "storageClassName: later", want: "n1"},
 		{name: "provisioned in a zone", spec: "storageClassName: there", want: "n2"},

@@ -254,7 +254,8 @@ func TestFullPagesGoOn(t *testing.T) {
 		past, goesOn   bool
 	}{
 		{labels: "n=a", goesOn: true}, {labels: "n=b", goesOn: true}, {labels: "n=c", goesOn: true}, {labels: "n=d"},
-		{fields: "metadata.name=a"}, {labels: "n=b", past: true, goesOn: true}, {labels: "n=c", past: true}, {fields: "metadata.name=a", past: true},
+		{fields: "metadata.name=a"}, {labels: "n=b", past: true, goesOn: true}, {labels: "n=c", past: true},
+		{fields: "metadata.name=a", past: true},
 	} {
 		opts := metav1.ListOptions{Limit: 1, LabelSelector: test.labels, FieldSelector: test.fields}
 		if test.past {

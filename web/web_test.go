@@ -56,7 +56,7 @@ func TestFiles(t *testing.T) {
 	t.Logf("%d files, %d bytes", len(all), sum)
 }
 
-// TestPacked: what stands below page is what is packed into the program (KLOOP_WRITE=1 packs it).
+// TestPacked: the program holds the files below page as they are (KLOOP_WRITE=1 packs them).
 func TestPacked(t *testing.T) {
 	entries, err := os.ReadDir("page")
 	if err != nil {

@@ -138,7 +138,8 @@ func TestTrigger(t *testing.T) {
 		port string
 		want string
 	}{
-		"two more":        {append([]*corev1.Pod{since(4, corev1.ConditionTrue, 40), since(5, corev1.ConditionTrue, 30)}, was...), "http", "1970-01-01T00:00:30Z"},
+		"two more": {append([]*corev1.Pod{since(4, corev1.ConditionTrue, 40), since(5, corev1.ConditionTrue, 30)}, was...), "http",
+			"1970-01-01T00:00:30Z"},
 		"one less":        {was[1:], "http", ""},
 		"another port":    {was, "other", ""},
 		"not ready again": {[]*corev1.Pod{since(1, corev1.ConditionFalse, 50), was[1], was[2]}, "http", "1970-01-01T00:00:50Z"},

@@ -66,7 +66,7 @@ func TestTaintsFollowConditions(t *testing.T) {
 	}
 }
 
-// What keeps pods away is told before what drives them out.
+// A taint that keeps pods away stands before one that drives them out.
 func TestOrderOfTaints(t *testing.T) {
 	got := plan(node("False"), false, now).Spec.Taints
 	if len(got) != 2 || got[0].Effect != corev1.TaintEffectNoSchedule || got[1].Effect != corev1.TaintEffectNoExecute {
@@ -170,7 +170,8 @@ func TestUnready(t *testing.T) {
 	if next.Status.Conditions[0].Status != corev1.ConditionTrue {
 		t.Error("it is scheduled all the same")
 	}
-	for _, said := range []corev1.NodeCondition{{Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}, {Status: corev1.ConditionUnknown, Reason: "Mine"},
+	for _, said := range []corev1.NodeCondition{{Status: corev1.ConditionFalse, Reason: "KubeletNotReady"},
+		{Status: corev1.ConditionUnknown, Reason: "Mine"},
 		{Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}} {
 		said.Type = corev1.NodeReady
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{said}}}

@@ -144,7 +144,7 @@ func OrNil(text *string) string {
 }
 
 // Trigger notes since when the network has something to learn: the time at which the first of the pods that changed became ready, or
-// not ready, and for what is told first that at which the service was made. Nothing is noted when it is something else that changed.
+// not ready, and in a first object that at which the service was made. Nothing is noted when it is something else that changed.
 func Trigger(meta *metav1.ObjectMeta, s *corev1.Service, first bool, changed []*corev1.Pod) {
 	var at time.Time
 	for _, p := range changed {
