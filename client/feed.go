@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/kloop-dev/kloop/resource"
 	"github.com/kloop-dev/kloop/view"
@@ -13,13 +14,24 @@ type feed struct {
 	view  *view.View
 	kinds []resource.Kind
 	at    *view.Cursor // nil: start, or start again, with a Reset
+	reuse bool
+	last  []Change // what was handed out, where that is used again
 }
+
+// keptChanges is how many changes a feed has room for while it waits: there are as many feeds as loops.
+const keptChanges = 64
+
+// Reuse says that the caller is done with a batch's changes when it asks for the next one.
+func (f *feed) Reuse() { f.reuse = true }
 
 // NewFeed returns a feed of the changes in a view.
 func NewFeed(v *view.View, kinds ...resource.Kind) Feed { return &feed{view: v, kinds: kinds} }
 
 // Next implements Feed.
 func (f *feed) Next(ctx context.Context) (Batch, error) {
+	if clear(f.last); cap(f.last) > keptChanges { // what was is not held while this waits
+		f.last = nil
+	}
 	for f.at != nil {
 		b, err := f.at.Next(ctx)
 		if errors.Is(err, view.ErrExpired) {
@@ -30,7 +42,7 @@ func (f *feed) Next(ctx context.Context) (Batch, error) {
 			return Batch{}, err
 		}
 		if len(b.Changes) > 0 {
-			return batch(b), nil
+			return f.batch(b), nil
 		}
 	}
 	snap := f.view.Snapshot()
@@ -38,8 +50,11 @@ func (f *feed) Next(ctx context.Context) (Batch, error) {
 	return Batch{Read: snap, Reset: true}, ctx.Err()
 }
 
-func batch(b view.Batch) Batch {
-	out := Batch{Read: b.Snapshot, Changes: make([]Change, len(b.Changes))}
+func (f *feed) batch(b view.Batch) Batch {
+	out := Batch{Read: b.Snapshot, Changes: slices.Grow(f.last[:0], len(b.Changes))[:len(b.Changes)]}
+	if f.reuse {
+		f.last = out.Changes
+	}
 	for i, c := range b.Changes {
 		out.Changes[i] = Change{Kind: c.Kind, Rev: c.Rev}
 		if c.Old != nil {
