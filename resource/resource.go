@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"time"
 
@@ -26,6 +27,22 @@ type Object interface {
 
 // Clone returns a deep copy of obj that its owner may change.
 func Clone[T Object](obj T) T { return obj.DeepCopyObject().(T) }
+
+// Shallow returns a copy of obj whose owner may set fields of it and of its metadata, but must not change what they point to: a typed object
+// shares that with its copy. All others are cloned.
+func Shallow(obj Object) Object {
+	from := reflect.ValueOf(obj)
+	if _, sealed := obj.(Sealed); sealed || from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {
+		return Clone(obj)
+	}
+	meta := from.Elem().FieldByName("ObjectMeta")
+	if !meta.IsValid() || meta.Type() != reflect.TypeFor[metav1.ObjectMeta]() {
+		return Clone(obj)
+	}
+	to := reflect.New(from.Elem().Type())
+	to.Elem().Set(from.Elem())
+	return to.Interface().(Object)
+}
 
 // Sealed is implemented by objects that are kept in a form that is small and slow to read.
 type Sealed interface {

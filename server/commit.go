@@ -106,6 +106,9 @@ func (s *Core) after(ctx context.Context, c *store.ConflictError) (*view.Snapsho
 // which may then differ in their times only.
 func same(k resource.Kind, obj, old resource.Object) bool {
 	fields, rev := obj.GetManagedFields(), obj.GetResourceVersion()
+	if a, b := obj.GetDeletionGracePeriodSeconds(), old.GetDeletionGracePeriodSeconds(); (a == nil) != (b == nil) || a != nil && *a != *b {
+		return false // a deletion: nothing needs to be encoded to see that
+	}
 	if !slices.EqualFunc(fields, old.GetManagedFields(), sameOwnership) {
 		return false
 	}

@@ -126,13 +126,13 @@ func (s *Core) Repeat(ctx context.Context, r *Request, f func(cur *view.Entry) e
 }
 
 // Edit changes an object of the server's own accord: no defaults, no admission, no validation, no change of
-// field ownership. f gets a copy and may refuse; it may be called again when others write meanwhile.
+// field ownership. f gets a shallow copy, whose fields it may set, and may refuse; it may be called again when others write meanwhile.
 func (s *Core) Edit(ctx context.Context, r *Request, f func(obj resource.Object) error) (e *view.Entry, err error) {
 	err = s.Repeat(ctx, r, func(cur *view.Entry) error {
 		if cur == nil {
 			return NotFound(r)
 		}
-		obj := resource.Clone(cur.Object)
+		obj := resource.Shallow(cur.Object)
 		if err := f(obj); err != nil {
 			return err
 		}

@@ -72,10 +72,11 @@ func (s *Server) deleteOnce(ctx context.Context, r *Request, opts *metav1.Delete
 	if err := s.admitDelete(ctx, r, opts, cur.Object); err != nil {
 		return nil, false, err
 	}
-	obj := resource.Clone(cur.Object)
+	if x.Delete != nil {
+		return x.Delete(ctx, r, opts, resource.Clone(cur.Object), cur)
+	}
+	obj := resource.Shallow(cur.Object) // of a deletion only metadata is set
 	switch {
-	case x.Delete != nil:
-		return x.Delete(ctx, r, opts, obj, cur)
 	case x.Graceful:
 		return s.deleteGracefully(ctx, r, opts, obj, cur)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,24 +82,27 @@ func (s extension) assign(pod *corev1.Pod, b *corev1.Binding) error {
 	}
 	pod.Spec.NodeName = b.Target.Name
 	pod.Status.NominatedNodeName = "" // the wait that it stood for is over
-	if len(b.Annotations) > 0 && pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
+	if len(b.Annotations) > 0 {
+		pod.Annotations = merged(pod.Annotations, b.Annotations)
 	}
-	maps.Copy(pod.Annotations, b.Annotations)
-	for key, value := range b.Labels { // what the user set stays
-		if _, has := pod.Labels[key]; !has {
-			if pod.Labels == nil {
-				pod.Labels = map[string]string{}
-			}
-			pod.Labels[key] = value
-		}
+	if len(b.Labels) > 0 { // what the user set stays
+		pod.Labels = merged(b.Labels, pod.Labels)
 	}
 	s.setPodCondition(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }
 
+// merged has the keys of both; those of the second count.
+func merged(first, second map[string]string) map[string]string {
+	all := make(map[string]string, len(first)+len(second))
+	maps.Copy(all, first)
+	maps.Copy(all, second)
+	return all
+}
+
 // setPodCondition sets a condition of a pod; the time of its transition moves only with its status.
 func (s extension) setPodCondition(pod *corev1.Pod, c corev1.PodCondition) {
+	pod.Status.Conditions = slices.Clone(pod.Status.Conditions)
 	c.LastTransitionTime = s.Stamp()
 	if pod.Status.ObservedGeneration != 0 { // the node agent tells generations, so others may
 		c.ObservedGeneration = pod.Generation

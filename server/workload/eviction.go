@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,6 +181,7 @@ func (s extension) decrement(b *policyv1.PodDisruptionBudget, pod string) error 
 	case st.DisruptionsAllowed == 0:
 		return refuse(0, "The disruption budget %s needs %d healthy pods and has %d currently", b.Name, st.DesiredHealthy, st.CurrentHealthy)
 	}
+	st.Conditions, st.DisruptedPods = slices.Clone(st.Conditions), maps.Clone(st.DisruptedPods)
 	if st.DisruptionsAllowed--; st.DisruptionsAllowed == 0 {
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
 			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Generation})
