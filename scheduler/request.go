@@ -82,7 +82,8 @@ type need struct {
 // needOf computes what the pod takes: init containers, sidecars, overhead, requests of the whole pod and a
 // resize on its way included.
 func needOf(p *corev1.Pod, n *resourceIndex) *need {
-	opts := podresource.PodResourcesOptions{UseStatusResources: true}
+	// What the agent reports is asked for only where it may differ: three sums are made of it.
+	opts := podresource.PodResourcesOptions{UseStatusResources: resizing(p)}
 	total := n.vector(podresource.PodRequests(p, opts))
 	opts.NonMissingContainerRequests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(defaultCPURequest, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(defaultMemoryRequest, resource.BinarySI)}

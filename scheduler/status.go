@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,9 +73,11 @@ type statusChange struct {
 	claim     *corev1.PodExtendedResourceClaimStatus
 }
 
-// apply returns the pod with its status changed.
-func (c statusChange) apply(p *corev1.Pod) *corev1.Pod {
-	p = p.DeepCopy()
+// apply returns the pod with its status changed; it shares with p what is as it was.
+func (c statusChange) apply(old *corev1.Pod) *corev1.Pod {
+	next := *old
+	p := &next
+	p.Status.Conditions = slices.Clone(old.Status.Conditions)
 	if c.nominated != nil {
 		p.Status.NominatedNodeName = *c.nominated
 	}
