@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -53,10 +54,11 @@ type Log struct {
 	cfg Config
 
 	mu      sync.Mutex
-	open    []byte // records of the chunk that is being made
-	room    []byte // in which objects are encoded
-	head    header // of that chunk
-	seen    int64  // the last revision that was taken in
+	open    []byte                         // records of the chunk that is being made
+	room    []byte                         // in which objects are encoded
+	bare    map[reflect.Type]reflect.Value // the same of their structs, without owners
+	head    header                         // of that chunk
+	seen    int64                          // the last revision that was taken in
 	news    chan struct{}
 	shelves *shelf
 }
@@ -185,7 +187,7 @@ func worth(c *view.Change) bool {
 
 // body encodes an object as the store does, without the owners of its fields. What it returns is good until the next call. It needs mu.
 func (l *Log) body(k resource.Kind, key string, obj resource.Object) (kept []byte, sealed bool, err error) {
-	value, err := codec.AppendStored(l.room[:0], k, plain(obj))
+	value, err := codec.AppendStored(l.room[:0], k, l.plain(obj))
 	if err != nil {
 		return nil, false, err
 	}

@@ -51,8 +51,8 @@ func (l *Log) Masked(obj resource.Object) resource.Object {
 }
 
 // plain is the object without who owns its fields, which is a third of it. Typed objects share the rest; of those that lie packed,
-// it stays: unpacking them costs more.
-func plain(obj resource.Object) resource.Object {
+// it stays: unpacking them costs more. What it returns is good until the next call. It needs mu.
+func (l *Log) plain(obj resource.Object) resource.Object {
 	from := reflect.ValueOf(obj)
 	if from.Kind() != reflect.Pointer || from.Elem().Kind() != reflect.Struct {
 		return obj
@@ -61,7 +61,14 @@ func plain(obj resource.Object) resource.Object {
 	if !meta.IsValid() || meta.Type() != reflect.TypeFor[metav1.ObjectMeta]() {
 		return obj
 	}
-	to := reflect.New(from.Elem().Type())
+	to, ok := l.bare[from.Type()]
+	if !ok {
+		if l.bare == nil {
+			l.bare = map[reflect.Type]reflect.Value{}
+		}
+		to = reflect.New(from.Elem().Type())
+		l.bare[from.Type()] = to
+	}
 	to.Elem().Set(from.Elem())
 	out := to.Interface().(resource.Object)
 	out.SetManagedFields(nil)
